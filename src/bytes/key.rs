@@ -1,0 +1,475 @@
+//! Keys. One flat, ordered space for every row: a tag, then for the rows of a tube the tube's
+//! *run*, then what orders the rows of that tag. A run is one incarnation of a tube: truncate
+//! gives the tube a new one, and a sweep removes what stands under the old.
+
+use crate::limits::ORDER_BYTES_MAX;
+use crate::task::TaskId;
+use smallvec::SmallVec;
+
+/// A key. The keys of the plain path fit without an allocation.
+pub(crate) type Key = SmallVec<[u8; 40]>;
+
+/// What kind of row a key names. The numbers are on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Tag {
+    /// what → counters of the whole queue
+    Meta = 0x01,
+    /// tube name → tube number
+    Name = 0x02,
+    /// tube number → `TubeRow`
+    Tube = 0x03,
+    /// run → `WorkRow`, what a sweep has still to do
+    Work = 0x04,
+    /// consumer number → `ConsumerRow`
+    Consumer = 0x05,
+    /// consumer name → consumer number
+    ConsumerName = 0x06,
+    /// run, id → `TaskRow`: what the caller said, never rewritten while the task lives
+    Task = 0x10,
+    /// run, id → a payload too large for the `TaskRow`
+    Body = 0x11,
+    /// run, priority, order, id → `Head`, empty while untouched: ready, and in no group
+    Ready = 0x12,
+    /// run, group, priority, order, id → `Head`: ready, in a group
+    Line = 0x13,
+    /// run, priority, order, id → group: the first of the line of a group that may be taken from
+    Turn = 0x14,
+    /// run, group → how many of the group are in flight
+    Group = 0x15,
+    /// run, id → `DelayedRow`
+    Delayed = 0x16,
+    /// run, id → `TakenRow`
+    Taken = 0x17,
+    /// run, priority, order, id → `BuriedRow`
+    Buried = 0x18,
+    /// run, measure, when, id → which deadline
+    Due = 0x19,
+    /// run, key text → id
+    Key = 0x1a,
+    /// run, consumer, id → nothing: a lease of a named consumer
+    Held = 0x1b,
+}
+
+impl Tag {
+    pub(crate) const ALL: [Self; 18] = [
+        Self::Meta,
+        Self::Name,
+        Self::Tube,
+        Self::Work,
+        Self::Consumer,
+        Self::ConsumerName,
+        Self::Task,
+        Self::Body,
+        Self::Ready,
+        Self::Line,
+        Self::Turn,
+        Self::Group,
+        Self::Delayed,
+        Self::Taken,
+        Self::Buried,
+        Self::Due,
+        Self::Key,
+        Self::Held,
+    ];
+
+    /// Tags whose rows stand under a tube's run.
+    pub(crate) fn in_run(self) -> bool {
+        self as u8 >= Self::Task as u8
+    }
+
+    pub(crate) fn of(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|tag| *tag as u8 == byte)
+    }
+}
+
+/// One incarnation of a tube. Those with the highest bit belong to temporary tubes, whose rows
+/// never reach the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Run(pub(crate) u32);
+
+impl Run {
+    pub(crate) const TEMPORARY: u32 = 1 << 31;
+
+    pub(crate) fn is_temporary(self) -> bool {
+        self.0 & Self::TEMPORARY != 0
+    }
+}
+
+/// All rows of one tag, or of one tag and run. The unit of the kept counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Range {
+    pub(crate) tag: Tag,
+    pub(crate) run: Option<Run>,
+}
+
+impl Range {
+    pub(crate) fn of(tag: Tag) -> Self {
+        Self { tag, run: None }
+    }
+
+    pub(crate) fn in_run(tag: Tag, run: Run) -> Self {
+        Self { tag, run: Some(run) }
+    }
+
+    /// The range that a key is counted in. `None` for bytes that are no key.
+    pub(crate) fn holding(key: &[u8]) -> Option<Self> {
+        let tag = Tag::of(*key.first()?)?;
+        if !tag.in_run() {
+            return Some(Self::of(tag));
+        }
+        let run = u32::from_be_bytes(key.get(1..5)?.try_into().ok()?);
+        Some(Self::in_run(tag, Run(run)))
+    }
+
+    /// The first key of the range.
+    pub(crate) fn start(self) -> Key {
+        let mut key = tagged(self.tag);
+        if let Some(run) = self.run {
+            key.extend_from_slice(&run.0.to_be_bytes());
+        }
+        key
+    }
+
+    /// The first key behind the range.
+    pub(crate) fn end(self) -> Key {
+        end_of(&self.start())
+    }
+}
+
+/// The first key that does not begin with `prefix`.
+pub(crate) fn end_of(prefix: &[u8]) -> Key {
+    let mut end = Key::from_slice(prefix);
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    // No tag is 0xff, so no prefix of ours comes here; behind everything is still right.
+    Key::from_slice(&[u8::MAX; 8])
+}
+
+/// The first key behind `key`.
+pub(crate) fn after(key: &[u8]) -> Key {
+    let mut next = Key::from_slice(key);
+    next.push(0);
+    next
+}
+
+/// The order of a task among those of equal priority: its put number, or what a `Placement` made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    bytes: [u8; ORDER_BYTES_MAX],
+    len: u8,
+}
+
+impl Order {
+    /// In the middle of all numbers, so that a front put has room before it.
+    const MIDDLE: u64 = 1 << 63;
+
+    /// At the end: behind everything that was put before `number` was drawn.
+    pub(crate) fn back(number: u64) -> Self {
+        Self::number(Self::MIDDLE | number)
+    }
+
+    /// At the front: before everything that was put before `number` was drawn.
+    pub(crate) fn front(number: u64) -> Self {
+        Self::number(Self::MIDDLE - 1 - (number & (Self::MIDDLE - 1)))
+    }
+
+    fn number(number: u64) -> Self {
+        let mut bytes = [0; ORDER_BYTES_MAX];
+        for (to, from) in bytes.iter_mut().zip(number.to_be_bytes()) {
+            *to = from;
+        }
+        Self { bytes, len: 8 }
+    }
+
+    /// By a `Placement`. All orders of one tube have one length, so that they compare as bytes.
+    pub(crate) fn placed(order: &[u8]) -> Option<Self> {
+        let mut bytes = [0; ORDER_BYTES_MAX];
+        bytes.get_mut(..order.len())?.copy_from_slice(order);
+        Some(Self { bytes, len: ORDER_BYTES_MAX as u8 })
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Reads an order back from its 8 or 16 bytes.
+    pub(crate) fn of_bytes(order: &[u8]) -> Option<Self> {
+        let mut bytes = [0; ORDER_BYTES_MAX];
+        let len = matches!(order.len(), 8 | ORDER_BYTES_MAX).then_some(order.len() as u8)?;
+        bytes.get_mut(..order.len())?.copy_from_slice(order);
+        Some(Self { bytes, len })
+    }
+}
+
+/// Where a task stands among the ready ones: priority, smaller first, then order, then id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) priority: i64,
+    pub(crate) order: Order,
+}
+
+/// Which of the three clocks a deadline is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(crate) enum Measure {
+    Queue = 1,
+    Wall = 2,
+    Lease = 3,
+}
+
+impl Measure {
+    pub(crate) const ALL: [Self; 3] = [Self::Queue, Self::Wall, Self::Lease];
+}
+
+fn tagged(tag: Tag) -> Key {
+    let mut key = Key::new();
+    key.push(tag as u8);
+    key
+}
+
+fn in_run(tag: Tag, run: Run) -> Key {
+    Range::in_run(tag, run).start()
+}
+
+fn with_id(mut key: Key, id: TaskId) -> Key {
+    key.extend_from_slice(&id.get().to_be_bytes());
+    key
+}
+
+fn with_place(mut key: Key, place: &Place, id: TaskId) -> Key {
+    // Flipping the sign bit makes two's complement sort as bytes.
+    key.extend_from_slice(&((place.priority as u64) ^ (1 << 63)).to_be_bytes());
+    key.extend_from_slice(place.order.as_bytes());
+    with_id(key, id)
+}
+
+fn with_label(mut key: Key, label: &str) -> Key {
+    // The length comes first, so that no label is the beginning of another's rows.
+    key.push(label.len() as u8);
+    key.extend_from_slice(label.as_bytes());
+    key
+}
+
+pub(crate) fn meta(what: u8) -> Key {
+    let mut key = tagged(Tag::Meta);
+    key.push(what);
+    key
+}
+
+pub(crate) fn name(name: &str) -> Key {
+    let mut key = tagged(Tag::Name);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+fn numbered(tag: Tag, number: u32) -> Key {
+    let mut key = tagged(tag);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+pub(crate) fn tube(number: u32) -> Key {
+    numbered(Tag::Tube, number)
+}
+
+pub(crate) fn work(run: Run) -> Key {
+    numbered(Tag::Work, run.0)
+}
+
+pub(crate) fn consumer(number: u32) -> Key {
+    numbered(Tag::Consumer, number)
+}
+
+pub(crate) fn consumer_name(name: &str) -> Key {
+    let mut key = tagged(Tag::ConsumerName);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+pub(crate) fn task(run: Run, id: TaskId) -> Key {
+    with_id(in_run(Tag::Task, run), id)
+}
+
+pub(crate) fn body(run: Run, id: TaskId) -> Key {
+    with_id(in_run(Tag::Body, run), id)
+}
+
+pub(crate) fn ready(run: Run, place: &Place, id: TaskId) -> Key {
+    with_place(in_run(Tag::Ready, run), place, id)
+}
+
+/// The beginning of all keys of a group's line.
+pub(crate) fn line_of(run: Run, group: &str) -> Key {
+    with_label(in_run(Tag::Line, run), group)
+}
+
+pub(crate) fn line(run: Run, group: &str, place: &Place, id: TaskId) -> Key {
+    with_place(line_of(run, group), place, id)
+}
+
+pub(crate) fn turn(run: Run, place: &Place, id: TaskId) -> Key {
+    with_place(in_run(Tag::Turn, run), place, id)
+}
+
+pub(crate) fn group(run: Run, group: &str) -> Key {
+    with_label(in_run(Tag::Group, run), group)
+}
+
+pub(crate) fn delayed(run: Run, id: TaskId) -> Key {
+    with_id(in_run(Tag::Delayed, run), id)
+}
+
+pub(crate) fn taken(run: Run, id: TaskId) -> Key {
+    with_id(in_run(Tag::Taken, run), id)
+}
+
+pub(crate) fn buried(run: Run, place: &Place, id: TaskId) -> Key {
+    with_place(in_run(Tag::Buried, run), place, id)
+}
+
+/// The beginning of all deadlines of one measure.
+pub(crate) fn due_of(run: Run, measure: Measure) -> Key {
+    let mut key = in_run(Tag::Due, run);
+    key.push(measure as u8);
+    key
+}
+
+pub(crate) fn due(run: Run, measure: Measure, when: u64, id: TaskId) -> Key {
+    let mut key = due_of(run, measure);
+    key.extend_from_slice(&when.to_be_bytes());
+    with_id(key, id)
+}
+
+pub(crate) fn key(run: Run, text: &str) -> Key {
+    let mut key = in_run(Tag::Key, run);
+    key.extend_from_slice(text.as_bytes());
+    key
+}
+
+/// The beginning of all leases of one consumer in one tube.
+pub(crate) fn held_by(run: Run, consumer: u32) -> Key {
+    let mut key = in_run(Tag::Held, run);
+    key.extend_from_slice(&consumer.to_be_bytes());
+    key
+}
+
+pub(crate) fn held(run: Run, consumer: u32, id: TaskId) -> Key {
+    with_id(held_by(run, consumer), id)
+}
+
+/// The id at the end of every key that ends with one.
+pub(crate) fn id_of(key: &[u8]) -> Option<TaskId> {
+    let bytes = key.get(key.len().checked_sub(8)?..)?;
+    Some(TaskId::new(u64::from_be_bytes(bytes.try_into().ok()?)))
+}
+
+/// The place in a key that ends with priority, order and id, behind `prefix` bytes.
+pub(crate) fn place_of(key: &[u8], prefix: usize) -> Option<Place> {
+    let placed = key.get(prefix..key.len().checked_sub(8)?)?;
+    let priority = u64::from_be_bytes(placed.get(..8)?.try_into().ok()?) ^ (1 << 63);
+    Some(Place { priority: priority as i64, order: Order::of_bytes(placed.get(8..)?)? })
+}
+
+/// The deadline in a key of [`Tag::Due`].
+pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(due.get(6..14)?.try_into().ok()?))
+}
+
+/// The bytes before the place in the keys of [`Tag::Ready`], [`Tag::Turn`] and [`Tag::Buried`].
+pub(crate) const RUN_PREFIX: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: Run = Run(0x0102_0304);
+
+    fn hex(key: &[u8]) -> String {
+        key.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn place(priority: i64, number: u64) -> Place {
+        Place { priority, order: Order::back(number) }
+    }
+
+    #[test]
+    fn golden_keys() {
+        let id = TaskId::new(0x0a0b);
+        let at = place(-1, 0x0a0b);
+        let golden = [
+            (meta(1), "0101"),
+            (name("mail"), "026d61696c"),
+            (tube(7), "0300000007"),
+            (work(RUN), "0401020304"),
+            (consumer(7), "0500000007"),
+            (consumer_name("me"), "066d65"),
+            (task(RUN, id), "10010203040000000000000a0b"),
+            (body(RUN, id), "11010203040000000000000a0b"),
+            (ready(RUN, &at, id), "12010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
+            (
+                line(RUN, "g", &at, id),
+                "130102030401677fffffffffffffff8000000000000a0b0000000000000a0b",
+            ),
+            (turn(RUN, &at, id), "14010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
+            (group(RUN, "g"), "15010203040167"),
+            (delayed(RUN, id), "16010203040000000000000a0b"),
+            (taken(RUN, id), "17010203040000000000000a0b"),
+            (buried(RUN, &at, id), "18010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
+            (
+                due(RUN, Measure::Wall, 5, id),
+                "1901020304020000000000000005".to_owned().leak() as &str,
+            ),
+            (key(RUN, "k"), "1a010203046b"),
+            (held(RUN, 9, id), "1b01020304000000090000000000000a0b"),
+        ];
+        for (key, bytes) in golden {
+            let bytes = if key[0] == Tag::Due as u8 {
+                format!("{bytes}0000000000000a0b")
+            } else {
+                bytes.into()
+            };
+            assert_eq!(hex(&key), bytes);
+        }
+    }
+
+    #[test]
+    fn places_sort_by_priority_then_order() {
+        let sorted = [
+            ready(RUN, &place(i64::MIN, 9), TaskId::new(9)),
+            ready(RUN, &place(-1, 8), TaskId::new(8)),
+            ready(RUN, &Place { priority: 0, order: Order::front(7) }, TaskId::new(7)),
+            ready(RUN, &Place { priority: 0, order: Order::front(2) }, TaskId::new(2)),
+            ready(RUN, &place(0, 1), TaskId::new(1)),
+            ready(RUN, &place(0, 3), TaskId::new(3)),
+            ready(RUN, &place(i64::MAX, 1), TaskId::new(1)),
+        ];
+        assert!(sorted.is_sorted());
+        for key in &sorted {
+            let found = place_of(key, RUN_PREFIX).unwrap();
+            assert_eq!(&ready(RUN, &found, id_of(key).unwrap()), key);
+        }
+    }
+
+    #[test]
+    fn no_group_is_the_beginning_of_another() {
+        let end = end_of(&line_of(RUN, "a"));
+        assert!(line(RUN, "ab", &place(0, 1), TaskId::new(1)) >= end);
+    }
+
+    #[test]
+    fn a_range_holds_its_keys_and_ends_before_the_next() {
+        let range = Range::in_run(Tag::Ready, Run(u32::MAX));
+        let key = ready(Run(u32::MAX), &place(0, 1), TaskId::new(1));
+        assert_eq!(Range::holding(&key), Some(range));
+        assert!(range.start() <= key && key < range.end());
+        assert_eq!(range.end(), Key::from_slice(&[Tag::Line as u8]));
+        assert_eq!(Range::holding(&[0x12, 0]), None);
+        assert_eq!(Range::holding(&[]), None);
+        assert_eq!(Range::holding(&[0xee, 1, 2, 3, 4]), None);
+    }
+}

@@ -1,0 +1,417 @@
+//! The values of rows: one struct a tag, its bytes, and its golden bytes. What a row means is the
+//! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
+
+use crate::bytes::Value;
+use crate::bytes::key::{Measure, Order, Place, Run};
+use crate::bytes::pack::{Packer, Unpacker};
+use crate::clock::NEVER;
+use crate::options::{Backoff, TubeKind, TubeOptions};
+use crate::task::Reason;
+use std::time::Duration;
+
+/// Counters of the whole queue: the next numbers to give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) tube: u32,
+    pub(crate) run: u32,
+    pub(crate) consumer: u32,
+}
+
+impl Counters {
+    /// The row's `what` under [`Tag::Meta`](crate::bytes::Tag::Meta).
+    pub(crate) const WHAT: u8 = 1;
+
+    pub(crate) fn encode(&self) -> Value {
+        let mut row = Packer::with_capacity(12);
+        row.u32(self.tube).u32(self.run).u32(self.consumer);
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let counters = Self { tube: row.u32()?, run: row.u32()?, consumer: row.u32()? };
+        row.end(counters)
+    }
+}
+
+/// A tube: its definition, and the predicates that hold for all of its tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TubeRow {
+    pub(crate) name: String,
+    pub(crate) run: Run,
+    pub(crate) paused: bool,
+    /// Leases with a token up to this one are void: `release_all` in one small commit.
+    pub(crate) void_to: u64,
+    pub(crate) options: TubeOptions,
+}
+
+impl TubeRow {
+    pub(crate) fn encode(&self) -> Value {
+        let options = &self.options;
+        let flags = u8::from(self.paused)
+            | u8::from(options.temporary) << 1
+            | u8::from(options.hold_group_while_delayed) << 2
+            | u8::from(options.ttl_spares_buried) << 3;
+        let mut row = Packer::with_capacity(96);
+        row.short(&self.name).u32(self.run.0).u64(self.void_to).u8(flags).u8(options.kind.code());
+        row.u64(options.priority as u64);
+        row.u64(length(options.ttl)).u64(length(options.ttr));
+        row.u64(options.capacity.unwrap_or(0)).u32(options.max_attempts.unwrap_or(0));
+        row.u64(length(Some(options.backoff.first))).u32(options.backoff.factor);
+        row.u64(length(Some(options.backoff.most))).u32(options.in_flight);
+        row.short(options.placement.as_deref().unwrap_or(""));
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let name = row.short()?.to_owned();
+        let run = Run(row.u32()?);
+        let void_to = row.u64()?;
+        let flags = row.u8()?;
+        let kind = TubeKind::of_code(row.u8()?)?;
+        let mut options = TubeOptions::new(kind);
+        options.temporary = flags & 2 != 0;
+        options.hold_group_while_delayed = flags & 4 != 0;
+        options.ttl_spares_buried = flags & 8 != 0;
+        options.priority = row.u64()? as i64;
+        options.ttl = duration(row.u64()?);
+        options.ttr = duration(row.u64()?);
+        options.capacity = Some(row.u64()?).filter(|tasks| *tasks > 0);
+        options.max_attempts = Some(row.u32()?).filter(|attempts| *attempts > 0);
+        options.backoff = Backoff {
+            first: duration(row.u64()?).unwrap_or(Duration::MAX),
+            factor: row.u32()?,
+            most: duration(row.u64()?).unwrap_or(Duration::MAX),
+        };
+        options.in_flight = row.u32()?;
+        options.placement = Some(row.short()?).filter(|text| !text.is_empty()).map(str::to_owned);
+        row.end(Self { name, run, paused: flags & 1 != 0, void_to, options })
+    }
+}
+
+fn length(length: Option<Duration>) -> u64 {
+    length.map_or(NEVER, crate::clock::micros)
+}
+
+fn duration(micros: u64) -> Option<Duration> {
+    (micros != NEVER).then(|| Duration::from_micros(micros))
+}
+
+/// What a sweep has still to do under a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkRow {
+    /// The run belongs to no tube any more: remove its rows.
+    Clear,
+    /// Leases of this tube up to its `void_to` go back to ready, from this id on.
+    Release { tube: u32, from: u64 },
+    /// Leases of this consumer in this tube go back to ready.
+    End { tube: u32, consumer: u32 },
+}
+
+impl WorkRow {
+    pub(crate) fn encode(self) -> Value {
+        let mut row = Packer::default();
+        match self {
+            Self::Clear => row.u8(1),
+            Self::Release { tube, from } => row.u8(2).u32(tube).u64(from),
+            Self::End { tube, consumer } => row.u8(3).u32(tube).u32(consumer),
+        };
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let work = match row.u8()? {
+            1 => Self::Clear,
+            2 => Self::Release { tube: row.u32()?, from: row.u64()? },
+            3 => Self::End { tube: row.u32()?, consumer: row.u32()? },
+            _ => return None,
+        };
+        row.end(work)
+    }
+}
+
+/// A named consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConsumerRow {
+    pub(crate) name: String,
+    /// Microseconds that its leases outlive it.
+    pub(crate) grace: u64,
+    /// Queue time at which its grace ends, once nobody speaks for it; [`NEVER`] while it is open.
+    pub(crate) until: u64,
+}
+
+impl ConsumerRow {
+    pub(crate) fn encode(&self) -> Value {
+        let mut row = Packer::with_capacity(32);
+        row.short(&self.name).u64(self.grace).u64(self.until);
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let consumer = Self { name: row.short()?.to_owned(), grace: row.u64()?, until: row.u64()? };
+        row.end(consumer)
+    }
+}
+
+/// What the caller said of a task. Never rewritten while the task stands at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskRow<'a> {
+    pub(crate) place: Place,
+    /// Queue time of the put.
+    pub(crate) created: u64,
+    /// Queue time at which the life of a task that was never moved ends.
+    pub(crate) expires: u64,
+    /// Microseconds that a taker may hold it.
+    pub(crate) ttr: u64,
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+    /// `None`: in a row of its own, [`Tag::Body`](crate::bytes::Tag::Body).
+    pub(crate) payload: Option<&'a [u8]>,
+}
+
+impl<'a> TaskRow<'a> {
+    pub(crate) fn encode(&self) -> Value {
+        let order = self.place.order.as_bytes();
+        let text = |label: Option<&str>| label.map_or(0, |label| label.len() + 1);
+        let bytes = 40 + order.len() + text(self.group) + text(self.key);
+        let mut row = Packer::with_capacity(bytes + self.payload.map_or(0, <[u8]>::len));
+        let flags = u8::from(self.group.is_some())
+            | u8::from(self.key.is_some()) << 1
+            | u8::from(self.payload.is_none()) << 2
+            | u8::from(order.len() != 8) << 3;
+        row.u8(flags).u64(self.place.priority as u64).bytes(order);
+        row.u64(self.created).u64(self.expires).u64(self.ttr).u8(self.codec).u16(self.version);
+        self.group.map(|group| row.short(group));
+        self.key.map(|key| row.short(key));
+        self.payload.map(|payload| row.bytes(payload));
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let flags = row.u8()?;
+        let priority = row.u64()? as i64;
+        let order = Order::of_bytes(row.bytes(if flags & 8 == 0 { 8 } else { 16 })?)?;
+        let mut task = Self {
+            place: Place { priority, order },
+            created: row.u64()?,
+            expires: row.u64()?,
+            ttr: row.u64()?,
+            codec: row.u8()?,
+            version: row.u16()?,
+            group: None,
+            key: None,
+            payload: None,
+        };
+        if flags & 1 != 0 {
+            task.group = Some(row.short()?);
+        }
+        if flags & 2 != 0 {
+            task.key = Some(row.short()?);
+        }
+        if flags & 4 != 0 {
+            return row.end(task);
+        }
+        task.payload = Some(row.rest());
+        Some(task)
+    }
+}
+
+/// What became of a task since its put. A task that was never taken or moved has an empty row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) deliveries: u32,
+    pub(crate) attempts: u32,
+    pub(crate) releases: u32,
+    pub(crate) buries: u32,
+    /// Queue time at which its life ends; while delayed, what is left of it then.
+    pub(crate) expires: u64,
+    /// Microseconds that a taker may hold it.
+    pub(crate) ttr: u64,
+    pub(crate) last_error: String,
+}
+
+impl Head {
+    /// The head of a task that has only been put.
+    pub(crate) fn fresh(task: &TaskRow<'_>) -> Self {
+        Self {
+            deliveries: 0,
+            attempts: 0,
+            releases: 0,
+            buries: 0,
+            expires: task.expires,
+            ttr: task.ttr,
+            last_error: String::new(),
+        }
+    }
+
+    /// The row of a ready task; empty if nothing became of it yet.
+    pub(crate) fn encode(&self, task: &TaskRow<'_>) -> Value {
+        if *self == Self::fresh(task) {
+            return Value::from([]);
+        }
+        let mut row = Packer::with_capacity(48);
+        self.pack(&mut row);
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8], task: &TaskRow<'_>) -> Option<Self> {
+        if row.is_empty() {
+            return Some(Self::fresh(task));
+        }
+        let mut row = Unpacker::new(row);
+        let head = Self::unpack(&mut row)?;
+        row.end(head)
+    }
+
+    fn pack(&self, row: &mut Packer) {
+        row.u32(self.deliveries).u32(self.attempts).u32(self.releases).u32(self.buries);
+        row.u64(self.expires).u64(self.ttr).text(&self.last_error);
+    }
+
+    fn unpack(row: &mut Unpacker<'_>) -> Option<Self> {
+        Some(Self {
+            deliveries: row.u32()?,
+            attempts: row.u32()?,
+            releases: row.u32()?,
+            buries: row.u32()?,
+            expires: row.u64()?,
+            ttr: row.u64()?,
+            last_error: row.text()?.to_owned(),
+        })
+    }
+}
+
+/// A task in somebody's hands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TakenRow {
+    pub(crate) head: Head,
+    pub(crate) token: u64,
+    /// The named consumer, or 0.
+    pub(crate) holder: u32,
+    /// Lease time of the hand-out. Means nothing after a reopening.
+    pub(crate) since: u64,
+    /// Lease time at which it ends. Means nothing after a reopening.
+    pub(crate) deadline: u64,
+}
+
+impl TakenRow {
+    pub(crate) fn encode(&self) -> Value {
+        let mut row = Packer::with_capacity(80);
+        row.u64(self.token).u32(self.holder).u64(self.since).u64(self.deadline);
+        self.head.pack(&mut row);
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let (token, holder, since, deadline) = (row.u64()?, row.u32()?, row.u64()?, row.u64()?);
+        let head = Head::unpack(&mut row)?;
+        row.end(Self { head, token, holder, since, deadline })
+    }
+}
+
+/// A task that waits for its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DelayedRow {
+    pub(crate) head: Head,
+    /// Queue or wall time at which it is ready.
+    pub(crate) due: u64,
+    pub(crate) wall: bool,
+    /// Its group stays locked until then.
+    pub(crate) holds_group: bool,
+}
+
+impl DelayedRow {
+    pub(crate) fn measure(&self) -> Measure {
+        if self.wall { Measure::Wall } else { Measure::Queue }
+    }
+
+    pub(crate) fn encode(&self) -> Value {
+        let mut row = Packer::with_capacity(64);
+        row.u64(self.due).u8(u8::from(self.wall) | u8::from(self.holds_group) << 1);
+        self.head.pack(&mut row);
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let (due, flags) = (row.u64()?, row.u8()?);
+        let head = Head::unpack(&mut row)?;
+        row.end(Self { head, due, wall: flags & 1 != 0, holds_group: flags & 2 != 0 })
+    }
+}
+
+/// A task that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BuriedRow {
+    pub(crate) head: Head,
+    pub(crate) reason: Reason,
+}
+
+impl BuriedRow {
+    pub(crate) fn encode(&self) -> Value {
+        let mut row = Packer::with_capacity(96);
+        match &self.reason {
+            Reason::Buried(text) => row.u8(1).text(text),
+            Reason::Failed { group, message } => row.u8(2).text(group).text(message),
+            Reason::Exhausted(text) => row.u8(3).text(text),
+            Reason::Undecodable(text) => row.u8(4).text(text),
+        };
+        self.head.pack(&mut row);
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let kind = row.u8()?;
+        let text = row.text()?.to_owned();
+        let reason = match kind {
+            1 => Reason::Buried(text),
+            2 => Reason::Failed { group: text, message: row.text()?.to_owned() },
+            3 => Reason::Exhausted(text),
+            4 => Reason::Undecodable(text),
+            _ => return None,
+        };
+        let head = Head::unpack(&mut row)?;
+        row.end(Self { head, reason })
+    }
+}
+
+/// Which deadline a row of [`Tag::Due`](crate::bytes::Tag::Due) stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Deadline {
+    Delay = 1,
+    Ttl = 2,
+    Ttr = 3,
+}
+
+impl Deadline {
+    pub(crate) fn encode(self) -> Value {
+        Value::from([self as u8])
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
+        match row {
+            [1] => Some(Self::Delay),
+            [2] => Some(Self::Ttl),
+            [3] => Some(Self::Ttr),
+            _ => None,
+        }
+    }
+}
+
+/// A number as a row: ids, counts, tube and consumer numbers.
+pub(crate) fn number(number: u64) -> Value {
+    Value::from(number.to_be_bytes())
+}
+
+pub(crate) fn read_number(row: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(row.try_into().ok()?))
+}

@@ -1,0 +1,337 @@
+//! How to open a queue and how to make a tube, every default written out. Plain values; what they
+//! mean is decided elsewhere.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
+use crate::name;
+use std::time::Duration;
+
+/// When a call that changes something returns, and so what a power cut may take back. A killed
+/// process takes back nothing that returned, at either level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// When what it did, and all that it saw, is synced. The default.
+    #[default]
+    Durable,
+    /// When it is written to the operating system. A power cut takes back at most the last
+    /// `flush_interval` and one sync, as a suffix.
+    Relaxed,
+}
+
+/// How long a task waits after `retry`, by the number of attempts it has used: `first`, then
+/// `factor` times as long each time, and never longer than `most`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) factor: u32,
+    pub(crate) most: Duration,
+}
+
+impl Backoff {
+    /// No waiting: a retried task is ready at once.
+    pub const NONE: Self = Self { first: Duration::ZERO, factor: 1, most: Duration::ZERO };
+
+    /// `first`, then twice as long each time, at most an hour.
+    pub const fn doubling(first: Duration) -> Self {
+        Self { first, factor: 2, most: Duration::from_secs(3600) }
+    }
+
+    /// The same wait each time.
+    pub const fn constant(wait: Duration) -> Self {
+        Self { first: wait, factor: 1, most: wait }
+    }
+
+    /// Multiplies by `factor` each time instead.
+    #[must_use]
+    pub const fn factor(mut self, factor: u32) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// Never waits longer than `most`.
+    #[must_use]
+    pub const fn at_most(mut self, most: Duration) -> Self {
+        self.most = most;
+        self
+    }
+
+    /// The wait after the given number of attempts, from 1.
+    pub(crate) fn wait(&self, attempts: u32) -> Duration {
+        let grown = self.factor.saturating_pow(attempts.saturating_sub(1));
+        self.first.saturating_mul(grown).min(self.most)
+    }
+}
+
+/// What a tube's tasks may use. An option whose switch is off is refused, never ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Switches {
+    pub(crate) priority: bool,
+    pub(crate) timed: bool,
+    pub(crate) grouped: bool,
+    pub(crate) capacity: bool,
+}
+
+/// The kinds of tube: the general one, and the five of the tarantool queue as presets of the four
+/// switches priority, timed (ttl, ttr, delay), grouped and capacity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TubeKind {
+    /// Everything: priority, times, groups, capacity. Twenty attempts, doubling back-off. The
+    /// default.
+    #[default]
+    General,
+    /// Put order, and nothing else.
+    Fifo,
+    /// Priority and times.
+    FifoTtl,
+    /// Priority, times and a capacity.
+    LimFifoTtl,
+    /// Groups with one task in flight each; tasks without a group share one.
+    Utube,
+    /// Groups, priority and times.
+    UtubeTtl,
+}
+
+impl TubeKind {
+    pub(crate) fn switches(self) -> Switches {
+        let of =
+            |priority, timed, grouped, capacity| Switches { priority, timed, grouped, capacity };
+        match self {
+            Self::General => of(true, true, true, true),
+            Self::Fifo => of(false, false, false, false),
+            Self::FifoTtl => of(true, true, false, false),
+            Self::LimFifoTtl => of(true, true, false, true),
+            Self::Utube => of(false, false, true, false),
+            Self::UtubeTtl => of(true, true, true, false),
+        }
+    }
+
+    /// Whether tasks without a group stand together in one, as in the seed's utubes.
+    pub(crate) fn groups_all(self) -> bool {
+        matches!(self, Self::Utube | Self::UtubeTtl)
+    }
+
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::General => 0,
+            Self::Fifo => 1,
+            Self::FifoTtl => 2,
+            Self::LimFifoTtl => 3,
+            Self::Utube => 4,
+            Self::UtubeTtl => 5,
+        }
+    }
+
+    pub(crate) fn of_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::General,
+            1 => Self::Fifo,
+            2 => Self::FifoTtl,
+            3 => Self::LimFifoTtl,
+            4 => Self::Utube,
+            5 => Self::UtubeTtl,
+            _ => return None,
+        })
+    }
+}
+
+/// What a tube is made with. [`TubeOptions::default`] is the general kind.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Backoff, TubeKind, TubeOptions};
+///
+/// let plain = TubeOptions::default();
+/// let spelled_out = TubeOptions::new(TubeKind::General)
+///     .priority(0)
+///     .max_attempts(20)
+///     .backoff(Backoff::doubling(Duration::from_secs(1)))
+///     .in_flight(1)
+///     .hold_group_while_delayed(false)
+///     .ttl_spares_buried(false)
+///     .temporary(false);
+/// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TubeOptions {
+    pub(crate) kind: TubeKind,
+    pub(crate) temporary: bool,
+    pub(crate) priority: i64,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) ttr: Option<Duration>,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) backoff: Backoff,
+    pub(crate) in_flight: u32,
+    pub(crate) hold_group_while_delayed: bool,
+    pub(crate) ttl_spares_buried: bool,
+    pub(crate) placement: Option<String>,
+}
+
+impl Default for TubeOptions {
+    fn default() -> Self {
+        Self::new(TubeKind::General)
+    }
+}
+
+impl TubeOptions {
+    /// The defaults of a kind. The seed's kinds have no limit of attempts and no back-off.
+    pub fn new(kind: TubeKind) -> Self {
+        let general = kind == TubeKind::General;
+        Self {
+            kind,
+            temporary: false,
+            priority: 0,
+            ttl: None,
+            ttr: None,
+            capacity: None,
+            max_attempts: general.then_some(limits::ATTEMPTS_MAX),
+            backoff: if general {
+                Backoff::doubling(Duration::from_secs(1))
+            } else {
+                Backoff::NONE
+            },
+            in_flight: 1,
+            hold_group_while_delayed: false,
+            ttl_spares_buried: false,
+            placement: None,
+        }
+    }
+
+    /// Keeps the tasks in memory only: they never touch the disk and are gone with the process.
+    /// The tube itself stays.
+    #[must_use]
+    pub fn temporary(mut self, yes: bool) -> Self {
+        self.temporary = yes;
+        self
+    }
+
+    /// The priority of tasks put without one. Smaller first.
+    #[must_use]
+    pub fn priority(mut self, priority: i64) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// How long tasks live that are put without a ttl. Default: for ever.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// How long takers may hold tasks that are put without a ttr. Default: for ever.
+    #[must_use]
+    pub fn ttr(mut self, ttr: Duration) -> Self {
+        self.ttr = Some(ttr);
+        self
+    }
+
+    /// The most tasks that the tube holds, in every state. 0 or absent: unlimited.
+    #[must_use]
+    pub fn capacity(mut self, tasks: u64) -> Self {
+        self.capacity = (tasks > 0).then_some(tasks);
+        self
+    }
+
+    /// Attempts before a task is buried as exhausted. 0: no limit. Default: 20 for the general
+    /// kind, no limit for the others.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = (attempts > 0).then_some(attempts);
+        self
+    }
+
+    /// How long a retried task waits. Default: one second, doubling, at most an hour; none for the
+    /// seed's kinds.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How many tasks of one group may be taken at the same time. Default 1: strict order.
+    #[must_use]
+    pub fn in_flight(mut self, tasks: u32) -> Self {
+        self.in_flight = tasks;
+        self
+    }
+
+    /// Keeps a group locked while a task of it waits after a release or retry with a delay.
+    /// Default: off, as in the seed.
+    #[must_use]
+    pub fn hold_group_while_delayed(mut self, yes: bool) -> Self {
+        self.hold_group_while_delayed = yes;
+        self
+    }
+
+    /// Keeps buried tasks beyond their ttl. Default: off.
+    #[must_use]
+    pub fn ttl_spares_buried(mut self, yes: bool) -> Self {
+        self.ttl_spares_buried = yes;
+        self
+    }
+
+    /// Orders tasks by a `Placement` of this name, given to the builder.
+    #[must_use]
+    pub fn placement(mut self, name: impl Into<String>) -> Self {
+        self.placement = Some(name.into());
+        self
+    }
+
+    /// Refuses what the kind's switches do not allow and what makes no sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        let switches = self.kind.switches();
+        let refused = [
+            ("priority", !switches.priority && self.priority != 0),
+            ("ttl", !switches.timed && self.ttl.is_some()),
+            ("ttr", !switches.timed && self.ttr.is_some()),
+            ("backoff", !switches.timed && self.backoff.most > Duration::ZERO),
+            ("capacity", !switches.capacity && self.capacity.is_some()),
+            ("in_flight", !switches.grouped && self.in_flight != 1),
+            ("hold_group_while_delayed", !switches.grouped && self.hold_group_while_delayed),
+            ("ttl_spares_buried", !switches.timed && self.ttl_spares_buried),
+            ("placement", self.kind != TubeKind::General && self.placement.is_some()),
+        ];
+        if let Some((option, _)) = refused.iter().find(|(_, wrong)| *wrong) {
+            let text = format!("option {option} with kind {:?}", self.kind);
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
+        if self.in_flight == 0 {
+            return Err(Error::new(ErrorKind::Invalid).because("in_flight takes 1 or more"));
+        }
+        if self.ttl.is_some_and(|ttl| ttl.is_zero()) || self.ttr.is_some_and(|ttr| ttr.is_zero()) {
+            return Err(
+                Error::new(ErrorKind::Invalid).because("a tube's ttl and ttr take more than zero")
+            );
+        }
+        if let Some(placement) = &self.placement {
+            name::label("placement name", placement)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_grows_and_saturates() {
+        let backoff = Backoff::doubling(Duration::from_secs(1));
+        assert_eq!(backoff.wait(1), Duration::from_secs(1));
+        assert_eq!(backoff.wait(4), Duration::from_secs(8));
+        assert_eq!(backoff.wait(u32::MAX), Duration::from_secs(3600));
+        assert_eq!(Backoff::NONE.wait(9), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_option_whose_switch_is_off_is_refused() {
+        let refused = TubeOptions::new(TubeKind::Fifo).ttl(Duration::from_secs(1)).check();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
+        assert!(TubeOptions::new(TubeKind::LimFifoTtl).capacity(3).check().is_ok());
+        assert!(TubeOptions::new(TubeKind::FifoTtl).capacity(3).check().is_err());
+        assert!(TubeOptions::default().in_flight(0).check().is_err());
+    }
+}
