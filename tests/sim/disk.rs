@@ -9,12 +9,11 @@
 //! returned is on the medium, and a write changes no byte outside its range.
 
 use crate::script::Rng;
-use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tubewell::testing;
-use tubewell::testing::FileName;
+use tubewell::testing::{FileName, Found};
 
 const SECTOR: usize = 512;
 const BLOCK: usize = 4096;
@@ -35,6 +34,13 @@ pub enum Fault {
     /// The first sync from this call on fails, and what it was to write never reaches the medium,
     /// while reads still see it.
     LoseSync(u64),
+}
+
+/// Which file is the base, and which the journal.
+type Names = [Option<usize>; 2];
+
+fn slot(name: FileName) -> usize {
+    usize::from(name == FileName::Journal)
 }
 
 enum Pending {
@@ -106,8 +112,8 @@ impl File {
 struct State {
     files: Vec<File>,
     /// The folder by its name, as the page cache and as the medium have it.
-    names: BTreeMap<FileName, usize>,
-    names_kept: BTreeMap<FileName, usize>,
+    names: Names,
+    names_kept: Names,
     rng: Rng,
     fault: Fault,
     calls: u64,
@@ -137,8 +143,8 @@ impl SimDisk {
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
             files: Vec::new(),
-            names: BTreeMap::new(),
-            names_kept: BTreeMap::new(),
+            names: [None; 2],
+            names_kept: [None; 2],
             rng: Rng::new(seed ^ 0xd15c),
             fault: Fault::None,
             calls: 0,
@@ -160,12 +166,12 @@ impl SimDisk {
         let mut state = self.state();
         state.process += 1;
         (state.is_dead, state.lock) = (false, None);
-        Arc::new(Lent { disk: self.clone(), process: state.process, lock: Mutex::default() })
+        Arc::new(Lent { disk: self.clone(), process: state.process })
     }
 
     /// A second process while the first one lives.
     pub fn lend_beside(&self) -> Arc<dyn testing::Disk> {
-        Arc::new(Lent { disk: self.clone(), process: self.state().process, lock: Mutex::default() })
+        Arc::new(Lent { disk: self.clone(), process: self.state().process })
     }
 
     /// Plans a fault; calls are counted from here.
@@ -205,22 +211,22 @@ impl SimDisk {
         let State { files, rng, names, names_kept, .. } = &mut *state;
         // A rename whose folder was not synced may have come through, or not.
         if rng.one_in(2) {
-            names_kept.clone_from(names);
+            *names_kept = *names;
         }
-        names.clone_from(names_kept);
+        *names = *names_kept;
         files.iter_mut().for_each(|file| file.cut(rng));
     }
 
     /// The bytes of a file as reads see them.
     pub fn bytes(&self, name: FileName) -> Vec<u8> {
         let state = self.state();
-        state.names.get(&name).map_or(Vec::new(), |file| state.files[*file].cache.clone())
+        state.names[slot(name)].map_or(Vec::new(), |file| state.files[file].cache.clone())
     }
 
     /// Replaces a file's bytes, on the medium as well.
     pub fn set_bytes(&self, name: FileName, bytes: Vec<u8>) {
         let mut state = self.state();
-        let Some(file) = state.names.get(&name).copied() else { return };
+        let Some(file) = state.names[slot(name)] else { return };
         let file = &mut state.files[file];
         file.pending.clear();
         (file.cache, file.medium) = (bytes.clone(), bytes);
@@ -229,8 +235,7 @@ impl SimDisk {
     /// Forgets a file, as a careless copy would.
     pub fn remove(&self, name: FileName) {
         let mut state = self.state();
-        state.names.remove(&name);
-        state.names_kept.remove(&name);
+        (state.names[slot(name)], state.names_kept[slot(name)]) = (None, None);
     }
 
     /// Keeps a line for each call from here on.
@@ -290,17 +295,21 @@ impl State {
         }
     }
 
-    /// Takes the blocks that a write needs, or refuses it.
-    fn claim(&mut self, file: usize, at: usize, len: usize) -> Result<()> {
+    /// Takes the blocks that a write needs; answers how many of its bytes have room.
+    fn claim(&mut self, file: usize, at: usize, len: usize) -> usize {
         let used: usize = self.files.iter().map(|file| file.blocks.len()).sum();
-        let wanted = at / BLOCK..(at + len).div_ceil(BLOCK);
+        let mut left = self.quota.saturating_sub(used);
         let blocks = &mut self.files[file].blocks;
-        let fresh: Vec<_> = wanted.filter(|block| !blocks.contains(block)).collect();
-        if used + fresh.len() > self.quota {
-            return Err(Error::new(ErrorKind::StorageFull, "simulated: the disk is full"));
+        for block in at / BLOCK..(at + len).div_ceil(BLOCK) {
+            if !blocks.contains(&block) {
+                if left == 0 {
+                    return (block * BLOCK).saturating_sub(at);
+                }
+                left -= 1;
+                blocks.insert(block);
+            }
         }
-        blocks.extend(fresh);
-        Ok(())
+        len
     }
 
     fn sync(&mut self, process: u64, file: usize) -> Result<()> {
@@ -319,7 +328,6 @@ impl State {
 struct Lent {
     disk: SimDisk,
     process: u64,
-    lock: Mutex<Option<Arc<()>>>,
 }
 
 impl std::fmt::Debug for Lent {
@@ -329,21 +337,28 @@ impl std::fmt::Debug for Lent {
 }
 
 impl Lent {
-    fn file(&self, file: usize) -> Arc<dyn testing::DiskFile> {
-        Arc::new(Open { disk: self.disk.clone(), process: self.process, file })
+    fn file(&self, name: FileName, lock: Option<Arc<()>>) -> Result<Arc<dyn testing::DiskFile>> {
+        let state = self.disk.state();
+        state.alive(self.process)?;
+        let file = state.names[slot(name)].ok_or(ErrorKind::NotFound)?;
+        drop(state);
+        Ok(Arc::new(Open { disk: self.disk.clone(), process: self.process, file, _lock: lock }))
     }
 }
 
 impl testing::Disk for Lent {
-    fn found(&self) -> Result<testing::Found> {
+    fn folder(&self) -> &Path {
+        Path::new("simulated.queue")
+    }
+
+    fn found(&self) -> Result<Found> {
         let state = self.disk.state();
         state.alive(self.process)?;
-        let has = |name| state.names.contains_key(&name);
-        Ok(match (has(FileName::Base), has(FileName::Journal)) {
-            (false, false) => testing::Found::Missing,
-            (true, true) => testing::Found::Whole,
-            (true, false) => testing::Found::Partial(FileName::Journal),
-            (false, true) => testing::Found::Partial(FileName::Base),
+        Ok(match state.names {
+            [None, None] => Found::Nothing,
+            [Some(_), Some(_)] => Found::Whole,
+            [Some(_), None] => Found::Missing(FileName::Journal),
+            [None, Some(_)] => Found::Missing(FileName::Base),
         })
     }
 
@@ -353,42 +368,28 @@ impl testing::Disk for Lent {
         Ok(Box::new(Birth { disk, process: self.process, names: Mutex::default() }))
     }
 
-    fn open(&self, name: FileName) -> Result<Arc<dyn testing::DiskFile>> {
-        let state = self.disk.state();
-        state.alive(self.process)?;
-        let file = state.names.get(&name).copied();
-        drop(state);
-        file.map(|file| self.file(file)).ok_or(ErrorKind::NotFound.into())
-    }
-
-    fn lock(&self) -> Result<bool> {
+    fn open_journal(&self) -> Result<Option<Arc<dyn testing::DiskFile>>> {
         let mut state = self.disk.state();
         state.alive(self.process)?;
-        // Held for as long as whoever has it keeps its disk.
+        // Held for as long as whoever has it keeps the file.
         if state.lock.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
-            return Ok(false);
+            return Ok(None);
         }
         let lock = Arc::new(());
         state.lock = Some(lock.clone());
-        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
-        Ok(true)
+        drop(state);
+        self.file(FileName::Journal, Some(lock)).map(Some)
     }
 
-    fn folder(&self) -> &Path {
-        Path::new("simulated.queue")
+    fn open_base(&self) -> Result<Arc<dyn testing::DiskFile>> {
+        self.file(FileName::Base, None)
     }
 }
 
 struct Birth {
     disk: SimDisk,
     process: u64,
-    names: Mutex<BTreeMap<FileName, usize>>,
-}
-
-impl std::fmt::Debug for Birth {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a simulated birth")
-    }
+    names: Mutex<Names>,
 }
 
 impl testing::Nursery for Birth {
@@ -397,30 +398,30 @@ impl testing::Nursery for Birth {
         let luck = state.luck(self.process, false, || format!("create {name:?}"))?;
         let file = state.files.len();
         state.files.push(File::default());
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(name, file);
-        let open = Open { disk: self.disk.clone(), process: self.process, file };
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)[slot(name)] = Some(file);
+        let open = Open { disk: self.disk.clone(), process: self.process, file, _lock: None };
         State::answer(&luck, Arc::new(open) as Arc<dyn testing::DiskFile>)
     }
 
-    fn settle(self: Box<Self>) -> Result<()> {
+    fn settle(self: Box<Self>) -> Result<bool> {
         let mut state = self.disk.state();
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for file in names.values() {
-            state.sync(self.process, *file)?;
+        let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in names.into_iter().flatten() {
+            state.sync(self.process, file)?;
         }
         let luck = state.luck(self.process, false, || "rename".into())?;
-        if !state.names.is_empty() {
-            return Err(ErrorKind::DirectoryNotEmpty.into());
+        if state.names != [None; 2] {
+            return Ok(false);
         }
         if luck != Luck::Bad {
-            state.names.clone_from(&names);
+            state.names = names;
         }
         State::answer(&luck, ())?;
         let luck = state.luck(self.process, true, || "sync the parent".into())?;
         if matches!(luck, Luck::Good | Luck::Last) {
-            state.names_kept.clone_from(&names);
+            state.names_kept = names;
         }
-        State::answer(&luck, ())
+        State::answer(&luck, true)
     }
 }
 
@@ -429,6 +430,7 @@ struct Open {
     disk: SimDisk,
     process: u64,
     file: usize,
+    _lock: Option<Arc<()>>,
 }
 
 impl std::fmt::Debug for Open {
@@ -458,14 +460,20 @@ impl testing::DiskFile for Open {
         let (file, at) = (self.file, offset as usize);
         let what = || format!("write {file} at {at}, {} bytes", data.len());
         let luck = state.luck(self.process, false, what)?;
-        if luck != Luck::Bad {
-            state.claim(file, at, data.len())?;
+        // After a failure any part of it may be written.
+        let part = state.rng.below(data.len() as u64 + 1) as usize;
+        let part = if luck == Luck::Bad { part / SECTOR * SECTOR } else { data.len() };
+        let room = state.claim(file, at, part);
+        if room > 0 {
             let file = &mut state.files[file];
-            if at + data.len() > file.cache.len() {
-                file.pending.push(Pending::Len(at + data.len()));
+            if at + room > file.cache.len() {
+                file.pending.push(Pending::Len(at + room));
             }
-            put(&mut file.cache, at, data);
-            file.pending.push(Pending::Write { at, data: data.to_vec() });
+            put(&mut file.cache, at, &data[..room]);
+            file.pending.push(Pending::Write { at, data: data[..room].to_vec() });
+        }
+        if room < part {
+            return Err(Error::new(ErrorKind::StorageFull, "simulated: the disk is full"));
         }
         State::answer(&luck, ())
     }
@@ -508,13 +516,13 @@ mod tests {
         let (mut lost, mut kept, mut torn) = (0, 0, 0);
         for seed in 0..200 {
             let disk = SimDisk::new(seed);
-            let file = born(&disk).open(FileName::Journal).unwrap();
+            let file = born(&disk).open_base().unwrap();
             file.write_at(0, &[1; 2048]).unwrap();
             file.sync().unwrap();
             file.write_at(512, &[2; 1024]).unwrap();
             disk.cut_power();
             assert!(file.sync().is_err(), "the process is gone");
-            let bytes = disk.bytes(FileName::Journal);
+            let bytes = disk.bytes(FileName::Base);
             assert_eq!(bytes.len(), 2048);
             assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1));
             match (bytes[512], bytes[1024]) {
@@ -529,7 +537,7 @@ mod tests {
     #[test]
     fn a_kill_takes_nothing() {
         let disk = SimDisk::new(0);
-        let file = born(&disk).open(FileName::Base).unwrap();
+        let file = born(&disk).open_base().unwrap();
         file.write_at(0, &[7; 10]).unwrap();
         disk.kill();
         assert_eq!(disk.bytes(FileName::Base), [7; 10]);
@@ -538,7 +546,7 @@ mod tests {
     #[test]
     fn a_lost_sync_shows_what_is_not_there() {
         let disk = SimDisk::new(0);
-        let file = born(&disk).open(FileName::Base).unwrap();
+        let file = born(&disk).open_base().unwrap();
         file.write_at(0, &[7; 10]).unwrap();
         disk.plan(Fault::LoseSync(1));
         assert!(file.sync().is_err());
@@ -553,7 +561,7 @@ mod tests {
     #[test]
     fn a_full_disk_refuses_new_blocks_only() {
         let disk = SimDisk::new(0);
-        let file = born(&disk).open(FileName::Base).unwrap();
+        let file = born(&disk).open_base().unwrap();
         disk.set_quota(2);
         file.write_at(0, &[1; 8192]).unwrap();
         let refusal = file.write_at(8192, &[1]).unwrap_err();
@@ -580,8 +588,8 @@ mod tests {
                 disk.cut_power();
                 disk.plan(Fault::None);
                 let found = disk.lend().found().unwrap();
-                assert!(matches!(found, testing::Found::Missing | testing::Found::Whole));
-                if matches!(found, testing::Found::Whole) {
+                assert!(matches!(found, Found::Nothing | Found::Whole));
+                if found == Found::Whole {
                     assert_eq!(disk.bytes(FileName::Base), b"base");
                 }
             }
@@ -591,10 +599,10 @@ mod tests {
     #[test]
     fn a_lock_ends_with_its_holder() {
         let disk = SimDisk::new(0);
-        let first = disk.lend();
-        assert!(first.lock().unwrap());
-        assert!(!disk.lend_beside().lock().unwrap());
-        drop(first);
-        assert!(disk.lend_beside().lock().unwrap());
+        let first = born(&disk);
+        let held = first.open_journal().unwrap().unwrap();
+        assert!(disk.lend_beside().open_journal().unwrap().is_none());
+        drop(held);
+        assert!(disk.lend_beside().open_journal().unwrap().is_some());
     }
 }
