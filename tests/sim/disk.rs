@@ -177,7 +177,7 @@ impl SimDisk {
     /// Plans a fault; calls are counted from here.
     pub fn plan(&self, fault: Fault) {
         let mut state = self.state();
-        (state.fault, state.calls) = (fault, 0);
+        (state.fault, state.calls, state.has_lost_a_sync) = (fault, 0, false);
     }
 
     /// Calls that changed something since the plan.
@@ -390,6 +390,16 @@ struct Birth {
     disk: SimDisk,
     process: u64,
     names: Mutex<Names>,
+}
+
+impl Drop for Birth {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.names != names {
+            names.into_iter().flatten().for_each(|file| state.files[file].blocks.clear());
+        }
+    }
 }
 
 impl testing::Nursery for Birth {

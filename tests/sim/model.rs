@@ -56,6 +56,11 @@ impl Time {
         }
     }
 
+    /// A new process: how long it took to come is told by the wall clock alone.
+    pub fn begin(&mut self) {
+        self.mono_read = self.mono;
+    }
+
     fn wall_now(&self) -> u64 {
         self.wall.max(0) as u64
     }
@@ -113,6 +118,12 @@ impl Model {
         let here = self.leases.iter().rev().map(|lease| lease.0);
         let here: Vec<_> = here.filter(|no| pick >= ANY || self.holds(*no).is_some()).collect();
         (!here.is_empty()).then(|| here[pick as usize % here.len().min(16)])
+    }
+
+    /// The tube of a hand-out, if it is still the same tube.
+    pub fn tube_of(&self, no: LeaseNo) -> Option<u8> {
+        let &(_, _, tube, incarnation) = self.lease(no)?;
+        self.tubes.get(&tube).filter(|now| now.incarnation == incarnation).map(|_| tube)
     }
 
     /// Forgets the hand-outs that nobody ever heard of.
@@ -498,6 +509,8 @@ impl Model {
                 None => rest.push(self.lease(*no).unwrap().1),
             }
         }
+        rest.sort_unstable();
+        rest.dedup();
         Ok(if rest.is_empty() { Answer::Done } else { Answer::NotHeld(rest) })
     }
 

@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    fn turn(&self, turn: &Turn) {
+    pub fn turn(&self, turn: &Turn) {
         match *turn {
             Turn::Advance(by) => self.clock.advance(length(by)),
             Turn::Suspend(by) => self.clock.suspend(length(by)),
@@ -262,6 +262,7 @@ impl World {
                 let mut rest: Vec<_> =
                     error.tasks().iter().filter_map(|id| self.serials.get(id).copied()).collect();
                 rest.sort_unstable();
+                rest.dedup();
                 Ok(Ok(Answer::NotHeld(rest)))
             }
             Err(error) => Ok(Err(error)),
@@ -295,8 +296,7 @@ impl World {
         match step {
             Step::Put { new, .. } => self.put(&tube, new, picked.serial),
             Step::PutMany { count, .. } => {
-                let serials: Vec<_> =
-                    (0..u64::from(*count)).map(|at| picked.serial + at).collect();
+                let serials: Vec<_> = (0..u64::from(*count)).map(|at| picked.serial + at).collect();
                 let payloads: Vec<_> = serials.iter().map(|serial| payload(*serial)).collect();
                 match tube.put_many(payloads.iter().map(Vec::as_slice)) {
                     Ok(ids) if ids.len() == serials.len() => {
@@ -474,10 +474,8 @@ impl World {
     #[allow(clippy::type_complexity)]
     fn listing(
         &mut self,
-    ) -> Result<(
-        Vec<String>,
-        Vec<(u8, tubewell::TubeInfo, tubewell::TubeStats, Vec<TaskInfo>)>,
-    )> {
+    ) -> Result<(Vec<String>, Vec<(u8, tubewell::TubeInfo, tubewell::TubeStats, Vec<TaskInfo>)>)>
+    {
         self.queue().tick()?;
         let names = self.queue().tubes()?;
         let mut tubes = Vec::new();
