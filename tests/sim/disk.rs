@@ -185,6 +185,10 @@ impl SimDisk {
         self.state().calls
     }
 
+    pub fn is_planned(&self) -> bool {
+        self.state().fault != Fault::None
+    }
+
     /// Whether the planned death has come.
     pub fn is_dead(&self) -> bool {
         self.state().is_dead

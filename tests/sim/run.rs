@@ -49,7 +49,7 @@ impl Run {
     pub fn open(&mut self) -> Verdict<()> {
         match self.world.open() {
             Ok(()) => Ok(()),
-            Err(_) if self.is_dead() => self.recover(),
+            Err(error) if self.is_struck(error.kind()) => self.recover(),
             Err(error) => Err(format!("the first opening: {error}")),
         }
     }
@@ -119,7 +119,7 @@ impl Run {
             }
             return self.recover();
         }
-        if trouble {
+        if trouble || self.is_planned() && matches!(step, Step::LetGo { .. }) {
             return self.in_trouble(step, &picked);
         }
         self.judge.answered(step, &picked, &answer)?;
@@ -129,7 +129,6 @@ impl Run {
     pub fn look(&mut self) -> Verdict<()> {
         match self.world.look()? {
             Ok(seen) => self.judge.looked(&seen)?,
-            Err(_) if self.is_dead() => return self.recover(),
             Err(error) => return self.after_trouble(error.kind()),
         }
         Ok(())
@@ -138,17 +137,20 @@ impl Run {
     /// The disk refused a call and the process lives. If the queue goes on, nothing happened; if it
     /// is broken, opening it again decides.
     fn in_trouble(&mut self, step: &Step, picked: &Picked) -> Verdict<()> {
+        if !self.is_planned() {
+            return Err(format!("no failing disk explains what {step:?} answered"));
+        }
         self.judge.unanswered(step, picked);
         match self.world.look()? {
+            Ok(seen) if matches!(step, Step::LetGo { .. }) => self.judge.looked_either(&seen),
             Ok(seen) => self.judge.looked(&seen),
-            Err(_) if self.is_dead() => self.recover(),
             Err(error) => self.after_trouble(error.kind()),
         }
     }
 
     fn after_trouble(&mut self, kind: tubewell::ErrorKind) -> Verdict<()> {
-        if !is_trouble(kind) {
-            return Err(format!("a failing disk made the queue say {kind:?}"));
+        if !self.is_struck(kind) {
+            return Err(format!("no failing disk explains {kind:?}"));
         }
         self.recover()
     }
@@ -157,7 +159,7 @@ impl Run {
     pub fn check(&mut self) -> Verdict<()> {
         match self.world.check()? {
             Ok(()) => Ok(()),
-            Err(_) if self.is_dead() => self.recover(),
+            Err(error) if self.is_struck(error.kind()) => self.recover(),
             Err(error) => Err(format!("check: {error}")),
         }
     }
@@ -165,7 +167,7 @@ impl Run {
     fn reopen(&mut self, end: End) -> Verdict<()> {
         self.trace.push(format!("reopen after {end:?}"));
         let closed = self.world.end(end);
-        if self.is_dead() && end == End::Close || closed.is_err() {
+        if end == End::Close && (self.is_dead() || closed.is_err()) {
             self.judge.ended(End::Close);
             return self.recover();
         }
@@ -177,17 +179,26 @@ impl Run {
         self.open_again()
     }
 
-    /// The process died, or has to be replaced.
-    fn recover(&mut self) -> Verdict<()> {
+    /// Whether a planned fault explains what was answered.
+    fn is_struck(&self, kind: tubewell::ErrorKind) -> bool {
+        self.is_dead() || self.is_planned() && is_trouble(kind)
+    }
+
+    fn is_planned(&self) -> bool {
+        self.world.disk.as_ref().is_some_and(SimDisk::is_planned)
+    }
+
+    /// Ends a process that died, or is of no more use; the next one meets a good disk.
+    fn replace(&mut self) {
         self.crashes += 1;
-        let end = self.after_death;
-        self.trace.push(format!("died; {end:?}"));
-        let _ = self.world.end(end);
-        if end == End::Close {
-            self.disk().kill();
-        }
-        self.judge.ended(end);
+        let _ = self.world.end(self.after_death);
+        self.judge.ended(self.after_death);
         self.disk().plan(Fault::None);
+    }
+
+    fn recover(&mut self) -> Verdict<()> {
+        self.trace.push(format!("died; {:?}", self.after_death));
+        self.replace();
         self.open_again()
     }
 
@@ -205,15 +216,26 @@ impl Run {
                 opened.map_err(|error| format!("opening again: {error}"))?;
             }
             self.trace.push("died in the recovery".into());
-            let _ = self.world.end(self.after_death);
-            self.judge.ended(self.after_death);
+            self.replace();
         }
-        self.disk().plan(Fault::None);
-        self.world.open().map_err(|error| format!("opening again: {error}"))?;
-        let seen = self.world.look()?.map_err(|error| format!("looking again: {error}"))?;
-        let world = &self.world;
-        self.judge.reopened(&seen, |lease| world.knows(lease))?;
-        self.check()
+        loop {
+            let seen = match self.world.open() {
+                Ok(()) => self.world.look()?,
+                Err(error) => Err(error),
+            };
+            match seen {
+                Ok(seen) => {
+                    let world = &self.world;
+                    self.judge.reopened(&seen, |lease| world.knows(lease))?;
+                    return self.check();
+                }
+                Err(error) if self.is_struck(error.kind()) => {
+                    self.trace.push(format!("the opening failed: {error}"));
+                    self.replace();
+                }
+                Err(error) => return Err(format!("opening again: {error}")),
+            }
+        }
     }
 
     pub fn play(&mut self, steps: &[Step]) -> Verdict<()> {
