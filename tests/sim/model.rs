@@ -14,8 +14,9 @@ struct Task {
     lock: Option<Option<u8>>,
     /// Queue time at which it goes.
     expires: u64,
-    ttl: u64,
-    /// It waits for the wall clock, and its ttl begins when it is promoted.
+    /// What is left of its ttl, which stands still while it is delayed.
+    left: u64,
+    /// It waits for the wall clock.
     by_wall: bool,
     /// It waits after a release or retry, and may keep its group locked.
     held_back: bool,
@@ -136,12 +137,17 @@ impl Model {
         let of_lease =
             picked.leases.first().and_then(|no| self.lease(*no)).map(|(.., tube, _)| *tube);
         let tube = match step {
-            Step::Put { tube, .. } | Step::BuryAny { tube, .. } | Step::Claim { tube, .. } => *tube,
+            Step::Put { tube, .. } | Step::Claim { tube, .. } => *tube,
             _ => of_lease.unwrap_or(u8::MAX),
         };
-        let Some(tube) = self.tubes.get(&tube) else { return false };
+        let asks_nothing = matches!(
+            step,
+            Step::TakeMany { count: 0, .. }
+                | Step::PutMany { count: 0, .. }
+                | Step::Kick { count: 0, .. }
+        );
+        let Some(tube) = self.tubes.get(&tube) else { return asks_nothing };
         let (prioritised, timed, ..) = switches(tube.opts.kind);
-        let task = picked.task.and_then(|task| self.tasks.get(&task));
         match step {
             Step::Put { new, .. } => {
                 !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0)
@@ -152,7 +158,6 @@ impl Model {
             Step::Retry { after, .. } => !timed && *after == Some(0),
             Step::Touch { by, .. } => !timed && *by == 0,
             Step::Renew { .. } => !timed,
-            Step::BuryAny { .. } => task.is_some_and(|task| task.by_wall && task.ttl != EVER),
             Step::Claim { .. } => tube.paused,
             _ => false,
         }
@@ -178,10 +183,9 @@ impl Model {
             let task = self.tasks.get_mut(&serial).unwrap();
             let clock = if task.by_wall { wall } else { queue };
             if task.seen.state == State::Delayed && task.seen.due.is_some_and(|due| due <= clock) {
-                if task.by_wall {
-                    task.expires = queue.saturating_add(task.ttl);
-                }
+                let since = if task.by_wall { queue } else { task.seen.due.unwrap_or(queue) };
                 ready(task);
+                task.expires = since.saturating_add(task.left);
                 self.count(no, Call::Delay);
             }
             let task = self.tasks.get_mut(&serial).unwrap();
@@ -313,8 +317,8 @@ impl Model {
             seen,
             place: if new.front { self.front } else { self.back },
             lock: (new.group.is_some() || shares).then_some(new.group),
-            expires: self.time.queue.saturating_add(ttl).saturating_add(delay),
-            ttl,
+            expires: self.time.queue.saturating_add(ttl),
+            left: ttl,
             by_wall,
             held_back: false,
             deadline: EVER,
@@ -335,14 +339,15 @@ impl Model {
 
     /// Moves a taken task on after a delay; its ttl stands still meanwhile.
     fn wait(&mut self, serial: Serial, delay: u64) {
-        let due = self.time.queue.saturating_add(delay);
+        let queue = self.time.queue;
+        let due = queue.saturating_add(delay);
         let task = self.tasks.get_mut(&serial).unwrap();
         ready(task);
         if delay > 0 {
             task.seen.state = State::Delayed;
             task.seen.due = Some(due);
             task.held_back = true;
-            task.expires = task.expires.saturating_add(delay);
+            task.left = if task.expires == EVER { EVER } else { task.expires - queue };
         }
     }
 
@@ -400,7 +405,7 @@ impl Model {
                     task.place = back_place;
                 }
                 if let Some(ttl) = back.ttl {
-                    (task.ttl, task.expires) = (ttl, queue.saturating_add(ttl));
+                    task.expires = queue.saturating_add(ttl);
                 }
                 self.wait(serial, back.delay.unwrap_or(0));
                 self.count(tube, Call::Release);
@@ -422,6 +427,7 @@ impl Model {
                 self.count(tube, Call::Bury);
             }
             Step::Fail { .. } => {
+                task.seen.last_error = Some(words.clone());
                 bury(task, Reason::Failed { group: "f".into(), message: words });
                 self.count(tube, Call::Bury);
             }
@@ -430,7 +436,6 @@ impl Model {
                 task.deadline = task.deadline.saturating_add(*by);
                 task.seen.ttr = task.seen.ttr.map(|ttr| ttr.saturating_add(*by));
                 task.seen.ttr = task.seen.ttr.filter(|ttr| *ttr != EVER);
-                task.ttl = task.ttl.saturating_add(*by);
                 task.expires = task.expires.saturating_add(*by);
                 self.count(tube, Call::Touch);
             }
@@ -534,6 +539,7 @@ impl Model {
         };
         let paused = self.tubes.get(&tube).ok_or(vec![ErrorKind::TubeNotFound])?.paused;
         self.work_off(tube);
+        let queue = self.time.queue;
         let in_tube = |task: &&Task| task.tube == tube;
         let taken = |task: &&Task| task.seen.state == State::Taken;
         let one = picked
@@ -589,6 +595,9 @@ impl Model {
             Step::BuryAny { .. } => {
                 let task = self.tasks.get_mut(&one?).unwrap();
                 if task.seen.state != State::Buried {
+                    if task.seen.state == State::Delayed {
+                        task.expires = queue.saturating_add(task.left);
+                    }
                     bury(task, Reason::Buried("any".into()));
                     self.count(tube, Call::Bury);
                 }
@@ -598,7 +607,6 @@ impl Model {
             Step::ReleaseAll { .. } => {
                 for task in self.tasks.values_mut().filter(|t| t.tube == tube && taken(&&**t)) {
                     task.seen.attempts = task.seen.attempts.saturating_sub(1);
-                    task.seen.releases += 1;
                     ready(task);
                 }
                 self.tubes.get_mut(&tube).unwrap().calls[Call::Release as usize] = None;

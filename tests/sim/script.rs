@@ -56,7 +56,7 @@ pub struct Profile {
 
 impl Profile {
     pub const MEMORY: Self =
-        Self { steps: 80, odd_clocks: true, ends: false, wall_ttl: true, temporary: true };
+        Self { steps: 100, odd_clocks: true, ends: false, wall_ttl: true, temporary: true };
     pub const DISK: Self =
         Self { steps: 80, odd_clocks: false, ends: true, wall_ttl: false, temporary: true };
 }

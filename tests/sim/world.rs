@@ -440,7 +440,8 @@ impl World {
             group: info.group.clone(),
             key: info.key.clone(),
             created: since_epoch(info.created),
-            due: info.due.map(since_epoch),
+            // An instant that never comes is shown as one that is far away.
+            due: info.due.map(since_epoch).map(|due| if due > 1 << 56 { EVER } else { due }),
             ttl_left: info.ttl_left.filter(|_| !stands).map(micros),
             ttr: info.ttr.map(micros),
             lease_left: info.lease_left.map(micros),
