@@ -8,7 +8,7 @@ pub(crate) mod row;
 
 use crate::error::Result;
 use crate::sync::Arc;
-pub(crate) use key::{Key, Range, Tag};
+pub(crate) use key::{Deadline, Key, Range, Tag};
 
 /// The version of everything in the two files. A folder with a higher one is refused untouched.
 pub(crate) const FORMAT: u32 = 1;

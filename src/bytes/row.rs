@@ -2,7 +2,7 @@
 //! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
 
 use crate::bytes::Value;
-use crate::bytes::key::{Measure, Order, Place, Run};
+use crate::bytes::key::{Deadline, Order, Place, Run};
 use crate::bytes::pack::{Packer, Unpacker};
 use crate::clock::NEVER;
 use crate::options::{Backoff, TubeKind, TubeOptions};
@@ -105,8 +105,6 @@ pub(crate) enum WorkRow {
     Clear,
     /// Leases of this tube up to its `void_to` go back to ready, from this id on.
     Release { tube: u32, from: u64 },
-    /// Leases of this consumer in this tube go back to ready.
-    End { tube: u32, consumer: u32 },
 }
 
 impl WorkRow {
@@ -115,7 +113,6 @@ impl WorkRow {
         match self {
             Self::Clear => row.u8(1),
             Self::Release { tube, from } => row.u8(2).u32(tube).u64(from),
-            Self::End { tube, consumer } => row.u8(3).u32(tube).u32(consumer),
         };
         row.done()
     }
@@ -125,7 +122,6 @@ impl WorkRow {
         let work = match row.u8()? {
             1 => Self::Clear,
             2 => Self::Release { tube: row.u32()?, from: row.u64()? },
-            3 => Self::End { tube: row.u32()?, consumer: row.u32()? },
             _ => return None,
         };
         row.end(work)
@@ -140,19 +136,23 @@ pub(crate) struct ConsumerRow {
     pub(crate) grace: u64,
     /// Queue time at which its grace ends, once nobody speaks for it; [`NEVER`] while it is open.
     pub(crate) until: u64,
+    /// Its leases with a token up to this one have no holder: they wait for `resume` or the end of
+    /// the grace.
+    pub(crate) void_to: u64,
 }
 
 impl ConsumerRow {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::with_capacity(32);
-        row.short(&self.name).u64(self.grace).u64(self.until);
+        row.short(&self.name).u64(self.grace).u64(self.until).u64(self.void_to);
         row.done()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let consumer = Self { name: row.short()?.to_owned(), grace: row.u64()?, until: row.u64()? };
-        row.end(consumer)
+        let name = row.short()?.to_owned();
+        let (grace, until, void_to) = (row.u64()?, row.u64()?, row.u64()?);
+        row.end(Self { name, grace, until, void_to })
     }
 }
 
@@ -328,8 +328,8 @@ pub(crate) struct DelayedRow {
 }
 
 impl DelayedRow {
-    pub(crate) fn measure(&self) -> Measure {
-        if self.wall { Measure::Wall } else { Measure::Queue }
+    pub(crate) fn deadline(&self) -> Deadline {
+        if self.wall { Deadline::RunAt } else { Deadline::Delay }
     }
 
     pub(crate) fn encode(&self) -> Value {
@@ -380,30 +380,6 @@ impl BuriedRow {
         };
         let head = Head::unpack(&mut row)?;
         row.end(Self { head, reason })
-    }
-}
-
-/// Which deadline a row of [`Tag::Due`](crate::bytes::Tag::Due) stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Deadline {
-    Delay = 1,
-    Ttl = 2,
-    Ttr = 3,
-}
-
-impl Deadline {
-    pub(crate) fn encode(self) -> Value {
-        Value::from([self as u8])
-    }
-
-    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
-        match row {
-            [1] => Some(Self::Delay),
-            [2] => Some(Self::Ttl),
-            [3] => Some(Self::Ttr),
-            _ => None,
-        }
     }
 }
 
