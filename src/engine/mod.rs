@@ -17,6 +17,7 @@ pub(crate) mod index;
 pub(crate) mod put;
 pub(crate) mod take;
 pub(crate) mod look;
+pub(crate) mod audit;
 pub(crate) mod settle;
 pub(crate) mod sweep;
 pub(crate) mod due;
