@@ -133,7 +133,10 @@ impl Op for End {
                 left -= 1;
                 from = key::after(&met);
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
-                let Some((stored, taken)) = lease(desk, &tube, id)? else { continue };
+                let Some((stored, taken)) = lease(desk, &tube, id)? else {
+                    desk.remove(met);
+                    continue;
+                };
                 if self.charged {
                     settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;
                 } else {

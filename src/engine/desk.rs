@@ -22,6 +22,11 @@ pub(crate) trait Op {
         0
     }
 
+    /// Whether it brings in new tasks, which a full disk refuses.
+    fn adds(&self) -> bool {
+        false
+    }
+
     /// Decides. An error means that nothing happens.
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done>;
 }

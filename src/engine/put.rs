@@ -68,6 +68,10 @@ impl Op for Put<'_> {
         self.tasks.len() as u64
     }
 
+    fn adds(&self) -> bool {
+        true
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         if self.tasks.len() > BATCH_TASKS_MAX {
             let text = format!("a batch takes at most {BATCH_TASKS_MAX} tasks");
