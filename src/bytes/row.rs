@@ -67,7 +67,7 @@ impl TubeRow {
         let name = row.short()?.to_owned();
         let run = Run(row.u32()?);
         let void_to = row.u64()?;
-        let flags = row.u8()?;
+        let flags = row.u8().filter(|flags| *flags < 16)?;
         let kind = TubeKind::of_code(row.u8()?)?;
         let mut options = TubeOptions::new(kind);
         options.temporary = flags & 2 != 0;
@@ -193,7 +193,7 @@ impl<'a> TaskRow<'a> {
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let flags = row.u8()?;
+        let flags = row.u8().filter(|flags| *flags < 16)?;
         let priority = row.u64()? as i64;
         let order = Order::of_bytes(row.bytes(if flags & 8 == 0 { 8 } else { 16 })?)?;
         let mut task = Self {
@@ -340,7 +340,7 @@ impl DelayedRow {
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let (due, flags) = (row.u64()?, row.u8()?);
+        let (due, flags) = (row.u64()?, row.u8().filter(|flags| *flags < 4)?);
         let head = Head::unpack(&mut row)?;
         row.end(Self { head, due, wall: flags & 1 != 0, holds_group: flags & 2 != 0 })
     }
@@ -389,4 +389,139 @@ pub(crate) fn number(number: u64) -> Value {
 
 pub(crate) fn read_number(row: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(row.try_into().ok()?))
+}
+
+/// Decodes the bytes as every sort of row, and asserts that what decodes is what it would be
+/// encoded as. For fuzzing.
+pub(crate) fn probe(bytes: &[u8]) {
+    let stand_in = TaskRow {
+        place: Place { priority: 0, order: Order::back(1) },
+        created: 0,
+        expires: NEVER,
+        ttr: NEVER,
+        codec: 0,
+        version: 0,
+        group: None,
+        key: None,
+        payload: None,
+    };
+    let same = |encoded: Option<Value>| {
+        assert!(encoded.is_none_or(|encoded| *encoded == *bytes), "a row has two encodings");
+    };
+    same(Counters::decode(bytes).map(|row| row.encode()));
+    same(TubeRow::decode(bytes).map(|row| row.encode()));
+    same(WorkRow::decode(bytes).map(WorkRow::encode));
+    same(ConsumerRow::decode(bytes).map(|row| row.encode()));
+    same(TaskRow::decode(bytes).map(|row| row.encode()));
+    same(TakenRow::decode(bytes).map(|row| row.encode()));
+    same(DelayedRow::decode(bytes).map(|row| row.encode()));
+    same(BuriedRow::decode(bytes).map(|row| row.encode()));
+    // A head that nothing became of is written as no bytes at all.
+    let head = Head::decode(bytes, &stand_in).filter(|head| *head != Head::fresh(&stand_in));
+    same(head.map(|head| head.encode(&stand_in)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    fn hex(row: &[u8]) -> String {
+        row.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
+    fn head() -> Head {
+        Head {
+            deliveries: 3,
+            attempts: 2,
+            releases: 1,
+            buries: 4,
+            expires: 5,
+            ttr: 6,
+            last_error: "e".into(),
+        }
+    }
+
+    const HEAD: &str = "0000000300000002000000010000000400000000000000050000000000000006000165";
+
+    #[test]
+    fn golden_rows() {
+        let task = TaskRow {
+            place: Place { priority: -1, order: Order::back(7) },
+            created: 1,
+            expires: 2,
+            ttr: 3,
+            codec: 4,
+            version: 5,
+            group: Some("g"),
+            key: Some("k"),
+            payload: Some(&[0xaa, 0xbb]),
+        };
+        let placed = Place { priority: 0, order: Order::placed(b"ab").unwrap() };
+        let apart = TaskRow { place: placed, group: None, key: None, payload: None, ..task };
+        let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
+        options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
+        let tube = TubeRow { name: "t".into(), run: Run(8), paused: true, void_to: 6, options };
+        let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
+        let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
+        let bury = |reason| BuriedRow { head: head(), reason };
+        let failed = Reason::Failed { group: "g".into(), message: "m".into() };
+        let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3 };
+        let golden: Vec<(Value, String)> = vec![
+            (Counters { tube: 1, run: 2, consumer: 3 }.encode(), "000000010000000200000003".into()),
+            (
+                tube.encode(),
+                "017400000008000000000000000609\
+                 03fffffffffffffffe00000000000f4240ffffffffffffffff0000000000000009\
+                 00000000000000000000000000000001000000000000000000000001\
+                 00"
+                .into(),
+            ),
+            (WorkRow::Clear.encode(), "01".into()),
+            (WorkRow::Release { tube: 1, from: 2 }.encode(), "02000000010000000000000002".into()),
+            (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
+            (
+                task.encode(),
+                "03ffffffffffffffff8000000000000007000000000000000100000000000000020000000000000003\
+                 040005\
+                 0167016baabb"
+                    .into(),
+            ),
+            (
+                apart.encode(),
+                "0c0000000000000000616200000000000000000000000000000000000000000001\
+                 00000000000000020000000000000003040005"
+                    .into(),
+            ),
+            (Head::fresh(&task).encode(&task), String::new()),
+            (head().encode(&task), HEAD.into()),
+            (
+                taken.encode(),
+                format!("0000000000000007000000080000000000000009ffffffffffffffff{HEAD}"),
+            ),
+            (delayed.encode(), format!("000000000000000903{HEAD}")),
+            (bury(Reason::Buried("b".into())).encode(), format!("01000162{HEAD}")),
+            (bury(failed).encode(), format!("0200016700016d{HEAD}")),
+            (bury(Reason::Exhausted("x".into())).encode(), format!("03000178{HEAD}")),
+            (bury(Reason::Undecodable("u".into())).encode(), format!("04000175{HEAD}")),
+            (number(258), "0000000000000102".into()),
+        ];
+        for (row, bytes) in golden {
+            assert_eq!(hex(&row), bytes.replace(char::is_whitespace, ""));
+            probe(&row);
+        }
+    }
+
+    #[test]
+    fn no_cut_of_a_row_decodes_as_another() {
+        let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false }.encode();
+        for end in 0..delayed.len() {
+            assert_eq!(DelayedRow::decode(&delayed[..end]), None);
+            probe(&delayed[..end]);
+        }
+        assert_eq!(TubeRow::decode(&[]), None);
+    }
 }
