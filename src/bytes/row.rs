@@ -1,9 +1,8 @@
 //! The values of rows: one struct a tag, its bytes, and its golden bytes. What a row means is the
 //! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
 
-use crate::bytes::Value;
 use crate::bytes::key::{Deadline, Order, Place, Run};
-use crate::bytes::pack::{Packer, Unpacker};
+use crate::bytes::pack::{Packer, Unpacker, Value};
 use crate::clock::NEVER;
 use crate::options::{Backoff, TubeKind, TubeOptions};
 use crate::task::Reason;
@@ -18,7 +17,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// The row's `what` under [`Tag::Meta`](crate::bytes::Tag::Meta).
+    /// The row's `what` under `Tag::Meta`.
     pub(crate) const WHAT: u8 = 1;
 
     pub(crate) fn encode(&self) -> Value {
@@ -170,7 +169,7 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) version: u16,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    /// `None`: in a row of its own, [`Tag::Body`](crate::bytes::Tag::Body).
+    /// `None`: in a row of its own, `Tag::Body`.
     pub(crate) payload: Option<&'a [u8]>,
 }
 

@@ -9,6 +9,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::task::{Cause, State, TaskId};
 use std::collections::BTreeMap;
 
+/// One call of a user, as a value.
+pub(crate) trait Op {
+    /// The answer.
+    type Done;
+
+    /// The tube whose due tasks are worked off first, so that expired work is never seen.
+    fn tube(&self) -> Option<u32>;
+
+    /// The most numbers that the op draws.
+    fn numbers(&self) -> u64 {
+        0
+    }
+
+    /// Decides. An error means that nothing happens.
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done>;
+}
+
 /// A task's step from one state to another, published once it is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -24,15 +41,16 @@ pub(crate) struct Change {
 pub(crate) struct Draft {
     rows: BTreeMap<Key, RowOp>,
     counts: Vec<(Range, i64)>,
-    pub(crate) changes: Vec<Change>,
+    changes: Vec<Change>,
     /// Tubes in which tasks became takeable, and how many.
-    pub(crate) wakes: Vec<(u32, usize)>,
+    wakes: Vec<(u32, usize)>,
 }
 
 impl Draft {
-    /// The row writes, in key order, one a key.
-    pub(crate) fn into_writes(self) -> Vec<RowWrite> {
-        self.rows.into_iter().map(|(key, op)| RowWrite { key, op }).collect()
+    /// The row writes, in key order, one a key; the changes; and whom to wake.
+    pub(crate) fn into_parts(self) -> (Vec<RowWrite>, Vec<Change>, Vec<(u32, usize)>) {
+        let writes = self.rows.into_iter().map(|(key, op)| RowWrite { key, op }).collect();
+        (writes, self.changes, self.wakes)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -95,7 +113,7 @@ impl Draft {
 
     fn wake(&mut self, tube: u32, tasks: usize) {
         match self.wakes.iter_mut().find(|(woken, _)| *woken == tube) {
-            Some((_, count)) => *count += tasks,
+            Some((_, count)) => *count = count.saturating_add(tasks),
             None => self.wakes.push((tube, tasks)),
         }
     }
@@ -248,7 +266,7 @@ impl<'a> Desk<'a> {
 
     /// Tells that every waiting taker of the tube should look again.
     pub(crate) fn wake_all(&mut self, tube: u32) {
-        self.draft.wake(tube, usize::MAX / 2);
+        self.draft.wake(tube, usize::MAX);
     }
 
     /// The tube of this number.

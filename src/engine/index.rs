@@ -126,7 +126,7 @@ fn ready_key(tube: &Tube, stored: &Stored) -> Key {
 }
 
 /// The state row of a standing.
-fn state_row(tube: &Tube, stored: &Stored, standing: &Standing) -> (Key, Value) {
+pub(crate) fn state_row(tube: &Tube, stored: &Stored, standing: &Standing) -> (Key, Value) {
     let (run, id, row) = (tube.run(), stored.id, stored.row());
     match standing {
         Standing::Ready(head) => (ready_key(tube, stored), head.encode(&row)),
@@ -137,7 +137,7 @@ fn state_row(tube: &Tube, stored: &Stored, standing: &Standing) -> (Key, Value) 
 }
 
 /// The deadlines of a standing, at most one a sort.
-fn deadlines(tube: &Tube, standing: &Standing) -> [Option<(Deadline, u64)>; 2] {
+pub(crate) fn deadlines(tube: &Tube, standing: &Standing) -> [Option<(Deadline, u64)>; 2] {
     let some = |what, when| (when != NEVER).then_some((what, when));
     let ttl = |head: &Head| some(Deadline::Ttl, head.expires);
     match standing {
@@ -149,7 +149,7 @@ fn deadlines(tube: &Tube, standing: &Standing) -> [Option<(Deadline, u64)>; 2] {
     }
 }
 
-fn in_flight(standing: Option<&Standing>) -> i64 {
+pub(crate) fn in_flight(standing: Option<&Standing>) -> i64 {
     match standing {
         Some(Standing::Taken(_)) => 1,
         Some(Standing::Delayed(row)) => i64::from(row.holds_group),
@@ -157,7 +157,7 @@ fn in_flight(standing: Option<&Standing>) -> i64 {
     }
 }
 
-fn holder(standing: Option<&Standing>) -> u32 {
+pub(crate) fn holder(standing: Option<&Standing>) -> u32 {
     match standing {
         Some(Standing::Taken(row)) => row.holder,
         _ => 0,

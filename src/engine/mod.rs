@@ -11,36 +11,18 @@
 //!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone
 //! ```
 
-pub(crate) mod consumers;
 pub(crate) mod desk;
-pub(crate) mod due;
 pub(crate) mod groups;
 pub(crate) mod index;
-pub(crate) mod look;
 pub(crate) mod put;
-pub(crate) mod recover;
+pub(crate) mod take;
+pub(crate) mod look;
+pub(crate) mod audit;
 pub(crate) mod settle;
 pub(crate) mod sweep;
-pub(crate) mod take;
+pub(crate) mod due;
 pub(crate) mod tubes;
+pub(crate) mod consumers;
+pub(crate) mod recover;
 
-pub(crate) use desk::Desk;
-
-use crate::error::Result;
-
-/// One call of a user, as a value.
-pub(crate) trait Op {
-    /// The answer.
-    type Done;
-
-    /// The tube whose due tasks are worked off first, so that expired work is never seen.
-    fn tube(&self) -> Option<u32>;
-
-    /// The most numbers that the op draws.
-    fn numbers(&self) -> u64 {
-        0
-    }
-
-    /// Decides. An error means that nothing happens.
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done>;
-}
+pub(crate) use desk::{Desk, Op};

@@ -4,8 +4,7 @@
 use crate::bytes::key::{self, Key, Run};
 use crate::bytes::row::{TakenRow, WorkRow};
 use crate::bytes::{Range, Tag, View};
-use crate::engine::Op;
-use crate::engine::desk::{Desk, damaged};
+use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::Stored;
 use crate::engine::settle;
 use crate::error::{ErrorKind, Result};

@@ -4,8 +4,9 @@
 use crate::bytes::key::{self, Run};
 use crate::bytes::row::{Counters, TubeRow, WorkRow};
 use crate::bytes::{Tag, View, row};
+use crate::engine::desk::Op;
 use crate::engine::desk::{Desk, damaged};
-use crate::engine::{Op, look};
+use crate::engine::look;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::tube_name;
 use crate::options::TubeOptions;
