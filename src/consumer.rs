@@ -4,7 +4,7 @@ use crate::clock::micros;
 use crate::engine::consumers::{End, Join, Leave};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Inside};
-use crate::live::guests;
+use crate::live::inside;
 use crate::options::Durability;
 use crate::sync::{Arc, AtomicBool, Ordering, Weak};
 use std::any::Any;
@@ -98,7 +98,7 @@ impl Consumer {
     pub fn close(&self) -> Result<()> {
         let identity = self.identity();
         let fail = |error: Error| error.during("close consumer");
-        guests::outside().map_err(fail)?;
+        inside::refuse().map_err(fail)?;
         if identity.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -126,7 +126,8 @@ impl Consumer {
 impl Identity {
     /// Leaves, and returns its tasks if there is no grace to wait for.
     fn end(&self, at_once: bool) -> Result<()> {
-        let over = self.hold.run(&Leave { consumer: self.number }, self.hold.settings.durability)?;
+        let over =
+            self.hold.run(&Leave { consumer: self.number }, self.hold.settings.durability)?;
         self.hold.core().takers.nudge_all();
         if at_once || over {
             let end = End { consumer: self.number, charged: true };

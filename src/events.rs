@@ -1,9 +1,9 @@
 //! The stream of changes, as users read it.
 
+use crate::error::Result;
 use crate::hold::Hold;
 use crate::live::events::{Event, Subscriber};
 use crate::live::gate::Mark;
-use crate::error::Result;
 use crate::sync::Arc;
 use std::fmt;
 use std::time::Duration;

@@ -3,10 +3,11 @@
 
 use crate::engine::Op;
 use crate::error::Result;
-use crate::live::Core;
+use crate::live::core::Core;
 use crate::options::Durability;
 use crate::placement::Placement;
 use crate::sync::{Arc, Mutex, Weak};
+use crate::watch::Watchers;
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use std::time::Duration;
 pub(crate) struct Hold {
     core: Arc<Core>,
     pub(crate) settings: Settings,
+    pub(crate) watchers: Arc<Watchers>,
     /// The open sessions by name, so that a second `consumer(name)` joins the first.
     pub(crate) sessions: Mutex<BTreeMap<String, Weak<dyn Any + Send + Sync>>>,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Settings {
 
 impl Hold {
     pub(crate) fn new(core: Arc<Core>, settings: Settings) -> Arc<Self> {
-        Arc::new(Self { core, settings, sessions: Mutex::default() })
+        Arc::new(Self { core, settings, watchers: Arc::default(), sessions: Mutex::default() })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -45,6 +47,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         // Nobody is left to hear of an error; opening again replays what was written.
         let _ = self.core.close();
+        self.watchers.clear();
     }
 }
 

@@ -64,8 +64,7 @@ impl Held {
 
     fn do_retry(&self, error: &dyn Display, after: Option<Duration>) -> Result<()> {
         let error = error.to_string();
-        let op =
-            settle::Retry { tube: self.at.number, ticket: self.ticket, error: &error, after };
+        let op = settle::Retry { tube: self.at.number, ticket: self.ticket, error: &error, after };
         self.run("retry", &op, self.durability).map(drop)
     }
 

@@ -12,6 +12,7 @@ mod bytes;
 mod store;
 mod engine;
 mod live;
+mod upkeep;
 mod placement;
 mod watch;
 mod hold;

@@ -8,11 +8,12 @@ use crate::engine::take::{Claim, Handed, Take};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Held, Lease, Task};
 use crate::limits::{BATCH_TASKS_MAX, PAGE_TASKS};
+use crate::live::core::Wait;
 use crate::options::Durability;
+use crate::stop::Stop;
 use crate::sync::Arc;
 use crate::task::{Reason, State, TaskId, Ticket};
 use crate::tube::Tube;
-use crate::verb::{Stop, Wait};
 use std::time::Duration;
 
 impl<T: ?Sized> Tube<T> {
@@ -146,9 +147,7 @@ impl<T: ?Sized> Tube<T> {
             })
         };
         let ready = match look() {
-            Ok(None) => {
-                core.wait_for(&core.onlookers, self.at.number, 0, Wait::For(timeout), look)
-            }
+            Ok(None) => core.wait_for(&core.onlookers, self.at.number, 0, Wait::For(timeout), look),
             ready => ready,
         };
         self.name_errors("wait", ready.map(|ready| ready.is_some()))

@@ -12,6 +12,7 @@ use crate::live::events::Event;
 use crate::options::Durability;
 use crate::sync::Arc;
 use crate::task::{Reason, TaskId, Ticket};
+use crate::watch::Call;
 use std::fmt;
 use std::fmt::Display;
 
@@ -227,8 +228,9 @@ impl<T: ?Sized> Tube<T> {
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<()> {
-        let call = on_change.map(|call| Arc::new(call) as Arc<dyn Fn(&Event) + Send + Sync>);
-        self.name_errors("on_task_change", self.hold.core().on_change(self.at.number, call))
+        let call = on_change.map(|call| Arc::new(call) as Call);
+        let set = self.hold.watchers.set(self.hold.core(), &self.at.name, call);
+        self.name_errors("on_task_change", set)
     }
 
     pub(crate) fn run<O: Op>(&self, action: &'static str, op: &O) -> Result<O::Done> {
