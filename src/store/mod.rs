@@ -33,7 +33,7 @@ pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
 pub use open::{Progress, Stage};
-pub(crate) use record::Stamp;
+pub(crate) use record::{Stamp, probe};
 use std::cell::RefCell;
 use tables::Anchor;
 use view::Rows;
