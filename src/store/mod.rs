@@ -1,0 +1,4 @@
+//! The only folder that names redb.
+
+mod birth;
+pub(crate) mod disk;
