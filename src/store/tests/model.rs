@@ -126,10 +126,9 @@ impl Run_ {
         let Self { disk, mut store, mut map, mut history, checkpoint, renewed, mut dice } = self;
         match dice.below(4) {
             0 => {
-                drop((checkpoint, renewed));
-                // Left frozen, as by a thread that never came back.
-                if store.rows.frozen.is_some() {
-                    store.rows.thaw();
+                drop(checkpoint);
+                if let Some(renewed) = renewed {
+                    store.renew(renewed);
                 }
                 store.close().unwrap();
             }
