@@ -3,6 +3,7 @@
 
 use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
 use crate::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -54,6 +55,8 @@ pub(super) struct Stored {
     /// As reads show it.
     pub(super) shown: Vec<u8>,
     pending: Vec<Change>,
+    /// Blocks that take space: a length alone makes a hole.
+    blocks: BTreeSet<u64>,
 }
 
 /// What goes wrong at the call of this number, counted over writes, lengths and syncs.
@@ -80,7 +83,7 @@ struct State {
     plan: Option<(u64, Plan)>,
     crashed: bool,
     dice: u64,
-    /// Bytes that both files may have together.
+    /// Blocks that both files may have together.
     quota: Option<u64>,
 }
 
@@ -123,8 +126,8 @@ impl SimDisk {
         self.0.lock().quota = quota;
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.0.lock().files.iter().map(|file| file.shown.len() as u64).sum()
+    pub(super) fn blocks(&self) -> u64 {
+        self.0.lock().files.iter().map(|file| file.blocks.len() as u64).sum()
     }
 
     pub(super) fn calls(&self) -> u64 {
@@ -226,17 +229,23 @@ impl SimFile {
         }
     }
 
-    fn admit(&self, len: u64) -> io::Result<()> {
-        let state = self.disk.0.lock();
-        let (own, other) = match self.name {
-            FileName::Base => (&state.files[0], &state.files[1]),
-            FileName::Journal => (&state.files[1], &state.files[0]),
-        };
-        let grows = len > own.shown.len() as u64;
-        let beyond = state.quota.is_some_and(|quota| len + other.shown.len() as u64 > quota);
-        if grows && beyond { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    fn admit(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        let taken: usize = state.files.iter().map(|file| file.blocks.len()).sum();
+        let quota = state.quota;
+        let files = if self.cradle { &mut state.cradle } else { &mut state.files };
+        let own = &mut files[index(self.name)].blocks;
+        let touched = offset / BLOCK..(offset + len).div_ceil(BLOCK);
+        let fresh: Vec<u64> = touched.filter(|block| !own.contains(block)).collect();
+        if quota.is_some_and(|quota| (taken + fresh.len()) as u64 > quota && !fresh.is_empty()) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        own.extend(fresh);
+        Ok(())
     }
 }
+
+const BLOCK: u64 = 4096;
 
 impl DiskFile for SimFile {
     fn len(&self) -> io::Result<u64> {
@@ -254,7 +263,7 @@ impl DiskFile for SimFile {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let plan = self.called()?;
-        self.admit(offset + data.len() as u64)?;
+        self.admit(offset, data.len() as u64)?;
         let part = match plan {
             None => data.len(),
             Some(Plan::FullOnce) => 0,
@@ -277,13 +286,13 @@ impl DiskFile for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let plan = self.called()?;
-        self.admit(len)?;
         if let Some(plan) = plan {
             return Err(self.fails(plan));
         }
         self.stored(|file| {
             change(&mut file.shown, &Change::Len(len));
             file.pending.push(Change::Len(len));
+            file.blocks.retain(|block| *block < len.div_ceil(BLOCK));
             Ok(())
         })
     }
