@@ -4,7 +4,7 @@ mod error;
 mod task;
 mod name;
 mod options;
-mod verb;
+mod store;
 mod sync;
 mod stop;
 mod clock;
@@ -32,7 +32,12 @@ mod builder;
 #[doc(hidden)]
 pub mod testing;
 
-pub use builder::Builder;
+/// A disk of your own beneath the store, for tests that lose power.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
+}
+
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{BoxError, Codec};
 pub use consumer::Consumer;
