@@ -4,7 +4,7 @@ mod error;
 mod task;
 mod name;
 mod options;
-mod store;
+mod verb;
 mod sync;
 mod stop;
 mod clock;
@@ -31,12 +31,6 @@ mod queue;
 mod builder;
 #[doc(hidden)]
 pub mod testing;
-
-/// A disk of your own beneath the store, for tests that lose power.
-#[doc(hidden)]
-pub mod testing {
-    pub use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
-}
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{BoxError, Codec};

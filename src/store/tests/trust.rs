@@ -29,7 +29,7 @@ fn rows_survive_a_close_and_a_kill() {
 #[test]
 fn what_is_held_is_locked_and_close_lets_go() {
     let disk = SimDisk::new(1);
-    let store = open(&disk).unwrap();
+    let mut store = open(&disk).unwrap();
     let journal = store.journal().unwrap();
     assert_eq!(refused(open(&disk)).kind(), ErrorKind::Locked);
     store.close().unwrap();
