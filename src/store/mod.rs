@@ -305,7 +305,11 @@ impl Store {
     /// A last checkpoint, and both files are let go, whatever happens.
     pub(crate) fn close(&mut self) -> Result<()> {
         let done = match self.stopped() {
-            Ok(()) => self.checkpoint(),
+            Ok(()) => {
+                // A checkpoint that nobody has ended.
+                self.thaw();
+                self.checkpoint()
+            }
             Err(_) => Ok(()),
         };
         let stopped = self.stopped().is_err();

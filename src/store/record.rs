@@ -322,10 +322,10 @@ mod tests {
             hex(&block[..48]),
             concat!(
                 "7475626577656c6c00000001",
-                "GOLD1",
+                "9f7a97c3",
                 "30313233343536373839616263646566",
                 "0000000000010000",
-                "GOLD2"
+                "c12fd9c8238c7ce9"
             )
         );
         assert!(block[48..].iter().all(|byte| *byte == 0));
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(
             hex(draft.bytes()),
             concat!(
-                "GOLD3",
+                "076b2c863facd6f1",
                 "000000000000feed",
                 "0000000000000009",
                 "0000000000000004",
