@@ -116,7 +116,7 @@ impl Judge {
         let from = if self.lost_cache { 0 } else { past.len() - 1 };
         let cut_off = std::mem::take(&mut self.cut_off);
         self.lost_cache = false;
-        let mut nearest = String::new();
+        let mut reasons = Vec::new();
         // The latest first: where two look the same, more is known of the later one.
         for mut model in past.into_iter().skip(from).chain(cut_off).rev() {
             model.time = time.clone();
@@ -128,11 +128,15 @@ impl Judge {
                     self.past = vec![model];
                     return Ok(());
                 }
-                Err(why) if nearest.is_empty() => nearest = why,
-                Err(_) => {}
+                Err(why) => reasons.push(why),
             }
         }
-        Err(format!("what came back was never there; against the latest state: {nearest}"))
+        // Many states in a row may differ in the same way.
+        reasons.dedup();
+        Err(format!(
+            "what came back was never there; against the states before it, latest first:\n{}",
+            reasons.join("\n")
+        ))
     }
 }
 
