@@ -316,6 +316,14 @@ impl State {
         len
     }
 
+    fn sync_parent(&mut self, process: u64) -> Result<()> {
+        let luck = self.luck(process, true, || "sync the parent".into())?;
+        if matches!(luck, Luck::Good | Luck::Last) {
+            self.names_kept = self.names;
+        }
+        Self::answer(&luck, ())
+    }
+
     fn sync(&mut self, process: u64, file: usize) -> Result<()> {
         let luck = self.luck(process, true, || format!("sync {file}"))?;
         match luck {
@@ -381,6 +389,7 @@ impl testing::Disk for Lent {
         }
         let lock = Arc::new(());
         state.lock = Some(lock.clone());
+        state.sync_parent(self.process)?;
         drop(state);
         self.file(FileName::Journal, Some(lock)).map(Some)
     }
@@ -431,11 +440,7 @@ impl testing::Nursery for Birth {
             state.names = names;
         }
         State::answer(&luck, ())?;
-        let luck = state.luck(self.process, true, || "sync the parent".into())?;
-        if matches!(luck, Luck::Good | Luck::Last) {
-            state.names_kept = names;
-        }
-        State::answer(&luck, true)
+        state.sync_parent(self.process).map(|()| true)
     }
 }
 
@@ -514,7 +519,6 @@ impl testing::DiskFile for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use testing::Disk as _;
 
     fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
         let lent = disk.lend();

@@ -73,7 +73,18 @@ impl Judge {
         Ok(())
     }
 
-    /// The same after a step that tells nobody whether it happened.
+    /// A verdict was refused and used its guards up: their drop may have given the tasks back.
+    pub fn let_go(&mut self, guards: &[LeaseNo]) {
+        let mut after = self.now().clone();
+        for lease in guards {
+            let picked = Picked { leases: vec![*lease], ..Picked::default() };
+            // A drop tells nobody.
+            let _ = after.apply(&Step::LetGo { lease: 0 }, &picked);
+        }
+        self.cut_off.push(after);
+    }
+
+    /// The same after guards were dropped, which tells nobody whether it worked.
     pub fn looked_either(&mut self, seen: &[SeenTube]) -> Verdict<()> {
         let Some(mut other) = self.cut_off.pop() else { return self.looked(seen) };
         other.work_off_all();
@@ -122,6 +133,8 @@ impl Judge {
             model.time = time.clone();
             model.reopen(End::Kill);
             model.work_off_all();
+            // What was due may have been worked off before the crash, or again after it.
+            model.count_again(seen, &[Call::Delay, Call::Ttl]);
             match same(&model.look(), seen) {
                 Ok(()) => {
                     model.forget(&knows);

@@ -7,6 +7,7 @@ mod clocks;
 mod disk;
 mod judge;
 mod model;
+mod regressions;
 mod run;
 mod scenarios;
 mod script;

@@ -132,6 +132,16 @@ impl Model {
         self.leases.retain(|lease| known(lease.0));
     }
 
+    /// Takes over what was counted of some verbs.
+    pub fn count_again(&mut self, seen: &[SeenTube], calls: &[Call]) {
+        for seen in seen {
+            let Some(tube) = self.tubes.get_mut(&seen.tube) else { continue };
+            for call in calls {
+                tube.calls[*call as usize] = seen.calls[*call as usize];
+            }
+        }
+    }
+
     /// Whether the documents leave open what this step does.
     pub fn is_open(&self, step: &Step, picked: &Picked) -> bool {
         let of_lease =

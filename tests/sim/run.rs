@@ -107,7 +107,10 @@ impl Run {
         if let Step::Reopen(end) = step {
             return self.reopen(*end);
         }
+        let mut guards = picked.leases.clone();
+        guards.retain(|lease| self.world.has_guard(*lease));
         let answer = self.world.run(step, &picked)?;
+        guards.retain(|lease| !self.world.has_guard(*lease));
         self.trace.push(format!("{step:?} {:?} {:?} -> {answer:?}", picked.task, picked.leases));
         let trouble = matches!(answer, Answer::Refused(kind) if is_trouble(kind));
         if self.is_dead() {
@@ -120,7 +123,7 @@ impl Run {
             return self.recover();
         }
         if trouble || self.is_planned() && matches!(step, Step::LetGo { .. }) {
-            return self.in_trouble(step, &picked);
+            return self.in_trouble(step, &picked, &guards);
         }
         self.judge.answered(step, &picked, &answer)?;
         if *step == Step::Look { self.look() } else { Ok(()) }
@@ -136,13 +139,16 @@ impl Run {
 
     /// The disk refused a call and the process lives. If the queue goes on, nothing happened; if it
     /// is broken, opening it again decides.
-    fn in_trouble(&mut self, step: &Step, picked: &Picked) -> Verdict<()> {
+    fn in_trouble(&mut self, step: &Step, picked: &Picked, guards: &[LeaseNo]) -> Verdict<()> {
         if !self.is_planned() {
             return Err(format!("no failing disk explains what {step:?} answered"));
         }
         self.judge.unanswered(step, picked);
+        if !guards.is_empty() {
+            self.judge.let_go(guards);
+        }
         match self.world.look()? {
-            Ok(seen) if matches!(step, Step::LetGo { .. }) => self.judge.looked_either(&seen),
+            Ok(seen) if !guards.is_empty() => self.judge.looked_either(&seen),
             Ok(seen) => self.judge.looked(&seen),
             Err(error) => self.after_trouble(error.kind()),
         }

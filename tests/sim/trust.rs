@@ -15,7 +15,7 @@ use tubewell::{
     Conflict, Durability, ErrorKind, ManualClock, PutOutcome, Queue, Result, State, Tube, TubeKind,
 };
 
-fn open_on(disk: Arc<dyn testing::Disk>, durability: Durability) -> Result<Queue> {
+pub fn open_on(disk: Arc<dyn testing::Disk>, durability: Durability) -> Result<Queue> {
     Queue::builder()
         .durability(durability)
         .clock(ManualClock::new())
@@ -26,19 +26,19 @@ fn open_on(disk: Arc<dyn testing::Disk>, durability: Durability) -> Result<Queue
         .open_disk()
 }
 
-fn open(disk: &SimDisk, durability: Durability) -> (Queue, Tube) {
+pub fn open(disk: &SimDisk, durability: Durability) -> (Queue, Tube) {
     let queue = open_on(disk.lend(), durability).unwrap();
     let tube = queue.tube("t").unwrap();
     (queue, tube)
 }
 
 /// Puts a number in eight bytes, so that every record has the same size.
-fn put(tube: &Tube, number: u64) -> Result<()> {
+pub fn put(tube: &Tube, number: u64) -> Result<()> {
     tube.put(&number.to_be_bytes()).map(drop)
 }
 
 /// The numbers that are there, in put order.
-fn numbers(queue: &Queue) -> Vec<u64> {
+pub fn numbers(queue: &Queue) -> Vec<u64> {
     let tube = queue.tube("t").unwrap();
     assert_eq!(queue.check().unwrap(), Vec::<String>::new());
     let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());

@@ -76,6 +76,8 @@ impl World {
                 self.tubes.insert(tube, handle);
             }
         }
+        // A handle of the queue before says nothing about this one.
+        self.leases.retain(|_, lease| self.tubes.contains_key(&lease.tube));
         self.queue = Some(queue);
         Ok(())
     }
