@@ -278,7 +278,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
                 Some(wait) => {
                     let (done, mark) = apply_with_room(tube, op, wait)?;
                     if durability == Durability::Durable {
-                        tube.hold.core().wait(mark)?;
+                        tube.hold.core().wait_for_op(op, &done, mark)?;
                     }
                     done
                 }

@@ -27,6 +27,11 @@ pub(crate) trait Op {
         false
     }
 
+    /// The tasks that are in doubt if it was done and its sync then failed.
+    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+        Vec::new()
+    }
+
     /// Decides. An error means that nothing happens.
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done>;
 }

@@ -187,6 +187,11 @@ impl Op for Ack<'_> {
         Some(self.tube)
     }
 
+    fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
+        let acked = self.tickets.iter().map(|ticket| ticket.id);
+        acked.filter(|id| !lost.contains(id)).collect()
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
         let mut lost = Vec::new();
@@ -212,6 +217,10 @@ impl Op for Release {
 
     fn numbers(&self) -> u64 {
         1
+    }
+
+    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+        vec![self.ticket.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
@@ -263,6 +272,10 @@ impl Op for Retry<'_> {
         Some(self.tube)
     }
 
+    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+        vec![self.ticket.id]
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
         let tube = desk.tube(self.tube)?;
         let options = &tube.row.options;
@@ -288,6 +301,10 @@ impl Op for Bury {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+        vec![self.ticket.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
@@ -353,6 +370,10 @@ impl Op for BuryAny {
         Some(self.tube)
     }
 
+    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
         let tube = desk.tube(self.tube)?;
         let (stored, from) = index::find(desk, &tube, self.id)?;
@@ -409,6 +430,10 @@ impl Op for KickOne {
         Some(self.tube)
     }
 
+    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
         let tube = desk.tube(self.tube)?;
         let (stored, from) = index::find(desk, &tube, self.id)?;
@@ -425,6 +450,10 @@ impl Op for Delete {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+        vec![self.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {

@@ -204,12 +204,19 @@ impl Core {
         self.gate.wait(mark)
     }
 
+    /// Step two of an op that was applied; a failure names the tasks that are in doubt.
+    pub(crate) fn wait_for_op<O: Op>(&self, op: &O, done: &O::Done, mark: Mark) -> Result<()> {
+        self.wait(mark).map_err(|error| error.with_tasks(op.in_doubt(done)))
+    }
+
     /// Both steps. A refusal tells of rows too, so a durable one waits as well.
     pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
         let applied = self.apply(op);
         match (applied, durability) {
             (Ok((done, _)), Durability::Relaxed) => Ok(done),
-            (Ok((done, mark)), Durability::Durable) => self.wait(mark).map(|()| done),
+            (Ok((done, mark)), Durability::Durable) => {
+                self.wait_for_op(op, &done, mark).map(|()| done)
+            }
             (Err(error), Durability::Durable) if tells_of_rows(error.kind()) => {
                 let seen = self.state.lock().written();
                 self.wait(seen)?;
