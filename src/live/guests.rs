@@ -60,13 +60,13 @@ impl<'a> Session<'a> {
         if let Some(tube) = op.tube()
             && state.is_due(tube, now)?
         {
+            // Until nothing is left: a delay that ends may find that its task's ttl is over, too.
             loop {
-                let (more, due) = state.decide_over(&WorkOff { tube }, now, &self.draft)?;
-                let idle = due.is_empty();
-                self.draft.merge(due);
-                if idle || !more {
+                let (_, due) = state.decide_over(&WorkOff { tube }, now, &self.draft)?;
+                if due.is_empty() {
                     break;
                 }
+                self.draft.merge(due);
             }
         }
         state.draw(op.numbers(), &self.core.gate)?;
