@@ -104,7 +104,11 @@ impl Drop for Session<'_> {
     fn drop(&mut self) {
         // Aborts, if it was not committed.
         drop(self.guests.take());
-        if let Some(state) = self.state.take() {
+        if let Some(mut state) = self.state.take() {
+            // The base may have failed beneath the closure; a failed sync is told from now on.
+            if let Err(error) = state.store.heal() {
+                state.break_down(&error);
+            }
             self.core.release(state);
         }
     }
