@@ -354,7 +354,7 @@ impl Store {
     fn stop(&self, error: Error) -> Error {
         self.broken.borrow_mut().get_or_insert_with(|| error.to_string().into());
         let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
-        self.named(Error::new(kind).from_cause(error))
+        self.named(Error::new(kind).caused_by(error))
     }
 
     fn named(&self, error: Error) -> Error {
