@@ -12,7 +12,7 @@ mod task;
 /// A disk of your own beneath the store, for tests that lose power.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::store::{Disk, DiskFile, FileName, Found, Nursery};
+    pub use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
 }
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -289,6 +289,20 @@ pub(crate) fn next_row<'a>(fields: &mut Unpacker<'a>) -> Option<Result<RowSeen<'
     Some(row.ok_or(()))
 }
 
+/// Reads the bytes as a head and as a record. For fuzzing.
+pub(crate) fn probe(bytes: &[u8]) {
+    if let Ok(head) = Head::decode(bytes) {
+        let block = head.encode();
+        assert!(bytes.iter().zip(&block).take(HEAD_FIELDS).all(|(a, b)| a == b), "two heads");
+    }
+    if let Some(header) = Header::read(bytes) {
+        let _ = is_whole(bytes, &header, 0);
+    }
+    let mut fields = Unpacker::new(bytes);
+    let _ = Stamp::read(&mut fields);
+    while let Some(Ok(_)) = next_row(&mut fields) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
