@@ -277,10 +277,10 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
                 None => tube.hold.run(op, durability)?,
                 Some(wait) => {
                     let (done, mark) = apply_with_room(tube, op, wait)?;
-                    if durability == Durability::Durable {
-                        tube.hold.core().wait(mark)?;
+                    match durability {
+                        Durability::Durable => tube.hold.core().sync(op, done, mark)?,
+                        Durability::Relaxed => done,
                     }
-                    done
                 }
             };
             one(&done)
