@@ -9,6 +9,7 @@ use crate::live::core::Core;
 use crate::live::guests::Session;
 use crate::live::inside;
 use crate::put::{NewTask, one};
+use crate::store::is_guest_table;
 use crate::sync::Arc;
 use crate::task::{Reason, TaskId};
 use crate::tube::Tube;
@@ -204,12 +205,10 @@ impl Reading {
 
 /// Keeps the queue's own tables out of sight.
 fn own(name: &str) -> Result<()> {
-    match name.starts_with("tubewell") {
-        true => {
-            Err(Error::new(ErrorKind::Invalid).because(format!("table {name:?} is the queue's")))
-        }
-        false => Ok(()),
+    if is_guest_table(name) {
+        return Ok(());
     }
+    Err(Error::new(ErrorKind::Invalid).because(format!("table {name:?} is the queue's")))
 }
 
 /// So that `?` works on the application's tables inside a closure.
