@@ -3,6 +3,6 @@
 
 pub(crate) use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::{Builder as ThreadBuilder, JoinHandle};

@@ -55,7 +55,7 @@ pub(crate) fn next_due(view: &dyn View, tube: &Tube) -> Result<NextDue> {
     if view.count(tube.range(Tag::Due)) == 0 {
         return Ok(NextDue::NONE);
     }
-    let first = |what| {
+    let first = |what| -> Result<u64> {
         let from = key::due_of(tube.run(), what);
         let met = view.first(&from, &key::end_of(&from))?;
         Ok(met.and_then(|(met, _)| key::when_of(&met)).unwrap_or(NEVER))

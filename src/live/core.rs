@@ -63,6 +63,7 @@ pub(crate) struct Grace {
 }
 
 /// How long a take waits for a task.
+#[derive(Clone, Copy)]
 pub(crate) enum Wait<'a> {
     No,
     For(Duration),
