@@ -9,7 +9,7 @@ use crate::name;
 use crate::options::Durability;
 use crate::placement::Placement;
 use crate::queue::Queue;
-use crate::store::{Config, Disk, Folder, Progress, Store};
+use crate::store::{Config, Disk, Folder, Opened, Progress, Store};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -202,21 +202,21 @@ impl Builder {
     /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).
     pub fn in_memory(self) -> Result<Queue> {
         let opened = self.check().and_then(|placements| {
-            let (store, stamp, free) = Store::in_memory(self.config)?;
-            self.start((store, stamp, free), placements)
+            let opened = Store::in_memory(self.config.clone())?;
+            self.start(opened, placements)
         });
         opened.map_err(|error| error.during("open"))
     }
 
     fn open_on(mut self, disk: Arc<dyn Disk>) -> Result<Queue> {
         let placements = self.check()?;
-        let opened = Store::open(disk, self.config, &mut *self.progress)?;
+        let opened = Store::open(disk, self.config.clone(), &mut *self.progress)?;
         self.start(opened, placements)
     }
 
     fn start(
         self,
-        (store, stamp, free): (Store, crate::store::Stamp, u64),
+        opened: Opened,
         placements: BTreeMap<String, Arc<dyn Placement>>,
     ) -> Result<Queue> {
         let settings = core::Settings {
@@ -225,7 +225,7 @@ impl Builder {
             payload_bytes_max: self.payload_bytes_max,
             by_hand: self.by_hand,
         };
-        let core = Core::start(store, stamp, free, settings)?;
+        let core = Core::start(opened, settings)?;
         let settings = hold::Settings {
             durability: self.durability,
             payload_bytes_max: self.payload_bytes_max,

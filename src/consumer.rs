@@ -1,11 +1,10 @@
 //! Named consumers: sessions that own leases.
 
 use crate::clock::micros;
-use crate::engine::consumers::{End, Join, Leave};
+use crate::engine::consumers::Join;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::{Hold, Inside};
+use crate::hold::Hold;
 use crate::live::inside;
-use crate::options::Durability;
 use crate::sync::{Arc, AtomicBool, Ordering, Weak};
 use std::any::Any;
 use std::fmt;
@@ -66,7 +65,7 @@ impl Consumer {
             return Ok(consumer.clone());
         }
         let op = Join { name, grace: micros(grace.unwrap_or(hold.settings.session_grace)) };
-        let number = hold.run(&op, hold.settings.durability)?;
+        let number = hold.core().join(&op, hold.settings.durability)?;
         if let Some(consumer) = open {
             return Ok(consumer);
         }
@@ -126,14 +125,7 @@ impl Consumer {
 impl Identity {
     /// Leaves, and returns its tasks if there is no grace to wait for.
     fn end(&self, at_once: bool) -> Result<()> {
-        let over =
-            self.hold.run(&Leave { consumer: self.number }, self.hold.settings.durability)?;
-        self.hold.core().takers.nudge_all();
-        if at_once || over {
-            let end = End { consumer: self.number, charged: true };
-            while self.hold.run(&end, Durability::Relaxed)? {}
-        }
-        Ok(())
+        self.hold.core().leave(self.number, at_once, self.hold.settings.durability)
     }
 
     /// The last handle is gone.
@@ -156,7 +148,7 @@ impl Drop for Session {
         let identity = self.0.clone();
         // Nobody hears of an error: the queue is closed or broken, and opening it again returns
         // the tasks.
-        Inside::run_outside(move || drop(identity.leave()));
+        inside::run_outside(move || drop(identity.leave()));
     }
 }
 

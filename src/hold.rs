@@ -9,7 +9,6 @@ use crate::placement::Placement;
 use crate::sync::{Arc, Mutex, Weak};
 use crate::watch::Watchers;
 use std::any::Any;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -48,55 +47,5 @@ impl Drop for Hold {
         // Nobody is left to hear of an error; opening again replays what was written.
         let _ = self.core.close();
         self.watchers.clear();
-    }
-}
-
-thread_local! {
-    static INSIDE: RefCell<Nest> = const { RefCell::new(Nest { depth: 0, later: Vec::new() }) };
-}
-
-struct Nest {
-    depth: usize,
-    later: Vec<Box<dyn FnOnce()>>,
-}
-
-/// Marks this thread as being inside `transact`, until it is dropped. Guards and sessions that go
-/// meanwhile cannot reach the engine, which this thread has locked: what they have to do is kept
-/// and done at the end.
-pub(crate) struct Inside;
-
-impl Inside {
-    pub(crate) fn enter() -> Self {
-        INSIDE.with_borrow_mut(|nest| nest.depth += 1);
-        Self
-    }
-
-    /// Does what a drop has to do, now or as soon as the thread is outside.
-    pub(crate) fn run_outside(work: impl FnOnce() + 'static) {
-        let mut work = Some(work);
-        // A thread whose locals are gone already is inside nothing.
-        let _ = INSIDE.try_with(|nest| {
-            let mut nest = nest.borrow_mut();
-            if nest.depth > 0
-                && let Some(work) = work.take()
-            {
-                nest.later.push(Box::new(work));
-            }
-        });
-        if let Some(work) = work {
-            work();
-        }
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        let later = INSIDE.with_borrow_mut(|nest| {
-            nest.depth -= 1;
-            if nest.depth == 0 { std::mem::take(&mut nest.later) } else { Vec::new() }
-        });
-        for work in later {
-            work();
-        }
     }
 }

@@ -6,7 +6,8 @@ use crate::clock::{NEVER, Now};
 use crate::consumer::Consumer;
 use crate::engine::{Op, look, settle};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::{Hold, Inside};
+use crate::hold::Hold;
+use crate::live::inside;
 use crate::options::Durability;
 use crate::sync::Arc;
 use crate::task::{Reason, TaskId, Ticket};
@@ -363,7 +364,7 @@ impl Drop for Lease {
             return;
         }
         let (held, consumer) = (self.held.clone(), self.consumer.take());
-        Inside::run_outside(move || {
+        inside::run_outside(move || {
             let op = settle::Lost { tube: held.at.number, ticket: held.ticket };
             // Lost, closed or broken: then there is nothing to return.
             drop(held.run("drop", &op, Durability::Relaxed));

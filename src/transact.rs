@@ -3,7 +3,7 @@
 
 use crate::engine::settle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::{Hold, Inside};
+use crate::hold::Hold;
 use crate::lease::{Held, Lease};
 use crate::live::core::Core;
 use crate::live::guests::Session;
@@ -34,9 +34,7 @@ impl<'a> Transaction<'a> {
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let _inside;
         let session = Session::begin(hold.core())?;
-        _inside = Inside::enter();
         let mut tx = Transaction { hold, session };
         let done = work(&mut tx).map_err(|cause| Error::new(ErrorKind::Rejected).from_cause(cause));
         let done = done?;
@@ -55,7 +53,7 @@ impl<'a> Transaction<'a> {
         definition: TableDefinition<'_, K, V>,
     ) -> Result<Table<'_, K, V>> {
         let open = own(definition.name())
-            .and_then(|()| Ok(self.session.guests()?.transaction().open_table(definition)?));
+            .and_then(|()| Ok(self.session.guests()?.transaction()?.open_table(definition)?));
         open.map_err(|error| error.during("open table"))
     }
 

@@ -19,7 +19,7 @@ impl Core {
         inside::refuse()?;
         self.is_open()?;
         let _writer = self.writer.lock();
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         state.is_open()?;
         let mut lines = Vec::new();
         state.store.check(&mut |line| lines.push(line))?;
@@ -33,7 +33,7 @@ impl Core {
         self.is_open()?;
         let state = self.state.lock();
         state.is_open()?;
-        state.store.space()
+        Ok(state.store.space())
     }
 
     /// Shrinks the base.
@@ -42,6 +42,8 @@ impl Core {
         let _writer = self.writer.lock();
         let mut state = self.state.lock();
         state.is_open()?;
-        state.store.compact()
+        // Each round frees what the next one can move.
+        while state.store.compact()? {}
+        Ok(())
     }
 }

@@ -83,8 +83,8 @@ impl Op for Join<'_> {
 }
 
 impl Op for Leave {
-    /// Whether its leases are to be returned now.
-    type Done = bool;
+    /// Microseconds of its grace.
+    type Done = u64;
 
     fn tube(&self) -> Option<u32> {
         None
@@ -94,14 +94,14 @@ impl Op for Leave {
         1
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
         let mut row = consumer(desk, self.consumer)?;
         if row.until == NEVER {
             row.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
             row.void_to = desk.number();
             desk.change(key::consumer(self.consumer), row.encode());
         }
-        Ok(row.grace == 0)
+        Ok(row.grace)
     }
 }
 

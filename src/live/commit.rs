@@ -32,6 +32,8 @@ pub(crate) struct State {
     /// By run: the tube, and a lower bound of its first deadlines.
     pub(crate) due: HashMap<Run, (u32, NextDue)>,
     pub(crate) calls: HashMap<u32, Counted>,
+    /// Lease time before which a full disk is not tried again.
+    refill_at: u64,
     /// Committed, and to be told once the lock is released.
     outbox: Outbox,
 }
@@ -98,6 +100,7 @@ impl State {
             reckoning: Reckoning::resume(stamp.marks, clock),
             due: HashMap::new(),
             calls: HashMap::new(),
+            refill_at: 0,
             outbox: Outbox::default(),
         }
     }
@@ -198,18 +201,21 @@ impl State {
         now: Now,
         site: &Site<'_>,
     ) -> Result<Step<O::Done>> {
+        if op.adds() && self.store.is_full() && !self.refill(now) {
+            return Err(Error::new(ErrorKind::DiskFull));
+        }
         if !self.has_numbers(op.numbers(), site) {
             return self.reserve(op.numbers());
         }
         let (done, draft) = self.decide(op, now)?;
-        let (writes, changes, wakes) = draft.into_parts();
+        let (mut writes, changes, wakes) = draft.into_parts();
         // What a temporary tube did never touches the disk, so nothing is waited for.
         let durable = writes.is_empty() || writes.iter().any(is_durable);
         let learnt = self.learnt(&writes);
         let wrote = (durable && !writes.is_empty()).then_some(now.lease);
         let stamp = self.stamp();
         self.armed = true;
-        let appended = self.store.append(writes, stamp);
+        let appended = self.store.append(&mut writes, stamp);
         self.armed = false;
         let number = match appended {
             Ok(number) => number,
@@ -242,6 +248,16 @@ impl State {
             self.outbox.room.push((change.tube, 1));
         }
         self.outbox.wakes.extend(wakes);
+    }
+
+    /// After a full disk: whether the ballast stands again. Tried at most once a second, since it
+    /// is written out.
+    fn refill(&mut self, now: Now) -> bool {
+        if now.lease < self.refill_at {
+            return false;
+        }
+        self.refill_at = now.lease.saturating_add(1_000_000);
+        self.store.refill()
     }
 
     /// Lets the engine decide, and writes nothing.

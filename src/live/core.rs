@@ -4,9 +4,8 @@
 use crate::bytes::View;
 use crate::bytes::key::Key;
 use crate::clock::{Clock, NEVER, Now, micros};
-use crate::engine::consumers::End;
+use crate::engine::consumers::{End, Join, Leave};
 use crate::engine::recover::{Return, Silence};
-use crate::engine::settle::Lost;
 use crate::engine::take::{Handed, Take};
 use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,14 +18,13 @@ use crate::live::inside;
 use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
-use crate::store::{Stamp, Store};
-use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder};
+use crate::store::Opened;
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder,
+};
 use crate::sync::{never, select};
-use crate::task::{TaskId, Ticket};
+use crate::task::TaskId;
 use std::time::Duration;
-
-/// Rows that a checkpoint writes between two looks at the world.
-const CHECKPOINT_ROWS: usize = 4096;
 
 /// How the queue was opened.
 pub(crate) struct Settings {
@@ -49,17 +47,18 @@ pub(crate) struct Core {
     pub(crate) onlookers: Wake,
     pub(crate) hub: Hub,
     pub(crate) alarm: Alarm,
-    pub(crate) graces: Mutex<Vec<Grace>>,
-    pub(crate) dropped: Mutex<Vec<(u32, Ticket)>>,
+    graces: Mutex<Vec<Grace>>,
+    /// Lease time of the first of them, or [`NEVER`].
+    next_grace: AtomicU64,
     closing: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A consumer that left, until its grace ends.
-pub(crate) struct Grace {
-    pub(crate) consumer: u32,
+struct Grace {
+    consumer: u32,
     /// Lease time.
-    pub(crate) until: u64,
+    until: u64,
 }
 
 /// How long a take waits for a task.
@@ -73,14 +72,10 @@ pub(crate) enum Wait<'a> {
 
 impl Core {
     /// Starts the queue over an opened store: voids leases, works out deadlines, starts threads.
-    pub(crate) fn start(
-        store: Store,
-        stamp: Stamp,
-        free: u64,
-        settings: Settings,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn start(opened: Opened, settings: Settings) -> Result<Arc<Self>> {
+        let Opened { store, stamp, first_number } = opened;
         let gate = Gate::new(store.journal());
-        let state = State::new(store, stamp, free, &*settings.clock);
+        let state = State::new(store, stamp, first_number, &*settings.clock);
         let core = Arc::new(Self {
             settings,
             writer: Mutex::new(()),
@@ -92,7 +87,7 @@ impl Core {
             hub: Hub::default(),
             alarm: Alarm::default(),
             graces: Mutex::default(),
-            dropped: Mutex::default(),
+            next_grace: AtomicU64::new(NEVER),
             closing: AtomicBool::new(false),
             threads: Mutex::default(),
         });
@@ -148,6 +143,7 @@ impl Core {
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         inside::refuse()?;
         self.is_open()?;
+        self.end_graces()?;
         self.apply_inside(op)
     }
 
@@ -309,15 +305,61 @@ impl Core {
         micros(self.settings.clock.monotonic())
     }
 
-    /// Returns a task whose guard was dropped. Inside `transact` the engine is not to be had, so
-    /// there it is noted and done behind it.
-    pub(crate) fn lost(&self, tube: u32, ticket: Ticket) {
-        if inside::is_inside() {
-            self.dropped.lock().push((tube, ticket));
-            return;
+    /// Opens a consumer or joins it.
+    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
+        let consumer = self.run(op, durability)?;
+        self.graces.lock().retain(|grace| grace.consumer != consumer);
+        Ok(consumer)
+    }
+
+    /// Ends a consumer's session: its leases wait for its grace, or return now.
+    pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
+        let grace = self.run(&Leave { consumer }, durability)?;
+        self.takers.nudge_all();
+        if now || grace == 0 {
+            while self.run(&End { consumer, charged: true }, Durability::Relaxed)? {}
+            return Ok(());
         }
-        // Settled, lapsed or closed in the meantime: nothing is left to return.
-        let _ = self.apply(&Lost { tube, ticket });
+        let until = self.lease_now().saturating_add(grace);
+        self.keep_grace(Grace { consumer, until });
+        self.alarm.ring();
+        Ok(())
+    }
+
+    fn keep_grace(&self, grace: Grace) {
+        let mut graces = self.graces.lock();
+        self.next_grace.fetch_min(grace.until, Ordering::AcqRel);
+        graces.push(grace);
+    }
+
+    /// Returns the leases of consumers whose grace is over.
+    pub(crate) fn end_graces(&self) -> Result<()> {
+        let next = self.next_grace();
+        if next == NEVER || self.lease_now() < next {
+            return Ok(());
+        }
+        let now = self.lease_now();
+        let mut over = Vec::new();
+        {
+            let mut graces = self.graces.lock();
+            graces.retain(|grace| {
+                let waits = grace.until > now;
+                if !waits {
+                    over.push(grace.consumer);
+                }
+                waits
+            });
+            let next = graces.iter().map(|grace| grace.until).min().unwrap_or(NEVER);
+            self.next_grace.store(next, Ordering::Release);
+        }
+        for consumer in over {
+            while self.apply_inside(&End { consumer, charged: true })?.0 {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next_grace(&self) -> u64 {
+        self.next_grace.load(Ordering::Acquire)
     }
 
     /// Everything written so far is synced.
@@ -343,31 +385,28 @@ impl Core {
     }
 
     fn checkpoint_with(&self, _writer: &MutexGuard<'_, ()>) -> Result<()> {
-        let mut checkpoint = {
+        let checkpoint = {
             let mut state = self.state.lock();
-            if state.status != Status::Open && state.status != Status::Closed {
+            if matches!(state.status, Status::Broken(_)) {
                 return state.is_open();
             }
-            let stamp = state.stamp_now();
-            match state.store.freeze(stamp)? {
+            match state.store.freeze()? {
                 Some(checkpoint) => checkpoint,
                 None => return Ok(()),
             }
         };
-        let moved = (|| {
-            while checkpoint.step(CHECKPOINT_ROWS)? {}
-            checkpoint.commit()
-        })();
+        let moved = checkpoint.run();
         let mut state = self.state.lock();
         match moved {
-            Ok(renewed) => state.store.renew(renewed),
-            Err(failure) => {
-                let healed = state.store.recover_from(failure);
-                if let Err(error) = &healed {
+            Ok(renewed) => {
+                state.store.renew(renewed);
+                Ok(())
+            }
+            Err(failure) => state.store.mend(failure).inspect_err(|error| {
+                if error.kind() == ErrorKind::Broken || error.is_outcome_unknown() {
                     state.break_down(error);
                 }
-                healed
-            }
+            }),
         }
     }
 
@@ -390,10 +429,9 @@ impl Core {
             let now = self.state.lock().now(&*self.settings.clock);
             (now.queue, now.lease)
         };
-        let mut graces = self.graces.lock();
         for (consumer, row) in consumers {
             let until = lease.saturating_add(row.until.saturating_sub(queue));
-            graces.push(Grace { consumer, until });
+            self.keep_grace(Grace { consumer, until });
         }
         Ok(())
     }

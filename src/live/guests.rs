@@ -4,23 +4,23 @@
 use crate::engine::Op;
 use crate::engine::desk::Draft;
 use crate::engine::due::WorkOff;
-use crate::engine::settle::Lost;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::commit::State;
 use crate::live::core::Core;
 use crate::live::gate::Mark;
-use crate::live::inside;
-use crate::store::Guests;
+use crate::live::inside::{self, Inside};
+use crate::store::{Failure, Guests};
 use crate::sync::MutexGuard;
 
 /// An open transaction.
 pub(crate) struct Session<'a> {
     core: &'a Core,
-    // Dropped in this order: the engine's lock goes before the writer's.
-    state: Option<MutexGuard<'a, State>>,
-    _writer: MutexGuard<'a, ()>,
     guests: Option<Guests>,
     draft: Draft,
+    // Dropped in this order: the engine's lock, the writer's, and then what waits for both.
+    state: Option<MutexGuard<'a, State>>,
+    _writer: MutexGuard<'a, ()>,
+    _inside: Inside,
 }
 
 impl<'a> Session<'a> {
@@ -29,16 +29,22 @@ impl<'a> Session<'a> {
         inside::refuse()?;
         core.is_open()?;
         let writer = core.writer.lock();
-        let mut state = core.state.lock();
+        let door = {
+            let mut state = core.state.lock();
+            state.is_open()?;
+            state.store.writer()?
+        };
+        // Nobody else has redb's writer: our own lock stands before it.
+        let guests = door.begin()?;
+        let state = core.state.lock();
         state.is_open()?;
-        let guests = state.store.guests()?;
-        inside::enter();
         Ok(Self {
             core,
-            state: Some(state),
-            _writer: writer,
             guests: Some(guests),
             draft: Draft::default(),
+            state: Some(state),
+            _writer: writer,
+            _inside: Inside::enter(),
         })
     }
 
@@ -77,14 +83,18 @@ impl<'a> Session<'a> {
         let (writes, changes, wakes) = std::mem::take(&mut self.draft).into_parts();
         let learnt = state.learnt(&writes);
         let stamp = state.stamp_now();
-        let committed = state.store.finish(guests, writes, stamp);
-        if let Err(error) = &committed {
-            if error.is_outcome_unknown() || error.kind() == ErrorKind::Broken {
-                state.break_down(error);
+        let committed = match state.store.finish(guests, writes, stamp) {
+            Ok(_) => {
+                state.committed(learnt, &changes, wakes, Mark(0), &self.core.hub);
+                Ok(())
             }
-        } else {
-            state.committed(learnt, &changes, wakes, Mark(0), &self.core.hub);
-        }
+            Err(Failure::Broken(error)) => {
+                state.break_down(&error);
+                Err(error)
+            }
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::NoRoom | Failure::TooLarge) => Err(Error::new(ErrorKind::Full)),
+        };
         self.core.release(state);
         committed
     }
@@ -92,13 +102,11 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if let (Some(mut state), Some(guests)) = (self.state.take(), self.guests.take()) {
-            if let Err(error) = state.store.abort(guests) {
-                state.break_down(&error);
-            }
+        // Aborts, if it was not committed.
+        drop(self.guests.take());
+        if let Some(state) = self.state.take() {
             self.core.release(state);
         }
-        inside::leave();
     }
 }
 
@@ -109,13 +117,5 @@ impl Core {
         let done = session.run(op)?;
         session.commit()?;
         Ok((done, Mark(0)))
-    }
-
-    /// Returns the tasks whose guards were dropped inside a transaction, now that it is over.
-    pub(crate) fn return_dropped(&self) {
-        let dropped = std::mem::take(&mut *self.dropped.lock());
-        for (tube, ticket) in dropped {
-            let _ = self.apply(&Lost { tube, ticket });
-        }
     }
 }

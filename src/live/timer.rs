@@ -2,7 +2,6 @@
 //! correct does not depend on it, for every verb does the same in its own tube.
 
 use crate::clock::{NEVER, Now};
-use crate::engine::consumers::End;
 use crate::engine::due::{NextDue, WorkOff};
 use crate::engine::sweep::Sweep;
 use crate::error::Result;
@@ -80,26 +79,6 @@ impl Core {
         }
     }
 
-    fn end_graces(&self) -> Result<()> {
-        let now = self.lease_now();
-        let mut over = Vec::new();
-        self.graces.lock().retain(|grace| {
-            let waits = grace.until > now;
-            if !waits {
-                over.push(grace.consumer);
-            }
-            waits
-        });
-        for consumer in over {
-            while self.apply_own(&End { consumer, charged: true })? == Some(true) {}
-        }
-        Ok(())
-    }
-
-    fn next_grace(&self) -> u64 {
-        self.graces.lock().iter().map(|grace| grace.until).min().unwrap_or(NEVER)
-    }
-
     /// Lease time at which the queue will have been quiet for long enough.
     fn next_quiet(&self) -> u64 {
         self.alarm.quiet_since().map_or(NEVER, |since| since.saturating_add(self.quiet()))
@@ -111,7 +90,7 @@ impl Core {
             return Ok(());
         }
         self.alarm.mind_no_quiet();
-        let worth_it = self.state.lock().store.is_quarter_full();
+        let worth_it = self.state.lock().store.wants_quiet_checkpoint();
         if worth_it && self.is_open().is_ok() { self.checkpoint() } else { Ok(()) }
     }
 

@@ -1,123 +1,386 @@
-//! Stand-in.
-use crate::bytes::{Key, Met, Range, RowOp, RowWrite, Value, View};
-use crate::clock::Marks;
-use crate::error::{Error, Result};
-use crate::sync::Arc;
-use std::collections::{BTreeMap, HashMap};
+//! The only folder that names redb. It makes lists of row writes durable and visible, and answers
+//! what the rows are now; what the rows mean it does not know.
+//!
+//! One record of the journal a list, then the overlay; a checkpoint moves the overlay into the
+//! base. Nothing here starts a thread or takes a lock that is held over a call of another's.
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stamp {
-    pub(crate) marks: Marks,
-    pub(crate) reserved: u64,
+mod base;
+mod birth;
+mod check;
+mod checkpoint;
+pub(crate) mod disk;
+mod guests;
+mod heal;
+mod journal;
+mod open;
+mod overlay;
+mod record;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use crate::bytes::key::Run;
+use crate::bytes::{Met, Range, RowWrite, Value, View};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use base::Base;
+pub(crate) use birth::Folder;
+pub(crate) use checkpoint::{Checkpoint, CheckpointFailure, Renewed};
+pub(crate) use disk::Disk;
+pub(crate) use guests::{Guests, Writer, is_guest_table};
+pub(crate) use journal::Journal;
+use journal::{Ring, WriteFault};
+pub(crate) use open::Opened;
+pub use open::{Progress, Stage};
+pub(crate) use record::Stamp;
+use std::cell::RefCell;
+use tables::Anchor;
+use view::Rows;
+
+/// How a store is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Bytes of the journal's ring; counts when the queue is born. In memory, bytes of the overlay
+    /// before a checkpoint.
+    pub(crate) journal_bytes: u64,
+    /// Bytes of redb's cache.
+    pub(crate) cache_bytes: usize,
+    /// Bytes that all rows of temporary tubes may take.
+    pub(crate) temporary_bytes_max: u64,
+    /// Open although synced records are missing.
+    pub(crate) accept_loss: bool,
 }
+
+/// Why a list of row writes was not carried out. In every case nothing of it is visible.
+#[derive(Debug)]
 pub(crate) enum Failure {
+    /// The journal has no room: checkpoint, and try again.
     NoRoom,
+    /// The journal will never have room: commit with guests instead.
     TooLarge,
+    /// Refused, and nothing happened.
     Refused(Error),
+    /// The store has stopped.
     Broken(Error),
 }
-pub(crate) enum CheckpointFailure {
-    X(Error),
+
+/// How full things are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Space {
+    /// Bytes of the journal's ring that the base does not hold yet.
+    pub journal_used: u64,
+    /// Bytes of the journal's ring.
+    pub journal_bytes: u64,
+    /// Bytes in memory that the base does not hold yet.
+    pub overlay_bytes: u64,
+    /// Rows in memory that the base does not hold yet.
+    pub overlay_rows: u64,
+    /// Bytes of the base's file.
+    pub base_bytes: u64,
+    /// Bytes of the rows of temporary tubes.
+    pub temporary_bytes: u64,
 }
-pub(crate) struct Journal;
-impl Journal {
-    pub(crate) fn sync(&self) -> Result<u64> {
-        Ok(0)
-    }
-    pub(crate) fn synced(&self) -> u64 {
-        0
-    }
-}
-pub(crate) struct Checkpoint;
-impl Checkpoint {
-    pub(crate) fn step(&mut self, _rows: usize) -> Result<bool, CheckpointFailure> {
-        Ok(false)
-    }
-    pub(crate) fn commit(self) -> Result<(), CheckpointFailure> {
-        Ok(())
-    }
-}
-pub(crate) struct Guests;
-#[derive(Default)]
+
+/// The rows of one queue, and the two files that keep them.
 pub(crate) struct Store {
-    rows: BTreeMap<Key, Value>,
-    counts: HashMap<Range, u64>,
-    written: u64,
+    /// `None` in memory.
+    disk: Option<Arc<dyn Disk>>,
+    config: Config,
+    /// `None` in memory.
+    ring: Option<Ring>,
+    /// `None` only between two openings of its file, and when that failed.
+    base: Option<Base>,
+    rows: Rows,
+    /// Runs whose counts the checkpoint under way writes.
+    frozen_runs: Vec<Run>,
+    /// The latest of everything that was written or replayed.
+    stamp: Stamp,
+    /// Records so far, in memory.
+    number: u64,
+    /// Whether puts are refused until the ballast stands again.
+    full: bool,
+    /// Set between the write and the last row applied: a panic there leaves it set.
+    armed: bool,
+    broken: RefCell<Option<Box<str>>>,
 }
+
 impl Store {
-    pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
-        None
-    }
-    pub(crate) fn written(&self) -> u64 {
-        self.written
-    }
-    pub(crate) fn wants_checkpoint(&self) -> bool {
-        false
-    }
-    pub(crate) fn is_quarter_full(&self) -> bool {
-        false
-    }
-    pub(crate) fn note(&mut self, _s: Stamp) -> Result<u64, Failure> {
-        Ok(self.written)
-    }
-    pub(crate) fn append(&mut self, writes: Vec<RowWrite>, _s: Stamp) -> Result<u64, Failure> {
-        for w in writes {
-            let r = Range::holding(&w.key).unwrap();
-            let c = self.counts.entry(r).or_default();
-            match w.op {
-                RowOp::Add(v) => {
-                    *c += 1;
-                    assert!(self.rows.insert(w.key, v).is_none());
-                }
-                RowOp::Change(v) => {
-                    assert!(self.rows.insert(w.key, v).is_some());
-                }
-                RowOp::Remove => {
-                    *c -= 1;
-                    assert!(self.rows.remove(&w.key).is_some());
+    /// Carries out a list of row writes as a whole: one record, then visible. On success the list
+    /// is empty, on failure as it was. The number of the record, or of the last one if nothing of
+    /// the list goes to the disk.
+    pub(crate) fn append(
+        &mut self,
+        writes: &mut Vec<RowWrite>,
+        stamp: Stamp,
+    ) -> Result<u64, Failure> {
+        self.stopped().map_err(Failure::Broken)?;
+        self.admit_temporary(writes).map_err(Failure::Refused)?;
+        self.stamp = self.stamp.max(stamp);
+        if writes.iter().any(|write| !view::is_temporary(&write.key)) {
+            let durable = writes.iter().filter(|write| !view::is_temporary(&write.key));
+            self.armed = true;
+            let written = match &mut self.ring {
+                Some(ring) => ring.append(&self.stamp, durable),
+                None => Ok(self.number + 1),
+            };
+            match written {
+                Ok(number) => self.number = number,
+                Err(fault) => {
+                    self.armed = false;
+                    return Err(self.write_failed(fault));
                 }
             }
         }
-        self.written += 1;
-        Ok(self.written)
+        self.armed = true;
+        for write in writes.drain(..) {
+            self.rows.apply(write);
+        }
+        self.armed = false;
+        Ok(self.number)
     }
-    pub(crate) fn freeze(&mut self, _s: Stamp) -> Result<Option<Checkpoint>> {
-        Ok(None)
+
+    /// Writes a record without rows, for its stamp.
+    pub(crate) fn note(&mut self, stamp: Stamp) -> Result<u64, Failure> {
+        self.stopped().map_err(Failure::Broken)?;
+        self.stamp = self.stamp.max(stamp);
+        if let Some(ring) = &mut self.ring {
+            match ring.append(&self.stamp, std::iter::empty()) {
+                Ok(number) => self.number = number,
+                Err(fault) => return Err(self.write_failed(fault)),
+            }
+        }
+        Ok(self.number)
     }
-    pub(crate) fn renew(&mut self, _r: ()) -> Result<()> {
+
+    fn admit_temporary(&self, writes: &[RowWrite]) -> Result<()> {
+        let before = self.rows.temporary_bytes();
+        let after = self.rows.temporary_bytes_after(writes);
+        if after > before && after > self.config.temporary_bytes_max {
+            return Err(Error::new(ErrorKind::Full).because("the temporary tubes' byte limit"));
+        }
         Ok(())
     }
-    pub(crate) fn recover_from(&mut self, f: CheckpointFailure) -> Result<()> {
-        match f {
-            CheckpointFailure::X(e) => Err(e),
+
+    fn write_failed(&self, fault: WriteFault) -> Failure {
+        match fault {
+            WriteFault::NoRoom => Failure::NoRoom,
+            WriteFault::TooLarge => Failure::TooLarge,
+            WriteFault::Undone(error) => Failure::Refused(self.named(Error::io(error))),
+            WriteFault::Stuck(error) => Failure::Broken(self.stop(
+                Error::io(error).because("a write to the journal failed and was not undone"),
+            )),
         }
     }
-    pub(crate) fn guests(&mut self) -> Result<Guests> {
-        Ok(Guests)
+
+    /// The last record written.
+    pub(crate) fn written(&self) -> u64 {
+        self.number
     }
-    pub(crate) fn finish(&mut self, _g: Guests, writes: Vec<RowWrite>, s: Stamp) -> Result<()> {
-        let _ = self.append(writes, s);
-        Ok(())
+
+    /// The journal, to sync it without the store's lock. `None` in memory.
+    pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
+        self.ring.as_ref().map(|ring| ring.shared().clone())
     }
-    pub(crate) fn abort(&mut self, _g: Guests) -> Result<()> {
-        Ok(())
+
+    /// The latest stamp: what was opened with, or the last that was appended.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
     }
+
+    /// Whether it is time for a checkpoint.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        if self.rows.frozen.is_some() {
+            return false;
+        }
+        match &self.ring {
+            Some(ring) => ring.used() >= ring.size() / 4 * 3,
+            None => self.rows.active.bytes() as u64 >= self.config.journal_bytes,
+        }
+    }
+
+    /// Whether a quiet queue should checkpoint, so that its next opening is quick.
+    pub(crate) fn wants_quiet_checkpoint(&self) -> bool {
+        let quarter = self.ring.as_ref().is_some_and(|ring| ring.used() >= ring.size() / 4);
+        quarter && self.rows.frozen.is_none()
+    }
+
+    /// Whether puts are to be refused: a checkpoint met a full disk, and the ballast that it freed
+    /// does not stand again.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub(crate) fn space(&self) -> Space {
+        let file = self.base.as_ref().map_or(0, |base| base.opening().bytes());
+        Space {
+            journal_used: self.ring.as_ref().map_or(0, Ring::used),
+            journal_bytes: self.ring.as_ref().map_or(0, Ring::size),
+            overlay_bytes: self.rows.overlay_bytes() as u64,
+            overlay_rows: self.rows.overlay_rows() as u64,
+            base_bytes: file,
+            temporary_bytes: self.rows.temporary_bytes(),
+        }
+    }
+
+    /// Begins a checkpoint: what is active now is frozen, and written by the steps of the answer,
+    /// without the store's lock. `None` while another is under way, or if there is nothing to do.
+    pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
+        self.stopped()?;
+        let base = self.base()?;
+        let before = *base.anchor();
+        let span = self.ring.as_ref().map_or(before.span, Ring::last);
+        let moved = span != before.span || self.rows.active.rows() > 0;
+        if self.rows.frozen.is_some() || !moved {
+            return Ok(None);
+        }
+        let opening = base.opening().clone();
+        let frozen = Arc::new(std::mem::take(&mut self.rows.active));
+        self.rows.frozen = Some(frozen.clone());
+        let tallies = self.rows.counts.freeze();
+        self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
+        Ok(Some(Checkpoint {
+            frozen,
+            journal: self.journal(),
+            opening,
+            over: before.serial,
+            anchor: Anchor { serial: before.serial + 1, span, stamp: self.stamp, ..before },
+            tallies,
+            txn: None,
+            last: None,
+        }))
+    }
+
+    /// Ends a checkpoint that succeeded: reads go to the new snapshot, and the journal behind its
+    /// anchor is free.
+    pub(crate) fn renew(&mut self, renewed: Renewed) {
+        let anchor = *renewed.base.anchor();
+        // A commit with guests may have come between, and holds all this and more.
+        if self.base.as_ref().is_some_and(|base| base.anchor().serial >= anchor.serial) {
+            return;
+        }
+        self.adopt(renewed.base);
+    }
+
+    /// Goes on over a base that holds the frozen layer.
+    fn adopt(&mut self, base: Base) {
+        if let Some(ring) = &mut self.ring {
+            ring.free_before(base.anchor().span);
+        }
+        self.base = Some(base);
+        self.rows.frozen = None;
+        self.frozen_runs.clear();
+        self.rows.forget_skips();
+        if self.full {
+            self.refill();
+        }
+    }
+
+    /// A whole checkpoint, here and now.
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        let Some(checkpoint) = self.freeze()? else { return Ok(()) };
+        match checkpoint.run() {
+            Ok(renewed) => {
+                self.renew(renewed);
+                Ok(())
+            }
+            Err(failure) => self.mend(failure),
+        }
+    }
+
+    /// Where a commit with guests begins.
+    pub(crate) fn writer(&mut self) -> Result<Writer> {
+        self.heal()?;
+        Ok(Writer { opening: self.base()?.opening().clone() })
+    }
+
+    /// A snapshot of the base, for the application's own tables. To be dropped soon: it holds on to
+    /// every page that is written anew.
+    pub(crate) fn read_transaction(&self) -> Result<redb::ReadTransaction> {
+        self.stopped()?;
+        self.base()?.opening().begin_read()
+    }
+
+    /// A last checkpoint, and both files are let go, whatever happens.
     pub(crate) fn close(&mut self) -> Result<()> {
+        let done = match self.stopped() {
+            Ok(()) => self.checkpoint(),
+            Err(_) => Ok(()),
+        };
+        let stopped = self.stopped().is_err();
+        if let Some(base) = self.base.take() {
+            let opening = base.into_opening();
+            if stopped {
+                // Nothing may be written behind a failed sync.
+                opening.fate.cut();
+            }
+            let fate = opening.fate.clone();
+            drop(opening);
+            // Whoever still reads has an opening that must not outlive the lock.
+            fate.cut();
+        }
+        if let Some(ring) = self.ring.take() {
+            ring.shared().release();
+        }
+        done
+    }
+
+    fn base(&self) -> Result<&Base> {
+        self.base.as_ref().ok_or_else(|| Error::new(ErrorKind::Broken).because("no base"))
+    }
+
+    /// # Errors
+    /// `Broken` if an earlier failure has stopped the store.
+    fn stopped(&self) -> Result<()> {
+        let broken = |why: &str| Err(self.named(Error::new(ErrorKind::Broken).because(why)));
+        if let Some(why) = &*self.broken.borrow() {
+            return broken(why);
+        }
+        if self.armed {
+            return broken("a panic came between writing and applying");
+        }
+        if self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed()) {
+            return broken("the journal was not synced");
+        }
         Ok(())
+    }
+
+    /// Stops the store for good. The error, told as the first of its kind.
+    fn stop(&self, error: Error) -> Error {
+        self.broken.borrow_mut().get_or_insert_with(|| error.to_string().into());
+        let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
+        self.named(Error::new(kind).from_cause(error))
+    }
+
+    fn named(&self, error: Error) -> Error {
+        match &self.disk {
+            Some(disk) => error.at(disk.folder()),
+            None => error,
+        }
+    }
+
+    /// Passes a read's answer on; a panic in it stops the store.
+    fn watched<T>(&self, answer: Result<T>) -> Result<T> {
+        answer.map_err(|error| match error.kind() {
+            ErrorKind::Broken => self.stop(error),
+            _ => self.named(error),
+        })
     }
 }
+
 impl View for Store {
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        Ok(self.rows.get(key).cloned())
+        let base = self.base()?;
+        self.watched(self.rows.get(base, key))
     }
+
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        Ok(self
-            .rows
-            .range::<[u8], _>((std::ops::Bound::Included(from), std::ops::Bound::Excluded(to)))
-            .next()
-            .map(|(k, v)| (k.clone(), Some(v.clone()))))
+        let base = self.base()?;
+        self.watched(self.rows.first(base, from, to))
     }
+
     fn count(&self, range: Range) -> u64 {
-        self.counts.get(&range).copied().unwrap_or(0)
+        self.rows.counted(range)
     }
 }

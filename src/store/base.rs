@@ -1,0 +1,418 @@
+//! The base: a redb database and one read snapshot of it, renewed at each checkpoint. Every call
+//! into redb that this file makes is fenced: an error is translated, a panic becomes `Broken`.
+
+use super::disk::DiskFile;
+use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run_of, unseal};
+use crate::bytes::key::{Key, Run, after};
+use crate::bytes::{Met, Value};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+use redb::backends::InMemoryBackend;
+use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageBackend};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The call that failed first, which decides what can be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A read, a write or a change of length: open the files again and go on.
+    Passing { full: bool },
+    /// A sync: what the file shows is no longer what is on the medium.
+    Sync,
+}
+
+/// What became of one opening of the base's file.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    fault: Mutex<Option<Fault>>,
+    /// The file was opened again, or the store is closed: whoever still reads through the old
+    /// opening must not see pages that are another's by now, nor write any.
+    cut: AtomicBool,
+}
+
+impl Fate {
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        *self.fault.lock()
+    }
+
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+    }
+
+    fn note<T>(&self, done: io::Result<T>, sync: bool) -> io::Result<T> {
+        if let Err(error) = &done {
+            let kind = error.kind();
+            let full = matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            let fault = if sync { Fault::Sync } else { Fault::Passing { full } };
+            self.fault.lock().get_or_insert(fault);
+        }
+        done
+    }
+}
+
+/// redb's file on our disk. redb's own locks are not used: the journal's is taken before.
+#[derive(Debug)]
+struct Tap {
+    file: Arc<dyn DiskFile>,
+    fate: Arc<Fate>,
+}
+
+impl Tap {
+    fn file(&self) -> io::Result<&dyn DiskFile> {
+        if self.fate.cut.load(Ordering::Acquire) {
+            return Err(io::Error::other("the store has let go of this opening of its base"));
+        }
+        Ok(&*self.file)
+    }
+}
+
+impl StorageBackend for Tap {
+    fn len(&self) -> io::Result<u64> {
+        self.fate.note(self.file()?.len(), false)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.fate.note(self.file()?.read_at(offset, out), false)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.fate.note(self.file()?.set_len(len), false)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.fate.note(self.file()?.sync(), true)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.fate.note(self.file()?.write_at(offset, data), false)
+    }
+}
+
+/// Runs redb behind a fence.
+pub(crate) fn fenced<T>(
+    fate: &Fate,
+    work: impl FnOnce() -> std::result::Result<T, redb::Error>,
+) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(translated(error, fate)),
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            Err(Error::new(ErrorKind::Broken).because(format!("the base panicked: {text}")))
+        }
+    }
+}
+
+fn translated(error: redb::Error, fate: &Fate) -> Error {
+    match error {
+        redb::Error::Io(error) => Error::io(error),
+        redb::Error::PreviousIo => {
+            let full = matches!(fate.fault(), Some(Fault::Passing { full: true }));
+            Error::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io })
+                .because("an earlier read or write of base.redb failed")
+        }
+        error @ redb::Error::Corrupted(_) => {
+            Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error)
+        }
+        error => Error::new(ErrorKind::Io).because("base.redb").from_cause(error),
+    }
+}
+
+/// One opening of the database, shared with those who write to it without the store's lock.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    /// Taken out when the opening ends, behind a fence, since redb writes in its destructor.
+    db: Option<Database>,
+    file: Option<Arc<dyn DiskFile>>,
+    pub(crate) fate: Arc<Fate>,
+}
+
+impl Opening {
+    fn of_file(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
+        let fate = Arc::new(Fate::default());
+        let tap = Tap { file: file.clone(), fate: fate.clone() };
+        let opened = fenced(&fate, || {
+            let mut builder = Database::builder();
+            Ok(builder.set_cache_size(cache).create_with_backend(tap)?)
+        });
+        match opened {
+            Ok(db) => Ok(Self { db: Some(db), file: Some(file), fate }),
+            // Not the disk's word: redb does not know these bytes.
+            Err(error) if error.kind() == ErrorKind::Io && fate.fault().is_none() => {
+                Err(Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error))
+            }
+            Err(error) if error.kind() == ErrorKind::Broken => {
+                Err(Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn in_memory(cache: usize) -> Result<Self> {
+        let fate = Arc::new(Fate::default());
+        let db = fenced(&fate, || {
+            let mut builder = Database::builder();
+            Ok(builder.set_cache_size(cache).create_with_backend(InMemoryBackend::new())?)
+        })?;
+        Ok(Self { db: Some(db), file: None, fate })
+    }
+
+    pub(crate) fn db(&self) -> std::result::Result<&Database, redb::Error> {
+        self.db.as_ref().ok_or(redb::Error::DatabaseClosed)
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.as_ref().and_then(|file| file.len().ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn db_mut(&mut self) -> std::result::Result<&mut Database, redb::Error> {
+        self.db.as_mut().ok_or(redb::Error::DatabaseClosed)
+    }
+
+    pub(crate) fn begin_write(&self) -> Result<redb::WriteTransaction> {
+        fenced(&self.fate, || {
+            let mut txn = self.db()?.begin_write()?;
+            // Also means two phases: what a commit shows is then whole without its checksums, and
+            // the next opening need not walk the file.
+            txn.set_quick_repair(true);
+            Ok(txn)
+        })
+    }
+
+    pub(crate) fn begin_read(&self) -> Result<ReadTransaction> {
+        fenced(&self.fate, || Ok(self.db()?.begin_read()?))
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if let Some(db) = self.db.take() {
+            // A panic here has nobody to tell; the next opening repairs.
+            let _ = fenced(&self.fate, || {
+                drop(db);
+                Ok(())
+            });
+        }
+    }
+}
+
+/// The database under one snapshot.
+pub(crate) struct Base {
+    opening: Arc<Opening>,
+    rows: ReadOnlyTable<Bytes, Bytes>,
+    windows: RefCell<Windows>,
+    anchor: Anchor,
+}
+
+impl Base {
+    /// Makes an empty base with nothing but an anchor in it, and closes it.
+    pub(crate) fn create(file: Arc<dyn DiskFile>, anchor: &Anchor) -> Result<()> {
+        let opening = Opening::of_file(file, 1 << 20)?;
+        found(&opening, anchor)
+    }
+
+    pub(crate) fn in_memory(cache: usize, anchor: &Anchor) -> Result<Self> {
+        let opening = Opening::in_memory(cache)?;
+        found(&opening, anchor)?;
+        Self::over(Arc::new(opening))
+    }
+
+    /// # Errors
+    /// `Damaged` if this is no base of ours; `Io` from the disk.
+    pub(crate) fn open(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
+        // redb would make a new database in an empty file.
+        if file.len().map_err(Error::io)? == 0 {
+            return Err(Error::new(ErrorKind::Damaged).because("base.redb is empty"));
+        }
+        Self::over(Arc::new(Opening::of_file(file, cache)?))
+    }
+
+    /// Takes a snapshot of what is committed.
+    pub(crate) fn over(opening: Arc<Opening>) -> Result<Self> {
+        let (rows, anchor) = fenced(&opening.fate, || {
+            let read = opening.db()?.begin_read()?;
+            let state = read.open_table(STATE)?;
+            let anchor = state.get(ANCHOR)?;
+            let anchor =
+                anchor.and_then(|sealed| unseal(ANCHOR, sealed.value()).and_then(Anchor::decode));
+            Ok((read.open_table(ROWS)?, anchor))
+        })?;
+        let anchor = anchor
+            .ok_or_else(|| Error::new(ErrorKind::Damaged).because("base.redb has no anchor"))?;
+        Ok(Self { opening, rows, windows: RefCell::default(), anchor })
+    }
+
+    pub(crate) fn anchor(&self) -> &Anchor {
+        &self.anchor
+    }
+
+    pub(crate) fn opening(&self) -> &Arc<Opening> {
+        &self.opening
+    }
+
+    /// Gives up the snapshot, so that its pages may be written again.
+    pub(crate) fn into_opening(self) -> Arc<Opening> {
+        self.opening
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        fenced(&self.opening.fate, || {
+            let Some(sealed) = self.rows.get(key)? else { return Ok(None) };
+            Ok(Some(unseal(key, sealed.value()).map(Value::from)))
+        })?
+        .map(|value| value.ok_or_else(|| damaged(key)))
+        .transpose()
+    }
+
+    /// The first row with `from <= key < to`, from a window of rows read ahead: the snapshot does
+    /// not change, so taking in order costs one seek for many rows.
+    pub(crate) fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        if let Some(answer) = self.windows.borrow_mut().look(from, to) {
+            return Ok(answer);
+        }
+        let window = self.read_window(from)?;
+        let answer = window.look(from, to);
+        self.windows.borrow_mut().keep(Key::from_slice(from), window);
+        Ok(answer.flatten())
+    }
+
+    fn read_window(&self, from: &[u8]) -> Result<Window> {
+        let tag = from.first().copied().unwrap_or_default();
+        fenced(&self.opening.fate, || {
+            let mut window = Window::default();
+            let mut bytes = 0;
+            for row in self.rows.range::<&[u8]>(from..)? {
+                let (key, sealed) = row?;
+                let (key, sealed) = (key.value(), sealed.value());
+                let value = unseal(key, sealed);
+                window.rows.push((Key::from_slice(key), value.map(Value::from)));
+                bytes += sealed.len();
+                // Another tag's rows are not asked for in order with these.
+                if key.first() != Some(&tag)
+                    || window.rows.len() >= WINDOW_ROWS
+                    || bytes >= WINDOW_BYTES
+                {
+                    window.end = after(key);
+                    return Ok(window);
+                }
+            }
+            window.ends = true;
+            Ok(window)
+        })
+    }
+
+    /// Every row, in order. A damaged value is `None`.
+    pub(crate) fn each(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        mut met: impl FnMut(&[u8], Option<&[u8]>),
+    ) -> Result<()> {
+        fenced(&self.opening.fate, || {
+            for row in self.rows.range::<&[u8]>(from..to)? {
+                let (key, sealed) = row?;
+                met(key.value(), unseal(key.value(), sealed.value()));
+            }
+            Ok(())
+        })
+    }
+
+    /// The counts of every run that has rows.
+    pub(crate) fn tallies(&self) -> Result<Vec<(Run, Tally)>> {
+        let tallies = fenced(&self.opening.fate, || {
+            let state = self.opening.db()?.begin_read()?.open_table(STATE)?;
+            let mut tallies = Some(Vec::new());
+            for row in state.range::<&[u8]>(..)? {
+                let (key, sealed) = row?;
+                let Some(run) = run_of(key.value()) else { continue };
+                let tally = unseal(key.value(), sealed.value()).and_then(decode_tally);
+                tallies = tallies.zip(tally).map(|(mut tallies, tally)| {
+                    tallies.push((run, tally));
+                    tallies
+                });
+            }
+            Ok(tallies)
+        })?;
+        tallies.ok_or_else(|| Error::new(ErrorKind::Damaged).because("the counts in base.redb"))
+    }
+}
+
+fn found(opening: &Opening, anchor: &Anchor) -> Result<()> {
+    let txn = opening.begin_write()?;
+    fenced(&opening.fate, || {
+        txn.open_table(ROWS)?;
+        let mut buffer = Vec::new();
+        let sealed = super::tables::seal(ANCHOR, &anchor.encode(), &mut buffer);
+        txn.open_table(STATE)?.insert(ANCHOR, sealed)?;
+        Ok(txn.commit()?)
+    })
+}
+
+fn damaged(key: &[u8]) -> Error {
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    Error::new(ErrorKind::Damaged).because(format!("the row {key} in base.redb"))
+}
+
+const WINDOW_ROWS: usize = 64;
+const WINDOW_BYTES: usize = 32 << 10;
+const WINDOWS: usize = 32;
+
+/// Rows read ahead: all that the base has from the window's start to its end.
+#[derive(Default)]
+struct Window {
+    rows: Vec<Met>,
+    /// The first key not covered.
+    end: Key,
+    /// Whether the base ends here.
+    ends: bool,
+    used: u64,
+}
+
+impl Window {
+    /// `None` if the window does not reach far enough to say.
+    fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
+        let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
+        match self.rows.get(at) {
+            Some((key, value)) if key.as_slice() < to => Some(Some((key.clone(), value.clone()))),
+            Some(_) => Some(None),
+            None if self.ends || to <= self.end.as_slice() => Some(None),
+            None => None,
+        }
+    }
+}
+
+/// A few windows, by their start; the one that was unused longest goes.
+#[derive(Default)]
+struct Windows {
+    by_start: BTreeMap<Key, Window>,
+    clock: u64,
+}
+
+impl Windows {
+    fn look(&mut self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
+        self.clock += 1;
+        let before = (std::ops::Bound::Unbounded, std::ops::Bound::Included(from));
+        let (_, window) = self.by_start.range_mut::<[u8], _>(before).next_back()?;
+        let answer = window.look(from, to)?;
+        window.used = self.clock;
+        Some(answer)
+    }
+
+    fn keep(&mut self, start: Key, mut window: Window) {
+        window.used = self.clock;
+        if self.by_start.len() >= WINDOWS {
+            let oldest = self.by_start.iter().min_by_key(|(_, window)| window.used);
+            if let Some(oldest) = oldest.map(|(start, _)| start.clone()) {
+                self.by_start.remove(&oldest);
+            }
+        }
+        self.by_start.insert(start, window);
+    }
+}

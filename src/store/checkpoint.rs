@@ -1,0 +1,185 @@
+//! Moving the overlay into the base, in steps that somebody else drives and without the store's
+//! lock. One commit carries the rows, the counts and the anchor, so that the base is at each
+//! instant what the queue was after one record.
+
+use super::base::{Base, Fault, Opening, fenced};
+use super::journal::Journal;
+use super::overlay::{Entry, Layer};
+use super::tables::{ANCHOR, Anchor, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal};
+use crate::bytes::key::{Key, Run};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use redb::{ReadableTable, WriteTransaction};
+
+/// A checkpoint under way.
+pub(crate) struct Checkpoint {
+    pub(super) frozen: Arc<Layer>,
+    pub(super) journal: Option<Arc<Journal>>,
+    pub(super) opening: Arc<Opening>,
+    /// The serial that the base had at the freeze.
+    pub(super) over: u64,
+    pub(super) anchor: Anchor,
+    pub(super) tallies: Vec<(Run, Tally)>,
+    pub(super) txn: Option<WriteTransaction>,
+    pub(super) last: Option<Key>,
+}
+
+/// A checkpoint that is on the medium, with a snapshot that shows it.
+pub(crate) struct Renewed {
+    pub(super) base: Base,
+}
+
+/// A checkpoint that failed. The store goes on once it has been given to `Store::mend`.
+#[derive(Debug)]
+pub(crate) struct CheckpointFailure {
+    pub(super) frozen: Arc<Layer>,
+    pub(super) error: Error,
+    pub(super) fault: Option<Fault>,
+}
+
+impl CheckpointFailure {
+    pub(crate) fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl Checkpoint {
+    /// Waits for redb's writer and begins. Syncs the journal first: the record that the base will
+    /// be anchored to must be on the medium before the base is.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if let Some(journal) = &self.journal {
+            sync_up_to(journal, self.anchor.span.link.number)?;
+        }
+        let txn = self.opening.begin_write()?;
+        let over = serial(&txn, &self.opening);
+        self.txn = Some(txn);
+        // Its rows are in the base already; written again, they would hide later ones.
+        if over? != self.over {
+            return Err(Error::new(ErrorKind::Closed).because("a commit with guests came first"));
+        }
+        Ok(())
+    }
+
+    /// Writes the next rows, in key order. Whether more are left.
+    pub(crate) fn step(&mut self, rows: usize) -> Result<bool> {
+        let Some(txn) = &self.txn else { return Err(Error::new(ErrorKind::Closed)) };
+        let slice = self.frozen.behind(self.last.as_ref()).take(rows);
+        let last = write_rows(txn, &self.opening, slice)?;
+        if last.is_some() {
+            self.last = last;
+        }
+        Ok(self.frozen.behind(self.last.as_ref()).next().is_some())
+    }
+
+    /// Commits: on return everything up to the anchor is in the base, on the medium.
+    pub(crate) fn commit(mut self) -> std::result::Result<Renewed, CheckpointFailure> {
+        match self.try_commit() {
+            Ok(base) => Ok(Renewed { base }),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    fn try_commit(&mut self) -> Result<Base> {
+        let Some(txn) = self.txn.take() else { return Err(Error::new(ErrorKind::Closed)) };
+        write_state(&txn, &self.opening, &self.anchor, &self.tallies)?;
+        fenced(&self.opening.fate, || Ok(txn.commit()?))?;
+        Base::over(self.opening.clone())
+    }
+
+    /// Turns an error of `begin` or `step` into a failure for `Store::mend`.
+    pub(crate) fn failed(mut self, error: Error) -> CheckpointFailure {
+        if let Some(txn) = self.txn.take() {
+            abort(txn, &self.opening);
+        }
+        CheckpointFailure { frozen: self.frozen, error, fault: self.opening.fate.fault() }
+    }
+
+    /// All steps at once.
+    pub(crate) fn run(mut self) -> std::result::Result<Renewed, CheckpointFailure> {
+        if let Err(error) = self.begin() {
+            return Err(self.failed(error));
+        }
+        loop {
+            match self.step(4096) {
+                Ok(true) => {}
+                Ok(false) => return self.commit(),
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+}
+
+pub(super) fn sync_up_to(journal: &Journal, number: u64) -> Result<()> {
+    if journal.has_failed() {
+        return Err(Error::new(ErrorKind::Broken).because("the journal has failed"));
+    }
+    if journal.synced() < number {
+        journal.sync()?;
+    }
+    Ok(())
+}
+
+/// The serial of the anchor as a write transaction sees it.
+pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
+    let anchor = fenced(&opening.fate, || {
+        let state = txn.open_table(STATE)?;
+        let anchor = state.get(ANCHOR)?;
+        Ok(anchor.and_then(|sealed| unseal(ANCHOR, sealed.value()).and_then(Anchor::decode)))
+    })?;
+    anchor
+        .map(|anchor| anchor.serial)
+        .ok_or_else(|| Error::new(ErrorKind::Damaged).because("base.redb has no anchor"))
+}
+
+/// Writes entries; the last key written.
+pub(super) fn write_rows<'a>(
+    txn: &WriteTransaction,
+    opening: &Opening,
+    entries: impl Iterator<Item = (&'a Key, &'a Entry)>,
+) -> Result<Option<Key>> {
+    fenced(&opening.fate, || {
+        let mut table = txn.open_table(ROWS)?;
+        let mut buffer = Vec::new();
+        let mut last = None;
+        for (key, entry) in entries {
+            match &entry.value {
+                Some(value) => {
+                    table.insert(key.as_slice(), seal(key, value, &mut buffer))?;
+                }
+                None => {
+                    table.remove(key.as_slice())?;
+                }
+            }
+            last = Some(key);
+        }
+        Ok(last.cloned())
+    })
+}
+
+/// Writes the anchor and the counts that have moved.
+pub(super) fn write_state(
+    txn: &WriteTransaction,
+    opening: &Opening,
+    anchor: &Anchor,
+    tallies: &[(Run, Tally)],
+) -> Result<()> {
+    fenced(&opening.fate, || {
+        let mut table = txn.open_table(STATE)?;
+        let mut buffer = Vec::new();
+        table.insert(ANCHOR, seal(ANCHOR, &anchor.encode(), &mut buffer))?;
+        for (run, tally) in tallies {
+            let key = run_key(*run);
+            if *tally == Tally::default() {
+                table.remove(key.as_slice())?;
+            } else {
+                table.insert(key.as_slice(), seal(&key, &encode_tally(tally), &mut buffer))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Drops a transaction; redb may read and write while it does.
+pub(super) fn abort(txn: WriteTransaction, opening: &Opening) {
+    let _ = fenced(&opening.fate, || Ok(txn.abort()?));
+}

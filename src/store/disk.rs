@@ -1,0 +1,147 @@
+//! What the store asks of a disk: two files that are read, written in place, and synced. One seam
+//! under both, so that a simulated disk sees every byte on its way. Assumed of a disk: a byte is
+//! written whole, a returned sync is on the medium, and a write never changes bytes outside its
+//! range. Nothing here knows what the bytes mean.
+
+use crate::sync::Arc;
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// One of the two files of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileName {
+    /// What the queue is checkpointed to.
+    Base,
+    /// What was written since.
+    Journal,
+}
+
+impl FileName {
+    /// Both, in the order in which they are made.
+    pub const ALL: [Self; 2] = [Self::Journal, Self::Base];
+
+    /// The name in the folder.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Base => "base.redb",
+            Self::Journal => "journal",
+        }
+    }
+}
+
+/// What stands where a queue's folder is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing, or an empty folder: a queue may be born here.
+    Nothing,
+    /// A folder with both files.
+    Whole,
+    /// A folder with one of the two files; this one is missing.
+    Missing(FileName),
+    /// Something else, in words.
+    Foreign(String),
+}
+
+/// An open file. Calls may come from several threads at once.
+#[allow(clippy::len_without_is_empty)]
+pub trait DiskFile: Send + Sync + Debug {
+    /// How many bytes the file has.
+    fn len(&self) -> io::Result<u64>;
+    /// Fills `out` from `offset`; an error if the file ends before.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `data` at `offset`. After a failure any part of it may be written.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Cuts the file, or adds zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Returns once everything written before the call is on the medium, the length included.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A folder with a queue's two files, or the place where it will be.
+pub trait Disk: Send + Sync + Debug {
+    /// Where it is, for messages.
+    fn folder(&self) -> &Path;
+    /// Looks, and changes nothing.
+    fn found(&self) -> io::Result<Found>;
+    /// Begins to make the two files under another name. Called when nothing was found.
+    fn birth(&self) -> io::Result<Box<dyn Nursery>>;
+    /// Opens the journal and locks it against every other opening, also one in this process. The
+    /// lock is held until the last clone of the file is dropped. `None` while another holds it.
+    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>>;
+    /// Opens the base. Called only by the holder of the journal, perhaps several times in a row.
+    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>>;
+}
+
+/// Where the two files are made. Dropped unsettled, it leaves no queue behind.
+pub trait Nursery {
+    /// Makes an empty file.
+    fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>>;
+    /// Makes the two files appear in their place as a whole, on the medium: files, folder, rename
+    /// and the folder above are synced in this order. `false` if another queue was there first.
+    /// The caller has dropped the files before.
+    fn settle(self: Box<Self>) -> io::Result<bool>;
+}
+
+/// A file of the operating system.
+#[derive(Debug)]
+pub(crate) struct OsFile(pub(crate) File);
+
+impl DiskFile for OsFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    #[cfg(unix)]
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, out, offset)
+    }
+
+    #[cfg(unix)]
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(&self.0, data, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, mut offset: u64, mut out: &mut [u8]) -> io::Result<()> {
+        use std::os::windows::fs::FileExt;
+        while !out.is_empty() {
+            match self.0.seek_read(out, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    out = out.get_mut(count..).unwrap_or_default();
+                    offset += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(windows)]
+    fn write_at(&self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+        use std::os::windows::fs::FileExt;
+        while !data.is_empty() {
+            match self.0.seek_write(data, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    data = data.get(count..).unwrap_or_default();
+                    offset += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

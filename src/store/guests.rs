@@ -1,0 +1,57 @@
+//! A commit with guests: the application's own tables, a list of row writes and the whole overlay
+//! become one commit of the base. Taken in the order of the locks: the writer first, without the
+//! store's lock, then the store.
+
+use super::base::Opening;
+use super::checkpoint::abort;
+use super::tables::OWN_NAMES;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use redb::WriteTransaction;
+
+/// Where a commit with guests begins. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    pub(super) opening: Arc<Opening>,
+}
+
+impl Writer {
+    /// Waits for redb's writer. Not to be called with the store's lock held: a checkpoint may have
+    /// the writer and want the lock.
+    pub(crate) fn begin(&self) -> Result<Guests> {
+        let txn = self.opening.begin_write()?;
+        Ok(Guests { txn: Some(txn), opening: self.opening.clone() })
+    }
+}
+
+/// A write transaction of the base with the application's writes in it. Dropped, it is aborted,
+/// and everything is as it was.
+pub(crate) struct Guests {
+    pub(super) txn: Option<WriteTransaction>,
+    pub(super) opening: Arc<Opening>,
+}
+
+impl Guests {
+    /// The transaction, to open the application's tables in.
+    ///
+    /// # Errors
+    /// `Closed` once it has been committed.
+    pub(crate) fn transaction(&self) -> Result<&WriteTransaction> {
+        self.txn.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
+    }
+
+    pub(crate) fn abort(self) {}
+}
+
+impl Drop for Guests {
+    fn drop(&mut self) {
+        if let Some(txn) = self.txn.take() {
+            abort(txn, &self.opening);
+        }
+    }
+}
+
+/// Whether the application may have a table of this name.
+pub(crate) fn is_guest_table(name: &str) -> bool {
+    !name.starts_with(OWN_NAMES)
+}

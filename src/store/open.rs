@@ -1,0 +1,312 @@
+//! Opening: a queue is found or born, its two files are proved to belong together, the chain of
+//! records behind the base's anchor is replayed, and everything that was read is on the medium
+//! before anything is answered. Up to that proof no byte of either file is changed.
+
+use super::base::Base;
+use super::disk::{Disk, DiskFile, FileName, Found};
+use super::journal::{self, Reader, Ring, Span, WriteFault};
+use super::record::{HEAD_BYTES, Head, HeadFault, Kind, QueueId, Stamp, next_row};
+use super::tables::Anchor;
+use super::view::Rows;
+use super::{Config, Store};
+use crate::bytes::FORMAT;
+use crate::bytes::pack::Unpacker;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, NUMBER_BLOCK};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What an opening is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// A new queue's files are written.
+    Create,
+    /// The records behind the last checkpoint are carried out again.
+    Replay,
+    /// The rest of the journal is looked through for records that say that one is missing.
+    Scan,
+    /// What was replayed is made durable.
+    Settle,
+}
+
+/// How far an opening has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What it is at.
+    pub stage: Stage,
+    /// Bytes done of this stage.
+    pub done: u64,
+    /// Bytes of this stage at most.
+    pub total: u64,
+}
+
+/// A store as it was opened.
+pub(crate) struct Opened {
+    pub(crate) store: Store,
+    /// The marks to go on from, and the block of numbers that is reserved durably: `first_number`
+    /// and all behind it that are smaller than `stamp.reserved` were never given out.
+    pub(crate) stamp: Stamp,
+    pub(crate) first_number: u64,
+}
+
+type Told<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+fn tell(told: Told<'_>, stage: Stage, done: u64, total: u64) -> Result<()> {
+    match told(Progress { stage, done, total }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled)),
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::Damaged).because(what)
+}
+
+const STRANGERS: &str = "base.redb and journal do not belong together; restore both from one copy";
+const GAP: &str = "a synced record of the journal is missing; restore the folder from a copy, or \
+                   open with accept_loss to go on without what came after";
+
+impl Store {
+    /// Opens the queue on this disk, or makes it.
+    ///
+    /// # Errors
+    /// `Locked`, `NotAQueue`, `NewerFormat`, `Damaged`, `Io`, `DiskFull`, or `Cancelled` by
+    /// `progress`.
+    pub(crate) fn open(disk: Arc<dyn Disk>, config: Config, progress: Told<'_>) -> Result<Opened> {
+        let folder = disk.folder().to_owned();
+        Self::find(disk, config, progress).map_err(|error| error.during("open").at(&folder))
+    }
+
+    fn find(disk: Arc<dyn Disk>, config: Config, told: Told<'_>) -> Result<Opened> {
+        match disk.found().map_err(Error::io)? {
+            Found::Whole => {}
+            Found::Nothing => give_birth(&*disk, &config, told)?,
+            Found::Missing(FileName::Journal) => {
+                return Err(damaged("the file journal is missing"));
+            }
+            Found::Missing(FileName::Base) => return Err(missing_base(&*disk)),
+            Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
+        }
+        let Some(journal) = disk.open_journal().map_err(Error::io)? else {
+            return Err(Error::new(ErrorKind::Locked));
+        };
+        let head = read_head(&*journal)?;
+        let base = disk.open_base().map_err(Error::io)?;
+        Self::open_files(disk, config, told, journal, base, head)
+    }
+
+    fn open_files(
+        disk: Arc<dyn Disk>,
+        config: Config,
+        told: Told<'_>,
+        file: Arc<dyn DiskFile>,
+        base_file: Arc<dyn DiskFile>,
+        head: Head,
+    ) -> Result<Opened> {
+        settle_header(&*base_file)?;
+        let base = Base::open(base_file, config.cache_bytes)?;
+        let anchor = *base.anchor();
+        if anchor.queue != head.queue {
+            return Err(damaged(STRANGERS));
+        }
+        let mut rows = Rows::load(&base)?;
+        let tail = replay(&*file, &head, &anchor, &mut rows, told)?;
+        let lost = Reader::new(&*file, &head)
+            .beyond(tail.span.link.number, |done| tell(told, Stage::Scan, done, head.ring))?;
+        if !lost.is_empty() && !config.accept_loss {
+            return Err(damaged(GAP));
+        }
+        tell(told, Stage::Settle, 0, 1)?;
+        journal::wipe(&*file, &lost).map_err(Error::io)?;
+        journal::write_again(&*file, &head, anchor.span.end, tail.span.end).map_err(Error::io)?;
+        let ring = Ring::resume(file.clone(), &head, anchor.span.start, tail.span);
+        let first_number = tail.stamp.reserved;
+        let reserved = first_number.saturating_add(NUMBER_BLOCK);
+        let stamp = Stamp { reserved, ..tail.stamp };
+        let mut store = Self {
+            disk: Some(disk),
+            config,
+            full: !ring.has_ballast().map_err(Error::io)?,
+            number: tail.span.link.number,
+            ring: Some(ring),
+            base: Some(base),
+            rows,
+            stamp,
+            armed: false,
+            frozen_runs: Vec::new(),
+            broken: RefCell::default(),
+        };
+        // The replayed records must be on the medium before a checkpoint is anchored to one.
+        file.sync().map_err(Error::io)?;
+        store.write_opening(stamp)?;
+        if let Some(journal) = store.journal() {
+            journal.sync()?;
+        }
+        if store.full {
+            store.refill();
+        }
+        tell(told, Stage::Settle, 1, 1)?;
+        Ok(Opened { store, stamp, first_number })
+    }
+
+    fn write_opening(&mut self, stamp: Stamp) -> Result<()> {
+        for _ in 0..2 {
+            let Some(ring) = &mut self.ring else { break };
+            match ring.append_opening(&stamp, random()) {
+                Ok(number) => {
+                    self.number = number;
+                    return Ok(());
+                }
+                Err(WriteFault::NoRoom | WriteFault::TooLarge) => self.checkpoint()?,
+                Err(WriteFault::Undone(error) | WriteFault::Stuck(error)) => {
+                    return Err(Error::io(error));
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Broken).because("the journal has no room for an opening"))
+    }
+
+    /// A queue of this process's memory, with nothing to replay and nothing to sync.
+    pub(crate) fn in_memory(config: Config) -> Result<Opened> {
+        let anchor = Anchor::genesis(QueueId::default(), 0);
+        let base = Base::in_memory(config.cache_bytes, &anchor)?;
+        let first_number = anchor.stamp.reserved;
+        let stamp = Stamp { reserved: first_number + NUMBER_BLOCK, ..anchor.stamp };
+        let store = Self {
+            disk: None,
+            config,
+            ring: None,
+            base: Some(base),
+            rows: Rows::default(),
+            stamp,
+            number: 0,
+            full: false,
+            armed: false,
+            frozen_runs: Vec::new(),
+            broken: RefCell::default(),
+        };
+        Ok(Opened { store, stamp, first_number })
+    }
+}
+
+/// Nothing of ours collides if two machines make queues at the same instant.
+fn random() -> u64 {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
+    // The std hasher's keys come from the system's random numbers.
+    let system = RandomState::new().hash_one(drawn);
+    let process = u64::from(std::process::id());
+    let stack = std::ptr::from_ref(&drawn).addr() as u64;
+    xxh3_64([system, process, drawn, stack].map(u64::to_be_bytes).as_flattened())
+}
+
+fn give_birth(disk: &dyn Disk, config: &Config, told: Told<'_>) -> Result<()> {
+    let ring = config.journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
+    let ring = ring.next_multiple_of(HEAD_BYTES as u64);
+    let mut queue = QueueId::default();
+    for part in queue.chunks_exact_mut(8) {
+        part.copy_from_slice(&random().to_be_bytes());
+    }
+    let head = Head { queue, ring };
+    tell(told, Stage::Create, 0, ring)?;
+    let nursery = disk.birth().map_err(Error::io)?;
+    journal::create(&*nursery.create(FileName::Journal).map_err(Error::io)?, &head)
+        .map_err(Error::io)?;
+    let base = nursery.create(FileName::Base).map_err(Error::io)?;
+    Base::create(base, &Anchor::genesis(queue, head.seed()))?;
+    // Another creator may have been first; then its queue is opened, and this one is gone.
+    nursery.settle().map_err(Error::io)?;
+    tell(told, Stage::Create, ring, ring)
+}
+
+/// A folder with a file that happens to be called journal is not a damaged queue.
+fn missing_base(disk: &dyn Disk) -> Error {
+    let journal = match disk.open_journal() {
+        Ok(Some(journal)) => journal,
+        Ok(None) => return Error::new(ErrorKind::Locked),
+        Err(error) => return Error::io(error),
+    };
+    match read_head(&*journal) {
+        Err(error) if error.kind() == ErrorKind::NotAQueue => error,
+        _ => damaged("the file base.redb is missing"),
+    }
+}
+
+fn read_head(file: &dyn DiskFile) -> Result<Head> {
+    let len = file.len().map_err(Error::io)?;
+    let mut block = vec![0; HEAD_BYTES.min(usize::try_from(len).unwrap_or(HEAD_BYTES))];
+    file.read_at(0, &mut block).map_err(Error::io)?;
+    let head = Head::decode(&block).map_err(|fault| match fault {
+        HeadFault::Foreign => Error::new(ErrorKind::NotAQueue).because("its journal is not ours"),
+        HeadFault::Newer(format) => Error::new(ErrorKind::NewerFormat)
+            .because(format!("format {format}, this program knows {FORMAT}")),
+        HeadFault::Damaged => damaged("the head of the journal"),
+    })?;
+    if len < HEAD_BYTES as u64 + head.ring {
+        return Err(damaged("the journal is cut short"));
+    }
+    Ok(head)
+}
+
+/// redb's first block says which of its two roots counts. After a failed sync the system may show
+/// a block that is not on the medium, so it is written again, byte for byte, and synced before
+/// anything is built on it. What it points to was synced before it was written.
+pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
+    let len = file.len().map_err(Error::io)?.min(4096);
+    let mut block = vec![0; usize::try_from(len).unwrap_or(0)];
+    file.read_at(0, &mut block).map_err(Error::io)?;
+    file.write_at(0, &block).map_err(Error::io)?;
+    file.sync().map_err(Error::io)
+}
+
+/// The end of the chain.
+struct Tail {
+    span: Span,
+    stamp: Stamp,
+}
+
+fn replay(
+    file: &dyn DiskFile,
+    head: &Head,
+    anchor: &Anchor,
+    rows: &mut Rows,
+    told: Told<'_>,
+) -> Result<Tail> {
+    let mut reader = Reader::new(file, head);
+    let mut tail = Tail { span: anchor.span, stamp: anchor.stamp };
+    let (mut done, mut said) = (0, 0);
+    tell(told, Stage::Replay, 0, head.ring)?;
+    while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
+        let unreadable = || damaged("a record of the journal cannot be read");
+        let mut fields = Unpacker::new(body);
+        let stamp = Stamp::read(&mut fields).ok_or_else(unreadable)?;
+        if header.kind == Kind::Rows {
+            while let Some(row) = next_row(&mut fields) {
+                let row = row.map_err(|()| unreadable())?;
+                rows.replay(row.key, row.value, row.adds);
+            }
+        }
+        tail = Tail { span, stamp: tail.stamp.max(stamp) };
+        done += header.size();
+        if done - said >= 1 << 20 {
+            said = done;
+            tell(told, Stage::Replay, done, head.ring)?;
+        }
+    }
+    // Without a record behind it the anchor's own record must stand, or this is another journal.
+    // The first anchor has none.
+    if tail.span == anchor.span && anchor.span.link.number > 0 {
+        let own = reader.record(anchor.span.start).map_err(Error::io)?;
+        let stands = own.is_some_and(|(header, _)| header.link() == anchor.span.link);
+        if !stands {
+            return Err(damaged(STRANGERS));
+        }
+    }
+    rows.count_mirror();
+    Ok(tail)
+}

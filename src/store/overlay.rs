@@ -1,0 +1,345 @@
+//! Rows written since the last checkpoint, in memory: one layer of them, and the counts of all
+//! rows. No I/O, and no knowledge of what lies beneath but one bit an entry.
+
+use super::tables::{TALLY_TAGS, Tally};
+use crate::bytes::key::{Key, Range, Run, Tag};
+use crate::bytes::{RowOp, Value};
+use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Bound;
+
+/// What a layer says about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// `None` is a dead mark: the row is gone, whatever lies beneath.
+    pub(crate) value: Option<Value>,
+    /// Whether the layers beneath show the key, or may.
+    pub(crate) beneath: bool,
+}
+
+/// Bytes that an entry takes beside its key and value, roughly.
+const ENTRY_BYTES: usize = 96;
+
+const TAGS: usize = 32;
+
+/// An ordered map of what was written, one a tag: smaller maps are quicker to search.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layer {
+    by_tag: [BTreeMap<Key, Entry>; TAGS],
+    bytes: usize,
+    rows: usize,
+}
+
+fn slot(key: &[u8]) -> usize {
+    usize::from(key.first().copied().unwrap_or_default()) % TAGS
+}
+
+fn weight(key: &[u8], value: Option<&Value>) -> usize {
+    ENTRY_BYTES + key.len() + value.map_or(0, |value| value.len())
+}
+
+impl Layer {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Entry> {
+        self.by_tag.get(slot(key))?.get(key)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Entries with `from <= key < to`, dead marks among them, in order.
+    pub(crate) fn range<'a>(
+        &'a self,
+        from: &[u8],
+        to: &[u8],
+    ) -> impl Iterator<Item = (&'a Key, &'a Entry)> + use<'a> {
+        let (first, last) = (slot(from), slot(to));
+        let (from, to) = (Key::from_slice(from), Key::from_slice(to));
+        let maps = self.by_tag.get(first..=last).unwrap_or_default();
+        maps.iter().filter(|map| !map.is_empty()).flat_map(move |map| {
+            // An empty or upside-down range would panic in the map.
+            let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
+            (from < to).then(|| map.range::<[u8], _>(bounds)).into_iter().flatten()
+        })
+    }
+
+    /// Entries behind a key, or all, in order.
+    pub(crate) fn behind<'a>(
+        &'a self,
+        last: Option<&Key>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Entry)> + use<'a> {
+        let first = last.map_or(0, |last| slot(last));
+        let bound = last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.clone()));
+        let maps = self.by_tag.get(first..).unwrap_or_default();
+        maps.iter().flat_map(move |map| map.range((bound.clone(), Bound::Unbounded)))
+    }
+
+    /// Carries out one row write that told the truth about what it found.
+    pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
+        let Some(map) = self.by_tag.get_mut(slot(&key)) else { return };
+        match (map.entry(key), op) {
+            (Slot::Vacant(free), RowOp::Add(value)) => {
+                self.bytes += weight(free.key(), Some(&value));
+                self.rows += 1;
+                free.insert(Entry { value: Some(value), beneath: false });
+            }
+            (Slot::Vacant(free), RowOp::Change(value)) => {
+                self.bytes += weight(free.key(), Some(&value));
+                self.rows += 1;
+                free.insert(Entry { value: Some(value), beneath: true });
+            }
+            (Slot::Vacant(free), RowOp::Remove) => {
+                self.bytes += weight(free.key(), None);
+                self.rows += 1;
+                free.insert(Entry { value: None, beneath: true });
+            }
+            (Slot::Occupied(mut taken), RowOp::Add(value) | RowOp::Change(value)) => {
+                self.bytes += value.len();
+                self.bytes -= taken.get().value.as_ref().map_or(0, |value| value.len());
+                taken.get_mut().value = Some(value);
+            }
+            (Slot::Occupied(mut taken), RowOp::Remove) if taken.get().beneath => {
+                self.bytes -= taken.get().value.as_ref().map_or(0, |value| value.len());
+                taken.get_mut().value = None;
+            }
+            (Slot::Occupied(taken), RowOp::Remove) => {
+                // The row was made and unmade here: nothing beneath needs hiding.
+                self.bytes -= weight(taken.key(), taken.get().value.as_ref());
+                self.rows -= 1;
+                taken.remove();
+            }
+        }
+    }
+
+    /// Carries out a row write without believing it: what lies beneath may already hold later
+    /// rows, written by a checkpoint in slices whose last slice is missing.
+    pub(crate) fn apply_unsure(&mut self, key: Key, value: Option<Value>) {
+        let Some(map) = self.by_tag.get_mut(slot(&key)) else { return };
+        let added = weight(&key, value.as_ref());
+        let before = map.get(&key).map(|before| weight(&key, before.value.as_ref()));
+        self.bytes = self.bytes + added - before.unwrap_or(0);
+        self.rows += usize::from(before.is_none());
+        map.insert(key, Entry { value, beneath: true });
+    }
+
+    /// Lays another layer over this one. Nothing is known any more of what lies beneath: the
+    /// checkpoint that failed may have written any part of it.
+    pub(crate) fn cover_with(&mut self, upper: Self) {
+        for (key, entry) in upper.by_tag.into_iter().flatten() {
+            self.apply_unsure(key, entry.value);
+        }
+        self.doubt();
+    }
+
+    /// Nothing is known any more of what lies beneath.
+    pub(crate) fn doubt(&mut self) {
+        for entry in self.by_tag.iter_mut().flat_map(BTreeMap::values_mut) {
+            entry.beneath = true;
+        }
+    }
+}
+
+/// Mixes the few bytes of a run; the std hasher costs more than the map.
+#[derive(Default)]
+pub(crate) struct RunHasher(u64);
+
+impl Hasher for RunHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+}
+
+/// How many living rows there are, by run and tag.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    runs: HashMap<Run, Counted, BuildHasherDefault<RunHasher>>,
+    by_tag: [u64; TAGS],
+    /// Runs whose counts have moved since the last freeze.
+    moved: Vec<Run>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    tally: Tally,
+    moved: bool,
+}
+
+fn place(tag: Tag) -> usize {
+    (tag as usize).saturating_sub(Tag::Task as usize)
+}
+
+const _: () = assert!(Tag::Held as usize - Tag::Task as usize + 1 == TALLY_TAGS);
+
+impl Counts {
+    pub(crate) fn of(&self, range: Range) -> u64 {
+        match range.run {
+            Some(run) => {
+                let counted = self.runs.get(&run);
+                counted
+                    .and_then(|counted| counted.tally.get(place(range.tag)))
+                    .copied()
+                    .unwrap_or(0)
+            }
+            None => self.by_tag.get(range.tag as usize).copied().unwrap_or(0),
+        }
+    }
+
+    pub(crate) fn set(&mut self, run: Run, tally: Tally) {
+        for (total, count) in self.by_tag.iter_mut().skip(Tag::Task as usize).zip(tally) {
+            *total = total.saturating_add(count);
+        }
+        self.runs.insert(run, Counted { tally, moved: false });
+    }
+
+    /// Sets the counts of the tags without runs to what is met.
+    pub(crate) fn recount(&mut self, met: impl Iterator<Item = Range>) {
+        if let Some(totals) = self.by_tag.get_mut(..Tag::Task as usize) {
+            totals.fill(0);
+        }
+        for range in met {
+            if let Some(total) = self.by_tag.get_mut(range.tag as usize) {
+                *total += 1;
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self, range: Range, up: bool) {
+        let turn = |count: &mut u64| {
+            *count = if up { count.saturating_add(1) } else { count.saturating_sub(1) };
+        };
+        if let Some(total) = self.by_tag.get_mut(range.tag as usize) {
+            turn(total);
+        }
+        let Some(run) = range.run else { return };
+        let counted = self.runs.entry(run).or_default();
+        if let Some(count) = counted.tally.get_mut(place(range.tag)) {
+            turn(count);
+        }
+        if !counted.moved && !run.is_temporary() {
+            counted.moved = true;
+            self.moved.push(run);
+        }
+        // A run that is empty is not kept for ever: runs are never used again.
+        if run.is_temporary() && counted.tally == Tally::default() {
+            self.runs.remove(&run);
+        }
+    }
+
+    /// The counts of the runs that have moved, which are now taken for written.
+    pub(crate) fn freeze(&mut self) -> Vec<(Run, Tally)> {
+        let moved = std::mem::take(&mut self.moved);
+        let mut frozen = Vec::with_capacity(moved.len());
+        for run in moved {
+            let Some(counted) = self.runs.get_mut(&run) else { continue };
+            counted.moved = false;
+            frozen.push((run, counted.tally));
+            if counted.tally == Tally::default() {
+                self.runs.remove(&run);
+            }
+        }
+        frozen
+    }
+
+    /// Takes these runs for unwritten again, after a checkpoint that failed.
+    pub(crate) fn thaw(&mut self, frozen: Vec<Run>) {
+        for run in frozen {
+            let counted = self.runs.entry(run).or_default();
+            if !counted.moved {
+                counted.moved = true;
+                self.moved.push(run);
+            }
+        }
+    }
+
+    /// Every run with rows, and its counts.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Run, Tally)> {
+        self.runs.iter().map(|(run, counted)| (*run, counted.tally))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u8) -> Key {
+        Key::from_slice(&[0x10, 0, 0, 0, 1, number])
+    }
+
+    fn add(layer: &mut Layer, number: u8) {
+        layer.apply(key(number), RowOp::Add(Value::from([number])));
+    }
+
+    #[test]
+    fn a_removal_marks_only_what_lies_beneath() {
+        let mut layer = Layer::default();
+        add(&mut layer, 1);
+        layer.apply(key(1), RowOp::Remove);
+        assert_eq!(layer.get(&key(1)), None, "made and unmade here");
+        layer.apply(key(2), RowOp::Remove);
+        let dead = Entry { value: None, beneath: true };
+        assert_eq!(layer.get(&key(2)), Some(&dead));
+        add(&mut layer, 2);
+        layer.apply(key(2), RowOp::Remove);
+        assert_eq!(layer.get(&key(2)), Some(&dead), "the mark survives a row made over it");
+        layer.apply(key(3), RowOp::Change(Value::from([9])));
+        layer.apply(key(3), RowOp::Remove);
+        assert_eq!(layer.get(&key(3)), Some(&dead));
+        assert_eq!(layer.rows(), 2);
+        assert_eq!(layer.bytes(), 2 * (ENTRY_BYTES + 6));
+    }
+
+    #[test]
+    fn a_covered_layer_believes_nothing() {
+        let mut lower = Layer::default();
+        add(&mut lower, 1);
+        add(&mut lower, 2);
+        let mut upper = Layer::default();
+        upper.apply(key(1), RowOp::Remove);
+        lower.cover_with(upper);
+        assert_eq!(lower.get(&key(1)), Some(&Entry { value: None, beneath: true }));
+        lower.apply(key(2), RowOp::Remove);
+        assert_eq!(lower.get(&key(2)), Some(&Entry { value: None, beneath: true }));
+    }
+
+    #[test]
+    fn ranges_cross_tags_and_never_panic() {
+        let mut layer = Layer::default();
+        add(&mut layer, 1);
+        layer.apply(Key::from_slice(&[0x12, 0, 0, 0, 1]), RowOp::Remove);
+        assert_eq!(layer.range(&[0x10], &[0x13]).count(), 2);
+        assert_eq!(layer.range(&[0x10], &[0x11]).count(), 1);
+        assert_eq!(layer.range(&[0x13], &[0x10]).count(), 0);
+        assert_eq!(layer.range(&[0x10], &[0x10]).count(), 0);
+        assert_eq!(layer.range(&[0xff], &[0xff; 8]).count(), 0);
+        assert_eq!(layer.behind(None).count(), 2);
+        assert_eq!(layer.behind(Some(&key(1))).count(), 1);
+    }
+
+    #[test]
+    fn counts_move_and_empty_runs_go() {
+        let mut counts = Counts::default();
+        let range = Range::in_run(Tag::Ready, Run(7));
+        counts.step(range, true);
+        assert_eq!((counts.of(range), counts.of(Range::of(Tag::Ready))), (1, 1));
+        assert_eq!(counts.freeze().len(), 1);
+        assert_eq!(counts.freeze().len(), 0);
+        counts.step(range, false);
+        assert_eq!(counts.freeze(), [(Run(7), Tally::default())]);
+        assert_eq!(counts.each().count(), 0);
+    }
+}

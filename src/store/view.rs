@@ -1,0 +1,459 @@
+//! All rows as one: the layer being written, perhaps a frozen one beneath it, the base beneath
+//! both, and beside them what never goes to disk. Learns where only dead rows lie, from rows that
+//! were applied and never from a list that may still be dropped.
+
+use super::base::Base;
+use super::overlay::{Counts, Entry, Layer};
+use crate::bytes::key::{Key, Range, Run, Tag, after};
+use crate::bytes::{Met, RowOp, RowWrite, Value};
+use crate::error::Result;
+use crate::sync::Arc;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Bytes that a temporary row takes beside its key and value, roughly.
+const TEMPORARY_ROW_BYTES: u64 = 64;
+
+/// Whether the row never reaches the disk.
+pub(crate) fn is_temporary(key: &[u8]) -> bool {
+    match key {
+        [tag, run, ..] => *tag >= Tag::Task as u8 && run & 0x80 != 0,
+        _ => false,
+    }
+}
+
+/// Tags of few and often read rows, which are kept in memory as a whole.
+fn is_mirrored(tag: u8) -> bool {
+    tag < Tag::Task as u8
+}
+
+fn range_of<'k>(from: &'k [u8], to: &'k [u8]) -> Option<(Bound<&'k [u8]>, Bound<&'k [u8]>)> {
+    // An upside-down range would panic in the map.
+    (from < to).then_some((Bound::Included(from), Bound::Excluded(to)))
+}
+
+/// The rows above the base.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) active: Layer,
+    pub(crate) frozen: Option<Arc<Layer>>,
+    temporary: BTreeMap<Key, Value>,
+    temporary_bytes: u64,
+    /// A damaged value is `None`.
+    mirror: BTreeMap<Key, Option<Value>>,
+    pub(crate) counts: Counts,
+    skips: RefCell<Skips>,
+}
+
+impl Rows {
+    /// Takes over what the base holds.
+    pub(crate) fn load(base: &Base) -> Result<Self> {
+        let mut rows = Self::default();
+        for (run, tally) in base.tallies()? {
+            rows.counts.set(run, tally);
+        }
+        let mirror = &mut rows.mirror;
+        base.each(&[], &[Tag::Task as u8], |key, value| {
+            mirror.insert(Key::from_slice(key), value.map(Value::from));
+        })?;
+        rows.count_mirror();
+        Ok(rows)
+    }
+
+    /// Counts what is mirrored anew. A replay cannot move these counts on: the base may already
+    /// show later rows than its anchor says, and with it the mirror.
+    pub(crate) fn count_mirror(&mut self) {
+        self.counts.recount(self.mirror.keys().filter_map(|key| Range::holding(key)));
+    }
+
+    pub(crate) fn temporary_bytes(&self) -> u64 {
+        self.temporary_bytes
+    }
+
+    pub(crate) fn overlay_bytes(&self) -> usize {
+        self.active.bytes() + self.frozen.as_ref().map_or(0, |frozen| frozen.bytes())
+    }
+
+    pub(crate) fn overlay_rows(&self) -> usize {
+        self.active.rows() + self.frozen.as_ref().map_or(0, |frozen| frozen.rows())
+    }
+
+    /// What the layers say about a key, the upper first.
+    pub(crate) fn entry(&self, key: &[u8]) -> Option<&Entry> {
+        let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.get(key));
+        self.active.get(key).or_else(frozen)
+    }
+
+    pub(crate) fn get(&self, base: &Base, key: &[u8]) -> Result<Option<Value>> {
+        let Some(tag) = key.first() else { return Ok(None) };
+        if is_mirrored(*tag) {
+            return match self.mirror.get(key) {
+                Some(Some(value)) => Ok(Some(value.clone())),
+                Some(None) => base.get(key),
+                None => Ok(None),
+            };
+        }
+        if is_temporary(key) {
+            return Ok(self.temporary.get(key).cloned());
+        }
+        match self.entry(key) {
+            Some(entry) => Ok(entry.value.clone()),
+            None => base.get(key),
+        }
+    }
+
+    pub(crate) fn counted(&self, range: Range) -> u64 {
+        self.counts.of(range)
+    }
+
+    pub(crate) fn first(&self, base: &Base, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        let mut from = Key::from_slice(from);
+        while from.as_slice() < to {
+            let tag = from.first().copied().unwrap_or_default();
+            if tag > Tag::Held as u8 {
+                break;
+            }
+            let next = [tag + 1];
+            let end = if to < next.as_slice() { to } else { &next };
+            if let Some(met) = self.first_of(base, tag, &from, end)? {
+                return Ok(Some(met));
+            }
+            from = Key::from_slice(&next);
+        }
+        Ok(None)
+    }
+
+    fn first_of(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        if is_mirrored(tag) {
+            let Some(range) = range_of(from, to) else { return Ok(None) };
+            let first = self.mirror.range::<[u8], _>(range).next();
+            return Ok(first.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        if self.is_empty_between(tag, from, to) {
+            return Ok(None);
+        }
+        // Temporary runs have the highest bit: they stand behind all others of the tag.
+        let border = [tag, 0x80];
+        if from < border.as_slice() {
+            let end = if to < border.as_slice() { to } else { &border };
+            if let Some(met) = self.first_durable(base, tag, from, end)? {
+                return Ok(Some(met));
+            }
+        }
+        let from = if from < border.as_slice() { &border } else { from };
+        let Some(range) = range_of(from, to) else { return Ok(None) };
+        let first = self.temporary.range::<[u8], _>(range).next();
+        Ok(first.map(|(key, value)| (key.clone(), Some(value.clone()))))
+    }
+
+    /// Whether the counts alone say that there is nothing to find.
+    fn is_empty_between(&self, tag: u8, from: &[u8], to: &[u8]) -> bool {
+        let Some(tag) = Tag::of(tag) else { return true };
+        match Range::holding(from) {
+            Some(range) if to <= range.end().as_slice() => self.counts.of(range) == 0,
+            _ => self.counts.of(Range::of(tag)) == 0,
+        }
+    }
+
+    fn first_durable(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        let mut skips = self.skips.borrow_mut();
+        let skips = skips.of(tag);
+        let mut walked = false;
+        let mut at = Key::from_slice(from);
+        let met = 'seek: loop {
+            if let Some(end) = skips.end_around(&at) {
+                at = end;
+            }
+            if at.as_slice() >= to {
+                break None;
+            }
+            let mut upper = self.active.range(&at, to).peekable();
+            let mut lower = self.frozen.as_ref().map(|frozen| frozen.range(&at, to).peekable());
+            let mut beneath = base.first(&at, to)?;
+            loop {
+                let lower_next = lower.as_mut().and_then(|lower| lower.peek().copied());
+                let (key, entry) = match (upper.peek().copied(), lower_next) {
+                    (Some(upper), Some(lower)) if lower.0 < upper.0 => lower,
+                    (Some(upper), _) => upper,
+                    (None, Some(lower)) => lower,
+                    (None, None) => break 'seek beneath,
+                };
+                if beneath.as_ref().is_some_and(|(found, _)| found < key) {
+                    break 'seek beneath;
+                }
+                if let Some(value) = &entry.value {
+                    break 'seek Some((key.clone(), Some(value.clone())));
+                }
+                walked = true;
+                if skips.end_around(key).is_some() {
+                    at = key.clone();
+                    continue 'seek;
+                }
+                if beneath.as_ref().is_some_and(|(found, _)| found == key) {
+                    beneath = base.first(&after(key), to)?;
+                }
+                upper.next_if(|(dead, _)| *dead == key);
+                if let Some(lower) = &mut lower {
+                    lower.next_if(|(dead, _)| *dead == key);
+                }
+            }
+        };
+        if walked {
+            let end = met.as_ref().map_or(to, |(key, _)| key.as_slice());
+            skips.learn(from, end);
+        }
+        Ok(met)
+    }
+
+    /// Bytes of temporary rows after these writes.
+    pub(crate) fn temporary_bytes_after(&self, writes: &[RowWrite]) -> u64 {
+        let added = |write: &RowWrite| match &write.op {
+            RowOp::Add(value) if is_temporary(&write.key) => {
+                (write.key.len() + value.len()) as u64 + TEMPORARY_ROW_BYTES
+            }
+            _ => 0,
+        };
+        writes.iter().map(added).fold(self.temporary_bytes, u64::saturating_add)
+    }
+
+    /// Moves the counts by a list, or back.
+    pub(crate) fn count(&mut self, writes: &[RowWrite], forward: bool) {
+        for RowWrite { key, op } in writes {
+            let up = match op {
+                RowOp::Add(_) => forward,
+                RowOp::Remove => !forward,
+                RowOp::Change(_) => continue,
+            };
+            if let Some(range) = Range::holding(key) {
+                self.counts.step(range, up);
+            }
+        }
+    }
+
+    /// Takes over a row write that is counted already, and in the base if it goes there.
+    pub(crate) fn absorb(&mut self, write: RowWrite) {
+        if is_temporary(&write.key) {
+            self.apply_temporary(write.key, write.op);
+        } else {
+            self.reflect(&write.key, &write.op);
+        }
+    }
+
+    /// Carries out one row write that told the truth about what it found.
+    pub(crate) fn apply(&mut self, write: RowWrite) {
+        let RowWrite { key, op } = write;
+        self.count_step(&key, &op);
+        if is_temporary(&key) {
+            self.apply_temporary(key, op);
+            return;
+        }
+        self.reflect(&key, &op);
+        if let RowOp::Add(_) = op {
+            let lives = |from: &[u8], to: &[u8]| {
+                let frozen = self.frozen.as_ref();
+                self.active.range(from, to).next().is_some()
+                    || frozen.is_some_and(|frozen| frozen.range(from, to).next().is_some())
+            };
+            let tag = key.first().copied().unwrap_or_default();
+            self.skips.borrow_mut().of(tag).cut(&key, lives);
+        }
+        self.active.apply(key, op);
+    }
+
+    /// Carries out a row write of the journal.
+    pub(crate) fn replay(&mut self, key: &[u8], value: Option<&[u8]>, adds: bool) {
+        let key = Key::from_slice(key);
+        let value = value.map(Value::from);
+        let op = match (&value, adds) {
+            (Some(value), true) => RowOp::Add(value.clone()),
+            (Some(value), false) => RowOp::Change(value.clone()),
+            (None, _) => RowOp::Remove,
+        };
+        self.count_step(&key, &op);
+        self.reflect(&key, &op);
+        self.active.apply_unsure(key, value);
+    }
+
+    fn count_step(&mut self, key: &[u8], op: &RowOp) {
+        let Some(range) = Range::holding(key) else { return };
+        match op {
+            RowOp::Add(_) => self.counts.step(range, true),
+            RowOp::Remove => self.counts.step(range, false),
+            RowOp::Change(_) => {}
+        }
+    }
+
+    fn reflect(&mut self, key: &Key, op: &RowOp) {
+        if !key.first().is_some_and(|tag| is_mirrored(*tag)) {
+            return;
+        }
+        match op {
+            RowOp::Add(value) | RowOp::Change(value) => {
+                self.mirror.insert(key.clone(), Some(value.clone()));
+            }
+            RowOp::Remove => {
+                self.mirror.remove(key);
+            }
+        }
+    }
+
+    fn apply_temporary(&mut self, key: Key, op: RowOp) {
+        let weight =
+            |key: &Key, value: &Value| (key.len() + value.len()) as u64 + TEMPORARY_ROW_BYTES;
+        let gone = match op {
+            RowOp::Add(value) | RowOp::Change(value) => {
+                self.temporary_bytes += weight(&key, &value);
+                let before = self.temporary.insert(key.clone(), value);
+                before.map(|before| weight(&key, &before))
+            }
+            RowOp::Remove => self.temporary.remove(&key).map(|before| weight(&key, &before)),
+        };
+        self.temporary_bytes = self.temporary_bytes.saturating_sub(gone.unwrap_or(0));
+    }
+
+    /// Forgets where dead rows lie: the layers that held the marks are gone.
+    pub(crate) fn forget_skips(&mut self) {
+        self.skips = RefCell::default();
+    }
+
+    /// The active layer over the frozen one becomes one active layer again.
+    pub(crate) fn thaw(&mut self) {
+        let Some(frozen) = self.frozen.take() else { return };
+        let mut lower = Arc::try_unwrap(frozen).unwrap_or_else(|shared| (*shared).clone());
+        lower.cover_with(std::mem::take(&mut self.active));
+        self.active = lower;
+    }
+
+    /// Every row of the temporary tubes, and of the mirror.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = &Key> {
+        self.temporary.keys()
+    }
+
+    pub(crate) fn mirrored(&self) -> impl Iterator<Item = (&Key, Option<&Value>)> {
+        self.mirror.iter().map(|(key, value)| (key, value.as_ref()))
+    }
+
+    /// Every stretch that is taken for dead.
+    pub(crate) fn skipped(&self) -> Vec<(Key, Key)> {
+        self.skips.borrow().0.values().flat_map(|skips| skips.0.clone()).collect()
+    }
+
+    /// Runs that have a count.
+    pub(crate) fn counted_runs(&self) -> Vec<Run> {
+        self.counts.each().map(|(run, _)| run).collect()
+    }
+}
+
+/// Stretches without a living row, one set a tag.
+#[derive(Default)]
+struct Skips(BTreeMap<u8, SkipsOf>);
+
+impl Skips {
+    fn of(&mut self, tag: u8) -> &mut SkipsOf {
+        self.0.entry(tag).or_default()
+    }
+}
+
+/// Start → end of stretches that neither overlap nor touch: none of the view's rows lies in them.
+#[derive(Clone, Debug, Default)]
+struct SkipsOf(BTreeMap<Key, Key>);
+
+impl SkipsOf {
+    /// The stretch that holds a key.
+    fn around(&self, key: &[u8]) -> Option<(&Key, &Key)> {
+        let before = (Bound::Unbounded, Bound::Included(key));
+        let (start, end) = self.0.range::<[u8], _>(before).next_back()?;
+        (key < end.as_slice()).then_some((start, end))
+    }
+
+    fn end_around(&self, key: &[u8]) -> Option<Key> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.around(key).map(|(_, end)| end.clone())
+    }
+
+    fn learn(&mut self, from: &[u8], to: &[u8]) {
+        if from >= to {
+            return;
+        }
+        let (mut start, mut end) = (Key::from_slice(from), Key::from_slice(to));
+        let before = (Bound::Unbounded, Bound::Included(from));
+        if let Some((left, left_end)) = self.0.range::<[u8], _>(before).next_back()
+            && left_end.as_slice() >= from
+        {
+            start = left.clone();
+            if *left_end > end {
+                end = left_end.clone();
+            }
+        }
+        // Each stretch that goes here was learnt once, so this costs nothing in the long run.
+        loop {
+            let inside = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
+            let Some((next, next_end)) = self.0.range::<[u8], _>(inside).next() else { break };
+            if *next_end > end {
+                end = next_end.clone();
+            }
+            let next = next.clone();
+            self.0.remove(&next);
+        }
+        self.0.insert(start, end);
+    }
+
+    /// A row comes to life inside: what is left of the stretch stays where it still spares a walk.
+    fn cut(&mut self, key: &[u8], worth: impl Fn(&[u8], &[u8]) -> bool) {
+        if self.0.is_empty() {
+            return;
+        }
+        let Some((start, end)) = self.around(key) else { return };
+        let (start, end) = (start.clone(), end.clone());
+        self.0.remove(&start);
+        let next = after(key);
+        if worth(&next, &end) {
+            self.0.insert(next, end);
+        }
+        if worth(&start, key) {
+            self.0.insert(start, Key::from_slice(key));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(skips: &SkipsOf) -> Vec<(u8, u8)> {
+        skips.0.iter().map(|(from, to)| (from[0], to[0])).collect()
+    }
+
+    #[test]
+    fn skips_merge_and_are_cut() {
+        let mut skips = SkipsOf::default();
+        skips.learn(&[1], &[3]);
+        skips.learn(&[5], &[7]);
+        assert_eq!(pairs(&skips), [(1, 3), (5, 7)]);
+        skips.learn(&[3], &[5]);
+        assert_eq!(pairs(&skips), [(1, 7)]);
+        skips.learn(&[2], &[4]);
+        skips.learn(&[4], &[4]);
+        assert_eq!(pairs(&skips), [(1, 7)]);
+        assert_eq!(skips.end_around(&[6, 6]).as_deref(), Some([7].as_slice()));
+        assert_eq!(skips.end_around(&[7]), None);
+        skips.cut(&[4], |_, _| true);
+        assert_eq!(skips.end_around(&[4]), None);
+        assert_eq!(skips.end_around(&[4, 0]).as_deref(), Some([7].as_slice()));
+        assert_eq!(skips.end_around(&[3, 9]).as_deref(), Some([4].as_slice()));
+        skips.cut(&[2], |_, _| false);
+        assert_eq!(skips.end_around(&[1]), None);
+        assert_eq!(skips.end_around(&[3]), None);
+    }
+
+    #[test]
+    fn temporary_keys_are_told_by_their_run() {
+        assert!(is_temporary(&[0x10, 0x80, 0, 0, 1]));
+        assert!(!is_temporary(&[0x10, 0x7f, 0, 0, 1]));
+        assert!(!is_temporary(&[0x04, 0x80, 0, 0, 1]), "the work on a temporary run is durable");
+        assert!(!is_temporary(&[0x10]));
+    }
+}
