@@ -122,7 +122,9 @@ fn durable_threads(run: &Run) {
     let tube = queue.tube("steady").unwrap();
     let ours = |times: u64| {
         empty(&tube);
-        together(THREADS, |_| drop(puts(&tube, times * block)))
+        together(THREADS, |_| {
+            puts(&tube, times * block);
+        })
     };
     let of = (THREADS * block) as f64;
     let against = |what, twin, twin_of, reach| Figure {
@@ -350,7 +352,7 @@ fn in_the_way(run: &Run) {
         let tubes = queues.each_ref().map(|queue| queue.tube("steady").unwrap());
         place(&tubes[0], many);
         for tube in &tubes {
-            (0..FREE).for_each(|number| drop(tube.put(&payload(number)).unwrap()));
+            puts(tube, FREE);
         }
         for queue in &queues {
             queue.checkpoint().unwrap();

@@ -63,7 +63,7 @@ fn wakeup(run: &Run) {
             }
         });
         for _ in 0..rounds {
-            while queue.waiters().is_empty() {
+            while queue.waiters().unwrap().is_empty() {
                 std::thread::yield_now();
             }
             std::thread::sleep(pause);
@@ -162,7 +162,9 @@ fn idle(run: &Run) {
     let length = Duration::from_millis(run.scale.pick(50, 3_000, 3_000));
     let queue = open(run);
     let tube = queue.tube("full").unwrap();
-    (0..1_000u64).for_each(|number| drop(tube.put(&number.to_le_bytes()).unwrap()));
+    for number in 0..1_000u64 {
+        tube.put(&number.to_le_bytes()).unwrap();
+    }
     tube.take().unwrap().bury("set aside").unwrap();
     let empty = queue.tube("empty").unwrap();
     std::thread::scope(|scope| {

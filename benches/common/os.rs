@@ -22,10 +22,17 @@ pub(crate) fn written() -> Option<u64> {
     counter("io", "wchar")
 }
 
-/// Bytes of pages that this process made dirty, and so sent to the device. Counted when a page
-/// becomes dirty: syncing after each write makes it exact, file system metadata aside.
-pub(crate) fn to_device() -> Option<u64> {
-    counter("io", "write_bytes")
+/// Bytes written to the device on which the folder lies, by everybody. What a process is charged
+/// for would be its own, but counts a whole page of the cache, up to 2 MiB where these are large,
+/// for each byte in it that is touched.
+pub(crate) fn to_device(folder: &Path) -> Option<u64> {
+    let (_, device) = mount(folder)?;
+    let device = device.rsplit('/').next()?.to_owned();
+    let counters = std::fs::read_to_string("/proc/diskstats").ok()?;
+    let mut lines = counters.lines().map(|line| line.split_whitespace().skip(2));
+    let mut line = lines.find(|fields| fields.clone().next() == Some(&device))?;
+    // Name, four counters of reads, writes, merged ones, sectors of 512 bytes.
+    line.nth(7)?.parse::<u64>().ok().map(|sectors| sectors * 512)
 }
 
 /// What the threads of this process did: processor time, and how often one of them went to sleep.
@@ -63,18 +70,18 @@ pub(crate) fn machine(folder: &Path) -> String {
         let load = load.split_whitespace().next().unwrap_or_default();
         let _ = write!(text, ", load {load} at the end");
     }
-    if let Some(mount) = mount(folder) {
-        let _ = write!(text, ", {mount}");
+    if let Some((kind, device)) = mount(folder) {
+        let _ = write!(text, ", {kind} on {device}");
     }
     text
 }
 
 /// The file system and the device that the folder lies on.
-fn mount(folder: &Path) -> Option<String> {
+fn mount(folder: &Path) -> Option<(String, String)> {
     let folder = folder.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let holding = fields.filter(|fields| fields.get(1).is_some_and(|at| folder.starts_with(at)));
     let nearest = holding.max_by_key(|fields| fields.get(1).map_or(0, |at| at.len()))?;
-    Some(format!("{} on {}", nearest.get(2)?, nearest.first()?))
+    Some(((*nearest.get(2)?).to_owned(), (*nearest.first()?).to_owned()))
 }
