@@ -29,8 +29,9 @@ mod events;
 mod transact;
 mod queue;
 mod builder;
+#[doc(hidden)]
+pub mod testing;
 
-pub use builder::Builder;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{BoxError, Codec};
 pub use consumer::Consumer;
@@ -44,7 +45,7 @@ pub use placement::{Place, Placement, PutView};
 pub use put::{NewTask, Put, Receipt};
 pub use queue::Queue;
 pub use stop::Stop;
-pub use store::Progress;
+pub use store::{Progress, Stage};
 pub use task::{Cause, Reason, State, TaskId, TaskInfo, Ticket};
 pub use transact::{Reading, Transaction};
 pub use tube::Tube;

@@ -70,7 +70,7 @@ impl Store {
         !self.full
     }
 
-    fn thaw(&mut self) {
+    pub(super) fn thaw(&mut self) {
         self.rows.thaw();
         self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
     }

@@ -33,7 +33,7 @@ pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
 pub use open::{Progress, Stage};
-pub(crate) use record::Stamp;
+pub(crate) use record::{Stamp, probe};
 use std::cell::RefCell;
 use tables::Anchor;
 use view::Rows;
@@ -305,7 +305,11 @@ impl Store {
     /// A last checkpoint, and both files are let go, whatever happens.
     pub(crate) fn close(&mut self) -> Result<()> {
         let done = match self.stopped() {
-            Ok(()) => self.checkpoint(),
+            Ok(()) => {
+                // A checkpoint that nobody has ended.
+                self.thaw();
+                self.checkpoint()
+            }
             Err(_) => Ok(()),
         };
         let stopped = self.stopped().is_err();
