@@ -129,7 +129,7 @@ impl<T: ?Sized> Tube<T> {
     ) -> Result<NewRow<'a>> {
         let Coding { codec, version, encode, .. } = self.coding;
         let payload = encode(payload, buffer)
-            .map_err(|cause| Error::new(ErrorKind::Codec).from_cause(cause))?;
+            .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
         Ok(NewRow { payload, codec, version, ..row })
     }
 

@@ -30,7 +30,6 @@ use std::time::Duration;
 pub(crate) struct Settings {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) flush_interval: Duration,
-    pub(crate) payload_bytes_max: usize,
     /// No threads: the caller ticks and flushes.
     pub(crate) by_hand: bool,
 }
