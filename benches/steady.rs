@@ -127,14 +127,8 @@ fn durable_threads(run: &Run) {
         })
     };
     let of = (THREADS * block) as f64;
-    let against = |what, twin, twin_of, reach| Figure {
-        what,
-        twin,
-        of,
-        twin_of,
-        ratio: Ratio::Rate,
-        reach,
-    };
+    let against =
+        |what, twin, twin_of, reach| Figure { what, twin, of, twin_of, ratio: Ratio::Rate, reach };
     let alone = against("durable put, 16 threads", "one thread", block as f64, "≥ 4.5");
     run.pair(&alone, ours, |times| puts(&tube, times * block));
     let group = GroupLimit::new(&run.folder.fresh("limit"));

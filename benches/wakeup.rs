@@ -105,11 +105,7 @@ fn timers(run: &Run) {
         run.line(
             format!("{tasks} {what}: lateness p99"),
             time(p99),
-            format!(
-                "p50 {}, worst {}",
-                time(share(&lateness, 0.5)),
-                time(share(&lateness, 1.0))
-            ),
+            format!("p50 {}, worst {}", time(share(&lateness, 0.5)), time(share(&lateness, 1.0))),
             "–",
             if taking { "–" } else { "≤ 5 ms" },
         );
@@ -130,9 +126,7 @@ fn lateness(run: &Run, tasks: u64, taking: bool) -> Vec<f64> {
     if Instant::now() > first {
         eprintln!("  the machine is too slow for this: some were due before all were put");
     }
-    let late = |number: u64| {
-        Instant::now().saturating_duration_since(due(number)).as_secs_f64()
-    };
+    let late = |number: u64| Instant::now().saturating_duration_since(due(number)).as_secs_f64();
     if taking {
         let take = |tube: &Tube| {
             let task = tube.take().unwrap();

@@ -32,6 +32,7 @@ mod builder;
 #[doc(hidden)]
 pub mod testing;
 
+pub use builder::Builder;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{BoxError, Codec};
 pub use consumer::Consumer;
