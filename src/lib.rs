@@ -58,6 +58,10 @@
 //! | `live` | callers together, waiting, time, events | hold a lock while a callback runs |
 //! | front: placement … builder | what users hold | know a rule |
 
+#![warn(missing_docs, unreachable_pub)]
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod limits;
 mod error;
 mod task;

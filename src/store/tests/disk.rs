@@ -134,10 +134,6 @@ impl SimDisk {
         self.0.lock().calls
     }
 
-    pub(super) fn crashed(&self) -> bool {
-        self.0.lock().crashed
-    }
-
     /// The process ends; what it wrote is still shown.
     pub(super) fn kill(&self) {
         let mut state = self.0.lock();

@@ -16,8 +16,6 @@ use crate::sync::Arc;
 use disk::SimDisk;
 use std::ops::ControlFlow;
 
-const RUN: Run = Run(1);
-
 fn config() -> Config {
     Config {
         journal_bytes: JOURNAL_BYTES_MIN,

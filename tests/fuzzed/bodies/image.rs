@@ -22,7 +22,7 @@ pub fn open(bytes: &[u8]) {
         1 => young,
         _ => killed,
     };
-    let accept_loss = bytes.byte() % 4 == 0;
+    let accept_loss = bytes.byte().is_multiple_of(4);
     let mut files = image.clone();
     for _ in 0..EDITS {
         if bytes.is_empty() {

@@ -227,7 +227,9 @@ impl World {
 
     fn put_many(&mut self, at: usize, bytes: &mut Bytes<'_>) {
         let payloads: Vec<Vec<u8>> = (0..bytes.below(6)).map(|n| vec![n as u8; n * 50]).collect();
-        for id in fine(self.tubes[at].put_many(&payloads)).unwrap_or_default() {
+        for id in
+            fine(self.tubes[at].put_many(payloads.iter().map(Vec::as_slice))).unwrap_or_default()
+        {
             self.came(at, id);
         }
     }
