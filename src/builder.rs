@@ -222,7 +222,6 @@ impl Builder {
         let settings = core::Settings {
             clock: self.clock,
             flush_interval: self.flush_interval,
-            payload_bytes_max: self.payload_bytes_max,
             by_hand: self.by_hand,
         };
         let core = Core::start(opened, settings)?;

@@ -222,7 +222,9 @@ impl Queue {
     ///     next.put_in(tx, b"a.txt is done")
     /// })?;
     ///
-    /// let digest = queue.read(|r| Result::Ok(r.table(DIGESTS)?.get("a.txt")?.map(|d| d.value())))?;
+    /// let digest = queue.read(|r| -> Result<_> {
+    ///     Ok(r.table(DIGESTS)?.get("a.txt")?.map(|digest| digest.value()))
+    /// })?;
     /// assert_eq!(digest, Some(42));
     /// assert_eq!((files.len()?, next.len()?), (0, 1));
     /// # Ok(())

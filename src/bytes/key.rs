@@ -389,6 +389,14 @@ pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
 /// The bytes before the place in the keys of [`Tag::Ready`], [`Tag::Turn`] and [`Tag::Buried`].
 pub(crate) const RUN_PREFIX: usize = 5;
 
+/// Reads the bytes as a key in every way there is. For fuzzing.
+pub(crate) fn probe(bytes: &[u8]) {
+    let _ = (id_of(bytes), when_of(bytes), place_of(bytes, RUN_PREFIX));
+    if let Some(range) = Range::holding(bytes) {
+        assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,6 +62,14 @@ impl TubeRow {
         row.done()
     }
 
+    /// The run alone, which every verb asks for first.
+    pub(crate) fn run_in(row: &[u8]) -> Option<Run> {
+        let mut row = Unpacker::new(row);
+        let name = usize::from(row.u8()?);
+        row.bytes(name)?;
+        row.u32().map(Run)
+    }
+
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let name = row.short()?.to_owned();

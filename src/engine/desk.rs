@@ -27,6 +27,12 @@ pub(crate) trait Op {
         false
     }
 
+    /// The tasks in doubt if what was done is not known to be synced.
+    fn tasks(&self, done: &Self::Done) -> Vec<TaskId> {
+        let _ = done;
+        Vec::new()
+    }
+
     /// Decides. An error means that nothing happens.
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done>;
 }

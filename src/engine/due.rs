@@ -1,7 +1,7 @@
 //! What falls due: delays end, lives end, leases lapse. Worked off by any verb that comes by, and
 //! by the timer, in bounded steps; correctness never waits for the timer.
 
-use crate::bytes::key::{self, Key};
+use crate::bytes::key::{self, Key, Run};
 use crate::bytes::row::WorkRow;
 use crate::bytes::{Deadline, Range, Tag, View};
 use crate::clock::{NEVER, Now};
@@ -51,12 +51,12 @@ fn hand(now: Now, what: Deadline) -> u64 {
 }
 
 /// Looks up the first deadlines.
-pub(crate) fn next_due(view: &dyn View, tube: &Tube) -> Result<NextDue> {
-    if view.count(tube.range(Tag::Due)) == 0 {
+pub(crate) fn next_due(view: &dyn View, run: Run) -> Result<NextDue> {
+    if view.count(Range::in_run(Tag::Due, run)) == 0 {
         return Ok(NextDue::NONE);
     }
     let first = |what| -> Result<u64> {
-        let from = key::due_of(tube.run(), what);
+        let from = key::due_of(run, what);
         let met = view.first(&from, &key::end_of(&from))?;
         Ok(met.and_then(|(met, _)| key::when_of(&met)).unwrap_or(NEVER))
     };
@@ -67,12 +67,12 @@ pub(crate) fn next_due(view: &dyn View, tube: &Tube) -> Result<NextDue> {
     })
 }
 
-/// Whether a sweep of this tube's leases is under way.
-pub(crate) fn has_work(view: &dyn View, tube: &Tube) -> Result<bool> {
+/// Whether a sweep of this run's leases is under way.
+pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
     if view.count(Range::of(Tag::Work)) == 0 {
         return Ok(false);
     }
-    Ok(view.get(&key::work(tube.run()))?.is_some())
+    Ok(view.get(&key::work(run))?.is_some())
 }
 
 impl Op for WorkOff {

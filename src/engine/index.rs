@@ -38,15 +38,6 @@ impl Standing {
             Self::Buried(row) => &row.head,
         }
     }
-
-    pub(crate) fn into_head(self) -> Head {
-        match self {
-            Self::Ready(head) => head,
-            Self::Delayed(row) => row.head,
-            Self::Taken(row) => row.head,
-            Self::Buried(row) => row.head,
-        }
-    }
 }
 
 /// A task's own row, read and decodable.

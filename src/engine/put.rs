@@ -72,6 +72,10 @@ impl Op for Put<'_> {
         true
     }
 
+    fn tasks(&self, done: &Self::Done) -> Vec<TaskId> {
+        done.iter().map(|put| put.id).collect()
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         if self.tasks.len() > BATCH_TASKS_MAX {
             let text = format!("a batch takes at most {BATCH_TASKS_MAX} tasks");

@@ -187,6 +187,11 @@ impl Op for Ack<'_> {
         Some(self.tube)
     }
 
+    fn tasks(&self, lost: &Self::Done) -> Vec<TaskId> {
+        let ids = self.tickets.iter().map(|ticket| ticket.id);
+        ids.filter(|id| !lost.contains(id)).collect()
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
         let mut lost = Vec::new();
@@ -212,6 +217,10 @@ impl Op for Release {
 
     fn numbers(&self) -> u64 {
         1
+    }
+
+    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.ticket.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
@@ -263,6 +272,10 @@ impl Op for Retry<'_> {
         Some(self.tube)
     }
 
+    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.ticket.id]
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
         let tube = desk.tube(self.tube)?;
         let options = &tube.row.options;
@@ -288,6 +301,10 @@ impl Op for Bury {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.ticket.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
@@ -318,6 +335,10 @@ impl Op for Touch {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn tasks(&self, _done: &u64) -> Vec<TaskId> {
+        vec![self.ticket.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
@@ -351,6 +372,10 @@ impl Op for BuryAny {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
@@ -409,6 +434,10 @@ impl Op for KickOne {
         Some(self.tube)
     }
 
+    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
         let tube = desk.tube(self.tube)?;
         let (stored, from) = index::find(desk, &tube, self.id)?;
@@ -425,6 +454,10 @@ impl Op for Delete {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {

@@ -85,6 +85,7 @@ impl Op for Take {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
+        speaks(desk, self.holder)?;
         let mut handed = Vec::new();
         if tube.row.paused {
             return Ok(handed);
@@ -114,6 +115,7 @@ impl Op for Claim {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
+        speaks(desk, self.holder)?;
         let (stored, standing) = index::find(desk, &tube, self.id)?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
@@ -132,6 +134,17 @@ impl Op for Claim {
         let payload = Payload::read(desk, &tube, &stored)?;
         take(desk, &tube, &stored, standing, payload, self.holder)
     }
+}
+
+/// A take may come after its consumer's end; nobody would return what it took.
+///
+/// # Errors
+/// `Closed` if the named consumer is no more.
+fn speaks(desk: &Desk<'_>, holder: u32) -> Result<()> {
+    if holder == 0 || desk.get(&key::consumer(holder))?.is_some() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Closed).because("the consumer was closed"))
 }
 
 /// A walk over a range that never goes back.
@@ -174,28 +187,35 @@ fn next(
     let of_key = || damaged("ready").in_tube(&tube.row.name);
     let id = key::id_of(&key).ok_or_else(of_key)?;
     let place = key::place_of(&key, RUN_PREFIX).ok_or_else(of_key)?;
-    let group = (cursor.range.tag == Tag::Turn).then_some(value).flatten();
-    Ok(Some(Next { id, place, group }))
+    if cursor.range.tag == Tag::Ready {
+        return Ok(Some(Next { id, place, group: None, head: value }));
+    }
+    let group = value.and_then(|group| String::from_utf8(group.to_vec()).ok());
+    let line = group.as_ref().map(|group| key::line(tube.run(), group, &place, id));
+    let head = line.map_or(Ok(None), |line| desk.get(&line));
+    let head = match head {
+        Err(error) if error.kind() == ErrorKind::Damaged => None,
+        head => head?,
+    };
+    Ok(Some(Next { id, place, group, head }))
 }
 
 /// What the index says of the task that is next.
 struct Next {
     id: TaskId,
     place: Place,
-    group: Option<Value>,
+    group: Option<String>,
+    /// Its row among the ready ones; `None` if that is damaged.
+    head: Option<Value>,
 }
 
 /// Takes the task. One whose rows are damaged is set aside instead, and its neighbours are served.
 fn hand_over(desk: &mut Desk<'_>, tube: &Tube, next: Next, holder: u32) -> Result<Option<Handed>> {
-    let found = index::find(desk, tube, next.id).and_then(|(stored, standing)| {
-        let payload = Payload::read(desk, tube, &stored)?;
-        Ok((stored, standing, payload))
-    });
-    match found {
+    match read(desk, tube, &next) {
         Ok((stored, standing, payload)) => {
             take(desk, tube, &stored, standing, payload, holder).map(Some)
         }
-        Err(error) if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::TaskNotFound) => {
+        Err(error) if error.kind() == ErrorKind::Damaged => {
             set_aside(desk, tube, &next, &error.to_string())?;
             Ok(None)
         }
@@ -203,9 +223,17 @@ fn hand_over(desk: &mut Desk<'_>, tube: &Tube, next: Next, holder: u32) -> Resul
     }
 }
 
+/// The rows of a task that the index says is ready.
+fn read(desk: &Desk<'_>, tube: &Tube, next: &Next) -> Result<(Stored, Standing, Payload)> {
+    let stored = Stored::read(desk, tube, next.id)?.ok_or_else(|| damaged("task"))?;
+    let head = next.head.as_deref().and_then(|head| Head::decode(head, &stored.row()));
+    let head = head.ok_or_else(|| damaged("ready"))?;
+    let payload = Payload::read(desk, tube, &stored)?;
+    Ok((stored, Standing::Ready(head), payload))
+}
+
 /// Buries a task that cannot be read, by what its key says.
 fn set_aside(desk: &mut Desk<'_>, tube: &Tube, next: &Next, text: &str) -> Result<()> {
-    let group = next.group.as_deref().and_then(|group| std::str::from_utf8(group).ok());
     let stand_in = TaskRow {
         place: next.place,
         created: desk.now.queue,
@@ -213,7 +241,7 @@ fn set_aside(desk: &mut Desk<'_>, tube: &Tube, next: &Next, text: &str) -> Resul
         ttr: NEVER,
         codec: 0,
         version: 0,
-        group,
+        group: next.group.as_deref(),
         key: None,
         payload: Some(&[]),
     };

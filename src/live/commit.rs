@@ -15,7 +15,7 @@ use crate::live::gate::Mark;
 use crate::store::{Failure, Stamp, Store};
 use crate::sync::Arc;
 use crate::task::Cause;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// What the engine's lock protects.
 pub(crate) struct State {
@@ -30,8 +30,8 @@ pub(crate) struct State {
     reserved_at: Mark,
     reckoning: Reckoning,
     /// By run: the tube, and a lower bound of its first deadlines.
-    pub(crate) due: HashMap<Run, (u32, NextDue)>,
-    pub(crate) calls: HashMap<u32, Counted>,
+    pub(crate) due: BTreeMap<Run, (u32, NextDue)>,
+    pub(crate) calls: BTreeMap<u32, Counted>,
     /// Lease time before which a full disk is not tried again.
     refill_at: u64,
     /// Committed, and to be told once the lock is released.
@@ -98,8 +98,8 @@ impl State {
             reserved: stamp.reserved,
             reserved_at: Mark(0),
             reckoning: Reckoning::resume(stamp.marks, clock),
-            due: HashMap::new(),
-            calls: HashMap::new(),
+            due: BTreeMap::new(),
+            calls: BTreeMap::new(),
             refill_at: 0,
             outbox: Outbox::default(),
         }
@@ -115,7 +115,7 @@ impl State {
     pub(crate) fn learn(&mut self) -> Result<()> {
         for number in look::numbers(&self.store)? {
             let tube = look::tube(&self.store, number)?;
-            let next = due::next_due(&self.store, &tube)?;
+            let next = due::next_due(&self.store, tube.run())?;
             self.due.insert(tube.run(), (number, next));
             self.name(number, &tube.row.name);
         }
@@ -180,17 +180,16 @@ impl State {
     /// Whether something is due in the tube. Looks only if the kept bound has passed.
     pub(crate) fn is_due(&mut self, number: u32, now: Now) -> Result<bool> {
         let Some(row) = self.store.get(&key::tube(number))? else { return Ok(false) };
-        let Some(row) = TubeRow::decode(&row) else { return Ok(false) };
-        let tube = crate::engine::desk::Tube { number, row };
-        if due::has_work(&self.store, &tube)? {
+        let Some(run) = TubeRow::run_in(&row) else { return Ok(false) };
+        if due::has_work(&self.store, run)? {
             return Ok(true);
         }
-        let Some((_, bound)) = self.due.get(&tube.run()).copied() else { return Ok(false) };
+        let Some((_, bound)) = self.due.get(&run).copied() else { return Ok(false) };
         if !bound.is_due(now) {
             return Ok(false);
         }
-        let next = due::next_due(&self.store, &tube)?;
-        self.due.insert(tube.run(), (number, next));
+        let next = due::next_due(&self.store, run)?;
+        self.due.insert(run, (number, next));
         Ok(next.is_due(now))
     }
 

@@ -30,7 +30,6 @@ use std::time::Duration;
 pub(crate) struct Settings {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) flush_interval: Duration,
-    pub(crate) payload_bytes_max: usize,
     /// No threads: the caller ticks and flushes.
     pub(crate) by_hand: bool,
 }
@@ -209,13 +208,21 @@ impl Core {
         let applied = self.apply(op);
         match (applied, durability) {
             (Ok((done, _)), Durability::Relaxed) => Ok(done),
-            (Ok((done, mark)), Durability::Durable) => self.wait(mark).map(|()| done),
+            (Ok((done, mark)), Durability::Durable) => self.sync(op, done, mark),
             (Err(error), Durability::Durable) if tells_of_rows(error.kind()) => {
                 let seen = self.state.lock().written();
                 self.wait(seen)?;
                 Err(error)
             }
             (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Step two of an op, which names its tasks if it cannot say what became of them.
+    pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
+        match self.wait(mark) {
+            Ok(()) => Ok(done),
+            Err(error) => Err(error.with_tasks(op.tasks(&done))),
         }
     }
 

@@ -26,14 +26,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use base::Base;
 pub(crate) use birth::Folder;
-pub(crate) use checkpoint::{Checkpoint, CheckpointFailure, Renewed};
+pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
 pub(crate) use guests::{Guests, Writer, is_guest_table};
 pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
 pub use open::{Progress, Stage};
-pub(crate) use record::Stamp;
+pub(crate) use record::{Stamp, probe};
 use std::cell::RefCell;
 use tables::Anchor;
 use view::Rows;
@@ -184,11 +184,6 @@ impl Store {
         self.ring.as_ref().map(|ring| ring.shared().clone())
     }
 
-    /// The latest stamp: what was opened with, or the last that was appended.
-    pub(crate) fn stamp(&self) -> Stamp {
-        self.stamp
-    }
-
     /// Whether it is time for a checkpoint.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         if self.rows.frozen.is_some() {
@@ -304,8 +299,15 @@ impl Store {
 
     /// A last checkpoint, and both files are let go, whatever happens.
     pub(crate) fn close(&mut self) -> Result<()> {
+        if self.base.is_none() && self.ring.is_none() {
+            return Ok(());
+        }
         let done = match self.stopped() {
-            Ok(()) => self.checkpoint(),
+            Ok(()) => {
+                // A checkpoint that nobody has ended.
+                self.thaw();
+                self.checkpoint()
+            }
             Err(_) => Ok(()),
         };
         let stopped = self.stopped().is_err();
@@ -323,6 +325,8 @@ impl Store {
         if let Some(ring) = self.ring.take() {
             ring.shared().release();
         }
+        // Without its ring it would pass for one in memory.
+        self.broken.borrow_mut().get_or_insert_with(|| "it is closed".into());
         done
     }
 
@@ -350,7 +354,7 @@ impl Store {
     fn stop(&self, error: Error) -> Error {
         self.broken.borrow_mut().get_or_insert_with(|| error.to_string().into());
         let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
-        self.named(Error::new(kind).from_cause(error))
+        self.named(Error::new(kind).caused_by(error))
     }
 
     fn named(&self, error: Error) -> Error {

@@ -1,0 +1,100 @@
+//! The store against a map, over a disk that fails.
+
+mod disk;
+mod model;
+mod trust;
+
+use super::record::Stamp;
+use super::{Config, Failure, Store};
+use crate::bytes::key::Key;
+use crate::bytes::key::Run;
+use crate::bytes::{RowOp, RowWrite, Value, View};
+use crate::clock::Marks;
+use crate::error::{Error, Result};
+use crate::limits::JOURNAL_BYTES_MIN;
+use crate::sync::Arc;
+use disk::SimDisk;
+use std::ops::ControlFlow;
+
+fn config() -> Config {
+    Config {
+        journal_bytes: JOURNAL_BYTES_MIN,
+        cache_bytes: 1 << 20,
+        temporary_bytes_max: 1 << 20,
+        accept_loss: false,
+    }
+}
+
+fn open(disk: &SimDisk) -> Result<Store> {
+    open_with(disk, config())
+}
+
+fn open_with(disk: &SimDisk, config: Config) -> Result<Store> {
+    let disk = Arc::new(disk.clone());
+    Store::open(disk, config, &mut |_| ControlFlow::Continue(())).map(|opened| opened.store)
+}
+
+fn stamp(number: u64) -> Stamp {
+    Stamp { marks: Marks { queue: number, wall_high: number }, reserved: 0 }
+}
+
+fn key(number: u64) -> Key {
+    let mut key = Key::from_slice(&[0x12, 0, 0, 0, 1]);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn add(number: u64, value: &[u8]) -> RowWrite {
+    RowWrite { key: key(number), op: RowOp::Add(Value::from(value)) }
+}
+
+fn remove(number: u64) -> RowWrite {
+    RowWrite { key: key(number), op: RowOp::Remove }
+}
+
+/// Appends, with a checkpoint when there is no room.
+fn write(store: &mut Store, writes: Vec<RowWrite>) -> Result<u64> {
+    let mut writes = writes;
+    for _ in 0..2 {
+        match store.append(&mut writes, stamp(1)) {
+            Ok(number) => return Ok(number),
+            Err(Failure::NoRoom) => store.checkpoint()?,
+            Err(Failure::TooLarge) => panic!("too large"),
+            Err(Failure::Refused(error) | Failure::Broken(error)) => return Err(error),
+        }
+    }
+    panic!("no room behind a checkpoint");
+}
+
+fn sync(store: &Store) -> Result<u64> {
+    store.journal().unwrap().sync()
+}
+
+/// Every living row of the run.
+fn all(store: &Store) -> Vec<(Key, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let mut from = Key::from_slice(&[]);
+    while let Some((key, value)) = store.first(&from, &[0xff]).unwrap() {
+        rows.push((key.clone(), value.unwrap().to_vec()));
+        from = crate::bytes::key::after(&key);
+    }
+    rows
+}
+
+fn numbers(store: &Store) -> Vec<u64> {
+    let number = |key: &Key| u64::from_be_bytes(key[5..].try_into().unwrap());
+    all(store).iter().map(|(key, _)| number(key)).collect()
+}
+
+fn checked(store: &mut Store) {
+    let mut faults = Vec::new();
+    store.check(&mut |fault| faults.push(fault)).unwrap();
+    assert_eq!(faults, Vec::<String>::new());
+}
+
+fn refused<T>(opened: Result<T>) -> Error {
+    match opened {
+        Ok(_) => panic!("it opened"),
+        Err(error) => error,
+    }
+}
