@@ -46,6 +46,21 @@ pub fn open(bytes: &[u8]) {
     drop(queue.close());
 }
 
+/// Opens and serves each image as it is, so that a refusal of all damage means something.
+pub fn unharmed() {
+    for image in images() {
+        let queue = builder().disk(MemoryDisk::of(image.clone())).open_disk().unwrap();
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        for name in ["first", "second"] {
+            let tube = queue.find_tube(name).unwrap().unwrap();
+            assert!(tube.stats().unwrap().ready > 2);
+            serve(&tube);
+            assert_eq!(tube.stats().unwrap().ready, 0);
+        }
+        queue.close().unwrap();
+    }
+}
+
 /// Takes what comes; each payload must be one of those that were put.
 fn serve(tube: &Tube) {
     let mut seen = BTreeSet::new();
