@@ -171,11 +171,18 @@ impl<T: ?Sized> Tube<T> {
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         let mut lost = Vec::new();
-        for batch in leases.chunks_mut(BATCH_TASKS_MAX) {
+        let mut rest = &mut *leases;
+        // Once at least: a call about no task also waits for the sync of what it has seen.
+        loop {
+            let (batch, behind) = rest.split_at_mut(rest.len().min(BATCH_TASKS_MAX));
             let tickets: Vec<Ticket> = batch.iter().map(Lease::ticket).collect();
             let op = settle::Ack { tube: self.at.number, tickets: &tickets };
             lost.extend(self.hold.run(&op, self.durability)?);
             batch.iter_mut().for_each(Lease::disarm);
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
         }
         if lost.is_empty() {
             return Ok(());

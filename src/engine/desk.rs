@@ -28,7 +28,7 @@ pub(crate) trait Op {
     }
 
     /// The tasks in doubt if what was done is not known to be synced.
-    fn tasks(&self, done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
         let _ = done;
         Vec::new()
     }

@@ -72,7 +72,7 @@ impl Op for Put<'_> {
         true
     }
 
-    fn tasks(&self, done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
         done.iter().map(|put| put.id).collect()
     }
 

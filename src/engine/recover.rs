@@ -80,7 +80,7 @@ impl Op for Return {
                 Err(error) if error.kind() == ErrorKind::Damaged => continue,
                 Err(error) => return Err(error),
             };
-            if waits(desk, taken.holder)? {
+            if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
                 // Lease time starts again with each process, so its deadline means nothing.
                 let held = TakenRow { deadline: NEVER, ..taken.clone() };
                 if held != taken {

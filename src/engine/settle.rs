@@ -89,7 +89,7 @@ pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stor
     let lost = || Error::new(ErrorKind::LeaseLost).on_task(ticket.id);
     let row = view.get(&key::taken(tube.run(), ticket.id))?.ok_or_else(lost)?;
     let taken = TakenRow::decode(&row).ok_or_else(|| damaged("taken"))?;
-    if taken.token != ticket.token || taken.token <= tube.row.void_to {
+    if taken.token != ticket.token || is_voided(tube, &taken) {
         return Err(lost());
     }
     if taken.holder != 0 {
@@ -103,7 +103,13 @@ pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stor
     Ok((stored, taken))
 }
 
-/// Back to its place, or aside if its attempts are used up.
+/// Whether a `release_all` came after the hand-out.
+pub(crate) fn is_voided(tube: &Tube, taken: &TakenRow) -> bool {
+    taken.token <= tube.row.void_to
+}
+
+/// Back to its place, or aside if its attempts are used up. What a `release_all` has voided and its
+/// sweep has not come to yet is given back as that said, whoever comes first.
 pub(crate) fn give_back(
     desk: &mut Desk<'_>,
     tube: &Tube,
@@ -111,6 +117,9 @@ pub(crate) fn give_back(
     taken: TakenRow,
     cause: Cause,
 ) -> Result<()> {
+    if is_voided(tube, &taken) {
+        return give_back_uncharged(desk, tube, stored, taken, Cause::Release);
+    }
     let from = Standing::Taken(taken);
     let head = from.head().clone();
     let to = if exhausted(tube, &head) { bury(head, exhaustion) } else { Standing::Ready(head) };
@@ -187,7 +196,7 @@ impl Op for Ack<'_> {
         Some(self.tube)
     }
 
-    fn tasks(&self, lost: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
         let ids = self.tickets.iter().map(|ticket| ticket.id);
         ids.filter(|id| !lost.contains(id)).collect()
     }
@@ -219,7 +228,7 @@ impl Op for Release {
         1
     }
 
-    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.ticket.id]
     }
 
@@ -272,7 +281,7 @@ impl Op for Retry<'_> {
         Some(self.tube)
     }
 
-    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.ticket.id]
     }
 
@@ -303,7 +312,7 @@ impl Op for Bury {
         Some(self.tube)
     }
 
-    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.ticket.id]
     }
 
@@ -337,7 +346,7 @@ impl Op for Touch {
         Some(self.tube)
     }
 
-    fn tasks(&self, _done: &u64) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &u64) -> Vec<TaskId> {
         vec![self.ticket.id]
     }
 
@@ -374,7 +383,7 @@ impl Op for BuryAny {
         Some(self.tube)
     }
 
-    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.id]
     }
 
@@ -434,7 +443,7 @@ impl Op for KickOne {
         Some(self.tube)
     }
 
-    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.id]
     }
 
@@ -456,7 +465,7 @@ impl Op for Delete {
         Some(self.tube)
     }
 
-    fn tasks(&self, _done: &()) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.id]
     }
 

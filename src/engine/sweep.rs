@@ -79,7 +79,7 @@ fn release(desk: &mut Desk<'_>, tube: u32, from: u64) -> Result<Option<u64>> {
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
         let Some(taken) = row.as_deref().and_then(TakenRow::decode) else { continue };
-        if taken.token > tube.row.void_to {
+        if !settle::is_voided(&tube, &taken) {
             continue;
         }
         match Stored::read(desk, &tube, id) {

@@ -222,7 +222,7 @@ impl Core {
     pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
         match self.wait(mark) {
             Ok(()) => Ok(done),
-            Err(error) => Err(error.with_tasks(op.tasks(&done))),
+            Err(error) => Err(error.with_tasks(op.in_doubt(&done))),
         }
     }
 

@@ -70,6 +70,8 @@ pub(super) enum Plan {
     FailOn,
     /// The call fails as on a full disk.
     FullOnce,
+    /// The call fails if it is a sync.
+    FailSync,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +84,7 @@ struct State {
     calls: u64,
     plan: Option<(u64, Plan)>,
     crashed: bool,
+    sync_failed: bool,
     dice: u64,
     /// Blocks that both files may have together.
     quota: Option<u64>,
@@ -132,6 +135,10 @@ impl SimDisk {
 
     pub(super) fn calls(&self) -> u64 {
         self.0.lock().calls
+    }
+
+    pub(super) fn sync_failed(&self) -> bool {
+        self.0.lock().sync_failed
     }
 
     /// The process ends; what it wrote is still shown.
@@ -204,15 +211,18 @@ impl SimFile {
     }
 
     /// Counts a call that changes something. What is to happen to it.
-    fn called(&self) -> io::Result<Option<Plan>> {
+    fn called(&self, sync: bool) -> io::Result<Option<Plan>> {
         self.stored(|_| Ok(()))?;
         let mut state = self.disk.0.lock();
         let now = state.calls;
         state.calls += 1;
-        Ok(match state.plan {
+        let plan = match state.plan {
+            Some((_, Plan::FailSync)) if !sync => None,
             Some((at, plan)) if at == now || (plan == Plan::FailOn && now > at) => Some(plan),
             _ => None,
-        })
+        };
+        state.sync_failed |= sync && plan.is_some();
+        Ok(plan)
     }
 
     fn fails(&self, plan: Plan) -> io::Error {
@@ -258,7 +268,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let plan = self.called()?;
+        let plan = self.called(false)?;
         self.admit(offset, data.len() as u64)?;
         let part = match plan {
             None => data.len(),
@@ -281,7 +291,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let plan = self.called()?;
+        let plan = self.called(false)?;
         if let Some(plan) = plan {
             return Err(self.fails(plan));
         }
@@ -294,7 +304,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let plan = self.called()?;
+        let plan = self.called(true)?;
         let crash = plan == Some(Plan::Crash);
         self.stored(|file| {
             let pending = if crash { Vec::new() } else { std::mem::take(&mut file.pending) };
@@ -365,7 +375,7 @@ impl Nursery for Cradle {
             name: FileName::Base,
             cradle: true,
         };
-        if let Some(plan) = probe.called()? {
+        if let Some(plan) = probe.called(false)? {
             return Err(probe.fails(plan));
         }
         let mut state = self.0.0.lock();

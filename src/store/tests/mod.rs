@@ -81,9 +81,10 @@ fn all(store: &Store) -> Vec<(Key, Vec<u8>)> {
     rows
 }
 
+/// The numbers of the rows that [`add`] made.
 fn numbers(store: &Store) -> Vec<u64> {
-    let number = |key: &Key| u64::from_be_bytes(key[5..].try_into().unwrap());
-    all(store).iter().map(|(key, _)| number(key)).collect()
+    let own = all(store).into_iter().filter(|(key, _)| key.starts_with(&[0x12, 0, 0, 0, 1]));
+    own.map(|(key, _)| u64::from_be_bytes(key[5..].try_into().unwrap())).collect()
 }
 
 fn checked(store: &mut Store) {
