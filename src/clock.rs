@@ -38,6 +38,11 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
+/// The instant at which a bounded wait for another thread begins.
+pub(crate) fn machine_now() -> Instant {
+    Instant::now()
+}
+
 /// The machine's clocks.
 #[derive(Debug)]
 pub struct SystemClock {

@@ -35,6 +35,8 @@ pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the ballast behind the ring, freed when a checkpoint meets a full disk. Without one,
 /// removing one row from a full redb file fails; with 256 KiB, 5 000 went through.
 pub(crate) const BALLAST_BYTES: u64 = 512 << 10;
+/// Bytes of all temporary tubes together.
+pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 /// Rows of one slice of a checkpoint on a full disk.
 pub(crate) const SLICE_ROWS: usize = 100;
 /// Bytes of redb's cache.

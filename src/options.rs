@@ -167,6 +167,8 @@ pub struct TubeOptions {
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
     pub(crate) placement: Option<String>,
+    /// Of the call, not of the tube: never stored, never compared.
+    pub(crate) if_not_exists: bool,
 }
 
 impl Default for TubeOptions {
@@ -196,6 +198,7 @@ impl TubeOptions {
             hold_group_while_delayed: false,
             ttl_spares_buried: false,
             placement: None,
+            if_not_exists: false,
         }
     }
 
@@ -277,6 +280,14 @@ impl TubeOptions {
     #[must_use]
     pub fn placement(mut self, name: impl Into<String>) -> Self {
         self.placement = Some(name.into());
+        self
+    }
+
+    /// Takes the tube of this name if there is one of the same kind and options, instead of
+    /// refusing.
+    #[must_use]
+    pub fn if_not_exists(mut self) -> Self {
+        self.if_not_exists = true;
         self
     }
 

@@ -2,54 +2,14 @@
 //! layout, and the two seams between the engine and the store, [`RowWrite`] and [`View`]. No I/O.
 //! No byte string makes decoding panic.
 
-pub(crate) mod key;
 pub(crate) mod pack;
+pub(crate) mod key;
 pub(crate) mod row;
+pub(crate) mod view;
 
-use crate::error::Result;
-use crate::sync::Arc;
-pub(crate) use key::{Key, Range, Tag};
+pub(crate) use key::{Deadline, Range, Tag};
+pub(crate) use pack::Value;
+pub(crate) use view::{Met, RowOp, RowWrite, View};
 
 /// The version of everything in the two files. A folder with a higher one is refused untouched.
 pub(crate) const FORMAT: u32 = 1;
-
-/// A row's value. Shared, so that handing it on copies nothing.
-pub(crate) type Value = Arc<[u8]>;
-
-/// What happens to one row. The writer tells what it found, so that the overlay knows without
-/// looking whether a layer beneath has the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RowOp {
-    /// The view has no such row; now it has.
-    Add(Value),
-    /// The view has the row; its value is replaced as a whole.
-    Change(Value),
-    /// The view has the row; it goes.
-    Remove,
-}
-
-/// One row write: what the engine decides and the store carries out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RowWrite {
-    pub(crate) key: Key,
-    pub(crate) op: RowOp,
-}
-
-/// A row met by a walk. A value that is damaged on the disk is `None`: the walker decides what to
-/// do about it, and goes on.
-pub(crate) type Met = (Key, Option<Value>);
-
-/// The rows as the engine reads them.
-pub(crate) trait View {
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// `Damaged` if the row's checksum does not match; `Io` or `Broken` from the store.
-    fn get(&self, key: &[u8]) -> Result<Option<Value>>;
-
-    /// The first living row with `from <= key < to`.
-    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>>;
-
-    /// How many living rows a range has. Kept, never counted.
-    fn count(&self, range: Range) -> u64;
-}

@@ -1,5 +1,10 @@
 //! Writing and reading fixed big-endian fields. Reading past the end is `None`, never a panic.
 
+use crate::sync::Arc;
+
+/// A row's value. Shared, so that handing it on copies nothing.
+pub(crate) type Value = Arc<[u8]>;
+
 /// Collects the fields of a row.
 #[derive(Default)]
 pub(crate) struct Packer(Vec<u8>);
@@ -43,8 +48,8 @@ impl Packer {
         self.u16(field.len() as u16).bytes(field.as_bytes())
     }
 
-    pub(crate) fn done(self) -> crate::bytes::Value {
-        crate::bytes::Value::from(self.0)
+    pub(crate) fn done(self) -> Value {
+        Value::from(self.0)
     }
 }
 

@@ -1,9 +1,8 @@
 //! The values of rows: one struct a tag, its bytes, and its golden bytes. What a row means is the
 //! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
 
-use crate::bytes::Value;
-use crate::bytes::key::{Measure, Order, Place, Run};
-use crate::bytes::pack::{Packer, Unpacker};
+use crate::bytes::key::{Deadline, Order, Place, Run};
+use crate::bytes::pack::{Packer, Unpacker, Value};
 use crate::clock::NEVER;
 use crate::options::{Backoff, TubeKind, TubeOptions};
 use crate::task::Reason;
@@ -18,7 +17,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// The row's `what` under [`Tag::Meta`](crate::bytes::Tag::Meta).
+    /// The row's `what` under `Tag::Meta`.
     pub(crate) const WHAT: u8 = 1;
 
     pub(crate) fn encode(&self) -> Value {
@@ -63,12 +62,20 @@ impl TubeRow {
         row.done()
     }
 
+    /// The run alone, which every verb asks for first.
+    pub(crate) fn run_in(row: &[u8]) -> Option<Run> {
+        let mut row = Unpacker::new(row);
+        let name = usize::from(row.u8()?);
+        row.bytes(name)?;
+        row.u32().map(Run)
+    }
+
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let name = row.short()?.to_owned();
         let run = Run(row.u32()?);
         let void_to = row.u64()?;
-        let flags = row.u8()?;
+        let flags = row.u8().filter(|flags| *flags < 16)?;
         let kind = TubeKind::of_code(row.u8()?)?;
         let mut options = TubeOptions::new(kind);
         options.temporary = flags & 2 != 0;
@@ -105,8 +112,6 @@ pub(crate) enum WorkRow {
     Clear,
     /// Leases of this tube up to its `void_to` go back to ready, from this id on.
     Release { tube: u32, from: u64 },
-    /// Leases of this consumer in this tube go back to ready.
-    End { tube: u32, consumer: u32 },
 }
 
 impl WorkRow {
@@ -115,7 +120,6 @@ impl WorkRow {
         match self {
             Self::Clear => row.u8(1),
             Self::Release { tube, from } => row.u8(2).u32(tube).u64(from),
-            Self::End { tube, consumer } => row.u8(3).u32(tube).u32(consumer),
         };
         row.done()
     }
@@ -125,7 +129,6 @@ impl WorkRow {
         let work = match row.u8()? {
             1 => Self::Clear,
             2 => Self::Release { tube: row.u32()?, from: row.u64()? },
-            3 => Self::End { tube: row.u32()?, consumer: row.u32()? },
             _ => return None,
         };
         row.end(work)
@@ -140,19 +143,23 @@ pub(crate) struct ConsumerRow {
     pub(crate) grace: u64,
     /// Queue time at which its grace ends, once nobody speaks for it; [`NEVER`] while it is open.
     pub(crate) until: u64,
+    /// Its leases with a token up to this one have no holder: they wait for `resume` or the end of
+    /// the grace.
+    pub(crate) void_to: u64,
 }
 
 impl ConsumerRow {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::with_capacity(32);
-        row.short(&self.name).u64(self.grace).u64(self.until);
+        row.short(&self.name).u64(self.grace).u64(self.until).u64(self.void_to);
         row.done()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let consumer = Self { name: row.short()?.to_owned(), grace: row.u64()?, until: row.u64()? };
-        row.end(consumer)
+        let name = row.short()?.to_owned();
+        let (grace, until, void_to) = (row.u64()?, row.u64()?, row.u64()?);
+        row.end(Self { name, grace, until, void_to })
     }
 }
 
@@ -170,7 +177,7 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) version: u16,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    /// `None`: in a row of its own, [`Tag::Body`](crate::bytes::Tag::Body).
+    /// `None`: in a row of its own, `Tag::Body`.
     pub(crate) payload: Option<&'a [u8]>,
 }
 
@@ -194,7 +201,7 @@ impl<'a> TaskRow<'a> {
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let flags = row.u8()?;
+        let flags = row.u8().filter(|flags| *flags < 16)?;
         let priority = row.u64()? as i64;
         let order = Order::of_bytes(row.bytes(if flags & 8 == 0 { 8 } else { 16 })?)?;
         let mut task = Self {
@@ -328,8 +335,8 @@ pub(crate) struct DelayedRow {
 }
 
 impl DelayedRow {
-    pub(crate) fn measure(&self) -> Measure {
-        if self.wall { Measure::Wall } else { Measure::Queue }
+    pub(crate) fn deadline(&self) -> Deadline {
+        if self.wall { Deadline::RunAt } else { Deadline::Delay }
     }
 
     pub(crate) fn encode(&self) -> Value {
@@ -341,7 +348,7 @@ impl DelayedRow {
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let (due, flags) = (row.u64()?, row.u8()?);
+        let (due, flags) = (row.u64()?, row.u8().filter(|flags| *flags < 4)?);
         let head = Head::unpack(&mut row)?;
         row.end(Self { head, due, wall: flags & 1 != 0, holds_group: flags & 2 != 0 })
     }
@@ -383,30 +390,6 @@ impl BuriedRow {
     }
 }
 
-/// Which deadline a row of [`Tag::Due`](crate::bytes::Tag::Due) stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Deadline {
-    Delay = 1,
-    Ttl = 2,
-    Ttr = 3,
-}
-
-impl Deadline {
-    pub(crate) fn encode(self) -> Value {
-        Value::from([self as u8])
-    }
-
-    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
-        match row {
-            [1] => Some(Self::Delay),
-            [2] => Some(Self::Ttl),
-            [3] => Some(Self::Ttr),
-            _ => None,
-        }
-    }
-}
-
 /// A number as a row: ids, counts, tube and consumer numbers.
 pub(crate) fn number(number: u64) -> Value {
     Value::from(number.to_be_bytes())
@@ -414,4 +397,139 @@ pub(crate) fn number(number: u64) -> Value {
 
 pub(crate) fn read_number(row: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(row.try_into().ok()?))
+}
+
+/// Decodes the bytes as every sort of row, and asserts that what decodes is what it would be
+/// encoded as. For fuzzing.
+pub(crate) fn probe(bytes: &[u8]) {
+    let stand_in = TaskRow {
+        place: Place { priority: 0, order: Order::back(1) },
+        created: 0,
+        expires: NEVER,
+        ttr: NEVER,
+        codec: 0,
+        version: 0,
+        group: None,
+        key: None,
+        payload: None,
+    };
+    let same = |encoded: Option<Value>| {
+        assert!(encoded.is_none_or(|encoded| *encoded == *bytes), "a row has two encodings");
+    };
+    same(Counters::decode(bytes).map(|row| row.encode()));
+    same(TubeRow::decode(bytes).map(|row| row.encode()));
+    same(WorkRow::decode(bytes).map(WorkRow::encode));
+    same(ConsumerRow::decode(bytes).map(|row| row.encode()));
+    same(TaskRow::decode(bytes).map(|row| row.encode()));
+    same(TakenRow::decode(bytes).map(|row| row.encode()));
+    same(DelayedRow::decode(bytes).map(|row| row.encode()));
+    same(BuriedRow::decode(bytes).map(|row| row.encode()));
+    // A head that nothing became of is written as no bytes at all.
+    let head = Head::decode(bytes, &stand_in).filter(|head| *head != Head::fresh(&stand_in));
+    same(head.map(|head| head.encode(&stand_in)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    fn hex(row: &[u8]) -> String {
+        row.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
+    fn head() -> Head {
+        Head {
+            deliveries: 3,
+            attempts: 2,
+            releases: 1,
+            buries: 4,
+            expires: 5,
+            ttr: 6,
+            last_error: "e".into(),
+        }
+    }
+
+    const HEAD: &str = "0000000300000002000000010000000400000000000000050000000000000006000165";
+
+    #[test]
+    fn golden_rows() {
+        let task = TaskRow {
+            place: Place { priority: -1, order: Order::back(7) },
+            created: 1,
+            expires: 2,
+            ttr: 3,
+            codec: 4,
+            version: 5,
+            group: Some("g"),
+            key: Some("k"),
+            payload: Some(&[0xaa, 0xbb]),
+        };
+        let placed = Place { priority: 0, order: Order::placed(b"ab").unwrap() };
+        let apart = TaskRow { place: placed, group: None, key: None, payload: None, ..task };
+        let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
+        options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
+        let tube = TubeRow { name: "t".into(), run: Run(8), paused: true, void_to: 6, options };
+        let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
+        let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
+        let bury = |reason| BuriedRow { head: head(), reason };
+        let failed = Reason::Failed { group: "g".into(), message: "m".into() };
+        let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3 };
+        let golden: Vec<(Value, String)> = vec![
+            (Counters { tube: 1, run: 2, consumer: 3 }.encode(), "000000010000000200000003".into()),
+            (
+                tube.encode(),
+                "017400000008000000000000000609\
+                 03fffffffffffffffe00000000000f4240ffffffffffffffff0000000000000009\
+                 00000000000000000000000000000001000000000000000000000001\
+                 00"
+                .into(),
+            ),
+            (WorkRow::Clear.encode(), "01".into()),
+            (WorkRow::Release { tube: 1, from: 2 }.encode(), "02000000010000000000000002".into()),
+            (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
+            (
+                task.encode(),
+                "03ffffffffffffffff8000000000000007000000000000000100000000000000020000000000000003\
+                 040005\
+                 0167016baabb"
+                    .into(),
+            ),
+            (
+                apart.encode(),
+                "0c0000000000000000616200000000000000000000000000000000000000000001\
+                 00000000000000020000000000000003040005"
+                    .into(),
+            ),
+            (Head::fresh(&task).encode(&task), String::new()),
+            (head().encode(&task), HEAD.into()),
+            (
+                taken.encode(),
+                format!("0000000000000007000000080000000000000009ffffffffffffffff{HEAD}"),
+            ),
+            (delayed.encode(), format!("000000000000000903{HEAD}")),
+            (bury(Reason::Buried("b".into())).encode(), format!("01000162{HEAD}")),
+            (bury(failed).encode(), format!("0200016700016d{HEAD}")),
+            (bury(Reason::Exhausted("x".into())).encode(), format!("03000178{HEAD}")),
+            (bury(Reason::Undecodable("u".into())).encode(), format!("04000175{HEAD}")),
+            (number(258), "0000000000000102".into()),
+        ];
+        for (row, bytes) in golden {
+            assert_eq!(hex(&row), bytes.replace(char::is_whitespace, ""));
+            probe(&row);
+        }
+    }
+
+    #[test]
+    fn no_cut_of_a_row_decodes_as_another() {
+        let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false }.encode();
+        for end in 0..delayed.len() {
+            assert_eq!(DelayedRow::decode(&delayed[..end]), None);
+            probe(&delayed[..end]);
+        }
+        assert_eq!(TubeRow::decode(&[]), None);
+    }
 }

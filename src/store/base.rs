@@ -118,9 +118,9 @@ fn translated(error: redb::Error, fate: &Fate) -> Error {
                 .because("an earlier read or write of base.redb failed")
         }
         error @ redb::Error::Corrupted(_) => {
-            Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error)
+            Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error)
         }
-        error => Error::new(ErrorKind::Io).because("base.redb").from_cause(error),
+        error => Error::new(ErrorKind::Io).because("base.redb").caused_by(error),
     }
 }
 
@@ -145,10 +145,10 @@ impl Opening {
             Ok(db) => Ok(Self { db: Some(db), file: Some(file), fate }),
             // Not the disk's word: redb does not know these bytes.
             Err(error) if error.kind() == ErrorKind::Io && fate.fault().is_none() => {
-                Err(Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error))
+                Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
             Err(error) if error.kind() == ErrorKind::Broken => {
-                Err(Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error))
+                Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
             Err(error) => Err(error),
         }

@@ -26,6 +26,16 @@ impl Folder {
         self.path.join(name.as_str())
     }
 
+    /// Makes sure of the rename that ended the birth.
+    fn keep_name(&self) -> io::Result<()> {
+        let (parent, _) = self.place()?;
+        match sync_folder(&parent) {
+            // Whoever may not read the folder above could not have made a queue in it either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            kept => kept,
+        }
+    }
+
     /// The folder's own name and the one that it stands in, with links followed, so that a rename
     /// goes where a link points.
     fn place(&self) -> io::Result<(PathBuf, String)> {
@@ -119,7 +129,10 @@ impl Disk for Folder {
         // The file that is locked is the file that is used: on Windows a lock keeps out every
         // other handle, also one of this process.
         match file.try_lock() {
-            Ok(()) => Ok(Some(Arc::new(OsFile(file)))),
+            Ok(()) => {
+                self.keep_name()?;
+                Ok(Some(Arc::new(OsFile(file))))
+            }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }

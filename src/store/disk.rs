@@ -69,6 +69,8 @@ pub trait Disk: Send + Sync + Debug {
     fn birth(&self) -> io::Result<Box<dyn Nursery>>;
     /// Opens the journal and locks it against every other opening, also one in this process. The
     /// lock is held until the last clone of the file is dropped. `None` while another holds it.
+    /// When it returns the folder's own name is on the medium: the process that made the folder may
+    /// have died before its `settle` returned.
     fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>>;
     /// Opens the base. Called only by the holder of the journal, perhaps several times in a row.
     fn open_base(&self) -> io::Result<Arc<dyn DiskFile>>;

@@ -248,7 +248,7 @@ impl Store {
         };
         let fault = opening.fate.fault();
         if let Some(stopped) = self.cannot_mend(&error, fault) {
-            let unknown = Error::new(ErrorKind::Unknown).from_cause(stopped);
+            let unknown = Error::new(ErrorKind::Unknown).caused_by(stopped);
             return Err(Failure::Broken(unknown));
         }
         self.reopen().map_err(Failure::Broken)?;

@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use base::Base;
 pub(crate) use birth::Folder;
-pub(crate) use checkpoint::{Checkpoint, CheckpointFailure, Renewed};
+pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
 pub(crate) use guests::{Guests, Writer, is_guest_table};
 pub(crate) use journal::Journal;
@@ -182,11 +182,6 @@ impl Store {
     /// The journal, to sync it without the store's lock. `None` in memory.
     pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
         self.ring.as_ref().map(|ring| ring.shared().clone())
-    }
-
-    /// The latest stamp: what was opened with, or the last that was appended.
-    pub(crate) fn stamp(&self) -> Stamp {
-        self.stamp
     }
 
     /// Whether it is time for a checkpoint.
@@ -359,7 +354,7 @@ impl Store {
     fn stop(&self, error: Error) -> Error {
         self.broken.borrow_mut().get_or_insert_with(|| error.to_string().into());
         let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
-        self.named(Error::new(kind).from_cause(error))
+        self.named(Error::new(kind).caused_by(error))
     }
 
     fn named(&self, error: Error) -> Error {

@@ -6,16 +6,15 @@ mod trust;
 
 use super::record::Stamp;
 use super::{Config, Failure, Store};
+use crate::bytes::key::Key;
 use crate::bytes::key::Run;
-use crate::bytes::{Key, RowOp, RowWrite, Value, View};
+use crate::bytes::{RowOp, RowWrite, Value, View};
 use crate::clock::Marks;
 use crate::error::{Error, Result};
 use crate::limits::JOURNAL_BYTES_MIN;
 use crate::sync::Arc;
 use disk::SimDisk;
 use std::ops::ControlFlow;
-
-const RUN: Run = Run(1);
 
 fn config() -> Config {
     Config {

@@ -517,7 +517,7 @@ fn guests_and_rows_are_one_commit() {
 
         let guests = store.writer().unwrap().begin().unwrap();
         guests.transaction().unwrap().open_table(GUESTS).unwrap().insert(1, 1).unwrap();
-        guests.abort();
+        drop(guests);
         assert_eq!(guest(&store), None);
         assert_eq!(numbers(&store), [1, 2]);
 

@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../../tests/fuzzed/bodies/mod.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::decode(bytes));

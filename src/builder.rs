@@ -1,0 +1,273 @@
+//! How a queue is opened, every default written out.
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::{self, Hold};
+use crate::limits;
+use crate::live::core::{self, Core};
+use crate::name;
+use crate::options::Durability;
+use crate::placement::Placement;
+use crate::queue::Queue;
+use crate::store::{Config, Disk, Folder, Opened, Progress, Store};
+use crate::sync::Arc;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+/// How a queue is opened, from [`Queue::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Durability, Queue, SystemClock};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("work.queue");
+/// let plain = Queue::open(&path)?;
+/// # plain.close()?;
+/// let spelled_out = Queue::builder()
+///     .durability(Durability::Durable)
+///     .flush_interval(Duration::from_millis(50))
+///     .cache_bytes(32 << 20)
+///     .journal_bytes(8 << 20)
+///     .payload_bytes_max(16 << 20)
+///     .temporary_bytes_max(256 << 20)
+///     .session_grace(Duration::ZERO)
+///     .clock(SystemClock::default())
+///     .accept_loss(false)
+///     .by_hand(false)
+///     .open(&path)?; // and no placement, no progress
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is opened before `open`"]
+pub struct Builder {
+    durability: Durability,
+    flush_interval: Duration,
+    payload_bytes_max: usize,
+    clock: Arc<dyn Clock>,
+    session_grace: Duration,
+    placements: Vec<(String, Arc<dyn Placement>)>,
+    by_hand: bool,
+    config: Config,
+    progress: Watch,
+    disk: Option<Arc<dyn Disk>>,
+}
+
+type Watch = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            flush_interval: limits::FLUSH_INTERVAL,
+            payload_bytes_max: limits::PAYLOAD_BYTES,
+            clock: Arc::new(SystemClock::default()),
+            session_grace: Duration::ZERO,
+            placements: Vec::new(),
+            by_hand: false,
+            config: Config {
+                journal_bytes: limits::JOURNAL_BYTES,
+                cache_bytes: limits::CACHE_BYTES,
+                temporary_bytes_max: limits::TEMPORARY_BYTES,
+                accept_loss: false,
+            },
+            progress: Box::new(|_| ControlFlow::Continue(())),
+            disk: None,
+        }
+    }
+}
+
+impl Builder {
+    /// When calls return; a tube handle and a put may say otherwise. Default:
+    /// [`Durability::Durable`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// How long a relaxed write may stay unsynced. Default: 50 ms.
+    pub fn flush_interval(mut self, interval: Duration) -> Self {
+        self.flush_interval = interval;
+        self
+    }
+
+    /// Bytes of the cache over the folder's base. Default: 32 MiB.
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.config.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of the journal, from 64 KiB to 1 GiB, for a queue that is made by this opening; an
+    /// existing one keeps its own. More of them make checkpoints rarer and longer, and an opening
+    /// after a kill slower. Default: 8 MiB.
+    pub fn journal_bytes(mut self, bytes: u64) -> Self {
+        self.config.journal_bytes = bytes;
+        self
+    }
+
+    /// The most bytes of one payload, up to 1 GiB. Default: 16 MiB.
+    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
+        self.payload_bytes_max = bytes;
+        self
+    }
+
+    /// The most bytes of all temporary tubes together. Default: 256 MiB.
+    pub fn temporary_bytes_max(mut self, bytes: u64) -> Self {
+        self.config.temporary_bytes_max = bytes;
+        self
+    }
+
+    /// The clock. Default: the machine's.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// How long the leases of a consumer outlive it, unless it says otherwise. Default: not at all.
+    pub fn session_grace(mut self, grace: Duration) -> Self {
+        self.session_grace = grace;
+        self
+    }
+
+    /// Gives a placement to the tubes that were made with this name. A second one of the same name
+    /// is refused when the queue is opened.
+    pub fn placement(mut self, name: impl Into<String>, placement: impl Placement) -> Self {
+        self.placements.push((name.into(), Arc::new(placement)));
+        self
+    }
+
+    /// Is told how far a long opening has come, in the caller's thread; `Break` stops it, and
+    /// leaves everything for the next one.
+    pub fn progress(mut self, progress: impl FnMut(Progress) -> ControlFlow<()> + 'static) -> Self {
+        self.progress = Box::new(progress);
+        self
+    }
+
+    /// Opens a damaged journal up to the damage, and loses what stands behind it. Default: such a
+    /// queue is refused.
+    pub fn accept_loss(mut self, yes: bool) -> Self {
+        self.config.accept_loss = yes;
+        self
+    }
+
+    /// Starts no threads: [`Queue::tick`] and [`Queue::flush`] do their work when the application
+    /// calls them. For tests, and for programs with a loop of their own. Default: off.
+    pub fn by_hand(mut self, yes: bool) -> Self {
+        self.by_hand = yes;
+        self
+    }
+
+    /// Uses this disk instead of a folder, for [`open_disk`](Builder::open_disk).
+    #[doc(hidden)]
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = Some(disk);
+        self
+    }
+
+    /// Opens the queue in this folder, or makes it. Every lease of an earlier run is void: its
+    /// task returns to its place, except those of named consumers with a grace.
+    ///
+    /// # Errors
+    /// [`Locked`](ErrorKind::Locked) if the folder is open in this or another process;
+    /// [`NotAQueue`](ErrorKind::NotAQueue) if something else is there, which stays untouched;
+    /// [`NewerFormat`](ErrorKind::NewerFormat); [`Damaged`](ErrorKind::Damaged);
+    /// [`Io`](ErrorKind::Io) such as for a missing parent; [`Cancelled`](ErrorKind::Cancelled) by
+    /// the progress function; [`Invalid`](ErrorKind::Invalid) for a setting outside its limits or
+    /// two placements of one name.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Queue> {
+        let path = path.as_ref();
+        let disk = Arc::new(Folder::at(path));
+        self.open_on(disk).map_err(|error| error.during("open").at(path))
+    }
+
+    /// Opens the queue on the disk that was given.
+    ///
+    /// # Errors
+    /// As [`open`](Builder::open); [`Invalid`](ErrorKind::Invalid) if none was given.
+    #[doc(hidden)]
+    pub fn open_disk(mut self) -> Result<Queue> {
+        let disk = self.disk.take();
+        let disk = disk.ok_or_else(|| Error::new(ErrorKind::Invalid).because("no disk was given"));
+        disk.and_then(|disk| self.open_on(disk)).map_err(|error| error.during("open"))
+    }
+
+    /// Makes a queue in memory, gone with its last handle. Everything else is the same, `transact`
+    /// included.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).
+    pub fn in_memory(self) -> Result<Queue> {
+        let opened = self.check().and_then(|placements| {
+            let opened = Store::in_memory(self.config.clone())?;
+            self.start(opened, placements)
+        });
+        opened.map_err(|error| error.during("open"))
+    }
+
+    fn open_on(mut self, disk: Arc<dyn Disk>) -> Result<Queue> {
+        let placements = self.check()?;
+        let opened = Store::open(disk, self.config.clone(), &mut *self.progress)?;
+        self.start(opened, placements)
+    }
+
+    fn start(
+        self,
+        opened: Opened,
+        placements: BTreeMap<String, Arc<dyn Placement>>,
+    ) -> Result<Queue> {
+        let settings = core::Settings {
+            clock: self.clock,
+            flush_interval: self.flush_interval,
+            by_hand: self.by_hand,
+        };
+        let core = Core::start(opened, settings)?;
+        let settings = hold::Settings {
+            durability: self.durability,
+            payload_bytes_max: self.payload_bytes_max,
+            session_grace: self.session_grace,
+            placements,
+        };
+        Ok(Queue::over(Hold::new(core, settings)))
+    }
+
+    fn check(&self) -> Result<BTreeMap<String, Arc<dyn Placement>>> {
+        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid).because(text));
+        let journal = limits::JOURNAL_BYTES_MIN..=limits::JOURNAL_BYTES_MAX;
+        if !journal.contains(&self.config.journal_bytes) {
+            return invalid(format!(
+                "journal_bytes is {}; it takes {} to {}",
+                self.config.journal_bytes,
+                journal.start(),
+                journal.end()
+            ));
+        }
+        if self.payload_bytes_max > limits::PAYLOAD_BYTES_MAX {
+            let (given, most) = (self.payload_bytes_max, limits::PAYLOAD_BYTES_MAX);
+            return invalid(format!("payload_bytes_max is {given}; it takes at most {most}"));
+        }
+        let mut placements = BTreeMap::new();
+        for (name, placement) in &self.placements {
+            name::label("placement name", name)?;
+            if placements.insert(name.clone(), placement.clone()).is_some() {
+                return invalid(format!("placement {name:?} is registered twice"));
+            }
+        }
+        Ok(placements)
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("durability", &self.durability)
+            .field("flush_interval", &self.flush_interval)
+            .field("payload_bytes_max", &self.payload_bytes_max)
+            .field("session_grace", &self.session_grace)
+            .field("by_hand", &self.by_hand)
+            .finish_non_exhaustive()
+    }
+}

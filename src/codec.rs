@@ -1,0 +1,123 @@
+//! How values become payloads and payloads become values. Every task stores which codec wrote its
+//! payload, and in which version.
+
+use std::error::Error as StdError;
+
+/// Any error, as codecs answer it.
+pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
+/// Turns values of one type into bytes and back, for
+/// [`Tube::with_codec`](crate::Tube::with_codec).
+///
+/// ```
+/// use tubewell::{Codec, Queue};
+///
+/// struct Text;
+///
+/// impl Codec<String> for Text {
+///     const ID: u8 = 64;
+///     const VERSION: u16 = 1;
+///
+///     fn encode(value: &String, out: &mut Vec<u8>) -> Result<(), tubewell::BoxError> {
+///         out.extend_from_slice(value.as_bytes());
+///         Ok(())
+///     }
+///
+///     fn decode(bytes: &[u8]) -> Result<String, tubewell::BoxError> {
+///         Ok(std::str::from_utf8(bytes)?.to_owned())
+///     }
+/// }
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let lines = Queue::in_memory()?.tube("lines")?.with_codec::<String, Text>();
+/// lines.put(&"one".to_owned())?;
+/// assert_eq!(*lines.take()?, "one");
+/// # Ok(())
+/// # }
+/// ```
+pub trait Codec<T> {
+    /// The codec's number, stored with every task. 0 means plain bytes and does not compile here;
+    /// 1 to 63 are the library's; an application takes one from 64 on.
+    const ID: u8;
+
+    /// The version of what it writes, stored with every task.
+    const VERSION: u16;
+
+    /// Appends the value's bytes to `out`.
+    ///
+    /// # Errors
+    /// The put is refused with [`ErrorKind::Codec`](crate::ErrorKind::Codec); nothing is written.
+    fn encode(value: &T, out: &mut Vec<u8>) -> Result<(), BoxError>;
+
+    /// Reads a value of the present version.
+    ///
+    /// # Errors
+    /// The task is buried as [`Reason::Undecodable`](crate::Reason::Undecodable), and the next one
+    /// is taken.
+    fn decode(bytes: &[u8]) -> Result<T, BoxError>;
+
+    /// Reads a value that another version wrote.
+    ///
+    /// # Errors
+    /// As [`decode`](Codec::decode). Unless a codec brings its own, every other version is refused.
+    fn decode_version(version: u16, bytes: &[u8]) -> Result<T, BoxError> {
+        let _ = bytes;
+        Err(format!("written in version {version}, this is version {}", Self::VERSION).into())
+    }
+}
+
+type Encode<T> = for<'a> fn(&'a T, &'a mut Vec<u8>) -> Result<&'a [u8], BoxError>;
+type Decode<T> = fn(u8, u16, &[u8]) -> Result<Box<T>, BoxError>;
+
+/// A codec as a value, so that one `Tube` serves bytes and every type.
+pub(crate) struct Coding<T: ?Sized> {
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    /// Answers the bytes, which are the value itself if it is bytes.
+    pub(crate) encode: Encode<T>,
+    pub(crate) decode: Decode<T>,
+}
+
+impl<T: ?Sized> Clone for Coding<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Coding<T> {}
+
+impl Coding<[u8]> {
+    /// Bytes as they are. Reading, whatever wrote them.
+    pub(crate) const BYTES: Self = Self {
+        codec: 0,
+        version: 0,
+        encode: |bytes, _| Ok(bytes),
+        decode: |_, _, bytes| Ok(bytes.into()),
+    };
+}
+
+impl<T> Coding<T> {
+    pub(crate) const fn of<C: Codec<T>>() -> Self {
+        const { assert!(C::ID != 0, "codec id 0 means plain bytes") };
+        Self { codec: C::ID, version: C::VERSION, encode: encode::<T, C>, decode: decode::<T, C> }
+    }
+}
+
+fn encode<'a, T, C: Codec<T>>(value: &'a T, out: &'a mut Vec<u8>) -> Result<&'a [u8], BoxError> {
+    C::encode(value, out)?;
+    Ok(out)
+}
+
+fn decode<T, C: Codec<T>>(codec: u8, version: u16, bytes: &[u8]) -> Result<Box<T>, BoxError> {
+    if codec == 0 {
+        return Err("it was put as plain bytes".into());
+    }
+    if codec != C::ID {
+        return Err(format!("written by codec {codec}, this is codec {}", C::ID).into());
+    }
+    let value = match version == C::VERSION {
+        true => C::decode(bytes)?,
+        false => C::decode_version(version, bytes)?,
+    };
+    Ok(Box::new(value))
+}

@@ -1,0 +1,182 @@
+//! Whether all rows agree with each other: every task is in exactly one state, everything that
+//! hangs on a state is there and nothing else is, and the kept counts are the true ones. Reads
+//! every row; for `check`, and for tests after each of their steps.
+
+use crate::bytes::key::{self, Key, Range, Run};
+use crate::bytes::{Tag, View, row};
+use crate::engine::desk::Tube;
+use crate::engine::index::{self, Standing, Stored};
+use crate::engine::look;
+use crate::error::{ErrorKind, Result};
+use crate::task::TaskId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reports each disagreement as one line.
+pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+    let mut runs = BTreeSet::new();
+    for number in look::numbers(view)? {
+        let tube = look::tube(view, number)?;
+        runs.insert(tube.run());
+        if look::tube_named(view, &tube.row.name)? != Some(number) {
+            report(format!("tube {:?}: its name does not lead to it", tube.row.name));
+        }
+        Audit::of(view, &tube, report).walk()?;
+    }
+    strays(view, &runs, report)
+}
+
+/// Rows under a run that no tube has, and that no sweep is going to remove.
+fn strays(view: &dyn View, runs: &BTreeSet<Run>, report: &mut dyn FnMut(String)) -> Result<()> {
+    for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+        let mut from = Range::of(tag).start();
+        let end = Range::of(tag).end();
+        while let Some((met, _)) = view.first(&from, &end)? {
+            let Some(Range { run: Some(run), .. }) = Range::holding(&met) else {
+                report(format!("{tag:?}: a key that is none: {met:02x?}"));
+                from = key::after(&met);
+                continue;
+            };
+            from = Range::in_run(tag, run).end();
+            if !runs.contains(&run) && view.get(&key::work(run))?.is_none() {
+                report(format!("{tag:?}: rows under run {} that no tube has", run.0));
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Audit<'a> {
+    view: &'a dyn View,
+    tube: &'a Tube,
+    report: &'a mut dyn FnMut(String),
+    /// What the tasks say there should be, by tag.
+    expected: BTreeMap<Tag, BTreeSet<Key>>,
+    groups: BTreeMap<String, Group>,
+}
+
+#[derive(Default)]
+struct Group {
+    in_flight: u64,
+    first: Option<Key>,
+}
+
+impl<'a> Audit<'a> {
+    fn of(view: &'a dyn View, tube: &'a Tube, report: &'a mut dyn FnMut(String)) -> Self {
+        Self { view, tube, report, expected: BTreeMap::new(), groups: BTreeMap::new() }
+    }
+
+    fn walk(&mut self) -> Result<()> {
+        let range = self.tube.range(Tag::Task);
+        let mut from = range.start();
+        while let Some((met, _)) = self.view.first(&from, &range.end())? {
+            from = key::after(&met);
+            let Some(id) = key::id_of(&met) else { continue };
+            self.expect(Tag::Task, met);
+            match index::find(self.view, self.tube, id) {
+                Ok((stored, standing)) => self.task(&stored, &standing),
+                Err(error) if error.kind() == ErrorKind::Damaged => {
+                    self.say(format!("task {id}: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.expect_groups();
+        for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+            self.compare(tag)?;
+        }
+        Ok(())
+    }
+
+    fn task(&mut self, stored: &Stored, standing: &Standing) {
+        let (run, row) = (self.tube.run(), stored.row());
+        let key = index::state_row(self.tube, stored, standing).0;
+        let state = Range::holding(&key).map(|range| range.tag);
+        if let Some(tag) = state {
+            self.expect(tag, key);
+        }
+        for (what, when) in index::deadlines(self.tube, standing).into_iter().flatten() {
+            self.expect(Tag::Due, key::due(run, what, when, stored.id));
+        }
+        if index::holder(Some(standing)) != 0 {
+            let held = key::held(run, index::holder(Some(standing)), stored.id);
+            self.expect(Tag::Held, held);
+        }
+        if row.payload.is_none() {
+            self.expect(Tag::Body, key::body(run, stored.id));
+        }
+        if let Some(text) = row.key {
+            self.expect(Tag::Key, key::key(run, text));
+            self.keyed(text, stored.id);
+        }
+        if let Some(name) = row.group {
+            let turn = key::turn(run, &row.place, stored.id);
+            let group = self.groups.entry(name.to_owned()).or_default();
+            group.in_flight += index::in_flight(Some(standing)) as u64;
+            if matches!(standing, Standing::Ready(_))
+                && group.first.as_ref().is_none_or(|first| turn < *first)
+            {
+                group.first = Some(turn);
+            }
+        }
+    }
+
+    fn keyed(&mut self, text: &str, id: TaskId) {
+        let found = self.view.get(&key::key(self.tube.run(), text)).ok().flatten();
+        if found.and_then(|found| row::read_number(&found)) != Some(id.get()) {
+            self.say(format!("key {text:?} does not lead to task {id}"));
+        }
+    }
+
+    fn expect_groups(&mut self) {
+        for (name, group) in std::mem::take(&mut self.groups) {
+            let key = key::group(self.tube.run(), &name);
+            let kept = self.view.get(&key).ok().flatten();
+            let kept = kept.map_or(Some(0), |kept| row::read_number(&kept));
+            if kept != Some(group.in_flight) {
+                self.say(format!("group {name:?}: {} in flight, kept {kept:?}", group.in_flight));
+            }
+            if group.in_flight > 0 {
+                self.expect(Tag::Group, key);
+            }
+            if group.in_flight < u64::from(self.tube.row.options.in_flight)
+                && let Some(turn) = group.first
+            {
+                self.expect(Tag::Turn, turn);
+            }
+        }
+    }
+
+    fn expect(&mut self, tag: Tag, key: Key) {
+        self.expected.entry(tag).or_default().insert(key);
+    }
+
+    /// Compares a range with what the tasks expect there, and with its kept count.
+    fn compare(&mut self, tag: Tag) -> Result<()> {
+        let range = self.tube.range(tag);
+        let mut expected = self.expected.remove(&tag).unwrap_or_default();
+        let mut from = range.start();
+        let mut counted = 0;
+        while let Some((met, value)) = self.view.first(&from, &range.end())? {
+            from = key::after(&met);
+            counted += 1;
+            if value.is_none() {
+                self.say(format!("{tag:?}: a damaged row: {met:02x?}"));
+            }
+            if !expected.remove(&met) {
+                self.say(format!("{tag:?}: a row that no task accounts for: {met:02x?}"));
+            }
+        }
+        for missing in expected {
+            self.say(format!("{tag:?}: a row is missing: {missing:02x?}"));
+        }
+        let kept = self.view.count(range);
+        if kept != counted {
+            self.say(format!("{tag:?}: {counted} rows, but {kept} are kept count of"));
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, line: String) {
+        (self.report)(format!("tube {:?}: {line}", self.tube.row.name));
+    }
+}

@@ -1,0 +1,224 @@
+//! Named consumers: sessions that own leases. While one is open its leases are its guards'; once
+//! it left they wait for `resume` or for the end of its grace.
+
+use crate::bytes::key;
+use crate::bytes::row::{ConsumerRow, Counters, TakenRow};
+use crate::bytes::{Range, Tag, Value, View, row};
+use crate::clock::NEVER;
+use crate::engine::desk::Op;
+use crate::engine::desk::{Desk, Tube, damaged};
+use crate::engine::index::{self, Standing, Stored};
+use crate::engine::take::{Handed, Payload};
+use crate::engine::{look, settle};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::SWEEP_TASKS;
+use crate::name::label;
+use crate::task::{Cause, TaskId};
+
+/// Opens a consumer, or joins it. Answers its number.
+pub(crate) struct Join<'a> {
+    pub(crate) name: &'a str,
+    /// Microseconds that its leases outlive it.
+    pub(crate) grace: u64,
+}
+
+/// The last handle went: leases wait for the grace, if there is one.
+pub(crate) struct Leave {
+    pub(crate) consumer: u32,
+}
+
+/// Returns leases of a consumer whose session is over, one sweep's worth, and forgets it at the
+/// end. Answers whether there is more to do.
+pub(crate) struct End {
+    pub(crate) consumer: u32,
+    pub(crate) charged: bool,
+}
+
+/// Hands out leases without a holder again, with new tokens, up to `most`.
+pub(crate) struct Resume {
+    pub(crate) tube: u32,
+    pub(crate) consumer: u32,
+    pub(crate) most: usize,
+}
+
+fn consumer(desk: &Desk<'_>, number: u32) -> Result<ConsumerRow> {
+    let row = desk.get(&key::consumer(number))?;
+    let row =
+        row.ok_or_else(|| Error::new(ErrorKind::Closed).because("the consumer was closed"))?;
+    ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))
+}
+
+impl Op for Join<'_> {
+    type Done = u32;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<u32> {
+        label("consumer name", self.name)?;
+        if let Some(number) = desk.get(&key::consumer_name(self.name))? {
+            let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
+            let number = number.ok_or_else(|| damaged("consumer"))?;
+            let old = consumer(desk, number)?;
+            let new = ConsumerRow { grace: self.grace, until: NEVER, ..old.clone() };
+            if new != old {
+                desk.change(key::consumer(number), new.encode());
+            }
+            return Ok(number);
+        }
+        let mut counters = look::counters(desk)?;
+        counters.consumer = counters
+            .consumer
+            .checked_add(1)
+            .ok_or_else(|| Error::new(ErrorKind::Invalid).because("2^32 consumers were made"))?;
+        desk.set(key::meta(Counters::WHAT), counters.encode())?;
+        let number = counters.consumer;
+        desk.add(key::consumer_name(self.name), row::number(u64::from(number)));
+        let row =
+            ConsumerRow { name: self.name.to_owned(), grace: self.grace, until: NEVER, void_to: 0 };
+        desk.add(key::consumer(number), row.encode());
+        Ok(number)
+    }
+}
+
+impl Op for Leave {
+    /// Microseconds of its grace.
+    type Done = u64;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn numbers(&self) -> u64 {
+        1
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
+        let mut row = consumer(desk, self.consumer)?;
+        if row.until == NEVER {
+            row.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
+            row.void_to = desk.number();
+            desk.change(key::consumer(self.consumer), row.encode());
+        }
+        Ok(row.grace)
+    }
+}
+
+impl Op for End {
+    type Done = bool;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
+        let row = match consumer(desk, self.consumer) {
+            Ok(row) => row,
+            Err(error) if error.is_closed() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if row.until == NEVER {
+            // Opened again since: its leases wait for `resume`.
+            return Ok(false);
+        }
+        let mut left = SWEEP_TASKS;
+        for number in look::numbers(desk)? {
+            let tube = desk.tube(number)?;
+            if desk.count(tube.range(Tag::Held)) == 0 {
+                continue;
+            }
+            let prefix = key::held_by(tube.run(), self.consumer);
+            let mut from = prefix.clone();
+            while let Some((met, _)) = desk.first(&from, &key::end_of(&prefix))? {
+                if left == 0 {
+                    return Ok(true);
+                }
+                left -= 1;
+                from = key::after(&met);
+                let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
+                let Some((stored, taken)) = lease(desk, &tube, id)? else {
+                    desk.remove(met);
+                    continue;
+                };
+                if self.charged {
+                    settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;
+                } else {
+                    settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Close)?;
+                }
+            }
+        }
+        desk.remove(key::consumer(self.consumer));
+        desk.remove(key::consumer_name(&row.name));
+        Ok(false)
+    }
+}
+
+fn lease(desk: &Desk<'_>, tube: &Tube, id: TaskId) -> Result<Option<(Stored, TakenRow)>> {
+    let Some(row) = desk.get(&key::taken(tube.run(), id))? else { return Ok(None) };
+    let taken = TakenRow::decode(&row).ok_or_else(|| damaged("taken"))?;
+    Ok(Stored::read(desk, tube, id)?.map(|stored| (stored, taken)))
+}
+
+impl Op for Resume {
+    type Done = Vec<Handed>;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn numbers(&self) -> u64 {
+        self.most as u64
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+        let tube = desk.tube(self.tube)?;
+        let row = consumer(desk, self.consumer)?;
+        let prefix = key::held_by(tube.run(), self.consumer);
+        let mut from = prefix.clone();
+        let mut handed = Vec::new();
+        while handed.len() < self.most {
+            let Some((met, _)) = desk.first(&from, &key::end_of(&prefix))? else { break };
+            from = key::after(&met);
+            let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
+            let Some((stored, taken)) = lease(desk, &tube, id)? else { continue };
+            if taken.token > row.void_to {
+                continue;
+            }
+            let payload = Payload::read(desk, &tube, &stored)?;
+            let now = desk.now.lease;
+            let token = desk.number();
+            let deadline = now.saturating_add(taken.head.ttr);
+            let renewed = TakenRow { token, since: now, deadline, ..taken.clone() };
+            handed.push(Handed {
+                id,
+                token,
+                attempts: taken.head.attempts,
+                deliveries: taken.head.deliveries,
+                codec: stored.row().codec,
+                version: stored.row().version,
+                payload,
+            });
+            let (from, to) = (Standing::Taken(taken), Standing::Taken(renewed));
+            index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Touch)?;
+        }
+        Ok(handed)
+    }
+}
+
+/// The consumers there are, by number.
+pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
+    let range = Range::of(Tag::Consumer);
+    let mut from = range.start();
+    let mut consumers = Vec::new();
+    while let Some((met, row)) = view.first(&from, &range.end())? {
+        from = key::after(&met);
+        let number = met.get(1..5).and_then(|number| number.try_into().ok());
+        let row = row.as_ref().and_then(|row: &Value| ConsumerRow::decode(row));
+        match (number, row) {
+            (Some(number), Some(row)) => consumers.push((u32::from_be_bytes(number), row)),
+            _ => return Err(damaged("consumer")),
+        }
+    }
+    Ok(consumers)
+}

@@ -1,0 +1,142 @@
+//! What falls due: delays end, lives end, leases lapse. Worked off by any verb that comes by, and
+//! by the timer, in bounded steps; correctness never waits for the timer.
+
+use crate::bytes::key::{self, Key, Run};
+use crate::bytes::row::WorkRow;
+use crate::bytes::{Deadline, Range, Tag, View};
+use crate::clock::{NEVER, Now};
+use crate::engine::desk::Op;
+use crate::engine::desk::{Desk, Tube, damaged};
+use crate::engine::index::{self, Standing};
+use crate::engine::{settle, sweep};
+use crate::error::{ErrorKind, Result};
+use crate::limits::SWEEP_TASKS;
+use crate::task::{Cause, TaskId};
+
+/// Works off what is due in one tube, at most one sweep's worth.
+pub(crate) struct WorkOff {
+    pub(crate) tube: u32,
+}
+
+/// The first deadline by each of the three clocks; [`NEVER`] where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextDue {
+    pub(crate) queue: u64,
+    pub(crate) wall: u64,
+    pub(crate) lease: u64,
+}
+
+impl NextDue {
+    pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
+
+    pub(crate) fn is_due(&self, now: Now) -> bool {
+        self.queue <= now.queue || self.wall <= now.wall || self.lease <= now.lease
+    }
+
+    pub(crate) fn earlier(self, other: Self) -> Self {
+        Self {
+            queue: self.queue.min(other.queue),
+            wall: self.wall.min(other.wall),
+            lease: self.lease.min(other.lease),
+        }
+    }
+}
+
+fn hand(now: Now, what: Deadline) -> u64 {
+    match what {
+        Deadline::Delay | Deadline::Ttl => now.queue,
+        Deadline::RunAt => now.wall,
+        Deadline::Ttr => now.lease,
+    }
+}
+
+/// Looks up the first deadlines.
+pub(crate) fn next_due(view: &dyn View, run: Run) -> Result<NextDue> {
+    if view.count(Range::in_run(Tag::Due, run)) == 0 {
+        return Ok(NextDue::NONE);
+    }
+    let first = |what| -> Result<u64> {
+        let from = key::due_of(run, what);
+        let met = view.first(&from, &key::end_of(&from))?;
+        Ok(met.and_then(|(met, _)| key::when_of(&met)).unwrap_or(NEVER))
+    };
+    Ok(NextDue {
+        queue: first(Deadline::Delay)?.min(first(Deadline::Ttl)?),
+        wall: first(Deadline::RunAt)?,
+        lease: first(Deadline::Ttr)?,
+    })
+}
+
+/// Whether a sweep of this run's leases is under way.
+pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
+    if view.count(Range::of(Tag::Work)) == 0 {
+        return Ok(false);
+    }
+    Ok(view.get(&key::work(run))?.is_some())
+}
+
+impl Op for WorkOff {
+    /// Whether there may be more.
+    type Done = bool;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
+        let tube = desk.tube(self.tube)?;
+        if let Some(work) = desk.get(&key::work(tube.run()))? {
+            let work = WorkRow::decode(&work).ok_or_else(|| damaged("work"))?;
+            sweep::step(desk, tube.run(), work)?;
+            return Ok(true);
+        }
+        let mut left = SWEEP_TASKS;
+        for what in Deadline::ALL {
+            let mut from: Key = key::due_of(tube.run(), what);
+            // What is due at exactly this instant is due, so the walk ends behind it.
+            let last = key::due(tube.run(), what, hand(desk.now, what), TaskId::new(u64::MAX));
+            let end = key::after(&last);
+            while left > 0 && desk.count(tube.range(Tag::Due)) > 0 {
+                let Some((met, _)) = desk.first(&from, &end)? else { break };
+                from = key::after(&met);
+                left -= 1;
+                let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
+                match fall_due(desk, &tube, id, what) {
+                    Ok(true) => {}
+                    Ok(false) => desk.remove(met),
+                    Err(error) if error.kind() == ErrorKind::Damaged => desk.remove(met),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(left == 0)
+    }
+}
+
+/// Carries out one deadline. False if it belongs to nothing any more.
+fn fall_due(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, what: Deadline) -> Result<bool> {
+    let (stored, standing) = match index::find(desk, tube, id) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::TaskNotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match (what, standing) {
+        (Deadline::Delay | Deadline::RunAt, Standing::Delayed(row)) => {
+            let mut head = row.head.clone();
+            // The life that stood still goes on from the instant that was asked for; a wall
+            // instant has no place in queue time, so there it goes on from now.
+            let start = if row.wall { desk.now.queue } else { row.due };
+            head.expires = start.saturating_add(head.expires);
+            let (from, to) = (Standing::Delayed(row), Standing::Ready(head));
+            index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Delay)?;
+        }
+        (Deadline::Ttl, standing) => {
+            index::erase(desk, tube, &stored, &standing, Cause::Ttl)?;
+        }
+        (Deadline::Ttr, Standing::Taken(taken)) => {
+            settle::give_back(desk, tube, &stored, taken, Cause::Ttr)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}

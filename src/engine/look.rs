@@ -1,0 +1,259 @@
+//! Reading without changing: tubes, tasks, counts. Bounded; a listing goes page by page.
+
+use crate::bytes::key::{self, Key, Range};
+use crate::bytes::row::{ConsumerRow, Counters, TakenRow, TubeRow};
+use crate::bytes::{Deadline, Tag, View, row};
+use crate::clock::{NEVER, Now};
+use crate::engine::desk::{Tube, damaged};
+use crate::engine::index::{self, Standing, Stored};
+use crate::engine::take::Payload;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::PAGE_TASKS;
+use crate::task::{State, TaskId, TaskInfo};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How many tasks of a tube are in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) ready: u64,
+    pub(crate) delayed: u64,
+    pub(crate) taken: u64,
+    pub(crate) buried: u64,
+}
+
+/// The number of the tube of this name.
+pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
+    let Some(number) = view.get(&key::name(name))? else { return Ok(None) };
+    let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| damaged("name")).map(Some)
+}
+
+/// The tube of this number.
+pub(crate) fn tube(view: &dyn View, number: u32) -> Result<Tube> {
+    let row = view.get(&key::tube(number))?;
+    let row = row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
+    let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
+    Ok(Tube { number, row })
+}
+
+/// The counters of the whole queue.
+pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
+    match view.get(&key::meta(Counters::WHAT))? {
+        Some(row) => Counters::decode(&row).ok_or_else(|| damaged("counters")),
+        None => Ok(Counters::default()),
+    }
+}
+
+/// The numbers of all tubes, in the order of their making.
+pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
+    let range = Range::of(Tag::Tube);
+    let mut from = range.start();
+    let mut numbers = Vec::new();
+    while let Some((met, _)) = view.first(&from, &range.end())? {
+        from = key::after(&met);
+        let number = met.get(1..5).and_then(|number| number.try_into().ok());
+        numbers.push(number.map(u32::from_be_bytes).ok_or_else(|| damaged("tube"))?);
+    }
+    Ok(numbers)
+}
+
+/// The names of all tubes, sorted.
+pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
+    let range = Range::of(Tag::Name);
+    let mut from = range.start();
+    let mut names = Vec::new();
+    while let Some((met, _)) = view.first(&from, &range.end())? {
+        from = key::after(&met);
+        let name = met.get(1..).and_then(|name| std::str::from_utf8(name).ok());
+        names.push(name.ok_or_else(|| damaged("name"))?.to_owned());
+    }
+    Ok(names)
+}
+
+/// The kept counts of a tube.
+pub(crate) fn counts(view: &dyn View, tube: &Tube) -> Counts {
+    let count = |tag| view.count(tube.range(tag));
+    Counts {
+        ready: count(Tag::Ready) + count(Tag::Line),
+        delayed: count(Tag::Delayed),
+        taken: count(Tag::Taken),
+        buried: count(Tag::Buried),
+    }
+}
+
+/// Everything there is to know of a task.
+///
+/// # Errors
+/// `TaskNotFound`, or `Damaged` if one of its rows is.
+pub(crate) fn info(view: &dyn View, tube: &Tube, id: TaskId, now: Now) -> Result<TaskInfo> {
+    let (stored, standing) = index::find(view, tube, id)?;
+    describe(view, tube, &stored, &standing, now)
+}
+
+fn describe(
+    view: &dyn View,
+    tube: &Tube,
+    stored: &Stored,
+    standing: &Standing,
+    now: Now,
+) -> Result<TaskInfo> {
+    let row = stored.row();
+    let head = standing.head();
+    let left = |until: u64, now: u64| {
+        (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
+    };
+    let mut info = TaskInfo {
+        id: stored.id,
+        tube: tube.row.name.clone(),
+        state: standing.state(),
+        priority: row.place.priority,
+        group: row.group.filter(|group| !group.is_empty()).map(str::to_owned),
+        key: row.key.map(str::to_owned),
+        payload: Payload::read(view, tube, stored)?.to_vec(),
+        created: instant(row.created),
+        due: None,
+        ttl_left: left(head.expires, now.queue),
+        ttr: (head.ttr != NEVER).then(|| Duration::from_micros(head.ttr)),
+        lease_left: None,
+        holder: None,
+        deliveries: head.deliveries,
+        attempts: head.attempts,
+        releases: head.releases,
+        buries: head.buries,
+        reason: None,
+        last_error: Some(head.last_error.clone()).filter(|text| !text.is_empty()),
+    };
+    match standing {
+        Standing::Ready(_) => {}
+        Standing::Delayed(delayed) => {
+            info.due = Some(instant(delayed.due));
+            // Its life stands still.
+            info.ttl_left = left(head.expires, 0);
+        }
+        Standing::Taken(taken) => {
+            info.lease_left = left(taken.deadline, now.lease);
+            info.holder = holder(view, taken)?;
+        }
+        Standing::Buried(buried) => info.reason = Some(buried.reason.clone()),
+    }
+    Ok(info)
+}
+
+/// The name of the consumer that holds a task.
+pub(crate) fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>> {
+    if taken.holder == 0 {
+        return Ok(None);
+    }
+    let row = view.get(&key::consumer(taken.holder))?;
+    Ok(row.and_then(|row| ConsumerRow::decode(&row)).map(|row| row.name))
+}
+
+fn instant(micros: u64) -> SystemTime {
+    let longest = Duration::from_secs(1 << 40);
+    UNIX_EPOCH + Duration::from_micros(micros).min(longest)
+}
+
+/// The ranges that a state's tasks stand in, in the order of a listing.
+fn ranges(state: State) -> &'static [Tag] {
+    match state {
+        State::Ready => &[Tag::Ready, Tag::Line],
+        State::Delayed => &[Tag::Delayed],
+        State::Taken => &[Tag::Taken],
+        State::Buried => &[Tag::Buried],
+    }
+}
+
+/// The task of a state that the next verb would meet first.
+pub(crate) fn next(
+    view: &dyn View,
+    tube: &Tube,
+    state: State,
+    now: Now,
+) -> Result<Option<TaskInfo>> {
+    let walked: &[Tag] = match state {
+        // Of the groups only those that may be taken from.
+        State::Ready => &[Tag::Ready, Tag::Turn],
+        State::Delayed => return next_delayed(view, tube, now),
+        state => ranges(state),
+    };
+    let mut best: Option<(Key, TaskId)> = None;
+    for tag in walked {
+        let range = tube.range(*tag);
+        if let Some((met, _)) = view.first(&range.start(), &range.end())? {
+            let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
+            let place = Key::from_slice(met.get(key::RUN_PREFIX..).unwrap_or_default());
+            if best.as_ref().is_none_or(|(first, _)| place < *first) {
+                best = Some((place, id));
+            }
+        }
+    }
+    best.map(|(_, id)| info(view, tube, id, now)).transpose()
+}
+
+fn next_delayed(view: &dyn View, tube: &Tube, now: Now) -> Result<Option<TaskInfo>> {
+    let mut best: Option<TaskInfo> = None;
+    for what in [Deadline::Delay, Deadline::RunAt] {
+        let prefix = key::due_of(tube.run(), what);
+        let Some((met, _)) = view.first(&prefix, &key::end_of(&prefix))? else { continue };
+        let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
+        let info = info(view, tube, id, now)?;
+        if best.as_ref().is_none_or(|best| info.due < best.due) {
+            best = Some(info);
+        }
+    }
+    Ok(best)
+}
+
+/// One page of the tasks of a state, from a key on, and where the next page begins.
+pub(crate) fn page(
+    view: &dyn View,
+    tube: &Tube,
+    state: State,
+    from: Option<Key>,
+    now: Now,
+) -> Result<(Vec<TaskInfo>, Option<Key>)> {
+    let mut tasks = Vec::new();
+    for tag in ranges(state) {
+        let range = tube.range(*tag);
+        let mut next = range.start();
+        if let Some(from) = &from {
+            if *from >= range.end() {
+                continue;
+            }
+            next = next.max(from.clone());
+        }
+        while let Some((met, _)) = view.first(&next, &range.end())? {
+            if tasks.len() == PAGE_TASKS {
+                return Ok((tasks, Some(met)));
+            }
+            next = key::after(&met);
+            let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
+            match info(view, tube, id, now) {
+                Ok(info) => tasks.push(info),
+                // A damaged task does not hide its neighbours; `check` names it.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok((tasks, None))
+}
+
+/// Taken tasks of a tube, at most a page: id, holder's name, lease time of the hand-out.
+pub(crate) fn taken(
+    view: &dyn View,
+    tube: &Tube,
+    from: TaskId,
+) -> Result<Vec<(TaskId, Option<String>, u64)>> {
+    let range = tube.range(Tag::Taken);
+    let mut from = key::taken(tube.run(), from);
+    let mut tasks = Vec::new();
+    while tasks.len() < PAGE_TASKS {
+        let Some((met, row)) = view.first(&from, &range.end())? else { break };
+        from = key::after(&met);
+        let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
+        let Some(taken) = row.as_deref().and_then(TakenRow::decode) else { continue };
+        tasks.push((id, holder(view, &taken)?, taken.since));
+    }
+    Ok(tasks)
+}

@@ -1,0 +1,28 @@
+//! The state machine, the only room that knows the rules. A plain function of rows, op and now: it
+//! reads no clock, draws no random number, takes no lock, starts no thread, wakes nobody, and
+//! writes nothing. What it decides is a value, the [`Draft`](desk::Draft).
+//!
+//! ```text
+//!            put                delay                          take, claim
+//!  – ─────────────────▶ Ready ◀──────── Delayed        Ready ─────────────▶ Taken
+//!  – ─── put, later ──▶ Delayed                        Taken ─ release, lost, ttr ─▶ Ready
+//!                                                      Taken ─ release, retry ─────▶ Delayed
+//!  any ── bury ───────▶ Buried ─ kick ─▶ Ready         Taken ─ bury, fail, retry ──▶ Buried
+//!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone
+//! ```
+
+pub(crate) mod desk;
+pub(crate) mod groups;
+pub(crate) mod index;
+pub(crate) mod put;
+pub(crate) mod take;
+pub(crate) mod look;
+pub(crate) mod audit;
+pub(crate) mod settle;
+pub(crate) mod sweep;
+pub(crate) mod due;
+pub(crate) mod tubes;
+pub(crate) mod consumers;
+pub(crate) mod recover;
+
+pub(crate) use desk::{Desk, Op};

@@ -1,0 +1,228 @@
+//! New tasks: ready or delayed, keyed or not, one or many. A batch is all or nothing.
+
+use crate::bytes::key::{self, Order, Place};
+use crate::bytes::row::{DelayedRow, Head, TaskRow};
+use crate::bytes::{Tag, Value, View, row};
+use crate::clock::{NEVER, micros};
+use crate::engine::desk::{Desk, Op, Tube, damaged};
+use crate::engine::index::{self, Standing, Stored};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::BATCH_TASKS_MAX;
+use crate::name;
+use crate::task::{Cause, TaskId};
+use crate::verb::{Conflict, PutOutcome};
+use smallvec::SmallVec;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Payloads up to this many bytes stand in the task's own row.
+const INLINE_BYTES_MAX: usize = 4096;
+
+/// Puts tasks into one tube.
+pub(crate) struct Put<'a> {
+    pub(crate) tube: u32,
+    pub(crate) tasks: &'a [NewRow<'a>],
+    pub(crate) payload_bytes_max: usize,
+}
+
+/// One task to be put.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NewRow<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    pub(crate) priority: Option<i64>,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+    pub(crate) conflict: Conflict,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) run_at: Option<SystemTime>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) ttr: Option<Duration>,
+    pub(crate) front: bool,
+    pub(crate) placed: Option<Placed<'a>>,
+}
+
+/// What a `Placement` said of a task, before the op.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'a> {
+    pub(crate) order: &'a [u8],
+    pub(crate) group: Option<&'a str>,
+    pub(crate) not_before: Option<SystemTime>,
+}
+
+/// What became of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PutDone {
+    pub(crate) id: TaskId,
+    pub(crate) outcome: PutOutcome,
+}
+
+impl Op for Put<'_> {
+    type Done = SmallVec<[PutDone; 1]>;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn numbers(&self) -> u64 {
+        self.tasks.len() as u64
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
+        done.iter().map(|put| put.id).collect()
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+        if self.tasks.len() > BATCH_TASKS_MAX {
+            let text = format!("a batch takes at most {BATCH_TASKS_MAX} tasks");
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        let tube = desk.tube(self.tube)?;
+        for task in self.tasks {
+            self.check(&tube, task)?;
+        }
+        self.tasks.iter().map(|task| put(desk, &tube, task)).collect()
+    }
+}
+
+impl Put<'_> {
+    fn check(&self, tube: &Tube, task: &NewRow<'_>) -> Result<()> {
+        let options = &tube.row.options;
+        let switches = options.kind.switches();
+        if task.payload.len() > self.payload_bytes_max {
+            let text =
+                format!("{} bytes, the limit is {}", task.payload.len(), self.payload_bytes_max);
+            return Err(Error::new(ErrorKind::TooLarge).because(text));
+        }
+        let off = [
+            ("priority", !switches.priority && task.priority.is_some()),
+            ("ttl", !switches.timed && task.ttl.is_some()),
+            ("ttr", !switches.timed && task.ttr.is_some()),
+            ("delay", !switches.timed && task.delay.is_some()),
+            ("run_at", !switches.timed && task.run_at.is_some()),
+            ("group", !switches.grouped && task.group.is_some()),
+            ("front", options.placement.is_some() && task.front),
+        ];
+        if let Some((option, _)) = off.iter().find(|(_, off)| *off) {
+            let text = format!("option {option} with kind {:?}", options.kind);
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
+        if task.ttl.is_some_and(|ttl| ttl.is_zero()) || task.ttr.is_some_and(|ttr| ttr.is_zero()) {
+            return Err(Error::new(ErrorKind::Invalid).because("ttl and ttr take more than zero"));
+        }
+        if task.delay.is_some() && task.run_at.is_some() {
+            return Err(
+                Error::new(ErrorKind::Invalid).because("delay and run_at exclude each other")
+            );
+        }
+        task.group.map_or(Ok(""), |group| name::label("group name", group))?;
+        task.key.map_or(Ok(""), |key| name::label("key", key))?;
+        match (&options.placement, task.placed) {
+            (Some(name), None) => Err(Error::new(ErrorKind::DriverMissing).because(name.as_str())),
+            (_, Some(placed)) => {
+                placed.group.map_or(Ok(""), |group| name::label("group name", group))?;
+                match Order::placed(placed.order) {
+                    Some(_) => Ok(()),
+                    None => Err(Error::new(ErrorKind::Invalid)
+                        .because("a placement's order takes at most 16 bytes")),
+                }
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>) -> Result<PutDone> {
+    let mut outcome = PutOutcome::New;
+    if let Some(text) = task.key
+        && let Some(id) = keyed(desk, tube, text)?
+    {
+        match task.conflict {
+            Conflict::Keep => return Ok(PutDone { id, outcome: PutOutcome::Existing }),
+            Conflict::Reject => {
+                return Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id));
+            }
+            Conflict::Replace => {
+                let (stored, standing) = index::find(desk, tube, id)?;
+                index::erase(desk, tube, &stored, &standing, Cause::Delete)?;
+                outcome = PutOutcome::Replaced;
+            }
+        }
+    }
+    let options = &tube.row.options;
+    if let Some(capacity) = options.capacity
+        && desk.count(tube.range(Tag::Task)) >= capacity
+    {
+        return Err(Error::new(ErrorKind::Full).because(format!("its capacity is {capacity}")));
+    }
+
+    let number = desk.number();
+    let id = TaskId::new(number);
+    let place =
+        Place { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
+    let group = task.placed.and_then(|placed| placed.group).or(task.group);
+    let group = group.or(options.kind.groups_all().then_some(""));
+    let now = desk.now;
+    let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
+    let wait = delay(desk, task);
+    let row = TaskRow {
+        place,
+        created: now.queue,
+        expires: now.queue.saturating_add(ttl),
+        ttr: task.ttr.or(options.ttr).map_or(NEVER, micros),
+        codec: task.codec,
+        version: task.version,
+        group,
+        key: task.key,
+        payload: (task.payload.len() <= INLINE_BYTES_MAX).then_some(task.payload),
+    };
+    let raw = row.encode();
+    let run = tube.run();
+    desk.add(key::task(run, id), raw.clone());
+    if row.payload.is_none() {
+        desk.add(key::body(run, id), Value::from(task.payload));
+    }
+    if let Some(text) = task.key {
+        desk.add(key::key(run, text), row::number(number));
+    }
+    let mut head = Head::fresh(&row);
+    let standing = match wait {
+        None => Standing::Ready(head),
+        Some((due, wall)) => {
+            // While delayed, a life stands still: what is kept is its length.
+            head.expires = ttl;
+            Standing::Delayed(DelayedRow { head, due, wall, holds_group: false })
+        }
+    };
+    let stored = Stored::of(id, raw)?;
+    index::shift(desk, tube, &stored, None, Some(&standing), Cause::Put)?;
+    Ok(PutDone { id, outcome })
+}
+
+fn keyed(desk: &Desk<'_>, tube: &Tube, text: &str) -> Result<Option<TaskId>> {
+    let Some(id) = desk.get(&key::key(tube.run(), text))? else { return Ok(None) };
+    row::read_number(&id).map(TaskId::new).map(Some).ok_or_else(|| damaged("key"))
+}
+
+fn order(task: &NewRow<'_>, number: u64) -> Order {
+    match task.placed.and_then(|placed| Order::placed(placed.order)) {
+        Some(placed) => placed,
+        None if task.front => Order::front(number),
+        None => Order::back(number),
+    }
+}
+
+/// When the task will be ready, and whether by the wall clock; `None` if it is by now.
+fn delay(desk: &Desk<'_>, task: &NewRow<'_>) -> Option<(u64, bool)> {
+    let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
+    if let Some(at) = run_at {
+        let at = at.duration_since(UNIX_EPOCH).map_or(0, micros);
+        return (at > desk.now.wall).then_some((at, true));
+    }
+    let delay = micros(task.delay.filter(|delay| !delay.is_zero())?);
+    Some((desk.now.queue.saturating_add(delay), false))
+}

@@ -1,0 +1,108 @@
+//! At open every lease is void: the lock on the folder proves that no holder is alive. Tasks of a
+//! named consumer with grace stay taken, without a holder, until the stored end of its grace. In
+//! bounded steps, proportional to what was taken. At close leases return too, uncharged.
+
+use crate::bytes::key;
+use crate::bytes::row::{ConsumerRow, TakenRow};
+use crate::bytes::{Tag, View};
+use crate::clock::NEVER;
+use crate::engine::desk::Op;
+use crate::engine::desk::{Desk, damaged};
+use crate::engine::index::{self, Standing, Stored};
+use crate::engine::{consumers, settle};
+use crate::error::{ErrorKind, Result};
+use crate::limits::SWEEP_TASKS;
+use crate::task::{Cause, TaskId};
+
+/// Takes the word from every consumer that had it when the process ended, at open or at close.
+/// Answers those whose leases are to be returned now.
+pub(crate) struct Silence;
+
+/// Returns the leases of one tube from an id on, at open or at close. Answers where to go on.
+pub(crate) struct Return {
+    pub(crate) tube: u32,
+    pub(crate) from: TaskId,
+    /// False at close: the attempt is given back.
+    pub(crate) charged: bool,
+}
+
+impl Op for Silence {
+    type Done = Vec<u32>;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn numbers(&self) -> u64 {
+        1
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+        let mut over = Vec::new();
+        let void_to = desk.number();
+        for (number, row) in consumers::all(desk)? {
+            let mut silenced = ConsumerRow { void_to, ..row.clone() };
+            if row.until == NEVER {
+                silenced.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
+            }
+            if row.grace == 0 || silenced.until <= desk.now.queue {
+                over.push(number);
+            }
+            desk.change(key::consumer(number), silenced.encode());
+        }
+        Ok(over)
+    }
+}
+
+impl Op for Return {
+    type Done = Option<TaskId>;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+        let tube = desk.tube(self.tube)?;
+        let range = tube.range(Tag::Taken);
+        let mut from = self.from;
+        for _ in 0..SWEEP_TASKS {
+            if desk.count(range) == 0 {
+                return Ok(None);
+            }
+            let start = key::taken(tube.run(), from);
+            let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
+            let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
+            from = TaskId::new(id.get().saturating_add(1));
+            let Some(taken) = row.as_deref().and_then(TakenRow::decode) else { continue };
+            let stored = match Stored::read(desk, &tube, id) {
+                Ok(Some(stored)) => stored,
+                Ok(None) => continue,
+                Err(error) if error.kind() == ErrorKind::Damaged => continue,
+                Err(error) => return Err(error),
+            };
+            if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
+                // Lease time starts again with each process, so its deadline means nothing.
+                let held = TakenRow { deadline: NEVER, ..taken.clone() };
+                if held != taken {
+                    let (from, to) = (Standing::Taken(taken), Standing::Taken(held));
+                    index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Lost)?;
+                }
+            } else if self.charged {
+                settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;
+            } else {
+                settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Close)?;
+            }
+        }
+        Ok(Some(from))
+    }
+}
+
+/// Whether a lease waits for its named consumer.
+fn waits(desk: &Desk<'_>, holder: u32) -> Result<bool> {
+    if holder == 0 {
+        return Ok(false);
+    }
+    let Some(row) = desk.get(&key::consumer(holder))? else { return Ok(false) };
+    let row = ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))?;
+    Ok(row.grace > 0 && row.until > desk.now.queue)
+}

@@ -1,0 +1,477 @@
+//! Out of somebody's hands: ack, release, retry, bury; and the verbs by id: bury, kick, delete.
+//! The holder's verbs check the token; a stale one changes nothing.
+
+use crate::bytes::key::{self, Key, Order, Place};
+use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow};
+use crate::bytes::{Tag, View};
+use crate::clock::{NEVER, micros};
+use crate::engine::desk::{Desk, Op, Tube, damaged};
+use crate::engine::index::{self, Standing, Stored};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{REASON_BYTES_MAX, SWEEP_TASKS};
+use crate::name::cut;
+use crate::task::{Cause, Reason, State, TaskId, Ticket};
+use crate::verb::{Extend, Release as Terms};
+use std::time::Duration;
+
+/// Finishes tasks. Answers those whose leases were lost; the others are done.
+pub(crate) struct Ack<'a> {
+    pub(crate) tube: u32,
+    pub(crate) tickets: &'a [Ticket],
+}
+
+/// Gives a task back, uncharged.
+pub(crate) struct Release {
+    pub(crate) tube: u32,
+    pub(crate) ticket: Ticket,
+    pub(crate) terms: Terms,
+}
+
+/// Gives a task back after a failure, charged.
+pub(crate) struct Retry<'a> {
+    pub(crate) tube: u32,
+    pub(crate) ticket: Ticket,
+    pub(crate) error: &'a str,
+    /// Instead of the tube's back-off.
+    pub(crate) after: Option<Duration>,
+}
+
+/// Sets a held task aside.
+pub(crate) struct Bury {
+    pub(crate) tube: u32,
+    pub(crate) ticket: Ticket,
+    pub(crate) reason: Reason,
+}
+
+/// Returns a task whose holder went away, charged.
+pub(crate) struct Lost {
+    pub(crate) tube: u32,
+    pub(crate) ticket: Ticket,
+}
+
+/// Extends a lease. Answers the lease time at which it ends.
+pub(crate) struct Touch {
+    pub(crate) tube: u32,
+    pub(crate) ticket: Ticket,
+    pub(crate) how: Extend,
+}
+
+/// Sets a task aside, from any state, by anyone.
+pub(crate) struct BuryAny {
+    pub(crate) tube: u32,
+    pub(crate) id: TaskId,
+    pub(crate) reason: Reason,
+}
+
+/// Brings buried tasks back, up to `most` and no more than one sweep's worth. Answers how many.
+pub(crate) struct Kick {
+    pub(crate) tube: u32,
+    pub(crate) most: u64,
+}
+
+/// Brings one buried task back.
+pub(crate) struct KickOne {
+    pub(crate) tube: u32,
+    pub(crate) id: TaskId,
+}
+
+/// Removes a task, in any state.
+pub(crate) struct Delete {
+    pub(crate) tube: u32,
+    pub(crate) id: TaskId,
+}
+
+/// The task that a ticket holds.
+///
+/// # Errors
+/// `LeaseLost` unless the ticket's token is that of the present hand-out and nothing has voided it.
+pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stored, TakenRow)> {
+    let lost = || Error::new(ErrorKind::LeaseLost).on_task(ticket.id);
+    let row = view.get(&key::taken(tube.run(), ticket.id))?.ok_or_else(lost)?;
+    let taken = TakenRow::decode(&row).ok_or_else(|| damaged("taken"))?;
+    if taken.token != ticket.token || is_voided(tube, &taken) {
+        return Err(lost());
+    }
+    if taken.holder != 0 {
+        let consumer = view.get(&key::consumer(taken.holder))?.ok_or_else(lost)?;
+        let consumer = ConsumerRow::decode(&consumer).ok_or_else(|| damaged("consumer"))?;
+        if taken.token <= consumer.void_to {
+            return Err(lost());
+        }
+    }
+    let stored = Stored::read(view, tube, ticket.id)?.ok_or_else(|| damaged("task"))?;
+    Ok((stored, taken))
+}
+
+/// Whether a `release_all` came after the hand-out.
+pub(crate) fn is_voided(tube: &Tube, taken: &TakenRow) -> bool {
+    taken.token <= tube.row.void_to
+}
+
+/// Back to its place, or aside if its attempts are used up. What a `release_all` has voided and its
+/// sweep has not come to yet is given back as that said, whoever comes first.
+pub(crate) fn give_back(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    stored: &Stored,
+    taken: TakenRow,
+    cause: Cause,
+) -> Result<()> {
+    if is_voided(tube, &taken) {
+        return give_back_uncharged(desk, tube, stored, taken, Cause::Release);
+    }
+    let from = Standing::Taken(taken);
+    let head = from.head().clone();
+    let to = if exhausted(tube, &head) { bury(head, exhaustion) } else { Standing::Ready(head) };
+    index::shift(desk, tube, stored, Some(&from), Some(&to), cause)
+}
+
+/// Back to its place as if it had not been taken.
+pub(crate) fn give_back_uncharged(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    stored: &Stored,
+    taken: TakenRow,
+    cause: Cause,
+) -> Result<()> {
+    let from = Standing::Taken(taken);
+    let mut head = from.head().clone();
+    head.attempts = head.attempts.saturating_sub(1);
+    index::shift(desk, tube, stored, Some(&from), Some(&Standing::Ready(head)), cause)
+}
+
+fn exhausted(tube: &Tube, head: &Head) -> bool {
+    tube.row.options.max_attempts.is_some_and(|most| head.attempts >= most)
+}
+
+fn exhaustion(head: &Head) -> Reason {
+    Reason::Exhausted(head.last_error.clone())
+}
+
+fn bury(mut head: Head, reason: impl FnOnce(&Head) -> Reason) -> Standing {
+    head.buries = head.buries.saturating_add(1);
+    let reason = reason(&head);
+    if let Reason::Failed { message, .. } = &reason {
+        head.last_error.clone_from(message);
+    }
+    Standing::Buried(BuriedRow { head, reason })
+}
+
+/// Cuts the texts of a reason to what is kept.
+fn bounded(reason: &Reason) -> Reason {
+    let kept = |text: &str| cut(text, REASON_BYTES_MAX).to_owned();
+    match reason {
+        Reason::Buried(text) => Reason::Buried(kept(text)),
+        Reason::Failed { group, message } => {
+            Reason::Failed { group: kept(group), message: kept(message) }
+        }
+        Reason::Exhausted(text) => Reason::Exhausted(kept(text)),
+        Reason::Undecodable(text) => Reason::Undecodable(kept(text)),
+    }
+}
+
+/// Delayed by `delay`, or ready at once. A delay moves the end of the task's life along.
+fn later(desk: &Desk<'_>, tube: &Tube, mut head: Head, delay: Duration) -> Standing {
+    let now = desk.now.queue;
+    if delay.is_zero() {
+        return Standing::Ready(head);
+    }
+    if head.expires != NEVER {
+        head.expires = head.expires.saturating_sub(now);
+    }
+    let due = now.saturating_add(micros(delay));
+    let holds_group = tube.row.options.hold_group_while_delayed;
+    Standing::Delayed(DelayedRow { head, due, wall: false, holds_group })
+}
+
+fn unsupported(tube: &Tube, option: &str) -> Error {
+    let text = format!("{option} with kind {:?}", tube.row.options.kind);
+    Error::new(ErrorKind::Unsupported).because(text)
+}
+
+impl Op for Ack<'_> {
+    type Done = Vec<TaskId>;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
+        let ids = self.tickets.iter().map(|ticket| ticket.id);
+        ids.filter(|id| !lost.contains(id)).collect()
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+        let tube = desk.tube(self.tube)?;
+        let mut lost = Vec::new();
+        for ticket in self.tickets {
+            match held(desk, &tube, *ticket) {
+                Ok((stored, taken)) => {
+                    index::erase(desk, &tube, &stored, &Standing::Taken(taken), Cause::Ack)?;
+                }
+                Err(error) if error.is_lease_lost() => lost.push(ticket.id),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(lost)
+    }
+}
+
+impl Op for Release {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn numbers(&self) -> u64 {
+        1
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.ticket.id]
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let terms = &self.terms;
+        let switches = tube.row.options.kind.switches();
+        let off = [
+            ("delay", !switches.timed && terms.delay.is_some_and(|delay| !delay.is_zero())),
+            ("ttl", !switches.timed && terms.ttl.is_some()),
+            ("priority", !switches.priority && terms.priority.is_some()),
+            ("to_back", tube.row.options.placement.is_some() && terms.to_back),
+        ];
+        if let Some((option, _)) = off.iter().find(|(_, off)| *off) {
+            return Err(unsupported(&tube, option));
+        }
+        if terms.ttl.is_some_and(|ttl| ttl.is_zero()) {
+            return Err(Error::new(ErrorKind::Invalid).because("ttl takes more than zero"));
+        }
+        let (mut stored, taken) = held(desk, &tube, self.ticket)?;
+        let from = Standing::Taken(taken);
+        let mut head = from.head().clone();
+        head.attempts = head.attempts.saturating_sub(1);
+        head.releases = head.releases.saturating_add(1);
+        if let Some(ttl) = terms.ttl {
+            head.expires = desk.now.queue.saturating_add(micros(ttl));
+        }
+        if terms.priority.is_some() || terms.to_back {
+            stored = replaced(desk, &tube, &stored, terms)?;
+        }
+        let to = later(desk, &tube, head, terms.delay.unwrap_or_default());
+        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Release)
+    }
+}
+
+/// Gives a taken task another place. Only here is a task's own row rewritten.
+fn replaced(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, terms: &Terms) -> Result<Stored> {
+    let mut row = stored.row();
+    let order = if terms.to_back { Order::back(desk.number()) } else { row.place.order };
+    row.place = Place { priority: terms.priority.unwrap_or(row.place.priority), order };
+    let raw = row.encode();
+    desk.change(key::task(tube.run(), stored.id), raw.clone());
+    Stored::of(stored.id, raw)
+}
+
+impl Op for Retry<'_> {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.ticket.id]
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let options = &tube.row.options;
+        if !options.kind.switches().timed && self.after.is_some_and(|after| !after.is_zero()) {
+            return Err(unsupported(&tube, "delay"));
+        }
+        let (stored, taken) = held(desk, &tube, self.ticket)?;
+        let from = Standing::Taken(taken);
+        let mut head = from.head().clone();
+        head.last_error = cut(self.error, REASON_BYTES_MAX).to_owned();
+        let to = if exhausted(&tube, &head) {
+            bury(head, exhaustion)
+        } else {
+            let wait = self.after.unwrap_or_else(|| options.backoff.wait(head.attempts));
+            later(desk, &tube, head, wait)
+        };
+        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Retry)
+    }
+}
+
+impl Op for Bury {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.ticket.id]
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let (stored, taken) = held(desk, &tube, self.ticket)?;
+        let from = Standing::Taken(taken);
+        let to = bury(from.head().clone(), |_| bounded(&self.reason));
+        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Bury)
+    }
+}
+
+impl Op for Lost {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let (stored, taken) = held(desk, &tube, self.ticket)?;
+        give_back(desk, &tube, &stored, taken, Cause::Lost)
+    }
+}
+
+impl Op for Touch {
+    type Done = u64;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &u64) -> Vec<TaskId> {
+        vec![self.ticket.id]
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
+        let tube = desk.tube(self.tube)?;
+        if !tube.row.options.kind.switches().timed {
+            return Err(unsupported(&tube, "touch"));
+        }
+        let (stored, taken) = held(desk, &tube, self.ticket)?;
+        let now = desk.now.lease;
+        let mut to = taken.clone();
+        match self.how {
+            Extend::Add(by) if by.is_zero() => return Ok(taken.deadline),
+            Extend::Add(by) => {
+                let by = micros(by);
+                to.deadline = to.deadline.saturating_add(by);
+                to.head.ttr = to.head.ttr.saturating_add(by);
+                to.head.expires = to.head.expires.saturating_add(by);
+            }
+            Extend::Renew => to.deadline = now.saturating_add(to.head.ttr),
+            Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
+        }
+        let deadline = to.deadline;
+        let (from, to) = (Standing::Taken(taken), Standing::Taken(to));
+        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Touch)?;
+        Ok(deadline)
+    }
+}
+
+impl Op for BuryAny {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let (stored, from) = index::find(desk, &tube, self.id)?;
+        if from.state() == State::Buried {
+            return Ok(());
+        }
+        let mut head = from.head().clone();
+        if from.state() == State::Delayed {
+            head.expires = desk.now.queue.saturating_add(head.expires);
+        }
+        let to = bury(head, |_| bounded(&self.reason));
+        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Bury)
+    }
+}
+
+fn kick(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, from: Standing) -> Result<()> {
+    let mut head = from.head().clone();
+    head.attempts = 0;
+    index::shift(desk, tube, stored, Some(&from), Some(&Standing::Ready(head)), Cause::Kick)
+}
+
+impl Op for Kick {
+    type Done = u64;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
+        let tube = desk.tube(self.tube)?;
+        let range = tube.range(Tag::Buried);
+        let mut from: Key = range.start();
+        let mut kicked = 0;
+        while kicked < self.most.min(SWEEP_TASKS as u64) && desk.count(range) > 0 {
+            let Some((met, _)) = desk.first(&from, &range.end())? else { break };
+            from = key::after(&met);
+            let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
+            match index::find(desk, &tube, id) {
+                Ok((stored, standing)) => kick(desk, &tube, &stored, standing)?,
+                // It cannot be taken anyway; it stays aside, and the next one is kicked.
+                Err(error) if error.kind() == ErrorKind::Damaged => continue,
+                Err(error) => return Err(error),
+            }
+            kicked += 1;
+        }
+        Ok(kicked)
+    }
+}
+
+impl Op for KickOne {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let (stored, from) = index::find(desk, &tube, self.id)?;
+        if from.state() != State::Buried {
+            let text = format!("it is {:?}, not Buried", from.state());
+            return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
+        }
+        kick(desk, &tube, &stored, from)
+    }
+}
+
+impl Op for Delete {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let (stored, from) = index::find(desk, &tube, self.id)?;
+        index::erase(desk, &tube, &stored, &from, Cause::Delete)
+    }
+}

@@ -1,0 +1,95 @@
+//! What touches many tasks is one small commit and a work row; here the rest is done, in bounded
+//! steps, also after a crash.
+
+use crate::bytes::key::{self, Key, Run};
+use crate::bytes::row::{TakenRow, WorkRow};
+use crate::bytes::{Range, Tag, View};
+use crate::engine::desk::{Desk, Op, damaged};
+use crate::engine::index::Stored;
+use crate::engine::settle;
+use crate::error::{ErrorKind, Result};
+use crate::limits::SWEEP_TASKS;
+use crate::task::{Cause, TaskId};
+
+/// One step of the first work row there is. Answers whether there was one.
+pub(crate) struct Sweep;
+
+impl Op for Sweep {
+    type Done = bool;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
+        let range = Range::of(Tag::Work);
+        let Some((met, row)) = desk.first(&range.start(), &range.end())? else { return Ok(false) };
+        let run = met.get(1..5).and_then(|run| run.try_into().ok()).map(u32::from_be_bytes);
+        let work = row.as_deref().and_then(WorkRow::decode);
+        match (run, work) {
+            (Some(run), Some(work)) => step(desk, Run(run), work)?,
+            _ => return Err(damaged("work")),
+        }
+        Ok(true)
+    }
+}
+
+/// Does one sweep's worth of a work row, and notes how far it came.
+pub(crate) fn step(desk: &mut Desk<'_>, run: Run, work: WorkRow) -> Result<()> {
+    let left = match work {
+        WorkRow::Clear => clear(desk, run)?.then_some(work),
+        WorkRow::Release { tube, from } => {
+            release(desk, tube, from)?.map(|from| WorkRow::Release { tube, from })
+        }
+    };
+    match left {
+        Some(left) => desk.change(key::work(run), left.encode()),
+        None => desk.remove(key::work(run)),
+    }
+    Ok(())
+}
+
+/// Removes rows of a run that belongs to no tube any more. Whether there are more.
+fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
+    let mut left = SWEEP_TASKS * 2;
+    for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+        let range = Range::in_run(tag, run);
+        let mut from: Key = range.start();
+        while desk.count(range) > 0 {
+            if left == 0 {
+                return Ok(true);
+            }
+            let Some((met, _)) = desk.first(&from, &range.end())? else { break };
+            from = key::after(&met);
+            desk.remove(met);
+            left -= 1;
+        }
+    }
+    Ok(false)
+}
+
+/// Returns leases that `release_all` voided, from an id on. Where to go on, if there are more.
+fn release(desk: &mut Desk<'_>, tube: u32, from: u64) -> Result<Option<u64>> {
+    let tube = desk.tube(tube)?;
+    let range = tube.range(Tag::Taken);
+    let mut from = TaskId::new(from);
+    for _ in 0..SWEEP_TASKS {
+        let start = key::taken(tube.run(), from);
+        let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
+        let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
+        from = TaskId::new(id.get().saturating_add(1));
+        let Some(taken) = row.as_deref().and_then(TakenRow::decode) else { continue };
+        if !settle::is_voided(&tube, &taken) {
+            continue;
+        }
+        match Stored::read(desk, &tube, id) {
+            Ok(Some(stored)) => {
+                settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Release)?;
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::Damaged => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(from.get()))
+}

@@ -1,0 +1,275 @@
+//! Ready → Taken: the best ready task of a tube, or a chosen one. The attempt is counted here, and
+//! is written before the task is handed over, so that a task that kills its process is charged.
+
+use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
+use crate::bytes::row::{BuriedRow, Head, TakenRow, TaskRow};
+use crate::bytes::{Met, Tag, Value, View};
+use crate::clock::NEVER;
+use crate::engine::desk::{Desk, Op, Tube, damaged};
+use crate::engine::index::{self, Standing, Stored};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::BATCH_TASKS_MAX;
+use crate::task::{Cause, Reason, State, TaskId, Ticket};
+use std::ops::Deref;
+
+/// Takes up to `most` tasks. None is an answer, not an error.
+pub(crate) struct Take {
+    pub(crate) tube: u32,
+    pub(crate) most: usize,
+    /// The named consumer, or 0.
+    pub(crate) holder: u32,
+}
+
+/// Takes this task, if it may be taken.
+pub(crate) struct Claim {
+    pub(crate) tube: u32,
+    pub(crate) id: TaskId,
+    pub(crate) holder: u32,
+}
+
+/// A task as it is handed over.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) id: TaskId,
+    pub(crate) token: u64,
+    pub(crate) attempts: u32,
+    pub(crate) deliveries: u32,
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    pub(crate) payload: Payload,
+}
+
+impl Handed {
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket { id: self.id, token: self.token }
+    }
+}
+
+/// A payload inside the row that holds it.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    row: Value,
+    from: usize,
+}
+
+impl Payload {
+    /// Reads the payload of a task, from its own row or from beside it.
+    pub(crate) fn read(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Self> {
+        if let Some(payload) = stored.row().payload {
+            let from = stored.raw().len() - payload.len();
+            return Ok(Self { row: stored.raw().clone(), from });
+        }
+        let row = view.get(&key::body(tube.run(), stored.id))?.ok_or_else(|| damaged("payload"))?;
+        Ok(Self { row, from: 0 })
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.row.get(self.from..).unwrap_or_default()
+    }
+}
+
+impl Op for Take {
+    type Done = Vec<Handed>;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn numbers(&self) -> u64 {
+        self.most.min(BATCH_TASKS_MAX) as u64
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+        let tube = desk.tube(self.tube)?;
+        speaks(desk, self.holder)?;
+        let mut handed = Vec::new();
+        if tube.row.paused {
+            return Ok(handed);
+        }
+        // What was taken stands before what is next, so the walk goes on behind it and never over
+        // what this op itself removed.
+        let mut ready = Cursor::new(tube.range(Tag::Ready));
+        let mut turn = Cursor::new(tube.range(Tag::Turn));
+        while handed.len() < self.most.min(BATCH_TASKS_MAX) {
+            let Some(met) = next(desk, &tube, &mut ready, &mut turn)? else { break };
+            handed.extend(hand_over(desk, &tube, met, self.holder)?);
+        }
+        Ok(handed)
+    }
+}
+
+impl Op for Claim {
+    type Done = Handed;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn numbers(&self) -> u64 {
+        1
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+        let tube = desk.tube(self.tube)?;
+        speaks(desk, self.holder)?;
+        let (stored, standing) = index::find(desk, &tube, self.id)?;
+        let refused =
+            |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
+        if standing.state() != State::Ready {
+            return Err(refused(format!("it is {:?}", standing.state())));
+        }
+        if tube.row.paused {
+            return Err(refused("its tube is paused".to_owned()));
+        }
+        if let Some(group) = stored.row().group
+            && crate::engine::groups::in_flight(desk, &tube, group)?
+                >= u64::from(tube.row.options.in_flight)
+        {
+            return Err(refused("its group is locked".to_owned()));
+        }
+        let payload = Payload::read(desk, &tube, &stored)?;
+        take(desk, &tube, &stored, standing, payload, self.holder)
+    }
+}
+
+/// A take may come after its consumer's end; nobody would return what it took.
+///
+/// # Errors
+/// `Closed` if the named consumer is no more.
+fn speaks(desk: &Desk<'_>, holder: u32) -> Result<()> {
+    if holder == 0 || desk.get(&key::consumer(holder))?.is_some() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Closed).because("the consumer was closed"))
+}
+
+/// A walk over a range that never goes back.
+struct Cursor {
+    range: Range,
+    from: Key,
+}
+
+impl Cursor {
+    fn new(range: Range) -> Self {
+        Self { range, from: range.start() }
+    }
+
+    fn peek(&self, desk: &Desk<'_>) -> Result<Option<Met>> {
+        if desk.count(self.range) == 0 {
+            return Ok(None);
+        }
+        desk.first(&self.from, &self.range.end())
+    }
+}
+
+/// The best of the tasks without a group and of the groups' turns.
+fn next(
+    desk: &Desk<'_>,
+    tube: &Tube,
+    ready: &mut Cursor,
+    turn: &mut Cursor,
+) -> Result<Option<Next>> {
+    let free = ready.peek(desk)?;
+    let grouped = turn.peek(desk)?;
+    let ((key, value), cursor) = match (free, grouped) {
+        (Some(free), Some(grouped)) if free.0.get(RUN_PREFIX..) <= grouped.0.get(RUN_PREFIX..) => {
+            (free, ready)
+        }
+        (_, Some(grouped)) => (grouped, turn),
+        (Some(free), None) => (free, ready),
+        (None, None) => return Ok(None),
+    };
+    cursor.from = key::after(&key);
+    let of_key = || damaged("ready").in_tube(&tube.row.name);
+    let id = key::id_of(&key).ok_or_else(of_key)?;
+    let place = key::place_of(&key, RUN_PREFIX).ok_or_else(of_key)?;
+    if cursor.range.tag == Tag::Ready {
+        return Ok(Some(Next { id, place, group: None, head: value }));
+    }
+    let group = value.and_then(|group| String::from_utf8(group.to_vec()).ok());
+    let line = group.as_ref().map(|group| key::line(tube.run(), group, &place, id));
+    let head = line.map_or(Ok(None), |line| desk.get(&line));
+    let head = match head {
+        Err(error) if error.kind() == ErrorKind::Damaged => None,
+        head => head?,
+    };
+    Ok(Some(Next { id, place, group, head }))
+}
+
+/// What the index says of the task that is next.
+struct Next {
+    id: TaskId,
+    place: Place,
+    group: Option<String>,
+    /// Its row among the ready ones; `None` if that is damaged.
+    head: Option<Value>,
+}
+
+/// Takes the task. One whose rows are damaged is set aside instead, and its neighbours are served.
+fn hand_over(desk: &mut Desk<'_>, tube: &Tube, next: Next, holder: u32) -> Result<Option<Handed>> {
+    match read(desk, tube, &next) {
+        Ok((stored, standing, payload)) => {
+            take(desk, tube, &stored, standing, payload, holder).map(Some)
+        }
+        Err(error) if error.kind() == ErrorKind::Damaged => {
+            set_aside(desk, tube, &next, &error.to_string())?;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The rows of a task that the index says is ready.
+fn read(desk: &Desk<'_>, tube: &Tube, next: &Next) -> Result<(Stored, Standing, Payload)> {
+    let stored = Stored::read(desk, tube, next.id)?.ok_or_else(|| damaged("task"))?;
+    let head = next.head.as_deref().and_then(|head| Head::decode(head, &stored.row()));
+    let head = head.ok_or_else(|| damaged("ready"))?;
+    let payload = Payload::read(desk, tube, &stored)?;
+    Ok((stored, Standing::Ready(head), payload))
+}
+
+/// Buries a task that cannot be read, by what its key says.
+fn set_aside(desk: &mut Desk<'_>, tube: &Tube, next: &Next, text: &str) -> Result<()> {
+    let stand_in = TaskRow {
+        place: next.place,
+        created: desk.now.queue,
+        expires: NEVER,
+        ttr: NEVER,
+        codec: 0,
+        version: 0,
+        group: next.group.as_deref(),
+        key: None,
+        payload: Some(&[]),
+    };
+    let head = Head { buries: 1, ..Head::fresh(&stand_in) };
+    let stored = Stored::of(next.id, stand_in.encode())?;
+    let from = Standing::Ready(Head::fresh(&stand_in));
+    let to = Standing::Buried(BuriedRow { head, reason: Reason::Undecodable(text.to_owned()) });
+    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Bury)
+}
+
+fn take(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    stored: &Stored,
+    standing: Standing,
+    payload: Payload,
+    holder: u32,
+) -> Result<Handed> {
+    let row = stored.row();
+    let (codec, version) = (row.codec, row.version);
+    let mut head = standing.head().clone();
+    head.deliveries = head.deliveries.saturating_add(1);
+    head.attempts = head.attempts.saturating_add(1);
+    let token = desk.number();
+    let now = desk.now;
+    let deadline = now.lease.saturating_add(head.ttr);
+    let (attempts, deliveries) = (head.attempts, head.deliveries);
+    let taken = Standing::Taken(TakenRow { head, token, holder, since: now.lease, deadline });
+    index::shift(desk, tube, stored, Some(&standing), Some(&taken), Cause::Take)?;
+    Ok(Handed { id: stored.id, token, attempts, deliveries, codec, version, payload })
+}

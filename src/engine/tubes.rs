@@ -1,0 +1,193 @@
+//! Making and changing tubes. What concerns all tasks of a tube is a new run or a predicate in the
+//! tube's row; sweeps do the rest.
+
+use crate::bytes::key::{self, Run};
+use crate::bytes::row::{Counters, TubeRow, WorkRow};
+use crate::bytes::{Tag, View, row};
+use crate::engine::desk::Op;
+use crate::engine::desk::{Desk, damaged};
+use crate::engine::look;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::tube_name;
+use crate::options::TubeOptions;
+
+/// Makes a tube, or finds it. Answers its number.
+pub(crate) struct Create<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) options: &'a TubeOptions,
+    /// What to do if it is there.
+    pub(crate) exists: Exists,
+}
+
+/// What `Create` does with a tube that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exists {
+    /// Refuses.
+    Refuse,
+    /// Takes it, if kind and options are the same.
+    Same,
+    /// Takes it as it is.
+    Any,
+}
+
+/// Removes a tube and its tasks.
+pub(crate) struct Drop {
+    pub(crate) tube: u32,
+    /// Whether takers wait.
+    pub(crate) awaited: bool,
+    pub(crate) force: bool,
+}
+
+/// Removes a tube's tasks, in every state.
+pub(crate) struct Truncate {
+    pub(crate) tube: u32,
+}
+
+/// Keeps a tube's tasks from being taken, or not any more.
+pub(crate) struct Pause {
+    pub(crate) tube: u32,
+    pub(crate) paused: bool,
+}
+
+/// Returns every taken task of a tube, whoever holds it.
+pub(crate) struct ReleaseAll {
+    pub(crate) tube: u32,
+}
+
+fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
+    counters.run += 1;
+    if counters.run >= Run::TEMPORARY {
+        return Err(Error::new(ErrorKind::Invalid).because("2^31 tubes were made and truncated"));
+    }
+    Ok(Run(if temporary { counters.run | Run::TEMPORARY } else { counters.run }))
+}
+
+impl Op for Create<'_> {
+    type Done = u32;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<u32> {
+        tube_name(self.name)?;
+        self.options.check()?;
+        if let Some(number) = look::tube_named(desk, self.name)? {
+            let same = match self.exists {
+                Exists::Refuse => return Err(Error::new(ErrorKind::TubeExists)),
+                Exists::Same => desk.tube(number)?.row.options == *self.options,
+                Exists::Any => true,
+            };
+            return if same { Ok(number) } else { Err(Error::new(ErrorKind::TubeMismatch)) };
+        }
+        let mut counters = look::counters(desk)?;
+        counters.tube = counters
+            .tube
+            .checked_add(1)
+            .ok_or_else(|| Error::new(ErrorKind::Invalid).because("2^32 tubes were made"))?;
+        let run = next_run(&mut counters, self.options.temporary)?;
+        desk.set(key::meta(Counters::WHAT), counters.encode())?;
+        desk.add(key::name(self.name), row::number(u64::from(counters.tube)));
+        let tube = TubeRow {
+            name: self.name.to_owned(),
+            run,
+            paused: false,
+            void_to: 0,
+            options: self.options.clone(),
+        };
+        desk.add(key::tube(counters.tube), tube.encode());
+        Ok(counters.tube)
+    }
+}
+
+impl Op for Drop {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let tube = desk.tube(self.tube)?;
+        let taken = desk.count(tube.range(Tag::Taken));
+        if !self.force && (self.awaited || taken > 0) {
+            let text = if self.awaited {
+                "takers wait".to_owned()
+            } else {
+                format!("{taken} tasks are taken")
+            };
+            return Err(Error::new(ErrorKind::TubeBusy).because(text));
+        }
+        desk.remove(key::name(&tube.row.name));
+        desk.remove(key::tube(self.tube));
+        desk.set(key::work(tube.run()), WorkRow::Clear.encode())?;
+        desk.wake_all(self.tube);
+        Ok(())
+    }
+}
+
+impl Op for Truncate {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let mut tube = desk.tube(self.tube)?;
+        let mut counters = look::counters(desk)?;
+        let old = tube.run();
+        tube.row.run = next_run(&mut counters, old.is_temporary())?;
+        desk.change(key::meta(Counters::WHAT), counters.encode());
+        desk.change(key::tube(self.tube), tube.row.encode());
+        desk.set(key::work(old), WorkRow::Clear.encode())
+    }
+}
+
+impl Op for Pause {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let mut tube = desk.tube(self.tube)?;
+        if tube.row.paused == self.paused {
+            return Ok(());
+        }
+        tube.row.paused = self.paused;
+        desk.change(key::tube(self.tube), tube.row.encode());
+        if !self.paused {
+            desk.wake_all(self.tube);
+        }
+        Ok(())
+    }
+}
+
+impl Op for ReleaseAll {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn numbers(&self) -> u64 {
+        1
+    }
+
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
+        let mut tube = desk.tube(self.tube)?;
+        if desk.count(tube.range(Tag::Taken)) == 0 {
+            return Ok(());
+        }
+        // Tokens and ids are drawn from the same numbers, so every lease given so far is below.
+        tube.row.void_to = desk.number();
+        desk.change(key::tube(self.tube), tube.row.encode());
+        let work = WorkRow::Release { tube: self.tube, from: 0 };
+        match desk.get(&key::work(tube.run()))? {
+            Some(work) if WorkRow::decode(&work).is_none() => Err(damaged("work")),
+            _ => desk.set(key::work(tube.run()), work.encode()),
+        }
+    }
+}

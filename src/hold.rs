@@ -1,0 +1,51 @@
+//! What every handle and guard keeps: the running queue, and with it the folder. The last one to
+//! go closes it.
+
+use crate::engine::Op;
+use crate::error::Result;
+use crate::live::core::Core;
+use crate::options::Durability;
+use crate::placement::Placement;
+use crate::sync::{Arc, Mutex, Weak};
+use crate::watch::Watchers;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(crate) struct Hold {
+    core: Arc<Core>,
+    pub(crate) settings: Settings,
+    pub(crate) watchers: Arc<Watchers>,
+    /// The open sessions by name, so that a second `consumer(name)` joins the first.
+    pub(crate) sessions: Mutex<BTreeMap<String, Weak<dyn Any + Send + Sync>>>,
+}
+
+/// What the builder said that concerns the handles only.
+pub(crate) struct Settings {
+    pub(crate) durability: Durability,
+    pub(crate) payload_bytes_max: usize,
+    pub(crate) session_grace: Duration,
+    pub(crate) placements: BTreeMap<String, Arc<dyn Placement>>,
+}
+
+impl Hold {
+    pub(crate) fn new(core: Arc<Core>, settings: Settings) -> Arc<Self> {
+        Arc::new(Self { core, settings, watchers: Arc::default(), sessions: Mutex::default() })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
+        self.core.run(op, durability)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; opening again replays what was written.
+        let _ = self.core.close();
+        self.watchers.clear();
+    }
+}

@@ -1,0 +1,587 @@
+//! A task in hand. A verdict uses the guard up; a guard that is dropped without one returns the
+//! task. Only the lease has a drop, so a task comes apart into payload and lease.
+
+use crate::bytes::row::TakenRow;
+use crate::clock::{NEVER, Now};
+use crate::consumer::Consumer;
+use crate::engine::{Op, look, settle};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::Hold;
+use crate::live::inside;
+use crate::options::Durability;
+use crate::sync::Arc;
+use crate::task::{Reason, TaskId, Ticket};
+use crate::verb::{Extend, Release};
+use std::fmt;
+use std::fmt::Display;
+use std::ops::Deref;
+use std::time::Duration;
+
+/// Which tube, for ops and messages.
+#[derive(Debug)]
+pub(crate) struct At {
+    pub(crate) number: u32,
+    pub(crate) name: Box<str>,
+    pub(crate) placement: Option<Box<str>>,
+}
+
+/// The right to settle a task, without a guard: what [`Tube::ticket`](crate::Tube::ticket) makes
+/// of a [`Ticket`]. Dropping it changes nothing. Its verdicts are those of a [`Lease`].
+#[derive(Clone)]
+pub struct Held {
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) at: Arc<At>,
+    pub(crate) ticket: Ticket,
+    pub(crate) durability: Durability,
+}
+
+impl Held {
+    fn run<O: Op>(&self, action: &'static str, op: &O, durability: Durability) -> Result<O::Done> {
+        let done = self.hold.run(op, durability);
+        done.map_err(|error| self.name(error, action))
+    }
+
+    fn name(&self, error: Error, action: &'static str) -> Error {
+        error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
+    }
+
+    fn do_ack(&self) -> Result<()> {
+        let op = settle::Ack { tube: self.at.number, tickets: &[self.ticket] };
+        let lost = self.run("ack", &op, self.durability)?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        Err(self.name(Error::new(ErrorKind::LeaseLost).with_tasks(lost), "ack"))
+    }
+
+    fn do_release(&self, terms: Release) -> Result<()> {
+        let op = settle::Release { tube: self.at.number, ticket: self.ticket, terms };
+        // What a power cut could take back is the lease, and that is void after one anyway; unless
+        // the release says more than "back to its place".
+        let plain = terms == Release::new();
+        let durability = if plain { Durability::Relaxed } else { self.durability };
+        self.run("release", &op, durability).map(drop)
+    }
+
+    fn do_retry(&self, error: &dyn Display, after: Option<Duration>) -> Result<()> {
+        let error = error.to_string();
+        let op = settle::Retry { tube: self.at.number, ticket: self.ticket, error: &error, after };
+        self.run("retry", &op, self.durability).map(drop)
+    }
+
+    fn do_bury(&self, action: &'static str, reason: Reason) -> Result<()> {
+        let op = settle::Bury { tube: self.at.number, ticket: self.ticket, reason };
+        self.run(action, &op, self.durability).map(drop)
+    }
+
+    fn do_extend(&self, action: &'static str, how: Extend) -> Result<()> {
+        let op = settle::Touch { tube: self.at.number, ticket: self.ticket, how };
+        self.run(action, &op, Durability::Relaxed).map(drop)
+    }
+
+    fn do_left(&self) -> Result<Option<Duration>> {
+        let left = self.hold.core().look(|view, now| {
+            let tube = look::tube(view, self.at.number)?;
+            let (_, taken) = settle::held(view, &tube, self.ticket)?;
+            time_left(&taken, now)
+        });
+        left.map_err(|error| self.name(error, "left"))
+    }
+
+    /// The task.
+    pub fn id(&self) -> TaskId {
+        self.ticket.id
+    }
+
+    /// The ticket.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// As [`Lease::ack`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn ack(self) -> Result<()> {
+        self.do_ack()
+    }
+
+    /// As [`Lease::release`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn release(self) -> Result<()> {
+        self.do_release(Release::new())
+    }
+
+    /// As [`Lease::release_with`].
+    ///
+    /// # Errors
+    /// As [`Lease::release_with`].
+    pub fn release_with(self, terms: Release) -> Result<()> {
+        self.do_release(terms)
+    }
+
+    /// As [`Lease::retry`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn retry(self, error: impl Display) -> Result<()> {
+        self.do_retry(&error, None)
+    }
+
+    /// As [`Lease::retry_after`].
+    ///
+    /// # Errors
+    /// As [`Lease::retry_after`].
+    pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
+        self.do_retry(&error, Some(wait))
+    }
+
+    /// As [`Lease::bury`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn bury(self, reason: impl Display) -> Result<()> {
+        self.do_bury("bury", Reason::Buried(reason.to_string()))
+    }
+
+    /// As [`Lease::fail`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
+        self.do_bury("fail", failed(group, message))
+    }
+
+    /// As [`Lease::touch`].
+    ///
+    /// # Errors
+    /// As [`Lease::touch`].
+    pub fn touch(&self, by: Duration) -> Result<()> {
+        self.do_extend("touch", Extend::Add(by))
+    }
+
+    /// As [`Lease::renew`].
+    ///
+    /// # Errors
+    /// As [`Lease::touch`].
+    pub fn renew(&self) -> Result<()> {
+        self.do_extend("renew", Extend::Renew)
+    }
+
+    /// As [`Lease::renew_for`].
+    ///
+    /// # Errors
+    /// As [`Lease::touch`].
+    pub fn renew_for(&self, length: Duration) -> Result<()> {
+        self.do_extend("renew", Extend::RenewFor(length))
+    }
+
+    /// As [`Lease::left`].
+    ///
+    /// # Errors
+    /// As [`Lease::left`].
+    pub fn left(&self) -> Result<Option<Duration>> {
+        self.do_left()
+    }
+}
+
+fn failed(group: impl Into<String>, message: impl Display) -> Reason {
+    Reason::Failed { group: group.into(), message: message.to_string() }
+}
+
+/// A lease ends at the earlier of its deadline and the task's end of life. One that has ended is
+/// lost, also if nobody has worked it off yet.
+fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
+    let lease = taken.deadline.saturating_sub(now.lease);
+    let life = taken.head.expires.saturating_sub(now.queue);
+    if lease == 0 || life == 0 {
+        return Err(Error::new(ErrorKind::LeaseLost));
+    }
+    let left = match (taken.deadline, taken.head.expires) {
+        (NEVER, NEVER) => return Ok(None),
+        (NEVER, _) => life,
+        (_, NEVER) => lease,
+        _ => lease.min(life),
+    };
+    Ok(Some(Duration::from_micros(left)))
+}
+
+/// The hold on one taken task. Every verdict uses it up. Dropped without one, it returns the task
+/// to its place with its attempt counted; or sets it aside, as exhausted, if that was its last.
+///
+/// A lease keeps its queue open. One that outlives [`Queue::close`](crate::Queue::close) has lost
+/// its task: verdicts return [`Closed`](ErrorKind::Closed), the drop does nothing. A verdict that
+/// fails without having happened, such as on a full disk, returns the task as the drop does.
+#[must_use = "a lease dropped without a verdict returns the task, charged"]
+pub struct Lease {
+    held: Held,
+    /// Keeps the session open for as long as its guards live.
+    consumer: Option<Consumer>,
+    armed: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(held: Held, consumer: Option<Consumer>) -> Self {
+        Self { held, consumer, armed: true }
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Ends the guard, not the lease.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+    }
+
+    fn settle(mut self, verdict: impl FnOnce(&Held) -> Result<()>) -> Result<()> {
+        verdict(&self.held)?;
+        self.disarm();
+        Ok(())
+    }
+
+    /// The task.
+    pub fn id(&self) -> TaskId {
+        self.held.ticket.id
+    }
+
+    /// The right to settle the task, as plain data. The guard stays; whoever comes first settles.
+    pub fn ticket(&self) -> Ticket {
+        self.held.ticket
+    }
+
+    /// Done: the task is gone.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if it was settled, lapsed, buried, deleted or taken
+    /// away; [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
+    pub fn ack(self) -> Result<()> {
+        self.settle(Held::do_ack)
+    }
+
+    /// Back to its place at once, its attempt given back.
+    ///
+    /// # Errors
+    /// As [`ack`](Lease::ack).
+    pub fn release(self) -> Result<()> {
+        self.settle(|held| held.do_release(Release::new()))
+    }
+
+    /// Back on these terms, its attempt given back.
+    ///
+    /// # Errors
+    /// As [`ack`](Lease::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has the
+    /// switch for a term off, [`Invalid`](ErrorKind::Invalid) for a ttl of zero.
+    pub fn release_with(self, terms: Release) -> Result<()> {
+        self.settle(|held| held.do_release(terms))
+    }
+
+    /// Back after a failure, its attempt kept: ready when the tube's back-off has passed, or
+    /// buried as exhausted with this error if that was its last attempt.
+    ///
+    /// # Errors
+    /// As [`ack`](Lease::ack).
+    pub fn retry(self, error: impl Display) -> Result<()> {
+        self.settle(|held| held.do_retry(&error, None))
+    }
+
+    /// As [`retry`](Lease::retry), with this wait instead of the tube's back-off.
+    ///
+    /// # Errors
+    /// As [`ack`](Lease::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no
+    /// times and `wait` is not zero.
+    pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
+        self.settle(|held| held.do_retry(&error, Some(wait)))
+    }
+
+    /// Aside, with a reason, until it is kicked or deleted. Of the text 4096 bytes are kept.
+    ///
+    /// # Errors
+    /// As [`ack`](Lease::ack).
+    pub fn bury(self, reason: impl Display) -> Result<()> {
+        self.settle(|held| held.do_bury("bury", Reason::Buried(reason.to_string())))
+    }
+
+    /// Aside, under a group of failures.
+    ///
+    /// # Errors
+    /// As [`ack`](Lease::ack).
+    pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
+        self.settle(|held| held.do_bury("fail", failed(group, message)))
+    }
+
+    /// Adds this much to the lease's deadline, to the task's ttr and to its ttl. Zero changes
+    /// nothing; [`Duration::MAX`] makes them endless. May be called from another thread.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is not held any more;
+    /// [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no times;
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn touch(&self, by: Duration) -> Result<()> {
+        self.held.touch(by)
+    }
+
+    /// Sets the lease's deadline to now + ttr: a heartbeat.
+    ///
+    /// # Errors
+    /// As [`touch`](Lease::touch).
+    pub fn renew(&self) -> Result<()> {
+        self.held.renew()
+    }
+
+    /// Sets the lease's deadline to now + `length`, also if it had none.
+    ///
+    /// # Errors
+    /// As [`touch`](Lease::touch).
+    pub fn renew_for(&self, length: Duration) -> Result<()> {
+        self.held.renew_for(length)
+    }
+
+    /// How long the task may still be held: until its deadline or the end of its ttl, whichever
+    /// comes first. `None`: for ever.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if it is not held any more;
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn left(&self) -> Result<Option<Duration>> {
+        self.held.left()
+    }
+
+    /// Ends the guard and keeps the lease: the task stays taken until the ticket settles it, its
+    /// ttr passes, or the queue or its consumer's session ends.
+    pub fn detach(mut self) -> Ticket {
+        self.disarm();
+        self.ticket()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let (held, consumer) = (self.held.clone(), self.consumer.take());
+        inside::run_outside(move || {
+            let op = settle::Lost { tube: held.at.number, ticket: held.ticket };
+            // Lost, closed or broken: then there is nothing to return.
+            drop(held.run("drop", &op, Durability::Relaxed));
+            drop(consumer);
+        });
+    }
+}
+
+impl AsRef<Lease> for Lease {
+    fn as_ref(&self) -> &Lease {
+        self
+    }
+}
+
+/// A taken task: its payload, which it derefs to, and the lease on it. It is settled by exactly
+/// one of [`ack`](Task::ack), [`release`](Task::release), [`retry`](Task::retry),
+/// [`bury`](Task::bury), [`fail`](Task::fail); dropped without, also by a panic, it returns as
+/// described at [`Lease`].
+///
+/// ```
+/// use tubewell::Queue;
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let tube = queue.tube("letters")?;
+/// tube.put(b"hello")?;
+///
+/// let task = tube.take()?;
+/// assert_eq!((&task[..], task.attempt()), (&b"hello"[..], 1));
+/// drop(task); // no verdict: returned, and charged
+///
+/// let task = tube.take()?;
+/// assert_eq!(task.attempt(), 2);
+/// task.ack()?;
+/// assert_eq!(tube.len()?, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a task dropped without a verdict returns to its tube, charged"]
+pub struct Task<T: ?Sized = [u8]> {
+    payload: Box<T>,
+    lease: Lease,
+    attempt: u32,
+    deliveries: u32,
+}
+
+impl<T: ?Sized> Task<T> {
+    pub(crate) fn new(payload: Box<T>, lease: Lease, attempt: u32, deliveries: u32) -> Self {
+        Self { payload, lease, attempt, deliveries }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> TaskId {
+        self.lease.id()
+    }
+
+    /// The right to settle it, as plain data.
+    pub fn ticket(&self) -> Ticket {
+        self.lease.ticket()
+    }
+
+    /// The number of this attempt, from 1: what `max_attempts` compares. Releases give theirs
+    /// back.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// How often the task was handed out, this time included.
+    pub fn deliveries(&self) -> u32 {
+        self.deliveries
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Takes payload and lease apart, such as to ack first and work then.
+    pub fn split(self) -> (Box<T>, Lease) {
+        (self.payload, self.lease)
+    }
+
+    /// As [`Lease::ack`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn ack(self) -> Result<()> {
+        self.lease.ack()
+    }
+
+    /// As [`Lease::release`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn release(self) -> Result<()> {
+        self.lease.release()
+    }
+
+    /// As [`Lease::release_with`].
+    ///
+    /// # Errors
+    /// As [`Lease::release_with`].
+    pub fn release_with(self, terms: Release) -> Result<()> {
+        self.lease.release_with(terms)
+    }
+
+    /// As [`Lease::retry`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn retry(self, error: impl Display) -> Result<()> {
+        self.lease.retry(error)
+    }
+
+    /// As [`Lease::retry_after`].
+    ///
+    /// # Errors
+    /// As [`Lease::retry_after`].
+    pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
+        self.lease.retry_after(error, wait)
+    }
+
+    /// As [`Lease::bury`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn bury(self, reason: impl Display) -> Result<()> {
+        self.lease.bury(reason)
+    }
+
+    /// As [`Lease::fail`].
+    ///
+    /// # Errors
+    /// As [`Lease::ack`].
+    pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
+        self.lease.fail(group, message)
+    }
+
+    /// As [`Lease::touch`].
+    ///
+    /// # Errors
+    /// As [`Lease::touch`].
+    pub fn touch(&self, by: Duration) -> Result<()> {
+        self.lease.touch(by)
+    }
+
+    /// As [`Lease::renew`].
+    ///
+    /// # Errors
+    /// As [`Lease::touch`].
+    pub fn renew(&self) -> Result<()> {
+        self.lease.renew()
+    }
+
+    /// As [`Lease::renew_for`].
+    ///
+    /// # Errors
+    /// As [`Lease::touch`].
+    pub fn renew_for(&self, length: Duration) -> Result<()> {
+        self.lease.renew_for(length)
+    }
+
+    /// As [`Lease::left`].
+    ///
+    /// # Errors
+    /// As [`Lease::left`].
+    pub fn left(&self) -> Result<Option<Duration>> {
+        self.lease.left()
+    }
+
+    /// As [`Lease::detach`].
+    pub fn detach(self) -> Ticket {
+        self.lease.detach()
+    }
+}
+
+impl<T: ?Sized> Deref for Task<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.payload
+    }
+}
+
+impl<T: ?Sized> AsRef<Lease> for Task<T> {
+    fn as_ref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl<T: ?Sized> From<Task<T>> for Lease {
+    fn from(task: Task<T>) -> Self {
+        task.lease
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tube, ticket) = (&self.at.name, self.ticket);
+        f.debug_struct("Held").field("tube", tube).field("ticket", &ticket).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tube, ticket) = (&self.held.at.name, self.held.ticket);
+        f.debug_struct("Lease").field("tube", tube).field("ticket", &ticket).finish_non_exhaustive()
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("tube", &self.lease.held.at.name)
+            .field("id", &self.id())
+            .field("attempt", &self.attempt)
+            .field("payload", &&*self.payload)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,421 @@
+//! The one way of an op: read the clock, work off what is due, decide, write, make visible. All of
+//! it under the engine's lock, which nobody holds while waiting for a disk, a checkpoint or room.
+
+use crate::bytes::key::{self, Run};
+use crate::bytes::row::TubeRow;
+use crate::bytes::{Deadline, RowOp, RowWrite, Tag, View};
+use crate::clock::{Clock, Now, Reckoning};
+use crate::engine::desk::{Change, Desk, Draft, Numbers};
+use crate::engine::due::{self, NextDue, WorkOff};
+use crate::engine::{Op, look};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::NUMBER_BLOCK;
+use crate::live::events::Hub;
+use crate::live::gate::Mark;
+use crate::store::{Failure, Stamp, Store};
+use crate::sync::Arc;
+use crate::task::Cause;
+use std::collections::BTreeMap;
+
+/// What the engine's lock protects.
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) status: Status,
+    /// Set before the journal is written, cleared once it is applied: a panic in between leaves
+    /// the queue broken, never half done.
+    armed: bool,
+    numbers: Numbers,
+    /// Numbers below this are reserved as soon as the record of this mark is synced.
+    reserved: u64,
+    reserved_at: Mark,
+    reckoning: Reckoning,
+    /// By run: the tube, and a lower bound of its first deadlines.
+    pub(crate) due: BTreeMap<Run, (u32, NextDue)>,
+    pub(crate) calls: BTreeMap<u32, Counted>,
+    /// Lease time before which a full disk is not tried again.
+    refill_at: u64,
+    /// Committed, and to be told once the lock is released.
+    outbox: Outbox,
+}
+
+/// What is counted for a tube since the queue was opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    pub(crate) name: Arc<str>,
+    pub(crate) calls: [u64; CAUSES],
+}
+
+/// How many causes there are; the last one is `Close`.
+const CAUSES: usize = Cause::Close as usize + 1;
+
+impl Counted {
+    pub(crate) fn of(&self, cause: Cause) -> u64 {
+        self.calls.get(cause as usize).copied().unwrap_or(0)
+    }
+}
+
+/// Whether calls are served.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Open,
+    Closed,
+    /// What stopped it.
+    Broken(String),
+}
+
+/// How an op ended.
+pub(crate) enum Step<D> {
+    /// Done and visible; it is synced once this mark is.
+    Done(D, Mark),
+    /// The journal has no room: checkpoint, then again.
+    NoRoom,
+    /// Its record is too large for the journal: it goes through a checkpoint.
+    TooLarge,
+    /// The reserved numbers are used up: sync up to this mark, then again.
+    NoNumbers(Mark),
+}
+
+/// What is told to waiters once the lock is released.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    /// Tubes in which tasks became takeable, and how many.
+    pub(crate) wakes: Vec<(u32, usize)>,
+    /// Tubes in which tasks went, and how many.
+    pub(crate) room: Vec<(u32, usize)>,
+    /// An earlier deadline than any before came in, or work for a sweep.
+    pub(crate) sooner: bool,
+    /// Lease time of the last write, if anything was written for the disk.
+    pub(crate) wrote: Option<u64>,
+}
+
+impl State {
+    pub(crate) fn new(store: Store, stamp: Stamp, free: u64, clock: &dyn Clock) -> Self {
+        Self {
+            store,
+            status: Status::Open,
+            armed: false,
+            numbers: Numbers { next: free.max(1), end: stamp.reserved },
+            reserved: stamp.reserved,
+            reserved_at: Mark(0),
+            reckoning: Reckoning::resume(stamp.marks, clock),
+            due: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            refill_at: 0,
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// What is to be told. Whoever releases the lock after a commit takes it and tells it, also
+    /// when the op behind the commit was refused.
+    pub(crate) fn take_outbox(&mut self) -> Outbox {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Learns the tubes and their deadlines, at open.
+    pub(crate) fn learn(&mut self) -> Result<()> {
+        for number in look::numbers(&self.store)? {
+            let tube = look::tube(&self.store, number)?;
+            let next = due::next_due(&self.store, tube.run())?;
+            self.due.insert(tube.run(), (number, next));
+            self.name(number, &tube.row.name);
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, number: u32, name: &str) {
+        self.calls
+            .entry(number)
+            .or_insert_with(|| Counted { name: name.into(), calls: [0; CAUSES] });
+    }
+
+    pub(crate) fn now(&mut self, clock: &dyn Clock) -> Now {
+        self.reckoning.read(clock)
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp { marks: self.reckoning.marks(), reserved: self.reserved }
+    }
+
+    /// What has been written so far, and so seen.
+    pub(crate) fn written(&self) -> Mark {
+        Mark(self.store.written())
+    }
+
+    /// # Errors
+    /// `Closed` or `Broken`.
+    pub(crate) fn is_open(&self) -> Result<()> {
+        match &self.status {
+            Status::Open if self.armed => {
+                Err(Error::new(ErrorKind::Broken).because("a commit panicked half-way"))
+            }
+            Status::Open => Ok(()),
+            Status::Closed => Err(Error::new(ErrorKind::Closed)),
+            Status::Broken(text) => Err(Error::new(ErrorKind::Broken).because(text.as_str())),
+        }
+    }
+
+    pub(crate) fn break_down(&mut self, error: &Error) {
+        if self.status == Status::Open {
+            self.status = Status::Broken(error.to_string());
+        }
+    }
+
+    /// Runs one op, behind whatever is due in its tube.
+    pub(crate) fn step<O: Op>(&mut self, op: &O, site: &Site<'_>) -> Result<Step<O::Done>> {
+        self.is_open()?;
+        let now = self.now(site.clock);
+        if let Some(number) = op.tube() {
+            while self.is_due(number, now)? {
+                match self.commit(&WorkOff { tube: number }, now, site)? {
+                    Step::Done(..) => {}
+                    Step::NoRoom => return Ok(Step::NoRoom),
+                    Step::TooLarge => return Ok(Step::TooLarge),
+                    Step::NoNumbers(mark) => return Ok(Step::NoNumbers(mark)),
+                }
+            }
+        }
+        self.commit(op, now, site)
+    }
+
+    /// Whether something is due in the tube. Looks only if the kept bound has passed.
+    pub(crate) fn is_due(&mut self, number: u32, now: Now) -> Result<bool> {
+        let Some(row) = self.store.get(&key::tube(number))? else { return Ok(false) };
+        let Some(run) = TubeRow::run_in(&row) else { return Ok(false) };
+        if due::has_work(&self.store, run)? {
+            return Ok(true);
+        }
+        let Some((_, bound)) = self.due.get(&run).copied() else { return Ok(false) };
+        if !bound.is_due(now) {
+            return Ok(false);
+        }
+        let next = due::next_due(&self.store, run)?;
+        self.due.insert(run, (number, next));
+        Ok(next.is_due(now))
+    }
+
+    /// Decides one op and writes what it decided.
+    pub(crate) fn commit<O: Op>(
+        &mut self,
+        op: &O,
+        now: Now,
+        site: &Site<'_>,
+    ) -> Result<Step<O::Done>> {
+        if op.adds() && self.store.is_full() && !self.refill(now) {
+            return Err(Error::new(ErrorKind::DiskFull));
+        }
+        if !self.has_numbers(op.numbers(), site) {
+            return self.reserve(op.numbers());
+        }
+        let (done, draft) = self.decide(op, now)?;
+        let (mut writes, changes, wakes) = draft.into_parts();
+        // What a temporary tube did never touches the disk, so nothing is waited for.
+        let durable = writes.is_empty() || writes.iter().any(is_durable);
+        let learnt = self.learnt(&writes);
+        let wrote = (durable && !writes.is_empty()).then_some(now.lease);
+        let stamp = self.stamp();
+        self.armed = true;
+        let appended = self.store.append(&mut writes, stamp);
+        self.armed = false;
+        let number = match appended {
+            Ok(number) => number,
+            Err(Failure::NoRoom) => return Ok(Step::NoRoom),
+            Err(Failure::TooLarge) => return Ok(Step::TooLarge),
+            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Broken(error)) => {
+                self.break_down(&error);
+                return Err(error);
+            }
+        };
+        let mark = if durable { Mark(number) } else { Mark(0) };
+        self.outbox.wrote = wrote.or(self.outbox.wrote);
+        self.committed(learnt, &changes, wakes, mark, site.hub);
+        Ok(Step::Done(done, mark))
+    }
+
+    /// Takes note of what is committed: deadlines, counts, events, and whom to wake.
+    pub(crate) fn committed(
+        &mut self,
+        learnt: Vec<Learnt>,
+        changes: &[Change],
+        wakes: Vec<(u32, usize)>,
+        mark: Mark,
+        hub: &Hub,
+    ) {
+        self.outbox.sooner |= self.adopt(learnt);
+        self.count(changes, mark, hub);
+        for change in changes.iter().filter(|change| change.to.is_none()) {
+            self.outbox.room.push((change.tube, 1));
+        }
+        self.outbox.wakes.extend(wakes);
+    }
+
+    /// After a full disk: whether the ballast stands again. Tried at most once a second, since it
+    /// is written out.
+    fn refill(&mut self, now: Now) -> bool {
+        if now.lease < self.refill_at {
+            return false;
+        }
+        self.refill_at = now.lease.saturating_add(1_000_000);
+        self.store.refill()
+    }
+
+    /// Lets the engine decide, and writes nothing.
+    pub(crate) fn decide<O: Op>(&mut self, op: &O, now: Now) -> Result<(O::Done, Draft)> {
+        let mut desk = Desk::new(&self.store, &mut self.numbers, now);
+        let done = op.decide(&mut desk)?;
+        Ok((done, desk.done()))
+    }
+
+    /// Lets the engine decide over rows that are not written yet.
+    pub(crate) fn decide_over<O: Op>(
+        &mut self,
+        op: &O,
+        now: Now,
+        over: &Draft,
+    ) -> Result<(O::Done, Draft)> {
+        let view = crate::engine::desk::Over { view: &self.store, draft: over };
+        let mut desk = Desk::new(&view, &mut self.numbers, now);
+        let done = op.decide(&mut desk)?;
+        Ok((done, desk.done()))
+    }
+
+    /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
+    /// synced by the time it is needed.
+    fn has_numbers(&mut self, need: u64, site: &Site<'_>) -> bool {
+        if self.reserved > self.numbers.end && site.is_synced(self.reserved_at) {
+            self.numbers.end = self.reserved;
+        }
+        if self.numbers.left() < NUMBER_BLOCK / 2 && self.reserved == self.numbers.end {
+            self.reserved = self.numbers.end.saturating_add(NUMBER_BLOCK);
+            // The next record carries it; until one is written it waits for the one after this.
+            self.reserved_at = Mark(self.store.written() + 1);
+        }
+        self.numbers.left() >= need
+    }
+
+    /// Makes sure of numbers for an op inside a transaction, where nothing can be written: its
+    /// reservation must be on the disk before, so it is synced here.
+    pub(crate) fn draw(&mut self, need: u64, gate: &crate::live::gate::Gate) -> Result<()> {
+        if self.numbers.left() >= need {
+            return Ok(());
+        }
+        match self.reserve::<()>(need)? {
+            Step::NoNumbers(mark) => gate.wait(mark)?,
+            _ => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
+        }
+        self.numbers.end = self.reserved;
+        Ok(())
+    }
+
+    /// Writes the reservation by itself, for an op that needs it now.
+    fn reserve<D>(&mut self, need: u64) -> Result<Step<D>> {
+        self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
+        match self.store.note(self.stamp()) {
+            Ok(number) => {
+                self.reserved_at = Mark(number);
+                Ok(Step::NoNumbers(Mark(number)))
+            }
+            Err(Failure::NoRoom) => Ok(Step::NoRoom),
+            Err(Failure::TooLarge) => Ok(Step::TooLarge),
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::Broken(error)) => {
+                self.break_down(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads deadlines and tubes off a list of writes, before the store consumes it.
+    pub(crate) fn learnt(&self, writes: &[RowWrite]) -> Vec<Learnt> {
+        let mut learnt = Vec::new();
+        for RowWrite { key, op } in writes {
+            match (key.first().copied().and_then(Tag::of), op) {
+                (Some(Tag::Due), RowOp::Add(_)) => {
+                    let run = key.get(1..5).and_then(|run| run.try_into().ok());
+                    let run = Run(u32::from_be_bytes(run.unwrap_or_default()));
+                    let when = key::when_of(key).unwrap_or_default();
+                    let mut next = NextDue::NONE;
+                    match key.get(5) {
+                        Some(what) if *what == Deadline::RunAt as u8 => next.wall = when,
+                        Some(what) if *what == Deadline::Ttr as u8 => next.lease = when,
+                        _ => next.queue = when,
+                    }
+                    learnt.push(Learnt::Due(run, next));
+                }
+                (Some(Tag::Tube), RowOp::Add(row) | RowOp::Change(row)) => {
+                    let number = key.get(1..5).and_then(|number| number.try_into().ok());
+                    let number = u32::from_be_bytes(number.unwrap_or_default());
+                    learnt.extend(TubeRow::decode(row).map(|row| Learnt::Tube(number, row)));
+                }
+                (Some(Tag::Work), RowOp::Add(_) | RowOp::Change(_)) => learnt.push(Learnt::Work),
+                _ => {}
+            }
+        }
+        learnt
+    }
+
+    /// Keeps what was learnt from writes that are now committed. Whether the timer must look.
+    fn adopt(&mut self, learnt: Vec<Learnt>) -> bool {
+        let mut sooner = false;
+        for learnt in learnt {
+            match learnt {
+                Learnt::Due(run, next) => {
+                    if let Some((_, bound)) = self.due.get_mut(&run) {
+                        let earlier = bound.earlier(next);
+                        sooner |= earlier != *bound;
+                        *bound = earlier;
+                    }
+                }
+                Learnt::Tube(number, row) => {
+                    self.due.retain(|run, (tube, _)| *tube != number || *run == row.run);
+                    self.due.entry(row.run).or_insert((number, NextDue::NONE));
+                    self.name(number, &row.name);
+                }
+                Learnt::Work => sooner = true,
+            }
+        }
+        sooner
+    }
+
+    fn count(&mut self, changes: &[Change], mark: Mark, hub: &Hub) {
+        for change in changes {
+            let counted = self.calls.get_mut(&change.tube);
+            if let Some(calls) = counted.and_then(|tube| tube.calls.get_mut(change.cause as usize))
+            {
+                *calls += 1;
+            }
+        }
+        let name =
+            |tube: u32| self.calls.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
+        hub.tell(name, changes, mark);
+    }
+
+    pub(crate) fn stamp_now(&self) -> Stamp {
+        self.stamp()
+    }
+}
+
+/// What a list of writes tells the threads.
+pub(crate) enum Learnt {
+    Due(Run, NextDue),
+    Tube(u32, TubeRow),
+    Work,
+}
+
+/// What a commit needs from around it.
+pub(crate) struct Site<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) hub: &'a Hub,
+    pub(crate) gate: &'a crate::live::gate::Gate,
+}
+
+impl Site<'_> {
+    fn is_synced(&self, mark: Mark) -> bool {
+        self.gate.is_synced(mark)
+    }
+}
+
+fn is_durable(write: &RowWrite) -> bool {
+    let range = crate::bytes::Range::holding(&write.key);
+    range.and_then(|range| range.run).is_none_or(|run| !run.is_temporary())
+}

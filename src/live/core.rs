@@ -1,0 +1,536 @@
+//! What all handles of one queue share, and the calls they make. Locks are taken in one order: the
+//! writer's before the engine's; neither is held while user code runs, `transact` aside.
+
+use crate::bytes::View;
+use crate::bytes::key::Key;
+use crate::clock::{Clock, NEVER, Now, micros};
+use crate::engine::consumers::{End, Join, Leave};
+use crate::engine::recover::{Return, Silence};
+use crate::engine::take::{Handed, Take};
+use crate::engine::{Op, look};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::QUIET_BEFORE_CHECKPOINT;
+use crate::live::alarm::Alarm;
+use crate::live::commit::{Outbox, Site, State, Status, Step};
+use crate::live::events::Hub;
+use crate::live::gate::{Gate, Mark};
+use crate::live::inside;
+use crate::live::wake::Wake;
+use crate::options::Durability;
+use crate::stop::Stop;
+use crate::store::Opened;
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder,
+};
+use crate::sync::{never, select};
+use crate::task::TaskId;
+use std::time::Duration;
+
+/// How the queue was opened.
+pub(crate) struct Settings {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) flush_interval: Duration,
+    /// No threads: the caller ticks and flushes.
+    pub(crate) by_hand: bool,
+}
+
+/// The running queue.
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
+    pub(crate) writer: Mutex<()>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) gate: Gate,
+    pub(crate) takers: Wake,
+    pub(crate) room: Wake,
+    pub(crate) onlookers: Wake,
+    pub(crate) hub: Hub,
+    pub(crate) alarm: Alarm,
+    graces: Mutex<Vec<Grace>>,
+    /// Lease time of the first of them, or [`NEVER`].
+    next_grace: AtomicU64,
+    closing: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A consumer that left, until its grace ends.
+struct Grace {
+    consumer: u32,
+    /// Lease time.
+    until: u64,
+}
+
+/// How long a take waits for a task.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait<'a> {
+    No,
+    For(Duration),
+    Ever,
+    Until(&'a Stop),
+}
+
+impl Core {
+    /// Starts the queue over an opened store: voids leases, works out deadlines, starts threads.
+    pub(crate) fn start(opened: Opened, settings: Settings) -> Result<Arc<Self>> {
+        let Opened { store, stamp, first_number } = opened;
+        let gate = Gate::new(store.journal());
+        let state = State::new(store, stamp, first_number, &*settings.clock);
+        let core = Arc::new(Self {
+            settings,
+            writer: Mutex::new(()),
+            state: Mutex::new(state),
+            gate,
+            takers: Wake::default(),
+            room: Wake::default(),
+            onlookers: Wake::default(),
+            hub: Hub::default(),
+            alarm: Alarm::default(),
+            graces: Mutex::default(),
+            next_grace: AtomicU64::new(NEVER),
+            closing: AtomicBool::new(false),
+            threads: Mutex::default(),
+        });
+        core.state.lock().learn()?;
+        core.void_leases(true)?;
+        let weak = Arc::downgrade(&core);
+        core.settings.clock.watch(Arc::new(move || {
+            if let Some(core) = weak.upgrade() {
+                core.takers.nudge_all();
+                core.room.nudge_all();
+                core.onlookers.nudge_all();
+                core.alarm.ring();
+            }
+        }));
+        if !core.settings.by_hand {
+            core.spawn("tubewell-timer", Core::keep_time)?;
+            core.spawn("tubewell-flush", |core| {
+                let written = || core.state.lock().written();
+                core.gate.flush_until_closed(core.settings.flush_interval, written);
+            })?;
+        }
+        Ok(core)
+    }
+
+    /// Starts a thread that ends at close.
+    pub(crate) fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        run: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> Result<()> {
+        let core = self.clone();
+        let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || run(&core));
+        self.threads.lock().push(thread.map_err(Error::io)?);
+        Ok(())
+    }
+
+    pub(crate) fn site(&self) -> Site<'_> {
+        Site { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
+    }
+
+    /// Whether calls are served.
+    pub(crate) fn is_open(&self) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed));
+        }
+        if self.gate.has_failed() {
+            return Err(Error::new(ErrorKind::Broken).because("a sync failed"));
+        }
+        Ok(())
+    }
+
+    /// Step one of a call: written, visible and published.
+    pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
+        inside::refuse()?;
+        self.is_open()?;
+        self.end_graces()?;
+        self.apply_inside(op)
+    }
+
+    /// The same for the queue's own work, which goes on while it closes.
+    pub(crate) fn apply_inside<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
+        loop {
+            let mut state = self.state.lock();
+            let step = state.step(op, &self.site());
+            let wants_checkpoint = state.store.wants_checkpoint();
+            self.release(state);
+            match step? {
+                Step::Done(done, mark) => {
+                    if wants_checkpoint {
+                        self.checkpoint_if_free();
+                    }
+                    return Ok((done, mark));
+                }
+                Step::NoRoom => self.checkpoint()?,
+                Step::NoNumbers(mark) => self.gate.wait(mark)?,
+                Step::TooLarge => return self.apply_by_checkpoint(op),
+            }
+        }
+    }
+
+    /// Releases the engine's lock and tells what was committed under it.
+    pub(crate) fn release(&self, mut state: MutexGuard<'_, State>) {
+        let outbox = state.take_outbox();
+        let written = state.written();
+        drop(state);
+        self.publish(outbox, written);
+    }
+
+    fn publish(&self, outbox: Outbox, written: Mark) {
+        for (tube, tasks) in outbox.wakes {
+            self.takers.wake(tube, tasks);
+            self.onlookers.wake(tube, usize::MAX);
+            if tasks == usize::MAX {
+                self.room.wake(tube, tasks);
+            }
+        }
+        for (tube, tasks) in outbox.room {
+            self.room.wake(tube, tasks);
+        }
+        if outbox.sooner {
+            self.alarm.ring();
+        }
+        if let Some(lease) = outbox.wrote {
+            self.alarm.wrote(lease);
+            if self.gate.written(lease, micros(self.settings.flush_interval)) {
+                // A failure is remembered, and every later call says so.
+                let _ = self.gate.wait(written);
+            }
+        }
+    }
+
+    /// Step two: returns once what was seen is synced.
+    pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
+        self.gate.wait(mark)
+    }
+
+    /// Both steps. A refusal tells of rows too, so a durable one waits as well.
+    pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
+        let applied = self.apply(op);
+        match (applied, durability) {
+            (Ok((done, _)), Durability::Relaxed) => Ok(done),
+            (Ok((done, mark)), Durability::Durable) => self.sync(op, done, mark),
+            (Err(error), Durability::Durable) if tells_of_rows(error.kind()) => {
+                let seen = self.state.lock().written();
+                self.wait(seen)?;
+                Err(error)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Step two of an op, which names its tasks if it cannot say what became of them.
+    pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
+        match self.wait(mark) {
+            Ok(()) => Ok(done),
+            Err(error) => Err(error.with_tasks(op.in_doubt(&done))),
+        }
+    }
+
+    /// Reads under the engine's lock. Changes nothing, works off nothing.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&dyn View, Now) -> Result<R>) -> Result<R> {
+        inside::refuse()?;
+        self.is_open()?;
+        let mut state = self.state.lock();
+        state.is_open()?;
+        let now = state.now(&*self.settings.clock);
+        look(&state.store, now)
+    }
+
+    /// Reads a tube behind whatever is due in it.
+    pub(crate) fn look_in<R>(
+        &self,
+        tube: u32,
+        look: impl FnOnce(&dyn View, Now) -> Result<R>,
+    ) -> Result<R> {
+        self.apply(&Settle { tube })?;
+        self.look(look)
+    }
+
+    /// Takes one task, waiting for it.
+    pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Handed>> {
+        let op = Take { tube, most: 1, holder };
+        let try_take = || Ok(self.apply(&op)?.0.pop());
+        if let Wait::Until(stop) = &wait
+            && stop.is_stopped()
+        {
+            return Ok(None);
+        }
+        if let Some(task) = try_take()? {
+            return Ok(Some(task));
+        }
+        self.wait_for(&self.takers, tube, holder, wait, try_take)
+    }
+
+    /// Calls `look` whenever the tube's waiters are woken, until it finds something or the wait is
+    /// over. A seat is taken before the first look, so nothing that comes after it is missed.
+    pub(crate) fn wait_for<R>(
+        &self,
+        wake: &Wake,
+        tube: u32,
+        holder: u32,
+        wait: Wait<'_>,
+        mut look: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let since = self.lease_now();
+        let until = match &wait {
+            Wait::No => return Ok(None),
+            Wait::For(length) => since.saturating_add(micros(*length)),
+            Wait::Ever | Wait::Until(_) => NEVER,
+        };
+        let stopped = match &wait {
+            Wait::Until(stop) => stop.stopped().clone(),
+            _ => never(),
+        };
+        let seat = wake.sit(tube, holder, since, Some(until));
+        loop {
+            seat.look();
+            if let Some(found) = look()? {
+                return Ok(Some(found));
+            }
+            let left = until.saturating_sub(self.lease_now());
+            if left == 0 {
+                return Ok(None);
+            }
+            let nap =
+                (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));
+            match nap.flatten() {
+                Some(nap) => select! {
+                    recv(seat.bell()) -> _ => {}
+                    recv(stopped) -> _ => return Ok(None),
+                    default(nap) => {}
+                },
+                None => select! {
+                    recv(seat.bell()) -> _ => {}
+                    recv(stopped) -> _ => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// Lease time, read without the engine's lock.
+    pub(crate) fn lease_now(&self) -> u64 {
+        micros(self.settings.clock.monotonic())
+    }
+
+    /// Opens a consumer or joins it.
+    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
+        let consumer = self.run(op, durability)?;
+        self.graces.lock().retain(|grace| grace.consumer != consumer);
+        Ok(consumer)
+    }
+
+    /// Ends a consumer's session: its leases wait for its grace, or return now.
+    pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
+        let grace = self.run(&Leave { consumer }, durability)?;
+        self.takers.nudge_all();
+        if now || grace == 0 {
+            while self.run(&End { consumer, charged: true }, Durability::Relaxed)? {}
+            return Ok(());
+        }
+        let until = self.lease_now().saturating_add(grace);
+        self.keep_grace(Grace { consumer, until });
+        self.alarm.ring();
+        Ok(())
+    }
+
+    fn keep_grace(&self, grace: Grace) {
+        let mut graces = self.graces.lock();
+        self.next_grace.fetch_min(grace.until, Ordering::AcqRel);
+        graces.push(grace);
+    }
+
+    /// Returns the leases of consumers whose grace is over.
+    pub(crate) fn end_graces(&self) -> Result<()> {
+        let next = self.next_grace();
+        if next == NEVER || self.lease_now() < next {
+            return Ok(());
+        }
+        let now = self.lease_now();
+        let mut over = Vec::new();
+        {
+            let mut graces = self.graces.lock();
+            graces.retain(|grace| {
+                let waits = grace.until > now;
+                if !waits {
+                    over.push(grace.consumer);
+                }
+                waits
+            });
+            let next = graces.iter().map(|grace| grace.until).min().unwrap_or(NEVER);
+            self.next_grace.store(next, Ordering::Release);
+        }
+        for consumer in over {
+            while self.apply_inside(&End { consumer, charged: true })?.0 {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next_grace(&self) -> u64 {
+        self.next_grace.load(Ordering::Acquire)
+    }
+
+    /// Everything written so far is synced.
+    pub(crate) fn flush(&self) -> Result<()> {
+        inside::refuse()?;
+        let written = self.state.lock().written();
+        self.wait(written)
+    }
+
+    /// A checkpoint, unless one is under way.
+    fn checkpoint_if_free(&self) {
+        if let Some(writer) = self.writer.try_lock() {
+            // The op that came by is done; if this fails, the next one meets it.
+            let _ = self.checkpoint_with(&writer);
+        }
+    }
+
+    /// Moves what is in memory to the base and frees the journal.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        inside::refuse()?;
+        let writer = self.writer.lock();
+        self.checkpoint_with(&writer)
+    }
+
+    fn checkpoint_with(&self, _writer: &MutexGuard<'_, ()>) -> Result<()> {
+        let checkpoint = {
+            let mut state = self.state.lock();
+            if matches!(state.status, Status::Broken(_)) {
+                return state.is_open();
+            }
+            match state.store.freeze()? {
+                Some(checkpoint) => checkpoint,
+                None => return Ok(()),
+            }
+        };
+        let moved = checkpoint.run();
+        let mut state = self.state.lock();
+        match moved {
+            Ok(renewed) => {
+                state.store.renew(renewed);
+                Ok(())
+            }
+            Err(failure) => state.store.mend(failure).inspect_err(|error| {
+                if error.kind() == ErrorKind::Broken || error.is_outcome_unknown() {
+                    state.break_down(error);
+                }
+            }),
+        }
+    }
+
+    /// Returns every lease that does not wait for a named consumer, and ends the consumers that
+    /// have no grace left.
+    fn void_leases(&self, charged: bool) -> Result<()> {
+        let (over, _) = self.apply_inside(&Silence)?;
+        let tubes = look::numbers(&self.state.lock().store)?;
+        for tube in tubes {
+            let mut from = Some(TaskId::new(0));
+            while let Some(start) = from {
+                from = self.apply_inside(&Return { tube, from: start, charged })?.0;
+            }
+        }
+        for consumer in over {
+            while self.apply_inside(&End { consumer, charged })?.0 {}
+        }
+        let consumers = crate::engine::consumers::all(&self.state.lock().store)?;
+        let (queue, lease) = {
+            let now = self.state.lock().now(&*self.settings.clock);
+            (now.queue, now.lease)
+        };
+        for (consumer, row) in consumers {
+            let until = lease.saturating_add(row.until.saturating_sub(queue));
+            self.keep_grace(Grace { consumer, until });
+        }
+        Ok(())
+    }
+
+    /// Ends the queue: calls inside finish, waiting ones return `Closed`, leases return uncharged,
+    /// a last checkpoint, and the folder is free. Never waits for guards.
+    pub(crate) fn close(&self) -> Result<()> {
+        inside::refuse()?;
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.takers.nudge_all();
+        self.room.nudge_all();
+        self.onlookers.nudge_all();
+        self.alarm.close();
+        self.gate.close();
+        let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
+        let mut ended = if broken { Ok(()) } else { self.void_leases(false) };
+        if !broken && ended.is_ok() {
+            ended = self.checkpoint();
+        }
+        self.hub.end();
+        let writer = self.writer.lock();
+        let mut state = self.state.lock();
+        if state.status == Status::Open {
+            state.status = Status::Closed;
+        }
+        let released = state.store.close();
+        drop(state);
+        drop(writer);
+        let myself = std::thread::current().id();
+        for thread in self.threads.lock().drain(..) {
+            // The last handle may go in a callback, on one of these very threads.
+            if thread.thread().id() != myself {
+                let _ = thread.join();
+            }
+        }
+        ended.and(released)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// A page of a tube's tasks; see [`look::page`].
+    pub(crate) fn page(
+        &self,
+        tube: u32,
+        state: crate::task::State,
+        from: Option<Key>,
+    ) -> Result<(Vec<crate::task::TaskInfo>, Option<Key>)> {
+        self.look_in(tube, |view, now| {
+            let tube = look::tube(view, tube)?;
+            look::page(view, &tube, state, from, now)
+        })
+    }
+
+    /// How long a quiet queue waits before it checkpoints, in lease time.
+    pub(crate) fn quiet(&self) -> u64 {
+        micros(QUIET_BEFORE_CHECKPOINT)
+    }
+}
+
+/// Whether a refusal depends on what the rows said, and so must not outlive them.
+fn tells_of_rows(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Full
+            | ErrorKind::KeyExists
+            | ErrorKind::TaskNotFound
+            | ErrorKind::WrongState
+            | ErrorKind::LeaseLost
+            | ErrorKind::TubeNotFound
+            | ErrorKind::TubeExists
+            | ErrorKind::TubeMismatch
+            | ErrorKind::TubeBusy
+    )
+}
+
+/// Does nothing itself; what is due in its tube is worked off before it.
+struct Settle {
+    tube: u32,
+}
+
+impl Op for Settle {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, _desk: &mut crate::engine::Desk<'_>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Group sync: leader and followers, no fixed waiting window, no hand-off to another thread for a
+//! single caller. It never takes the engine's lock: while one caller syncs, others apply and write,
+//! and the next sync covers them all.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Journal;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The number of a record; what a caller saw is synced once this record is. 0 is synced always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark(pub(crate) u64);
+
+/// Where durable callers wait.
+pub(crate) struct Gate {
+    /// `None` for a queue in memory, where nothing is ever synced.
+    journal: Option<Arc<Journal>>,
+    room: Mutex<Room>,
+    failed: AtomicBool,
+    /// Lease time of the oldest record that no sync has begun to cover; 0 if there is none.
+    oldest: AtomicU64,
+    flusher: Mutex<Flusher>,
+    flush: Condvar,
+}
+
+#[derive(Default)]
+struct Room {
+    leading: bool,
+    followers: VecDeque<Arc<Follower>>,
+}
+
+#[derive(Default)]
+struct Flusher {
+    closed: bool,
+}
+
+struct Follower {
+    mark: Mark,
+    word: Mutex<Option<Word>>,
+    spoken: Condvar,
+}
+
+/// What a follower is told.
+#[derive(Clone, Copy)]
+enum Word {
+    Covered,
+    Lead,
+    Failed,
+}
+
+impl Follower {
+    fn tell(&self, word: Word) {
+        *self.word.lock() = Some(word);
+        self.spoken.notify_one();
+    }
+
+    fn listen(&self) -> Word {
+        let mut word = self.word.lock();
+        loop {
+            if let Some(word) = *word {
+                return word;
+            }
+            self.spoken.wait(&mut word);
+        }
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(journal: Option<Arc<Journal>>) -> Self {
+        Self {
+            journal,
+            room: Mutex::default(),
+            failed: AtomicBool::new(false),
+            oldest: AtomicU64::new(0),
+            flusher: Mutex::default(),
+            flush: Condvar::new(),
+        }
+    }
+
+    /// Whether a sync has failed. What was written since the last good one is unknown for ever.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_synced(&self, mark: Mark) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.synced() >= mark.0)
+    }
+
+    /// Returns once the mark is synced; leads the sync if nobody does.
+    ///
+    /// # Errors
+    /// `Unknown` if the sync failed, by whoever led it.
+    pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        if journal.synced() >= mark.0 {
+            return Ok(());
+        }
+        let mut room = self.room.lock();
+        if journal.synced() >= mark.0 {
+            return Ok(());
+        }
+        if self.has_failed() {
+            return Err(unknown());
+        }
+        if !room.leading {
+            room.leading = true;
+            drop(room);
+            return self.lead(journal);
+        }
+        let follower = Arc::new(Follower { mark, word: Mutex::new(None), spoken: Condvar::new() });
+        room.followers.push_back(follower.clone());
+        drop(room);
+        match follower.listen() {
+            Word::Covered => Ok(()),
+            Word::Lead => self.lead(journal),
+            Word::Failed => Err(unknown()),
+        }
+    }
+
+    /// Syncs once. The leader's own record was written before, so one sync covers it; then it wakes
+    /// exactly the covered and hands the lead to the first of the others.
+    fn lead(&self, journal: &Journal) -> Result<()> {
+        self.oldest.store(0, Ordering::Release);
+        let synced = journal.sync();
+        let mut room = self.room.lock();
+        let Ok(synced) = synced else {
+            self.failed.store(true, Ordering::Release);
+            room.leading = false;
+            for follower in room.followers.drain(..) {
+                follower.tell(Word::Failed);
+            }
+            return Err(unknown());
+        };
+        room.followers.retain(|follower| {
+            let waits = follower.mark.0 > synced;
+            if !waits {
+                follower.tell(Word::Covered);
+            }
+            waits
+        });
+        match room.followers.pop_front() {
+            Some(next) => next.tell(Word::Lead),
+            None => room.leading = false,
+        }
+        Ok(())
+    }
+
+    /// Notes that a record was written at this lease time. Whether the oldest unsynced record is
+    /// older than `limit`: then the caller syncs, so that the limit does not hang on the flusher.
+    pub(crate) fn written(&self, lease: u64, limit: u64) -> bool {
+        if self.journal.is_none() {
+            return false;
+        }
+        // 0 says that there is none, so the first microsecond of a clock is its second.
+        let now = lease.max(1);
+        match self.oldest.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                // Under the lock, or the word could fall between the flusher's look and its sleep.
+                let flusher = self.flusher.lock();
+                self.flush.notify_one();
+                drop(flusher);
+                false
+            }
+            Err(oldest) => now.saturating_sub(oldest) > limit,
+        }
+    }
+
+    /// The flusher's thread: sleeps while everything is synced, and syncs what has been unsynced
+    /// for one interval.
+    pub(crate) fn flush_until_closed(&self, interval: Duration, written: impl Fn() -> Mark) {
+        let mut flusher = self.flusher.lock();
+        while !flusher.closed {
+            if self.oldest.load(Ordering::Acquire) == 0 {
+                self.flush.wait_while(&mut flusher, |flusher| {
+                    !flusher.closed && self.oldest.load(Ordering::Acquire) == 0
+                });
+                continue;
+            }
+            self.flush.wait_for(&mut flusher, interval);
+            if self.oldest.load(Ordering::Acquire) != 0 && !flusher.closed && !self.has_failed() {
+                drop(flusher);
+                // A failure is remembered, and every later call says so.
+                let _ = self.wait(written());
+                flusher = self.flusher.lock();
+            }
+        }
+    }
+
+    /// Ends the flusher's thread.
+    pub(crate) fn close(&self) {
+        self.flusher.lock().closed = true;
+        self.flush.notify_all();
+    }
+}
+
+fn unknown() -> Error {
+    Error::new(ErrorKind::Unknown)
+}

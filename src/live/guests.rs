@@ -1,0 +1,121 @@
+//! A checkpoint with guests: the application's tables and the queue's verbs in one commit of the
+//! base. It takes the writer, then the engine, and keeps both until the commit has returned.
+
+use crate::engine::Op;
+use crate::engine::desk::Draft;
+use crate::engine::due::WorkOff;
+use crate::error::{Error, ErrorKind, Result};
+use crate::live::commit::State;
+use crate::live::core::Core;
+use crate::live::gate::Mark;
+use crate::live::inside::{self, Inside};
+use crate::store::{Failure, Guests};
+use crate::sync::MutexGuard;
+
+/// An open transaction.
+pub(crate) struct Session<'a> {
+    core: &'a Core,
+    guests: Option<Guests>,
+    draft: Draft,
+    // Dropped in this order: the engine's lock, the writer's, and then what waits for both.
+    state: Option<MutexGuard<'a, State>>,
+    _writer: MutexGuard<'a, ()>,
+    _inside: Inside,
+}
+
+impl<'a> Session<'a> {
+    /// Waits for the writer and the engine.
+    pub(crate) fn begin(core: &'a Core) -> Result<Self> {
+        inside::refuse()?;
+        core.is_open()?;
+        let writer = core.writer.lock();
+        let door = {
+            let mut state = core.state.lock();
+            state.is_open()?;
+            state.store.writer()?
+        };
+        // Nobody else has redb's writer: our own lock stands before it.
+        let guests = door.begin()?;
+        let state = core.state.lock();
+        state.is_open()?;
+        Ok(Self {
+            core,
+            guests: Some(guests),
+            draft: Draft::default(),
+            state: Some(state),
+            _writer: writer,
+            _inside: Inside::enter(),
+        })
+    }
+
+    /// The door to the application's tables.
+    pub(crate) fn guests(&self) -> Result<&Guests> {
+        self.guests.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
+    }
+
+    /// Adds a verb to the list. A refusal adds nothing.
+    pub(crate) fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
+        let Some(state) = &mut self.state else { return Err(Error::new(ErrorKind::Closed)) };
+        let now = state.now(&*self.core.settings.clock);
+        if let Some(tube) = op.tube()
+            && state.is_due(tube, now)?
+        {
+            loop {
+                let (more, due) = state.decide_over(&WorkOff { tube }, now, &self.draft)?;
+                let idle = due.is_empty();
+                self.draft.merge(due);
+                if idle || !more {
+                    break;
+                }
+            }
+        }
+        state.draw(op.numbers(), &self.core.gate)?;
+        let (done, later) = state.decide_over(op, now, &self.draft)?;
+        self.draft.merge(later);
+        Ok(done)
+    }
+
+    /// Overlay, list and guests become one commit.
+    pub(crate) fn commit(mut self) -> Result<()> {
+        let (Some(mut state), Some(guests)) = (self.state.take(), self.guests.take()) else {
+            return Err(Error::new(ErrorKind::Closed));
+        };
+        let (writes, changes, wakes) = std::mem::take(&mut self.draft).into_parts();
+        let learnt = state.learnt(&writes);
+        let stamp = state.stamp_now();
+        let committed = match state.store.finish(guests, writes, stamp) {
+            Ok(_) => {
+                state.committed(learnt, &changes, wakes, Mark(0), &self.core.hub);
+                Ok(())
+            }
+            Err(Failure::Broken(error)) => {
+                state.break_down(&error);
+                Err(error)
+            }
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::NoRoom | Failure::TooLarge) => Err(Error::new(ErrorKind::Full)),
+        };
+        self.core.release(state);
+        committed
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // Aborts, if it was not committed.
+        drop(self.guests.take());
+        if let Some(state) = self.state.take() {
+            self.core.release(state);
+        }
+    }
+}
+
+impl Core {
+    /// An op whose record does not fit the journal: its rows go to the base with a checkpoint.
+    pub(crate) fn apply_by_checkpoint<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
+        let mut session = Session::begin(self)?;
+        let done = session.run(op)?;
+        session.commit()?;
+        Ok((done, Mark(0)))
+    }
+}

@@ -1,0 +1,12 @@
+//! Threads and waiting. [`Core`](core::Core) is what all handles share: it takes ops to the engine
+//! and their writes to the store, and publishes what was committed.
+
+pub(crate) mod gate;
+pub(crate) mod wake;
+pub(crate) mod events;
+pub(crate) mod alarm;
+pub(crate) mod inside;
+pub(crate) mod commit;
+pub(crate) mod core;
+pub(crate) mod guests;
+pub(crate) mod timer;

@@ -1,0 +1,96 @@
+//! Makes things happen on time: sleeps until the first deadline and works off what is due. What is
+//! correct does not depend on it, for every verb does the same in its own tube.
+
+use crate::clock::NEVER;
+use crate::engine::due::{NextDue, WorkOff};
+use crate::engine::sweep::Sweep;
+use crate::error::Result;
+use crate::limits::TIMER_NAP_MAX;
+use crate::live::core::Core;
+use crate::sync::Arc;
+use std::time::Duration;
+
+impl Core {
+    /// The timer's thread.
+    pub(crate) fn keep_time(self: &Arc<Self>) {
+        loop {
+            // What fails here fails again for the next verb, which can say so.
+            let next = self.work_off_all().unwrap_or(NextDue::NONE);
+            let nap = self.nap(next);
+            if !self.alarm.sleep(nap) {
+                return;
+            }
+        }
+    }
+
+    /// How long the timer may sleep; `None` until it is called.
+    fn nap(&self, next: NextDue) -> Option<Duration> {
+        let now = self.state.lock().now(&*self.settings.clock);
+        let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
+        let lease = next.lease.min(self.next_grace()).min(self.next_quiet());
+        let by_lease = left(lease, now.lease);
+        // A jump of these clocks gives no sign, so they are looked at again before long.
+        let jumpy = [left(next.queue, now.queue), left(next.wall, now.wall)];
+        let jumpy = jumpy
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|left| left.min(TIMER_NAP_MAX.as_micros() as u64));
+        let left = by_lease.into_iter().chain(jumpy).min()?;
+        self.settings.clock.nap(Duration::from_micros(left))
+    }
+
+    /// Works off everything that is due now, and all sweeps. Answers the first deadlines to come.
+    pub(crate) fn work_off_all(&self) -> Result<NextDue> {
+        while self.apply_own(&Sweep)? == Some(true) {}
+        let mut next = NextDue::NONE;
+        let tubes: Vec<u32> = self.state.lock().due.values().map(|(tube, _)| *tube).collect();
+        for tube in tubes {
+            loop {
+                let mut state = self.state.lock();
+                let now = state.now(&*self.settings.clock);
+                let due = state.is_open().is_ok() && state.is_due(tube, now)?;
+                if !due {
+                    let bound = state.due.values().find(|(number, _)| *number == tube);
+                    next = next.earlier(bound.map_or(NextDue::NONE, |(_, bound)| *bound));
+                    break;
+                }
+                drop(state);
+                if self.apply_own(&WorkOff { tube })?.is_none() {
+                    return Ok(NextDue::NONE);
+                }
+            }
+        }
+        self.end_graces()?;
+        self.checkpoint_if_quiet()?;
+        Ok(next)
+    }
+
+    /// The queue's own op; `None` once the queue closes.
+    fn apply_own<O: crate::engine::Op>(&self, op: &O) -> Result<Option<O::Done>> {
+        if self.is_open().is_err() {
+            return Ok(None);
+        }
+        match self.apply_inside(op) {
+            Ok((done, _)) => Ok(Some(done)),
+            // Dropped while it was looked at.
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lease time at which the queue will have been quiet for long enough.
+    fn next_quiet(&self) -> u64 {
+        self.alarm.quiet_since().map_or(NEVER, |since| since.saturating_add(self.quiet()))
+    }
+
+    /// A quiet queue with a journal a quarter full is checkpointed, so that a kill costs little.
+    fn checkpoint_if_quiet(&self) -> Result<()> {
+        if self.lease_now() < self.next_quiet() {
+            return Ok(());
+        }
+        self.alarm.mind_no_quiet();
+        let worth_it = self.state.lock().store.wants_quiet_checkpoint();
+        if worth_it && self.is_open().is_ok() { self.checkpoint() } else { Ok(()) }
+    }
+}

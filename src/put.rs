@@ -1,0 +1,400 @@
+//! Putting tasks: the plain verb, the builder with every option, batches, and receipts.
+
+use crate::codec::Coding;
+use crate::engine::put::{NewRow, PutDone};
+use crate::engine::{Op, put};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::Hold;
+use crate::limits::BATCH_TASKS_MAX;
+use crate::live::core::Wait;
+use crate::live::gate::Mark;
+use crate::options::Durability;
+use crate::placement::{Place, PutView};
+use crate::sync::Arc;
+use crate::task::TaskId;
+use crate::tube::Tube;
+use crate::verb::{Conflict, PutOutcome};
+use std::borrow::Borrow;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// What a put did, and to which task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Put {
+    /// The task: the new one, or the existing one that was kept.
+    pub id: TaskId,
+    /// Which of them.
+    pub outcome: PutOutcome,
+}
+
+impl<T: ?Sized> Tube<T> {
+    /// Puts a task at the end of those of its priority. The payload is only borrowed, so a refused
+    /// put leaves it with the caller.
+    ///
+    /// # Errors
+    /// [`TooLarge`](ErrorKind::TooLarge) above the queue's payload limit;
+    /// [`Full`](ErrorKind::Full) at the tube's capacity; [`Codec`](ErrorKind::Codec) if the value
+    /// does not encode; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's placement;
+    /// [`DiskFull`](ErrorKind::DiskFull); [`TubeNotFound`](ErrorKind::TubeNotFound) if it was
+    /// dropped; [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
+    pub fn put(&self, payload: &T) -> Result<TaskId> {
+        self.task(payload).put()
+    }
+
+    /// Puts a task before all others of its priority, also before earlier front puts.
+    ///
+    /// # Errors
+    /// As [`put`](Tube::put).
+    pub fn put_front(&self, payload: &T) -> Result<TaskId> {
+        self.task(payload).front().put()
+    }
+
+    /// Puts several tasks in one step, all or none, at most 65 536.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let ids = tube.put_many([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()])?;
+    /// assert_eq!((ids.len(), tube.len()?), (3, 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Tube::put), and then none was put; [`Invalid`](ErrorKind::Invalid) for more than
+    /// 65 536.
+    pub fn put_many<B: Borrow<T>>(
+        &self,
+        payloads: impl IntoIterator<Item = B>,
+    ) -> Result<Vec<TaskId>> {
+        self.name_errors("put", self.do_put_many(payloads))
+    }
+
+    fn do_put_many<B: Borrow<T>>(
+        &self,
+        payloads: impl IntoIterator<Item = B>,
+    ) -> Result<Vec<TaskId>> {
+        // One more than fits, so that an endless iterator is refused.
+        let payloads: Vec<B> = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
+        let mut buffers: Vec<Vec<u8>> = Vec::new();
+        buffers.resize_with(payloads.len(), Vec::new);
+        let mut rows = Vec::with_capacity(payloads.len());
+        for (payload, buffer) in payloads.iter().zip(&mut buffers) {
+            rows.push(self.row(payload.borrow(), buffer, NewRow::default())?);
+        }
+        let places = rows.iter().map(|row| self.place(row)).collect::<Result<Vec<_>>>()?;
+        for (row, place) in rows.iter_mut().zip(&places) {
+            row.placed = place.as_ref().map(Place::placed);
+        }
+        let op = self.op(&rows);
+        let done = self.hold.run(&op, self.durability)?;
+        Ok(done.iter().map(|done| done.id).collect())
+    }
+
+    /// Puts a task and does not wait for the sync: [`Receipt::wait`] does.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let receipt = tube.put_receipt(b"hello")?; // already to be taken
+    /// assert_eq!(receipt.id(), tube.take()?.id());
+    /// receipt.wait()?; // from here on no power cut takes the put back
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Tube::put), [`Unknown`](ErrorKind::Unknown) aside.
+    pub fn put_receipt(&self, payload: &T) -> Result<Receipt> {
+        self.task(payload).put_receipt()
+    }
+
+    /// Begins a put with options.
+    pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
+        let row = NewRow::default();
+        NewTask { tube: self, payload, row, durability: self.durability, room: None }
+    }
+
+    fn row<'a>(
+        &self,
+        payload: &'a T,
+        buffer: &'a mut Vec<u8>,
+        row: NewRow<'a>,
+    ) -> Result<NewRow<'a>> {
+        let Coding { codec, version, encode, .. } = self.coding;
+        let payload = encode(payload, buffer)
+            .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
+        Ok(NewRow { payload, codec, version, ..row })
+    }
+
+    /// Asks the tube's placement, if it has one that is registered.
+    fn place(&self, row: &NewRow<'_>) -> Result<Option<Place>> {
+        let Some(name) = &self.at.placement else { return Ok(None) };
+        let placement = self.hold.settings.placements.get(&**name);
+        Ok(placement.map(|placement| placement.place(&PutView::of(row))))
+    }
+
+    fn op<'a>(&self, tasks: &'a [NewRow<'a>]) -> put::Put<'a> {
+        let payload_bytes_max = self.hold.settings.payload_bytes_max;
+        put::Put { tube: self.at.number, tasks, payload_bytes_max }
+    }
+}
+
+/// A put with options. Nothing happens before one of [`put`](NewTask::put),
+/// [`put_outcome`](NewTask::put_outcome), [`put_receipt`](NewTask::put_receipt) and
+/// [`put_in`](NewTask::put_in). An option that the tube's kind has switched off is refused.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Conflict, PutOutcome, Queue};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// let first = tube.task(b"draft").key("letter to ada").group("ada").put()?;
+/// let again = tube
+///     .task(b"final")
+///     .key("letter to ada")
+///     .on_conflict(Conflict::Replace)
+///     .priority(-5) // smaller first
+///     .delay(Duration::from_secs(30))
+///     .ttl(Duration::from_secs(3600)) // the delay is added
+///     .ttr(Duration::from_secs(60))
+///     .put_outcome()?;
+/// assert_eq!(again.outcome, PutOutcome::Replaced);
+/// assert_ne!(again.id, first);
+/// assert_eq!(tube.len()?, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is put before `put`"]
+pub struct NewTask<'a, T: ?Sized = [u8]> {
+    pub(crate) tube: &'a Tube<T>,
+    payload: &'a T,
+    row: NewRow<'a>,
+    durability: Durability,
+    room: Option<Duration>,
+}
+
+impl<'a, T: ?Sized> NewTask<'a, T> {
+    /// Smaller first. Default: the tube's, which is 0 unless it was made with another.
+    pub fn priority(mut self, priority: i64) -> Self {
+        self.row.priority = Some(priority);
+        self
+    }
+
+    /// Not before this time has passed, in queue time. Zero: at once. It is added to the ttl.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.row.delay = Some(delay);
+        self
+    }
+
+    /// Not before this time of day, by the system's clock. In the past: at once. Its ttl runs from
+    /// then.
+    pub fn run_at(mut self, time: SystemTime) -> Self {
+        self.row.run_at = Some(time);
+        self
+    }
+
+    /// How long it lives, delays not counted; then it is gone, wherever it is. More than zero.
+    /// Default: the tube's, which is for ever unless it was made with another.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.row.ttl = Some(ttl);
+        self
+    }
+
+    /// How long a taker may hold it; then it returns to its place, charged. More than zero.
+    /// Default: the tube's, which is for ever unless it was made with another.
+    pub fn ttr(mut self, ttr: Duration) -> Self {
+        self.row.ttr = Some(ttr);
+        self
+    }
+
+    /// In this group, whose tasks are taken in order and, unless the tube says otherwise, one at a
+    /// time. 1 to 255 bytes without control characters.
+    pub fn group(mut self, group: &'a str) -> Self {
+        self.row.group = Some(group);
+        self
+    }
+
+    /// Under the caller's own key, which one living task of the tube can have. 1 to 255 bytes
+    /// without control characters.
+    pub fn key(mut self, key: &'a str) -> Self {
+        self.row.key = Some(key);
+        self
+    }
+
+    /// What to do if the key is taken. Default: [`Conflict::Keep`].
+    pub fn on_conflict(mut self, conflict: Conflict) -> Self {
+        self.row.conflict = conflict;
+        self
+    }
+
+    /// Before all others of its priority, also before earlier front puts.
+    pub fn front(mut self) -> Self {
+        self.row.front = true;
+        self
+    }
+
+    /// With this durability instead of the handle's.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Waits at most this long, in lease time, while the tube is at its capacity. Default: not at
+    /// all.
+    pub fn wait_for_room(mut self, wait: Duration) -> Self {
+        self.room = Some(wait);
+        self
+    }
+
+    /// Puts the task.
+    ///
+    /// # Errors
+    /// As [`Tube::put`]; [`KeyExists`](ErrorKind::KeyExists) under [`Conflict::Reject`];
+    /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind has switched
+    /// off; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of zero, delay together with run_at,
+    /// and a group or key that is empty, too long or has control characters.
+    pub fn put(self) -> Result<TaskId> {
+        self.put_outcome().map(|put| put.id)
+    }
+
+    /// Puts the task and tells what became of its key.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put).
+    pub fn put_outcome(self) -> Result<Put> {
+        let durability = self.durability;
+        let room = self.room;
+        self.submit(|tube, op| {
+            let done = match room {
+                None => tube.hold.run(op, durability)?,
+                Some(wait) => {
+                    let (done, mark) = apply_with_room(tube, op, wait)?;
+                    match durability {
+                        Durability::Durable => tube.hold.core().sync(op, done, mark)?,
+                        Durability::Relaxed => done,
+                    }
+                }
+            };
+            one(&done)
+        })
+    }
+
+    /// Puts the task and does not wait for the sync: [`Receipt::wait`] does.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put), [`Unknown`](ErrorKind::Unknown) aside.
+    pub fn put_receipt(self) -> Result<Receipt> {
+        let room = self.room;
+        self.submit(|tube, op| {
+            let (done, mark) = match room {
+                None => tube.hold.core().apply(op)?,
+                Some(wait) => apply_with_room(tube, op, wait)?,
+            };
+            Ok(Receipt { hold: tube.hold.clone(), put: one(&done)?, mark })
+        })
+    }
+
+    /// Makes the op and hands it to whoever carries it out.
+    pub(crate) fn submit<R>(
+        self,
+        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let Self { tube, payload, row, .. } = self;
+        let mut buffer = Vec::new();
+        let done = (|| {
+            let row = tube.row(payload, &mut buffer, row)?;
+            let place = tube.place(&row)?;
+            let rows = [NewRow { placed: place.as_ref().map(Place::placed), ..row }];
+            carry_out(tube, &tube.op(&rows))
+        })();
+        tube.name_errors("put", done)
+    }
+}
+
+/// Tries again whenever a task has left the tube.
+fn apply_with_room<T: ?Sized>(
+    tube: &Tube<T>,
+    op: &put::Put<'_>,
+    wait: Duration,
+) -> Result<(<put::Put<'static> as Op>::Done, Mark)> {
+    let core = tube.hold.core();
+    let mut full = None;
+    let mut attempt = || match core.apply(op) {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.kind() == ErrorKind::Full => {
+            full = Some(error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    };
+    let done = match attempt()? {
+        Some(done) => Some(done),
+        None => core.wait_for(&core.room, tube.at.number, 0, Wait::For(wait), attempt)?,
+    };
+    done.ok_or_else(|| full.unwrap_or_else(|| Error::new(ErrorKind::Full)))
+}
+
+pub(crate) fn one(done: &[PutDone]) -> Result<Put> {
+    match done.first() {
+        Some(PutDone { id, outcome }) => Ok(Put { id: *id, outcome: *outcome }),
+        // One row in, one answer out.
+        None => Err(Error::new(ErrorKind::Broken)),
+    }
+}
+
+/// A put that is written and can be taken, and whose sync has not been waited for. Dropping it
+/// takes nothing back.
+#[must_use = "the put is not known to be synced before `wait`"]
+pub struct Receipt {
+    hold: Arc<Hold>,
+    put: Put,
+    mark: Mark,
+}
+
+impl Receipt {
+    /// The task.
+    pub fn id(&self) -> TaskId {
+        self.put.id
+    }
+
+    /// What became of its key.
+    pub fn outcome(&self) -> PutOutcome {
+        self.put.outcome
+    }
+
+    /// Whether the put is synced, as far as is known by now.
+    pub fn is_synced(&self) -> bool {
+        self.hold.core().gate.is_synced(self.mark)
+    }
+
+    /// Waits until the put is synced.
+    ///
+    /// # Errors
+    /// [`Unknown`](ErrorKind::Unknown), naming the task, if the sync failed.
+    pub fn wait(self) -> Result<TaskId> {
+        let id = self.put.id;
+        let waited = self.hold.core().wait(self.mark);
+        waited.map_err(|error| error.during("put").on_task(id).with_tasks(vec![id]))?;
+        Ok(id)
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for NewTask<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewTask").field("tube", &self.tube.at.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt").field("put", &self.put).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,390 @@
+//! The queue in hand: where tubes and consumers come from, transactions, and what concerns all of
+//! it.
+
+use crate::builder::Builder;
+use crate::consumer::Consumer;
+use crate::engine::{look, tubes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::Events;
+use crate::hold::Hold;
+use crate::inspect::{self, Space, TakenInfo, TubeStats, WaiterInfo};
+use crate::limits::EVENTS_KEPT;
+use crate::options::TubeOptions;
+use crate::sync::Arc;
+use crate::transact::{Reading, Transaction};
+use crate::tube::Tube;
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue, which is
+/// open as long as a handle or a guard of it lives, or until [`close`](Queue::close).
+///
+/// ```
+/// use tubewell::Queue;
+///
+/// # fn main() -> tubewell::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("work.queue");
+/// let queue = Queue::open(&path)?;
+/// queue.tube("letters")?.put(b"hello")?;
+/// drop(queue);
+///
+/// let queue = Queue::open(&path)?;
+/// let task = queue.tube("letters")?.take()?;
+/// assert_eq!(&task[..], b"hello");
+/// task.ack()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Queue {
+    hold: Arc<Hold>,
+}
+
+impl Queue {
+    /// Opens the queue in this folder with every default, or makes it.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().open(path)
+    }
+
+    /// Makes a queue in memory, gone with its last handle.
+    ///
+    /// # Errors
+    /// As [`Builder::in_memory`].
+    pub fn in_memory() -> Result<Self> {
+        Self::builder().in_memory()
+    }
+
+    /// Settings for opening.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn over(hold: Arc<Hold>) -> Self {
+        Self { hold }
+    }
+
+    /// Opens the tube of this name, of whatever kind, or makes it with the general kind.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
+    /// control characters; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
+    pub fn tube(&self, name: &str) -> Result<Tube> {
+        let tube = match self.find(name) {
+            Ok(None) => self.create(name, &TubeOptions::default(), tubes::Exists::Any),
+            Ok(Some(tube)) => Ok(tube),
+            Err(error) => Err(error),
+        };
+        tube.map_err(|error| error.during("open tube").in_tube(name))
+    }
+
+    /// Makes a tube.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue, TubeKind, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let options = TubeOptions::new(TubeKind::Fifo);
+    /// queue.create_tube("letters", options.clone())?;
+    ///
+    /// let again = queue.create_tube("letters", options.clone());
+    /// assert_eq!(again.unwrap_err().kind(), ErrorKind::TubeExists);
+    /// queue.create_tube("letters", options.if_not_exists())?;
+    /// let other = queue.create_tube("letters", TubeOptions::default().if_not_exists());
+    /// assert_eq!(other.unwrap_err().kind(), ErrorKind::TubeMismatch);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TubeExists`](ErrorKind::TubeExists) if there is one of this name, or, with
+    /// [`if_not_exists`](TubeOptions::if_not_exists), [`TubeMismatch`](ErrorKind::TubeMismatch) if
+    /// its kind or options are others; [`Unsupported`](ErrorKind::Unsupported) for an option that
+    /// the kind has switched off; [`Invalid`](ErrorKind::Invalid) for other options that make no
+    /// sense; as [`tube`](Queue::tube).
+    pub fn create_tube(&self, name: &str, mut options: TubeOptions) -> Result<Tube> {
+        let exists = match std::mem::take(&mut options.if_not_exists) {
+            true => tubes::Exists::Same,
+            false => tubes::Exists::Refuse,
+        };
+        let tube = self.create(name, &options, exists);
+        tube.map_err(|error| error.during("create tube").in_tube(name))
+    }
+
+    fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
+        let op = tubes::Create { name, options, exists };
+        let number = self.hold.run(&op, self.hold.settings.durability)?;
+        Tube::open(&self.hold, number)
+    }
+
+    /// The tube of this name, if there is one. Never makes one.
+    ///
+    /// # Errors
+    /// As [`tube`](Queue::tube).
+    pub fn find_tube(&self, name: &str) -> Result<Option<Tube>> {
+        self.find(name).map_err(|error| error.during("find tube").in_tube(name))
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Tube>> {
+        crate::name::tube_name(name)?;
+        let number = self.hold.core().look(|view, _| look::tube_named(view, name))?;
+        number.map(|number| Tube::open(&self.hold, number)).transpose()
+    }
+
+    /// Removes a tube and its tasks, in one small step however many there are.
+    ///
+    /// # Errors
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`TubeBusy`](ErrorKind::TubeBusy) while takers
+    /// wait for its tasks or hold some of them; as [`tube`](Queue::tube).
+    pub fn drop_tube(&self, name: &str) -> Result<()> {
+        self.remove(name, false)
+    }
+
+    /// Removes a tube and its tasks, whoever waits for them or holds them. Waiting takers return
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound), leases are lost.
+    ///
+    /// # Errors
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound); as [`tube`](Queue::tube).
+    pub fn force_drop_tube(&self, name: &str) -> Result<()> {
+        self.remove(name, true)
+    }
+
+    fn remove(&self, name: &str, force: bool) -> Result<()> {
+        let removed = (|| {
+            let tube = self.find(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
+            let core = self.hold.core();
+            let awaited = core.takers.count(tube.at.number) > 0;
+            let op = tubes::Drop { tube: tube.at.number, awaited, force };
+            self.hold.run(&op, self.hold.settings.durability)?;
+            self.hold.watchers.set(core, name, None)
+        })();
+        removed.map_err(|error| error.during("drop tube").in_tube(name))
+    }
+
+    /// The names of all tubes, sorted.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn tubes(&self) -> Result<Vec<String>> {
+        let names = self.hold.core().look(|view, _| look::names(view));
+        names.map_err(|error| error.during("list tubes"))
+    }
+
+    /// Opens the consumer of this name, or joins its session. A new one has the builder's grace.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
+    /// control characters; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
+    pub fn consumer(&self, name: &str) -> Result<Consumer> {
+        let open = Consumer::open(&self.hold, name, None);
+        open.map_err(|error| error.during("open consumer"))
+    }
+
+    /// As [`consumer`](Queue::consumer), with this grace from now on, in queue time.
+    ///
+    /// # Errors
+    /// As [`consumer`](Queue::consumer).
+    pub fn consumer_with_grace(&self, name: &str, grace: Duration) -> Result<Consumer> {
+        let open = Consumer::open(&self.hold, name, Some(grace));
+        open.map_err(|error| error.during("open consumer"))
+    }
+
+    /// Writes the application's own tables and calls the queue's verbs in one commit: all of it
+    /// happens, synced, or nothing does. If the closure returns an error or panics, nothing does.
+    ///
+    /// Every other call waits meanwhile, so keep it short. Plain verbs inside answer
+    /// [`InTransaction`](ErrorKind::InTransaction); a thread that the closure waits for must not
+    /// call any. A guard that is dropped inside returns its task when the transaction is over.
+    ///
+    /// ```
+    /// use redb::TableDefinition;
+    /// use tubewell::{Queue, Result};
+    ///
+    /// const DIGESTS: TableDefinition<&str, u64> = TableDefinition::new("digests");
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (files, next) = (queue.tube("files")?, queue.tube("mail")?);
+    /// files.put(b"a.txt")?;
+    ///
+    /// let task = files.take()?;
+    /// queue.transact(|tx| {
+    ///     tx.table(DIGESTS)?.insert("a.txt", 42)?;
+    ///     tx.ack(&task)?;
+    ///     next.put_in(tx, b"a.txt is done")
+    /// })?;
+    ///
+    /// let digest = queue.read(|r| -> Result<_> {
+    ///     Ok(r.table(DIGESTS)?.get("a.txt")?.map(|digest| digest.value()))
+    /// })?;
+    /// assert_eq!(digest, Some(42));
+    /// assert_eq!((files.len()?, next.len()?), (0, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Rejected`](ErrorKind::Rejected) with the closure's error, which
+    /// [`Error::into_source`] gives back; [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Closed`](ErrorKind::Closed); [`DiskFull`](ErrorKind::DiskFull) and
+    /// [`Io`](ErrorKind::Io), and then nothing happened; [`Unknown`](ErrorKind::Unknown).
+    pub fn transact<R, E>(
+        &self,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        Transaction::run(&self.hold, work).map_err(|error| error.during("transact"))
+    }
+
+    /// Reads the application's own tables, as of one instant, without keeping anyone waiting.
+    ///
+    /// # Errors
+    /// [`Rejected`](ErrorKind::Rejected) with the closure's error;
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Closed`](ErrorKind::Closed);
+    /// [`Io`](ErrorKind::Io).
+    pub fn read<R, E>(&self, work: impl FnOnce(&Reading) -> Result<R, E>) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        Reading::run(&self.hold, work).map_err(|error| error.during("read"))
+    }
+
+    /// The counts of every tube, in the order of their making.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn stats(&self) -> Result<Vec<TubeStats>> {
+        let stats = self.hold.core().look(|view, _| look::numbers(view)).and_then(|numbers| {
+            let stats = numbers.into_iter().map(|number| inspect::stats(&self.hold, number));
+            // A tube that is dropped meanwhile has none.
+            stats.filter(|stats| !matches!(stats, Err(error) if error.is_not_found())).collect()
+        });
+        stats.map_err(|error: Error| error.during("stats"))
+    }
+
+    /// The calls that wait for tasks, who waits longest first.
+    ///
+    /// # Errors
+    /// As [`stats`](Queue::stats).
+    pub fn waiters(&self) -> Result<Vec<WaiterInfo>> {
+        inspect::waiters(&self.hold).map_err(|error| error.during("list waiters"))
+    }
+
+    /// The taken tasks of all tubes, by tube and id.
+    ///
+    /// # Errors
+    /// As [`stats`](Queue::stats).
+    pub fn taken(&self) -> Result<Vec<TakenInfo>> {
+        inspect::taken(&self.hold).map_err(|error| error.during("list taken tasks"))
+    }
+
+    /// Subscribes to every step of every task from now on. 4096 events are kept for a reader that
+    /// does not keep up.
+    pub fn events(&self) -> Events {
+        self.events_keeping(EVENTS_KEPT)
+    }
+
+    /// As [`events`](Queue::events), keeping this many, at least one.
+    pub fn events_keeping(&self, kept: usize) -> Events {
+        Events::subscribe(&self.hold, kept)
+    }
+
+    /// Reads both files and every row, and reports each disagreement as one line. A sound queue has
+    /// none. Other calls wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Io`](ErrorKind::Io).
+    pub fn check(&self) -> Result<Vec<String>> {
+        self.hold.core().check().map_err(|error| error.during("check"))
+    }
+
+    /// The bytes that the queue takes, on the disk and in memory.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn space(&self) -> Result<Space> {
+        self.hold.core().space().map_err(|error| error.during("space"))
+    }
+
+    /// Moves what was written since the last checkpoint from memory to the folder's base now. The
+    /// queue does so by itself when the journal is full, when it is quiet, and at its close.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io), and then everything is where
+    /// it was.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.hold.core().checkpoint().map_err(|error| error.during("checkpoint"))
+    }
+
+    /// Gives room that is not used any more back to the file system. Other calls wait meanwhile,
+    /// for long if there is much.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Queue::checkpoint).
+    pub fn compact(&self) -> Result<()> {
+        self.hold.core().compact().map_err(|error| error.during("compact"))
+    }
+
+    /// Returns once everything written so far is synced.
+    ///
+    /// # Errors
+    /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
+    pub fn flush(&self) -> Result<()> {
+        self.hold.core().flush().map_err(|error| error.during("flush"))
+    }
+
+    /// Works off everything that is due now, what is left of large removals, and the callbacks: what
+    /// the queue's threads do by themselves, unless it was opened
+    /// [`by_hand`](Builder::by_hand).
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Broken`](ErrorKind::Broken).
+    pub fn tick(&self) -> Result<()> {
+        let core = self.hold.core();
+        let ticked = core.tick();
+        if core.settings.by_hand {
+            self.hold.watchers.tell_all();
+        }
+        ticked.map_err(|error| error.during("tick"))
+    }
+
+    /// Ends the queue, for every handle: new and waiting calls return
+    /// [`Closed`](ErrorKind::Closed), calls inside finish, taken tasks return to their places
+    /// uncharged (those of consumers with a grace wait for it), and the folder is free. It never
+    /// waits for guards: they keep their payloads, their verdicts return
+    /// [`Closed`](ErrorKind::Closed), their drop does nothing. A second close does nothing.
+    ///
+    /// # Errors
+    /// What the last checkpoint answers, such as [`Io`](ErrorKind::Io): the folder is free all the
+    /// same, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
+    pub fn close(&self) -> Result<()> {
+        let closed = self.hold.core().close();
+        self.hold.watchers.clear();
+        closed.map_err(|error| error.during("close"))
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.hold.core().is_closing()
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("is_closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}

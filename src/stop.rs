@@ -1,0 +1,54 @@
+//! A word that ends waiting: given to takers, said once.
+
+use crate::sync::{Arc, Mutex, Receiver, Sender, bounded};
+
+/// Ends every `take_until` that waits with it, now and later. Clones are one and the same.
+///
+/// ```
+/// use tubewell::{Queue, Stop};
+///
+/// let tube = Queue::in_memory()?.tube("mail")?;
+/// let stop = Stop::new();
+/// let stopped = std::thread::spawn({
+///     let (tube, stop) = (tube.clone(), stop.clone());
+///     move || tube.take_until(&stop)
+/// });
+/// stop.stop();
+/// assert!(stopped.join().unwrap()?.is_none());
+/// # Ok::<(), tubewell::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// Dropped by `stop`, which disconnects the receiver for everyone at once.
+    alive: Arc<Mutex<Option<Sender<()>>>>,
+    stopped: Receiver<()>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stop {
+    /// Not stopped yet.
+    pub fn new() -> Self {
+        let (alive, stopped) = bounded(0);
+        Self { alive: Arc::new(Mutex::new(Some(alive))), stopped }
+    }
+
+    /// Says it. Saying it again changes nothing.
+    pub fn stop(&self) {
+        *self.alive.lock() = None;
+    }
+
+    /// Whether it was said.
+    pub fn is_stopped(&self) -> bool {
+        self.alive.lock().is_none()
+    }
+
+    /// Disconnected once it is said.
+    pub(crate) fn stopped(&self) -> &Receiver<()> {
+        &self.stopped
+    }
+}

@@ -1,0 +1,264 @@
+//! Taking tasks, in all its waits; a payload that does not decode is set aside, and the next one is
+//! taken.
+
+use crate::consumer::Consumer;
+use crate::engine::consumers::Resume;
+use crate::engine::settle;
+use crate::engine::take::{Claim, Handed, Take};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{Held, Lease, Task};
+use crate::limits::{BATCH_TASKS_MAX, PAGE_TASKS};
+use crate::live::core::Wait;
+use crate::options::Durability;
+use crate::stop::Stop;
+use crate::sync::Arc;
+use crate::task::{Reason, State, TaskId, Ticket};
+use crate::tube::Tube;
+use std::time::Duration;
+
+impl<T: ?Sized> Tube<T> {
+    /// Takes the best ready task: smallest priority first, then put order, locked groups left out.
+    /// Waits for one for as long as it takes; who waits longest is served first.
+    ///
+    /// A task whose payload does not decode is buried as
+    /// [`Reason::Undecodable`](crate::Reason::Undecodable), and the next one is taken.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed) when the queue or the handle's consumer is closed, also while
+    /// waiting; [`TubeNotFound`](ErrorKind::TubeNotFound) when the tube is dropped;
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Broken`](ErrorKind::Broken).
+    pub fn take(&self) -> Result<Task<T>> {
+        let task = self.take_waiting(Wait::Ever)?;
+        // A wait without an end ends with a task or an error.
+        task.ok_or_else(|| Error::new(ErrorKind::Closed).during("take").in_tube(&self.at.name))
+    }
+
+    /// Takes the best ready task, if there is one now.
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn try_take(&self) -> Result<Option<Task<T>>> {
+        self.take_waiting(Wait::No)
+    }
+
+    /// Takes the best ready task; waits for one at most this long, in lease time.
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn take_timeout(&self, timeout: Duration) -> Result<Option<Task<T>>> {
+        self.take_waiting(Wait::For(timeout))
+    }
+
+    /// Takes the best ready task; waits for one until `stop` is turned. Once it is, nothing is
+    /// taken any more.
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn take_until(&self, stop: &Stop) -> Result<Option<Task<T>>> {
+        self.take_waiting(Wait::Until(stop))
+    }
+
+    fn take_waiting(&self, wait: Wait<'_>) -> Result<Option<Task<T>>> {
+        let taken = (|| {
+            loop {
+                let holder = self.holder()?;
+                let Some(handed) = self.hold.core().take(self.at.number, holder, wait)? else {
+                    return Ok(None);
+                };
+                if let Ok(task) = self.open_task(handed)? {
+                    return Ok(Some(task));
+                }
+            }
+        })();
+        self.name_errors("take", taken)
+    }
+
+    /// Takes up to `most` of the best ready tasks in one step, at most 65 536; those that are there
+    /// now, without waiting.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()])?;
+    /// let tasks = tube.take_many(2)?;
+    /// assert_eq!(tasks.len(), 2);
+    /// tube.ack_many(tasks)?;
+    /// assert_eq!(tube.len()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn take_many(&self, most: usize) -> Result<Vec<Task<T>>> {
+        let taken = (|| {
+            let most = most.min(BATCH_TASKS_MAX);
+            let mut tasks = Vec::new();
+            while tasks.len() < most {
+                let (tube, holder, left) = (self.at.number, self.holder()?, most - tasks.len());
+                let op = Take { tube, most: left, holder };
+                let handed = self.hold.run(&op, Durability::Relaxed)?;
+                let all = handed.len() == left;
+                let before = tasks.len();
+                self.open_tasks(handed, &mut tasks)?;
+                // Those that were set aside are made up for, unless there are no more.
+                if !all || tasks.len() == before {
+                    break;
+                }
+            }
+            Ok(tasks)
+        })();
+        self.name_errors("take", taken)
+    }
+
+    /// Takes this task, whatever stands before it.
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongState`](ErrorKind::WrongState) if it is
+    /// not ready, its group is locked or the tube is paused; [`Codec`](ErrorKind::Codec) if its
+    /// payload does not decode, and then it is buried; as [`take`](Tube::take).
+    pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
+        let claimed = (|| {
+            let op = Claim { tube: self.at.number, id, holder: self.holder()? };
+            let handed = self.hold.run(&op, Durability::Relaxed)?;
+            let undecodable = |text: String| Error::new(ErrorKind::Codec).because(text);
+            self.open_task(handed)?.map_err(undecodable)
+        })();
+        self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
+    }
+
+    /// Waits until there is a ready task, at most this long. Takes nothing, and never uses up a
+    /// taker's turn. Whether there is one.
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn wait_ready(&self, timeout: Duration) -> Result<bool> {
+        let core = self.hold.core();
+        let look = || {
+            core.look_in(self.at.number, |view, now| {
+                let tube = crate::engine::look::tube(view, self.at.number)?;
+                let next = match tube.row.paused {
+                    true => None,
+                    false => crate::engine::look::next(view, &tube, State::Ready, now)?,
+                };
+                Ok(next.map(|_| ()))
+            })
+        };
+        let ready = match look() {
+            Ok(None) => core.wait_for(&core.onlookers, self.at.number, 0, Wait::For(timeout), look),
+            ready => ready,
+        };
+        self.name_errors("wait", ready.map(|ready| ready.is_some()))
+    }
+
+    /// Acks what is still held of these, in one step; batches above 65 536 in several.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if some were lost, and [`Error::tasks`] names them: the
+    /// others are done. [`Invalid`](ErrorKind::Invalid) if one is of another tube, and then none
+    /// is. As [`Lease::ack`].
+    pub fn ack_many(&self, leases: impl IntoIterator<Item = impl Into<Lease>>) -> Result<()> {
+        let mut leases: Vec<Lease> = leases.into_iter().map(Into::into).collect();
+        let acked = self.do_ack_many(&mut leases);
+        self.name_errors("ack", acked)
+    }
+
+    fn do_ack_many(&self, leases: &mut [Lease]) -> Result<()> {
+        if let Some(other) = leases.iter().find(|lease| !self.is_of(lease.held())) {
+            let text = format!("task {} is of tube {:?}", other.id(), other.held().at.name);
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        let mut lost = Vec::new();
+        let mut rest = &mut *leases;
+        // Once at least: a call about no task also waits for the sync of what it has seen.
+        loop {
+            let (batch, behind) = rest.split_at_mut(rest.len().min(BATCH_TASKS_MAX));
+            let tickets: Vec<Ticket> = batch.iter().map(Lease::ticket).collect();
+            let op = settle::Ack { tube: self.at.number, tickets: &tickets };
+            lost.extend(self.hold.run(&op, self.durability)?);
+            batch.iter_mut().for_each(Lease::disarm);
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let text = format!("{} of {}", lost.len(), leases.len());
+        Err(Error::new(ErrorKind::LeaseLost).because(text).with_tasks(lost))
+    }
+
+    /// Whether a task stands in this very tube of this very queue.
+    pub(crate) fn is_of(&self, held: &Held) -> bool {
+        Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
+    }
+
+    fn holder(&self) -> Result<u32> {
+        match &self.consumer {
+            None => Ok(0),
+            Some(consumer) if Arc::ptr_eq(consumer.hold(), &self.hold) => consumer.number(),
+            Some(_) => {
+                Err(Error::new(ErrorKind::Invalid).because("the consumer is of another queue"))
+            }
+        }
+    }
+
+    /// Makes a task of what was handed out; or sets it aside and answers why.
+    fn open_task(&self, handed: Handed) -> Result<Result<Task<T>, String>> {
+        let held = self.ticket(handed.ticket());
+        match (self.coding.decode)(handed.codec, handed.version, &handed.payload) {
+            Ok(payload) => {
+                let lease = Lease::new(held, self.consumer.clone());
+                Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries)))
+            }
+            Err(cause) => {
+                let text = cause.to_string();
+                let reason = Reason::Undecodable(text.clone());
+                let op = settle::Bury { tube: self.at.number, ticket: held.ticket, reason };
+                match self.hold.run(&op, self.durability) {
+                    // Lost in between: it is somebody else's, who will find the same.
+                    Err(error) if !error.is_lease_lost() => Err(error),
+                    _ => Ok(Err(text)),
+                }
+            }
+        }
+    }
+
+    fn open_tasks(&self, handed: Vec<Handed>, tasks: &mut Vec<Task<T>>) -> Result<()> {
+        for handed in handed {
+            if let Ok(task) = self.open_task(handed)? {
+                tasks.push(task);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Consumer {
+    /// Takes over the leases in `tube` that this consumer's earlier session left: with new tickets,
+    /// as many attempts used as then, and their ttr from now on.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) if the tube is of another queue; [`Closed`](ErrorKind::Closed);
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn resume<T: ?Sized>(&self, tube: &Tube<T>) -> Result<Vec<Task<T>>> {
+        let tube = tube.by(self);
+        let resumed = (|| {
+            let mut tasks = Vec::new();
+            loop {
+                let (number, consumer) = (tube.at.number, tube.holder()?);
+                let op = Resume { tube: number, consumer, most: PAGE_TASKS };
+                let handed = tube.hold.run(&op, Durability::Relaxed)?;
+                let more = handed.len() == PAGE_TASKS;
+                tube.open_tasks(handed, &mut tasks)?;
+                if !more {
+                    return Ok(tasks);
+                }
+            }
+        })();
+        tube.name_errors("resume", resumed)
+    }
+}

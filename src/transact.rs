@@ -1,0 +1,245 @@
+//! The application's tables and the queue's verbs in one commit. Beside the store the only file
+//! that names redb, and only for the application's own tables.
+
+use crate::engine::settle;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::Hold;
+use crate::lease::{Held, Lease};
+use crate::live::core::Core;
+use crate::live::guests::Session;
+use crate::live::inside;
+use crate::put::{NewTask, one};
+use crate::store::is_guest_table;
+use crate::sync::Arc;
+use crate::task::{Reason, TaskId};
+use crate::tube::Tube;
+use crate::verb::Release;
+use redb::{Key, ReadOnlyTable, ReadTransaction, StorageError, Table, TableDefinition, TableError};
+use redb::{TableHandle, Value};
+use std::error::Error as StdError;
+use std::fmt;
+use std::fmt::Display;
+
+/// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
+pub struct Transaction<'a> {
+    hold: &'a Arc<Hold>,
+    session: Session<'a>,
+}
+
+impl<'a> Transaction<'a> {
+    /// Runs the closure inside a transaction and commits what it did, if it says so.
+    pub(crate) fn run<R, E>(
+        hold: &'a Arc<Hold>,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let session = Session::begin(hold.core())?;
+        let mut tx = Transaction { hold, session };
+        let done = work(&mut tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
+        let done = done?;
+        tx.session.commit()?;
+        Ok(done)
+    }
+
+    /// One of the application's own tables, made if it is not there. Names that begin with
+    /// `tubewell` are the queue's.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is the queue's, a table of other types, or
+    /// one that is open already; [`Io`](ErrorKind::Io).
+    pub fn table<K: Key + 'static, V: Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<Table<'_, K, V>> {
+        let open = own(definition.name())
+            .and_then(|()| Ok(self.session.guests()?.transaction()?.open_table(definition)?));
+        open.map_err(|error| error.during("open table"))
+    }
+
+    /// Puts a task.
+    ///
+    /// # Errors
+    /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the tube is of another queue.
+    pub fn put<T: ?Sized>(&mut self, tube: &Tube<T>, payload: &T) -> Result<TaskId> {
+        tube.put_in(self, payload)
+    }
+
+    /// Finishes a task. The guard is only borrowed: if the transaction is not committed, the lease
+    /// lives on. Once it is, the guard has no task any more.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost); [`Invalid`](ErrorKind::Invalid) if the task is of
+    /// another queue.
+    pub fn ack(&mut self, task: &impl AsRef<Lease>) -> Result<()> {
+        self.settle("ack", task, |session, held| {
+            let op = settle::Ack { tube: held.at.number, tickets: &[held.ticket] };
+            let lost = session.run(&op)?;
+            if lost.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::LeaseLost)) }
+        })
+    }
+
+    /// Gives a task back at once, its attempt given back.
+    ///
+    /// # Errors
+    /// As [`ack`](Transaction::ack).
+    pub fn release(&mut self, task: &impl AsRef<Lease>) -> Result<()> {
+        self.release_with(task, Release::new())
+    }
+
+    /// Gives a task back on these terms, its attempt given back.
+    ///
+    /// # Errors
+    /// As [`Lease::release_with`] and [`ack`](Transaction::ack).
+    pub fn release_with(&mut self, task: &impl AsRef<Lease>, terms: Release) -> Result<()> {
+        self.settle("release", task, |session, held| {
+            let op = settle::Release { tube: held.at.number, ticket: held.ticket, terms };
+            session.run(&op).map(drop)
+        })
+    }
+
+    /// Gives a task back after a failure, its attempt kept.
+    ///
+    /// # Errors
+    /// As [`ack`](Transaction::ack).
+    pub fn retry(&mut self, task: &impl AsRef<Lease>, error: impl Display) -> Result<()> {
+        let error = error.to_string();
+        self.settle("retry", task, |session, held| {
+            let (tube, ticket) = (held.at.number, held.ticket);
+            session.run(&settle::Retry { tube, ticket, error: &error, after: None }).map(drop)
+        })
+    }
+
+    /// Sets a task aside, with a reason.
+    ///
+    /// # Errors
+    /// As [`ack`](Transaction::ack).
+    pub fn bury(&mut self, task: &impl AsRef<Lease>, reason: impl Display) -> Result<()> {
+        let reason = Reason::Buried(reason.to_string());
+        self.settle("bury", task, |session, held| {
+            let op = settle::Bury { tube: held.at.number, ticket: held.ticket, reason };
+            session.run(&op).map(drop)
+        })
+    }
+
+    fn settle(
+        &mut self,
+        action: &'static str,
+        task: &impl AsRef<Lease>,
+        verdict: impl FnOnce(&mut Session<'a>, &Held) -> Result<()>,
+    ) -> Result<()> {
+        let held = task.as_ref().held();
+        let done = self.same_queue(&held.hold).and_then(|()| verdict(&mut self.session, held));
+        done.map_err(|error| error.during(action).on_task(held.ticket.id).in_tube(&held.at.name))
+    }
+
+    fn same_queue(&self, hold: &Arc<Hold>) -> Result<()> {
+        match Arc::ptr_eq(hold, self.hold) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Invalid).because("it is of another queue")),
+        }
+    }
+}
+
+impl<T: ?Sized> Tube<T> {
+    /// Puts a task inside a transaction: it can be taken once that is committed.
+    ///
+    /// # Errors
+    /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the transaction is of another queue.
+    pub fn put_in(&self, tx: &mut Transaction<'_>, payload: &T) -> Result<TaskId> {
+        self.task(payload).put_in(tx)
+    }
+}
+
+impl<T: ?Sized> NewTask<'_, T> {
+    /// Puts the task inside a transaction: it can be taken once that is committed. It never waits
+    /// for room.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put); [`Invalid`](ErrorKind::Invalid) if the transaction is of another
+    /// queue.
+    pub fn put_in(self, tx: &mut Transaction<'_>) -> Result<TaskId> {
+        self.submit(|tube, op| {
+            tx.same_queue(&tube.hold)?;
+            one(&tx.session.run(op)?).map(|put| put.id)
+        })
+    }
+}
+
+/// The application's tables as of one instant, given to the closure of
+/// [`Queue::read`](crate::Queue::read).
+pub struct Reading(ReadTransaction);
+
+impl Reading {
+    /// Runs the closure over a snapshot.
+    pub(crate) fn run<R, E>(hold: &Hold, work: impl FnOnce(&Reading) -> Result<R, E>) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        work(&Self::begin(hold.core())?)
+            .map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause))
+    }
+
+    fn begin(core: &Core) -> Result<Self> {
+        inside::refuse()?;
+        core.is_open()?;
+        let state = core.state.lock();
+        state.is_open()?;
+        Ok(Self(state.store.read_transaction()?))
+    }
+
+    /// One of the application's own tables.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is the queue's, a table of other types, and
+    /// one that is not there; [`Io`](ErrorKind::Io).
+    pub fn table<K: Key + 'static, V: Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<ReadOnlyTable<K, V>> {
+        let open = own(definition.name()).and_then(|()| Ok(self.0.open_table(definition)?));
+        open.map_err(|error| error.during("open table"))
+    }
+}
+
+/// Keeps the queue's own tables out of sight.
+fn own(name: &str) -> Result<()> {
+    if is_guest_table(name) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid).because(format!("table {name:?} is the queue's")))
+}
+
+/// So that `?` works on the application's tables inside a closure.
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io(error) => Error::io(error),
+            StorageError::Corrupted(_) => Error::new(ErrorKind::Damaged).caused_by(error),
+            _ => Error::new(ErrorKind::Io).caused_by(error),
+        }
+    }
+}
+
+/// So that `?` works on the application's tables inside a closure.
+impl From<TableError> for Error {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Storage(error) => error.into(),
+            _ => Error::new(ErrorKind::Invalid).caused_by(error),
+        }
+    }
+}
+
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading").finish_non_exhaustive()
+    }
+}

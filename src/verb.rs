@@ -1,0 +1,82 @@
+//! The words that some verbs take: terms of a release, what to do about a key that is taken, how
+//! to extend a lease. Plain values; what they mean is the engine's.
+
+use std::time::Duration;
+
+/// What a keyed put does if a task with the key exists in its tube, in any state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Conflict {
+    /// Keeps the existing task and answers its id. The default.
+    #[default]
+    Keep,
+    /// Refuses with [`ErrorKind::KeyExists`](crate::ErrorKind::KeyExists).
+    Reject,
+    /// Deletes the existing task, whoever holds it, and puts the new one.
+    Replace,
+}
+
+/// What a put did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PutOutcome {
+    /// The task is new.
+    New,
+    /// A task with the key existed and was kept.
+    Existing,
+    /// A task with the key existed and was replaced.
+    Replaced,
+}
+
+/// The terms on which a task is released. [`Release::new`] keeps everything as it was: the task
+/// is ready at its old place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Release {
+    pub(crate) delay: Option<Duration>,
+    pub(crate) priority: Option<i64>,
+    pub(crate) to_back: bool,
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Release {
+    /// Ready at once, at its old place.
+    pub const fn new() -> Self {
+        Self { delay: None, priority: None, to_back: false, ttl: None }
+    }
+
+    /// Ready after this long. Its ttl is moved along, its ttr is not touched.
+    pub const fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// With another priority. Smaller first.
+    pub const fn priority(mut self, priority: i64) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Behind everything that was put so far.
+    pub const fn to_back(mut self) -> Self {
+        self.to_back = true;
+        self
+    }
+
+    /// With a new ttl, from now on.
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+}
+
+/// How a lease is extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extend {
+    /// Adds to deadline, ttr and ttl.
+    Add(Duration),
+    /// To now + ttr.
+    Renew,
+    /// To now + this, creating a deadline if there was none.
+    RenewFor(Duration),
+}

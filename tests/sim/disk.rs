@@ -1,0 +1,626 @@
+//! A disk in memory that can fail in every way a disk may, and in none that it may not.
+//!
+//! What is written stands in the page cache at once, and in a list until the file is synced. A
+//! *kill* leaves the page cache. A *power cut* leaves what was synced, and of the list each write
+//! is kept, lost or torn at sectors of 512 bytes, one apart from the other, so that any order in
+//! which they might have gone out is among the outcomes; changes of a file's length come out in
+//! their order, but apart from the data. A folder's birth lasts once its rename and the sync of its
+//! parent are through. What redb assumes of a disk stays true: a byte is written whole, a sync that
+//! returned is on the medium, and a write changes no byte outside its range.
+
+use crate::script::Rng;
+use std::io::{Error, ErrorKind, Result};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tubewell::testing;
+use tubewell::testing::{FileName, Found};
+
+const SECTOR: usize = 512;
+const BLOCK: usize = 4096;
+
+/// What goes wrong, and at which call. Calls that change something are counted from 1: writes,
+/// changes of length, syncs, and the steps of a birth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    #[default]
+    None,
+    /// From this call on everything fails, as if the process were gone. Whether the call itself
+    /// came through is drawn.
+    Die(u64),
+    /// This call fails and changes nothing.
+    Once(u64),
+    /// This call and all after it fail.
+    Sticky(u64),
+    /// The first sync from this call on fails, and what it was to write never reaches the medium,
+    /// while reads still see it.
+    LoseSync(u64),
+}
+
+/// Which file is the base, and which the journal.
+type Names = [Option<usize>; 2];
+
+fn slot(name: FileName) -> usize {
+    usize::from(name == FileName::Journal)
+}
+
+enum Pending {
+    Write { at: usize, data: Vec<u8> },
+    Len(usize),
+}
+
+#[derive(Default)]
+struct File {
+    cache: Vec<u8>,
+    medium: Vec<u8>,
+    pending: Vec<Pending>,
+    /// Blocks that hold something, for the quota.
+    blocks: std::collections::BTreeSet<usize>,
+}
+
+fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+    if bytes.len() < at + data.len() {
+        bytes.resize(at + data.len(), 0);
+    }
+    bytes[at..at + data.len()].copy_from_slice(data);
+}
+
+impl File {
+    fn settle(&mut self) {
+        for pending in self.pending.drain(..) {
+            match pending {
+                Pending::Write { at, data } => put(&mut self.medium, at, &data),
+                Pending::Len(len) => self.medium.resize(len, 0),
+            }
+        }
+    }
+
+    fn cut(&mut self, rng: &mut Rng) {
+        // Some cuts lose all, some keep all: both are more telling than a mix of many.
+        let keeps = rng.of(&[0, 1, 1, 2, 2, 3, 4]);
+        let lengths = self.pending.iter().filter(|p| matches!(p, Pending::Len(_))).count();
+        let mut lengths = rng.below(lengths as u64 + 1);
+        let mut grown = self.medium.len();
+        for pending in self.pending.drain(..) {
+            match pending {
+                Pending::Len(len) if lengths > 0 => {
+                    lengths -= 1;
+                    grown = len;
+                    self.medium.resize(len, 0);
+                }
+                Pending::Len(_) => {}
+                Pending::Write { at, data } => {
+                    let kept = keeps == 4 || keeps > 0 && rng.below(4) < keeps;
+                    let torn = keeps != 4 && rng.one_in(3);
+                    let mut from = 0;
+                    while kept && from < data.len() {
+                        let to = ((at + from) / SECTOR + 1) * SECTOR - at;
+                        let (to, end) = (to.min(data.len()), grown.saturating_sub(at));
+                        // Beyond a length that did not make it there is nothing to keep.
+                        if (!torn || rng.one_in(2)) && from < end {
+                            put(&mut self.medium, at + from, &data[from..to.min(end)]);
+                        }
+                        from = to;
+                    }
+                }
+            }
+        }
+        self.cache = self.medium.clone();
+        self.blocks.retain(|block| block * BLOCK < self.cache.len());
+    }
+}
+
+struct State {
+    files: Vec<File>,
+    /// The folder by its name, as the page cache and as the medium have it.
+    names: Names,
+    names_kept: Names,
+    rng: Rng,
+    fault: Fault,
+    calls: u64,
+    is_dead: bool,
+    has_lost_a_sync: bool,
+    /// Blocks of 4 KiB that the disk has.
+    quota: usize,
+    /// The process that the disk is lent to; an older one gets nothing any more.
+    process: u64,
+    lock: Option<Arc<()>>,
+    log: Option<Vec<String>>,
+}
+
+/// The disk as the test holds it. [`SimDisk::lend`] gives it to a process.
+#[derive(Clone)]
+pub struct SimDisk(Arc<Mutex<State>>);
+
+fn gone() -> Error {
+    Error::other("simulated: the process is gone")
+}
+
+fn refused() -> Error {
+    Error::other("simulated: i/o error")
+}
+
+impl SimDisk {
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            files: Vec::new(),
+            names: [None; 2],
+            names_kept: [None; 2],
+            rng: Rng::new(seed ^ 0xd15c),
+            fault: Fault::None,
+            calls: 0,
+            is_dead: false,
+            has_lost_a_sync: false,
+            quota: usize::MAX,
+            process: 0,
+            lock: None,
+            log: None,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a process: whoever had the disk before is dead.
+    pub fn lend(&self) -> Arc<dyn testing::Disk> {
+        let mut state = self.state();
+        state.process += 1;
+        (state.is_dead, state.lock) = (false, None);
+        Arc::new(Lent { disk: self.clone(), process: state.process })
+    }
+
+    /// A second process while the first one lives.
+    pub fn lend_beside(&self) -> Arc<dyn testing::Disk> {
+        Arc::new(Lent { disk: self.clone(), process: self.state().process })
+    }
+
+    /// Plans a fault; calls are counted from here.
+    pub fn plan(&self, fault: Fault) {
+        let mut state = self.state();
+        (state.fault, state.calls, state.has_lost_a_sync) = (fault, 0, false);
+    }
+
+    /// Calls that changed something since the plan.
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    pub fn is_planned(&self) -> bool {
+        self.state().fault != Fault::None
+    }
+
+    /// Whether the planned death has come.
+    pub fn is_dead(&self) -> bool {
+        self.state().is_dead
+    }
+
+    pub fn set_quota(&self, blocks: usize) {
+        self.state().quota = blocks;
+    }
+
+    pub fn blocks(&self) -> usize {
+        self.state().files.iter().map(|file| file.blocks.len()).sum()
+    }
+
+    /// The process dies. The page cache stays.
+    pub fn kill(&self) {
+        let mut state = self.state();
+        (state.is_dead, state.lock) = (true, None);
+    }
+
+    /// The machine loses power.
+    pub fn cut_power(&self) {
+        let mut state = self.state();
+        (state.is_dead, state.lock) = (true, None);
+        let State { files, rng, names, names_kept, .. } = &mut *state;
+        // A rename whose folder was not synced may have come through, or not.
+        if rng.one_in(2) {
+            *names_kept = *names;
+        }
+        *names = *names_kept;
+        files.iter_mut().for_each(|file| file.cut(rng));
+    }
+
+    /// The bytes of a file as reads see them.
+    pub fn bytes(&self, name: FileName) -> Vec<u8> {
+        let state = self.state();
+        state.names[slot(name)].map_or(Vec::new(), |file| state.files[file].cache.clone())
+    }
+
+    /// Replaces a file's bytes, on the medium as well.
+    pub fn set_bytes(&self, name: FileName, bytes: Vec<u8>) {
+        let mut state = self.state();
+        let Some(file) = state.names[slot(name)] else { return };
+        let file = &mut state.files[file];
+        file.pending.clear();
+        (file.cache, file.medium) = (bytes.clone(), bytes);
+    }
+
+    /// Forgets a file, as a careless copy would.
+    pub fn remove(&self, name: FileName) {
+        let mut state = self.state();
+        (state.names[slot(name)], state.names_kept[slot(name)]) = (None, None);
+    }
+
+    /// Keeps a line for each call from here on.
+    pub fn keep_log(&self) {
+        self.state().log = Some(Vec::new());
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        self.state().log.clone().unwrap_or_default()
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Luck {
+    /// The call does its work and answers.
+    Good,
+    /// It does its work, and the process dies before the answer.
+    Last,
+    /// It does nothing.
+    Bad,
+    /// It forgets what it was to sync.
+    Lost,
+}
+
+impl State {
+    fn alive(&self, process: u64) -> Result<()> {
+        if self.is_dead || process != self.process { Err(gone()) } else { Ok(()) }
+    }
+
+    /// Counts a call that changes something, and tells what becomes of it.
+    fn luck(&mut self, process: u64, is_sync: bool, what: impl Fn() -> String) -> Result<Luck> {
+        self.alive(process)?;
+        self.calls += 1;
+        if let Some(log) = &mut self.log {
+            log.push(what());
+        }
+        Ok(match self.fault {
+            Fault::Die(at) if self.calls >= at => {
+                (self.is_dead, self.lock) = (true, None);
+                if self.rng.one_in(2) { Luck::Last } else { Luck::Bad }
+            }
+            Fault::Once(at) if self.calls == at => Luck::Bad,
+            Fault::Sticky(at) if self.calls >= at => Luck::Bad,
+            Fault::LoseSync(at) if is_sync && self.calls >= at && !self.has_lost_a_sync => {
+                self.has_lost_a_sync = true;
+                Luck::Lost
+            }
+            _ => Luck::Good,
+        })
+    }
+
+    fn answer<T>(luck: &Luck, value: T) -> Result<T> {
+        match luck {
+            Luck::Good => Ok(value),
+            Luck::Last => Err(gone()),
+            Luck::Bad | Luck::Lost => Err(refused()),
+        }
+    }
+
+    /// Takes the blocks that a write needs; answers how many of its bytes have room.
+    fn claim(&mut self, file: usize, at: usize, len: usize) -> usize {
+        let used: usize = self.files.iter().map(|file| file.blocks.len()).sum();
+        let mut left = self.quota.saturating_sub(used);
+        let blocks = &mut self.files[file].blocks;
+        for block in at / BLOCK..(at + len).div_ceil(BLOCK) {
+            if !blocks.contains(&block) {
+                if left == 0 {
+                    return (block * BLOCK).saturating_sub(at);
+                }
+                left -= 1;
+                blocks.insert(block);
+            }
+        }
+        len
+    }
+
+    fn sync_parent(&mut self, process: u64) -> Result<()> {
+        let luck = self.luck(process, true, || "sync the parent".into())?;
+        if matches!(luck, Luck::Good | Luck::Last) {
+            self.names_kept = self.names;
+        }
+        Self::answer(&luck, ())
+    }
+
+    fn sync(&mut self, process: u64, file: usize) -> Result<()> {
+        let luck = self.luck(process, true, || format!("sync {file}"))?;
+        match luck {
+            Luck::Good | Luck::Last => self.files[file].settle(),
+            // The pages count as clean, and no later sync writes them.
+            Luck::Lost => self.files[file].pending.clear(),
+            Luck::Bad => {}
+        }
+        Self::answer(&luck, ())
+    }
+}
+
+/// The disk in the hands of one process.
+struct Lent {
+    disk: SimDisk,
+    process: u64,
+}
+
+impl std::fmt::Debug for Lent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimDisk of process {}", self.process)
+    }
+}
+
+impl Lent {
+    fn file(&self, name: FileName, lock: Option<Arc<()>>) -> Result<Arc<dyn testing::DiskFile>> {
+        let state = self.disk.state();
+        state.alive(self.process)?;
+        let file = state.names[slot(name)].ok_or(ErrorKind::NotFound)?;
+        drop(state);
+        Ok(Arc::new(Open { disk: self.disk.clone(), process: self.process, file, _lock: lock }))
+    }
+}
+
+impl testing::Disk for Lent {
+    fn folder(&self) -> &Path {
+        Path::new("simulated.queue")
+    }
+
+    fn found(&self) -> Result<Found> {
+        let state = self.disk.state();
+        state.alive(self.process)?;
+        Ok(match state.names {
+            [None, None] => Found::Nothing,
+            [Some(_), Some(_)] => Found::Whole,
+            [Some(_), None] => Found::Missing(FileName::Journal),
+            [None, Some(_)] => Found::Missing(FileName::Base),
+        })
+    }
+
+    fn birth(&self) -> Result<Box<dyn testing::Nursery>> {
+        self.disk.state().alive(self.process)?;
+        let disk = self.disk.clone();
+        Ok(Box::new(Birth { disk, process: self.process, names: Mutex::default() }))
+    }
+
+    fn open_journal(&self) -> Result<Option<Arc<dyn testing::DiskFile>>> {
+        let mut state = self.disk.state();
+        state.alive(self.process)?;
+        // Held for as long as whoever has it keeps the file.
+        if state.lock.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
+            return Ok(None);
+        }
+        let lock = Arc::new(());
+        state.lock = Some(lock.clone());
+        state.sync_parent(self.process)?;
+        drop(state);
+        self.file(FileName::Journal, Some(lock)).map(Some)
+    }
+
+    fn open_base(&self) -> Result<Arc<dyn testing::DiskFile>> {
+        self.file(FileName::Base, None)
+    }
+}
+
+struct Birth {
+    disk: SimDisk,
+    process: u64,
+    names: Mutex<Names>,
+}
+
+impl Drop for Birth {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.names != names {
+            names.into_iter().flatten().for_each(|file| state.files[file].blocks.clear());
+        }
+    }
+}
+
+impl testing::Nursery for Birth {
+    fn create(&self, name: FileName) -> Result<Arc<dyn testing::DiskFile>> {
+        let mut state = self.disk.state();
+        let luck = state.luck(self.process, false, || format!("create {name:?}"))?;
+        let file = state.files.len();
+        state.files.push(File::default());
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)[slot(name)] = Some(file);
+        let open = Open { disk: self.disk.clone(), process: self.process, file, _lock: None };
+        State::answer(&luck, Arc::new(open) as Arc<dyn testing::DiskFile>)
+    }
+
+    fn settle(self: Box<Self>) -> Result<bool> {
+        let mut state = self.disk.state();
+        let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in names.into_iter().flatten() {
+            state.sync(self.process, file)?;
+        }
+        let luck = state.luck(self.process, false, || "rename".into())?;
+        if state.names != [None; 2] {
+            return Ok(false);
+        }
+        if luck != Luck::Bad {
+            state.names = names;
+        }
+        State::answer(&luck, ())?;
+        state.sync_parent(self.process).map(|()| true)
+    }
+}
+
+#[derive(Clone)]
+struct Open {
+    disk: SimDisk,
+    process: u64,
+    file: usize,
+    _lock: Option<Arc<()>>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "simulated file {}", self.file)
+    }
+}
+
+impl testing::DiskFile for Open {
+    fn len(&self) -> Result<u64> {
+        let state = self.disk.state();
+        state.alive(self.process)?;
+        Ok(state.files[self.file].cache.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let state = self.disk.state();
+        state.alive(self.process)?;
+        let at = offset as usize;
+        let bytes = state.files[self.file].cache.get(at..at + out.len());
+        out.copy_from_slice(bytes.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let mut state = self.disk.state();
+        let (file, at) = (self.file, offset as usize);
+        let what = || format!("write {file} at {at}, {} bytes", data.len());
+        let luck = state.luck(self.process, false, what)?;
+        // After a failure any part of it may be written.
+        let part = state.rng.below(data.len() as u64 + 1) as usize;
+        let part = if luck == Luck::Bad { part / SECTOR * SECTOR } else { data.len() };
+        let room = state.claim(file, at, part);
+        if room > 0 {
+            let file = &mut state.files[file];
+            if at + room > file.cache.len() {
+                file.pending.push(Pending::Len(at + room));
+            }
+            put(&mut file.cache, at, &data[..room]);
+            file.pending.push(Pending::Write { at, data: data[..room].to_vec() });
+        }
+        if room < part {
+            return Err(Error::new(ErrorKind::StorageFull, "simulated: the disk is full"));
+        }
+        State::answer(&luck, ())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let mut state = self.disk.state();
+        let luck =
+            state.luck(self.process, false, || format!("length of {} to {len}", self.file))?;
+        if luck != Luck::Bad {
+            let file = &mut state.files[self.file];
+            let len = len as usize;
+            file.cache.resize(len, 0);
+            file.blocks.retain(|block| block * BLOCK < len);
+            file.pending.push(Pending::Len(len));
+        }
+        State::answer(&luck, ())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.disk.state().sync(self.process, self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
+        let lent = disk.lend();
+        let nursery = lent.birth().unwrap();
+        nursery.create(FileName::Base).unwrap();
+        nursery.create(FileName::Journal).unwrap();
+        nursery.settle().unwrap();
+        lent
+    }
+
+    #[test]
+    fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
+        let (mut lost, mut kept, mut torn) = (0, 0, 0);
+        for seed in 0..200 {
+            let disk = SimDisk::new(seed);
+            let file = born(&disk).open_base().unwrap();
+            file.write_at(0, &[1; 2048]).unwrap();
+            file.sync().unwrap();
+            file.write_at(512, &[2; 1024]).unwrap();
+            disk.cut_power();
+            assert!(file.sync().is_err(), "the process is gone");
+            let bytes = disk.bytes(FileName::Base);
+            assert_eq!(bytes.len(), 2048);
+            assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1));
+            match (bytes[512], bytes[1024]) {
+                (1, 1) => lost += 1,
+                (2, 2) => kept += 1,
+                _ => torn += 1,
+            }
+        }
+        assert!(lost > 20 && kept > 20 && torn > 10, "{lost} {kept} {torn}");
+    }
+
+    #[test]
+    fn a_kill_takes_nothing() {
+        let disk = SimDisk::new(0);
+        let file = born(&disk).open_base().unwrap();
+        file.write_at(0, &[7; 10]).unwrap();
+        disk.kill();
+        assert_eq!(disk.bytes(FileName::Base), [7; 10]);
+    }
+
+    #[test]
+    fn a_lost_sync_shows_what_is_not_there() {
+        let disk = SimDisk::new(0);
+        let file = born(&disk).open_base().unwrap();
+        file.write_at(0, &[7; 10]).unwrap();
+        disk.plan(Fault::LoseSync(1));
+        assert!(file.sync().is_err());
+        assert!(file.sync().is_ok(), "the second one has nothing to do");
+        let mut seen = [0; 10];
+        file.read_at(0, &mut seen).unwrap();
+        assert_eq!(seen, [7; 10]);
+        disk.cut_power();
+        assert!(disk.bytes(FileName::Base).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_full_disk_refuses_new_blocks_only() {
+        let disk = SimDisk::new(0);
+        let file = born(&disk).open_base().unwrap();
+        disk.set_quota(2);
+        file.write_at(0, &[1; 8192]).unwrap();
+        let refusal = file.write_at(8192, &[1]).unwrap_err();
+        assert_eq!(refusal.kind(), ErrorKind::StorageFull);
+        file.write_at(100, &[2; 100]).unwrap();
+        file.set_len(4096).unwrap();
+        file.write_at(40_960, &[1]).unwrap();
+        assert_eq!(disk.blocks(), 2);
+    }
+
+    #[test]
+    fn a_birth_lasts_or_never_was() {
+        for at in 1..=6 {
+            for seed in 0..20 {
+                let disk = SimDisk::new(seed);
+                let lent = disk.lend();
+                disk.plan(Fault::Die(at));
+                let born = lent.birth().and_then(|nursery| {
+                    nursery.create(FileName::Base)?.write_at(0, b"base")?;
+                    nursery.create(FileName::Journal)?;
+                    nursery.settle()
+                });
+                assert!(born.is_err());
+                disk.cut_power();
+                disk.plan(Fault::None);
+                let found = disk.lend().found().unwrap();
+                assert!(matches!(found, Found::Nothing | Found::Whole));
+                if found == Found::Whole {
+                    assert_eq!(disk.bytes(FileName::Base), b"base");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_holder() {
+        let disk = SimDisk::new(0);
+        let first = born(&disk);
+        let held = first.open_journal().unwrap().unwrap();
+        assert!(disk.lend_beside().open_journal().unwrap().is_none());
+        drop(held);
+        assert!(disk.lend_beside().open_journal().unwrap().is_some());
+    }
+}

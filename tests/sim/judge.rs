@@ -1,0 +1,303 @@
+//! Compares what the library did with the model, and knows nothing of where the steps come from.
+//!
+//! While all goes well there is one history, and each answer has to be the model's. Around a crash
+//! there are several: the queue may be as it was after any step since the last one that is known to
+//! be on the medium, and the step that got no answer may or may not have happened. What the queue
+//! shows after it was opened again has to be one of these, and is the truth from then on.
+
+use crate::model::Model;
+use crate::step::*;
+use crate::world::Verdict;
+use tubewell::Durability;
+
+pub struct Judge {
+    durability: Durability,
+    /// The queue after each step since the last durable one. The last is the present.
+    past: Vec<Model>,
+    /// A step that was cut off, as if it had happened.
+    cut_off: Vec<Model>,
+    /// Some of what stood in the page cache may be gone.
+    lost_cache: bool,
+}
+
+impl Judge {
+    pub fn new(model: Model, durability: Durability) -> Self {
+        Self { durability, past: vec![model], cut_off: Vec::new(), lost_cache: false }
+    }
+
+    pub fn now(&self) -> &Model {
+        self.past.last().expect("there is always a present")
+    }
+
+    fn now_mut(&mut self) -> &mut Model {
+        self.past.last_mut().expect("there is always a present")
+    }
+
+    /// A step was answered.
+    pub fn answered(&mut self, step: &Step, picked: &Picked, answer: &Answer) -> Verdict<()> {
+        let mut after = self.now().clone();
+        let expected = after.apply(step, picked);
+        if !agrees(&expected, answer) {
+            return Err(format!("{step:?} answered\n  {answer:?}, expected\n  {expected:?}"));
+        }
+        if is_durable(step, self.durability) && !matches!(answer, Answer::Refused(_)) {
+            self.past.clear();
+        }
+        self.past.push(after);
+        Ok(())
+    }
+
+    /// A step was refused because of the disk: nothing happened, save what was due anyway.
+    pub fn refused(&mut self, step: &Step, picked: &Picked) {
+        let mut after = self.now().clone();
+        if after.apply(step, picked).is_ok() {
+            self.cut_off.push(after);
+        }
+    }
+
+    /// A step got no answer, or one that leaves it open; reopening decides.
+    pub fn unanswered(&mut self, step: &Step, picked: &Picked) {
+        self.refused(step, picked);
+        if let Step::Clock(turn) = step {
+            // The hands did move.
+            self.now_mut().time.turn(turn);
+        }
+    }
+
+    /// The queue showed itself while it lived: what was refused did not happen.
+    pub fn looked(&mut self, seen: &[SeenTube]) -> Verdict<()> {
+        let model = self.now_mut();
+        model.work_off_all();
+        same(&model.look(), seen)?;
+        self.cut_off.clear();
+        Ok(())
+    }
+
+    /// A verdict was refused and used its guards up: their drop may have given the tasks back.
+    pub fn let_go(&mut self, guards: &[LeaseNo]) {
+        let mut after = self.now().clone();
+        for lease in guards {
+            let picked = Picked { leases: vec![*lease], ..Picked::default() };
+            // A drop tells nobody.
+            let _ = after.apply(&Step::LetGo { lease: 0 }, &picked);
+        }
+        self.cut_off.push(after);
+    }
+
+    /// The same after guards were dropped, which tells nobody whether it worked.
+    pub fn looked_either(&mut self, seen: &[SeenTube]) -> Verdict<()> {
+        let Some(mut other) = self.cut_off.pop() else { return self.looked(seen) };
+        other.work_off_all();
+        if same(&other.look(), seen).is_ok() {
+            self.past.push(other);
+            self.cut_off.clear();
+            return Ok(());
+        }
+        self.looked(seen)
+    }
+
+    /// The queue ended.
+    pub fn ended(&mut self, end: End) {
+        self.lost_cache |= end == End::Cut;
+        if end == End::Close {
+            // A close that was cut off has given the leases back, or has not.
+            let mut closed = self.now().clone();
+            closed.reopen(End::Close);
+            self.cut_off.push(closed);
+        }
+    }
+
+    /// Time passes while no process is there to read a clock.
+    pub fn turned(&mut self, turn: &Turn) {
+        self.now_mut().time.turn(turn);
+    }
+
+    /// The queue was closed and answered that it was.
+    pub fn closed(&mut self) {
+        let mut closed = self.now().clone();
+        closed.reopen(End::Close);
+        (self.past, self.cut_off) = (vec![closed], Vec::new());
+    }
+
+    /// The queue was opened again and shows this.
+    pub fn reopened(&mut self, seen: &[SeenTube], knows: impl Fn(LeaseNo) -> bool) -> Verdict<()> {
+        let mut time = self.now().time.clone();
+        time.begin();
+        let past = std::mem::take(&mut self.past);
+        let from = if self.lost_cache { 0 } else { past.len() - 1 };
+        let cut_off = std::mem::take(&mut self.cut_off);
+        self.lost_cache = false;
+        let mut reasons = Vec::new();
+        // The latest first: where two look the same, more is known of the later one.
+        for mut model in past.into_iter().skip(from).chain(cut_off).rev() {
+            model.time = time.clone();
+            model.reopen(End::Kill);
+            model.work_off_all();
+            // What was due may have been worked off before the crash, or again after it.
+            model.count_again(seen, &[Call::Delay, Call::Ttl]);
+            match same(&model.look(), seen) {
+                Ok(()) => {
+                    model.forget(&knows);
+                    self.past = vec![model];
+                    return Ok(());
+                }
+                Err(why) => reasons.push(why),
+            }
+        }
+        // Many states in a row may differ in the same way.
+        reasons.dedup();
+        Err(format!(
+            "what came back was never there; against the states before it, latest first:\n{}",
+            reasons.join("\n")
+        ))
+    }
+}
+
+/// Whether a step that was answered is on the medium.
+fn is_durable(step: &Step, durability: Durability) -> bool {
+    match step {
+        Step::Flush | Step::Checkpoint | Step::Reopen(End::Close) => true,
+        Step::Put { new, .. } => durability == Durability::Durable && !new.relaxed,
+        Step::PutMany { .. }
+        | Step::Ack { .. }
+        | Step::Bury { .. }
+        | Step::Fail { .. }
+        | Step::Retry { .. }
+        | Step::Kick { .. }
+        | Step::KickOne { .. }
+        | Step::BuryAny { .. }
+        | Step::Delete { .. }
+        | Step::Truncate { .. }
+        | Step::Create { .. }
+        | Step::DropTube { .. } => durability == Durability::Durable,
+        Step::AckMany { leases } => durability == Durability::Durable && !leases.is_empty(),
+        _ => false,
+    }
+}
+
+/// Compares what is visible, task by task. What the model leaves open is not compared.
+pub fn same(expected: &[SeenTube], seen: &[SeenTube]) -> Verdict<()> {
+    let names = |tubes: &[SeenTube]| tubes.iter().map(|tube| tube.tube).collect::<Vec<_>>();
+    if names(expected) != names(seen) {
+        return Err(format!("tubes {:?}, expected {:?}", names(seen), names(expected)));
+    }
+    for (expected, seen) in expected.iter().zip(seen) {
+        let tube = expected.tube;
+        let by_serial = |tube: &SeenTube| {
+            let mut tasks = tube.tasks.clone();
+            tasks.sort_by_key(|task| task.serial);
+            tasks
+        };
+        let (tasks, expected_tasks) = (by_serial(seen), by_serial(expected));
+        let serials = |tasks: &[Seen]| tasks.iter().map(|task| task.serial).collect::<Vec<_>>();
+        if serials(&tasks) != serials(&expected_tasks) {
+            let (is, should) = (serials(&tasks), serials(&expected_tasks));
+            return Err(format!("tube {tube} holds {is:?}, expected {should:?}"));
+        }
+        if let Some((is, should)) =
+            tasks.iter().zip(&expected_tasks).find(|(is, should)| is != should)
+        {
+            return Err(format!("tube {tube} shows\n  {is:?}, expected\n  {should:?}"));
+        }
+        if seen.paused != expected.paused {
+            return Err(format!("tube {tube} paused: {}", seen.paused));
+        }
+        let counts = expected.calls.iter().zip(&seen.calls);
+        if counts.clone().any(|(should, is)| should.is_some() && should != is)
+            || expected.done.is_some() && expected.done != seen.done
+        {
+            let is = (seen.calls, seen.done);
+            let should = (expected.calls, expected.done);
+            return Err(format!("tube {tube} counted\n  {is:?}, expected\n  {should:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The judge has to be able to say no.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Time;
+    use crate::script::{Profile, Rng, script};
+
+    /// The model in the library's place: plays a script, dies, and comes back as `back` says from
+    /// the states it went through, of which the ones before the second number were left behind by
+    /// a durable step.
+    fn verdict(
+        seed: u64,
+        end: End,
+        back: impl Fn(&mut Rng, &[Model], usize) -> Option<Model>,
+    ) -> Option<Verdict<()>> {
+        let model = Model::new(Time::at(crate::world::START));
+        let mut states = vec![model.clone()];
+        let mut judge = Judge::new(model, Durability::Durable);
+        let mut floor = 0;
+        for (no, step) in script(seed, Profile { steps: 60, ..Profile::DISK }).iter().enumerate() {
+            let first = 8 * no as u64 + 1;
+            let mut picked = Picked { serial: first, lease: first, ..Picked::default() };
+            match step {
+                Step::Ack { lease } | Step::Bury { lease } => match judge.now().lease_at(*lease) {
+                    Some(lease) => picked.leases.push(lease),
+                    None => continue,
+                },
+                Step::Delete { tube, task } => picked.task = judge.now().task_at(*tube, *task),
+                Step::Put { .. } | Step::Take { .. } | Step::Create { .. } | Step::Clock(_) => {}
+                _ => continue,
+            }
+            let mut after = judge.now().clone();
+            let answer = match after.apply(step, &picked) {
+                Ok(answer) => answer,
+                Err(kinds) => Answer::Refused(kinds[0]),
+            };
+            judge.answered(step, &picked, &answer).unwrap();
+            if is_durable(step, Durability::Durable) && !matches!(answer, Answer::Refused(_)) {
+                floor = states.len();
+            }
+            states.push(after);
+        }
+        judge.ended(end);
+        let mut found = back(&mut Rng::new(seed), &states, floor)?;
+        found.time = judge.now().time.clone();
+        found.time.begin();
+        found.reopen(End::Kill);
+        found.work_off_all();
+        Some(judge.reopened(&found.look(), |_| true))
+    }
+
+    #[test]
+    fn any_prefix_behind_the_last_durable_step_is_right_after_a_power_cut() {
+        for seed in 0..200 {
+            let back = |rng: &mut Rng, states: &[Model], floor: usize| {
+                let at = floor + rng.below((states.len() - floor) as u64) as usize;
+                Some(states[at].clone())
+            };
+            verdict(seed, End::Cut, back).unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_durable_step_wrote_may_not_be_missing() {
+        let lost = |seed| {
+            verdict(seed, End::Cut, |_, states, floor| {
+                floor.checked_sub(1).map(|before| states[before].clone())
+            })
+        };
+        let verdicts: Vec<_> = (0..200).filter_map(lost).collect();
+        let refused = verdicts.iter().filter(|verdict| verdict.is_err()).count();
+        // A durable step that changed nothing visible is the rest.
+        assert!(refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
+    }
+
+    #[test]
+    fn a_kill_takes_nothing() {
+        let lost = |seed| {
+            verdict(seed, End::Kill, |_, states, _| {
+                states.len().checked_sub(6).map(|before| states[before].clone())
+            })
+        };
+        let verdicts: Vec<_> = (0..200).filter_map(lost).collect();
+        let refused = verdicts.iter().filter(|verdict| verdict.is_err()).count();
+        assert!(refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
+    }
+}

@@ -1,0 +1,117 @@
+//! Seeds in, verdicts out. A script is drawn from a seed, played against the library and against
+//! the model, and judged. `TUBEWELL_SEED=n` plays one seed of each test and prints its script.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+#![allow(missing_docs, unreachable_pub)]
+
+mod clocks;
+mod disk;
+mod judge;
+mod model;
+mod regressions;
+mod run;
+mod scenarios;
+mod script;
+mod step;
+mod trust;
+mod world;
+
+use disk::{Fault, SimDisk};
+use run::Run;
+use script::{Profile, Rng, script};
+use step::{End, Step, Turn};
+use tubewell::Durability;
+use world::Verdict;
+
+/// Scripts against the model, in memory.
+const SCRIPTS: u64 = 20_000;
+/// Scripts on a disk that crashes; three crashes each.
+const CRASHES: u64 = 7_000;
+
+/// Plays the seeds of a test, or the one that is asked for.
+fn seeds(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {
+    let asked = std::env::var("TUBEWELL_SEED").ok();
+    let asked: Option<u64> = asked.map(|seed| seed.parse().expect("TUBEWELL_SEED is a number"));
+    let range = asked.map_or(0..count, |seed| seed..seed + 1);
+    for seed in range {
+        let mut trace = Vec::new();
+        let verdict = play(seed, &mut trace);
+        if asked.is_some() {
+            println!("{}", trace.join("\n"));
+        }
+        if let Err(why) = verdict {
+            let from = trace.len().saturating_sub(30);
+            panic!("TUBEWELL_SEED={seed}\n{}\n{why}", trace[from..].join("\n"));
+        }
+    }
+}
+
+/// Lets everything that is left come to its end: nothing may be stuck (L3).
+fn calm() -> Vec<Step> {
+    let mut steps = vec![Step::Clock(Turn::Advance(86_400_000_000)), Step::Tick];
+    for tube in 0..4 {
+        steps.push(Step::Pause { tube, paused: false });
+        steps.push(Step::Kick { tube, count: step::EVER });
+        steps.push(Step::ReleaseAll { tube });
+        for _ in 0..30 {
+            steps.push(Step::TakeMany { tube, count: 4 });
+            steps.extend((0..4).map(|_| Step::Ack { lease: 0 }));
+        }
+    }
+    steps.push(Step::Look);
+    steps
+}
+
+#[test]
+fn s1_to_s8_o1_to_o4_scripts_against_the_model() {
+    seeds(SCRIPTS, |seed, trace| {
+        let mut run = Run::new(None, Durability::Durable);
+        let verdict = run.open().and_then(|()| {
+            run.play(&script(seed, Profile::MEMORY))?;
+            if seed.is_multiple_of(8) {
+                run.play(&calm())?;
+                run.check()?;
+            }
+            Ok(())
+        });
+        *trace = run.trace;
+        verdict
+    });
+}
+
+#[test]
+fn s1_to_s8_crashes_anywhere_in_a_script() {
+    seeds(CRASHES, |seed, trace| {
+        let mut rng = Rng::new(seed ^ 0xc4a5);
+        let disk = SimDisk::new(seed);
+        let durability = rng.of(&[Durability::Durable, Durability::Relaxed]);
+        let mut run = Run::new(Some(disk.clone()), durability);
+        let verdict = (|| {
+            run.open()?;
+            for generation in 0..3 {
+                run.after_death = rng.of(&[End::Kill, End::Cut, End::Cut]);
+                if rng.one_in(4) {
+                    run.deaths_in_recovery = vec![1 + rng.below(12)];
+                }
+                let at = 1 + rng.below(60);
+                disk.plan(match rng.below(8) {
+                    0 => Fault::Once(at),
+                    1 => Fault::Sticky(at),
+                    2 => Fault::LoseSync(at),
+                    _ => Fault::Die(at),
+                });
+                let steps = Profile { steps: 40, ..Profile::DISK };
+                run.play(&script(seed * 4 + generation, steps))?;
+            }
+            disk.plan(Fault::None);
+            run.play(&calm())?;
+            run.check()
+        })();
+        *trace = run.trace;
+        verdict
+    });
+}
+
+#[test]
+fn a_script_is_the_same_every_time() {
+    assert_eq!(script(7, Profile::MEMORY), script(7, Profile::MEMORY));
+}

@@ -1,0 +1,715 @@
+//! The queue again, in plain maps, written from the documents alone so that it can judge. It is
+//! slow and has no disk: a step goes in, what the documents say about it comes out.
+
+use crate::step::*;
+use std::collections::BTreeMap;
+use tubewell::{ErrorKind, Reason, State, TubeKind};
+
+#[derive(Clone, Debug)]
+struct Task {
+    tube: u8,
+    seen: Seen,
+    place: i64,
+    /// Which group it is locked with; tasks of a utube without one share one.
+    lock: Option<Option<u8>>,
+    /// Queue time at which it goes.
+    expires: u64,
+    /// What is left of its ttl, which stands still while it is delayed.
+    left: u64,
+    /// It waits for the wall clock.
+    by_wall: bool,
+    /// It waits after a release or retry, and may keep its group locked.
+    held_back: bool,
+    deadline: u64,
+    lease: Option<LeaseNo>,
+}
+
+#[derive(Clone, Debug)]
+struct Tube {
+    opts: Opts,
+    paused: bool,
+    incarnation: u64,
+    calls: [Option<u64>; CALLS],
+    done: Option<u64>,
+}
+
+/// The three measures of time, as design.md 6 has them.
+#[derive(Clone, Debug, Default)]
+pub struct Time {
+    pub queue: u64,
+    pub wall: i64,
+    pub mono: u64,
+    wall_high: u64,
+    mono_read: u64,
+}
+
+impl Time {
+    pub fn at(wall: i64) -> Self {
+        Self { wall, ..Self::default() }
+    }
+
+    pub fn turn(&mut self, turn: &Turn) {
+        match *turn {
+            Turn::Advance(by) => (self.mono, self.wall) = (self.mono + by, self.wall + by as i64),
+            Turn::Suspend(by) => self.wall += by as i64,
+            Turn::FreezeWall(by) => self.mono += by,
+            Turn::SetWall(by) => self.wall += by,
+        }
+    }
+
+    /// A new process: how long it took to come is told by the wall clock alone.
+    pub fn begin(&mut self) {
+        self.mono_read = self.mono;
+    }
+
+    fn wall_now(&self) -> u64 {
+        self.wall.max(0) as u64
+    }
+
+    fn read(&mut self) {
+        let jumped = self.wall_now().saturating_sub(self.wall_high);
+        self.queue += jumped.max(self.mono - self.mono_read);
+        self.wall_high = self.wall_high.max(self.wall_now());
+        self.mono_read = self.mono;
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub time: Time,
+    tubes: BTreeMap<u8, Tube>,
+    tasks: BTreeMap<Serial, Task>,
+    /// Hand-outs and puts that were ever answered, the latest last.
+    leases: Vec<(LeaseNo, Serial, u8, u64)>,
+    puts: Vec<Serial>,
+    front: i64,
+    back: i64,
+    incarnations: u64,
+}
+
+fn switches(kind: TubeKind) -> (bool, bool, bool, bool) {
+    match kind {
+        TubeKind::Fifo => (false, false, false, false),
+        TubeKind::FifoTtl => (true, true, false, false),
+        TubeKind::LimFifoTtl => (true, true, false, true),
+        TubeKind::Utube => (false, false, true, false),
+        TubeKind::UtubeTtl => (true, true, true, false),
+        _ => (true, true, true, true),
+    }
+}
+
+impl Model {
+    pub fn new(time: Time) -> Self {
+        let (tubes, tasks) = Default::default();
+        let (leases, puts) = Default::default();
+        Self { time, tubes, tasks, leases, puts, front: 0, back: 0, incarnations: 0 }
+    }
+
+    /// The task of a pick: among those in the tube, or with [`ANY`] among the last forty put.
+    pub fn task_at(&self, tube: u8, pick: u32) -> Option<Serial> {
+        let here = self.puts.iter().rev().filter(|serial| {
+            pick >= ANY || self.tasks.get(serial).is_some_and(|task| task.tube == tube)
+        });
+        let here: Vec<_> = here.take(40).collect();
+        (!here.is_empty()).then(|| *here[pick as usize % here.len()])
+    }
+
+    /// The hand-out of a pick: among those that are held, or with [`ANY`] among the last sixteen.
+    pub fn lease_at(&self, pick: u32) -> Option<LeaseNo> {
+        let here = self.leases.iter().rev().map(|lease| lease.0);
+        let here: Vec<_> = here.filter(|no| pick >= ANY || self.holds(*no).is_some()).collect();
+        (!here.is_empty()).then(|| here[pick as usize % here.len().min(16)])
+    }
+
+    /// The tube of a hand-out, if it is still the same tube.
+    pub fn tube_of(&self, no: LeaseNo) -> Option<u8> {
+        let &(_, _, tube, incarnation) = self.lease(no)?;
+        self.tubes.get(&tube).filter(|now| now.incarnation == incarnation).map(|_| tube)
+    }
+
+    /// Forgets the hand-outs that nobody ever heard of.
+    pub fn forget(&mut self, known: impl Fn(LeaseNo) -> bool) {
+        self.leases.retain(|lease| known(lease.0));
+    }
+
+    /// Takes over what was counted of some verbs.
+    pub fn count_again(&mut self, seen: &[SeenTube], calls: &[Call]) {
+        for seen in seen {
+            let Some(tube) = self.tubes.get_mut(&seen.tube) else { continue };
+            for call in calls {
+                tube.calls[*call as usize] = seen.calls[*call as usize];
+            }
+        }
+    }
+
+    /// Whether the documents leave open what this step does.
+    pub fn is_open(&self, step: &Step, picked: &Picked) -> bool {
+        let of_lease =
+            picked.leases.first().and_then(|no| self.lease(*no)).map(|(.., tube, _)| *tube);
+        let tube = match step {
+            Step::Put { tube, .. } | Step::Claim { tube, .. } => *tube,
+            _ => of_lease.unwrap_or(u8::MAX),
+        };
+        let asks_nothing = matches!(
+            step,
+            Step::TakeMany { count: 0, .. }
+                | Step::PutMany { count: 0, .. }
+                | Step::Kick { count: 0, .. }
+        );
+        let Some(tube) = self.tubes.get(&tube) else { return asks_nothing };
+        let (prioritised, timed, ..) = switches(tube.opts.kind);
+        match step {
+            Step::Put { new, .. } => {
+                !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0)
+            }
+            Step::Release { back, .. } => {
+                !timed && back.delay == Some(0) || !prioritised && back.priority == Some(0)
+            }
+            Step::Retry { after, .. } => !timed && *after == Some(0),
+            Step::Touch { by, .. } => !timed && *by == 0,
+            Step::Renew { .. } => !timed,
+            Step::Claim { .. } => tube.paused,
+            _ => false,
+        }
+    }
+
+    fn lease(&self, no: LeaseNo) -> Option<&(LeaseNo, Serial, u8, u64)> {
+        self.leases.iter().rev().find(|lease| lease.0 == no)
+    }
+
+    fn count(&mut self, tube: u8, call: Call) {
+        if let Some(tube) = self.tubes.get_mut(&tube) {
+            tube.calls[call as usize] = tube.calls[call as usize].map(|count| count + 1);
+        }
+    }
+
+    /// Works off what is due in a tube. Each task for itself: no two tasks' times touch each other.
+    fn work_off(&mut self, no: u8) {
+        let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
+        let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
+        let here: Vec<_> =
+            self.tasks.iter().filter(|(_, t)| t.tube == no).map(|(serial, _)| *serial).collect();
+        for serial in here {
+            let task = self.tasks.get_mut(&serial).unwrap();
+            let clock = if task.by_wall { wall } else { queue };
+            if task.seen.state == State::Delayed && task.seen.due.is_some_and(|due| due <= clock) {
+                let since = if task.by_wall { queue } else { task.seen.due.unwrap_or(queue) };
+                ready(task);
+                task.expires = since.saturating_add(task.left);
+                self.count(no, Call::Delay);
+            }
+            let task = self.tasks.get_mut(&serial).unwrap();
+            let runs = match task.seen.state {
+                State::Delayed => false,
+                State::Buried => !opts.spares,
+                _ => true,
+            };
+            let lapsed = task.seen.state == State::Taken && task.deadline <= mono;
+            if runs && task.expires <= queue {
+                self.tasks.remove(&serial);
+                self.count(no, Call::Ttl);
+                if lapsed {
+                    // Whether the lease lapsed first or the task went first is not said.
+                    self.tubes.get_mut(&no).unwrap().calls[Call::Ttr as usize] = None;
+                }
+            } else if lapsed {
+                give_back(task, &opts);
+                self.count(no, Call::Ttr);
+            }
+        }
+    }
+
+    pub fn work_off_all(&mut self) {
+        self.time.read();
+        for tube in self.tubes.keys().copied().collect::<Vec<_>>() {
+            self.work_off(tube);
+        }
+    }
+
+    fn held(&self, tube: u8, lock: Option<u8>) -> usize {
+        let hold = self.tubes[&tube].opts.hold;
+        let same = self.tasks.values().filter(|t| t.tube == tube && t.lock == Some(lock));
+        same.filter(|t| t.seen.state == State::Taken || hold && t.held_back).count()
+    }
+
+    fn is_takeable(&self, task: &Task) -> bool {
+        let most = self.tubes[&task.tube].opts.in_flight as usize;
+        task.seen.state == State::Ready
+            && task.lock.is_none_or(|lock| self.held(task.tube, lock) < most)
+    }
+
+    fn next(&self, tube: u8) -> Option<Serial> {
+        let mut here: Vec<_> = self.tasks.iter().filter(|(_, task)| task.tube == tube).collect();
+        here.sort_by_key(|(_, task)| (task.seen.priority, task.place));
+        here.iter().find(|(_, task)| self.is_takeable(task)).map(|(serial, _)| **serial)
+    }
+
+    fn hand_out(&mut self, serial: Serial, no: LeaseNo) -> Hand {
+        let task = self.tasks.get_mut(&serial).unwrap();
+        task.seen.state = State::Taken;
+        task.seen.attempts += 1;
+        task.seen.deliveries += 1;
+        task.deadline = self.time.mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
+        task.lease = Some(no);
+        let (tube, attempts, deliveries) = (task.tube, task.seen.attempts, task.seen.deliveries);
+        self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
+        self.count(tube, Call::Take);
+        Hand { serial, attempts, deliveries }
+    }
+
+    fn put(&mut self, no: u8, new: &New, serial: Serial) -> Expected {
+        let tube = self.tubes.get(&no).ok_or(vec![ErrorKind::TubeNotFound])?;
+        let opts = tube.opts.clone();
+        let (prioritised, timed, grouped, _) = switches(opts.kind);
+        let mut wrong = Vec::new();
+        let times = new.delay.or(new.ttl).or(new.ttr).is_some() || new.run_in.is_some();
+        if new.priority.is_some() && !prioritised
+            || times && !timed
+            || new.group.is_some() && !grouped
+        {
+            wrong.push(ErrorKind::Unsupported);
+        }
+        if new.ttl == Some(0) || new.ttr == Some(0) {
+            wrong.push(ErrorKind::Invalid);
+        }
+        let key = new.key.map(key_name);
+        let old = self.tasks.values().find(|t| t.tube == no && key.is_some() && t.seen.key == key);
+        let old = old.map(|task| task.seen.serial);
+        if old.is_some() && new.conflict == OnConflict::Reject {
+            wrong.push(ErrorKind::KeyExists);
+        }
+        let count = self.tasks.values().filter(|task| task.tube == no).count() as u64;
+        if old.is_none() && opts.capacity.is_some_and(|capacity| count >= capacity) {
+            wrong.push(ErrorKind::Full);
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let found = match old {
+            Some(old) if new.conflict == OnConflict::Keep => {
+                return Ok(Answer::Put(old, Found::Existing));
+            }
+            Some(old) => {
+                self.remove(old, Call::Delete);
+                Found::Replaced
+            }
+            None => Found::New,
+        };
+        let wall_due = new.run_in.map(|by| (self.time.wall + by).max(0) as u64);
+        let by_wall = wall_due.is_some_and(|due| due > self.time.wall_now());
+        let delay = new.delay.unwrap_or(0);
+        let ttl = new.ttl.or(opts.ttl).unwrap_or(EVER);
+        let due = if by_wall { wall_due } else { Some(self.time.queue.saturating_add(delay)) };
+        let is_late = by_wall || delay > 0;
+        self.back += 1;
+        self.front -= i64::from(new.front);
+        let seen = Seen {
+            serial,
+            state: if is_late { State::Delayed } else { State::Ready },
+            priority: new.priority.unwrap_or(opts.priority),
+            group: new.group.map(group_name),
+            key,
+            created: self.time.queue,
+            due: due.filter(|_| is_late),
+            ttl_left: None,
+            ttr: new.ttr.or(opts.ttr).filter(|ttr| *ttr != EVER),
+            lease_left: None,
+            deliveries: 0,
+            attempts: 0,
+            releases: 0,
+            buries: 0,
+            reason: None,
+            last_error: None,
+        };
+        let shares = matches!(opts.kind, TubeKind::Utube | TubeKind::UtubeTtl);
+        let task = Task {
+            tube: no,
+            seen,
+            place: if new.front { self.front } else { self.back },
+            lock: (new.group.is_some() || shares).then_some(new.group),
+            expires: self.time.queue.saturating_add(ttl),
+            left: ttl,
+            by_wall,
+            held_back: false,
+            deadline: EVER,
+            lease: None,
+        };
+        self.tasks.insert(serial, task);
+        self.puts.push(serial);
+        self.count(no, Call::Put);
+        Ok(Answer::Put(serial, found))
+    }
+
+    fn remove(&mut self, serial: Serial, call: Call) {
+        let tube = self.tasks.remove(&serial).unwrap().tube;
+        self.count(tube, call);
+        let tube = self.tubes.get_mut(&tube).unwrap();
+        tube.done = tube.done.map(|done| done + 1);
+    }
+
+    /// Moves a taken task on after a delay; its ttl stands still meanwhile.
+    fn wait(&mut self, serial: Serial, delay: u64) {
+        let queue = self.time.queue;
+        let due = queue.saturating_add(delay);
+        let task = self.tasks.get_mut(&serial).unwrap();
+        ready(task);
+        if delay > 0 {
+            task.seen.state = State::Delayed;
+            task.seen.due = Some(due);
+            task.held_back = true;
+            task.left = if task.expires == EVER { EVER } else { task.expires - queue };
+        }
+    }
+
+    /// The task that a hand-out still holds.
+    fn holds(&self, no: LeaseNo) -> Option<Serial> {
+        let serial = self.lease(no)?.1;
+        self.tasks.get(&serial).filter(|task| task.lease == Some(no)).map(|_| serial)
+    }
+
+    fn verdict(&mut self, no: LeaseNo, step: &Step) -> Expected {
+        let &(_, _, tube, incarnation) = self.lease(no).unwrap();
+        let now = self.tubes.get(&tube);
+        let mut wrong = Vec::new();
+        if let Some(now) = now {
+            let (prioritised, timed, ..) = switches(now.opts.kind);
+            let (priority, times, zero) = match step {
+                Step::Release { back, .. } => (
+                    back.priority.is_some(),
+                    back.delay.or(back.ttl).is_some(),
+                    back.ttl == Some(0),
+                ),
+                Step::Retry { after, .. } => (false, after.is_some(), false),
+                Step::Touch { .. } | Step::RenewFor { .. } => (false, true, false),
+                _ => (false, false, false),
+            };
+            if priority && !prioritised || times && !timed {
+                wrong.push(ErrorKind::Unsupported);
+            }
+            if zero {
+                wrong.push(ErrorKind::Invalid);
+            }
+        }
+        if now.is_none_or(|now| now.incarnation != incarnation) {
+            wrong.push(ErrorKind::TubeNotFound);
+        }
+        let Some(serial) = self.holds(no) else {
+            wrong.push(ErrorKind::LeaseLost);
+            return Err(wrong);
+        };
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let opts = self.tubes[&tube].opts.clone();
+        let (queue, mono) = (self.time.queue, self.time.mono);
+        self.back += 1;
+        let back_place = self.back;
+        let task = self.tasks.get_mut(&serial).unwrap();
+        let words = format!("e{no}");
+        match step {
+            Step::Release { back, .. } => {
+                task.seen.attempts = task.seen.attempts.saturating_sub(1);
+                task.seen.releases += 1;
+                task.seen.priority = back.priority.unwrap_or(task.seen.priority);
+                if back.to_back {
+                    task.place = back_place;
+                }
+                if let Some(ttl) = back.ttl {
+                    task.expires = queue.saturating_add(ttl);
+                }
+                self.wait(serial, back.delay.unwrap_or(0));
+                self.count(tube, Call::Release);
+            }
+            Step::Retry { after, .. } => {
+                task.seen.last_error = Some(words.clone());
+                let (first, factor, most) = opts.backoff;
+                let grown = u64::from(factor).saturating_pow(task.seen.attempts.saturating_sub(1));
+                if opts.max_attempts > 0 && task.seen.attempts >= opts.max_attempts {
+                    bury(task, Reason::Exhausted(words));
+                } else {
+                    let wait = after.unwrap_or(first.saturating_mul(grown).min(most));
+                    self.wait(serial, wait);
+                }
+                self.count(tube, Call::Retry);
+            }
+            Step::Bury { .. } => {
+                bury(task, Reason::Buried(words));
+                self.count(tube, Call::Bury);
+            }
+            Step::Fail { .. } => {
+                task.seen.last_error = Some(words.clone());
+                bury(task, Reason::Failed { group: "f".into(), message: words });
+                self.count(tube, Call::Bury);
+            }
+            Step::Touch { by: 0, .. } => {}
+            Step::Touch { by, .. } => {
+                task.deadline = task.deadline.saturating_add(*by);
+                task.seen.ttr = task.seen.ttr.map(|ttr| ttr.saturating_add(*by));
+                task.seen.ttr = task.seen.ttr.filter(|ttr| *ttr != EVER);
+                task.expires = task.expires.saturating_add(*by);
+                self.count(tube, Call::Touch);
+            }
+            Step::Renew { .. } | Step::RenewFor { .. } => {
+                let by = if let Step::RenewFor { by, .. } = step { Some(*by) } else { None };
+                let by = by.or(task.seen.ttr).unwrap_or(EVER);
+                task.deadline = mono.saturating_add(by);
+                self.count(tube, Call::Touch);
+            }
+            _ => self.remove(serial, Call::Ack),
+        }
+        Ok(Answer::Done)
+    }
+
+    /// What the documents say about a step, and the queue after it.
+    pub fn apply(&mut self, step: &Step, picked: &Picked) -> Expected {
+        self.time.read();
+        match step {
+            Step::Clock(turn) => {
+                self.time.turn(turn);
+                self.time.read();
+                return Ok(Answer::Done);
+            }
+            Step::Tick | Step::Look => {
+                self.work_off_all();
+                return Ok(Answer::Done);
+            }
+            Step::Create { tube, opts, if_not_exists } => {
+                return match self.tubes.get(tube) {
+                    Some(old) if *if_not_exists && old.opts == *opts => Ok(Answer::Done),
+                    Some(_) if *if_not_exists => Err(vec![ErrorKind::TubeMismatch]),
+                    Some(_) => Err(vec![ErrorKind::TubeExists]),
+                    None => {
+                        self.incarnations += 1;
+                        let new = Tube {
+                            opts: opts.clone(),
+                            paused: false,
+                            incarnation: self.incarnations,
+                            calls: [Some(0); CALLS],
+                            done: Some(0),
+                        };
+                        self.tubes.insert(*tube, new);
+                        Ok(Answer::Done)
+                    }
+                };
+            }
+            Step::AckMany { .. } => return self.ack_many(&picked.leases),
+            _ => {}
+        }
+        if let Some(no) = picked.leases.first() {
+            let &(_, _, tube, _) = self.lease(*no).unwrap();
+            if let Step::Detach { .. } = step {
+                return Ok(Answer::Done);
+            }
+            self.work_off(tube);
+            if let Step::LetGo { .. } = step {
+                if let Some(serial) = self.holds(*no) {
+                    let opts = self.tubes[&tube].opts.clone();
+                    give_back(self.tasks.get_mut(&serial).unwrap(), &opts);
+                    self.count(tube, Call::Lost);
+                }
+                return Ok(Answer::Done);
+            }
+            return self.verdict(*no, step);
+        }
+        self.of_tube(step, picked)
+    }
+
+    fn ack_many(&mut self, leases: &[LeaseNo]) -> Expected {
+        let tubes: Vec<u8> = leases.iter().map(|no| self.lease(*no).unwrap().2).collect();
+        tubes.iter().for_each(|tube| self.work_off(*tube));
+        let mut rest = Vec::new();
+        for no in leases {
+            match self.holds(*no) {
+                Some(serial) => self.remove(serial, Call::Ack),
+                None => rest.push(self.lease(*no).unwrap().1),
+            }
+        }
+        rest.sort_unstable();
+        rest.dedup();
+        Ok(if rest.is_empty() { Answer::Done } else { Answer::NotHeld(rest) })
+    }
+
+    fn of_tube(&mut self, step: &Step, picked: &Picked) -> Expected {
+        let (Step::Put { tube, .. }
+        | Step::PutMany { tube, .. }
+        | Step::Take { tube }
+        | Step::TakeMany { tube, .. }
+        | Step::Claim { tube, .. }
+        | Step::Kick { tube, .. }
+        | Step::KickOne { tube, .. }
+        | Step::BuryAny { tube, .. }
+        | Step::Delete { tube, .. }
+        | Step::Peek { tube, .. }
+        | Step::ReleaseAll { tube }
+        | Step::Truncate { tube }
+        | Step::Pause { tube, .. }
+        | Step::DropTube { tube, .. }) = *step
+        else {
+            return Ok(Answer::Done);
+        };
+        let paused = self.tubes.get(&tube).ok_or(vec![ErrorKind::TubeNotFound])?.paused;
+        self.work_off(tube);
+        let queue = self.time.queue;
+        let in_tube = |task: &&Task| task.tube == tube;
+        let taken = |task: &&Task| task.seen.state == State::Taken;
+        let one = picked
+            .task
+            .filter(|serial| self.tasks.get(serial).is_some_and(|task| task.tube == tube));
+        let one = one.ok_or(vec![ErrorKind::TaskNotFound]);
+        match step {
+            Step::Put { new, .. } => return self.put(tube, new, picked.serial),
+            Step::PutMany { count, .. } => {
+                let there = self.tasks.values().filter(in_tube).count() as u64;
+                let room = self.tubes[&tube].opts.capacity.unwrap_or(EVER);
+                if there + u64::from(*count) > room && *count > 0 {
+                    return Err(vec![ErrorKind::Full]);
+                }
+                let serials: Vec<_> = (0..u64::from(*count)).map(|at| picked.serial + at).collect();
+                for serial in &serials {
+                    self.put(tube, &New::default(), *serial)?;
+                }
+                return Ok(Answer::PutMany(serials));
+            }
+            Step::Take { .. } | Step::TakeMany { .. } => {
+                let most = if let Step::TakeMany { count, .. } = step { *count } else { 1 };
+                let mut hands = Vec::new();
+                while !paused && hands.len() < usize::from(most) {
+                    let Some(next) = self.next(tube) else { break };
+                    hands.push(self.hand_out(next, picked.lease + hands.len() as u64));
+                }
+                return Ok(Answer::Took(hands));
+            }
+            Step::Claim { .. } => {
+                let serial = one?;
+                if !self.is_takeable(&self.tasks[&serial]) {
+                    return Err(vec![ErrorKind::WrongState]);
+                }
+                return Ok(Answer::Took(vec![self.hand_out(serial, picked.lease)]));
+            }
+            Step::Kick { count, .. } => {
+                let buried = |task: &&Task| task.seen.state == State::Buried;
+                let mut here: Vec<_> = self.tasks.values().filter(in_tube).filter(buried).collect();
+                here.sort_by_key(|task| (task.seen.priority, task.place));
+                let here = here.iter().take(usize::try_from(*count).unwrap_or(usize::MAX));
+                let here: Vec<_> = here.map(|task| task.seen.serial).collect();
+                here.iter().for_each(|serial| self.kick(*serial));
+                return Ok(Answer::Count(here.len() as u64));
+            }
+            Step::KickOne { .. } => {
+                let serial = one?;
+                if self.tasks[&serial].seen.state != State::Buried {
+                    return Err(vec![ErrorKind::WrongState]);
+                }
+                self.kick(serial);
+            }
+            Step::BuryAny { .. } => {
+                let task = self.tasks.get_mut(&one?).unwrap();
+                if task.seen.state != State::Buried {
+                    if task.seen.state == State::Delayed {
+                        task.expires = queue.saturating_add(task.left);
+                    }
+                    bury(task, Reason::Buried("any".into()));
+                    self.count(tube, Call::Bury);
+                }
+            }
+            Step::Delete { .. } => self.remove(one?, Call::Delete),
+            Step::Peek { .. } => return Ok(Answer::Task(Box::new(self.seen(one?)))),
+            Step::ReleaseAll { .. } => {
+                for task in self.tasks.values_mut().filter(|t| t.tube == tube && taken(&&**t)) {
+                    task.seen.attempts = task.seen.attempts.saturating_sub(1);
+                    ready(task);
+                }
+                self.tubes.get_mut(&tube).unwrap().calls[Call::Release as usize] = None;
+            }
+            Step::Truncate { .. } => {
+                self.tasks.retain(|_, task| task.tube != tube);
+                let tube = self.tubes.get_mut(&tube).unwrap();
+                (tube.calls[Call::Delete as usize], tube.done) = (None, None);
+            }
+            Step::Pause { paused, .. } => self.tubes.get_mut(&tube).unwrap().paused = *paused,
+            Step::DropTube { force, .. } => {
+                if !force && self.tasks.values().filter(in_tube).any(|task| taken(&task)) {
+                    return Err(vec![ErrorKind::TubeBusy]);
+                }
+                self.tasks.retain(|_, task| task.tube != tube);
+                self.tubes.remove(&tube);
+            }
+            _ => {}
+        }
+        Ok(Answer::Done)
+    }
+
+    fn kick(&mut self, serial: Serial) {
+        let task = self.tasks.get_mut(&serial).unwrap();
+        task.seen.attempts = 0;
+        let tube = task.tube;
+        ready(task);
+        self.count(tube, Call::Kick);
+    }
+
+    /// The queue as it is when it has been opened again: no lease is left.
+    pub fn reopen(&mut self, end: End) {
+        let tubes = &mut self.tubes;
+        self.tasks.retain(|_, task| !tubes[&task.tube].opts.temporary);
+        for task in self.tasks.values_mut().filter(|task| task.seen.state == State::Taken) {
+            let opts = &tubes[&task.tube].opts;
+            if end == End::Close {
+                task.seen.attempts = task.seen.attempts.saturating_sub(1);
+                ready(task);
+            } else {
+                give_back(task, opts);
+            }
+        }
+        for tube in tubes.values_mut() {
+            tube.calls = [Some(0); CALLS];
+            tube.calls[Call::Lost as usize] = None;
+            tube.done = Some(0);
+        }
+    }
+
+    fn seen(&self, serial: Serial) -> Seen {
+        let task = &self.tasks[&serial];
+        let mut seen = task.seen.clone();
+        let runs = task.seen.state != State::Delayed && task.expires != EVER;
+        seen.ttl_left = runs.then(|| task.expires.saturating_sub(self.time.queue));
+        let taken = task.seen.state == State::Taken && task.deadline != EVER;
+        seen.lease_left = taken.then(|| task.deadline.saturating_sub(self.time.mono));
+        seen
+    }
+
+    /// Everything that anyone may see.
+    pub fn look(&self) -> Vec<SeenTube> {
+        let of = |(no, tube): (&u8, &Tube)| {
+            let mut here: Vec<_> = self.tasks.values().filter(|task| task.tube == *no).collect();
+            here.sort_by_key(|task| (task.seen.state, task.seen.priority, task.place));
+            let tasks = here.iter().map(|task| self.seen(task.seen.serial)).collect();
+            SeenTube { tube: *no, paused: tube.paused, tasks, calls: tube.calls, done: tube.done }
+        };
+        self.tubes.iter().map(of).collect()
+    }
+}
+
+fn leave(task: &mut Task) {
+    (task.lease, task.deadline, task.seen.due) = (None, EVER, None);
+    (task.by_wall, task.held_back) = (false, false);
+}
+
+fn ready(task: &mut Task) {
+    leave(task);
+    (task.seen.state, task.seen.reason) = (State::Ready, None);
+}
+
+fn bury(task: &mut Task, reason: Reason) {
+    leave(task);
+    task.seen.buries += 1;
+    (task.seen.state, task.seen.reason) = (State::Buried, Some(reason));
+}
+
+/// Back to its place with the attempt charged, or aside if that was the last one.
+fn give_back(task: &mut Task, opts: &Opts) {
+    if opts.max_attempts > 0 && task.seen.attempts >= opts.max_attempts {
+        bury(task, Reason::Exhausted(task.seen.last_error.clone().unwrap_or_default()));
+    } else {
+        ready(task);
+    }
+}

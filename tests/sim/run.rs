@@ -1,0 +1,250 @@
+//! Plays a script: asks the model what a step is to do, the library what it did, and the judge
+//! whether that may be. Knows when the process of the library is dead, and starts the next one.
+
+use crate::disk::{Fault, SimDisk};
+use crate::judge::Judge;
+use crate::model::{Model, Time};
+use crate::step::*;
+use crate::world::{START, Verdict, World, is_trouble};
+use tubewell::Durability;
+
+pub struct Run {
+    pub world: World,
+    pub judge: Judge,
+    serial: Serial,
+    lease: LeaseNo,
+    /// What was done, for whoever has to understand it.
+    pub trace: Vec<String>,
+    /// How a process that dies in the middle of a step is followed.
+    pub after_death: End,
+    /// Deaths in the opening that follows a death, one after the other.
+    pub deaths_in_recovery: Vec<u64>,
+    pub crashes: u64,
+    /// What the clocks do between the next end and the opening after it.
+    pub while_closed: Vec<Turn>,
+}
+
+impl Run {
+    pub fn new(disk: Option<SimDisk>, durability: Durability) -> Self {
+        let mut world = World::new(disk, durability);
+        let mut model = Model::new(Time::at(START));
+        model.work_off_all();
+        world.clock = tubewell::ManualClock::at(
+            std::time::UNIX_EPOCH + std::time::Duration::from_micros(START as u64),
+        );
+        Self {
+            world,
+            judge: Judge::new(model, durability),
+            serial: 1,
+            lease: 1,
+            trace: Vec::new(),
+            after_death: End::Kill,
+            deaths_in_recovery: Vec::new(),
+            crashes: 0,
+            while_closed: Vec::new(),
+        }
+    }
+
+    /// The first opening; a planned death in it is followed like any other.
+    pub fn open(&mut self) -> Verdict<()> {
+        match self.world.open() {
+            Ok(()) => Ok(()),
+            Err(error) if self.is_struck(error.kind()) => self.recover(),
+            Err(error) => Err(format!("the first opening: {error}")),
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.world.disk.as_ref().is_some_and(SimDisk::is_dead)
+    }
+
+    fn disk(&self) -> &SimDisk {
+        self.world.disk.as_ref().expect("a run with faults has a disk")
+    }
+
+    fn pick(&self, step: &Step) -> Option<Picked> {
+        let model = self.judge.now();
+        let mut picked = Picked { serial: self.serial, lease: self.lease, ..Picked::default() };
+        match step {
+            Step::Claim { tube, task }
+            | Step::KickOne { tube, task }
+            | Step::BuryAny { tube, task }
+            | Step::Delete { tube, task }
+            | Step::Peek { tube, task } => picked.task = model.task_at(*tube, *task),
+            Step::LetGo { lease } => {
+                picked.leases.push(model.lease_at(*lease)?);
+                if !self.world.has_guard(picked.leases[0]) {
+                    return None;
+                }
+            }
+            Step::Ack { lease }
+            | Step::Release { lease, .. }
+            | Step::Retry { lease, .. }
+            | Step::Bury { lease }
+            | Step::Fail { lease }
+            | Step::Touch { lease, .. }
+            | Step::Renew { lease }
+            | Step::RenewFor { lease, .. }
+            | Step::Detach { lease } => picked.leases.push(model.lease_at(*lease)?),
+            Step::AckMany { leases } => {
+                let mut all: Vec<_> = leases.iter().filter_map(|at| model.lease_at(*at)).collect();
+                all.sort_unstable();
+                all.dedup();
+                // One call is about one tube, and takes the guards themselves.
+                let tube = all.first().and_then(|no| model.tube_of(*no));
+                all.retain(|no| self.world.has_guard(*no) && model.tube_of(*no) == tube);
+                picked.leases = if tube.is_some() { all } else { Vec::new() };
+            }
+            _ => {}
+        }
+        (!model.is_open(step, &picked)).then_some(picked)
+    }
+
+    pub fn step(&mut self, step: &Step) -> Verdict<()> {
+        let Some(picked) = self.pick(step) else { return Ok(()) };
+        self.serial += 8;
+        self.lease += 8;
+        if let Step::Reopen(end) = step {
+            return self.reopen(*end);
+        }
+        let mut guards = picked.leases.clone();
+        guards.retain(|lease| self.world.has_guard(*lease));
+        let answer = self.world.run(step, &picked)?;
+        guards.retain(|lease| !self.world.has_guard(*lease));
+        self.trace.push(format!("{step:?} {:?} {:?} -> {answer:?}", picked.task, picked.leases));
+        let trouble = matches!(answer, Answer::Refused(kind) if is_trouble(kind));
+        if self.is_dead() {
+            // A guard that is dropped tells nobody that it could not write.
+            if trouble || matches!(step, Step::LetGo { .. }) {
+                self.judge.unanswered(step, &picked);
+            } else {
+                self.judge.answered(step, &picked, &answer)?;
+            }
+            return self.recover();
+        }
+        if trouble || self.is_planned() && matches!(step, Step::LetGo { .. }) {
+            return self.in_trouble(step, &picked, &guards);
+        }
+        self.judge.answered(step, &picked, &answer)?;
+        if *step == Step::Look { self.look() } else { Ok(()) }
+    }
+
+    pub fn look(&mut self) -> Verdict<()> {
+        match self.world.look()? {
+            Ok(seen) => self.judge.looked(&seen)?,
+            Err(error) => return self.after_trouble(error.kind()),
+        }
+        Ok(())
+    }
+
+    /// The disk refused a call and the process lives. If the queue goes on, nothing happened; if it
+    /// is broken, opening it again decides.
+    fn in_trouble(&mut self, step: &Step, picked: &Picked, guards: &[LeaseNo]) -> Verdict<()> {
+        if !self.is_planned() {
+            return Err(format!("no failing disk explains what {step:?} answered"));
+        }
+        self.judge.unanswered(step, picked);
+        if !guards.is_empty() {
+            self.judge.let_go(guards);
+        }
+        match self.world.look()? {
+            Ok(seen) if !guards.is_empty() => self.judge.looked_either(&seen),
+            Ok(seen) => self.judge.looked(&seen),
+            Err(error) => self.after_trouble(error.kind()),
+        }
+    }
+
+    fn after_trouble(&mut self, kind: tubewell::ErrorKind) -> Verdict<()> {
+        if !self.is_struck(kind) {
+            return Err(format!("no failing disk explains {kind:?}"));
+        }
+        self.recover()
+    }
+
+    /// Checks that nothing disagrees inside; costs a walk over both files.
+    pub fn check(&mut self) -> Verdict<()> {
+        match self.world.check()? {
+            Ok(()) => Ok(()),
+            Err(error) if self.is_struck(error.kind()) => self.recover(),
+            Err(error) => Err(format!("check: {error}")),
+        }
+    }
+
+    fn reopen(&mut self, end: End) -> Verdict<()> {
+        self.trace.push(format!("reopen after {end:?}"));
+        let closed = self.world.end(end);
+        if end == End::Close && (self.is_dead() || closed.is_err()) {
+            self.judge.ended(End::Close);
+            return self.recover();
+        }
+        if end == End::Close {
+            self.judge.closed()
+        } else {
+            self.judge.ended(end)
+        }
+        self.open_again()
+    }
+
+    /// Whether a planned fault explains what was answered.
+    fn is_struck(&self, kind: tubewell::ErrorKind) -> bool {
+        self.is_dead() || self.is_planned() && is_trouble(kind)
+    }
+
+    fn is_planned(&self) -> bool {
+        self.world.disk.as_ref().is_some_and(SimDisk::is_planned)
+    }
+
+    /// Ends a process that died, or is of no more use; the next one meets a good disk.
+    fn replace(&mut self) {
+        self.crashes += 1;
+        let _ = self.world.end(self.after_death);
+        self.judge.ended(self.after_death);
+        self.disk().plan(Fault::None);
+    }
+
+    fn recover(&mut self) -> Verdict<()> {
+        self.trace.push(format!("died; {:?}", self.after_death));
+        self.replace();
+        self.open_again()
+    }
+
+    fn open_again(&mut self) -> Verdict<()> {
+        for turn in std::mem::take(&mut self.while_closed) {
+            self.world.turn(&turn);
+            self.judge.turned(&turn);
+        }
+        while !self.deaths_in_recovery.is_empty() {
+            let at = self.deaths_in_recovery.remove(0);
+            self.disk().plan(Fault::Die(at));
+            let opened = self.world.open();
+            if !self.is_dead() {
+                // It was through before its time had come; die here.
+                opened.map_err(|error| format!("opening again: {error}"))?;
+            }
+            self.trace.push("died in the recovery".into());
+            self.replace();
+        }
+        loop {
+            let seen = match self.world.open() {
+                Ok(()) => self.world.look()?,
+                Err(error) => Err(error),
+            };
+            match seen {
+                Ok(seen) => {
+                    let world = &self.world;
+                    self.judge.reopened(&seen, |lease| world.knows(lease))?;
+                    return self.check();
+                }
+                Err(error) if self.is_struck(error.kind()) => {
+                    self.trace.push(format!("the opening failed: {error}"));
+                    self.replace();
+                }
+                Err(error) => return Err(format!("opening again: {error}")),
+            }
+        }
+    }
+
+    pub fn play(&mut self, steps: &[Step]) -> Verdict<()> {
+        steps.iter().try_for_each(|step| self.step(step))
+    }
+}

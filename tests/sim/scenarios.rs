@@ -1,0 +1,213 @@
+//! Twelve short lives of a queue, each with a crash at every write, change of length and sync it
+//! makes; the same with a second crash in the recovery; and with each of these calls failing, once
+//! and from then on.
+
+use crate::disk::{Fault, SimDisk};
+use crate::run::Run;
+use crate::script::Rng;
+use crate::step::*;
+use tubewell::{Durability, TubeKind};
+
+const SECOND: u64 = 1_000_000;
+
+struct Scenario {
+    name: &'static str,
+    before: Vec<Step>,
+    /// Where the faults are. None: the first opening itself.
+    during: Option<Vec<Step>>,
+}
+
+fn put() -> Step {
+    Step::Put { tube: 0, new: New::default() }
+}
+
+fn put_with(change: impl FnOnce(&mut New)) -> Step {
+    let mut new = New::default();
+    change(&mut new);
+    Step::Put { tube: 0, new }
+}
+
+fn general() -> Step {
+    Step::Create { tube: 0, opts: Opts::plain(TubeKind::General), if_not_exists: false }
+}
+
+fn times(count: usize, steps: &[Step]) -> Vec<Step> {
+    std::iter::repeat_n(steps, count).flatten().cloned().collect()
+}
+
+fn scenarios() -> Vec<Scenario> {
+    let take = Step::Take { tube: 0 };
+    let ack = Step::Ack { lease: 0 };
+    let many = |count| Step::PutMany { tube: 0, count };
+    let advance = |by| Step::Clock(Turn::Advance(by));
+    let of = |name, before: Vec<Step>, during: Vec<Step>| Scenario {
+        name,
+        before: [vec![general()], before].concat(),
+        during: Some(during),
+    };
+    vec![
+        Scenario { name: "first open", before: vec![], during: None },
+        of("first put", vec![], vec![put()]),
+        of("put batch", vec![put()], vec![many(5), many(7)]),
+        of("take", vec![many(3)], vec![take.clone(), Step::TakeMany { tube: 0, count: 2 }]),
+        of(
+            "ack batch",
+            vec![many(6), Step::TakeMany { tube: 0, count: 5 }],
+            vec![Step::AckMany { leases: vec![0, 1, 2] }, ack.clone(), ack.clone()],
+        ),
+        of(
+            "lease lapse",
+            vec![put_with(|new| new.ttr = Some(SECOND)), put(), take.clone(), take.clone()],
+            vec![advance(SECOND), Step::Tick, take.clone(), ack.clone()],
+        ),
+        of(
+            "due wave",
+            times(40, &[put_with(|new| new.delay = Some(SECOND))]),
+            vec![advance(SECOND), Step::Tick, Step::TakeMany { tube: 0, count: 40 }],
+        ),
+        of(
+            "growth past a checkpoint",
+            vec![],
+            [times(120, &[many(7)]), vec![Step::Checkpoint, put()]].concat(),
+        ),
+        of(
+            "truncate and sweep",
+            [times(30, &[many(7)]), vec![Step::Checkpoint]].concat(),
+            vec![Step::Truncate { tube: 0 }, put(), Step::Tick, Step::Checkpoint, Step::Tick],
+        ),
+        of(
+            "around the ring",
+            vec![many(3)],
+            times(
+                90,
+                &[
+                    many(4),
+                    Step::TakeMany { tube: 0, count: 4 },
+                    Step::AckMany { leases: vec![0, 1, 2, 3] },
+                ],
+            ),
+        ),
+        of(
+            "close",
+            vec![many(5), take.clone(), take.clone(), ack.clone()],
+            vec![Step::Reopen(End::Close), put(), take.clone()],
+        ),
+        of(
+            "reopen after a kill",
+            vec![many(5), take.clone(), put_with(|new| new.relaxed = true)],
+            vec![Step::Reopen(End::Kill), put(), take, ack],
+        ),
+    ]
+}
+
+#[derive(Clone)]
+struct Crash {
+    fault: Fault,
+    end: End,
+    in_recovery: Vec<u64>,
+    seed: u64,
+}
+
+/// Plays a scenario once; answers how many calls its faulty part made.
+fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> u64 {
+    let disk = SimDisk::new(crash.seed);
+    let mut run = Run::new(Some(disk.clone()), durability);
+    run.after_death = crash.end;
+    run.deaths_in_recovery.clone_from(&crash.in_recovery);
+    let mut calls = 0;
+    let mut verdict = (|| {
+        match &scenario.during {
+            None => {
+                disk.plan(crash.fault);
+                run.open()?;
+                calls = disk.calls();
+            }
+            Some(during) => {
+                run.open()?;
+                run.play(&scenario.before)?;
+                disk.plan(crash.fault);
+                run.play(during)?;
+                calls = disk.calls();
+            }
+        }
+        disk.plan(Fault::None);
+        run.step(&Step::Look)?;
+        run.check()
+    })();
+    // Whatever came of it, the queue serves on, and what it says then lasts.
+    if verdict.is_ok() {
+        let later = [general(), put(), Step::Reopen(End::Cut), Step::Take { tube: 0 }, Step::Look];
+        verdict = run.play(&later);
+    }
+    if let Err(why) = verdict {
+        let Crash { fault, end, in_recovery, seed } = crash;
+        panic!(
+            "{}, {durability:?}, {fault:?}, {end:?}, {in_recovery:?}, seed {seed}: {why}\n{}",
+            scenario.name,
+            run.trace.join("\n")
+        );
+    }
+    calls
+}
+
+fn whole(scenario: &Scenario, durability: Durability) -> u64 {
+    let crash = Crash { fault: Fault::None, end: End::Kill, in_recovery: vec![], seed: 0 };
+    play(scenario, durability, &crash)
+}
+
+const LEVELS: [Durability; 2] = [Durability::Durable, Durability::Relaxed];
+
+#[test]
+fn s1_s2_s5_s6_a_crash_at_every_write_and_sync() {
+    for scenario in scenarios() {
+        for durability in LEVELS {
+            let calls = whole(&scenario, durability);
+            for at in 1..=calls {
+                for (seed, end) in [(0, End::Kill), (1, End::Cut), (2, End::Cut), (3, End::Cut)] {
+                    let fault = Fault::Die(at);
+                    let seed = seed + 8 * at;
+                    play(&scenario, durability, &Crash { fault, end, in_recovery: vec![], seed });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn s6_a_crash_in_the_recovery_from_a_crash() {
+    let mut rng = Rng::new(6);
+    for scenario in scenarios() {
+        for durability in LEVELS {
+            let calls = whole(&scenario, durability);
+            // Every call of a recovery, after a crash anywhere.
+            for at in 1..=40 {
+                let fault = Fault::Die(1 + rng.below(calls));
+                let end = rng.of(&[End::Kill, End::Cut, End::Cut]);
+                let again = rng.one_in(3).then(|| 1 + rng.below(20));
+                let in_recovery = [Some(at), again].into_iter().flatten().collect();
+                play(&scenario, durability, &Crash { fault, end, in_recovery, seed: rng.next() });
+            }
+        }
+    }
+}
+
+#[test]
+fn s6_an_error_at_every_call_once_and_from_then_on() {
+    for scenario in scenarios() {
+        // An opening that fails is simply tried again; the crashes above see to it.
+        if scenario.during.is_none() {
+            continue;
+        }
+        for durability in LEVELS {
+            let calls = whole(&scenario, durability);
+            for at in 1..=calls {
+                for fault in [Fault::Once(at), Fault::Sticky(at), Fault::LoseSync(at)] {
+                    for end in [End::Kill, End::Cut] {
+                        let in_recovery = vec![];
+                        play(&scenario, durability, &Crash { fault, end, in_recovery, seed: at });
+                    }
+                }
+            }
+        }
+    }
+}

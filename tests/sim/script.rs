@@ -1,0 +1,261 @@
+//! Makes scripts: steps drawn so that they collide. Few tubes, groups, keys and priorities, times
+//! around the same instants, picks that favour what was touched last, and stale leases used again.
+
+use crate::step::*;
+use tubewell::TubeKind;
+
+/// splitmix64: small, and the same everywhere.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    pub fn one_in(&mut self, odds: u64) -> bool {
+        self.below(odds) == 0
+    }
+
+    pub fn of<T: Clone>(&mut self, among: &[T]) -> T {
+        among[self.below(among.len() as u64) as usize].clone()
+    }
+
+    /// Small numbers more often than large ones.
+    fn near(&mut self) -> u32 {
+        let bound = self.of(&[1, 2, 4, 8, 40]);
+        self.below(bound) as u32 | if self.one_in(4) { ANY } else { 0 }
+    }
+}
+
+/// What a run may contain.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    pub steps: usize,
+    /// The wall clock may stand still and go back. Not where a reopening must tell the time.
+    pub odd_clocks: bool,
+    /// Ends that come out of the blue, drawn by whoever runs the script.
+    pub ends: bool,
+    /// Tasks that the wall clock wakes may have a ttl; a promotion that a power cut takes back
+    /// happens again later, which gives another end of life.
+    pub wall_ttl: bool,
+    pub temporary: bool,
+}
+
+impl Profile {
+    pub const MEMORY: Self =
+        Self { steps: 100, odd_clocks: true, ends: false, wall_ttl: true, temporary: true };
+    pub const DISK: Self =
+        Self { steps: 80, odd_clocks: false, ends: true, wall_ttl: false, temporary: true };
+}
+
+const SECOND: u64 = 1_000_000;
+/// The instants that everything happens around.
+const SPANS: [u64; 6] = [SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND, 5 * SECOND + 1, 60 * SECOND];
+const KINDS: [TubeKind; 6] = [
+    TubeKind::General,
+    TubeKind::Fifo,
+    TubeKind::FifoTtl,
+    TubeKind::LimFifoTtl,
+    TubeKind::Utube,
+    TubeKind::UtubeTtl,
+];
+
+pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
+    let mut maker = Maker { rng: Rng::new(seed), profile, kinds: [TubeKind::General; 4] };
+    // One tube to four to begin with; the rest come when they come.
+    let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
+    while steps.len() < profile.steps {
+        let step = maker.step();
+        steps.push(step);
+        if maker.rng.one_in(16) {
+            steps.push(Step::Look);
+        }
+    }
+    steps.push(Step::Look);
+    steps
+}
+
+struct Maker {
+    rng: Rng,
+    profile: Profile,
+    /// What each tube is likely to be, so that refused options stay rare.
+    kinds: [TubeKind; 4],
+}
+
+impl Maker {
+    fn tube(&mut self) -> u8 {
+        self.rng.of(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 3])
+    }
+
+    fn span(&mut self) -> u64 {
+        match self.rng.below(24) {
+            0 => 0,
+            1 => EVER,
+            2 => 500 * 365 * 86_400 * SECOND,
+            3 => 1,
+            _ => self.rng.of(&SPANS),
+        }
+    }
+
+    fn maybe_span(&mut self, odds: u64) -> Option<u64> {
+        self.rng.one_in(odds).then(|| self.span())
+    }
+
+    fn priority(&mut self) -> i64 {
+        self.rng.of(&[-1, 0, 0, 1, 1, i64::MIN, i64::MAX])
+    }
+
+    fn create(&mut self, tube: u8) -> Step {
+        let kind = if self.rng.one_in(3) { self.rng.of(&KINDS) } else { TubeKind::General };
+        let mut opts = Opts::plain(kind);
+        let general = kind == TubeKind::General;
+        let timed = !matches!(kind, TubeKind::Fifo | TubeKind::Utube);
+        let grouped = matches!(kind, TubeKind::General | TubeKind::Utube | TubeKind::UtubeTtl);
+        opts.temporary = self.profile.temporary && self.rng.one_in(8);
+        if timed {
+            let lived = [None, None, None, Some(5 * SECOND), Some(60 * SECOND)];
+            (opts.ttl, opts.ttr) = (self.rng.of(&lived), self.rng.of(&lived));
+            opts.spares = self.rng.one_in(4);
+            opts.priority = self.rng.of(&[0, 0, 0, 1]);
+            if general {
+                let once = (SECOND, 1, SECOND);
+                let steep = (SECOND, 3, 5 * SECOND);
+                opts.backoff = self.rng.of(&[(0, 1, 0), once, steep, opts.backoff]);
+            }
+        }
+        opts.max_attempts = self.rng.of(&[0, 1, 2, 3, opts.max_attempts]);
+        if grouped {
+            opts.in_flight = self.rng.of(&[1, 1, 1, 2]);
+            opts.hold = self.rng.one_in(3);
+        }
+        if general && self.rng.one_in(4) || kind == TubeKind::LimFifoTtl {
+            opts.capacity = Some(1 + self.rng.below(8));
+        }
+        self.kinds[usize::from(tube)] = kind;
+        Step::Create { tube, opts, if_not_exists: self.rng.one_in(3) }
+    }
+
+    fn put(&mut self, tube: u8) -> Step {
+        let kind = self.kinds[usize::from(tube)];
+        // Now and then an option that the kind refuses.
+        let slip = self.rng.one_in(40);
+        let timed = slip || !matches!(kind, TubeKind::Fifo | TubeKind::Utube);
+        let grouped =
+            slip || matches!(kind, TubeKind::General | TubeKind::Utube | TubeKind::UtubeTtl);
+        let mut new =
+            New { front: self.rng.one_in(8), relaxed: self.rng.one_in(4), ..New::default() };
+        if timed {
+            new.priority = self.rng.one_in(2).then(|| self.priority());
+            new.delay = self.maybe_span(4);
+            if new.delay.is_none() && self.rng.one_in(8) {
+                let by = self.rng.of(&SPANS) as i64;
+                new.run_in = Some(self.rng.of(&[by, by, by, 0, -by]));
+            }
+            if new.run_in.is_none() || self.profile.wall_ttl {
+                new.ttl = self.maybe_span(4);
+            } else {
+                new.ttl = Some(EVER);
+            }
+            new.ttr = self.maybe_span(3);
+        }
+        if grouped && self.rng.one_in(2) {
+            new.group = Some(self.rng.of(&[0, 0, 1, 2, 3, 4, 5, 6]));
+        }
+        if self.rng.one_in(4) {
+            new.key = Some(self.rng.below(3) as u8);
+            new.conflict =
+                self.rng.of(&[OnConflict::Keep, OnConflict::Reject, OnConflict::Replace]);
+        }
+        Step::Put { tube, new }
+    }
+
+    fn back(&mut self, timed: bool) -> Back {
+        if self.rng.one_in(2) {
+            return Back::default();
+        }
+        let slip = self.rng.one_in(20);
+        Back {
+            delay: if timed || slip { self.maybe_span(2) } else { None },
+            priority: (timed && self.rng.one_in(4)).then(|| self.priority()),
+            ttl: if timed || slip { self.maybe_span(8) } else { None },
+            to_back: self.rng.one_in(3),
+        }
+    }
+
+    fn turn(&mut self) -> Turn {
+        let by = self.rng.of(&SPANS);
+        if !self.profile.odd_clocks {
+            return if self.rng.one_in(4) { Turn::Suspend(by) } else { Turn::Advance(by) };
+        }
+        match self.rng.below(10) {
+            0 => Turn::Suspend(by),
+            1 => Turn::FreezeWall(by),
+            2 => Turn::SetWall(by as i64),
+            3 => Turn::SetWall(-(by as i64)),
+            4 => Turn::SetWall(self.rng.of(&[-3_600, 3_600, 86_400]) * SECOND as i64),
+            _ => Turn::Advance(by),
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        let tube = self.tube();
+        let (task, lease) = (self.rng.near(), self.rng.near());
+        let timed = !matches!(self.kinds[usize::from(tube)], TubeKind::Fifo | TubeKind::Utube);
+        match self.rng.below(200) {
+            0..45 => self.put(tube),
+            45..50 => Step::PutMany { tube, count: self.rng.below(6) as u8 },
+            50..80 => Step::Take { tube },
+            80..86 => Step::TakeMany { tube, count: self.rng.below(5) as u8 },
+            86..90 => Step::Claim { tube, task },
+            90..100 => Step::Ack { lease },
+            100..104 => {
+                let count = self.rng.below(5);
+                let mut leases: Vec<u32> = (0..count).map(|_| self.rng.near()).collect();
+                leases.sort_unstable();
+                leases.dedup();
+                Step::AckMany { leases }
+            }
+            104..113 => Step::Release { lease, back: self.back(timed) },
+            113..122 => {
+                let after = if self.rng.one_in(4) { self.maybe_span(1) } else { None };
+                Step::Retry { lease, after: after.filter(|_| timed) }
+            }
+            122..126 => Step::Bury { lease },
+            126..129 => Step::Fail { lease },
+            129..134 => Step::Touch { lease, by: self.span() },
+            134..136 => Step::Renew { lease },
+            136..139 => Step::RenewFor { lease, by: self.span().max(1) },
+            139..144 => Step::LetGo { lease },
+            144..146 => Step::Detach { lease },
+            146..151 => Step::Kick { tube, count: self.rng.of(&[1, 1, 2, 100, EVER]) },
+            151..154 => Step::KickOne { tube, task },
+            154..158 => Step::BuryAny { tube, task },
+            158..163 => Step::Delete { tube, task },
+            163..166 => Step::Peek { tube, task },
+            166..168 => Step::ReleaseAll { tube },
+            168..169 => Step::Truncate { tube },
+            169..171 => Step::Pause { tube, paused: true },
+            171..174 => Step::Pause { tube, paused: false },
+            174..179 => self.create(tube),
+            179..180 => Step::DropTube { tube, force: self.rng.one_in(3) },
+            180..193 => Step::Clock(self.turn()),
+            193..195 => Step::Tick,
+            195..197 => Step::Flush,
+            197..199 if self.profile.ends => Step::Reopen(self.rng.of(&[End::Close, End::Kill])),
+            _ => Step::Checkpoint,
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The words of the simulation: what can be asked of a queue, and what it can answer. Both the
+//! library and the model are spoken to in these, so neither the generator nor the judge needs to
+//! know the other. Times are microseconds; [`EVER`] is for ever.
+
+use std::time::Duration;
+use tubewell::{Backoff, ErrorKind, Reason, State, TubeKind, TubeOptions};
+
+pub const EVER: u64 = u64::MAX;
+
+/// A length of time as the library takes it.
+pub fn length(micros: u64) -> Duration {
+    if micros == EVER { Duration::MAX } else { Duration::from_micros(micros) }
+}
+
+/// What a tube is made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opts {
+    pub kind: TubeKind,
+    pub temporary: bool,
+    pub priority: i64,
+    pub ttl: Option<u64>,
+    pub ttr: Option<u64>,
+    pub capacity: Option<u64>,
+    /// 0: no limit.
+    pub max_attempts: u32,
+    /// First wait, factor, longest wait.
+    pub backoff: (u64, u32, u64),
+    pub in_flight: u32,
+    pub hold: bool,
+    pub spares: bool,
+}
+
+impl Opts {
+    pub fn plain(kind: TubeKind) -> Self {
+        let general = kind == TubeKind::General;
+        Self {
+            kind,
+            temporary: false,
+            priority: 0,
+            ttl: None,
+            ttr: None,
+            capacity: None,
+            max_attempts: if general { 20 } else { 0 },
+            backoff: if general { (1_000_000, 2, 3_600_000_000) } else { (0, 1, 0) },
+            in_flight: 1,
+            hold: false,
+            spares: false,
+        }
+    }
+
+    pub fn build(&self) -> TubeOptions {
+        let (first, factor, most) = self.backoff;
+        let backoff = Backoff::constant(length(first)).factor(factor).at_most(length(most));
+        let mut options = TubeOptions::new(self.kind)
+            .temporary(self.temporary)
+            .priority(self.priority)
+            .capacity(self.capacity.unwrap_or(0))
+            .max_attempts(self.max_attempts)
+            .backoff(backoff)
+            .in_flight(self.in_flight)
+            .hold_group_while_delayed(self.hold)
+            .ttl_spares_buried(self.spares);
+        if let Some(ttl) = self.ttl {
+            options = options.ttl(length(ttl));
+        }
+        if let Some(ttr) = self.ttr {
+            options = options.ttr(length(ttr));
+        }
+        options
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnConflict {
+    #[default]
+    Keep,
+    Reject,
+    Replace,
+}
+
+/// The options of one put.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct New {
+    pub priority: Option<i64>,
+    pub delay: Option<u64>,
+    /// From the wall clock as it stands.
+    pub run_in: Option<i64>,
+    pub ttl: Option<u64>,
+    pub ttr: Option<u64>,
+    pub group: Option<u8>,
+    pub key: Option<u8>,
+    pub conflict: OnConflict,
+    pub front: bool,
+    pub relaxed: bool,
+}
+
+/// The options of one release.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Back {
+    pub delay: Option<u64>,
+    pub priority: Option<i64>,
+    pub ttl: Option<u64>,
+    pub to_back: bool,
+}
+
+impl Back {
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Advance(u64),
+    /// Only the wall clock moves on.
+    Suspend(u64),
+    /// Only the monotonic clock moves on.
+    FreezeWall(u64),
+    /// The wall clock is set by so much, either way.
+    SetWall(i64),
+}
+
+/// How a queue ends before it is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Close,
+    /// The process dies, the machine goes on.
+    Kill,
+    /// The machine loses power.
+    Cut,
+}
+
+/// The number of a put, which stands in the payload; the number of a hand-out. Given by whoever
+/// runs the steps, never twice.
+pub type Serial = u64;
+pub type LeaseNo = u64;
+
+/// Added to a pick: not only what is alive.
+pub const ANY: u32 = 1 << 16;
+
+/// One thing to do. `task` and `lease` are picks among those known so far, the latest first, so
+/// that a step means something wherever it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Put {
+        tube: u8,
+        new: New,
+    },
+    PutMany {
+        tube: u8,
+        count: u8,
+    },
+    Take {
+        tube: u8,
+    },
+    TakeMany {
+        tube: u8,
+        count: u8,
+    },
+    Claim {
+        tube: u8,
+        task: u32,
+    },
+    Ack {
+        lease: u32,
+    },
+    AckMany {
+        leases: Vec<u32>,
+    },
+    Release {
+        lease: u32,
+        back: Back,
+    },
+    Retry {
+        lease: u32,
+        after: Option<u64>,
+    },
+    Bury {
+        lease: u32,
+    },
+    Fail {
+        lease: u32,
+    },
+    Touch {
+        lease: u32,
+        by: u64,
+    },
+    Renew {
+        lease: u32,
+    },
+    RenewFor {
+        lease: u32,
+        by: u64,
+    },
+    /// The guard is dropped without a verdict.
+    LetGo {
+        lease: u32,
+    },
+    /// The guard is given up, the lease stays.
+    Detach {
+        lease: u32,
+    },
+    Kick {
+        tube: u8,
+        count: u64,
+    },
+    KickOne {
+        tube: u8,
+        task: u32,
+    },
+    BuryAny {
+        tube: u8,
+        task: u32,
+    },
+    Delete {
+        tube: u8,
+        task: u32,
+    },
+    Peek {
+        tube: u8,
+        task: u32,
+    },
+    ReleaseAll {
+        tube: u8,
+    },
+    Truncate {
+        tube: u8,
+    },
+    Pause {
+        tube: u8,
+        paused: bool,
+    },
+    Create {
+        tube: u8,
+        opts: Opts,
+        if_not_exists: bool,
+    },
+    DropTube {
+        tube: u8,
+        force: bool,
+    },
+    Clock(Turn),
+    Tick,
+    Flush,
+    Checkpoint,
+    /// Everything visible is compared.
+    Look,
+    Reopen(End),
+}
+
+/// A step whose picks are settled.
+#[derive(Clone, Debug, Default)]
+pub struct Picked {
+    pub task: Option<Serial>,
+    pub leases: Vec<LeaseNo>,
+    /// The numbers that this step may give out, from here on.
+    pub serial: Serial,
+    pub lease: LeaseNo,
+}
+
+/// What a put found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    New,
+    Existing,
+    Replaced,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hand {
+    pub serial: Serial,
+    pub attempts: u32,
+    pub deliveries: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    Put(Serial, Found),
+    PutMany(Vec<Serial>),
+    Took(Vec<Hand>),
+    Count(u64),
+    /// The tasks of an `ack_many` that were not held any more.
+    NotHeld(Vec<Serial>),
+    Task(Box<Seen>),
+    Refused(ErrorKind),
+}
+
+/// What the documents say that the answer is. A refusal may have several good reasons at once, and
+/// which of them is named first is nobody's business.
+pub type Expected = Result<Answer, Vec<ErrorKind>>;
+
+pub fn agrees(expected: &Expected, answer: &Answer) -> bool {
+    match (expected, answer) {
+        (Err(kinds), Answer::Refused(kind)) => kinds.contains(kind),
+        (Ok(expected), answer) => expected == answer,
+        _ => false,
+    }
+}
+
+/// One task as anyone may see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub serial: Serial,
+    pub state: State,
+    pub priority: i64,
+    pub group: Option<String>,
+    pub key: Option<String>,
+    pub created: u64,
+    pub due: Option<u64>,
+    /// None for ever, and none while it stands still.
+    pub ttl_left: Option<u64>,
+    pub ttr: Option<u64>,
+    pub lease_left: Option<u64>,
+    pub deliveries: u32,
+    pub attempts: u32,
+    pub releases: u32,
+    pub buries: u32,
+    pub reason: Option<Reason>,
+    pub last_error: Option<String>,
+}
+
+/// The verbs that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Put,
+    Take,
+    Touch,
+    Ack,
+    Release,
+    Retry,
+    Bury,
+    Kick,
+    Delete,
+    Delay,
+    Ttl,
+    Ttr,
+    Lost,
+}
+
+pub const CALLS: usize = 13;
+
+/// One tube as anyone may see it: its tasks in hand-out order within each state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenTube {
+    pub tube: u8,
+    pub paused: bool,
+    pub tasks: Vec<Seen>,
+    /// None where the documents leave it open.
+    pub calls: [Option<u64>; CALLS],
+    pub done: Option<u64>,
+}
+
+pub fn tube_name(tube: u8) -> String {
+    format!("t{tube}")
+}
+
+pub fn group_name(group: u8) -> String {
+    format!("g{group}")
+}
+
+pub fn key_name(key: u8) -> String {
+    format!("k{key}")
+}
+
+/// The payload of a put: its number, and a filler that depends on it alone.
+pub fn payload(serial: Serial) -> Vec<u8> {
+    let mut rng = crate::script::Rng::new(serial ^ 0x5eed);
+    let len = match rng.below(16) {
+        0 => 0,
+        1 => 900,
+        2 => 5000,
+        _ => rng.below(60) as usize,
+    };
+    let mut bytes = serial.to_be_bytes().to_vec();
+    bytes.extend((0..len).map(|at| (serial as u8).wrapping_add(at as u8)));
+    bytes
+}
+
+/// The number in a payload, if every byte is as it was put.
+pub fn serial_of(bytes: &[u8]) -> Option<Serial> {
+    let head: [u8; 8] = bytes.get(..8)?.try_into().ok()?;
+    let serial = u64::from_be_bytes(head);
+    (payload(serial) == bytes).then_some(serial)
+}

@@ -1,0 +1,533 @@
+//! What a queue's owner has to be able to trust, one plain story each. The stories that need every
+//! moment of a crash are in `scenarios`; here stand those that need a hand of their own.
+
+use crate::disk::{Fault, SimDisk};
+use crate::run::Run;
+use crate::script::Rng;
+use crate::step::{End, New, Opts, Step};
+use crate::world::kind_of;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use tubewell::testing::{self, FileName};
+use tubewell::{
+    Conflict, Durability, ErrorKind, ManualClock, PutOutcome, Queue, Result, State, Tube, TubeKind,
+};
+
+pub fn open_on(disk: Arc<dyn testing::Disk>, durability: Durability) -> Result<Queue> {
+    Queue::builder()
+        .durability(durability)
+        .clock(ManualClock::new())
+        .journal_bytes(64 << 10)
+        .cache_bytes(1 << 20)
+        .by_hand(true)
+        .disk(disk)
+        .open_disk()
+}
+
+pub fn open(disk: &SimDisk, durability: Durability) -> (Queue, Tube) {
+    let queue = open_on(disk.lend(), durability).unwrap();
+    let tube = queue.tube("t").unwrap();
+    (queue, tube)
+}
+
+/// Puts a number in eight bytes, so that every record has the same size.
+pub fn put(tube: &Tube, number: u64) -> Result<()> {
+    tube.put(&number.to_be_bytes()).map(drop)
+}
+
+/// The numbers that are there, in put order.
+pub fn numbers(queue: &Queue) -> Vec<u64> {
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());
+    let mut all: Vec<_> = [State::Ready, State::Taken, State::Delayed, State::Buried]
+        .into_iter()
+        .flat_map(|state| tube.tasks(state).collect::<Result<Vec<_>>>().unwrap())
+        .map(|task| (task.id, number(&task.payload)))
+        .collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, number)| number).collect()
+}
+
+/// An unchained record came back from the past in a third of the runs of a spike: the first cut
+/// loses some records, their places are written again with records of the same size, and after the
+/// second cut an old one stood where the chain seemed to go on.
+#[test]
+fn two_power_cuts_in_a_row_with_equal_sized_records() {
+    for seed in 0..500 {
+        let disk = SimDisk::new(seed);
+        let mut rng = Rng::new(seed);
+        let mut kept: Vec<u64> = Vec::new();
+        for cut in 0..4 {
+            let (queue, tube) = open(&disk, Durability::Relaxed);
+            let mut synced = kept.len();
+            for number in 0..1 + rng.below(12) {
+                let number = cut * 100 + number;
+                put(&tube, number).unwrap();
+                kept.push(number);
+                if rng.one_in(5) {
+                    queue.flush().unwrap();
+                    synced = kept.len();
+                }
+            }
+            disk.cut_power();
+            drop((queue, tube));
+            let (queue, tube) = open(&disk, Durability::Relaxed);
+            let found = numbers(&queue);
+            assert!(found.len() >= synced, "seed {seed}: {synced} of {kept:?} synced, {found:?}");
+            assert_eq!(found, kept[..found.len()], "seed {seed}: a prefix");
+            kept = found;
+            disk.cut_power();
+            drop((queue, tube));
+        }
+    }
+}
+
+/// What the page cache shows after a kill is not on the disk. The opening that read it has answered
+/// from it, so a power cut after that may not take it back.
+#[test]
+fn kill_reopen_power_cut() {
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        let (queue, tube) = open(&disk, Durability::Relaxed);
+        (0..20).for_each(|number| put(&tube, number).unwrap());
+        disk.kill();
+        drop((queue, tube));
+        let (queue, tube) = open(&disk, Durability::Relaxed);
+        assert_eq!(numbers(&queue).len(), 20);
+        disk.cut_power();
+        drop((queue, tube));
+        let (queue, _) = open(&disk, Durability::Relaxed);
+        assert_eq!(numbers(&queue), (0..20).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+/// A flipped byte in a record that was synced is damage, not the end of the journal: only what a
+/// power cut could have torn may be left out in silence, and that is the last record.
+#[test]
+fn i2_a_flip_inside_a_synced_record() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    let empty = disk.bytes(FileName::Journal);
+    (0..20).for_each(|number| put(&tube, number).unwrap());
+    disk.kill();
+    drop((queue, tube));
+    let (journal, base) = (disk.bytes(FileName::Journal), disk.bytes(FileName::Base));
+    let written: Vec<_> = (0..journal.len()).filter(|at| journal[*at] != empty[*at]).collect();
+    let mut refused = 0;
+    for at in written {
+        let mut flipped = journal.clone();
+        flipped[at] ^= 1 << (at % 8);
+        disk.set_bytes(FileName::Journal, flipped);
+        disk.set_bytes(FileName::Base, base.clone());
+        match open_on(disk.lend(), Durability::Durable) {
+            Ok(queue) => {
+                let found = numbers(&queue);
+                assert!(found.len() >= 19, "a flip at {at} left {found:?}");
+                assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>());
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Damaged, "a flip at {at}: {error}");
+                refused += 1;
+            }
+        }
+        disk.kill();
+    }
+    assert!(refused > 500, "{refused} flips were noticed");
+}
+
+/// A folder that was put together from two copies. Neither half may be taken for the whole.
+#[test]
+fn an_older_base_beside_a_newer_journal_and_the_other_way_round() {
+    let disk = SimDisk::new(1);
+    let copy = || (disk.bytes(FileName::Base), disk.bytes(FileName::Journal));
+    let mut copies = Vec::new();
+    for round in 0..4 {
+        let (queue, tube) = open(&disk, Durability::Durable);
+        // More than the ring holds, so that checkpoints come between.
+        for number in 0..600 {
+            put(&tube, round * 600 + number).unwrap();
+        }
+        disk.kill();
+        drop((queue, tube));
+        copies.push(copy());
+    }
+    for (at, (base, _)) in copies.iter().enumerate() {
+        for (other, (_, journal)) in copies.iter().enumerate() {
+            disk.set_bytes(FileName::Base, base.clone());
+            disk.set_bytes(FileName::Journal, journal.clone());
+            match open_on(disk.lend(), Durability::Durable) {
+                Ok(queue) => {
+                    assert_eq!(at, other, "base {at} beside journal {other}");
+                    assert_eq!(numbers(&queue), (0..(at as u64 + 1) * 600).collect::<Vec<_>>());
+                }
+                Err(error) => {
+                    assert_ne!(at, other, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Damaged);
+                }
+            }
+            disk.kill();
+        }
+    }
+}
+
+/// The ring of 64 KiB is gone round some thirty times, with ends of every kind between.
+#[test]
+fn around_the_ring_many_times() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let mut rng = Rng::new(seed);
+        let mut there: Vec<u64> = Vec::new();
+        let (mut queue, mut tube) = open(&disk, Durability::Durable);
+        for number in 0..3000 {
+            put(&tube, number).unwrap();
+            there.push(number);
+            while there.len() as u64 > rng.below(20) {
+                let task = tube.try_take().unwrap().unwrap();
+                assert_eq!(*task, there.remove(0).to_be_bytes());
+                task.ack().unwrap();
+            }
+            if rng.one_in(200) {
+                match rng.below(3) {
+                    0 => queue.close().unwrap(),
+                    1 => disk.kill(),
+                    _ => disk.cut_power(),
+                }
+                drop((queue, tube));
+                (queue, tube) = open(&disk, Durability::Durable);
+                assert_eq!(numbers(&queue), there, "seed {seed} at {number}");
+            }
+        }
+    }
+}
+
+fn steps(tube_steps: &[Step]) -> Vec<Step> {
+    let opts = Opts::plain(TubeKind::General);
+    let mut steps = vec![Step::Create { tube: 0, opts, if_not_exists: false }];
+    steps.extend(tube_steps.iter().cloned());
+    steps
+}
+
+/// A queue that dies while it replays has to be able to replay again.
+#[test]
+fn a_replay_and_its_checkpoint_interrupted_at_every_write() {
+    let fill = steps(&vec![Step::PutMany { tube: 0, count: 5 }; 60]);
+    for end in [End::Kill, End::Cut] {
+        let mut at = 1;
+        loop {
+            let disk = SimDisk::new(at);
+            let mut run = Run::new(Some(disk.clone()), Durability::Durable);
+            run.after_death = end;
+            run.open().and_then(|()| run.play(&fill)).unwrap();
+            run.deaths_in_recovery = vec![at, at / 2 + 1];
+            let reopen = [Step::Reopen(End::Kill), Step::Checkpoint, Step::Look];
+            run.play(&reopen).unwrap_or_else(|why| panic!("{end:?} at {at}: {why}"));
+            // Past the last call of an opening there is nothing left to interrupt.
+            if at > 60 {
+                break;
+            }
+            at += 1;
+        }
+    }
+}
+
+/// After a failed sync nobody knows what is on the medium. The queue says so once, with the ids,
+/// stays broken, and the next opening decides for ever.
+#[test]
+fn s6_a_failed_sync_of_either_file() {
+    for seed in 0..60 {
+        let disk = SimDisk::new(seed);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        put(&tube, 0).unwrap();
+        disk.plan(if seed % 2 == 0 { Fault::LoseSync(1) } else { Fault::Once(2) });
+        let error = tube.put(&1u64.to_be_bytes()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+        assert_eq!(error.tasks().len(), 1);
+        disk.plan(Fault::None);
+        assert_eq!(kind_of(&put(&tube, 2)), Some(ErrorKind::Broken));
+        assert_eq!(kind_of(&tube.try_take()), Some(ErrorKind::Broken));
+        let _ = queue.close();
+        drop((queue, tube));
+        if seed % 3 > 0 {
+            disk.cut_power();
+        }
+        let (queue, tube) = open(&disk, Durability::Durable);
+        let decided = numbers(&queue);
+        assert!(decided == [0] || decided == [0, 1], "{decided:?}");
+        disk.cut_power();
+        drop((queue, tube));
+        let (queue, _) = open(&disk, Durability::Durable);
+        assert_eq!(numbers(&queue), decided, "the same answer ever after");
+    }
+    // The same for the base: a checkpoint whose sync fails.
+    for at in 1..40 {
+        let disk = SimDisk::new(at);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        (0..50).for_each(|number| put(&tube, number).unwrap());
+        disk.plan(Fault::LoseSync(at));
+        let _ = queue.checkpoint();
+        disk.plan(Fault::None);
+        disk.cut_power();
+        drop((queue, tube));
+        let (queue, _) = open(&disk, Durability::Durable);
+        assert_eq!(numbers(&queue), (0..50).collect::<Vec<_>>(), "sync {at}");
+    }
+}
+
+/// A durable call that changed nothing still tells what it has seen, so that has to be synced.
+#[test]
+fn a_durable_call_that_changes_nothing_syncs_what_it_saw() {
+    let calls: [fn(&Tube); 4] = [
+        |tube| {
+            let bytes = 7u64.to_be_bytes();
+            let put = tube.task(&bytes).key("k").on_conflict(Conflict::Keep).put_outcome();
+            assert_eq!(put.unwrap().outcome, PutOutcome::Existing);
+        },
+        |tube| assert!(tube.put_many(Vec::<Vec<u8>>::new()).unwrap().is_empty()),
+        |tube| assert_eq!(tube.kick(1).unwrap(), 0),
+        |tube| tube.ack_many(Vec::<tubewell::Task>::new()).unwrap(),
+    ];
+    for (no, call) in calls.iter().enumerate() {
+        for seed in 0..20 {
+            let disk = SimDisk::new(seed);
+            let (queue, tube) = open(&disk, Durability::Durable);
+            let bytes = 0u64.to_be_bytes();
+            tube.task(&bytes).key("k").durability(Durability::Relaxed).put().unwrap();
+            call(&tube);
+            disk.cut_power();
+            drop((queue, tube));
+            let (queue, _) = open(&disk, Durability::Durable);
+            assert_eq!(numbers(&queue), [0], "call {no}, seed {seed}");
+        }
+    }
+}
+
+/// A plain verb inside the closure would wait for the transaction that it stands in.
+#[test]
+fn a_verb_inside_transact_is_refused_and_the_transaction_goes_on() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    queue
+        .transact(|tx| {
+            assert_eq!(kind_of(&put(&tube, 9)), Some(ErrorKind::InTransaction));
+            assert_eq!(kind_of(&tube.try_take()), Some(ErrorKind::InTransaction));
+            let nested = queue.transact(|_| Ok::<_, tubewell::Error>(()));
+            assert_eq!(kind_of(&nested), Some(ErrorKind::InTransaction));
+            tx.put(&tube, &1u64.to_be_bytes()).map(drop)
+        })
+        .unwrap();
+    put(&tube, 2).unwrap();
+    assert_eq!(numbers(&queue), [1, 2]);
+    disk.cut_power();
+    drop((queue, tube));
+    assert_eq!(numbers(&open(&disk, Durability::Durable).0), [1, 2]);
+}
+
+/// A panic in a live write transaction of the store leaks its pages until a repair. The closure's
+/// panic is caught, the transaction aborted in order, and the panic goes on.
+#[test]
+fn a_closures_panic_leaves_the_queue_whole() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    put(&tube, 0).unwrap();
+    let task = tube.try_take().unwrap().unwrap();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        queue.transact(|tx| {
+            tx.put(&tube, &1u64.to_be_bytes())?;
+            tx.ack(&task)?;
+            if tube.name() == "t" {
+                panic!("the application's own");
+            }
+            Ok::<_, tubewell::Error>(())
+        })
+    }));
+    assert!(outcome.is_err());
+    // Nothing happened, and the lease lives.
+    assert_eq!(numbers(&queue), [0]);
+    task.ack().unwrap();
+    put(&tube, 2).unwrap();
+    disk.kill();
+    drop((queue, tube));
+    assert_eq!(numbers(&open(&disk, Durability::Durable).0), [2]);
+}
+
+/// Rows of one task in three layers at once: written before a checkpoint, changed after it, gone
+/// after the next. A removal without its dead mark would bring it back.
+#[test]
+fn release_take_and_ack_across_checkpoints() {
+    let (put, take) = (Step::Put { tube: 0, new: New::default() }, Step::Take { tube: 0 });
+    let release = Step::Release { lease: 0, back: Default::default() };
+    let verbs = [put.clone(), put, take.clone(), release, take, Step::Ack { lease: 0 }];
+    // A checkpoint, a kill or a cut between any two of them.
+    let between = [None, Some(Step::Checkpoint), Some(Step::Reopen(End::Kill))];
+    for mix in 0..3usize.pow(verbs.len() as u32) {
+        let mut script = steps(&[]);
+        let mut digits = mix;
+        for verb in &verbs {
+            script.push(verb.clone());
+            script.extend(between[digits % 3].clone());
+            digits /= 3;
+        }
+        script.extend([Step::Look, Step::Reopen(End::Cut), Step::Look]);
+        let mut run = Run::new(Some(SimDisk::new(mix as u64)), Durability::Durable);
+        run.open().and_then(|()| run.play(&script)).unwrap_or_else(|why| panic!("{mix}: {why}"));
+    }
+}
+
+/// Two processes find nothing and both begin to make the queue. One rename wins; the other opens
+/// what is there.
+#[test]
+fn a_second_creator_opens_the_first_ones_queue() {
+    #[derive(Debug)]
+    struct Late {
+        disk: Arc<dyn testing::Disk>,
+        other: Arc<dyn testing::Disk>,
+    }
+    impl testing::Disk for Late {
+        fn folder(&self) -> &Path {
+            self.disk.folder()
+        }
+        fn found(&self) -> io::Result<testing::Found> {
+            self.disk.found()
+        }
+        fn birth(&self) -> io::Result<Box<dyn testing::Nursery>> {
+            let nursery = self.disk.birth()?;
+            let queue = open_on(self.other.clone(), Durability::Durable).unwrap();
+            put(&queue.tube("t").unwrap(), 7).unwrap();
+            queue.close().unwrap();
+            Ok(nursery)
+        }
+        fn open_journal(&self) -> io::Result<Option<Arc<dyn testing::DiskFile>>> {
+            self.disk.open_journal()
+        }
+        fn open_base(&self) -> io::Result<Arc<dyn testing::DiskFile>> {
+            self.disk.open_base()
+        }
+    }
+    let disk = SimDisk::new(1);
+    let late = Late { disk: disk.lend(), other: disk.lend_beside() };
+    let queue = open_on(Arc::new(late), Durability::Durable).unwrap();
+    assert_eq!(numbers(&queue), [7]);
+}
+
+#[test]
+fn r4_a_second_open_is_refused_until_the_first_one_ends() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    let beside = disk.lend_beside();
+    let second = open_on(beside.clone(), Durability::Durable);
+    assert_eq!(kind_of(&second.map(drop)), Some(ErrorKind::Locked));
+    put(&tube, 1).unwrap();
+    queue.close().unwrap();
+    // Handles that are still there do not hold the files.
+    let second = open_on(beside, Durability::Durable).unwrap();
+    assert_eq!(numbers(&second), [1]);
+    assert_eq!(kind_of(&put(&tube, 2)), Some(ErrorKind::Closed));
+}
+
+/// One of the two files is gone.
+#[test]
+fn a_missing_half_is_damage() {
+    for name in [FileName::Base, FileName::Journal] {
+        let disk = SimDisk::new(1);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        put(&tube, 1).unwrap();
+        queue.close().unwrap();
+        drop((queue, tube));
+        disk.remove(name);
+        let refusal = open_on(disk.lend(), Durability::Durable).map(drop);
+        assert_eq!(kind_of(&refusal), Some(ErrorKind::Damaged), "{name:?}");
+    }
+}
+
+/// A guard that outlives its queue keeps its payload; its verdict says Closed, its drop does
+/// nothing, also when the queue is open again elsewhere.
+#[test]
+fn a_guard_outlives_the_queue() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    (0..2).for_each(|number| put(&tube, number).unwrap());
+    let first = tube.try_take().unwrap().unwrap();
+    let second = tube.try_take().unwrap().unwrap();
+    let ticket = second.ticket();
+    queue.close().unwrap();
+    assert_eq!(*first, 0u64.to_be_bytes());
+    assert_eq!(kind_of(&first.ack()), Some(ErrorKind::Closed));
+    let (again, tube) = open(&disk, Durability::Durable);
+    drop(second);
+    assert_eq!(kind_of(&tube.ticket(ticket).ack()), Some(ErrorKind::LeaseLost));
+    let task = tube.try_take().unwrap().unwrap();
+    assert_eq!((*task == 0u64.to_be_bytes(), task.attempt()), (true, 1), "returned uncharged");
+    drop(task);
+    drop(again);
+}
+
+/// R3: from an almost empty disk to the full need of a queue, block by block: puts are refused once
+/// it is full, acks go on until the queue is empty, and with room puts are taken again by the same
+/// queue. What was answered lasts.
+#[test]
+fn r3_every_block_budget_of_a_full_disk() {
+    let payload = |number: u64| {
+        let mut bytes = vec![number as u8; 400];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        bytes
+    };
+    for budget in (0..400).step_by(3) {
+        let disk = SimDisk::new(budget);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        disk.set_quota(disk.blocks() + budget as usize);
+        let mut there = Vec::new();
+        let mut refused = false;
+        for number in 0..2000u64 {
+            match tube.put(&payload(number)) {
+                Ok(_) => there.push(number),
+                Err(error) => {
+                    assert!(error.is_full(), "budget {budget}: a put says {error}");
+                    refused = true;
+                    if there.len() as u64 + 3 < number {
+                        break;
+                    }
+                }
+            }
+        }
+        assert!(refused || budget > 100, "budget {budget}: everything went in");
+        // Acks are promised at every budget, half of them one by one and half by tens.
+        for round in 0.. {
+            let most = if round % 2 == 0 { 1 } else { 10 };
+            let tasks = tube.take_many(most).unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+            if tasks.is_empty() {
+                break;
+            }
+            there.drain(..tasks.len());
+            tube.ack_many(tasks).unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+            if budget % 2 == 1 && there.len() < 300 {
+                // In the middle of it the process dies, and the disk is as full as before.
+                break;
+            }
+        }
+        if !there.is_empty() {
+            disk.cut_power();
+            drop((queue, tube));
+            let (queue, tube) = open(&disk, Durability::Durable);
+            assert_eq!(tube.len().unwrap(), there.len() as u64, "budget {budget}");
+            while let Some(task) = tube.try_take().unwrap() {
+                task.ack().unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+            }
+            assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+            continue;
+        }
+        assert_eq!(tube.len().unwrap(), 0, "budget {budget}");
+        disk.set_quota(usize::MAX);
+        // Room came back: the ballast stands again at the latest with the next checkpoint.
+        queue.checkpoint().unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+        let id = tube.put(&payload(5)).unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+        disk.cut_power();
+        drop((queue, tube));
+        let (queue, tube) = open(&disk, Durability::Durable);
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        assert_eq!(tube.len().unwrap(), 1, "budget {budget}");
+        assert_eq!(tube.try_take().unwrap().unwrap().id(), id);
+    }
+}

@@ -1,0 +1,563 @@
+//! The library in the words of the simulation: runs a step against a real queue and tells what it
+//! answered. Also keeps what no single answer shows: that an id is never given twice, and that a
+//! payload comes back as it was put.
+
+use crate::disk::SimDisk;
+use crate::step::*;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tubewell::{
+    Clock, Conflict, Durability, Error, ErrorKind, Held, ManualClock, PutOutcome, Queue, Release,
+    Result, State, Task, TaskId, TaskInfo, Ticket, Tube,
+};
+
+/// 2026-01-01 at noon, where every run begins.
+pub const START: i64 = 1_767_268_800_000_000;
+/// A tube of its own, to make the queue read its clock without touching the others.
+const SPARE: &str = "spare";
+
+struct Lease {
+    tube: u8,
+    handle: Tube,
+    ticket: Ticket,
+    guard: Option<Task>,
+}
+
+pub struct World {
+    pub clock: ManualClock,
+    pub disk: Option<SimDisk>,
+    durability: Durability,
+    queue: Option<Queue>,
+    spare: Option<Tube>,
+    tubes: BTreeMap<u8, Tube>,
+    ids: BTreeMap<Serial, TaskId>,
+    serials: BTreeMap<TaskId, Serial>,
+    leases: BTreeMap<LeaseNo, Lease>,
+    /// Guards that outlive their queue.
+    stale: Vec<Task>,
+    highest: Option<TaskId>,
+}
+
+/// What the library must never do, whatever was asked.
+pub type Verdict<T> = std::result::Result<T, String>;
+
+impl World {
+    pub fn new(disk: Option<SimDisk>, durability: Durability) -> Self {
+        Self {
+            clock: ManualClock::at(UNIX_EPOCH + Duration::from_micros(START as u64)),
+            disk,
+            durability,
+            queue: None,
+            spare: None,
+            tubes: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            serials: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            stale: Vec::new(),
+            highest: None,
+        }
+    }
+
+    pub fn open(&mut self) -> Result<()> {
+        let builder = Queue::builder()
+            .durability(self.durability)
+            .clock(self.clock.clone())
+            .journal_bytes(64 << 10)
+            .cache_bytes(1 << 20)
+            .by_hand(true);
+        let queue = match &self.disk {
+            Some(disk) => builder.disk(disk.lend()).open_disk()?,
+            None => builder.in_memory()?,
+        };
+        self.spare = Some(queue.tube(SPARE)?);
+        self.tubes.clear();
+        for tube in 0..8 {
+            if let Some(handle) = queue.find_tube(&tube_name(tube))? {
+                self.tubes.insert(tube, handle);
+            }
+        }
+        // A handle of the queue before says nothing about this one.
+        self.leases.retain(|_, lease| self.tubes.contains_key(&lease.tube));
+        self.queue = Some(queue);
+        Ok(())
+    }
+
+    /// Ends the queue. Guards of the old one are kept for a while: their drop must do nothing.
+    pub fn end(&mut self, end: End) -> Result<()> {
+        let closed = match (end, &self.queue) {
+            (End::Close, Some(queue)) => {
+                // The time of the last record is all that a queue knows of the time it was closed.
+                self.note_the_time().and_then(|()| queue.close())
+            }
+            _ => Ok(()),
+        };
+        match (end, &self.disk) {
+            (End::Kill, Some(disk)) => disk.kill(),
+            (End::Cut, Some(disk)) => disk.cut_power(),
+            _ => {}
+        }
+        self.stale = self.leases.values_mut().filter_map(|lease| lease.guard.take()).collect();
+        (self.queue, self.spare) = (None, None);
+        closed
+    }
+
+    fn note_the_time(&self) -> Result<()> {
+        let Some(spare) = &self.spare else { return Ok(()) };
+        let id = spare.put(&[])?;
+        spare.delete(id)
+    }
+
+    pub fn queue(&self) -> &Queue {
+        self.queue.as_ref().expect("the queue is open")
+    }
+
+    pub fn knows(&self, lease: LeaseNo) -> bool {
+        self.leases.contains_key(&lease)
+    }
+
+    pub fn run(&mut self, step: &Step, picked: &Picked) -> Verdict<Answer> {
+        match self.attempt(step, picked)? {
+            Ok(answer) => Ok(answer),
+            Err(error) => Ok(Answer::Refused(error.kind())),
+        }
+    }
+
+    fn attempt(&mut self, step: &Step, picked: &Picked) -> Verdict<Result<Answer>> {
+        let done = |result: Result<()>| Ok(result.map(|()| Answer::Done));
+        let no = picked.leases.first().copied();
+        match step {
+            Step::Clock(turn) => {
+                self.turn(turn);
+                // Any verb reads the clock; this one finds nothing to do.
+                let spare = self.spare.as_ref().expect("the queue is open");
+                match spare.delete(TaskId::new(u64::MAX)) {
+                    Err(error) if error.kind() != ErrorKind::TaskNotFound => Ok(Err(error)),
+                    _ => Ok(Ok(Answer::Done)),
+                }
+            }
+            Step::Tick | Step::Look => done(self.queue().tick()),
+            Step::Flush => done(self.queue().flush()),
+            Step::Checkpoint => done(self.queue().checkpoint()),
+            Step::Reopen(end) => {
+                let ended = self.end(*end);
+                done(ended.and_then(|()| self.open()))
+            }
+            Step::Create { tube, opts, if_not_exists } => {
+                let mut options = opts.build();
+                if *if_not_exists {
+                    options = options.if_not_exists();
+                }
+                let made = self.queue().create_tube(&tube_name(*tube), options);
+                done(made.map(|handle| drop(self.tubes.insert(*tube, handle))))
+            }
+            Step::DropTube { tube, force } => done(match force {
+                true => self.queue().force_drop_tube(&tube_name(*tube)),
+                false => self.queue().drop_tube(&tube_name(*tube)),
+            }),
+            Step::AckMany { .. } => self.ack_many(&picked.leases),
+            Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),
+            Step::Renew { .. } => done(self.held(no).and_then(|held| held.renew())),
+            Step::RenewFor { by, .. } => {
+                done(self.held(no).and_then(|held| held.renew_for(length(*by))))
+            }
+            Step::Detach { .. } => {
+                if let Some(guard) = self.guard(no) {
+                    let (_, lease) = guard.split();
+                    lease.detach();
+                }
+                Ok(Ok(Answer::Done))
+            }
+            Step::LetGo { .. } => {
+                match self.guard(no) {
+                    Some(guard) => drop(guard),
+                    // The runner asks this of guards only.
+                    None => return Err("a guard that is not there was let go".into()),
+                }
+                Ok(Ok(Answer::Done))
+            }
+            _ if no.is_some() => done(self.verdict(no.unwrap_or_default(), step)),
+            _ => self.of_tube(step, picked),
+        }
+    }
+
+    pub fn turn(&self, turn: &Turn) {
+        match *turn {
+            Turn::Advance(by) => self.clock.advance(length(by)),
+            Turn::Suspend(by) => self.clock.suspend(length(by)),
+            Turn::FreezeWall(by) => self.clock.freeze_wall(length(by)),
+            Turn::SetWall(by) => {
+                let by_length = Duration::from_micros(by.unsigned_abs());
+                let wall = self.clock.wall();
+                self.clock.set_wall(if by < 0 { wall - by_length } else { wall + by_length });
+            }
+        }
+    }
+
+    /// Whether a hand-out still has its guard, so that it can be let go.
+    pub fn has_guard(&self, no: LeaseNo) -> bool {
+        self.leases.get(&no).is_some_and(|lease| lease.guard.is_some())
+    }
+
+    fn guard(&mut self, no: Option<LeaseNo>) -> Option<Task> {
+        no.and_then(|no| self.leases.get_mut(&no)).and_then(|lease| lease.guard.take())
+    }
+
+    /// A hand-out by its ticket, through the tube's newest handle.
+    fn held(&self, no: Option<LeaseNo>) -> Result<Held> {
+        let lease = &self.leases[&no.expect("a step of a lease picks one")];
+        let tube = self.tubes.get(&lease.tube).unwrap_or(&lease.handle);
+        Ok(tube.ticket(lease.ticket))
+    }
+
+    fn verdict(&mut self, no: LeaseNo, step: &Step) -> Result<()> {
+        let words = format!("e{no}");
+        // A guard is used up by its verdict, so only where a refusal means that it was lost anyway;
+        // by turns, so that both ways are walked.
+        let by_guard = no.is_multiple_of(2)
+            && match step {
+                Step::Release { back, .. } => back.is_plain(),
+                Step::Retry { after, .. } => after.is_none(),
+                _ => true,
+            };
+        if by_guard && let Some(guard) = self.guard(Some(no)) {
+            return match step {
+                Step::Release { .. } => guard.release(),
+                Step::Retry { .. } => guard.retry(words),
+                Step::Bury { .. } => guard.bury(words),
+                Step::Fail { .. } => guard.fail("f", words),
+                _ => guard.ack(),
+            };
+        }
+        let held = self.held(Some(no))?;
+        match step {
+            Step::Release { back, .. } if back.is_plain() => held.release(),
+            Step::Release { back, .. } => {
+                let mut with = Release::new();
+                if let Some(delay) = back.delay {
+                    with = with.delay(length(delay));
+                }
+                if let Some(priority) = back.priority {
+                    with = with.priority(priority);
+                }
+                if let Some(ttl) = back.ttl {
+                    with = with.ttl(length(ttl));
+                }
+                held.release_with(if back.to_back { with.to_back() } else { with })
+            }
+            Step::Retry { after: Some(after), .. } => held.retry_after(words, length(*after)),
+            Step::Retry { .. } => held.retry(words),
+            Step::Bury { .. } => held.bury(words),
+            Step::Fail { .. } => held.fail("f", words),
+            _ => held.ack(),
+        }
+    }
+
+    fn ack_many(&mut self, leases: &[LeaseNo]) -> Verdict<Result<Answer>> {
+        let Some(tube) = leases.first().map(|no| self.leases[no].handle.clone()) else {
+            let tube = self.spare.as_ref().expect("the queue is open");
+            return Ok(tube.ack_many(Vec::<Task>::new()).map(|()| Answer::Done));
+        };
+        let guards: Vec<_> = leases.iter().filter_map(|no| self.guard(Some(*no))).collect();
+        match tube.ack_many(guards) {
+            Ok(()) => Ok(Ok(Answer::Done)),
+            Err(error) if error.kind() == ErrorKind::LeaseLost => {
+                let mut rest: Vec<_> =
+                    error.tasks().iter().filter_map(|id| self.serials.get(id).copied()).collect();
+                rest.sort_unstable();
+                rest.dedup();
+                Ok(Ok(Answer::NotHeld(rest)))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn of_tube(&mut self, step: &Step, picked: &Picked) -> Verdict<Result<Answer>> {
+        let done = |result: Result<()>| Ok(result.map(|()| Answer::Done));
+        let (Step::Put { tube: no, .. }
+        | Step::PutMany { tube: no, .. }
+        | Step::Take { tube: no }
+        | Step::TakeMany { tube: no, .. }
+        | Step::Claim { tube: no, .. }
+        | Step::Kick { tube: no, .. }
+        | Step::KickOne { tube: no, .. }
+        | Step::BuryAny { tube: no, .. }
+        | Step::Delete { tube: no, .. }
+        | Step::Peek { tube: no, .. }
+        | Step::ReleaseAll { tube: no }
+        | Step::Truncate { tube: no }
+        | Step::Pause { tube: no, .. }) = *step
+        else {
+            return Err(format!("nobody runs {step:?}"));
+        };
+        let Some(tube) = self.tubes.get(&no).cloned() else {
+            return Ok(Ok(Answer::Refused(ErrorKind::TubeNotFound)));
+        };
+        // An id that never was, where the step picked nothing.
+        let id = picked.task.and_then(|serial| self.ids.get(&serial).copied());
+        let id = id.unwrap_or(TaskId::new(u64::MAX - 1));
+        match step {
+            Step::Put { new, .. } => self.put(&tube, new, picked.serial),
+            Step::PutMany { count, .. } => {
+                let serials: Vec<_> = (0..u64::from(*count)).map(|at| picked.serial + at).collect();
+                let payloads: Vec<_> = serials.iter().map(|serial| payload(*serial)).collect();
+                match tube.put_many(payloads.iter().map(Vec::as_slice)) {
+                    Ok(ids) if ids.len() == serials.len() => {
+                        for (serial, id) in serials.iter().zip(ids) {
+                            self.bind_new(*serial, id)?;
+                        }
+                        Ok(Ok(Answer::PutMany(serials)))
+                    }
+                    Ok(ids) => Err(format!("{count} put, {} ids", ids.len())),
+                    Err(error) => Ok(Err(error)),
+                }
+            }
+            Step::Take { .. } => match tube.try_take() {
+                Ok(task) => self.took(no, &tube, task.into_iter().collect(), picked.lease),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::TakeMany { count, .. } => match tube.take_many(usize::from(*count)) {
+                Ok(tasks) => self.took(no, &tube, tasks, picked.lease),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::Claim { .. } => match tube.claim(id) {
+                Ok(task) => self.took(no, &tube, vec![task], picked.lease),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::Kick { count, .. } => Ok(tube.kick(*count).map(Answer::Count)),
+            Step::KickOne { .. } => done(tube.kick_task(id)),
+            Step::BuryAny { .. } => done(tube.bury(id, "any")),
+            Step::Delete { .. } => done(tube.delete(id)),
+            Step::Peek { .. } => match tube.peek(id) {
+                Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::ReleaseAll { .. } => done(tube.release_all()),
+            Step::Truncate { .. } => done(tube.truncate()),
+            Step::Pause { paused: true, .. } => done(tube.pause()),
+            _ => done(tube.resume()),
+        }
+    }
+
+    fn put(&mut self, tube: &Tube, new: &New, serial: Serial) -> Verdict<Result<Answer>> {
+        let bytes = payload(serial);
+        let mut task = tube.task(&bytes);
+        if let Some(priority) = new.priority {
+            task = task.priority(priority);
+        }
+        if let Some(delay) = new.delay {
+            task = task.delay(length(delay));
+        }
+        if let Some(by) = new.run_in {
+            let by_length = Duration::from_micros(by.unsigned_abs());
+            let wall = self.clock.wall();
+            task = task.run_at(if by < 0 { wall - by_length } else { wall + by_length });
+        }
+        if let Some(ttl) = new.ttl {
+            task = task.ttl(length(ttl));
+        }
+        if let Some(ttr) = new.ttr {
+            task = task.ttr(length(ttr));
+        }
+        let group = new.group.map(group_name);
+        if let Some(group) = &group {
+            task = task.group(group);
+        }
+        let key = new.key.map(key_name);
+        if let Some(key) = &key {
+            task = task.key(key);
+        }
+        task = task.on_conflict(match new.conflict {
+            OnConflict::Keep => Conflict::Keep,
+            OnConflict::Reject => Conflict::Reject,
+            OnConflict::Replace => Conflict::Replace,
+        });
+        if new.front {
+            task = task.front();
+        }
+        if new.relaxed {
+            task = task.durability(Durability::Relaxed);
+        }
+        let put = match task.put_outcome() {
+            Ok(put) => put,
+            Err(error) => return Ok(Err(error)),
+        };
+        let found = match put.outcome {
+            PutOutcome::Existing => {
+                let old = self.serials.get(&put.id);
+                let old = old.ok_or(format!("{:?} exists, but nobody put it", put.id))?;
+                return Ok(Ok(Answer::Put(*old, Found::Existing)));
+            }
+            PutOutcome::Replaced => Found::Replaced,
+            _ => Found::New,
+        };
+        self.bind_new(serial, put.id)?;
+        Ok(Ok(Answer::Put(serial, found)))
+    }
+
+    fn bind_new(&mut self, serial: Serial, id: TaskId) -> Verdict<()> {
+        if self.highest.is_some_and(|highest| id <= highest) {
+            return Err(format!("{id:?} was given after {:?}", self.highest));
+        }
+        self.bind(serial, id)
+    }
+
+    fn bind(&mut self, serial: Serial, id: TaskId) -> Verdict<()> {
+        self.highest = self.highest.max(Some(id));
+        let old = (self.ids.insert(serial, id), self.serials.insert(id, serial));
+        match old {
+            (None, None) => Ok(()),
+            old if old == (Some(id), Some(serial)) => Ok(()),
+            old => Err(format!("{id:?} is put {serial}, but was {old:?}")),
+        }
+    }
+
+    fn took(
+        &mut self,
+        no: u8,
+        tube: &Tube,
+        tasks: Vec<Task>,
+        first: LeaseNo,
+    ) -> Verdict<Result<Answer>> {
+        let mut hands = Vec::new();
+        for (lease, task) in (first..).zip(tasks) {
+            let serial = serial_of(&task).ok_or(format!("{:?} came back altered", task.id()))?;
+            self.bind(serial, task.id())?;
+            let (attempts, deliveries) = (task.attempt(), task.deliveries());
+            hands.push(Hand { serial, attempts, deliveries });
+            let (handle, ticket) = (tube.clone(), task.ticket());
+            self.leases.insert(lease, Lease { tube: no, handle, ticket, guard: Some(task) });
+        }
+        Ok(Ok(Answer::Took(hands)))
+    }
+
+    fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
+        let serial = serial_of(&info.payload).ok_or(format!("{:?} is altered", info.id))?;
+        self.bind(serial, info.id)?;
+        let stands = info.state == State::Delayed;
+        let micros = |length: Duration| length.as_micros() as u64;
+        Ok(Seen {
+            serial,
+            state: info.state,
+            priority: info.priority,
+            group: info.group.clone(),
+            key: info.key.clone(),
+            created: since_epoch(info.created),
+            // An instant that never comes is shown as one that is far away.
+            due: info.due.map(since_epoch).map(|due| if due > 1 << 56 { EVER } else { due }),
+            ttl_left: info.ttl_left.filter(|_| !stands).map(micros),
+            ttr: info.ttr.map(micros),
+            lease_left: info.lease_left.map(micros),
+            deliveries: info.deliveries,
+            attempts: info.attempts,
+            releases: info.releases,
+            buries: info.buries,
+            reason: info.reason.clone(),
+            last_error: info.last_error.clone(),
+        })
+    }
+
+    /// Everything that anyone may see, after what is due was worked off. The queue's own check has
+    /// to find nothing.
+    pub fn look(&mut self) -> Verdict<Result<Vec<SeenTube>>> {
+        match self.listing() {
+            Ok((names, tubes)) => {
+                let mut seen = Vec::new();
+                for (no, info, stats, tasks) in tubes {
+                    seen.push(self.seen_tube(no, &info, &stats, &tasks)?);
+                }
+                if names.len() != seen.len() + 1 {
+                    return Err(format!("tubes {names:?}, but {} are known", seen.len()));
+                }
+                Ok(Ok(seen))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn listing(
+        &mut self,
+    ) -> Result<(Vec<String>, Vec<(u8, tubewell::TubeInfo, tubewell::TubeStats, Vec<TaskInfo>)>)>
+    {
+        self.queue().tick()?;
+        let names = self.queue().tubes()?;
+        let mut tubes = Vec::new();
+        for no in 0..8 {
+            let Some(tube) = self.queue().find_tube(&tube_name(no))? else { continue };
+            let mut tasks = Vec::new();
+            for state in [State::Delayed, State::Ready, State::Taken, State::Buried] {
+                tasks.extend(tube.tasks(state).collect::<Result<Vec<_>>>()?);
+            }
+            tubes.push((no, tube.info()?, tube.stats()?, tasks));
+        }
+        Ok((names, tubes))
+    }
+
+    fn seen_tube(
+        &mut self,
+        no: u8,
+        info: &tubewell::TubeInfo,
+        stats: &tubewell::TubeStats,
+        tasks: &[TaskInfo],
+    ) -> Verdict<SeenTube> {
+        let count = |state| tasks.iter().filter(|task| task.state == state).count() as u64;
+        let counted = [
+            count(State::Ready),
+            count(State::Delayed),
+            count(State::Taken),
+            count(State::Buried),
+            tasks.len() as u64,
+        ];
+        let told = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.total];
+        if told != counted {
+            return Err(format!("tube {no} tells {told:?} and holds {counted:?}"));
+        }
+        let calls = &stats.calls;
+        let calls = [
+            calls.put,
+            calls.take,
+            calls.touch,
+            calls.ack,
+            calls.release,
+            calls.retry,
+            calls.bury,
+            calls.kick,
+            calls.delete,
+            calls.delay,
+            calls.ttl,
+            calls.ttr,
+            calls.lost,
+        ];
+        let tasks = tasks.iter().map(|task| self.seen(task)).collect::<Verdict<Vec<_>>>()?;
+        Ok(SeenTube {
+            tube: no,
+            paused: info.paused,
+            tasks,
+            calls: calls.map(Some),
+            done: Some(stats.done),
+        })
+    }
+
+    /// The queue's own check, which reads both files.
+    pub fn check(&self) -> Verdict<Result<()>> {
+        match self.queue().check() {
+            Ok(lines) if lines.is_empty() => Ok(Ok(())),
+            Ok(lines) => Err(format!("check: {}", lines.join("; "))),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+/// The calls that a failing disk may answer with instead of doing them.
+pub fn is_trouble(kind: ErrorKind) -> bool {
+    use ErrorKind::{Broken, DiskFull, Io, Unknown};
+    matches!(kind, Broken | DiskFull | Io | Unknown)
+}
+
+fn since_epoch(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+pub fn kind_of<T>(result: &Result<T, Error>) -> Option<ErrorKind> {
+    result.as_ref().err().map(Error::kind)
+}
