@@ -63,8 +63,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod limits;
-mod error;
 mod task;
+mod error;
 mod name;
 mod options;
 mod verb;

@@ -21,7 +21,8 @@ const LIMIT_BYTES: u64 = 8 << 20;
 impl Limit {
     pub(crate) fn new(path: &Path) -> Self {
         let mut file = File::create(path).unwrap();
-        file.write_all(&vec![0; LIMIT_BYTES as usize]).unwrap();
+        // In small pieces: in a page cache of large pages each later write would cost more.
+        (0..LIMIT_BYTES >> 16).for_each(|_| file.write_all(&[0; 1 << 16]).unwrap());
         file.sync_all().unwrap();
         file.rewind().unwrap();
         Self { file, at: 0, bytes: (0..=255).cycle().take(1 << 20).collect() }

@@ -165,25 +165,9 @@ pub(crate) fn shift(
     to: Option<&Standing>,
     cause: Cause,
 ) -> Result<()> {
-    let (run, id) = (tube.run(), stored.id);
-
-    let old = from.map_or([None, None], |from| deadlines(tube, from));
-    let new = to.map_or([None, None], |to| deadlines(tube, to));
-    for (what, when) in old.iter().flatten().filter(|old| !new.contains(&Some(**old))) {
-        desk.remove(key::due(run, *what, *when, id));
-    }
-    for (what, when) in new.iter().flatten().filter(|new| !old.contains(&Some(**new))) {
-        desk.add(key::due(run, *what, *when, id), Value::from([]));
-    }
-
-    if holder(from) != holder(to) {
-        if holder(from) != 0 {
-            desk.remove(key::held(run, holder(from), id));
-        }
-        if holder(to) != 0 {
-            desk.add(key::held(run, holder(to), id), Value::from([]));
-        }
-    }
+    let id = stored.id;
+    shift_deadlines(desk, tube, id, from, to);
+    shift_holder(desk, tube, id, from, to);
 
     let leaves = from.map(|from| state_row(tube, stored, from).0);
     let enters = to.map(|to| state_row(tube, stored, to));
@@ -227,6 +211,43 @@ pub(crate) fn shift(
     let (from, to) = (from.map(Standing::state), to.map(Standing::state));
     desk.tell(Change { tube: tube.number, task: id, from, to, cause });
     Ok(())
+}
+
+fn shift_deadlines(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    id: TaskId,
+    from: Option<&Standing>,
+    to: Option<&Standing>,
+) {
+    let run = tube.run();
+    let old = from.map_or([None, None], |from| deadlines(tube, from));
+    let new = to.map_or([None, None], |to| deadlines(tube, to));
+    for (what, when) in old.iter().flatten().filter(|old| !new.contains(&Some(**old))) {
+        desk.remove(key::due(run, *what, *when, id));
+    }
+    for (what, when) in new.iter().flatten().filter(|new| !old.contains(&Some(**new))) {
+        desk.add(key::due(run, *what, *when, id), Value::from([]));
+    }
+}
+
+fn shift_holder(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    id: TaskId,
+    from: Option<&Standing>,
+    to: Option<&Standing>,
+) {
+    let run = tube.run();
+    if holder(from) == holder(to) {
+        return;
+    }
+    if holder(from) != 0 {
+        desk.remove(key::held(run, holder(from), id));
+    }
+    if holder(to) != 0 {
+        desk.add(key::held(run, holder(to), id), Value::from([]));
+    }
 }
 
 /// Takes a task out of existence.

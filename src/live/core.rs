@@ -91,7 +91,7 @@ impl Core {
             threads: Mutex::default(),
         });
         core.state.lock().learn()?;
-        core.void_leases(true)?;
+        core.void_leases(true, stamp.marks.queue)?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {
@@ -394,9 +394,7 @@ impl Core {
     fn checkpoint_with(&self, _writer: &MutexGuard<'_, ()>) -> Result<()> {
         let checkpoint = {
             let mut state = self.state.lock();
-            if matches!(state.status, Status::Broken(_)) {
-                return state.is_open();
-            }
+            state.is_open()?;
             match state.store.freeze()? {
                 Some(checkpoint) => checkpoint,
                 None => return Ok(()),
@@ -419,8 +417,8 @@ impl Core {
 
     /// Returns every lease that does not wait for a named consumer, and ends the consumers that
     /// have no grace left.
-    fn void_leases(&self, charged: bool) -> Result<()> {
-        let (over, _) = self.apply_inside(&Silence)?;
+    fn void_leases(&self, charged: bool, since: u64) -> Result<()> {
+        let (over, _) = self.apply_inside(&Silence { since })?;
         let tubes = look::numbers(&self.state.lock().store)?;
         for tube in tubes {
             let mut from = Some(TaskId::new(0));
@@ -456,7 +454,8 @@ impl Core {
         self.alarm.close();
         self.gate.close();
         let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
-        let mut ended = if broken { Ok(()) } else { self.void_leases(false) };
+        let now = self.state.lock().now(&*self.settings.clock).queue;
+        let mut ended = if broken { Ok(()) } else { self.void_leases(false, now) };
         if !broken && ended.is_ok() {
             ended = self.checkpoint();
         }

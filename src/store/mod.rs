@@ -4,21 +4,21 @@
 //! One record of the journal a list, then the overlay; a checkpoint moves the overlay into the
 //! base. Nothing here starts a thread or takes a lock that is held over a call of another's.
 
-mod base;
-mod birth;
-mod check;
-mod checkpoint;
 pub(crate) mod disk;
-mod guests;
-mod heal;
-mod journal;
-mod open;
-mod overlay;
 mod record;
+mod journal;
 mod tables;
+mod base;
+mod overlay;
+mod view;
+mod checkpoint;
+mod guests;
+mod birth;
+mod open;
+mod heal;
+mod check;
 #[cfg(test)]
 mod tests;
-mod view;
 
 use crate::bytes::key::Run;
 use crate::bytes::{Met, Range, RowWrite, Value, View};

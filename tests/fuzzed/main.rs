@@ -63,3 +63,8 @@ fn kept_damage_is_reported_and_serves_no_wrong_payload() {
 fn random_damage_is_reported_and_serves_no_wrong_payload() {
     random(300, 60, bodies::open);
 }
+
+#[test]
+fn an_unharmed_image_opens_and_serves_everything() {
+    bodies::unharmed();
+}

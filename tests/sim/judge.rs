@@ -40,7 +40,9 @@ impl Judge {
         if !agrees(&expected, answer) {
             return Err(format!("{step:?} answered\n  {answer:?}, expected\n  {expected:?}"));
         }
-        if is_durable(step, self.durability) && !matches!(answer, Answer::Refused(_)) {
+        // What a temporary tube did never touches the disk, so nothing was waited for.
+        let waited = is_durable(step, self.durability) && !after.is_temporary(step, picked);
+        if waited && !matches!(answer, Answer::Refused(_)) {
             self.past.clear();
         }
         self.past.push(after);
@@ -100,10 +102,12 @@ impl Judge {
     pub fn ended(&mut self, end: End) {
         self.lost_cache |= end == End::Cut;
         if end == End::Close {
-            // A close that was cut off has given the leases back, or has not.
-            let mut closed = self.now().clone();
-            closed.reopen(End::Close);
-            self.cut_off.push(closed);
+            // A close that was cut off has given the leases back, tube by tube, or has not.
+            for tubes in 1..16u8 {
+                let mut closed = self.now().clone();
+                closed.give_back_all(|tube| tubes >> tube & 1 == 1);
+                self.cut_off.push(closed);
+            }
         }
     }
 
@@ -133,8 +137,8 @@ impl Judge {
             model.time = time.clone();
             model.reopen(End::Kill);
             model.work_off_all();
-            // What was due may have been worked off before the crash, or again after it.
-            model.count_again(seen, &[Call::Delay, Call::Ttl]);
+            // What was due, or left to a sweep, may be worked off before the crash or again after it.
+            model.count_again(seen, &[Call::Delay, Call::Ttl, Call::Release]);
             match same(&model.look(), seen) {
                 Ok(()) => {
                     model.forget(&knows);
@@ -198,6 +202,10 @@ pub fn same(expected: &[SeenTube], seen: &[SeenTube]) -> Verdict<()> {
             tasks.iter().zip(&expected_tasks).find(|(is, should)| is != should)
         {
             return Err(format!("tube {tube} shows\n  {is:?}, expected\n  {should:?}"));
+        }
+        if seen.options != expected.options {
+            let (is, should) = (&seen.options, &expected.options);
+            return Err(format!("tube {tube} is\n  {is:?}, expected\n  {should:?}"));
         }
         if seen.paused != expected.paused {
             return Err(format!("tube {tube} paused: {}", seen.paused));

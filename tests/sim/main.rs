@@ -39,7 +39,7 @@ fn seeds(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {
             println!("{}", trace.join("\n"));
         }
         if let Err(why) = verdict {
-            let from = trace.len().saturating_sub(30);
+            let from = trace.len().saturating_sub(60);
             panic!("TUBEWELL_SEED={seed}\n{}\n{why}", trace[from..].join("\n"));
         }
     }
@@ -93,12 +93,15 @@ fn s1_to_s8_crashes_anywhere_in_a_script() {
                     run.deaths_in_recovery = vec![1 + rng.below(12)];
                 }
                 let at = 1 + rng.below(60);
-                disk.plan(match rng.below(8) {
+                let fault = match rng.below(8) {
                     0 => Fault::Once(at),
                     1 => Fault::Sticky(at),
                     2 => Fault::LoseSync(at),
                     _ => Fault::Die(at),
-                });
+                };
+                let plan = format!("{durability:?}, {fault:?}, {:?}", run.after_death);
+                run.trace.push(format!("-- {plan}, {:?}", run.deaths_in_recovery));
+                disk.plan(fault);
                 let steps = Profile { steps: 40, ..Profile::DISK };
                 run.play(&script(seed * 4 + generation, steps))?;
             }

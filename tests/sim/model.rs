@@ -142,6 +142,20 @@ impl Model {
         }
     }
 
+    /// Whether all that a step moves is in a temporary tube. The tube itself is not.
+    pub fn is_temporary(&self, step: &Step, picked: &Picked) -> bool {
+        let tube = match step {
+            Step::Put { tube, .. }
+            | Step::PutMany { tube, .. }
+            | Step::Kick { tube, .. }
+            | Step::KickOne { tube, .. }
+            | Step::BuryAny { tube, .. }
+            | Step::Delete { tube, .. } => Some(*tube),
+            _ => picked.leases.first().and_then(|no| self.tube_of(*no)),
+        };
+        tube.and_then(|tube| self.tubes.get(&tube)).is_some_and(|tube| tube.opts.temporary)
+    }
+
     /// Whether the documents leave open what this step does.
     pub fn is_open(&self, step: &Step, picked: &Picked) -> bool {
         let of_lease =
@@ -647,18 +661,24 @@ impl Model {
         self.count(tube, Call::Kick);
     }
 
+    /// What a close does first: every lease returns, uncharged.
+    pub fn give_back_all(&mut self, of: impl Fn(u8) -> bool) {
+        let taken = |task: &&mut Task| task.seen.state == State::Taken && of(task.tube);
+        for task in self.tasks.values_mut().filter(taken) {
+            task.seen.attempts = task.seen.attempts.saturating_sub(1);
+            ready(task);
+        }
+    }
+
     /// The queue as it is when it has been opened again: no lease is left.
     pub fn reopen(&mut self, end: End) {
+        if end == End::Close {
+            self.give_back_all(|_| true);
+        }
         let tubes = &mut self.tubes;
         self.tasks.retain(|_, task| !tubes[&task.tube].opts.temporary);
         for task in self.tasks.values_mut().filter(|task| task.seen.state == State::Taken) {
-            let opts = &tubes[&task.tube].opts;
-            if end == End::Close {
-                task.seen.attempts = task.seen.attempts.saturating_sub(1);
-                ready(task);
-            } else {
-                give_back(task, opts);
-            }
+            give_back(task, &tubes[&task.tube].opts);
         }
         for tube in tubes.values_mut() {
             tube.calls = [Some(0); CALLS];
@@ -683,7 +703,8 @@ impl Model {
             let mut here: Vec<_> = self.tasks.values().filter(|task| task.tube == *no).collect();
             here.sort_by_key(|task| (task.seen.state, task.seen.priority, task.place));
             let tasks = here.iter().map(|task| self.seen(task.seen.serial)).collect();
-            SeenTube { tube: *no, paused: tube.paused, tasks, calls: tube.calls, done: tube.done }
+            let Tube { paused, calls, done, .. } = *tube;
+            SeenTube { tube: *no, options: tube.opts.build(), paused, tasks, calls, done }
         };
         self.tubes.iter().map(of).collect()
     }

@@ -68,7 +68,7 @@ fn scenarios() -> Vec<Scenario> {
         of(
             "growth past a checkpoint",
             vec![],
-            [times(120, &[many(7)]), vec![Step::Checkpoint, put()]].concat(),
+            [times(32, &[many(7)]), vec![Step::Checkpoint, put()]].concat(),
         ),
         of(
             "truncate and sweep",
@@ -79,7 +79,7 @@ fn scenarios() -> Vec<Scenario> {
             "around the ring",
             vec![many(3)],
             times(
-                90,
+                32,
                 &[
                     many(4),
                     Step::TakeMany { tube: 0, count: 4 },

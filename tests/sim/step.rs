@@ -344,6 +344,7 @@ pub const CALLS: usize = 13;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenTube {
     pub tube: u8,
+    pub options: TubeOptions,
     pub paused: bool,
     pub tasks: Vec<Seen>,
     /// None where the documents leave it open.

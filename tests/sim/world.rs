@@ -531,6 +531,7 @@ impl World {
         let tasks = tasks.iter().map(|task| self.seen(task)).collect::<Verdict<Vec<_>>>()?;
         Ok(SeenTube {
             tube: no,
+            options: info.options.clone(),
             paused: info.paused,
             tasks,
             calls: calls.map(Some),
