@@ -53,7 +53,7 @@
 //! |---|---|---|
 //! | words: limits … clock | plain values, the clock, the one door to locks | decide anything |
 //! | `bytes` | keys and rows as bytes | I/O |
-//! | `store` | makes lists of row writes durable and visible | know what a row means; only it names redb |
+//! | `store` | makes writes durable and visible | know what rows mean; only it names redb |
 //! | `engine` | the state machine, a pure function | read a clock, take a lock, write |
 //! | `live` | callers together, waiting, time, events | hold a lock while a callback runs |
 //! | front: placement … builder | what users hold | know a rule |

@@ -1,4 +1,5 @@
-//! Bytes to every decoder. The body is a plain function, which stable tests replay over the kept corpus.
+//! Bytes to every decoder. The body is a plain function, which stable tests replay
+//! over the kept corpus.
 
 #![no_main]
 

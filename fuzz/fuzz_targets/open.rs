@@ -1,4 +1,5 @@
-//! Damaged files to an opening. The body is a plain function, which stable tests replay over the kept corpus.
+//! Damaged files to an opening. The body is a plain function, which stable tests replay
+//! over the kept corpus.
 
 #![no_main]
 
