@@ -222,7 +222,6 @@ impl Builder {
         let settings = core::Settings {
             clock: self.clock,
             flush_interval: self.flush_interval,
-            payload_bytes_max: self.payload_bytes_max,
             by_hand: self.by_hand,
         };
         let core = Core::start(opened, settings)?;
@@ -258,6 +257,30 @@ impl Builder {
             }
         }
         Ok(placements)
+    }
+}
+
+/// The doors in.
+impl Queue {
+    /// Opens the queue in this folder with every default, or makes it.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Builder::default().open(path)
+    }
+
+    /// Makes a queue in memory, gone with its last handle.
+    ///
+    /// # Errors
+    /// As [`Builder::in_memory`].
+    pub fn in_memory() -> Result<Self> {
+        Builder::default().in_memory()
+    }
+
+    /// Settings for opening.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }
 

@@ -140,7 +140,7 @@ impl Error {
             error.kind(),
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
         );
-        Self::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io }).from_cause(error)
+        Self::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io }).caused_by(error)
     }
 
     /// Adds what exactly is wrong.
@@ -149,7 +149,7 @@ impl Error {
         self
     }
 
-    pub(crate) fn from_cause(mut self, cause: impl Into<Cause>) -> Self {
+    pub(crate) fn caused_by(mut self, cause: impl Into<Cause>) -> Self {
         self.0.source = Some(cause.into());
         self
     }

@@ -1,7 +1,70 @@
-//! Tubewell.
+//! An embedded, durable work queue: tubes of tasks in one folder, no server. Threads of one program
+//! put work into tubes; others take it, finish it, and never lose it: not to a panic, not to `kill
+//! -9`, not to a pulled plug.
+//!
+//! ```
+//! use tubewell::{Durability, Queue};
+//!
+//! # fn main() -> tubewell::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("work.queue");
+//! let queue = Queue::open(&path)?; // makes the folder
+//! let tube = queue.tube("letters")?; // makes the tube
+//! let id = tube.put(b"to ada")?; // returns when it is on the disk
+//! tube.durability(Durability::Relaxed).put(b"to bob")?; // ... in the system's hands
+//!
+//! let task = tube.take()?; // waits for one; put order, unless priorities say otherwise
+//! assert_eq!((task.id(), &task[..]), (id, &b"to ada"[..]));
+//! task.ack()?; // done, and gone
+//!
+//! drop(tube.take()?); // no verdict, or a panic: back to its place, its attempt counted
+//! assert_eq!(tube.take()?.attempt(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The life of a task
+//!
+//! ```text
+//!                    put
+//!            later ╱     ╲ now
+//!                 ▼       ▼         take, claim            ack
+//!            Delayed ──▶ Ready ────────────────▶ Taken ──────────▶ gone
+//!               ▲  due    ▲ ▲  release, drop,      │ │               ▲
+//!               │         │ └──────────────────────┘ │               │ delete, ttl,
+//!               │    kick │    ttr, crash            │ bury, fail,   │ truncate,
+//!               │         └──────────── Buried ◀─────┤ attempts      │ from any state
+//!               └────────────────────────────────────┘ used up       │
+//!                       retry, release with a delay            ──────┘
+//! ```
+//!
+//! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is what was taken and [`Lease`] the hold on
+//! it, [`Consumer`] a session with a name. [`Queue::transact`] commits an ack and the application's
+//! own tables at once. What survives what is said at [`Durability`], failures at [`ErrorKind`],
+//! defaults at [`TubeOptions`] and [`Builder`].
+//!
+//! # Where things are
+//!
+//! A call goes one way: handle → op → `live` (one group, one sync) → `engine` (decides) → rows as
+//! values → `store` (journal, overlay, redb) → and then wakes, timers, events. A file imports only
+//! from files above it in the list of modules in this file.
+//!
+//! | room | what it does | what it never does |
+//! |---|---|---|
+//! | words: limits … clock | plain values, the clock, the one door to locks | decide anything |
+//! | `bytes` | keys and rows as bytes | I/O |
+//! | `store` | makes writes durable and visible | know what rows mean; only it names redb |
+//! | `engine` | the state machine, a pure function | read a clock, take a lock, write |
+//! | `live` | callers together, waiting, time, events | hold a lock while a callback runs |
+//! | front: placement … builder | what users hold | know a rule |
+
+#![warn(missing_docs, unreachable_pub)]
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod limits;
-mod error;
 mod task;
+mod error;
 mod name;
 mod options;
 mod verb;
@@ -32,6 +95,11 @@ mod builder;
 #[doc(hidden)]
 pub mod testing;
 
+#[cfg(all(doctest, feature = "bincode"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use builder::Builder;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{BoxError, Codec};
 pub use consumer::Consumer;

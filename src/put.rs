@@ -129,7 +129,7 @@ impl<T: ?Sized> Tube<T> {
     ) -> Result<NewRow<'a>> {
         let Coding { codec, version, encode, .. } = self.coding;
         let payload = encode(payload, buffer)
-            .map_err(|cause| Error::new(ErrorKind::Codec).from_cause(cause))?;
+            .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
         Ok(NewRow { payload, codec, version, ..row })
     }
 
@@ -277,10 +277,10 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
                 None => tube.hold.run(op, durability)?,
                 Some(wait) => {
                     let (done, mark) = apply_with_room(tube, op, wait)?;
-                    if durability == Durability::Durable {
-                        tube.hold.core().wait_for_op(op, &done, mark)?;
+                    match durability {
+                        Durability::Durable => tube.hold.core().sync(op, done, mark)?,
+                        Durability::Relaxed => done,
                     }
-                    done
                 }
             };
             one(&done)

@@ -9,6 +9,7 @@ use crate::live::core::Core;
 use crate::live::guests::Session;
 use crate::live::inside;
 use crate::put::{NewTask, one};
+use crate::store::is_guest_table;
 use crate::sync::Arc;
 use crate::task::{Reason, TaskId};
 use crate::tube::Tube;
@@ -36,7 +37,7 @@ impl<'a> Transaction<'a> {
     {
         let session = Session::begin(hold.core())?;
         let mut tx = Transaction { hold, session };
-        let done = work(&mut tx).map_err(|cause| Error::new(ErrorKind::Rejected).from_cause(cause));
+        let done = work(&mut tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
         let done = done?;
         tx.session.commit()?;
         Ok(done)
@@ -177,7 +178,7 @@ impl Reading {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         work(&Self::begin(hold.core())?)
-            .map_err(|cause| Error::new(ErrorKind::Rejected).from_cause(cause))
+            .map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause))
     }
 
     fn begin(core: &Core) -> Result<Self> {
@@ -204,12 +205,10 @@ impl Reading {
 
 /// Keeps the queue's own tables out of sight.
 fn own(name: &str) -> Result<()> {
-    match name.starts_with("tubewell") {
-        true => {
-            Err(Error::new(ErrorKind::Invalid).because(format!("table {name:?} is the queue's")))
-        }
-        false => Ok(()),
+    if is_guest_table(name) {
+        return Ok(());
     }
+    Err(Error::new(ErrorKind::Invalid).because(format!("table {name:?} is the queue's")))
 }
 
 /// So that `?` works on the application's tables inside a closure.
@@ -217,8 +216,8 @@ impl From<StorageError> for Error {
     fn from(error: StorageError) -> Self {
         match error {
             StorageError::Io(error) => Error::io(error),
-            StorageError::Corrupted(_) => Error::new(ErrorKind::Damaged).from_cause(error),
-            _ => Error::new(ErrorKind::Io).from_cause(error),
+            StorageError::Corrupted(_) => Error::new(ErrorKind::Damaged).caused_by(error),
+            _ => Error::new(ErrorKind::Io).caused_by(error),
         }
     }
 }
@@ -228,7 +227,7 @@ impl From<TableError> for Error {
     fn from(error: TableError) -> Self {
         match error {
             TableError::Storage(error) => error.into(),
-            _ => Error::new(ErrorKind::Invalid).from_cause(error),
+            _ => Error::new(ErrorKind::Invalid).caused_by(error),
         }
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod key;
 pub(crate) mod row;
 pub(crate) mod view;
 
-pub(crate) use key::{Deadline, Key, Range, Tag};
+pub(crate) use key::{Deadline, Range, Tag};
 pub(crate) use pack::Value;
 pub(crate) use view::{Met, RowOp, RowWrite, View};
 

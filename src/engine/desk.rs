@@ -27,8 +27,9 @@ pub(crate) trait Op {
         false
     }
 
-    /// The tasks that are in doubt if it was done and its sync then failed.
-    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+    /// The tasks in doubt if what was done is not known to be synced.
+    fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
+        let _ = done;
         Vec::new()
     }
 

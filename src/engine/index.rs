@@ -38,15 +38,6 @@ impl Standing {
             Self::Buried(row) => &row.head,
         }
     }
-
-    pub(crate) fn into_head(self) -> Head {
-        match self {
-            Self::Ready(head) => head,
-            Self::Delayed(row) => row.head,
-            Self::Taken(row) => row.head,
-            Self::Buried(row) => row.head,
-        }
-    }
 }
 
 /// A task's own row, read and decodable.
@@ -90,6 +81,26 @@ pub(crate) fn find(view: &dyn View, tube: &Tube, id: TaskId) -> Result<(Stored, 
     let stored = Stored::read(view, tube, id)?.ok_or_else(missing)?;
     let standing = standing(view, tube, &stored)?.ok_or_else(|| damaged("state"))?;
     Ok((stored, standing))
+}
+
+/// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
+pub(crate) fn find_due(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    what: Deadline,
+) -> Result<Option<(Stored, Standing)>> {
+    let Some(stored) = Stored::read(view, tube, id)? else { return Ok(None) };
+    let standing = match what {
+        Deadline::Delay | Deadline::RunAt => view.get(&key::delayed(tube.run(), id))?.map(|row| {
+            DelayedRow::decode(&row).map(Standing::Delayed).ok_or_else(|| damaged("delayed"))
+        }),
+        Deadline::Ttr => view
+            .get(&key::taken(tube.run(), id))?
+            .map(|row| TakenRow::decode(&row).map(Standing::Taken).ok_or_else(|| damaged("taken"))),
+        Deadline::Ttl => standing(view, tube, &stored)?.map(Ok),
+    };
+    Ok(standing.transpose()?.map(|standing| (stored, standing)))
 }
 
 fn standing(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Option<Standing>> {
@@ -174,25 +185,9 @@ pub(crate) fn shift(
     to: Option<&Standing>,
     cause: Cause,
 ) -> Result<()> {
-    let (run, id) = (tube.run(), stored.id);
-
-    let old = from.map_or([None, None], |from| deadlines(tube, from));
-    let new = to.map_or([None, None], |to| deadlines(tube, to));
-    for (what, when) in old.iter().flatten().filter(|old| !new.contains(&Some(**old))) {
-        desk.remove(key::due(run, *what, *when, id));
-    }
-    for (what, when) in new.iter().flatten().filter(|new| !old.contains(&Some(**new))) {
-        desk.add(key::due(run, *what, *when, id), Value::from([]));
-    }
-
-    if holder(from) != holder(to) {
-        if holder(from) != 0 {
-            desk.remove(key::held(run, holder(from), id));
-        }
-        if holder(to) != 0 {
-            desk.add(key::held(run, holder(to), id), Value::from([]));
-        }
-    }
+    let id = stored.id;
+    shift_deadlines(desk, tube, id, from, to);
+    shift_holder(desk, tube, id, from, to);
 
     let leaves = from.map(|from| state_row(tube, stored, from).0);
     let enters = to.map(|to| state_row(tube, stored, to));
@@ -236,6 +231,43 @@ pub(crate) fn shift(
     let (from, to) = (from.map(Standing::state), to.map(Standing::state));
     desk.tell(Change { tube: tube.number, task: id, from, to, cause });
     Ok(())
+}
+
+fn shift_deadlines(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    id: TaskId,
+    from: Option<&Standing>,
+    to: Option<&Standing>,
+) {
+    let run = tube.run();
+    let old = from.map_or([None, None], |from| deadlines(tube, from));
+    let new = to.map_or([None, None], |to| deadlines(tube, to));
+    for (what, when) in old.iter().flatten().filter(|old| !new.contains(&Some(**old))) {
+        desk.remove(key::due(run, *what, *when, id));
+    }
+    for (what, when) in new.iter().flatten().filter(|new| !old.contains(&Some(**new))) {
+        desk.add(key::due(run, *what, *when, id), Value::from([]));
+    }
+}
+
+fn shift_holder(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    id: TaskId,
+    from: Option<&Standing>,
+    to: Option<&Standing>,
+) {
+    let run = tube.run();
+    if holder(from) == holder(to) {
+        return;
+    }
+    if holder(from) != 0 {
+        desk.remove(key::held(run, holder(from), id));
+    }
+    if holder(to) != 0 {
+        desk.add(key::held(run, holder(to), id), Value::from([]));
+    }
 }
 
 /// Takes a task out of existence.

@@ -1,6 +1,6 @@
 //! Reading without changing: tubes, tasks, counts. Bounded; a listing goes page by page.
 
-use crate::bytes::key::{self, Key, Range, Run};
+use crate::bytes::key::{self, Key, Range};
 use crate::bytes::row::{ConsumerRow, Counters, TakenRow, TubeRow};
 use crate::bytes::{Deadline, Tag, View, row};
 use crate::clock::{NEVER, Now};
@@ -256,9 +256,4 @@ pub(crate) fn taken(
         tasks.push((id, holder(view, &taken)?, taken.since));
     }
     Ok(tasks)
-}
-
-/// The run of a tube number, for what is kept by tube in memory.
-pub(crate) fn run_of(view: &dyn View, number: u32) -> Result<Run> {
-    Ok(tube(view, number)?.run())
 }

@@ -73,7 +73,7 @@ impl Op for Put<'_> {
     }
 
     fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
-        done.iter().map(|done| done.id).collect()
+        done.iter().map(|put| put.id).collect()
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {

@@ -197,8 +197,8 @@ impl Op for Ack<'_> {
     }
 
     fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
-        let acked = self.tickets.iter().map(|ticket| ticket.id);
-        acked.filter(|id| !lost.contains(id)).collect()
+        let ids = self.tickets.iter().map(|ticket| ticket.id);
+        ids.filter(|id| !lost.contains(id)).collect()
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
@@ -228,7 +228,7 @@ impl Op for Release {
         1
     }
 
-    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.ticket.id]
     }
 
@@ -281,7 +281,7 @@ impl Op for Retry<'_> {
         Some(self.tube)
     }
 
-    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.ticket.id]
     }
 
@@ -312,7 +312,7 @@ impl Op for Bury {
         Some(self.tube)
     }
 
-    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.ticket.id]
     }
 
@@ -344,6 +344,10 @@ impl Op for Touch {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &u64) -> Vec<TaskId> {
+        vec![self.ticket.id]
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
@@ -379,7 +383,7 @@ impl Op for BuryAny {
         Some(self.tube)
     }
 
-    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.id]
     }
 
@@ -439,7 +443,7 @@ impl Op for KickOne {
         Some(self.tube)
     }
 
-    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.id]
     }
 
@@ -461,7 +465,7 @@ impl Op for Delete {
         Some(self.tube)
     }
 
-    fn in_doubt(&self, _done: &Self::Done) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.id]
     }
 

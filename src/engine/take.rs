@@ -85,6 +85,7 @@ impl Op for Take {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
+        speaks(desk, self.holder)?;
         let mut handed = Vec::new();
         if tube.row.paused {
             return Ok(handed);
@@ -114,6 +115,7 @@ impl Op for Claim {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
+        speaks(desk, self.holder)?;
         let (stored, standing) = index::find(desk, &tube, self.id)?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
@@ -132,6 +134,17 @@ impl Op for Claim {
         let payload = Payload::read(desk, &tube, &stored)?;
         take(desk, &tube, &stored, standing, payload, self.holder)
     }
+}
+
+/// A take may come after its consumer's end; nobody would return what it took.
+///
+/// # Errors
+/// `Closed` if the named consumer is no more.
+fn speaks(desk: &Desk<'_>, holder: u32) -> Result<()> {
+    if holder == 0 || desk.get(&key::consumer(holder))?.is_some() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Closed).because("the consumer was closed"))
 }
 
 /// A walk over a range that never goes back.

@@ -140,6 +140,8 @@ impl Op for Truncate {
         tube.row.run = next_run(&mut counters, old.is_temporary())?;
         desk.change(key::meta(Counters::WHAT), counters.encode());
         desk.change(key::tube(self.tube), tube.row.encode());
+        // There is room now.
+        desk.wake_all(self.tube);
         desk.set(key::work(old), WorkRow::Clear.encode())
     }
 }

@@ -30,7 +30,6 @@ use std::time::Duration;
 pub(crate) struct Settings {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) flush_interval: Duration,
-    pub(crate) payload_bytes_max: usize,
     /// No threads: the caller ticks and flushes.
     pub(crate) by_hand: bool,
 }
@@ -92,7 +91,7 @@ impl Core {
             threads: Mutex::default(),
         });
         core.state.lock().learn()?;
-        core.void_leases(true)?;
+        core.void_leases(true, stamp.marks.queue)?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {
@@ -204,25 +203,26 @@ impl Core {
         self.gate.wait(mark)
     }
 
-    /// Step two of an op that was applied; a failure names the tasks that are in doubt.
-    pub(crate) fn wait_for_op<O: Op>(&self, op: &O, done: &O::Done, mark: Mark) -> Result<()> {
-        self.wait(mark).map_err(|error| error.with_tasks(op.in_doubt(done)))
-    }
-
     /// Both steps. A refusal tells of rows too, so a durable one waits as well.
     pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
         let applied = self.apply(op);
         match (applied, durability) {
             (Ok((done, _)), Durability::Relaxed) => Ok(done),
-            (Ok((done, mark)), Durability::Durable) => {
-                self.wait_for_op(op, &done, mark).map(|()| done)
-            }
+            (Ok((done, mark)), Durability::Durable) => self.sync(op, done, mark),
             (Err(error), Durability::Durable) if tells_of_rows(error.kind()) => {
                 let seen = self.state.lock().written();
                 self.wait(seen)?;
                 Err(error)
             }
             (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Step two of an op, which names its tasks if it cannot say what became of them.
+    pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
+        match self.wait(mark) {
+            Ok(()) => Ok(done),
+            Err(error) => Err(error.with_tasks(op.in_doubt(&done))),
         }
     }
 
@@ -394,9 +394,7 @@ impl Core {
     fn checkpoint_with(&self, _writer: &MutexGuard<'_, ()>) -> Result<()> {
         let checkpoint = {
             let mut state = self.state.lock();
-            if matches!(state.status, Status::Broken(_)) {
-                return state.is_open();
-            }
+            state.is_open()?;
             match state.store.freeze()? {
                 Some(checkpoint) => checkpoint,
                 None => return Ok(()),
@@ -419,8 +417,8 @@ impl Core {
 
     /// Returns every lease that does not wait for a named consumer, and ends the consumers that
     /// have no grace left.
-    fn void_leases(&self, charged: bool) -> Result<()> {
-        let (over, _) = self.apply_inside(&Silence)?;
+    fn void_leases(&self, charged: bool, since: u64) -> Result<()> {
+        let (over, _) = self.apply_inside(&Silence { since })?;
         let tubes = look::numbers(&self.state.lock().store)?;
         for tube in tubes {
             let mut from = Some(TaskId::new(0));
@@ -456,7 +454,8 @@ impl Core {
         self.alarm.close();
         self.gate.close();
         let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
-        let mut ended = if broken { Ok(()) } else { self.void_leases(false) };
+        let now = self.state.lock().now(&*self.settings.clock).queue;
+        let mut ended = if broken { Ok(()) } else { self.void_leases(false, now) };
         if !broken && ended.is_ok() {
             ended = self.checkpoint();
         }

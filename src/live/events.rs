@@ -129,7 +129,7 @@ impl Subscriber {
     /// The next event; waits for it, for at most `timeout`. `None` if it did not come, or the
     /// stream has ended.
     pub(crate) fn next(&self, timeout: Option<Duration>) -> Option<Event> {
-        let until = timeout.and_then(|timeout| deadline(timeout));
+        let until = timeout.and_then(deadline);
         let mut stream = self.stream.lock();
         loop {
             if let Some(event) = stream.events.pop_front() {

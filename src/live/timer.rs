@@ -1,7 +1,7 @@
 //! Makes things happen on time: sleeps until the first deadline and works off what is due. What is
 //! correct does not depend on it, for every verb does the same in its own tube.
 
-use crate::clock::{NEVER, Now};
+use crate::clock::NEVER;
 use crate::engine::due::{NextDue, WorkOff};
 use crate::engine::sweep::Sweep;
 use crate::error::Result;
@@ -92,10 +92,5 @@ impl Core {
         self.alarm.mind_no_quiet();
         let worth_it = self.state.lock().store.wants_quiet_checkpoint();
         if worth_it && self.is_open().is_ok() { self.checkpoint() } else { Ok(()) }
-    }
-
-    /// One reading of the clock, for answers about time.
-    pub(crate) fn now(&self) -> Now {
-        self.state.lock().now(&*self.settings.clock)
     }
 }

@@ -118,10 +118,16 @@ fn translated(error: redb::Error, fate: &Fate) -> Error {
                 .because("an earlier read or write of base.redb failed")
         }
         error @ redb::Error::Corrupted(_) => {
-            Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error)
+            Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error)
         }
-        error => Error::new(ErrorKind::Io).because("base.redb").from_cause(error),
+        error => Error::new(ErrorKind::Io).because("base.redb").caused_by(error),
     }
+}
+
+/// Whether a file ended before what was to be read of it.
+fn is_cut(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
+    cause.is_some_and(|cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 /// One opening of the database, shared with those who write to it without the store's lock.
@@ -144,11 +150,13 @@ impl Opening {
         match opened {
             Ok(db) => Ok(Self { db: Some(db), file: Some(file), fate }),
             // Not the disk's word: redb does not know these bytes.
-            Err(error) if error.kind() == ErrorKind::Io && fate.fault().is_none() => {
-                Err(Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error))
+            Err(error)
+                if error.kind() == ErrorKind::Io && (fate.fault().is_none() || is_cut(&error)) =>
+            {
+                Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
             Err(error) if error.kind() == ErrorKind::Broken => {
-                Err(Error::new(ErrorKind::Damaged).because("base.redb").from_cause(error))
+                Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
             Err(error) => Err(error),
         }

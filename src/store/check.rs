@@ -135,7 +135,13 @@ impl Store {
 
     /// Has redb verify every page. Not while anybody else reads or writes the base.
     fn check_base(&mut self, report: Report<'_>) -> Result<()> {
-        let sound = self.alone(|db| Ok(db.check_integrity()?))?;
+        let sound = match self.alone(|db| Ok(db.check_integrity()?)) {
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                report(format!("base.redb did not pass redb's own check: {error}"));
+                return Ok(());
+            }
+            sound => sound?,
+        };
         match sound {
             Some(false) => {
                 report("base.redb did not pass redb's own check and was repaired".into())
@@ -147,26 +153,29 @@ impl Store {
     }
 
     /// Gives unused space of the base back to the system. Stops everything else meanwhile. Whether
-    /// it was possible: not while a checkpoint, a reader or a writer is under way.
+    /// the file is smaller now; it stays as it is while a checkpoint, a reader or a writer is under
+    /// way.
     ///
     /// # Errors
     /// `Io`, `DiskFull` or `Broken`; the store goes on after the first two.
     pub(crate) fn compact(&mut self) -> Result<bool> {
         self.checkpoint()?;
+        let before = self.base()?.opening().bytes();
         let done = self.alone(|db| {
             while db.compact()? {}
             Ok(())
         });
         match done {
             // Compaction leaves no record of what is free, and an unclean end would walk the file.
-            Ok(Some(())) => self.touch_base().map(|()| true),
-            Ok(None) => Ok(false),
-            Err(error) if error.kind() == ErrorKind::Broken => Err(self.stop(error)),
+            Ok(Some(())) => self.touch_base()?,
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::Broken => return Err(self.stop(error)),
             Err(error) => {
                 self.heal()?;
-                Err(self.named(error))
+                return Err(self.named(error));
             }
         }
+        Ok(self.base()?.opening().bytes() < before)
     }
 
     fn touch_base(&self) -> Result<()> {

@@ -37,12 +37,6 @@ pub(crate) struct CheckpointFailure {
     pub(super) fault: Option<Fault>,
 }
 
-impl CheckpointFailure {
-    pub(crate) fn error(&self) -> &Error {
-        &self.error
-    }
-}
-
 impl Checkpoint {
     /// Waits for redb's writer and begins. Syncs the journal first: the record that the base will
     /// be anchored to must be on the medium before the base is.

@@ -39,8 +39,6 @@ impl Guests {
     pub(crate) fn transaction(&self) -> Result<&WriteTransaction> {
         self.txn.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
     }
-
-    pub(crate) fn abort(self) {}
 }
 
 impl Drop for Guests {

@@ -118,7 +118,8 @@ impl Store {
 
     /// A checkpoint of many small commits, so that the pages that one frees serve the next. The
     /// anchor moves with the last: until then the journal still holds all of it, and a replay
-    /// writes every row of the slices anew.
+    /// writes every row of the slices anew. Comes after a thaw, so that the layer believes nothing
+    /// of what lies beneath.
     fn checkpoint_in_slices(&mut self) -> Result<()> {
         let base = self.base()?;
         let before = *base.anchor();
@@ -143,7 +144,6 @@ impl Store {
                 let fault = opening.fate.fault();
                 opening.fate.cut();
                 drop(opening);
-                self.rows.active.doubt();
                 self.rows.counts.thaw(tallies.into_iter().map(|(run, _)| run).collect());
                 if let Some(stopped) = self.cannot_mend(&error, fault) {
                     return Err(stopped);
@@ -248,7 +248,7 @@ impl Store {
         };
         let fault = opening.fate.fault();
         if let Some(stopped) = self.cannot_mend(&error, fault) {
-            let unknown = Error::new(ErrorKind::Unknown).from_cause(stopped);
+            let unknown = Error::new(ErrorKind::Unknown).caused_by(stopped);
             return Err(Failure::Broken(unknown));
         }
         self.reopen().map_err(Failure::Broken)?;

@@ -14,6 +14,10 @@ use std::io;
 
 /// Bytes read or written at a time where a file is walked as a whole.
 const CHUNK: usize = 1 << 20;
+/// Bytes of zeros written at a time. A system may keep as large a page in its cache as was written
+/// at once, and then every record written into it costs more: on Linux 6.18, 0.9 µs up to 64 KiB,
+/// 2.4 µs from 1 MiB.
+const ZEROS: usize = 64 << 10;
 /// Bytes of the record buffer that are kept between records.
 const DRAFT_KEPT: usize = 1 << 20;
 
@@ -249,10 +253,10 @@ impl Ring {
 }
 
 fn zeros(file: &dyn DiskFile, from: u64, count: u64) -> io::Result<()> {
-    let chunk = vec![0; CHUNK.min(count as usize)];
+    let chunk = vec![0; ZEROS.min(count as usize)];
     let mut done = 0;
     while done < count {
-        let part = chunk.get(..(count - done).min(CHUNK as u64) as usize).unwrap_or_default();
+        let part = chunk.get(..(count - done).min(ZEROS as u64) as usize).unwrap_or_default();
         file.write_at(from + done, part)?;
         done += part.len() as u64;
     }

@@ -4,21 +4,21 @@
 //! One record of the journal a list, then the overlay; a checkpoint moves the overlay into the
 //! base. Nothing here starts a thread or takes a lock that is held over a call of another's.
 
-mod base;
-mod birth;
-mod check;
-mod checkpoint;
 pub(crate) mod disk;
-mod guests;
-mod heal;
-mod journal;
-mod open;
-mod overlay;
 mod record;
+mod journal;
 mod tables;
+mod base;
+mod overlay;
+mod view;
+mod checkpoint;
+mod guests;
+mod birth;
+mod open;
+mod heal;
+mod check;
 #[cfg(test)]
 mod tests;
-mod view;
 
 use crate::bytes::key::Run;
 use crate::bytes::{Met, Range, RowWrite, Value, View};
@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use base::Base;
 pub(crate) use birth::Folder;
-pub(crate) use checkpoint::{Checkpoint, CheckpointFailure, Renewed};
+pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
 pub(crate) use guests::{Guests, Writer, is_guest_table};
 pub(crate) use journal::Journal;
@@ -184,11 +184,6 @@ impl Store {
         self.ring.as_ref().map(|ring| ring.shared().clone())
     }
 
-    /// The latest stamp: what was opened with, or the last that was appended.
-    pub(crate) fn stamp(&self) -> Stamp {
-        self.stamp
-    }
-
     /// Whether it is time for a checkpoint.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         if self.rows.frozen.is_some() {
@@ -227,7 +222,7 @@ impl Store {
     /// Begins a checkpoint: what is active now is frozen, and written by the steps of the answer,
     /// without the store's lock. `None` while another is under way, or if there is nothing to do.
     pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
-        self.stopped()?;
+        self.heal()?;
         let base = self.base()?;
         let before = *base.anchor();
         let span = self.ring.as_ref().map_or(before.span, Ring::last);
@@ -304,6 +299,9 @@ impl Store {
 
     /// A last checkpoint, and both files are let go, whatever happens.
     pub(crate) fn close(&mut self) -> Result<()> {
+        if self.base.is_none() && self.ring.is_none() {
+            return Ok(());
+        }
         let done = match self.stopped() {
             Ok(()) => {
                 // A checkpoint that nobody has ended.
@@ -327,6 +325,8 @@ impl Store {
         if let Some(ring) = self.ring.take() {
             ring.shared().release();
         }
+        // Without its ring it would pass for one in memory.
+        self.broken.borrow_mut().get_or_insert_with(|| "it is closed".into());
         done
     }
 
@@ -354,7 +354,7 @@ impl Store {
     fn stop(&self, error: Error) -> Error {
         self.broken.borrow_mut().get_or_insert_with(|| error.to_string().into());
         let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
-        self.named(Error::new(kind).from_cause(error))
+        self.named(Error::new(kind).caused_by(error))
     }
 
     fn named(&self, error: Error) -> Error {

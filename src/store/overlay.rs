@@ -133,11 +133,6 @@ impl Layer {
         for (key, entry) in upper.by_tag.into_iter().flatten() {
             self.apply_unsure(key, entry.value);
         }
-        self.doubt();
-    }
-
-    /// Nothing is known any more of what lies beneath.
-    pub(crate) fn doubt(&mut self) {
         for entry in self.by_tag.iter_mut().flat_map(BTreeMap::values_mut) {
             entry.beneath = true;
         }

@@ -306,7 +306,7 @@ pub(crate) fn probe(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::Key;
+    use crate::bytes::key::Key;
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()

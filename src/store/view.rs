@@ -28,7 +28,9 @@ fn is_mirrored(tag: u8) -> bool {
     tag < Tag::Task as u8
 }
 
-fn range_of<'k>(from: &'k [u8], to: &'k [u8]) -> Option<(Bound<&'k [u8]>, Bound<&'k [u8]>)> {
+type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
+fn range_of<'k>(from: &'k [u8], to: &'k [u8]) -> Option<Bounds<'k>> {
     // An upside-down range would panic in the map.
     (from < to).then_some((Bound::Included(from), Bound::Excluded(to)))
 }

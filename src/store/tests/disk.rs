@@ -2,7 +2,7 @@
 //! failed sync forgets its pages while reads still show them.
 
 use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Weak};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -70,6 +70,8 @@ pub(super) enum Plan {
     FailOn,
     /// The call fails as on a full disk.
     FullOnce,
+    /// The call fails if it is a sync.
+    FailSync,
 }
 
 #[derive(Debug, Default)]
@@ -78,10 +80,11 @@ struct State {
     files: [Stored; 2],
     cradle: [Stored; 2],
     generation: u64,
-    locked: Option<std::sync::Weak<SimFile>>,
+    locked: Option<Weak<SimFile>>,
     calls: u64,
     plan: Option<(u64, Plan)>,
     crashed: bool,
+    sync_failed: bool,
     dice: u64,
     /// Blocks that both files may have together.
     quota: Option<u64>,
@@ -134,8 +137,8 @@ impl SimDisk {
         self.0.lock().calls
     }
 
-    pub(super) fn crashed(&self) -> bool {
-        self.0.lock().crashed
+    pub(super) fn sync_failed(&self) -> bool {
+        self.0.lock().sync_failed
     }
 
     /// The process ends; what it wrote is still shown.
@@ -208,15 +211,18 @@ impl SimFile {
     }
 
     /// Counts a call that changes something. What is to happen to it.
-    fn called(&self) -> io::Result<Option<Plan>> {
+    fn called(&self, sync: bool) -> io::Result<Option<Plan>> {
         self.stored(|_| Ok(()))?;
         let mut state = self.disk.0.lock();
         let now = state.calls;
         state.calls += 1;
-        Ok(match state.plan {
+        let plan = match state.plan {
+            Some((_, Plan::FailSync)) if !sync => None,
             Some((at, plan)) if at == now || (plan == Plan::FailOn && now > at) => Some(plan),
             _ => None,
-        })
+        };
+        state.sync_failed |= sync && plan.is_some();
+        Ok(plan)
     }
 
     fn fails(&self, plan: Plan) -> io::Error {
@@ -262,7 +268,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let plan = self.called()?;
+        let plan = self.called(false)?;
         self.admit(offset, data.len() as u64)?;
         let part = match plan {
             None => data.len(),
@@ -285,7 +291,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let plan = self.called()?;
+        let plan = self.called(false)?;
         if let Some(plan) = plan {
             return Err(self.fails(plan));
         }
@@ -298,7 +304,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let plan = self.called()?;
+        let plan = self.called(true)?;
         let crash = plan == Some(Plan::Crash);
         self.stored(|file| {
             let pending = if crash { Vec::new() } else { std::mem::take(&mut file.pending) };
@@ -369,7 +375,7 @@ impl Nursery for Cradle {
             name: FileName::Base,
             cradle: true,
         };
-        if let Some(plan) = probe.called()? {
+        if let Some(plan) = probe.called(false)? {
             return Err(probe.fails(plan));
         }
         let mut state = self.0.0.lock();

@@ -6,16 +6,15 @@ mod trust;
 
 use super::record::Stamp;
 use super::{Config, Failure, Store};
+use crate::bytes::key::Key;
 use crate::bytes::key::Run;
-use crate::bytes::{Key, RowOp, RowWrite, Value, View};
+use crate::bytes::{RowOp, RowWrite, Value, View};
 use crate::clock::Marks;
 use crate::error::{Error, Result};
 use crate::limits::JOURNAL_BYTES_MIN;
 use crate::sync::Arc;
 use disk::SimDisk;
 use std::ops::ControlFlow;
-
-const RUN: Run = Run(1);
 
 fn config() -> Config {
     Config {
@@ -82,9 +81,10 @@ fn all(store: &Store) -> Vec<(Key, Vec<u8>)> {
     rows
 }
 
+/// The numbers of the rows that [`add`] made.
 fn numbers(store: &Store) -> Vec<u64> {
-    let number = |key: &Key| u64::from_be_bytes(key[5..].try_into().unwrap());
-    all(store).iter().map(|(key, _)| number(key)).collect()
+    let own = all(store).into_iter().filter(|(key, _)| key.starts_with(&[0x12, 0, 0, 0, 1]));
+    own.map(|(key, _)| u64::from_be_bytes(key[5..].try_into().unwrap())).collect()
 }
 
 fn checked(store: &mut Store) {

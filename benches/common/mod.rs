@@ -1,0 +1,250 @@
+//! What the three benches share: how long they may take, a folder on a real disk, the twins that
+//! stand beside every figure, and the table of ratios at the end.
+//!
+//! A figure is never compared with one from another run or another machine: ours and its twin take
+//! turns within each sample. Nothing here is ever asserted, a slow machine is not a bug.
+
+// Each bench uses a part of it.
+#![allow(dead_code)]
+
+pub(crate) mod os;
+pub(crate) mod twins;
+
+use criterion::{Criterion, SamplingMode};
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Bytes of every payload.
+pub(crate) const PAYLOAD: usize = 256;
+
+/// How much time there is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Everything once and small, as under `cargo test --benches`.
+    Test,
+    /// `--quick`: at most two minutes.
+    Quick,
+    /// `cargo bench`.
+    Full,
+}
+
+impl Scale {
+    pub(crate) fn pick<T>(self, test: T, quick: T, full: T) -> T {
+        match self {
+            Self::Test => test,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+/// A run of one bench: criterion, and the table that grows beside it.
+pub(crate) struct Run {
+    pub(crate) scale: Scale,
+    pub(crate) folder: Folder,
+    filters: Vec<String>,
+    criterion: RefCell<Criterion>,
+    lines: RefCell<Vec<Line>>,
+}
+
+struct Line {
+    what: String,
+    ours: String,
+    beside: String,
+    ratio: String,
+    reach: &'static str,
+}
+
+impl Run {
+    /// Reads the command line: `--quick`, and words that choose figures by a part of their name.
+    pub(crate) fn begin(bench: &str) -> Self {
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        let has = |flag: &str| args.iter().any(|arg| arg == flag);
+        let scale = match (has("--bench") && !has("--test"), has("--quick")) {
+            (false, _) => Scale::Test,
+            (true, true) => Scale::Quick,
+            (true, false) => Scale::Full,
+        };
+        let filters = args.into_iter().filter(|arg| !arg.starts_with('-')).collect();
+        // Criterion's own --quick stops at the first two samples that agree; a checkpoint in one of
+        // them would then be the whole figure. So it is not told.
+        let criterion = Criterion::default()
+            .without_plots()
+            .sample_size(scale.pick(10, 10, 20))
+            .warm_up_time(Duration::from_millis(scale.pick(1, 300, 1000)))
+            .measurement_time(Duration::from_millis(scale.pick(1, 1000, 4000)));
+        let folder = Folder::new(bench);
+        let (criterion, lines) = (RefCell::new(criterion), RefCell::default());
+        Self { scale, folder, filters, criterion, lines }
+    }
+
+    /// Whether the command line asks for a part.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| part.contains(filter.as_str()))
+    }
+
+    /// Measures one iteration of ours beside one of its twin. Both are given a number of iterations
+    /// and answer the time that counts.
+    pub(crate) fn pair(
+        &self,
+        figure: &Figure<'_>,
+        mut ours: impl FnMut(u64) -> Duration,
+        mut twin: impl FnMut(u64) -> Duration,
+    ) {
+        let mut samples: Vec<(u64, Duration, Duration)> = Vec::new();
+        let mut measure = |iterations: u64| {
+            // Whoever goes second finds the caches and the disk as the other left them.
+            let (mine, its) = if samples.len().is_multiple_of(2) {
+                let its = twin(iterations);
+                (ours(iterations), its)
+            } else {
+                let mine = ours(iterations);
+                (mine, twin(iterations))
+            };
+            samples.push((iterations, mine, its));
+            mine
+        };
+        if self.scale == Scale::Test {
+            measure(1);
+        } else {
+            let mut criterion = self.criterion.borrow_mut();
+            let mut group = criterion.benchmark_group("tubewell");
+            group.sampling_mode(SamplingMode::Flat);
+            group.bench_function(figure.what, |bencher| bencher.iter_custom(&mut measure));
+            group.finish();
+        }
+        // The warm-up's samples are shorter than half of the others.
+        let most = samples.iter().map(|sample| sample.0).max().unwrap_or(1);
+        samples.retain(|sample| sample.0 > most / 2);
+        let count: u64 = samples.iter().map(|sample| sample.0).sum();
+        let mine: Duration = samples.iter().map(|sample| sample.1).sum();
+        let its: Duration = samples.iter().map(|sample| sample.2).sum();
+        let per = |all: Duration, of: f64| all.as_secs_f64() / (count as f64 * of);
+        let (mine, its) = (per(mine, figure.of), per(its, figure.twin_of));
+        let ratio = match figure.ratio {
+            Ratio::Rate => its / mine,
+            Ratio::Cost => mine / its,
+        };
+        self.line(
+            figure.what,
+            each(mine),
+            format!("{} {}", figure.twin, each(its)),
+            format!("{ratio:.2}"),
+            figure.reach,
+        );
+    }
+
+    /// Adds a line to the table.
+    pub(crate) fn line(
+        &self,
+        what: impl Display,
+        ours: impl Display,
+        beside: impl Display,
+        ratio: impl Display,
+        reach: &'static str,
+    ) {
+        let line = Line {
+            what: what.to_string(),
+            ours: ours.to_string(),
+            beside: beside.to_string(),
+            ratio: ratio.to_string(),
+            reach,
+        };
+        eprintln!("  {}: {}; {}; {} ({reach})", line.what, line.ours, line.beside, line.ratio);
+        self.lines.borrow_mut().push(line);
+    }
+
+    /// Prints the table, in a form that the README can take over.
+    pub(crate) fn end(self) {
+        println!("\n{}\n", os::machine(self.folder.path()));
+        println!("| what | tubewell | beside it | ratio | reach |");
+        println!("|---|---|---|---|---|");
+        for Line { what, ours, beside, ratio, reach } in self.lines.borrow().iter() {
+            println!("| {what} | {ours} | {beside} | {ratio} | {reach} |");
+        }
+    }
+}
+
+/// What one pair is called and how its two numbers become one.
+pub(crate) struct Figure<'a> {
+    pub(crate) what: &'a str,
+    pub(crate) twin: &'a str,
+    /// Tasks of one iteration, ours and the twin's.
+    pub(crate) of: f64,
+    pub(crate) twin_of: f64,
+    pub(crate) ratio: Ratio,
+    pub(crate) reach: &'static str,
+}
+
+/// Which way the ratio is read.
+#[derive(Clone, Copy)]
+pub(crate) enum Ratio {
+    /// Our rate over the twin's: more is better.
+    Rate,
+    /// Our time over the twin's: less is better.
+    Cost,
+}
+
+/// A figure of one task an iteration.
+pub(crate) fn figure<'a>(
+    what: &'a str,
+    twin: &'a str,
+    ratio: Ratio,
+    reach: &'static str,
+) -> Figure<'a> {
+    Figure { what, twin, of: 1.0, twin_of: 1.0, ratio, reach }
+}
+
+/// A time, and the rate that it is.
+pub(crate) fn each(seconds: f64) -> String {
+    format!("{} ({:.0}/s)", time(seconds), 1.0 / seconds)
+}
+
+pub(crate) fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 10e-6 => format!("{:.2} µs", s * 1e6),
+        s if s < 1e-3 => format!("{:.1} µs", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}
+
+/// The value below which this share of a sorted list lies.
+pub(crate) fn share(sorted: &[f64], share: f64) -> f64 {
+    let at = ((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1));
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// A folder of the build's own target folder, which lies on a real disk where a system's temporary
+/// folder may lie in memory. Removed with everything in it.
+pub(crate) struct Folder {
+    path: PathBuf,
+    next: AtomicU64,
+}
+
+impl Folder {
+    fn new(bench: &str) -> Self {
+        let name = format!("bench-{bench}-{}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self { path, next: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path in it where nothing stands yet.
+    pub(crate) fn fresh(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}-{}", self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

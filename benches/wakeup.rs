@@ -1,0 +1,192 @@
+//! How soon things happen: a put wakes a waiting taker, a hundred thousand timers fall due within a
+//! second; and that nothing happens while nothing is due.
+//!
+//!     cargo bench --bench wakeup                      half a minute
+//!     cargo bench --bench wakeup -- --quick
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::{PAYLOAD, Run, os, share, time};
+use std::time::{Duration, Instant};
+use tubewell::{Cause, Durability, Queue, Tube};
+
+fn main() {
+    let run = Run::begin("wakeup");
+    wakeup(&run);
+    timers(&run);
+    idle(&run);
+    run.end();
+}
+
+fn open(run: &Run) -> Queue {
+    let path = run.folder.fresh("queue");
+    Queue::builder().durability(Durability::Relaxed).open(path).unwrap()
+}
+
+fn sorted(mut times: Vec<f64>) -> Vec<f64> {
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// From before the put, or the send, to after the take, or the receive, on another thread that had
+/// gone to sleep. The two take turns, so that both find the processor as deep asleep.
+fn wakeup(run: &Run) {
+    if !run.wants("wake-up") {
+        return;
+    }
+    let rounds = run.scale.pick(20, 10_000, 40_000);
+    // Longer than either spins before it sleeps.
+    let pause = Duration::from_micros(200);
+    let queue = open(run);
+    let tube = queue.tube("wakeup").unwrap();
+    let (send, receive) = crossbeam_channel::unbounded::<()>();
+    let (told, tell) = crossbeam_channel::unbounded::<Instant>();
+    let mut takes = Vec::new();
+    let mut receives = Vec::new();
+    std::thread::scope(|scope| {
+        let taker = scope.spawn({
+            let (tube, told) = (tube.clone(), told.clone());
+            move || {
+                for _ in 0..rounds {
+                    let task = tube.take().unwrap();
+                    told.send(Instant::now()).unwrap();
+                    task.ack().unwrap();
+                }
+            }
+        });
+        let receiver = scope.spawn(move || {
+            for _ in 0..rounds {
+                receive.recv().unwrap();
+                told.send(Instant::now()).unwrap();
+            }
+        });
+        for _ in 0..rounds {
+            while queue.waiters().unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(pause);
+            let began = Instant::now();
+            tube.put(&[7; PAYLOAD]).unwrap();
+            takes.push(tell.recv().unwrap().duration_since(began).as_secs_f64());
+            std::thread::sleep(pause);
+            let began = Instant::now();
+            send.send(()).unwrap();
+            receives.push(tell.recv().unwrap().duration_since(began).as_secs_f64());
+        }
+        taker.join().unwrap();
+        receiver.join().unwrap();
+    });
+    let (takes, receives) = (sorted(takes), sorted(receives));
+    for (name, part, reach) in [("p50", 0.5, "≤ 4.5"), ("p99", 0.99, "≤ 60 µs")] {
+        let (ours, its) = (share(&takes, part), share(&receives, part));
+        run.line(
+            format!("wake-up of a waiting taker, {name}"),
+            time(ours),
+            format!("crossbeam channel {}", time(its)),
+            format!("{:.2}", ours / its),
+            reach,
+        );
+    }
+}
+
+/// Tasks whose delays end all within one second, evenly. Lateness is measured where a program
+/// notices: at the event, and at the take of one who waits.
+fn timers(run: &Run) {
+    let tasks: u64 = run.scale.pick(1_000, 100_000, 100_000);
+    for taking in [false, true] {
+        let what = if taking { "timers, until taken" } else { "timers, until promoted" };
+        if !run.wants(what) {
+            continue;
+        }
+        let lateness = sorted(lateness(run, tasks, taking));
+        let p99 = share(&lateness, 0.99);
+        run.line(
+            format!("{tasks} {what}: lateness p99"),
+            time(p99),
+            format!("p50 {}, worst {}", time(share(&lateness, 0.5)), time(share(&lateness, 1.0))),
+            "–",
+            if taking { "–" } else { "≤ 5 ms" },
+        );
+    }
+}
+
+fn lateness(run: &Run, tasks: u64, taking: bool) -> Vec<f64> {
+    let queue = open(run);
+    let tube = queue.tube("timers").unwrap();
+    // All are put before the first is due, with room to spare on a slow machine.
+    let first = Instant::now() + Duration::from_secs(run.scale.pick(1, 5, 5));
+    let due = |number: u64| first + Duration::from_secs(1) * number as u32 / tasks as u32;
+    let mut ids = Vec::with_capacity(tasks as usize);
+    for number in 0..tasks {
+        let delay = due(number).saturating_duration_since(Instant::now());
+        ids.push(tube.task(&number.to_le_bytes()).delay(delay).put().unwrap());
+    }
+    if Instant::now() > first {
+        eprintln!("  the machine is too slow for this: some were due before all were put");
+    }
+    let late = |number: u64| Instant::now().saturating_duration_since(due(number)).as_secs_f64();
+    if taking {
+        let take = |tube: &Tube| {
+            let task = tube.take().unwrap();
+            let late = late(u64::from_le_bytes(task[..].try_into().unwrap()));
+            task.detach();
+            late
+        };
+        return (0..tasks).map(|_| take(&tube)).collect();
+    }
+    let events = queue.events_keeping(tasks as usize);
+    let mut lateness = Vec::with_capacity(ids.len());
+    while lateness.len() < ids.len() {
+        let event = events.recv().unwrap();
+        if event.cause == Cause::Delay {
+            let number = ids.binary_search(&event.task).unwrap();
+            lateness.push(late(number as u64));
+        }
+    }
+    lateness
+}
+
+/// An open queue with tasks, buried ones, a waiting taker, and nothing due.
+fn idle(run: &Run) {
+    if !run.wants("idle") {
+        return;
+    }
+    let length = Duration::from_millis(run.scale.pick(50, 3_000, 3_000));
+    let queue = open(run);
+    let tube = queue.tube("full").unwrap();
+    for number in 0..1_000u64 {
+        tube.put(&number.to_le_bytes()).unwrap();
+    }
+    tube.take().unwrap().bury("set aside").unwrap();
+    let empty = queue.tube("empty").unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| drop(empty.take().unwrap()));
+        // What was written is synced, and everybody has gone to sleep.
+        queue.flush().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        let (before, written) = (os::activity(), os::written());
+        std::thread::sleep(length);
+        let (after, written_after) = (os::activity(), os::written());
+        if let (Some(before), Some(after)) = (before, after) {
+            let seconds = length.as_secs_f64();
+            let processor = after.processor.saturating_sub(before.processor);
+            // One of the sleeps is our own.
+            let sleeps = after.sleeps.saturating_sub(before.sleeps + 1);
+            run.line(
+                "idle: wake-ups a second",
+                format!("{:.1}", sleeps as f64 / seconds),
+                format!("processor {} a second", time(processor.as_secs_f64() / seconds)),
+                "–",
+                "0",
+            );
+        }
+        if let (Some(before), Some(after)) = (written, written_after) {
+            let bytes = after - before;
+            run.line("idle: bytes written", bytes, "–", "–", "0");
+        }
+        empty.put(b"done").unwrap();
+        waiting.join().unwrap();
+    });
+}

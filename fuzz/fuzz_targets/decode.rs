@@ -1,0 +1,9 @@
+//! Bytes to every decoder. The body is a plain function, which stable tests replay
+//! over the kept corpus.
+
+#![no_main]
+
+#[path = "../../tests/fuzzed/bodies/mod.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::decode(bytes));

@@ -1,0 +1,48 @@
+//! What the fuzz targets do with their bytes, as plain functions: `fuzz/` feeds them at random, the
+//! tests beside them replay what it once found. Each of them panics on a finding and returns on
+//! everything else, whatever the bytes are.
+
+// Each target uses one of them.
+#![allow(dead_code, unused_imports)]
+
+mod image;
+mod script;
+
+pub use image::{open, unharmed};
+pub use script::script;
+
+/// Every key, row and record decoder is tried; what decodes must encode to the same bytes.
+pub fn decode(bytes: &[u8]) {
+    tubewell::testing::decode_any(bytes);
+}
+
+/// Reads a script off the bytes; at their end everything is zero.
+pub(crate) struct Bytes<'a>(std::slice::Iter<'a, u8>);
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self(bytes.iter())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        self.0.next().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn flag(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::from(self.byte()) % end.max(1)
+    }
+
+    /// A number of three bytes.
+    pub(crate) fn long(&mut self) -> u64 {
+        (0..3).fold(0, |number, _| number << 8 | u64::from(self.byte()))
+    }
+}

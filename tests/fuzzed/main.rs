@@ -1,0 +1,71 @@
+//! Replays the kept corpus of the fuzz targets, so that what a fuzzer once found is checked by
+//! every `cargo test`, without a fuzzer. The corpus stands in the repository, not in the published
+//! crate.
+
+mod bodies;
+
+use std::path::Path;
+
+/// Runs every kept input, and names the one that fails.
+fn replay(target: &str, body: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let Ok(kept) = std::fs::read_dir(&folder) else { return };
+    let mut paths: Vec<_> = kept.map(|input| input.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        let bytes = std::fs::read(&path).unwrap();
+        let ran = std::panic::catch_unwind(|| body(&bytes));
+        assert!(ran.is_ok(), "{} fails; see above", path.display());
+    }
+}
+
+/// Runs inputs that nobody chose, always the same ones.
+fn random(count: u64, longest: usize, body: fn(&[u8])) {
+    for seed in 0..count {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 32
+        };
+        let length = next() as usize % longest;
+        let bytes: Vec<u8> = (0..length).map(|_| next() as u8).collect();
+        let ran = std::panic::catch_unwind(|| body(&bytes));
+        assert!(ran.is_ok(), "seed {seed} fails; see above");
+    }
+}
+
+#[test]
+fn kept_scripts_leave_a_sound_queue() {
+    replay("script", bodies::script);
+}
+
+#[test]
+fn random_scripts_leave_a_sound_queue() {
+    random(300, 600, bodies::script);
+}
+
+#[test]
+fn kept_bytes_decode_to_one_thing_or_to_none() {
+    replay("decode", bodies::decode);
+}
+
+#[test]
+fn random_bytes_decode_to_one_thing_or_to_none() {
+    random(20_000, 200, bodies::decode);
+}
+
+#[test]
+fn kept_damage_is_reported_and_serves_no_wrong_payload() {
+    replay("open", bodies::open);
+}
+
+#[test]
+fn random_damage_is_reported_and_serves_no_wrong_payload() {
+    random(300, 60, bodies::open);
+}
+
+#[test]
+fn an_unharmed_image_opens_and_serves_everything() {
+    bodies::unharmed();
+}

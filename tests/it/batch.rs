@@ -1,0 +1,100 @@
+//! Many in one step.
+
+use crate::{drain, home, is_gone, kind, lone, open, secs};
+use tubewell::{ErrorKind, Lease};
+
+fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+#[test]
+fn a_batch_is_put_in_its_order() {
+    let (tube, _) = lone();
+    let ids = tube.put_many(bytes(&["a", "b", "c"])).unwrap();
+    assert!(ids.is_sorted() && ids.len() == 3);
+    assert_eq!(drain(&tube), "a b c");
+}
+
+#[test]
+fn an_empty_batch_is_nothing() {
+    let (tube, _) = lone();
+    assert!(tube.put_many(bytes(&[])).unwrap().is_empty());
+    assert!(tube.take_many(0).unwrap().is_empty());
+    tube.ack_many(Vec::<Lease>::new()).unwrap();
+}
+
+#[test]
+fn a_batch_with_one_that_is_refused_puts_none() {
+    let queue = crate::still().0.payload_bytes_max(10).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let refused = tube.put_many(bytes(&["short", "much too long for it", "short"]));
+    assert_eq!(kind(refused), ErrorKind::TooLarge);
+    assert_eq!(tube.len().unwrap(), 0);
+}
+
+#[test]
+fn a_batch_has_65_536_tasks_at_most() {
+    let (tube, _) = lone();
+    assert_eq!(kind(tube.put_many(vec![Vec::new(); 65_537])), ErrorKind::Invalid);
+    assert_eq!(kind(tube.put_many(std::iter::repeat(Vec::new()))), ErrorKind::Invalid);
+    assert_eq!(tube.put_many(vec![Vec::new(); 65_536]).unwrap().len(), 65_536);
+    assert_eq!(tube.take_many(usize::MAX).unwrap().len(), 65_536);
+}
+
+#[test]
+fn ack_many_acks_what_is_still_held_and_names_the_rest() {
+    let (tube, _) = lone();
+    let ids = tube.put_many(bytes(&["a", "b", "c"])).unwrap();
+    let tasks = tube.take_many(3).unwrap();
+    tube.delete(ids[1]).unwrap();
+    let lost = tube.ack_many(tasks).unwrap_err();
+    assert!(lost.is_lease_lost());
+    assert_eq!(lost.tasks(), [ids[1]]);
+    assert!(is_gone(&tube, ids[0]) && is_gone(&tube, ids[2]));
+}
+
+#[test]
+fn ack_many_takes_leases_as_well_as_tasks() {
+    let (tube, _) = lone();
+    tube.put_many(bytes(&["a", "b"])).unwrap();
+    let leases: Vec<Lease> =
+        tube.take_many(2).unwrap().into_iter().map(|task| task.split().1).collect();
+    tube.ack_many(leases).unwrap();
+    assert_eq!(tube.len().unwrap(), 0);
+}
+
+#[test]
+fn a_task_of_another_tube_is_refused_and_none_is_acked() {
+    let queue = crate::still().0.in_memory().unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    a.put(b"x").unwrap();
+    b.put(b"y").unwrap();
+    let tasks = [a.take().unwrap(), b.take().unwrap()];
+    assert_eq!(kind(a.ack_many(tasks)), ErrorKind::Invalid);
+    assert_eq!((drain(&a), drain(&b)), ("x".into(), "y".into()));
+}
+
+#[test]
+fn a_batch_larger_than_the_journal_goes_through() {
+    let (_home, path) = home();
+    let queue = crate::still().0.journal_bytes(64 << 10).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put_many((0..300).map(|_| vec![7; 1000])).unwrap();
+    crate::close_sound(queue);
+    drop(tube);
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(tube.take_many(1000).unwrap().len(), 300);
+}
+
+#[test]
+fn a_taken_batch_returns_as_a_batch() {
+    let (tube, clock) = lone();
+    for text in ["a", "b"] {
+        tube.task(text.as_bytes()).ttr(secs(5)).put().unwrap();
+    }
+    let tasks = tube.take_many(2).unwrap();
+    clock.advance(secs(5));
+    assert_eq!(tube.ack_many(tasks).unwrap_err().tasks().len(), 2);
+    assert_eq!(drain(&tube), "a b");
+}

@@ -1,0 +1,214 @@
+//! The end of a queue: said once, or by the last handle; in any order, in any place.
+
+use crate::{close_sound, counts, drain, home, kind, next, ok, open, secs, still};
+use std::panic::catch_unwind;
+use std::thread;
+use tubewell::{Durability, ErrorKind, Queue, State};
+
+#[test]
+fn close_is_for_every_handle() {
+    let queue = Queue::in_memory().unwrap();
+    let (other, tube) = (queue.clone(), queue.tube("t").unwrap());
+    let ada = queue.consumer("ada").unwrap();
+    let id = tube.put(b"a").unwrap();
+    queue.close().unwrap();
+    assert!(other.is_closed());
+    let closed = [
+        kind(tube.put(b"b")),
+        kind(tube.try_take()),
+        kind(tube.take()),
+        kind(tube.peek(id)),
+        kind(tube.stats()),
+        kind(tube.delete(id)),
+        kind(tube.wait_ready(secs(1))),
+        kind(tube.on_task_change(Some(|_: &tubewell::Event| {}))),
+        kind(other.tube("t")),
+        kind(other.tube("new")),
+        kind(other.tubes()),
+        kind(other.stats()),
+        kind(other.consumer("bob")),
+        kind(other.check()),
+        kind(other.checkpoint()),
+        kind(other.tick()),
+        kind(other.transact(|_| ok(()))),
+        kind(other.read(|_| ok(()))),
+        kind(ada.close()),
+    ];
+    assert_eq!(closed, [ErrorKind::Closed; 19]);
+}
+
+#[test]
+fn a_second_close_does_nothing() {
+    let queue = Queue::in_memory().unwrap();
+    queue.close().unwrap();
+    queue.close().unwrap();
+}
+
+#[test]
+fn a_guard_that_outlives_its_queue_keeps_its_payload_and_nothing_else() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    for text in ["a", "b", "c", "d", "e", "f"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    let mut tasks = tube.take_many(6).unwrap();
+    queue.close().unwrap();
+    assert_eq!(&tasks[0][..], b"a");
+    assert_eq!(kind(tasks[0].touch(secs(1))), ErrorKind::Closed);
+    assert_eq!(kind(tasks[0].left()), ErrorKind::Closed);
+    let mut task = || tasks.pop().unwrap();
+    assert_eq!(kind(task().ack()), ErrorKind::Closed);
+    assert_eq!(kind(task().release()), ErrorKind::Closed);
+    assert_eq!(kind(task().retry("no")), ErrorKind::Closed);
+    assert_eq!(kind(task().bury("no")), ErrorKind::Closed);
+    assert_eq!(kind(task().fail("g", "no")), ErrorKind::Closed);
+    let last = task();
+
+    let again = open(&path);
+    drop(last);
+    let tube = again.tube("t").unwrap();
+    assert!(tube.tasks(State::Ready).all(|task| task.unwrap().attempts == 0), "uncharged");
+    assert_eq!(drain(&tube), "a b c d e f");
+    close_sound(again);
+}
+
+#[test]
+fn the_last_handle_closes_silently() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let events = queue.events();
+    drop(queue);
+    drop(tube);
+    drop(events);
+    assert_eq!(kind(still().0.open(&path)), ErrorKind::Locked, "a guard keeps it open");
+    task.release().unwrap();
+    assert_eq!(next(&open(&path).tube("t").unwrap()), "a");
+}
+
+#[test]
+fn handles_go_in_any_order() {
+    for first in 0..4 {
+        let (_home, path) = home();
+        let queue = Queue::open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.put(b"a").unwrap();
+        let ada = queue.consumer("ada").unwrap();
+        let task = tube.by(&ada).take().unwrap();
+        let mut handles: Vec<Box<dyn std::any::Any>> =
+            vec![Box::new(queue), Box::new(tube), Box::new(ada), Box::new(task)];
+        handles.rotate_left(first);
+        handles.into_iter().for_each(drop);
+        let queue = open(&path);
+        assert_eq!(drain(&queue.tube("t").unwrap()), "a", "from {first}");
+        close_sound(queue);
+    }
+}
+
+#[test]
+fn handles_go_while_a_panic_unwinds() {
+    let (_home, path) = home();
+    let unwound = catch_unwind(|| {
+        let queue = Queue::open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.put(b"a").unwrap();
+        let _task = tube.take().unwrap();
+        std::panic::resume_unwind(Box::new("in the middle of work"));
+    });
+    assert!(unwound.is_err());
+    let queue = open(&path);
+    assert_eq!(drain(&queue.tube("t").unwrap()), "a");
+    close_sound(queue);
+}
+
+#[test]
+fn the_last_handles_go_inside_a_transaction() {
+    let (_home, path) = home();
+    let queue = Queue::open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let other = queue.clone();
+    queue
+        .transact(move |tx| {
+            tx.ack(&task)?;
+            drop((task, tube, other));
+            ok(())
+        })
+        .unwrap();
+    drop(queue);
+    assert!(open(&path).tube("t").unwrap().is_empty().unwrap());
+}
+
+#[test]
+fn the_last_handle_goes_in_a_callback() {
+    let (_home, path) = home();
+    let queue = Queue::open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let own = std::sync::Mutex::new(Some(queue.clone()));
+    tube.on_task_change(Some(move |_: &tubewell::Event| drop(own.lock().unwrap().take()))).unwrap();
+    tube.put(b"a").unwrap();
+    drop((queue, tube));
+    // The callback's thread may be the one that closes.
+    let mut opened = None;
+    crate::until(|| {
+        opened = still().0.open(&path).ok();
+        opened.is_some()
+    });
+    assert_eq!(drain(&opened.unwrap().tube("t").unwrap()), "a");
+}
+
+#[test]
+fn close_in_the_midst_of_calls_loses_nothing_that_returned() {
+    let (_home, path) = home();
+    let queue = Queue::builder().durability(Durability::Relaxed).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let putters: Vec<_> = (0..4)
+        .map(|_| {
+            let tube = tube.clone();
+            thread::spawn(move || {
+                let mut ids = Vec::new();
+                loop {
+                    match tube.put(b"x") {
+                        Ok(id) => ids.push(id),
+                        Err(error) => {
+                            assert!(error.is_closed(), "{error}");
+                            return ids;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    crate::until(|| tube.len().unwrap() > 50);
+    queue.close().unwrap();
+    let mut put: Vec<_> = putters.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    put.sort();
+    let tube = open(&path).tube("t").unwrap();
+    let kept: Vec<_> = tube.tasks(State::Ready).map(|task| task.unwrap().id).collect();
+    assert_eq!(kept, put);
+}
+
+#[test]
+fn close_never_waits_for_guards() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    assert_eq!(counts(&tube), [0, 0, 1, 0]);
+    queue.close().unwrap();
+    drop(task);
+}
+
+#[test]
+fn a_receipt_kept_over_a_close_is_synced() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let receipt = queue.tube("t").unwrap().put_receipt(b"a").unwrap();
+    queue.close().unwrap();
+    let id = receipt.id();
+    assert_eq!(receipt.wait().unwrap(), id);
+}

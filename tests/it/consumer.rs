@@ -1,0 +1,225 @@
+//! Named sessions that own leases, and the time that these outlive them.
+
+use crate::{counts, drain, home, killed, kind, lone, secs, still};
+use tubewell::{ErrorKind, ManualClock, Queue, State};
+
+fn queue() -> (Queue, ManualClock) {
+    let (builder, clock) = still();
+    (builder.in_memory().unwrap(), clock)
+}
+
+#[test]
+fn the_holder_of_a_task_has_a_name() {
+    let (queue, _) = queue();
+    let ada = queue.consumer("ada").unwrap();
+    let tube = queue.tube("t").unwrap().by(&ada);
+    let id = tube.put(b"a").unwrap();
+    let _task = tube.take().unwrap();
+    assert_eq!(ada.name(), "ada");
+    assert_eq!(tube.peek(id).unwrap().holder.as_deref(), Some("ada"));
+    assert_eq!(queue.taken().unwrap()[0].holder.as_deref(), Some("ada"));
+}
+
+#[test]
+fn a_second_call_joins_and_any_of_them_settles_what_another_took() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let first = queue.consumer("ada").unwrap();
+    let second = queue.consumer("ada").unwrap();
+    let ticket = tube.by(&first).take().unwrap().detach();
+    drop(first);
+    assert_eq!(counts(&tube), [0, 0, 1, 0], "the session is still open");
+    tube.by(&second).ticket(ticket).ack().unwrap();
+}
+
+#[test]
+fn without_grace_the_last_handles_end_returns_its_tasks() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    for text in ["a", "b", "c"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    let ada = queue.consumer("ada").unwrap();
+    let own = tube.by(&ada);
+    for _ in 0..3 {
+        own.take().unwrap().detach();
+    }
+    assert_eq!(counts(&tube), [0, 0, 3, 0]);
+    drop(ada);
+    assert_eq!(counts(&tube), [0, 0, 3, 0], "the bound tube keeps the session");
+    drop(own);
+    assert_eq!(drain(&tube), "a b c");
+}
+
+#[test]
+fn a_guard_keeps_the_session_open() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    tube.put(b"b").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let guard = tube.by(&ada).take().unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    drop(ada);
+    assert_eq!(counts(&tube), [0, 0, 2, 0]);
+    guard.ack().unwrap();
+    assert_eq!(drain(&tube), "b");
+}
+
+#[test]
+fn close_ends_the_session_now_for_every_clone() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(b"a").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let other = ada.clone();
+    let task = tube.by(&ada).take().unwrap();
+    ada.close().unwrap();
+    ada.close().unwrap();
+    assert!(task.ack().unwrap_err().is_lease_lost());
+    let info = tube.peek(id).unwrap();
+    assert_eq!((info.state, info.attempts), (State::Ready, 1));
+    assert_eq!(kind(tube.by(&other).try_take()), ErrorKind::Closed);
+    assert!(queue.consumer("ada").is_ok(), "the name can be used again");
+}
+
+#[test]
+fn leases_outlive_the_session_by_its_grace() {
+    let (queue, clock) = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    drop(ada);
+    clock.advance(secs(59));
+    queue.tick().unwrap();
+    assert_eq!(counts(&tube), [0, 0, 1, 0]);
+    clock.advance(secs(1));
+    queue.tick().unwrap();
+    assert_eq!(drain(&tube), "a");
+}
+
+#[test]
+fn who_comes_back_in_time_resumes_with_new_tickets() {
+    let (queue, clock) = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.task(b"a").ttr(secs(100)).put().unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let old = tube.by(&ada).take().unwrap().detach();
+    drop(ada);
+    clock.advance(secs(30));
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let mut tasks = ada.resume(&tube).unwrap();
+    assert_eq!(kind(tube.ticket(old).ack()), ErrorKind::LeaseLost);
+    let task = tasks.pop().unwrap();
+    assert_eq!((&task[..], task.attempt()), (&b"a"[..], 1));
+    assert_eq!(task.left().unwrap(), Some(secs(100)), "its ttr begins anew");
+    clock.advance(secs(60));
+    queue.tick().unwrap();
+    task.ack().unwrap();
+}
+
+#[test]
+fn resume_hands_out_what_has_no_holder_and_nothing_else() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    for text in ["a", "b", "c"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let bob = queue.consumer_with_grace("bob", secs(60)).unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    tube.by(&bob).take().unwrap().detach();
+    drop((ada, bob));
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let tasks = ada.resume(&tube).unwrap();
+    assert_eq!(tasks.iter().map(|task| task.to_vec()).collect::<Vec<_>>(), [b"a"]);
+    assert!(ada.resume(&tube).unwrap().is_empty(), "they are in hand");
+}
+
+#[test]
+fn a_reopen_within_the_grace_finds_the_tasks_taken() {
+    for kill in [false, true] {
+        let (_home, path) = home();
+        let (builder, clock) = still();
+        let queue = builder.open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        let named = tube.put(b"named").unwrap();
+        tube.put(b"nameless").unwrap();
+        let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+        let _task = tube.by(&ada).take().unwrap();
+        let _other = tube.take().unwrap();
+        let (_copy, path) = if kill { killed(&path) } else { (tempfile::tempdir().unwrap(), path) };
+        queue.close().unwrap();
+
+        clock.advance(secs(30));
+        let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        assert_eq!(counts(&tube), [1, 0, 1, 0], "kill: {kill}");
+        let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+        let tasks = ada.resume(&tube).unwrap();
+        assert_eq!(tasks.iter().map(tubewell::Task::id).collect::<Vec<_>>(), [named]);
+    }
+}
+
+#[test]
+fn a_reopen_after_the_grace_finds_them_ready() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let _task = tube.by(&ada).take().unwrap();
+    let (_copy, copy) = killed(&path);
+    clock.advance(secs(61));
+    let queue = still().0.clock(clock).open(&copy).unwrap();
+    queue.tick().unwrap();
+    assert_eq!(drain(&queue.tube("t").unwrap()), "a");
+}
+
+#[test]
+fn the_builders_grace_is_every_consumers() {
+    let (builder, clock) = still();
+    let queue = builder.session_grace(secs(60)).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    tube.by(&queue.consumer("ada").unwrap()).take().unwrap().detach();
+    assert_eq!(counts(&tube), [0, 0, 1, 0]);
+    clock.advance(secs(60));
+    queue.tick().unwrap();
+    assert_eq!(counts(&tube), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_consumer_of_another_queue_is_refused() {
+    let (tube, _) = lone();
+    let (queue, _) = queue();
+    let stranger = queue.consumer("ada").unwrap();
+    tube.put(b"a").unwrap();
+    assert_eq!(kind(tube.by(&stranger).try_take()), ErrorKind::Invalid);
+    assert_eq!(kind(stranger.resume(&tube)), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_name_is_checked_like_a_label() {
+    let (queue, _) = queue();
+    for name in ["", "a\nb", &"n".repeat(256)] {
+        assert_eq!(kind(queue.consumer(name)), ErrorKind::Invalid);
+    }
+    queue.consumer(&"n".repeat(255)).unwrap();
+}
+
+#[test]
+fn another_consumers_lease_is_its_own() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let bob = queue.consumer("bob").unwrap();
+    let task = tube.by(&ada).take().unwrap();
+    assert!(bob.resume(&tube).unwrap().is_empty());
+    bob.close().unwrap();
+    task.ack().unwrap();
+}

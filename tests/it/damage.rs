@@ -1,0 +1,332 @@
+//! Folders that are not what they should be: a clear error, and nothing is touched or lost.
+
+use crate::{close_sound, drain, home, killed, kind, open, still};
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+use tubewell::{ErrorKind, Queue, Reason, State};
+
+const FILES: [&str; 2] = ["base.redb", "journal"];
+
+fn refused(path: &Path) -> ErrorKind {
+    let error = still().0.open(path).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(path.to_str().unwrap()), "{text}");
+    error.kind()
+}
+
+/// A closed queue with three tasks.
+fn made() -> (TempDir, PathBuf) {
+    let (home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    for text in ["a", "b", "c"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    close_sound(queue);
+    (home, path)
+}
+
+fn bytes(path: &Path) -> [Vec<u8>; 2] {
+    FILES.map(|name| fs::read(path.join(name)).unwrap())
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x20;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Where a text stands in a file.
+fn places(path: &Path, text: &[u8]) -> Vec<usize> {
+    let bytes = fs::read(path).unwrap();
+    (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text)).collect()
+}
+
+#[test]
+fn a_path_that_is_a_file() {
+    let (_home, path) = home();
+    fs::write(&path, "a letter").unwrap();
+    assert_eq!(refused(&path), ErrorKind::NotAQueue);
+    assert_eq!(fs::read(&path).unwrap(), b"a letter");
+}
+
+#[test]
+fn a_missing_parent() {
+    let (home, _) = home();
+    assert_eq!(refused(&home.path().join("no").join("q")), ErrorKind::Io);
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_foreign_folder() {
+    let (_home, path) = home();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("photo"), "x").unwrap();
+    assert_eq!(refused(&path), ErrorKind::NotAQueue);
+    fs::write(path.join("journal"), "dear diary").unwrap();
+    assert_eq!(refused(&path), ErrorKind::NotAQueue, "a journal is not always ours");
+    assert_eq!(fs::read(path.join("journal")).unwrap(), b"dear diary");
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
+}
+
+#[test]
+fn strange_files_beside_the_two_are_left_alone() {
+    let (_home, path) = made();
+    fs::write(path.join("notes"), "mine").unwrap();
+    fs::create_dir(path.join("more")).unwrap();
+    let queue = open(&path);
+    assert_eq!(drain(&queue.tube("t").unwrap()), "a b c");
+    close_sound(queue);
+    assert_eq!(fs::read(path.join("notes")).unwrap(), b"mine");
+    assert!(path.join("more").is_dir());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_read_only_place() {
+    use std::os::unix::fs::PermissionsExt;
+    let (home, path) = home();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(home.path(), 0o555);
+    let refused = still().0.open(&path);
+    mode(home.path(), 0o755);
+    // Who is root may write everywhere.
+    if let Err(error) = refused {
+        assert_eq!(error.kind(), ErrorKind::Io);
+        let (_home, path) = made();
+        mode(&path.join("journal"), 0o444);
+        assert_eq!(kind(still().0.open(&path)), ErrorKind::Io);
+    }
+}
+
+#[test]
+fn one_of_the_two_files_missing() {
+    for missing in FILES {
+        let (_home, path) = made();
+        let kept = fs::read(path.join(missing)).unwrap();
+        fs::remove_file(path.join(missing)).unwrap();
+        assert_eq!(refused(&path), ErrorKind::Damaged, "{missing}");
+        fs::write(path.join(missing), kept).unwrap();
+        assert_eq!(drain(&open(&path).tube("t").unwrap()), "a b c");
+    }
+}
+
+#[test]
+fn the_two_files_under_each_others_names() {
+    let (_home, path) = made();
+    let before = bytes(&path);
+    fs::rename(path.join("journal"), path.join("x")).unwrap();
+    fs::rename(path.join("base.redb"), path.join("journal")).unwrap();
+    fs::rename(path.join("x"), path.join("base.redb")).unwrap();
+    assert_eq!(refused(&path), ErrorKind::NotAQueue);
+    let [base, journal] = bytes(&path);
+    assert_eq!([journal, base], before, "not a byte was changed");
+}
+
+#[test]
+fn files_of_two_different_queues() {
+    let (_one, one) = made();
+    let (_other, other) = made();
+    fs::copy(other.join("journal"), one.join("journal")).unwrap();
+    assert_eq!(refused(&one), ErrorKind::Damaged);
+}
+
+#[test]
+fn an_older_base_beside_a_newer_journal() {
+    let (_home, path) = made();
+    let old = fs::read(path.join("base.redb")).unwrap();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let ids = tube.put_many((0..200).map(|_| vec![7; 1000])).unwrap();
+    queue.checkpoint().unwrap();
+    tube.delete(ids[0]).unwrap();
+    queue.close().unwrap();
+    fs::write(path.join("base.redb"), old).unwrap();
+    // The chain goes on from the older base where the records still stand; where they do not, the
+    // folder is refused. What never happens is a queue with a part of them.
+    match still().0.open(&path) {
+        Ok(queue) => {
+            assert_eq!(queue.tube("t").unwrap().len().unwrap(), 202);
+            close_sound(queue);
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged),
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_as_it_is() {
+    let (_home, path) = made();
+    let mut journal = fs::read(path.join("journal")).unwrap();
+    journal[8..12].copy_from_slice(&9_u32.to_be_bytes());
+    let checksum = xxhash_rust::xxh3::xxh3_64(&journal[..12]) as u32;
+    journal[12..16].copy_from_slice(&checksum.to_be_bytes());
+    fs::write(path.join("journal"), journal).unwrap();
+    let before = bytes(&path);
+    assert_eq!(refused(&path), ErrorKind::NewerFormat);
+    assert_eq!(bytes(&path), before);
+}
+
+#[test]
+fn files_that_are_cut_short() {
+    for name in FILES {
+        for length in [0, 1, 100, 4096, 10_000] {
+            let (_home, path) = made();
+            let file = OpenOptions::new().write(true).open(path.join(name)).unwrap();
+            file.set_len(length).unwrap();
+            let refused = refused(&path);
+            let fits = matches!(refused, ErrorKind::Damaged | ErrorKind::NotAQueue);
+            assert!(fits, "{name} of {length} bytes: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn flipped_bytes_in_the_head_of_the_journal() {
+    for at in [0, 7, 8, 11, 12, 16, 31, 32, 39, 40, 47] {
+        let (_home, path) = made();
+        flip(&path.join("journal"), at);
+        let refused = refused(&path);
+        let fits = matches!(refused, ErrorKind::Damaged | ErrorKind::NotAQueue);
+        assert!(fits, "byte {at}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_flip_in_a_synced_record_is_told_and_never_passed_over() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    for text in ["payload one", "payload two", "payload three"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    let (_copy, copy) = killed(&path);
+    let journal = copy.join("journal");
+    let place = places(&journal, b"payload two");
+    assert!(!place.is_empty());
+    place.into_iter().for_each(|at| flip(&journal, at));
+    let before = std::fs::read(&journal).unwrap();
+    assert_eq!(refused(&copy), ErrorKind::Damaged);
+    // The base is opened and closed again, and says so in its own header.
+    let after = std::fs::read(&journal).unwrap();
+    assert!(before == after, "a copy of the journal may still be mended");
+
+    let queue = still().0.accept_loss(true).open(&copy).unwrap();
+    assert_eq!(drain(&queue.tube("t").unwrap()), "payload one", "up to the damage");
+    close_sound(queue);
+    open(&copy).close().unwrap();
+}
+
+#[test]
+fn a_damaged_row_is_reported_and_its_neighbours_are_served() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let texts = ["payload one", "payload two", "payload three"];
+    let ids = texts.map(|text| tube.put(text.as_bytes()).unwrap());
+    close_sound(queue);
+    drop(tube);
+    let base = path.join("base.redb");
+    let place = places(&base, b"payload two");
+    assert!(!place.is_empty());
+    place.into_iter().for_each(|at| flip(&base, at));
+
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let faults = queue.check().unwrap();
+    assert!(!faults.is_empty(), "the row's own checksum tells");
+    assert_eq!(drain(&tube), "payload one payload three");
+    let info = tube.peek(ids[1]);
+    match info {
+        Ok(info) => {
+            assert_eq!(info.state, State::Buried);
+            assert!(matches!(info.reason, Some(Reason::Undecodable(_))), "{:?}", info.reason);
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged),
+    }
+    tube.put(b"life goes on").unwrap();
+    assert_eq!(drain(&tube), "life goes on");
+}
+
+#[test]
+fn a_damaged_large_payload_is_never_delivered() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let large = b"needle in a haystack".repeat(2000);
+    tube.put(&large).unwrap();
+    tube.put(b"neighbour").unwrap();
+    close_sound(queue);
+    drop(tube);
+    let base = path.join("base.redb");
+    let place = places(&base, b"needle");
+    flip(&base, place[place.len() / 2]);
+
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(drain(&tube), "neighbour");
+    assert!(!queue.check().unwrap().is_empty());
+}
+
+#[test]
+fn a_second_open_in_this_process_is_refused() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(refused(&path), ErrorKind::Locked);
+    tube.put(b"a").unwrap();
+    close_sound(queue);
+    assert_eq!(drain(&open(&path).tube("t").unwrap()), "a");
+}
+
+/// What the test below runs in another process.
+const HOLD: &str = "TUBEWELL_TEST_HOLD";
+
+#[test]
+fn held_by_another_process() {
+    let Some(path) = std::env::var_os(HOLD) else { return };
+    let queue = Queue::open(path).unwrap();
+    queue.tube("t").unwrap().put(b"from the other").unwrap();
+    println!("open");
+    std::io::stdout().flush().unwrap();
+    // Until the parent closes its end.
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    queue.close().unwrap();
+}
+
+#[test]
+fn a_second_open_in_another_process_is_refused() {
+    let (_home, path) = home();
+    let mut other = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "damage::held_by_another_process", "--nocapture"])
+        .env(HOLD, &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut heard = std::io::BufReader::new(other.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("open") {
+        line.clear();
+        assert_ne!(std::io::BufRead::read_line(&mut heard, &mut line).unwrap(), 0);
+    }
+    assert_eq!(refused(&path), ErrorKind::Locked);
+    drop(other.stdin.take());
+    std::io::copy(&mut heard, &mut std::io::sink()).unwrap();
+    assert!(other.wait().unwrap().success());
+    assert_eq!(drain(&open(&path).tube("t").unwrap()), "from the other");
+}
+
+#[test]
+fn leftovers_of_a_birth_that_was_killed_are_cleared() {
+    let (home, path) = home();
+    let left = home.path().join(".q.birth-1-1");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("journal"), "half").unwrap();
+    open(&path).close().unwrap();
+    assert!(!left.exists());
+}

@@ -1,0 +1,223 @@
+//! The stream of changes, and callbacks on it.
+
+use crate::{lone, secs, still};
+use std::sync::mpsc;
+use tubewell::{Cause, Event, Events, Queue, State, Tube};
+
+fn queue() -> (Queue, Events, Tube) {
+    let queue = still().0.in_memory().unwrap();
+    let (events, tube) = (queue.events(), queue.tube("t").unwrap());
+    (queue, events, tube)
+}
+
+fn told(events: &Events) -> Vec<Cause> {
+    std::iter::from_fn(|| events.try_recv()).map(|event| event.cause).collect()
+}
+
+#[test]
+fn put_take_and_ack_are_three_events() {
+    let (_queue, events, tube) = queue();
+    let id = tube.put(b"a").unwrap();
+    tube.take().unwrap().ack().unwrap();
+    let all: Vec<Event> = std::iter::from_fn(|| events.try_recv()).collect();
+    let steps: Vec<_> = all.iter().map(|event| (event.from, event.to, event.cause)).collect();
+    assert_eq!(
+        steps,
+        [
+            (None, Some(State::Ready), Cause::Put),
+            (Some(State::Ready), Some(State::Taken), Cause::Take),
+            (Some(State::Taken), None, Cause::Ack),
+        ]
+    );
+    assert!(all.iter().all(|event| event.task == id && &*event.tube == "t"));
+    assert!(all.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1));
+}
+
+#[test]
+fn every_cause_is_told() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let (events, tube) = (queue.events(), queue.tube("t").unwrap());
+    tube.task(b"a").ttr(secs(5)).ttl(secs(1000)).put().unwrap();
+    let task = tube.take().unwrap();
+    task.touch(secs(1)).unwrap();
+    task.release().unwrap();
+    tube.take().unwrap().retry_after("no", secs(1)).unwrap();
+    clock.advance(secs(1));
+    drop(tube.take().unwrap());
+    tube.take().unwrap().bury("no").unwrap();
+    tube.kick(1).unwrap();
+    tube.take().unwrap().detach();
+    clock.advance(secs(6));
+    queue.tick().unwrap();
+    clock.advance(secs(2000));
+    queue.tick().unwrap();
+    tube.delete(tube.put(b"b").unwrap()).unwrap();
+    use Cause::*;
+    assert_eq!(
+        told(&events),
+        [
+            Put, Take, Touch, Release, Take, Retry, Delay, Take, Lost, Take, Bury, Kick, Take, Ttr,
+            Ttl, Put, Delete,
+        ]
+    );
+}
+
+#[test]
+fn the_opening_of_a_group_is_no_event_of_its_neighbour() {
+    let (_queue, events, tube) = queue();
+    tube.task(b"a").group("g").put().unwrap();
+    tube.task(b"b").group("g").put().unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(told(&events), [Cause::Put, Cause::Put, Cause::Take, Cause::Ack]);
+}
+
+#[test]
+fn what_is_refused_is_not_told() {
+    let (_queue, events, tube) = queue();
+    assert!(tube.task(b"a").ttl(secs(0)).put().is_err());
+    assert!(tube.delete(tubewell::TaskId::new(9)).is_err());
+    assert!(tube.try_take().unwrap().is_none());
+    assert!(told(&events).is_empty());
+}
+
+#[test]
+fn a_reader_that_does_not_keep_up_loses_the_oldest_and_is_told_how_many() {
+    let queue = still().0.in_memory().unwrap();
+    let events = queue.events_keeping(3);
+    let tube = queue.tube("t").unwrap();
+    let ids: Vec<_> = (0..10).map(|_| tube.put(b"x").unwrap()).collect();
+    assert_eq!(events.dropped(), 7);
+    let kept: Vec<_> = std::iter::from_fn(|| events.try_recv()).map(|event| event.task).collect();
+    assert_eq!(kept, ids[7..]);
+}
+
+#[test]
+fn a_stream_begins_with_its_subscription_and_every_reader_has_its_own() {
+    let (queue, early, tube) = queue();
+    tube.put(b"a").unwrap();
+    let late = queue.events();
+    tube.put(b"b").unwrap();
+    assert_eq!((told(&early).len(), told(&late).len()), (2, 1));
+}
+
+#[test]
+fn a_stream_ends_with_the_queue() {
+    let (queue, events, tube) = queue();
+    tube.put(b"a").unwrap();
+    queue.close().unwrap();
+    assert_eq!(events.map(|event| event.cause).collect::<Vec<_>>(), [Cause::Put]);
+}
+
+#[test]
+fn a_reader_waits_for_the_next_event() {
+    let (queue, events, tube) = queue();
+    let reader = std::thread::spawn(move || events.recv().map(|event| event.cause));
+    tube.put(b"a").unwrap();
+    assert_eq!(reader.join().unwrap(), Some(Cause::Put));
+    assert!(queue.events().recv_timeout(std::time::Duration::ZERO).is_none());
+}
+
+#[test]
+fn an_event_can_be_waited_for_until_it_is_safe() {
+    let (_home, path) = crate::home();
+    let queue = crate::open(&path);
+    let (events, tube) = (queue.events(), queue.tube("t").unwrap());
+    let receipt = tube.put_receipt(b"a").unwrap();
+    let event = events.recv().unwrap();
+    events.synced(&event).unwrap();
+    assert!(receipt.is_synced());
+}
+
+#[test]
+fn a_callback_is_replaced_and_removed() {
+    let (queue, _events, tube) = queue();
+    let (told, heard) = mpsc::channel();
+    for name in ["first", "second"] {
+        let told = told.clone();
+        tube.on_task_change(Some(move |_: &Event| told.send(name).unwrap())).unwrap();
+        tube.put(b"a").unwrap();
+        queue.tick().unwrap();
+    }
+    tube.on_task_change(None::<fn(&Event)>).unwrap();
+    tube.put(b"a").unwrap();
+    queue.tick().unwrap();
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), ["first", "second"]);
+}
+
+#[test]
+fn a_callback_hears_of_its_own_tube_only_in_order() {
+    let queue = Queue::in_memory().unwrap();
+    let (told, heard) = mpsc::channel();
+    let tube = queue.tube("t").unwrap();
+    tube.on_task_change(Some(move |event: &Event| told.send(event.cause).unwrap())).unwrap();
+    queue.tube("other").unwrap().put(b"b").unwrap();
+    tube.put(b"a").unwrap();
+    tube.take().unwrap().ack().unwrap();
+    let causes: Vec<_> = heard.iter().take(3).collect();
+    assert_eq!(causes, [Cause::Put, Cause::Take, Cause::Ack]);
+}
+
+#[test]
+fn a_callback_may_call_any_verb() {
+    let queue = Queue::in_memory().unwrap();
+    let (tube, next) = (queue.tube("t").unwrap(), queue.tube("next").unwrap());
+    let follow_up = next.clone();
+    tube.on_task_change(Some(move |event: &Event| {
+        if event.cause == Cause::Ack {
+            follow_up.put(b"follow-up").unwrap();
+        }
+    }))
+    .unwrap();
+    tube.put(b"a").unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(&*next.take().unwrap(), b"follow-up");
+    queue.close().unwrap();
+}
+
+#[test]
+fn a_panic_in_a_callback_stays_there() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let (told, heard) = mpsc::channel();
+    tube.on_task_change(Some(move |event: &Event| {
+        told.send(event.cause).unwrap();
+        std::panic::resume_unwind(Box::new("a callback's own trouble"));
+    }))
+    .unwrap();
+    tube.put(b"a").unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(heard.iter().take(3).count(), 3, "and the next event finds it in place");
+    queue.close().unwrap();
+}
+
+#[test]
+fn a_callback_may_close_the_queue() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let (told, heard) = mpsc::channel();
+    let own = queue.clone();
+    tube.on_task_change(Some(move |_: &Event| told.send(own.close().is_ok()).unwrap())).unwrap();
+    tube.put(b"a").unwrap();
+    assert!(heard.recv().unwrap());
+    crate::until(|| queue.is_closed());
+}
+
+#[test]
+fn the_handles_in_a_callback_do_not_keep_an_unused_queue_open_after_close() {
+    let (_home, path) = crate::home();
+    let queue = Queue::open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let own = queue.clone();
+    tube.on_task_change(Some(move |_: &Event| drop(own.stats()))).unwrap();
+    queue.close().unwrap();
+    crate::open(&path).close().unwrap();
+}
+
+#[test]
+fn a_touch_is_counted_once() {
+    let (tube, _) = lone();
+    tube.put(b"a").unwrap();
+    tube.take().unwrap().touch(secs(1)).unwrap();
+    assert_eq!(tube.stats().unwrap().calls.touch, 1);
+}

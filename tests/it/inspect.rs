@@ -1,0 +1,237 @@
+//! Looking without changing.
+
+use crate::{counts, kind, listed, lone, secs, still};
+use std::collections::BTreeSet;
+use std::thread;
+use tubewell::{ErrorKind, State, TubeOptions};
+
+#[test]
+fn the_total_is_all_but_the_done() {
+    let (tube, _) = lone();
+    let ids = tube.put_many((0..6).map(|_| b"x".to_vec())).unwrap();
+    tube.task(b"x").delay(secs(1)).put().unwrap();
+    tube.take().unwrap().ack().unwrap();
+    tube.delete(ids[1]).unwrap();
+    tube.bury(ids[2], "").unwrap();
+    let _task = tube.take().unwrap();
+    let stats = tube.stats().unwrap();
+    assert_eq!((stats.ready, stats.delayed, stats.taken, stats.buried), (2, 1, 1, 1));
+    assert_eq!((stats.total, stats.done), (5, 2), "an ack and a delete are done");
+}
+
+#[test]
+fn every_verb_is_counted_once() {
+    let (tube, clock) = lone();
+    let ids = tube.put_many((0..4).map(|_| b"x".to_vec())).unwrap();
+    let task = tube.take().unwrap();
+    task.touch(secs(1)).unwrap();
+    task.ack().unwrap();
+    tube.take().unwrap().release().unwrap();
+    tube.take().unwrap().retry_after("no", secs(1)).unwrap();
+    clock.advance(secs(1));
+    drop(tube.take().unwrap());
+    tube.take().unwrap().bury("no").unwrap();
+    assert_eq!(tube.kick(9).unwrap(), 1);
+    tube.delete(ids[3]).unwrap();
+    tube.task(b"x").ttl(secs(1)).put().unwrap();
+    tube.task(b"x").priority(-1).ttr(secs(1)).put().unwrap();
+    tube.take().unwrap().detach();
+    assert!(tube.try_take().unwrap().is_some_and(|task| task.release().is_ok()));
+    clock.advance(secs(1));
+    let calls = tube.stats().unwrap().calls;
+    assert_eq!((calls.put, calls.take, calls.touch, calls.ack), (6, 7, 1, 1));
+    assert_eq!((calls.release, calls.retry, calls.bury, calls.kick), (2, 1, 1, 1));
+    assert_eq!((calls.delete, calls.delay, calls.ttl, calls.ttr, calls.lost), (1, 1, 1, 1, 1));
+}
+
+#[test]
+fn a_take_that_finds_nothing_is_not_counted() {
+    let (tube, _) = lone();
+    assert!(tube.try_take().unwrap().is_none());
+    assert_eq!(tube.stats().unwrap().calls.take, 0);
+}
+
+#[test]
+fn calls_count_from_the_opening_and_tasks_do_not() {
+    let (_home, path) = crate::home();
+    let queue = crate::open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.put_many((0..3).map(|_| b"x".to_vec())).unwrap();
+    tube.take().unwrap().ack().unwrap();
+    drop(tube);
+    crate::close_sound(queue);
+    let stats = crate::open(&path).tube("t").unwrap().stats().unwrap();
+    assert_eq!((stats.ready, stats.done, stats.calls.put), (2, 0, 0));
+}
+
+#[test]
+fn all_tubes_are_told_of_in_one_read() {
+    let queue = still().0.in_memory().unwrap();
+    queue.tube("a").unwrap().put(b"x").unwrap();
+    queue.tube("b").unwrap();
+    let stats = queue.stats().unwrap();
+    let told: Vec<_> = stats.iter().map(|stats| (stats.tube.as_str(), stats.total)).collect();
+    assert_eq!(told, [("a", 1), ("b", 0)]);
+}
+
+#[test]
+fn tasks_are_listed_by_state() {
+    let (tube, _) = lone();
+    tube.put_many((0..10).map(|at| at.to_string().into_bytes())).unwrap();
+    let _tasks = tube.take_many(4).unwrap();
+    assert_eq!(listed(&tube, State::Ready), "4 5 6 7 8 9");
+    assert_eq!(listed(&tube, State::Taken), "0 1 2 3");
+    assert_eq!(listed(&tube, State::Buried), "");
+}
+
+#[test]
+fn a_listing_goes_over_many_pages() {
+    let (tube, _) = lone();
+    let ids: BTreeSet<_> =
+        tube.put_many((0..700).map(|_| b"x".to_vec())).unwrap().into_iter().collect();
+    for group in ["g", "h"] {
+        for _ in 0..150 {
+            tube.task(b"x").group(group).put().unwrap();
+        }
+    }
+    let listed: Vec<_> = tube.tasks(State::Ready).map(|task| task.unwrap().id).collect();
+    assert_eq!(listed.len(), 1000);
+    let listed: BTreeSet<_> = listed.into_iter().collect();
+    assert!(listed.len() == 1000 && ids.is_subset(&listed));
+}
+
+#[test]
+fn a_listing_skips_what_has_gone() {
+    let (tube, _) = lone();
+    let ids = tube.put_many((0..600).map(|_| b"x".to_vec())).unwrap();
+    let mut listing = tube.tasks(State::Ready);
+    listing.next().unwrap().unwrap();
+    for id in &ids[300..] {
+        tube.delete(*id).unwrap();
+    }
+    assert!(listing.all(|task| task.is_ok()));
+}
+
+#[test]
+fn peek_next_tells_who_is_next_in_each_state() {
+    let (tube, _) = lone();
+    for state in [State::Ready, State::Delayed, State::Taken, State::Buried] {
+        assert!(tube.peek_next(state).unwrap().is_none());
+    }
+    tube.task(b"later").delay(secs(9)).put().unwrap();
+    let sooner = tube.task(b"sooner").delay(secs(1)).put().unwrap();
+    tube.put(b"b").unwrap();
+    let first = tube.task(b"a").priority(-1).put().unwrap();
+    assert_eq!(tube.peek_next(State::Delayed).unwrap().unwrap().id, sooner);
+    assert_eq!(tube.peek_next(State::Ready).unwrap().unwrap().id, first);
+    assert_eq!(counts(&tube), [2, 2, 0, 0], "nothing moved");
+}
+
+#[test]
+fn peek_changes_nothing() {
+    let (tube, _) = lone();
+    let id = tube.put(b"a").unwrap();
+    let before = format!("{:?}", tube.peek(id).unwrap());
+    assert_eq!(format!("{:?}", tube.peek(id).unwrap()), before);
+    assert_eq!(tube.peek(id).unwrap().deliveries, 0);
+}
+
+#[test]
+fn waiters_and_taken_tasks_are_listed() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    clock.advance(secs(3));
+    let taken = queue.taken().unwrap();
+    assert_eq!((taken[0].tube.as_str(), taken[0].id, taken[0].held_for), ("t", id, secs(3)));
+    assert_eq!(taken[0].holder, None);
+
+    let waiting = thread::spawn({
+        let tube = tube.by(&ada);
+        move || tube.take_timeout(secs(60)).unwrap().map(|task| task.ack())
+    });
+    crate::until_waiting(&tube, 1);
+    clock.advance(secs(2));
+    let waiters = queue.waiters().unwrap();
+    assert_eq!(waiters.len(), 1);
+    assert_eq!((waiters[0].tube.as_str(), waiters[0].consumer.as_deref()), ("t", Some("ada")));
+    assert_eq!((waiters[0].waiting_for, waiters[0].left), (secs(2), Some(secs(58))));
+    task.release().unwrap();
+    waiting.join().unwrap().unwrap().unwrap();
+    assert!(queue.waiters().unwrap().is_empty());
+    assert!(queue.taken().unwrap().is_empty());
+}
+
+#[test]
+fn info_tells_options_pause_and_waiters() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().priority(4)).unwrap();
+    tube.pause().unwrap();
+    let info = tube.info().unwrap();
+    assert_eq!(
+        (info.name.as_str(), info.paused, info.temporary, info.waiters),
+        ("t", true, false, 0)
+    );
+    assert_eq!(info.options, TubeOptions::default().priority(4));
+    assert_eq!(info.stats, tube.stats().unwrap());
+}
+
+#[test]
+fn a_dropped_tube_has_no_statistics() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    queue.drop_tube("t").unwrap();
+    assert_eq!(kind(tube.stats()), ErrorKind::TubeNotFound);
+    assert!(queue.stats().unwrap().is_empty());
+}
+
+#[test]
+fn a_sound_queue_has_nothing_to_report() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    for number in 0..200_u32 {
+        let payload = number.to_be_bytes();
+        let put = tube.task(&payload).priority(i64::from(number % 3)).ttl(secs(100)).ttr(secs(9));
+        let put = if number % 2 == 0 { put.group("g") } else { put };
+        let put = if number % 5 == 0 { put.delay(secs(5)) } else { put };
+        put.put().unwrap();
+    }
+    let tasks = tube.take_many(20).unwrap();
+    for (at, task) in tasks.into_iter().enumerate() {
+        match at % 4 {
+            0 => task.ack().unwrap(),
+            1 => task.bury("no").unwrap(),
+            2 => task.retry("no").unwrap(),
+            _ => drop(task.detach()),
+        }
+    }
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    queue.checkpoint().unwrap();
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    clock.advance(secs(10));
+    queue.tick().unwrap();
+    crate::close_sound(queue);
+}
+
+#[test]
+fn space_shrinks_by_compaction() {
+    let (_home, path) = crate::home();
+    let queue = crate::open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.put_many((0..2000).map(|_| vec![7; 2000])).unwrap();
+    queue.checkpoint().unwrap();
+    let size = || std::fs::metadata(path.join("base.redb")).unwrap().len();
+    let full = size();
+    tube.truncate().unwrap();
+    queue.tick().unwrap();
+    queue.checkpoint().unwrap();
+    queue.compact().unwrap();
+    assert!(size() * 4 < full, "{} of {full}", size());
+    assert!(!format!("{:?}", queue.space().unwrap()).is_empty());
+    crate::close_sound(queue);
+}

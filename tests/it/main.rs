@@ -1,0 +1,151 @@
+//! Everything that a user can see, one short module per behaviour, in one binary. Time stands still
+//! unless a test moves it, and whoever waits, waits for a signal: nothing here sleeps.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod batch;
+mod close;
+mod consumer;
+mod damage;
+mod delay;
+mod events;
+mod group;
+mod input;
+mod inspect;
+mod keyed;
+mod kick;
+mod lease;
+mod open;
+mod order;
+mod presets;
+mod put;
+mod readme;
+mod receipt;
+mod settle;
+mod take;
+mod temporary;
+mod tidy;
+mod transact;
+mod tubes;
+#[cfg(feature = "bincode")]
+mod typed;
+mod wait;
+
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result, State, TaskId, Tube, TubeOptions};
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A builder whose queue has no threads and a clock that stands still.
+fn still() -> (Builder, ManualClock) {
+    let clock = ManualClock::new();
+    (Queue::builder().clock(clock.clone()).by_hand(true), clock)
+}
+
+/// A tube of the general kind, alone in a still queue in memory.
+fn lone() -> (Tube, ManualClock) {
+    lone_with(TubeOptions::default())
+}
+
+/// The same with these options.
+fn lone_with(options: TubeOptions) -> (Tube, ManualClock) {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    (queue.create_tube("lone", options).unwrap(), clock)
+}
+
+/// Why the call failed.
+fn kind<T: Debug>(result: Result<T>) -> ErrorKind {
+    result.expect_err("it should have failed").kind()
+}
+
+/// Success, for closures whose error has no other type.
+fn ok<T>(value: T) -> Result<T> {
+    Ok(value)
+}
+
+/// Takes and acks one task; its payload as text.
+fn next(tube: &Tube) -> String {
+    let task = tube.try_take().unwrap().expect("a task");
+    let text = String::from_utf8(task.to_vec()).unwrap();
+    task.ack().unwrap();
+    text
+}
+
+/// Takes and acks all that can be taken; the payloads in order, with spaces between.
+fn drain(tube: &Tube) -> String {
+    let mut texts = Vec::new();
+    while let Some(task) = tube.try_take().unwrap() {
+        texts.push(String::from_utf8(task.to_vec()).unwrap());
+        task.ack().unwrap();
+    }
+    texts.join(" ")
+}
+
+/// The payloads of the tasks in a state, in listing order, with spaces between.
+fn listed(tube: &Tube, state: State) -> String {
+    let text = |task: Result<tubewell::TaskInfo>| String::from_utf8(task.unwrap().payload).unwrap();
+    tube.tasks(state).map(text).collect::<Vec<_>>().join(" ")
+}
+
+fn state(tube: &Tube, id: TaskId) -> State {
+    tube.peek(id).unwrap().state
+}
+
+fn is_gone(tube: &Tube, id: TaskId) -> bool {
+    tube.peek(id).is_err_and(|error| error.kind() == ErrorKind::TaskNotFound)
+}
+
+/// Ready, delayed, taken, buried.
+fn counts(tube: &Tube) -> [u64; 4] {
+    let stats = tube.stats().unwrap();
+    [stats.ready, stats.delayed, stats.taken, stats.buried]
+}
+
+/// Lets other threads run until it is so.
+fn until(mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < secs(60), "waited for a minute");
+        std::thread::yield_now();
+    }
+}
+
+/// Lets other threads run until so many calls wait for tasks of the tube.
+fn until_waiting(tube: &Tube, calls: usize) {
+    until(|| tube.info().unwrap().waiters == calls);
+}
+
+/// A place for a queue's folder.
+fn home() -> (TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("q");
+    (home, path)
+}
+
+/// What a kill at this moment would leave behind: the two files as the operating system has them.
+fn killed(path: &Path) -> (TempDir, PathBuf) {
+    let (home, copy) = home();
+    fs::create_dir(&copy).unwrap();
+    for name in ["base.redb", "journal"] {
+        fs::copy(path.join(name), copy.join(name)).unwrap();
+    }
+    (home, copy)
+}
+
+/// Opens it in a still queue.
+fn open(path: &Path) -> Queue {
+    still().0.open(path).unwrap()
+}
+
+/// Closes it after its two files were compared row by row.
+fn close_sound(queue: Queue) {
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    queue.close().unwrap();
+}

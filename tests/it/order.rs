@@ -1,0 +1,199 @@
+//! Who is next: smaller priority first, then put order; the exceptions say so.
+
+use crate::{drain, kind, listed, lone, secs, still};
+use std::time::SystemTime;
+use tubewell::{ErrorKind, Place, Placement, PutView, Queue, Release, State, TubeOptions};
+
+#[test]
+fn put_order() {
+    let (tube, _) = lone();
+    for text in ["a", "b", "c"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    assert_eq!(drain(&tube), "a b c");
+}
+
+#[test]
+fn smaller_priority_first_and_ties_in_put_order() {
+    let (tube, _) = lone();
+    for (text, priority) in [("c", 1), ("e", 2), ("a", -1), ("d", 1), ("b", 0)] {
+        tube.task(text.as_bytes()).priority(priority).put().unwrap();
+    }
+    assert_eq!(drain(&tube), "a b c d e");
+}
+
+#[test]
+fn both_ends_of_the_priorities_are_in_order() {
+    let (tube, _) = lone();
+    for (text, priority) in [("last", i64::MAX), ("middle", 0), ("first", i64::MIN)] {
+        tube.task(text.as_bytes()).priority(priority).put().unwrap();
+    }
+    assert_eq!(drain(&tube), "first middle last");
+}
+
+#[test]
+fn a_front_put_stands_before_earlier_front_puts_of_its_priority() {
+    let (tube, _) = lone();
+    tube.put(b"c").unwrap();
+    tube.put_front(b"b").unwrap();
+    tube.put_front(b"a").unwrap();
+    tube.task(b"z").priority(1).front().put().unwrap();
+    tube.put(b"d").unwrap();
+    assert_eq!(drain(&tube), "a b c d z");
+}
+
+#[test]
+fn a_released_task_keeps_its_place() {
+    let (tube, _) = lone();
+    tube.put(b"a").unwrap();
+    tube.put(b"b").unwrap();
+    tube.take().unwrap().release().unwrap();
+    assert_eq!(drain(&tube), "a b");
+}
+
+#[test]
+fn a_dropped_task_keeps_its_place() {
+    let (tube, _) = lone();
+    tube.put(b"a").unwrap();
+    tube.put(b"b").unwrap();
+    drop(tube.take().unwrap());
+    assert_eq!(drain(&tube), "a b");
+}
+
+#[test]
+fn released_to_the_back_it_stands_behind_everything_put_so_far() {
+    let (tube, _) = lone();
+    tube.put(b"a").unwrap();
+    tube.put(b"b").unwrap();
+    tube.take().unwrap().release_with(Release::new().to_back()).unwrap();
+    tube.put(b"c").unwrap();
+    assert_eq!(drain(&tube), "b a c");
+}
+
+#[test]
+fn a_release_may_change_the_priority() {
+    let (tube, _) = lone();
+    tube.put(b"a").unwrap();
+    tube.put(b"b").unwrap();
+    let task = tube.take().unwrap();
+    let id = task.id();
+    task.release_with(Release::new().priority(5)).unwrap();
+    assert_eq!(tube.peek(id).unwrap().priority, 5);
+    assert_eq!(drain(&tube), "b a");
+}
+
+#[test]
+fn a_delayed_task_that_falls_due_stands_at_its_put_order() {
+    let (tube, clock) = lone();
+    tube.task(b"a").delay(secs(1)).put().unwrap();
+    tube.put(b"b").unwrap();
+    clock.advance(secs(1));
+    assert_eq!(drain(&tube), "a b");
+}
+
+#[test]
+fn a_kicked_task_stands_at_its_put_order() {
+    let (tube, _) = lone();
+    let id = tube.put(b"a").unwrap();
+    tube.put(b"b").unwrap();
+    tube.bury(id, "").unwrap();
+    tube.kick(1).unwrap();
+    assert_eq!(drain(&tube), "a b");
+}
+
+#[test]
+fn a_listing_is_in_the_order_of_taking() {
+    let (tube, _) = lone();
+    tube.put(b"b").unwrap();
+    tube.task(b"a").priority(-1).put().unwrap();
+    assert_eq!(listed(&tube, State::Ready), "a b");
+    let first = tube.peek_next(State::Ready).unwrap().unwrap();
+    assert_eq!(first.payload, b"a");
+}
+
+/// The shortest first; a payload that begins with `@` goes into the group of its first letters.
+struct Shortest;
+
+impl Placement for Shortest {
+    fn place(&self, put: &PutView<'_>) -> Place {
+        let place = Place::new(&(put.payload.len() as u64).to_be_bytes());
+        match put.payload.first() {
+            Some(b'@') => place.group("at"),
+            Some(b'~') => place.not_before(SystemTime::UNIX_EPOCH + secs(4_000_000_000)),
+            _ => place,
+        }
+    }
+}
+
+fn shortest() -> Queue {
+    let queue = still().0.placement("shortest", Shortest).in_memory().unwrap();
+    queue.create_tube("t", TubeOptions::default().placement("shortest")).unwrap();
+    queue
+}
+
+#[test]
+fn a_placement_orders_within_a_priority() {
+    let tube = shortest().tube("t").unwrap();
+    for text in ["ccc", "a", "bb", "x"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    tube.task(b"urgent").priority(-1).put().unwrap();
+    assert_eq!(drain(&tube), "urgent a x bb ccc");
+}
+
+#[test]
+fn a_placement_is_not_asked_again() {
+    let tube = shortest().tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    tube.put(b"bb").unwrap();
+    tube.take().unwrap().release().unwrap();
+    tube.bury(tube.peek_next(State::Ready).unwrap().unwrap().id, "").unwrap();
+    tube.kick(1).unwrap();
+    assert_eq!(drain(&tube), "a bb");
+}
+
+#[test]
+fn a_placement_may_group_and_delay() {
+    let tube = shortest().tube("t").unwrap();
+    tube.put(b"@1").unwrap();
+    tube.put(b"@2").unwrap();
+    tube.put(b"~").unwrap();
+    assert_eq!(crate::counts(&tube), [2, 1, 0, 0]);
+    let _first = tube.take().unwrap();
+    assert!(tube.try_take().unwrap().is_none(), "the group is locked");
+}
+
+#[test]
+fn a_placement_whose_order_is_too_long_is_refused() {
+    struct Long;
+    impl Placement for Long {
+        fn place(&self, put: &PutView<'_>) -> Place {
+            Place::new(put.payload)
+        }
+    }
+    let queue = still().0.placement("long", Long).in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().placement("long")).unwrap();
+    tube.put(&[7; 16]).unwrap();
+    assert_eq!(kind(tube.put(&[7; 17])), ErrorKind::Invalid);
+}
+
+#[test]
+fn without_its_placement_a_tube_serves_everything_but_puts() {
+    let (_home, path) = crate::home();
+    let queue = still().0.placement("shortest", Shortest).open(&path).unwrap();
+    let options = TubeOptions::default().placement("shortest");
+    let tube = queue.create_tube("t", options).unwrap();
+    for text in ["bb", "a", "ccc"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    drop(tube);
+    crate::close_sound(queue);
+
+    let tube = crate::open(&path).tube("t").unwrap();
+    assert_eq!(kind(tube.put(b"x")), ErrorKind::DriverMissing);
+    tube.take().unwrap().release().unwrap();
+    let id = tube.peek_next(State::Ready).unwrap().unwrap().id;
+    tube.bury(id, "").unwrap();
+    tube.kick(1).unwrap();
+    assert_eq!(drain(&tube), "a bb ccc");
+}

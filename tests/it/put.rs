@@ -1,0 +1,99 @@
+//! Putting: what a new task is.
+
+use crate::{counts, lone, lone_with, next, secs, state};
+use tubewell::{Clock, Durability, Queue, State, TaskId, TubeOptions};
+
+#[test]
+fn ids_grow_in_put_order_from_one() {
+    let (tube, _) = lone();
+    let ids: Vec<TaskId> = (0..3).map(|_| tube.put(b"x").unwrap()).collect();
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(ids[0].get() >= 1);
+}
+
+#[test]
+fn an_id_is_not_reused_when_the_highest_task_is_gone() {
+    let (tube, _) = lone();
+    let first = tube.put(b"x").unwrap();
+    tube.delete(first).unwrap();
+    assert!(tube.put(b"y").unwrap() > first);
+}
+
+#[test]
+fn a_new_task_is_ready_and_a_delayed_one_delayed() {
+    let (tube, _) = lone();
+    let now = tube.put(b"now").unwrap();
+    let later = tube.task(b"later").delay(secs(1)).put().unwrap();
+    assert_eq!((state(&tube, now), state(&tube, later)), (State::Ready, State::Delayed));
+}
+
+#[test]
+fn payloads_come_back_byte_for_byte() {
+    let (tube, _) = lone();
+    for size in [0, 1, 255, 4095, 4096, 4097, 70_000] {
+        let payload: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
+        tube.put(&payload).unwrap();
+        let task = tube.take().unwrap();
+        assert!(*task == *payload, "{size} bytes");
+        task.ack().unwrap();
+    }
+}
+
+#[test]
+fn the_length_counts_every_state() {
+    let (tube, _) = lone();
+    tube.put(b"taken").unwrap();
+    let _task = tube.take().unwrap();
+    tube.put(b"ready").unwrap();
+    tube.task(b"delayed").delay(secs(1)).put().unwrap();
+    let buried = tube.put(b"buried").unwrap();
+    tube.bury(buried, "").unwrap();
+    assert_eq!(counts(&tube), [1, 1, 1, 1]);
+    assert_eq!(tube.len().unwrap(), 4);
+}
+
+#[test]
+fn without_options_a_task_has_the_tubes() {
+    let options = TubeOptions::default().priority(7).ttl(secs(10)).ttr(secs(5));
+    let (tube, _) = lone_with(options);
+    let plain = tube.peek(tube.put(b"x").unwrap()).unwrap();
+    assert_eq!((plain.priority, plain.ttl_left, plain.ttr), (7, Some(secs(10)), Some(secs(5))));
+    let own = tube.task(b"x").priority(-1).ttl(secs(1)).ttr(secs(2)).put().unwrap();
+    let own = tube.peek(own).unwrap();
+    assert_eq!((own.priority, own.ttl_left, own.ttr), (-1, Some(secs(1)), Some(secs(2))));
+}
+
+#[test]
+fn the_minimal_put_is_the_one_with_all_defaults() {
+    let (tube, _) = lone();
+    let short = tube.peek(tube.put(b"x").unwrap()).unwrap();
+    let long = tube.task(b"x").priority(0).delay(secs(0)).durability(Durability::Durable);
+    let long = tube.peek(long.put().unwrap()).unwrap();
+    assert_eq!(
+        (short.state, short.priority, short.ttl_left, short.ttr, short.group, short.key),
+        (long.state, long.priority, long.ttl_left, long.ttr, long.group, long.key)
+    );
+}
+
+#[test]
+fn peek_tells_everything_that_was_asked_for() {
+    let (tube, clock) = lone();
+    let put = tube.task(b"x").priority(3).group("g").key("k").delay(secs(9)).ttl(secs(60));
+    let info = tube.peek(put.ttr(secs(5)).put().unwrap()).unwrap();
+    assert_eq!((info.tube.as_str(), info.priority), ("lone", 3));
+    assert_eq!((info.group.as_deref(), info.key.as_deref()), (Some("g"), Some("k")));
+    assert_eq!((info.ttl_left, info.ttr), (Some(secs(60)), Some(secs(5))));
+    assert_eq!(info.created, clock.wall());
+    assert_eq!(info.due, Some(clock.wall() + secs(9)));
+    assert_eq!((info.deliveries, info.attempts, info.releases, info.buries), (0, 0, 0, 0));
+    assert_eq!((info.holder, info.reason, info.last_error), (None, None, None));
+}
+
+#[test]
+fn a_relaxed_put_can_be_taken_at_once() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap().durability(Durability::Relaxed);
+    tube.put(b"a").unwrap();
+    tube.task(b"b").durability(Durability::Durable).put().unwrap();
+    assert_eq!((next(&tube), next(&tube)), ("a".into(), "b".into()));
+}

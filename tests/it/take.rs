@@ -1,0 +1,148 @@
+//! Taking: which task, by whom, in which wait.
+
+use crate::{kind, lone, next, secs};
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::thread;
+use tubewell::{ErrorKind, Queue, State, TaskId};
+
+#[test]
+fn a_take_without_a_wait_answers_at_once() {
+    let (tube, _) = lone();
+    assert!(tube.try_take().unwrap().is_none());
+    assert!(tube.take_timeout(secs(0)).unwrap().is_none());
+    tube.put(b"a").unwrap();
+    assert!(tube.take_timeout(secs(0)).unwrap().is_some());
+}
+
+#[test]
+fn a_taken_task_is_nobody_elses() {
+    let (tube, _) = lone();
+    let id = tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    assert_eq!(task.id(), id);
+    assert_eq!(tube.peek(id).unwrap().state, State::Taken);
+    assert!(tube.try_take().unwrap().is_none());
+    task.ack().unwrap();
+}
+
+#[test]
+fn every_delivery_is_counted_and_every_attempt() {
+    let (tube, _) = lone();
+    tube.put(b"a").unwrap();
+    for number in 1..=3 {
+        let task = tube.take().unwrap();
+        assert_eq!((task.deliveries(), task.attempt()), (number, number));
+        drop(task);
+    }
+    tube.take().unwrap().release().unwrap();
+    let task = tube.take().unwrap();
+    assert_eq!((task.deliveries(), task.attempt()), (5, 4), "a release gives its attempt back");
+}
+
+#[test]
+fn many_are_taken_in_one_step_without_waiting() {
+    let (tube, _) = lone();
+    assert!(tube.take_many(5).unwrap().is_empty());
+    tube.put_many([b"a", b"b", b"c"].map(|text| text.to_vec())).unwrap();
+    let tasks = tube.take_many(2).unwrap();
+    assert_eq!(tasks.iter().map(|task| task.to_vec()).collect::<Vec<_>>(), [b"a", b"b"]);
+    assert_eq!(tube.take_many(5).unwrap().len(), 1);
+}
+
+#[test]
+fn a_chosen_task_is_claimed_past_all_others() {
+    let (tube, _) = lone();
+    tube.put(b"first").unwrap();
+    let chosen = tube.put(b"chosen").unwrap();
+    let task = tube.claim(chosen).unwrap();
+    assert_eq!((&task[..], task.attempt()), (&b"chosen"[..], 1));
+    task.ack().unwrap();
+    assert_eq!(next(&tube), "first");
+}
+
+#[test]
+fn only_a_ready_task_is_claimed() {
+    let (tube, _) = lone();
+    let delayed = tube.task(b"x").delay(secs(1)).put().unwrap();
+    assert_eq!(kind(tube.claim(delayed)), ErrorKind::WrongState);
+    let taken = tube.put(b"x").unwrap();
+    let _task = tube.claim(taken).unwrap();
+    assert_eq!(kind(tube.claim(taken)), ErrorKind::WrongState, "also by the same taker");
+    let locked = tube.task(b"x").group("g").put().unwrap();
+    let second = tube.task(b"x").group("g").put().unwrap();
+    let _held = tube.claim(locked).unwrap();
+    assert_eq!(kind(tube.claim(second)), ErrorKind::WrongState);
+    assert_eq!(kind(tube.claim(TaskId::new(9_999_999))), ErrorKind::TaskNotFound);
+}
+
+#[test]
+fn a_paused_tube_hands_nothing_out() {
+    let (tube, _) = lone();
+    let id = tube.put(b"a").unwrap();
+    tube.pause().unwrap();
+    assert!(tube.try_take().unwrap().is_none());
+    assert!(tube.take_many(3).unwrap().is_empty());
+    assert_eq!(kind(tube.claim(id)), ErrorKind::WrongState);
+    assert_eq!(tube.peek(id).unwrap().state, State::Ready, "a pause is no state");
+    tube.resume().unwrap();
+    assert_eq!(next(&tube), "a");
+}
+
+#[test]
+fn as_many_waiting_takers_as_puts_get_one_each() {
+    const TAKERS: usize = 8;
+    let tube = Queue::in_memory().unwrap().tube("t").unwrap();
+    let (told, heard) = mpsc::channel();
+    let takers: Vec<_> = (0..TAKERS)
+        .map(|_| {
+            let (tube, told) = (tube.clone(), told.clone());
+            thread::spawn(move || {
+                let task = tube.take().unwrap();
+                told.send(task.id()).unwrap();
+                task.ack().unwrap();
+            })
+        })
+        .collect();
+    crate::until_waiting(&tube, TAKERS);
+    let put: BTreeSet<TaskId> = (0..TAKERS).map(|_| tube.put(b"x").unwrap()).collect();
+    takers.into_iter().for_each(|taker| taker.join().unwrap());
+    assert_eq!(heard.try_iter().collect::<BTreeSet<_>>(), put);
+    assert_eq!(tube.len().unwrap(), 0);
+}
+
+#[test]
+fn parallel_puts_get_different_ids() {
+    let tube = Queue::in_memory().unwrap().tube("t").unwrap();
+    let putters: Vec<_> = (0..4)
+        .map(|_| {
+            let tube = tube.clone();
+            thread::spawn(move || (0..100).map(|_| tube.put(b"x").unwrap()).collect::<Vec<_>>())
+        })
+        .collect();
+    let ids: BTreeSet<TaskId> =
+        putters.into_iter().flat_map(|putter| putter.join().unwrap()).collect();
+    assert_eq!(ids.len(), 400);
+}
+
+#[test]
+fn takers_of_one_tube_never_share_a_task() {
+    let tube = Queue::in_memory().unwrap().tube("t").unwrap();
+    tube.put_many((0..500_u32).map(|at| at.to_be_bytes().to_vec())).unwrap();
+    let takers: Vec<_> = (0..4)
+        .map(|_| {
+            let tube = tube.clone();
+            thread::spawn(move || {
+                let mut ids = Vec::new();
+                while let Some(task) = tube.try_take().unwrap() {
+                    ids.push(task.id());
+                    task.ack().unwrap();
+                }
+                ids
+            })
+        })
+        .collect();
+    let ids: Vec<TaskId> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
+    assert_eq!(ids.len(), 500);
+    assert_eq!(ids.into_iter().collect::<BTreeSet<_>>().len(), 500);
+}

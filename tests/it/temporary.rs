@@ -1,0 +1,93 @@
+//! Temporary tubes: tasks in memory only, definitions on the disk.
+
+use crate::{close_sound, counts, drain, home, killed, kind, next, open, still};
+use tubewell::{ErrorKind, Queue, TubeOptions};
+
+fn temporary() -> TubeOptions {
+    TubeOptions::default().temporary(true)
+}
+
+#[test]
+fn the_tube_outlives_the_process_and_its_tasks_do_not() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.create_tube("t", temporary()).unwrap();
+    tube.put(b"a").unwrap();
+    queue.tube("durable").unwrap().put(b"b").unwrap();
+    assert!(tube.info().unwrap().temporary);
+    close_sound(queue);
+    drop(tube);
+
+    let queue = open(&path);
+    let tube = queue.find_tube("t").unwrap().unwrap();
+    assert_eq!((tube.info().unwrap().options, tube.len().unwrap()), (temporary(), 0));
+    assert_eq!(drain(&queue.tube("durable").unwrap()), "b");
+    close_sound(queue);
+}
+
+#[test]
+fn a_kill_takes_its_tasks() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.create_tube("t", temporary()).unwrap();
+    tube.put(b"a").unwrap();
+    let _task = tube.take().unwrap();
+    let (_copy, copy) = killed(&path);
+    let after = open(&copy);
+    assert_eq!(counts(&after.tube("t").unwrap()), [0, 0, 0, 0]);
+    close_sound(after);
+}
+
+#[test]
+fn its_tasks_never_touch_the_disk() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.create_tube("t", temporary()).unwrap();
+    let needle = b"needle in a haystack";
+    tube.put(needle).unwrap();
+    tube.put(&needle.repeat(1000)).unwrap();
+    queue.checkpoint().unwrap();
+    queue.flush().unwrap();
+    for name in ["base.redb", "journal"] {
+        let bytes = std::fs::read(path.join(name)).unwrap();
+        assert!(!bytes.windows(needle.len()).any(|part| part == needle), "{name}");
+    }
+    assert_eq!(next(&tube).as_bytes(), needle);
+}
+
+#[test]
+fn it_works_like_any_other_while_the_queue_is_open() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.create_tube("t", temporary()).unwrap();
+    let id = tube.put(b"a").unwrap();
+    tube.take().unwrap().bury("no").unwrap();
+    assert_eq!(tube.kick(1).unwrap(), 1);
+    tube.take().unwrap().release().unwrap();
+    tube.delete(id).unwrap();
+    tube.put(b"b").unwrap();
+    tube.truncate().unwrap();
+    assert_eq!(tube.len().unwrap(), 0);
+}
+
+#[test]
+fn its_bytes_are_bounded() {
+    let queue = still().0.temporary_bytes_max(64 << 10).in_memory().unwrap();
+    let tube = queue.create_tube("t", temporary()).unwrap();
+    let refused = (0..100).find_map(|_| tube.put(&[0; 4000]).err()).expect("no limit");
+    assert_eq!(refused.kind(), ErrorKind::Full);
+    next_bytes(&queue);
+    tube.put(&[0; 1000]).unwrap();
+}
+
+/// Makes room.
+fn next_bytes(queue: &Queue) {
+    queue.tube("t").unwrap().take().unwrap().ack().unwrap();
+}
+
+#[test]
+fn temporary_and_durable_are_two_different_tubes_options() {
+    let queue = still().0.in_memory().unwrap();
+    queue.create_tube("t", temporary()).unwrap();
+    let other = queue.create_tube("t", TubeOptions::default().if_not_exists());
+    assert_eq!(kind(other), ErrorKind::TubeMismatch);
+}

@@ -1,0 +1,418 @@
+//! The application's tables and the queue's verbs in one commit: exactly once, or not at all.
+
+use crate::{
+    close_sound, counts, drain, home, is_gone, killed, kind, lone, next, ok, open, secs, still,
+};
+use redb::TableDefinition;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use tubewell::{Error, ErrorKind, Queue, Release, Result, State, Tube, TubeOptions};
+
+const DONE: TableDefinition<&str, u64> = TableDefinition::new("done");
+
+fn queue() -> (Queue, Tube) {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    (queue, tube)
+}
+
+fn done(queue: &Queue, name: &str) -> Option<u64> {
+    let read = queue.read(|r| ok(r.table(DONE)?.get(name)?.map(|row| row.value())));
+    match read {
+        Ok(done) => done,
+        // Before the first write there is no table.
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Rejected);
+            None
+        }
+    }
+}
+
+#[test]
+fn an_ack_its_result_and_the_follow_up_are_one_commit() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let (tube, next_tube) = (queue.tube("t").unwrap(), queue.tube("next").unwrap());
+    let id = tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let follow_up = queue
+        .transact(|tx| {
+            tx.table(DONE)?.insert("a", 1)?;
+            tx.ack(&task)?;
+            next_tube.put_in(tx, b"b")
+        })
+        .unwrap();
+
+    let (_copy, copy) = killed(&path);
+    let after = open(&copy);
+    assert_eq!(done(&after, "a"), Some(1));
+    assert!(is_gone(&after.tube("t").unwrap(), id));
+    assert_eq!(after.tube("next").unwrap().take().unwrap().id(), follow_up);
+    assert!(is_gone(&tube, id));
+    assert_eq!(next(&next_tube), "b");
+    drop(task);
+    close_sound(queue);
+}
+
+#[test]
+fn an_error_of_the_closure_undoes_all_and_comes_back() {
+    let (queue, tube) = queue();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let refused = queue.transact(|tx| {
+        tx.table(DONE)?.insert("a", 1)?;
+        tx.ack(&task)?;
+        tube.put_in(tx, b"b")?;
+        Err::<(), Box<dyn std::error::Error + Send + Sync>>("changed my mind".into())
+    });
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Rejected);
+    assert_eq!(refused.into_source().unwrap().to_string(), "changed my mind");
+    assert_eq!((done(&queue, "a"), counts(&tube)), (None, [0, 0, 1, 0]));
+    task.ack().unwrap();
+}
+
+#[test]
+fn a_panic_undoes_all_and_goes_on() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        queue.transact(|tx| -> Result<()> {
+            tx.table(DONE)?.insert("a", 1)?;
+            tx.ack(&task)?;
+            std::panic::resume_unwind(Box::new("a closure's own trouble"));
+        })
+    }));
+    let trouble = panicked.unwrap_err();
+    assert_eq!(trouble.downcast_ref(), Some(&"a closure's own trouble"));
+    assert_eq!(done(&queue, "a"), None);
+    task.ack().unwrap();
+    queue.transact(|tx| ok(drop(tx.table(DONE)?.insert("b", 2)?))).unwrap();
+    close_sound(queue);
+    drop(tube);
+    assert_eq!(done(&open(&path), "b"), Some(2));
+}
+
+#[test]
+fn plain_verbs_inside_are_refused() {
+    let (queue, tube) = queue();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    queue
+        .transact(|tx| {
+            let refused = [
+                kind(tube.put(b"b")),
+                kind(tube.try_take()),
+                kind(tube.take_timeout(secs(1))),
+                kind(tube.stats()),
+                kind(tube.peek(task.id())),
+                kind(tube.kick(1)),
+                kind(task.touch(secs(1))),
+                kind(task.left()),
+                kind(queue.tube("other")),
+                kind(queue.tubes()),
+                kind(queue.consumer("ada")),
+                kind(queue.check()),
+                kind(queue.checkpoint()),
+                kind(queue.flush()),
+                kind(queue.tick()),
+                kind(queue.close()),
+                kind(queue.read(|_| ok(()))),
+                kind(queue.transact(|_| ok(()))),
+            ];
+            assert_eq!(refused, [ErrorKind::InTransaction; 18]);
+            tx.ack(&task)
+        })
+        .unwrap();
+    assert_eq!(tube.len().unwrap(), 0);
+}
+
+#[test]
+fn a_guard_dropped_inside_returns_its_task_afterwards() {
+    let (queue, tube) = queue();
+    let id = tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    queue
+        .transact(|tx| {
+            drop(task);
+            tx.table(DONE)?.insert("a", 1)?;
+            ok(())
+        })
+        .unwrap();
+    assert_eq!(tube.peek(id).unwrap().attempts, 1);
+    assert_eq!(next(&tube), "a");
+}
+
+#[test]
+fn a_guard_acked_inside_and_dropped_inside_stays_acked() {
+    let (queue, tube) = queue();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    queue
+        .transact(|tx| {
+            tx.ack(&task)?;
+            drop(task);
+            ok(())
+        })
+        .unwrap();
+    assert_eq!(tube.len().unwrap(), 0);
+}
+
+#[test]
+fn a_consumer_dropped_inside_leaves_afterwards() {
+    let (queue, tube) = queue();
+    tube.put(b"a").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    queue
+        .transact(|_| {
+            drop(ada);
+            ok(())
+        })
+        .unwrap();
+    assert_eq!(drain(&tube), "a");
+}
+
+#[test]
+fn every_verdict_can_be_given_inside() {
+    let (queue, tube) = queue();
+    for text in ["acked", "released", "retried", "buried", "later"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    let tasks = tube.take_many(5).unwrap();
+    queue
+        .transact(|tx| {
+            tx.ack(&tasks[0])?;
+            tx.release(&tasks[1])?;
+            tx.retry(&tasks[2], "no")?;
+            tx.bury(&tasks[3], "no")?;
+            tx.release_with(&tasks[4], Release::new().delay(secs(9)))
+        })
+        .unwrap();
+    assert_eq!(counts(&tube), [1, 2, 0, 1]);
+    drop(tasks);
+    assert_eq!(counts(&tube), [1, 2, 0, 1], "the guards have no tasks any more");
+}
+
+#[test]
+fn a_second_verdict_inside_finds_the_lease_lost() {
+    let (queue, tube) = queue();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    queue
+        .transact(|tx| {
+            tx.ack(&task)?;
+            assert_eq!(kind(tx.release(&task)), ErrorKind::LeaseLost);
+            ok(())
+        })
+        .unwrap();
+    assert_eq!(tube.len().unwrap(), 0, "what was refused undid nothing");
+}
+
+#[test]
+fn verbs_inside_see_each_other() {
+    let (queue, tube) = queue();
+    let (first, second) = queue
+        .transact(|tx| {
+            let first = tube.task(b"a").key("k").put_in(tx)?;
+            ok((first, tube.task(b"b").key("k").put_in(tx)?))
+        })
+        .unwrap();
+    assert_eq!(first, second);
+    assert_eq!(drain(&tube), "a");
+}
+
+#[test]
+fn a_put_inside_has_every_option() {
+    let (queue, tube) = queue();
+    queue
+        .transact(|tx| {
+            tube.task(b"later").delay(secs(5)).ttl(secs(9)).put_in(tx)?;
+            tube.task(b"b").group("g").put_in(tx)?;
+            tube.task(b"a").priority(-1).put_in(tx)?;
+            tx.put(&tube, b"c")
+        })
+        .unwrap();
+    assert_eq!(counts(&tube), [3, 1, 0, 0]);
+    assert_eq!(drain(&tube), "a b c");
+}
+
+#[test]
+fn a_refused_put_inside_does_not_end_the_transaction() {
+    let (queue, tube) = queue();
+    queue
+        .transact(|tx| {
+            assert_eq!(kind(tube.task(b"a").ttl(secs(0)).put_in(tx)), ErrorKind::Invalid);
+            tube.put_in(tx, b"b").map(drop)
+        })
+        .unwrap();
+    assert_eq!(drain(&tube), "b");
+}
+
+#[test]
+fn tasks_and_tubes_of_another_queue_are_refused() {
+    let (queue, _) = queue();
+    let (stranger, _) = lone();
+    stranger.put(b"a").unwrap();
+    let task = stranger.take().unwrap();
+    queue
+        .transact(|tx| {
+            assert_eq!(kind(tx.ack(&task)), ErrorKind::Invalid);
+            assert_eq!(kind(stranger.put_in(tx, b"b")), ErrorKind::Invalid);
+            ok(())
+        })
+        .unwrap();
+    task.ack().unwrap();
+}
+
+#[test]
+fn the_queues_own_tables_are_out_of_sight() {
+    const RAW: TableDefinition<&[u8], &[u8]> = TableDefinition::new("tubewell.rows");
+    const OTHER: TableDefinition<u8, u8> = TableDefinition::new("done");
+    let (queue, _) = queue();
+    queue
+        .transact(|tx| {
+            assert_eq!(kind(tx.table(RAW).map(drop)), ErrorKind::Invalid);
+            tx.table(DONE)?.insert("a", 1)?;
+            assert_eq!(kind(tx.table(OTHER).map(drop)), ErrorKind::Invalid, "of other types");
+            let open = tx.table(DONE)?;
+            assert_eq!(kind(tx.table(DONE).map(drop)), ErrorKind::Invalid, "open already");
+            drop(open);
+            ok(())
+        })
+        .unwrap();
+    queue
+        .read(|r| {
+            assert_eq!(kind(r.table(RAW).map(drop)), ErrorKind::Invalid);
+            const NONE: TableDefinition<u8, u8> = TableDefinition::new("none");
+            assert_eq!(kind(r.table(NONE).map(drop)), ErrorKind::Invalid);
+            ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_read_sees_one_instant() {
+    let (queue, tube) = queue();
+    queue.transact(|tx| ok(drop(tx.table(DONE)?.insert("a", 1)?))).unwrap();
+    queue
+        .read(|r| {
+            let table = r.table(DONE)?;
+            thread::scope(|scope| {
+                let write =
+                    scope.spawn(|| queue.transact(|tx| ok(drop(tx.table(DONE)?.insert("a", 2)?))));
+                write.join().unwrap()
+            })?;
+            tube.put(b"a plain verb inside a read is nothing special")?;
+            assert_eq!(table.get("a")?.unwrap().value(), 1);
+            ok(())
+        })
+        .unwrap();
+    assert_eq!(done(&queue, "a"), Some(2));
+}
+
+#[test]
+fn an_error_of_a_read_comes_back() {
+    let (queue, _) = queue();
+    let refused = queue.read(|_| Err::<(), _>("not now")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Rejected);
+    assert_eq!(refused.into_source().unwrap().to_string(), "not now");
+}
+
+#[test]
+fn a_commit_wakes_who_waits_for_its_puts() {
+    let (queue, tube) = queue();
+    let taker = thread::spawn({
+        let tube = tube.clone();
+        move || next_waiting(&tube)
+    });
+    crate::until_waiting(&tube, 1);
+    queue.transact(|tx| tube.put_in(tx, b"a")).unwrap();
+    assert_eq!(taker.join().unwrap(), b"a");
+}
+
+fn next_waiting(tube: &Tube) -> Vec<u8> {
+    let task = tube.take().unwrap();
+    let payload = task.to_vec();
+    task.ack().unwrap();
+    payload
+}
+
+#[test]
+fn a_batch_of_acks_is_one_transaction() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.put_many((0..1000).map(|_| b"x".to_vec())).unwrap();
+    while !tube.is_empty().unwrap() {
+        let tasks = tube.take_many(100).unwrap();
+        queue
+            .transact(|tx| {
+                for task in &tasks {
+                    tx.table(DONE)?.insert(&*task.id().to_string(), 1)?;
+                    tx.ack(task)?;
+                }
+                ok(())
+            })
+            .unwrap();
+    }
+    let count = |r: &tubewell::Reading| {
+        use redb::ReadableTableMetadata;
+        ok(r.table(DONE)?.len()?)
+    };
+    assert_eq!(queue.read(count).unwrap(), 1000);
+    close_sound(queue);
+}
+
+#[test]
+fn a_temporary_tubes_tasks_take_part() {
+    let (queue, _) = queue();
+    let tube = queue.create_tube("temporary", TubeOptions::default().temporary(true)).unwrap();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let undone: Result<()> = queue.transact(|tx| {
+        tx.ack(&task)?;
+        tube.put_in(tx, b"b")?;
+        Err(Box::<dyn std::error::Error + Send + Sync>::from("no"))
+    });
+    assert_eq!(kind(undone), ErrorKind::Rejected);
+    assert_eq!(counts(&tube), [0, 0, 1, 0]);
+    queue
+        .transact(|tx| {
+            tx.ack(&task)?;
+            tube.put_in(tx, b"b")
+        })
+        .unwrap();
+    assert_eq!(drain(&tube), "b");
+}
+
+#[test]
+fn the_closures_error_may_be_the_librarys_own() {
+    let (queue, tube) = queue();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    tube.delete(task.id()).unwrap();
+    let refused = queue.transact(|tx| tx.ack(&task)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Rejected);
+    let source = refused.into_source().unwrap();
+    assert!(source.downcast_ref::<Error>().unwrap().is_lease_lost());
+}
+
+#[test]
+fn a_lease_that_lapsed_before_is_lost_inside() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.task(b"a").ttr(secs(1)).put().unwrap();
+    let task = tube.take().unwrap();
+    clock.advance(secs(1));
+    let inside = queue.transact(|tx| {
+        assert!(tx.ack(&task).unwrap_err().is_lease_lost());
+        ok(())
+    });
+    inside.unwrap();
+    assert_eq!(tube.peek(id).unwrap().state, State::Ready);
+}

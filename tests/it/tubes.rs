@@ -1,0 +1,200 @@
+//! Tubes: made, found, listed, emptied, dropped.
+
+use crate::{counts, drain, kind, lone, next, secs, still};
+use tubewell::{ErrorKind, Queue, TubeKind, TubeOptions};
+
+fn queue() -> Queue {
+    still().0.in_memory().unwrap()
+}
+
+#[test]
+fn a_tube_is_made_by_its_first_use_and_found_by_the_next() {
+    let queue = queue();
+    let tube = queue.tube("mail").unwrap();
+    assert_eq!((tube.name(), tube.info().unwrap().options), ("mail", TubeOptions::default()));
+    tube.put(b"a").unwrap();
+    assert_eq!(next(&queue.tube("mail").unwrap()), "a");
+}
+
+#[test]
+fn find_never_makes_one() {
+    let queue = queue();
+    assert!(queue.find_tube("mail").unwrap().is_none());
+    assert!(queue.tubes().unwrap().is_empty());
+    queue.tube("mail").unwrap();
+    assert!(queue.find_tube("mail").unwrap().is_some());
+}
+
+#[test]
+fn tubes_are_listed_by_name() {
+    let queue = queue();
+    for name in ["b", "a", "c d", "日本"] {
+        queue.tube(name).unwrap();
+    }
+    assert_eq!(queue.tubes().unwrap(), ["a", "b", "c d", "日本"]);
+}
+
+#[test]
+fn a_second_create_is_refused() {
+    let queue = queue();
+    queue.create_tube("t", TubeOptions::default()).unwrap();
+    let refused = queue.create_tube("t", TubeOptions::default());
+    assert_eq!(kind(refused), ErrorKind::TubeExists);
+}
+
+#[test]
+fn if_not_exists_shares_a_tube_that_is_the_same() {
+    let queue = queue();
+    let options = TubeOptions::new(TubeKind::FifoTtl).ttl(secs(60));
+    queue.create_tube("t", options.clone()).unwrap().put(b"a").unwrap();
+    assert_eq!(next(&queue.create_tube("t", options.if_not_exists()).unwrap()), "a");
+}
+
+#[test]
+fn if_not_exists_refuses_another_kind_or_other_options() {
+    let queue = queue();
+    queue.create_tube("t", TubeOptions::new(TubeKind::FifoTtl).ttl(secs(60))).unwrap();
+    for other in [
+        TubeOptions::new(TubeKind::Fifo),
+        TubeOptions::new(TubeKind::FifoTtl),
+        TubeOptions::new(TubeKind::FifoTtl).ttl(secs(61)),
+    ] {
+        let refused = queue.create_tube("t", other.if_not_exists());
+        assert_eq!(kind(refused), ErrorKind::TubeMismatch);
+    }
+}
+
+#[test]
+fn tube_opens_a_tube_of_any_kind() {
+    let queue = queue();
+    queue.create_tube("t", TubeOptions::new(TubeKind::Utube)).unwrap();
+    assert_eq!(queue.tube("t").unwrap().info().unwrap().options, TubeOptions::new(TubeKind::Utube));
+}
+
+#[test]
+fn a_dropped_tube_is_gone_with_its_tasks() {
+    let queue = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    queue.drop_tube("t").unwrap();
+    assert!(queue.tubes().unwrap().is_empty());
+    assert_eq!(kind(tube.put(b"b")), ErrorKind::TubeNotFound);
+    assert_eq!(kind(tube.try_take()), ErrorKind::TubeNotFound);
+    assert_eq!(queue.tube("t").unwrap().len().unwrap(), 0, "a new one of this name is empty");
+    assert_eq!(kind(tube.put(b"b")), ErrorKind::TubeNotFound, "old handles stay with the old");
+}
+
+#[test]
+fn a_tube_in_use_is_not_dropped_unless_forced() {
+    let queue = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    assert_eq!(kind(queue.drop_tube("t")), ErrorKind::TubeBusy);
+    queue.force_drop_tube("t").unwrap();
+    assert!(task.ack().is_err());
+    assert_eq!(kind(queue.drop_tube("t")), ErrorKind::TubeNotFound);
+}
+
+#[test]
+fn a_dropped_tube_with_buried_tasks_leaves_nothing_to_the_timer() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.task(b"a").ttr(secs(1)).ttl(secs(9)).put().unwrap();
+    tube.bury(id, "").unwrap();
+    queue.drop_tube("t").unwrap();
+    clock.advance(secs(10));
+    queue.tick().unwrap();
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn truncate_empties_every_state_and_every_hand() {
+    let (tube, _) = lone();
+    tube.put(b"taken").unwrap();
+    let task = tube.take().unwrap();
+    tube.put(b"ready").unwrap();
+    tube.task(b"delayed").delay(secs(1)).put().unwrap();
+    let id = tube.put(b"buried").unwrap();
+    tube.bury(id, "").unwrap();
+    tube.truncate().unwrap();
+    assert_eq!(counts(&tube), [0, 0, 0, 0]);
+    assert!(task.ack().unwrap_err().is_lease_lost());
+    tube.put(b"new").unwrap();
+    assert_eq!(drain(&tube), "new");
+}
+
+#[test]
+fn a_truncated_tube_can_be_dropped() {
+    let queue = queue();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let _task = tube.take().unwrap();
+    tube.truncate().unwrap();
+    queue.drop_tube("t").unwrap();
+}
+
+#[test]
+fn truncating_many_is_swept_up_and_sound() {
+    let (builder, _) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put_many((0..1000).map(|_| b"x".to_vec())).unwrap();
+    tube.truncate().unwrap();
+    assert_eq!(tube.len().unwrap(), 0);
+    queue.tick().unwrap();
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_pause_is_kept_over_a_reopen() {
+    let (_home, path) = crate::home();
+    let queue = crate::open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    tube.pause().unwrap();
+    drop(tube);
+    crate::close_sound(queue);
+    let queue = crate::open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert!(tube.info().unwrap().paused);
+    assert!(tube.try_take().unwrap().is_none());
+    tube.resume().unwrap();
+    assert_eq!(next(&tube), "a");
+}
+
+#[test]
+fn a_tubes_kind_and_options_are_kept_over_a_reopen() {
+    let (_home, path) = crate::home();
+    let options = TubeOptions::default()
+        .priority(-3)
+        .ttl(secs(5))
+        .ttr(secs(6))
+        .capacity(7)
+        .max_attempts(8)
+        .backoff(tubewell::Backoff::doubling(secs(9)).factor(10).at_most(secs(11)))
+        .in_flight(12)
+        .hold_group_while_delayed(true)
+        .ttl_spares_buried(true);
+    let queue = crate::open(&path);
+    queue.create_tube("t", options.clone()).unwrap();
+    crate::close_sound(queue);
+    assert_eq!(crate::open(&path).tube("t").unwrap().info().unwrap().options, options);
+}
+
+#[test]
+fn a_name_is_text_of_1_to_255_bytes() {
+    let queue = queue();
+    let longest = "n".repeat(255);
+    for name in ["a", "with: any/separator.at|all 日本", &longest] {
+        assert_eq!(queue.tube(name).unwrap().name(), name);
+    }
+    for name in ["", "line\nbreak", "nul\0", "\u{7f}", "\u{85}", &"n".repeat(256), &"é".repeat(128)]
+    {
+        assert_eq!(kind(queue.tube(name)), ErrorKind::Invalid, "{name:?}");
+        let created = queue.create_tube(name, TubeOptions::default());
+        assert_eq!(kind(created), ErrorKind::Invalid, "{name:?}");
+    }
+    assert_eq!(queue.tubes().unwrap().len(), 3);
+}

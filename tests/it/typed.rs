@@ -1,0 +1,149 @@
+//! Payloads of a type. What does not decode is set aside, and its neighbours go on.
+
+use crate::{counts, kind, lone};
+use serde::{Deserialize, Serialize};
+use tubewell::{BoxError, Codec, ErrorKind, Reason, State};
+
+#[derive(Serialize, Deserialize, Debug, PartialEq)]
+struct Mail {
+    to: String,
+    copies: Vec<u32>,
+}
+
+fn mail(to: &str) -> Mail {
+    Mail { to: to.into(), copies: vec![1, 2, 3] }
+}
+
+#[test]
+fn a_value_comes_back_as_it_was() {
+    let tube = lone().0.typed::<Mail>();
+    tube.put(&mail("ada")).unwrap();
+    tube.task(&mail("bob")).priority(-1).put().unwrap();
+    tube.put_many([mail("cy"), mail("di")]).unwrap();
+    for to in ["bob", "ada", "cy", "di"] {
+        let task = tube.take().unwrap();
+        assert_eq!(*task, mail(to));
+        task.ack().unwrap();
+    }
+}
+
+#[test]
+fn payload_and_lease_of_a_typed_task_come_apart() {
+    let tube = lone().0.typed::<Mail>();
+    tube.put(&mail("ada")).unwrap();
+    let (value, lease) = tube.take().unwrap().split();
+    lease.ack().unwrap();
+    assert_eq!(*value, mail("ada"));
+}
+
+#[test]
+fn a_payload_that_does_not_decode_is_buried_and_its_neighbours_go_on() {
+    let (bytes, _) = lone();
+    let tube = bytes.typed::<Mail>();
+    let plain = bytes.put(b"plain bytes").unwrap();
+    let other_type = bytes.typed::<u8>().put(&7).unwrap();
+    tube.put(&mail("ada")).unwrap();
+
+    let task = tube.take().unwrap();
+    assert_eq!(*task, mail("ada"));
+    task.ack().unwrap();
+    assert_eq!(counts(&bytes), [0, 0, 0, 2]);
+    for id in [plain, other_type] {
+        let info = bytes.peek(id).unwrap();
+        assert!(matches!(info.reason, Some(Reason::Undecodable(_))), "{:?}", info.reason);
+    }
+    assert_eq!(bytes.peek(plain).unwrap().payload, b"plain bytes", "nothing is lost");
+}
+
+#[test]
+fn take_many_makes_up_for_what_does_not_decode() {
+    let (bytes, _) = lone();
+    let tube = bytes.typed::<Mail>();
+    bytes.put(b"plain bytes").unwrap();
+    tube.put_many([mail("ada"), mail("bob")]).unwrap();
+    let tasks = tube.take_many(2).unwrap();
+    assert_eq!(tasks.iter().map(|task| task.to.as_str()).collect::<Vec<_>>(), ["ada", "bob"]);
+}
+
+#[test]
+fn a_claimed_task_that_does_not_decode_is_buried() {
+    let (bytes, _) = lone();
+    let id = bytes.put(b"plain bytes").unwrap();
+    assert_eq!(kind(bytes.typed::<Mail>().claim(id)), ErrorKind::Codec);
+    assert_eq!(bytes.peek(id).unwrap().state, State::Buried);
+}
+
+#[test]
+fn bytes_read_what_any_codec_wrote() {
+    let (bytes, _) = lone();
+    bytes.typed::<Mail>().put(&mail("ada")).unwrap();
+    assert!(bytes.take().unwrap().windows(3).any(|part| part == b"ada"));
+}
+
+/// Text that must not be shouted; version 2 of itself.
+struct Calm;
+
+impl Codec<String> for Calm {
+    const ID: u8 = 64;
+    const VERSION: u16 = 2;
+
+    fn encode(value: &String, out: &mut Vec<u8>) -> Result<(), BoxError> {
+        if value.to_uppercase() == *value {
+            return Err("it shouts".into());
+        }
+        out.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    fn decode(bytes: &[u8]) -> Result<String, BoxError> {
+        Ok(String::from_utf8(bytes.to_vec())?)
+    }
+
+    fn decode_version(version: u16, bytes: &[u8]) -> Result<String, BoxError> {
+        match version {
+            1 => Ok(format!("old: {}", Self::decode(bytes)?)),
+            other => Err(format!("version {other}").into()),
+        }
+    }
+}
+
+/// What `Calm` was before.
+struct Old<const VERSION: u16>;
+
+impl<const VERSION: u16> Codec<String> for Old<VERSION> {
+    const ID: u8 = 64;
+    const VERSION: u16 = VERSION;
+
+    fn encode(value: &String, out: &mut Vec<u8>) -> Result<(), BoxError> {
+        out.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    fn decode(bytes: &[u8]) -> Result<String, BoxError> {
+        Ok(String::from_utf8(bytes.to_vec())?)
+    }
+}
+
+#[test]
+fn a_value_that_does_not_encode_is_refused() {
+    let (bytes, _) = lone();
+    let tube = bytes.with_codec::<String, Calm>();
+    let refused = tube.put(&"HELLO".to_owned()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Codec);
+    assert!(refused.to_string().contains("it shouts"), "{refused}");
+    assert_eq!(kind(tube.put_many(["hello".to_owned(), "HELLO".to_owned()])), ErrorKind::Codec);
+    assert_eq!(bytes.len().unwrap(), 0);
+}
+
+#[test]
+fn a_codec_reads_the_versions_that_it_knows() {
+    let (bytes, _) = lone();
+    bytes.with_codec::<String, Old<1>>().put(&"one".to_owned()).unwrap();
+    bytes.with_codec::<String, Old<3>>().put(&"three".to_owned()).unwrap();
+    let tube = bytes.with_codec::<String, Calm>();
+    tube.put(&"two".to_owned()).unwrap();
+    let tasks: Vec<_> = (0..2).map(|_| tube.take().unwrap()).collect();
+    let values: Vec<String> = tasks.iter().map(|task| (**task).clone()).collect();
+    assert_eq!(values, ["old: one", "two"].map(str::to_owned), "three was from the future");
+    assert_eq!(counts(&bytes)[3], 1);
+}

@@ -1,0 +1,380 @@
+//! Who waits for whom, and what ends a wait. The clock stands still, so a waiter that wakes was
+//! woken.
+
+use crate::{counts, kind, next, secs, still, until_waiting};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tubewell::{ErrorKind, ManualClock, Queue, Result, Stop, Task, Tube, TubeKind, TubeOptions};
+
+fn queue() -> (Queue, Tube, ManualClock) {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    (queue, tube, clock)
+}
+
+/// A thread that waits in this call; returns once it does.
+fn waiting<R: Send + 'static>(
+    tube: &Tube,
+    wait: impl FnOnce(&Tube) -> R + Send + 'static,
+) -> JoinHandle<R> {
+    let before = tube.info().unwrap().waiters;
+    let own = tube.clone();
+    let thread = thread::spawn(move || wait(&own));
+    until_waiting(tube, before + 1);
+    thread
+}
+
+fn text(task: Result<Option<Task>>) -> Option<String> {
+    let task = task.unwrap()?;
+    let text = String::from_utf8(task.to_vec()).unwrap();
+    task.ack().unwrap();
+    Some(text)
+}
+
+/// What a waiting taker gets when this happens.
+fn woken_by(event: impl FnOnce(&Queue, &Tube, &ManualClock)) -> Option<String> {
+    let (queue, tube, clock) = queue();
+    let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
+    event(&queue, &tube, &clock);
+    taker.join().unwrap()
+}
+
+#[test]
+fn a_put_wakes_a_waiting_taker() {
+    assert_eq!(
+        woken_by(|_, tube, _| {
+            tube.put(b"a").unwrap();
+        }),
+        Some("a".into())
+    );
+}
+
+#[test]
+fn the_end_of_a_delay_wakes_a_waiting_taker() {
+    let woken = woken_by(|queue, tube, clock| {
+        tube.task(b"a").delay(secs(5)).put().unwrap();
+        clock.advance(secs(5));
+        queue.tick().unwrap();
+    });
+    assert_eq!(woken, Some("a".into()));
+}
+
+#[test]
+fn a_kick_wakes_a_waiting_taker() {
+    let woken = woken_by(|_, tube, _| {
+        let id = tube.task(b"a").delay(secs(5)).put().unwrap();
+        tube.bury(id, "").unwrap();
+        tube.kick(1).unwrap();
+    });
+    assert_eq!(woken, Some("a".into()));
+}
+
+#[test]
+fn release_drop_lapse_and_a_sessions_end_wake_a_waiting_taker() {
+    type Return = fn(&Queue, Task, &ManualClock);
+    let returns: [Return; 4] = [
+        |_, task, _| task.release().unwrap(),
+        |_, task, _| drop(task),
+        |queue, task, clock| {
+            task.renew_for(secs(5)).unwrap();
+            task.detach();
+            clock.advance(secs(5));
+            queue.tick().unwrap();
+        },
+        |queue, _task, _| queue.consumer("ada").unwrap().close().unwrap(),
+    ];
+    for give_back in returns {
+        let (queue, tube, clock) = queue();
+        tube.put(b"a").unwrap();
+        let ada = queue.consumer("ada").unwrap();
+        let task = tube.by(&ada).take().unwrap();
+        let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
+        give_back(&queue, task, &clock);
+        assert_eq!(taker.join().unwrap(), Some("a".into()));
+    }
+}
+
+#[test]
+fn the_opening_of_a_group_wakes_a_waiting_taker() {
+    let (_queue, tube, _) = queue();
+    tube.task(b"a").group("g").put().unwrap();
+    tube.task(b"b").group("g").put().unwrap();
+    let task = tube.take().unwrap();
+    let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
+    task.ack().unwrap();
+    assert_eq!(taker.join().unwrap(), Some("b".into()));
+}
+
+#[test]
+fn waiters_are_served_in_the_order_in_which_they_came() {
+    let (_queue, tube, _) = queue();
+    let takers: Vec<_> =
+        (0..4).map(|_| waiting(&tube, |tube| text(tube.take().map(Some)))).collect();
+    for (at, taker) in takers.into_iter().enumerate() {
+        tube.put(at.to_string().as_bytes()).unwrap();
+        assert_eq!(taker.join().unwrap(), Some(at.to_string()));
+    }
+}
+
+#[test]
+fn one_batch_wakes_as_many_as_it_has_tasks() {
+    let (_queue, tube, _) = queue();
+    let takers: Vec<_> =
+        (0..4).map(|_| waiting(&tube, |tube| text(tube.take().map(Some)))).collect();
+    tube.put_many(["x"; 4].map(|text| text.as_bytes().to_vec())).unwrap();
+    for taker in takers {
+        assert_eq!(taker.join().unwrap(), Some("x".into()));
+    }
+}
+
+#[test]
+fn a_timeout_is_over_exactly_at_its_end() {
+    let (_queue, tube, clock) = queue();
+    let taker = waiting(&tube, |tube| text(tube.take_timeout(secs(5))));
+    clock.advance(secs(5) - Duration::from_micros(1));
+    assert!(!taker.is_finished());
+    clock.advance(Duration::from_micros(1));
+    assert_eq!(taker.join().unwrap(), None);
+}
+
+#[test]
+fn a_timeout_goes_by_lease_time() {
+    let (_queue, tube, clock) = queue();
+    let taker = waiting(&tube, |tube| text(tube.take_timeout(secs(5))));
+    clock.suspend(secs(86_400));
+    assert_eq!(tube.info().unwrap().waiters, 1, "a suspend is no waiting");
+    clock.advance(secs(5));
+    assert_eq!(taker.join().unwrap(), None);
+}
+
+#[test]
+fn a_timeout_of_max_waits_for_ever() {
+    let (_queue, tube, clock) = queue();
+    let taker = waiting(&tube, |tube| text(tube.take_timeout(Duration::MAX)));
+    clock.advance(secs(1_000_000_000));
+    tube.put(b"a").unwrap();
+    assert_eq!(taker.join().unwrap(), Some("a".into()));
+}
+
+#[test]
+fn the_machines_clock_ends_a_timeout_too() {
+    let tube = Queue::in_memory().unwrap().tube("t").unwrap();
+    assert!(tube.take_timeout(Duration::from_millis(2)).unwrap().is_none());
+}
+
+#[test]
+fn a_waiter_whose_time_is_over_uses_up_nobodys_turn() {
+    let (_queue, tube, clock) = queue();
+    let early = waiting(&tube, |tube| text(tube.take_timeout(secs(5))));
+    let late = waiting(&tube, |tube| text(tube.take().map(Some)));
+    clock.advance(secs(5));
+    assert_eq!(early.join().unwrap(), None);
+    tube.put(b"a").unwrap();
+    assert_eq!(late.join().unwrap(), Some("a".into()));
+}
+
+#[test]
+fn stop_ends_every_wait_with_it_now_and_later() {
+    let (_queue, tube, _) = queue();
+    let stop = Stop::new();
+    let takers: Vec<_> = (0..3)
+        .map(|_| {
+            let stop = stop.clone();
+            waiting(&tube, move |tube| text(tube.take_until(&stop)))
+        })
+        .collect();
+    stop.stop();
+    stop.stop();
+    for taker in takers {
+        assert_eq!(taker.join().unwrap(), None);
+    }
+    tube.put(b"a").unwrap();
+    assert!(stop.is_stopped());
+    assert!(tube.take_until(&stop).unwrap().is_none(), "nothing is taken any more");
+    assert_eq!(counts(&tube), [1, 0, 0, 0]);
+}
+
+#[test]
+fn without_a_stop_take_until_takes() {
+    let (_queue, tube, _) = queue();
+    let taker = waiting(&tube, |tube| text(tube.take_until(&Stop::new())));
+    tube.put(b"a").unwrap();
+    assert_eq!(taker.join().unwrap(), Some("a".into()));
+}
+
+#[test]
+fn close_ends_every_wait() {
+    let (queue, tube, _) = queue();
+    let full = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
+    full.put(b"a").unwrap();
+    let takers = [
+        waiting(&tube, |tube| kind(tube.take())),
+        waiting(&tube, |tube| kind(tube.take_timeout(secs(5)))),
+        waiting(&tube, |tube| kind(tube.take_until(&Stop::new()))),
+    ];
+    let (told, heard) = channel();
+    let others = [
+        announced(&told, &tube, |tube| kind(tube.wait_ready(secs(5)))),
+        announced(&told, &full, |tube| kind(tube.task(b"b").wait_for_room(secs(5)).put())),
+    ];
+    for _ in &others {
+        heard.recv().unwrap();
+    }
+    queue.close().unwrap();
+    for waiter in takers.into_iter().chain(others) {
+        assert_eq!(waiter.join().unwrap(), ErrorKind::Closed);
+    }
+}
+
+/// A thread that says that it is about to wait.
+fn announced<R: Send + 'static>(
+    told: &std::sync::mpsc::Sender<()>,
+    tube: &Tube,
+    wait: impl FnOnce(&Tube) -> R + Send + 'static,
+) -> JoinHandle<R> {
+    let (told, tube) = (told.clone(), tube.clone());
+    thread::spawn(move || {
+        told.send(()).unwrap();
+        wait(&tube)
+    })
+}
+
+#[test]
+fn a_forced_drop_ends_the_waits_of_its_tube() {
+    let (queue, tube, _) = queue();
+    let taker = waiting(&tube, |tube| kind(tube.take()));
+    assert_eq!(kind(queue.drop_tube("t")), ErrorKind::TubeBusy, "someone waits");
+    queue.force_drop_tube("t").unwrap();
+    assert_eq!(taker.join().unwrap(), ErrorKind::TubeNotFound);
+}
+
+#[test]
+fn a_closed_consumers_waits_end_and_take_nothing() {
+    let (queue, tube, _) = queue();
+    let ada = queue.consumer("ada").unwrap();
+    let taker = waiting(&tube.by(&ada), |tube| kind(tube.take()));
+    ada.close().unwrap();
+    tube.put(b"a").unwrap();
+    assert_eq!(taker.join().unwrap(), ErrorKind::Closed);
+    assert_eq!(counts(&tube), [1, 0, 0, 0]);
+}
+
+#[test]
+fn waiting_takers_keep_waiting_through_a_pause() {
+    let (_queue, tube, _) = queue();
+    let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
+    tube.pause().unwrap();
+    tube.put(b"a").unwrap();
+    assert_eq!((tube.info().unwrap().waiters, counts(&tube)), (1, [1, 0, 0, 0]));
+    tube.resume().unwrap();
+    assert_eq!(taker.join().unwrap(), Some("a".into()));
+}
+
+#[test]
+fn wait_ready_tells_and_takes_nothing() {
+    let (_queue, tube, clock) = queue();
+    assert!(!tube.wait_ready(Duration::ZERO).unwrap());
+    tube.put(b"a").unwrap();
+    assert!(tube.wait_ready(Duration::ZERO).unwrap());
+    assert_eq!(next(&tube), "a");
+
+    let (told, heard) = channel();
+    let onlooker = announced(&told, &tube, |tube| tube.wait_ready(secs(5)).unwrap());
+    heard.recv().unwrap();
+    clock.advance(secs(5));
+    until_over(&onlooker, &clock);
+    assert!(!onlooker.join().unwrap());
+}
+
+/// Moves the clock on until the thread is done: it may have begun to wait after the last move.
+fn until_over<R>(thread: &JoinHandle<R>, clock: &ManualClock) {
+    crate::until(|| {
+        clock.advance(secs(5));
+        thread.is_finished()
+    });
+}
+
+#[test]
+fn onlookers_never_use_up_a_takers_turn() {
+    let (_queue, tube, _) = queue();
+    let (told, heard): (_, Receiver<()>) = channel();
+    let onlookers: Vec<_> = (0..3)
+        .map(|_| announced(&told, &tube, |tube| tube.wait_ready(Duration::MAX).unwrap()))
+        .collect();
+    for _ in &onlookers {
+        heard.recv().unwrap();
+    }
+    let taker = waiting(&tube, |tube| tube.take().unwrap());
+    tube.put(b"a").unwrap();
+    let task = taker.join().unwrap();
+    task.release().unwrap();
+    for onlooker in onlookers {
+        assert!(onlooker.join().unwrap());
+    }
+}
+
+#[test]
+fn a_put_waits_for_room() {
+    let (queue, _, clock) = queue();
+    let options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(1);
+    let tube = queue.create_tube("full", options).unwrap();
+    type Leave = fn(&Tube, Task, &ManualClock);
+    let leaves: [Leave; 4] = [
+        |_, task, _| task.ack().unwrap(),
+        |tube, task, _| tube.delete(task.id()).unwrap(),
+        |tube, _task, _| tube.truncate().unwrap(),
+        |tube, _task, clock| {
+            clock.advance(secs(100));
+            drop(tube.stats().unwrap());
+        },
+    ];
+    for leave in leaves {
+        tube.task(b"a").ttl(secs(100)).put().unwrap();
+        let task = tube.take().unwrap();
+        let (told, heard) = channel();
+        let putter = announced(&told, &tube, |tube| {
+            tube.task(b"b").wait_for_room(secs(1000)).put().unwrap()
+        });
+        heard.recv().unwrap();
+        leave(&tube, task, &clock);
+        let id = putter.join().unwrap();
+        tube.delete(id).unwrap();
+    }
+}
+
+#[test]
+fn a_put_that_finds_no_room_in_time_is_refused() {
+    let (queue, _, clock) = queue();
+    let options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(1);
+    let tube = queue.create_tube("full", options).unwrap();
+    tube.put(b"a").unwrap();
+    let (told, heard) = channel();
+    let putter = announced(&told, &tube, |tube| kind(tube.task(b"b").wait_for_room(secs(5)).put()));
+    heard.recv().unwrap();
+    until_over(&putter, &clock);
+    assert_eq!(putter.join().unwrap(), ErrorKind::Full);
+    assert_eq!(crate::drain(&tube), "a");
+}
+
+#[test]
+fn what_is_due_wakes_by_the_queues_own_thread() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().clock(clock.clone()).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.task(b"a").delay(secs(5)).put().unwrap();
+    let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
+    clock.advance(secs(5));
+    assert_eq!(taker.join().unwrap(), Some("a".into()));
+    queue.close().unwrap();
+}
+
+#[test]
+fn on_the_machines_clock_a_delay_wakes_too() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
+    tube.task(b"a").delay(Duration::from_millis(5)).put().unwrap();
+    assert_eq!(taker.join().unwrap(), Some("a".into()));
+}
