@@ -11,6 +11,13 @@ use crate::world::Verdict;
 use tubewell::Durability;
 
 pub struct Judge {
+    /// The histories that explain what was seen. Two states may look the same and differ in what
+    /// is not shown, such as the end of a grace: then both are followed until they part.
+    lines: Vec<Line>,
+}
+
+#[derive(Clone)]
+struct Line {
     durability: Durability,
     /// Whether the queue can die and come back.
     has_disk: bool,
@@ -24,10 +31,100 @@ pub struct Judge {
 
 impl Judge {
     pub fn new(model: Model, durability: Durability, has_disk: bool) -> Self {
-        Self { durability, has_disk, past: vec![model], cut_off: Vec::new(), lost_cache: false }
+        Self { lines: vec![Line::new(model, durability, has_disk)] }
     }
 
     pub fn now(&self) -> &Model {
+        self.lines[0].now()
+    }
+
+    /// Goes on with the histories that agree; one has to.
+    fn agree(&mut self, agrees: impl Fn(&mut Line) -> Verdict<()>) -> Verdict<()> {
+        let mut refusal = None;
+        self.lines.retain_mut(|line| {
+            let verdict = agrees(line);
+            let stays = verdict.is_ok();
+            refusal = refusal.take().or(verdict.err());
+            stays
+        });
+        if self.lines.is_empty() { Err(refusal.unwrap_or_default()) } else { Ok(()) }
+    }
+
+    /// A step was answered.
+    pub fn answered(&mut self, step: &Step, picked: &Picked, answer: &Answer) -> Verdict<()> {
+        self.agree(|line| line.answered(step, picked, answer))
+    }
+
+    /// A step got no answer, or one that leaves it open; reopening decides.
+    pub fn unanswered(&mut self, step: &Step, picked: &Picked) {
+        self.lines.iter_mut().for_each(|line| line.unanswered(step, picked));
+    }
+
+    /// A verdict was refused and used its guards up: their drop may have given the tasks back.
+    pub fn let_go(&mut self, guards: &[LeaseNo]) {
+        self.lines.iter_mut().for_each(|line| line.let_go(guards));
+    }
+
+    /// The queue showed itself while it lived: what was refused did not happen.
+    pub fn looked(&mut self, seen: &Sight) -> Verdict<()> {
+        self.agree(|line| line.looked(seen))
+    }
+
+    /// The same after guards were dropped, which tells nobody whether it worked.
+    pub fn looked_either(&mut self, seen: &Sight) -> Verdict<()> {
+        self.agree(|line| line.looked_either(seen))
+    }
+
+    /// The queue ended.
+    pub fn ended(&mut self, end: End) {
+        self.lines.iter_mut().for_each(|line| line.ended(end));
+    }
+
+    /// Time passes while no process is there to read a clock.
+    pub fn turned(&mut self, turn: &Turn) {
+        self.lines.iter_mut().for_each(|line| line.turned(turn));
+    }
+
+    /// The queue was closed and answered that it was.
+    pub fn closed(&mut self) {
+        self.lines.iter_mut().for_each(Line::closed);
+    }
+
+    /// The queue was opened again and shows this.
+    pub fn reopened(&mut self, seen: &Sight, knows: impl Fn(LeaseNo) -> bool) -> Verdict<()> {
+        let mut lines: Vec<Line> = Vec::new();
+        let mut refusal = None;
+        for line in std::mem::take(&mut self.lines) {
+            match line.reopened(seen, &knows) {
+                Ok(all) => lines.extend(all),
+                Err(why) => refusal = refusal.or(Some(why)),
+            }
+        }
+        for line in lines {
+            if self.lines.iter().all(|other| !other.now().is_like(line.now())) {
+                self.lines.push(line);
+            }
+        }
+        // Only what all of them know can be asked about.
+        for at in 1..self.lines.len() {
+            let (first, rest) = self.lines.split_at_mut(at);
+            let (first, other) = (first[0].now_mut(), rest[0].now_mut());
+            first.forget(|lease| other.knows(lease));
+        }
+        for at in 1..self.lines.len() {
+            let (first, rest) = self.lines.split_at_mut(at);
+            rest[0].now_mut().forget(|lease| first[0].now().knows(lease));
+        }
+        if self.lines.is_empty() { Err(refusal.unwrap_or_default()) } else { Ok(()) }
+    }
+}
+
+impl Line {
+    fn new(model: Model, durability: Durability, has_disk: bool) -> Self {
+        Self { durability, has_disk, past: vec![model], cut_off: Vec::new(), lost_cache: false }
+    }
+
+    fn now(&self) -> &Model {
         self.past.last().expect("there is always a present")
     }
 
@@ -36,7 +133,7 @@ impl Judge {
     }
 
     /// A step was answered.
-    pub fn answered(&mut self, step: &Step, picked: &Picked, answer: &Answer) -> Verdict<()> {
+    fn answered(&mut self, step: &Step, picked: &Picked, answer: &Answer) -> Verdict<()> {
         let mut after = self.now().clone();
         let expected = after.apply(step, picked);
         if !agrees(&expected, answer) {
@@ -78,7 +175,7 @@ impl Judge {
     }
 
     /// A step was refused because of the disk: nothing happened, save what was due anyway.
-    pub fn refused(&mut self, step: &Step, picked: &Picked) {
+    fn refused(&mut self, step: &Step, picked: &Picked) {
         let halves = self.half_way(step, picked);
         self.cut_off.extend(halves);
         let mut after = self.now().clone();
@@ -88,7 +185,7 @@ impl Judge {
     }
 
     /// A step got no answer, or one that leaves it open; reopening decides.
-    pub fn unanswered(&mut self, step: &Step, picked: &Picked) {
+    fn unanswered(&mut self, step: &Step, picked: &Picked) {
         self.refused(step, picked);
         if let Step::Clock(turn) = step {
             // The hands did move.
@@ -97,7 +194,7 @@ impl Judge {
     }
 
     /// The queue showed itself while it lived: what was refused did not happen.
-    pub fn looked(&mut self, seen: &Sight) -> Verdict<()> {
+    fn looked(&mut self, seen: &Sight) -> Verdict<()> {
         let model = self.now_mut();
         model.work_off_all();
         same(&model.look(), seen)?;
@@ -106,7 +203,7 @@ impl Judge {
     }
 
     /// A verdict was refused and used its guards up: their drop may have given the tasks back.
-    pub fn let_go(&mut self, guards: &[LeaseNo]) {
+    fn let_go(&mut self, guards: &[LeaseNo]) {
         let mut after = self.now().clone();
         for lease in guards {
             let picked = Picked { leases: vec![*lease], ..Picked::default() };
@@ -117,7 +214,7 @@ impl Judge {
     }
 
     /// The same after guards were dropped, which tells nobody whether it worked.
-    pub fn looked_either(&mut self, seen: &Sight) -> Verdict<()> {
+    fn looked_either(&mut self, seen: &Sight) -> Verdict<()> {
         let Some(mut other) = self.cut_off.pop() else { return self.looked(seen) };
         other.work_off_all();
         if same(&other.look(), seen).is_ok() {
@@ -129,7 +226,7 @@ impl Judge {
     }
 
     /// The queue ended.
-    pub fn ended(&mut self, end: End) {
+    fn ended(&mut self, end: End) {
         self.lost_cache |= end == End::Cut;
         if end == End::Close {
             // A close that was cut off has given the leases back, tube by tube, or has not.
@@ -142,48 +239,50 @@ impl Judge {
     }
 
     /// Time passes while no process is there to read a clock.
-    pub fn turned(&mut self, turn: &Turn) {
+    fn turned(&mut self, turn: &Turn) {
         self.now_mut().time.turn(turn);
     }
 
     /// The queue was closed and answered that it was.
-    pub fn closed(&mut self) {
+    fn closed(&mut self) {
         let mut closed = self.now().clone();
-        closed.reopen(End::Close);
+        closed.close();
         (self.past, self.cut_off) = (vec![closed], Vec::new());
     }
 
-    /// The queue was opened again and shows this.
-    pub fn reopened(&mut self, seen: &Sight, knows: impl Fn(LeaseNo) -> bool) -> Verdict<()> {
+    /// The queue was opened again and shows this: the histories that it may have had.
+    fn reopened(mut self, seen: &Sight, knows: impl Fn(LeaseNo) -> bool) -> Verdict<Vec<Self>> {
         let mut time = self.now().time.clone();
         time.begin();
         let past = std::mem::take(&mut self.past);
         let from = if self.lost_cache { 0 } else { past.len() - 1 };
         let cut_off = std::mem::take(&mut self.cut_off);
         self.lost_cache = false;
-        let mut reasons = Vec::new();
+        let (mut lines, mut reasons) = (Vec::new(), Vec::new());
         // The latest first: where two look the same, more is known of the later one.
         for mut model in past.into_iter().skip(from).chain(cut_off).rev() {
-            model.time = time.clone();
-            model.reopen(End::Kill);
+            model.come_back(time.clone());
             model.work_off_all();
-            // What was due, or left to a sweep, may be worked off before the crash or again after it.
+            // What was due, or left to a sweep, may be worked off before the crash or again after
+            // it.
             model.count_again(&seen.tubes, &[Call::Delay, Call::Ttl, Call::Release]);
             match same(&model.look(), seen) {
                 Ok(()) => {
                     model.forget(&knows);
-                    self.past = vec![model];
-                    return Ok(());
+                    lines.push(Self { past: vec![model], ..self.clone() });
                 }
                 Err(why) => reasons.push(why),
             }
         }
         // Many states in a row may differ in the same way.
         reasons.dedup();
-        Err(format!(
-            "what came back was never there; against the states before it, latest first:\n{}",
-            reasons.join("\n")
-        ))
+        if lines.is_empty() {
+            return Err(format!(
+                "what came back was never there; against the states before it, latest first:\n{}",
+                reasons.join("\n")
+            ));
+        }
+        Ok(lines)
     }
 }
 
@@ -304,9 +403,9 @@ mod tests {
         }
         judge.ended(end);
         let mut found = back(&mut Rng::new(seed), &states, floor)?;
-        found.time = judge.now().time.clone();
-        found.time.begin();
-        found.reopen(End::Kill);
+        let mut time = judge.now().time.clone();
+        time.begin();
+        found.come_back(time);
         found.work_off_all();
         Some(judge.reopened(&found.look(), |_| true))
     }

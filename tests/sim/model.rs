@@ -87,6 +87,10 @@ impl Model {
         self.tubes.get(&tube).filter(|now| now.incarnation == incarnation).map(|_| tube)
     }
 
+    pub fn knows(&self, no: LeaseNo) -> bool {
+        self.lease(no).is_some()
+    }
+
     /// Forgets the hand-outs that nobody ever heard of.
     pub fn forget(&mut self, known: impl Fn(LeaseNo) -> bool) {
         self.leases.retain(|lease| known(lease.0));

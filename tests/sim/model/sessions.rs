@@ -1,10 +1,10 @@
 //! Named consumers, and what becomes of leases when a session or the process ends.
 
-use super::{Model, Task, give_back, ready};
+use super::{Model, Task, Time, give_back, ready};
 use crate::step::*;
 use tubewell::State;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     grace: u64,
     /// Somebody has a handle.
@@ -18,6 +18,11 @@ pub(super) struct Session {
 impl Model {
     pub fn has_session(&self, who: u8) -> bool {
         self.sessions.get(&who).is_some_and(|session| session.is_open)
+    }
+
+    /// Whether two queues that look the same will go on to do so.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.sessions == other.sessions
     }
 
     pub(super) fn join(&mut self, who: u8, grace: u64) {
@@ -81,13 +86,13 @@ impl Model {
         hands
     }
 
-    /// Nobody is there any more. Sessions with a grace wait; the others are over.
-    fn silence(&mut self) {
+    /// Nobody has been there since then. Sessions with a grace wait; the others are over.
+    fn silence(&mut self, since: u64) {
         let queue = self.time.queue;
         for session in self.sessions.values_mut() {
             if session.is_open {
                 session.is_open = false;
-                session.until_queue = queue.saturating_add(session.grace);
+                session.until_queue = since.saturating_add(session.grace);
             }
         }
         self.sessions.retain(|_, session| session.grace > 0 && session.until_queue > queue);
@@ -96,7 +101,7 @@ impl Model {
     /// What a close does first: every lease that waits for nobody returns, uncharged.
     pub fn give_back_all(&mut self, of: impl Fn(u8) -> bool) {
         let mut silenced = self.clone();
-        silenced.silence();
+        silenced.silence(self.time.queue);
         for task in self.tasks.values_mut() {
             let waits = task.holder.is_some_and(|who| silenced.sessions.contains_key(&who));
             if task.seen.state == State::Taken && of(task.tube) && !waits {
@@ -107,14 +112,24 @@ impl Model {
         self.sessions = silenced.sessions;
     }
 
-    /// The queue as it is when it has been opened again: no lease is left.
-    pub fn reopen(&mut self, end: End) {
-        if end == End::Close {
-            self.give_back_all(|_| true);
-        } else {
-            self.time.read();
-            self.silence();
-        }
+    /// The queue as the close leaves it.
+    pub fn close(&mut self) {
+        self.give_back_all(|_| true);
+        self.void_leases();
+    }
+
+    /// The queue as it is when it has been opened again, at this time.
+    pub fn come_back(&mut self, time: Time) {
+        // The last record tells when its consumers were last heard of.
+        let since = self.time.queue;
+        self.time = time;
+        self.time.read();
+        self.silence(since);
+        self.void_leases();
+    }
+
+    /// No lease is left.
+    fn void_leases(&mut self) {
         let (queue, mono) = (self.time.queue, self.time.mono);
         for session in self.sessions.values_mut() {
             session.until_lease = mono.saturating_add(session.until_queue.saturating_sub(queue));
