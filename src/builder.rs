@@ -260,6 +260,30 @@ impl Builder {
     }
 }
 
+/// How a queue comes to be; everything else of it is in its own file.
+impl Queue {
+    /// Opens the queue in this folder with every default, or makes it.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().open(path)
+    }
+
+    /// Makes a queue in memory, gone with its last handle.
+    ///
+    /// # Errors
+    /// As [`Builder::in_memory`].
+    pub fn in_memory() -> Result<Self> {
+        Self::builder().in_memory()
+    }
+
+    /// Settings for opening.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")

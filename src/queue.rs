@@ -1,7 +1,6 @@
 //! The queue in hand: where tubes and consumers come from, transactions, and what concerns all of
 //! it.
 
-use crate::builder::Builder;
 use crate::consumer::Consumer;
 use crate::engine::{look, tubes};
 use crate::error::{Error, ErrorKind, Result};
@@ -15,7 +14,6 @@ use crate::transact::{Reading, Transaction};
 use crate::tube::Tube;
 use std::error::Error as StdError;
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 /// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue, which is
@@ -44,27 +42,6 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Opens the queue in this folder with every default, or makes it.
-    ///
-    /// # Errors
-    /// As [`Builder::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::builder().open(path)
-    }
-
-    /// Makes a queue in memory, gone with its last handle.
-    ///
-    /// # Errors
-    /// As [`Builder::in_memory`].
-    pub fn in_memory() -> Result<Self> {
-        Self::builder().in_memory()
-    }
-
-    /// Settings for opening.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn over(hold: Arc<Hold>) -> Self {
         Self { hold }
     }
@@ -348,7 +325,7 @@ impl Queue {
 
     /// Works off everything that is due now, what is left of large removals, and the callbacks: what
     /// the queue's threads do by themselves, unless it was opened
-    /// [`by_hand`](Builder::by_hand).
+    /// [`by_hand`](crate::Builder::by_hand).
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);

@@ -135,7 +135,13 @@ impl Store {
 
     /// Has redb verify every page. Not while anybody else reads or writes the base.
     fn check_base(&mut self, report: Report<'_>) -> Result<()> {
-        let sound = self.alone(|db| Ok(db.check_integrity()?))?;
+        let sound = match self.alone(|db| Ok(db.check_integrity()?)) {
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                report(format!("base.redb did not pass redb's own check: {error}"));
+                return Ok(());
+            }
+            sound => sound?,
+        };
         match sound {
             Some(false) => {
                 report("base.redb did not pass redb's own check and was repaired".into())

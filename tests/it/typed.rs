@@ -142,8 +142,8 @@ fn a_codec_reads_the_versions_that_it_knows() {
     bytes.with_codec::<String, Old<3>>().put(&"three".to_owned()).unwrap();
     let tube = bytes.with_codec::<String, Calm>();
     tube.put(&"two".to_owned()).unwrap();
-    let values: Vec<String> =
-        (0..2).map(|_| tube.take().unwrap()).map(|task| (*task).clone()).collect();
+    let tasks = tube.take_many(2).unwrap();
+    let values: Vec<String> = tasks.iter().map(|task| (**task).clone()).collect();
     assert_eq!(values, ["old: one", "two"].map(str::to_owned), "three was from the future");
     assert_eq!(counts(&bytes)[3], 1);
 }
