@@ -92,7 +92,7 @@ fn work(path: &Path, seed: u64, life: u64, run: u64) {
         .open(path)
         .unwrap_or_else(|error| panic!("the opening was refused: {error}"));
     say("o");
-    if run % 8 == 0 {
+    if run.is_multiple_of(8) {
         queue.check().unwrap().iter().for_each(|line| say(&format!("! {line}")));
     }
     let threads = 1 + dice.below(3);

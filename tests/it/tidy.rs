@@ -195,7 +195,7 @@ impl Crate {
         let code = code_without_tests(&source.text);
         self.modules.insert(path.clone(), self.modules.len());
         for at in words(&code, "mod") {
-            let name = code[at + 3..].split(|char| char == ';' || char == '{').next();
+            let name = code[at + 3..].split([';', '{']).next();
             let name = name.unwrap_or_default().trim();
             let mut child = path.clone();
             child.push(name.to_owned());
