@@ -41,6 +41,9 @@ const RESULTS: usize = 1024;
 /// How long the first result of a transaction waits for others.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// Time between two drawings of the bar.
+const FRAME: Duration = Duration::from_millis(200);
+
 /// What the bar shows.
 #[derive(Default)]
 struct Seen {
@@ -48,7 +51,6 @@ struct Seen {
     settled: AtomicU64,
     bytes: AtomicU64,
     walked: AtomicBool,
-    over: AtomicBool,
 }
 
 fn main() -> Outcome<()> {
@@ -78,10 +80,11 @@ fn main() -> Outcome<()> {
             scope.spawn(|| end(&stop, hash_all(&files, send, &stop, &seen)));
         }
         drop(send);
-        scope.spawn(|| draw_until_over(&seen));
+        let (over, at_work) = mpsc::channel::<()>();
+        scope.spawn(|| draw_until_over(&seen, at_work));
         let settled = end(&stop, settle_all(&queue, &files, receive, &stop, &seen));
         stop.stop();
-        seen.over.store(true, Ordering::Relaxed);
+        drop(over);
         settled.and(walker.join().map_err(|_| "the walk panicked")?)
     });
     worked?;
@@ -342,12 +345,12 @@ fn settle(queue: &Queue, batch: &[Hashed]) -> Outcome<()> {
 }
 
 /// Draws a bar on a terminal, a line at a time elsewhere nothing.
-fn draw_until_over(seen: &Seen) {
+fn draw_until_over(seen: &Seen, at_work: mpsc::Receiver<()>) {
     if !std::io::stderr().is_terminal() {
         return;
     }
     let mut bytes_before = 0;
-    while !seen.over.load(Ordering::Relaxed) {
+    while at_work.recv_timeout(FRAME) == Err(RecvTimeoutError::Timeout) {
         let (found, settled) =
             (seen.found.load(Ordering::Relaxed), seen.settled.load(Ordering::Relaxed));
         let bytes = seen.bytes.load(Ordering::Relaxed);
@@ -357,7 +360,6 @@ fn draw_until_over(seen: &Seen) {
         let more = if seen.walked.load(Ordering::Relaxed) { "" } else { "+" };
         eprint!("\r[{:<30}] {settled}/{found}{more} files, {rate} MB/s   ", "#".repeat(full));
         let _ = std::io::stderr().flush();
-        std::thread::sleep(Duration::from_millis(200));
     }
     eprintln!();
 }

@@ -260,14 +260,14 @@ impl Builder {
     }
 }
 
-/// How a queue comes to be; everything else of it is in its own file.
+/// The doors in.
 impl Queue {
     /// Opens the queue in this folder with every default, or makes it.
     ///
     /// # Errors
     /// As [`Builder::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::builder().open(path)
+        Builder::default().open(path)
     }
 
     /// Makes a queue in memory, gone with its last handle.
@@ -275,7 +275,7 @@ impl Queue {
     /// # Errors
     /// As [`Builder::in_memory`].
     pub fn in_memory() -> Result<Self> {
-        Self::builder().in_memory()
+        Builder::default().in_memory()
     }
 
     /// Settings for opening.

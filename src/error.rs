@@ -134,11 +134,8 @@ impl Error {
         }))
     }
 
-    /// An error of the operating system; a full disk is told apart, and a file that ends too soon.
+    /// An error of the operating system; a full disk is told apart.
     pub(crate) fn io(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::UnexpectedEof {
-            return Self::new(ErrorKind::Damaged).because("a file is cut short");
-        }
         let full = matches!(
             error.kind(),
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded

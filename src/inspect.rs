@@ -268,8 +268,8 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// The task of a state that is next: of the ready ones the one that `take` would hand out, of
-    /// the delayed ones the first to be due, of the buried ones the first to be kicked, of the taken
-    /// ones the lowest id.
+    /// the delayed ones the first to be due, of the buried ones the first to be kicked, of the
+    /// taken ones the lowest id.
     ///
     /// # Errors
     /// As [`info`](Tube::info).

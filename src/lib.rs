@@ -1,6 +1,6 @@
-//! An embedded, durable work queue: tubes of tasks in one folder, no server. Threads of one program put
-//! work into tubes; others take it, finish it, and never lose it: not to a panic, not to `kill -9`, not to
-//! a pulled plug.
+//! An embedded, durable work queue: tubes of tasks in one folder, no server. Threads of one program
+//! put work into tubes; others take it, finish it, and never lose it: not to a panic, not to `kill
+//! -9`, not to a pulled plug.
 //!
 //! ```
 //! use tubewell::{Durability, Queue};
@@ -38,22 +38,22 @@
 //!                       retry, release with a delay            ──────┘
 //! ```
 //!
-//! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is what was taken and [`Lease`] the hold on it,
-//! [`Consumer`] a session with a name. [`Queue::transact`] commits an ack and the application's own tables
-//! at once. What survives what is said at [`Durability`], failures at [`ErrorKind`], defaults at
-//! [`TubeOptions`] and [`Builder`].
+//! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is what was taken and [`Lease`] the hold on
+//! it, [`Consumer`] a session with a name. [`Queue::transact`] commits an ack and the application's
+//! own tables at once. What survives what is said at [`Durability`], failures at [`ErrorKind`],
+//! defaults at [`TubeOptions`] and [`Builder`].
 //!
 //! # Where things are
 //!
-//! A call goes one way: handle → op → `live` (one group, one sync) → `engine` (decides) → rows as values →
-//! `store` (journal, overlay, redb) → and then wakes, timers, events. A file imports only from files above
-//! it in the list of modules in this file.
+//! A call goes one way: handle → op → `live` (one group, one sync) → `engine` (decides) → rows as
+//! values → `store` (journal, overlay, redb) → and then wakes, timers, events. A file imports only
+//! from files above it in the list of modules in this file.
 //!
 //! | room | what it does | what it never does |
 //! |---|---|---|
 //! | words: limits … clock | plain values, the clock, the one door to locks | decide anything |
 //! | `bytes` | keys and rows as bytes | I/O |
-//! | `store` | makes lists of row writes durable and visible | know what a row means; nobody else names redb |
+//! | `store` | makes writes durable and visible | know what rows mean; only it names redb |
 //! | `engine` | the state machine, a pure function | read a clock, take a lock, write |
 //! | `live` | callers together, waiting, time, events | hold a lock while a callback runs |
 //! | front: placement … builder | what users hold | know a rule |

@@ -323,8 +323,8 @@ impl Queue {
         self.hold.core().flush().map_err(|error| error.during("flush"))
     }
 
-    /// Works off everything that is due now, what is left of large removals, and the callbacks: what
-    /// the queue's threads do by themselves, unless it was opened
+    /// Works off everything that is due now, what is left of large removals, and the callbacks:
+    /// what the queue's threads do by themselves, unless it was opened
     /// [`by_hand`](crate::Builder::by_hand).
     ///
     /// # Errors

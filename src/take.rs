@@ -242,8 +242,9 @@ impl Consumer {
     /// as many attempts used as then, and their ttr from now on.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if the tube is of another queue; [`Closed`](ErrorKind::Closed);
-    /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`InTransaction`](ErrorKind::InTransaction).
+    /// [`Invalid`](ErrorKind::Invalid) if the tube is of another queue;
+    /// [`Closed`](ErrorKind::Closed); [`TubeNotFound`](ErrorKind::TubeNotFound);
+    /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn resume<T: ?Sized>(&self, tube: &Tube<T>) -> Result<Vec<Task<T>>> {
         let tube = tube.by(self);
         let resumed = (|| {

@@ -1,3 +1,6 @@
+//! Bytes to every decoder. The body is a plain function, which stable tests replay
+//! over the kept corpus.
+
 #![no_main]
 
 #[path = "../../tests/fuzzed/bodies/mod.rs"]

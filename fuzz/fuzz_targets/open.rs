@@ -1,3 +1,6 @@
+//! Damaged files to an opening. The body is a plain function, which stable tests replay
+//! over the kept corpus.
+
 #![no_main]
 
 #[path = "../../tests/fuzzed/bodies/mod.rs"]

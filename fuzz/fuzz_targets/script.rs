@@ -1,3 +1,6 @@
+//! Bytes as a script of verbs, on a queue in memory. The body is a plain function, which stable
+//! tests replay over the kept corpus.
+
 #![no_main]
 
 #[path = "../../tests/fuzzed/bodies/mod.rs"]

@@ -115,10 +115,8 @@ impl Op for WorkOff {
 
 /// Carries out one deadline. False if it belongs to nothing any more.
 fn fall_due(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, what: Deadline) -> Result<bool> {
-    let (stored, standing) = match index::find(desk, tube, id) {
-        Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::TaskNotFound => return Ok(false),
-        Err(error) => return Err(error),
+    let Some((stored, standing)) = index::find_due(desk, tube, id, what)? else {
+        return Ok(false);
     };
     match (what, standing) {
         (Deadline::Delay | Deadline::RunAt, Standing::Delayed(row)) => {

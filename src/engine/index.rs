@@ -83,6 +83,26 @@ pub(crate) fn find(view: &dyn View, tube: &Tube, id: TaskId) -> Result<(Stored, 
     Ok((stored, standing))
 }
 
+/// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
+pub(crate) fn find_due(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    what: Deadline,
+) -> Result<Option<(Stored, Standing)>> {
+    let Some(stored) = Stored::read(view, tube, id)? else { return Ok(None) };
+    let standing = match what {
+        Deadline::Delay | Deadline::RunAt => view.get(&key::delayed(tube.run(), id))?.map(|row| {
+            DelayedRow::decode(&row).map(Standing::Delayed).ok_or_else(|| damaged("delayed"))
+        }),
+        Deadline::Ttr => view
+            .get(&key::taken(tube.run(), id))?
+            .map(|row| TakenRow::decode(&row).map(Standing::Taken).ok_or_else(|| damaged("taken"))),
+        Deadline::Ttl => standing(view, tube, &stored)?.map(Ok),
+    };
+    Ok(standing.transpose()?.map(|standing| (stored, standing)))
+}
+
 fn standing(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Option<Standing>> {
     let (run, id, row) = (tube.run(), stored.id, stored.row());
     if let Some(taken) = view.get(&key::taken(run, id))? {

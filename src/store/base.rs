@@ -124,6 +124,12 @@ fn translated(error: redb::Error, fate: &Fate) -> Error {
     }
 }
 
+/// Whether a file ended before what was to be read of it.
+fn is_cut(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
+    cause.is_some_and(|cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof)
+}
+
 /// One opening of the database, shared with those who write to it without the store's lock.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -144,7 +150,9 @@ impl Opening {
         match opened {
             Ok(db) => Ok(Self { db: Some(db), file: Some(file), fate }),
             // Not the disk's word: redb does not know these bytes.
-            Err(error) if error.kind() == ErrorKind::Io && fate.fault().is_none() => {
+            Err(error)
+                if error.kind() == ErrorKind::Io && (fate.fault().is_none() || is_cut(&error)) =>
+            {
                 Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
             Err(error) if error.kind() == ErrorKind::Broken => {

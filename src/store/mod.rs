@@ -222,7 +222,7 @@ impl Store {
     /// Begins a checkpoint: what is active now is frozen, and written by the steps of the answer,
     /// without the store's lock. `None` while another is under way, or if there is nothing to do.
     pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
-        self.stopped()?;
+        self.heal()?;
         let base = self.base()?;
         let before = *base.anchor();
         let span = self.ring.as_ref().map_or(before.span, Ring::last);

@@ -1,5 +1,6 @@
-//! Replays the kept corpus of the fuzz targets, so that what a fuzzer once found is checked by every
-//! `cargo test`, without a fuzzer. The corpus stands in the repository, not in the published crate.
+//! Replays the kept corpus of the fuzz targets, so that what a fuzzer once found is checked by
+//! every `cargo test`, without a fuzzer. The corpus stands in the repository, not in the published
+//! crate.
 
 mod bodies;
 

@@ -385,7 +385,7 @@ fn only_one_door_leads_to_locks_and_channels() {
 #[test]
 fn nothing_sleeps() {
     let mut findings = Vec::new();
-    for source in sources(&["src", "tests"]) {
+    for source in sources(&["src", "tests", "examples", "fuzz"]) {
         let code = code(&source.text);
         for word in ["thread::sleep", "sleep_ms"] {
             for at in words(&code, word) {
@@ -418,7 +418,7 @@ fn nothing_is_left_to_do() {
 
 #[test]
 fn every_file_says_what_it_is() {
-    let findings: Vec<String> = sources(&["src", "tests", "examples", "benches"])
+    let findings: Vec<String> = sources(&["src", "tests", "examples", "benches", "fuzz"])
         .iter()
         .filter(|source| !source.text.starts_with("//!"))
         .map(|source| format!("{}:1: begin with `//!`: what this file is for", source.path))
@@ -451,6 +451,19 @@ fn long_functions(source: &Source, most: usize) -> Vec<String> {
         }
     }
     findings
+}
+
+#[test]
+fn lines_have_100_columns() {
+    let mut findings = Vec::new();
+    for source in sources(&["src", "tests", "examples", "benches", "fuzz"]) {
+        for (at, line) in source.text.lines().enumerate() {
+            if line.chars().count() > 100 {
+                findings.push(format!("{}:{}: too long; break it", source.path, at + 1));
+            }
+        }
+    }
+    report(&findings);
 }
 
 #[test]

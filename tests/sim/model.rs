@@ -67,9 +67,10 @@ impl Time {
     }
 
     fn read(&mut self) {
-        let jumped = self.wall_now().saturating_sub(self.wall_high);
-        self.queue += jumped.max(self.mono - self.mono_read);
-        self.wall_high = self.wall_high.max(self.wall_now());
+        let elapsed = self.mono - self.mono_read;
+        let expected = self.wall_high + elapsed;
+        self.queue += elapsed + self.wall_now().saturating_sub(expected);
+        self.wall_high = expected.max(self.wall_now());
         self.mono_read = self.mono;
     }
 }

@@ -31,9 +31,9 @@ fn a_kill_in_the_birth_and_a_power_cut_after_it() {
     assert!(renamed > 0);
 }
 
-/// Seed 294: `release_all` is one small commit, and a sweep returns the tasks behind it. A kill came
-/// between the two, and the opening returned what it found taken as lost, charged; a verb that had
-/// answered was taken back.
+/// Seed 294: `release_all` is one small commit, and a sweep returns the tasks behind it. A kill
+/// came between the two, and the opening returned what it found taken as lost, charged; a verb that
+/// had answered was taken back.
 #[test]
 fn a_kill_between_release_all_and_its_sweep() {
     let disk = SimDisk::new(1);

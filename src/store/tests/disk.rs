@@ -2,7 +2,7 @@
 //! failed sync forgets its pages while reads still show them.
 
 use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Weak};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -80,7 +80,7 @@ struct State {
     files: [Stored; 2],
     cradle: [Stored; 2],
     generation: u64,
-    locked: Option<std::sync::Weak<SimFile>>,
+    locked: Option<Weak<SimFile>>,
     calls: u64,
     plan: Option<(u64, Plan)>,
     crashed: bool,

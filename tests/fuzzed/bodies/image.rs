@@ -130,8 +130,8 @@ fn builder() -> tubewell::Builder {
 /// The bytes of base and journal.
 type Files = [Vec<u8>; 2];
 
-/// The files of a queue that was closed, of one that was killed behind a checkpoint, and of one that
-/// was killed before its first.
+/// The files of a queue that was closed, of one that was killed behind a checkpoint, and of one
+/// that was killed before its first.
 fn images() -> &'static [Files; 3] {
     static IMAGES: OnceLock<[Files; 3]> = OnceLock::new();
     IMAGES.get_or_init(|| {
