@@ -60,13 +60,13 @@ impl<'a> Session<'a> {
         if let Some(tube) = op.tube()
             && state.is_due(tube, now)?
         {
+            // Until nothing is left: a delay that ends may find that its task's ttl is over, too.
             loop {
-                let (more, due) = state.decide_over(&WorkOff { tube }, now, &self.draft)?;
-                let idle = due.is_empty();
-                self.draft.merge(due);
-                if idle || !more {
+                let (_, due) = state.decide_over(&WorkOff { tube }, now, &self.draft)?;
+                if due.is_empty() {
                     break;
                 }
+                self.draft.merge(due);
             }
         }
         state.draw(op.numbers(), &self.core.gate)?;
@@ -104,7 +104,11 @@ impl Drop for Session<'_> {
     fn drop(&mut self) {
         // Aborts, if it was not committed.
         drop(self.guests.take());
-        if let Some(state) = self.state.take() {
+        if let Some(mut state) = self.state.take() {
+            // The base may have failed beneath the closure; a failed sync is told from now on.
+            if let Err(error) = state.store.heal() {
+                state.break_down(&error);
+            }
             self.core.release(state);
         }
     }

@@ -185,8 +185,16 @@ impl SimDisk {
         self.state().calls
     }
 
+    pub fn may_refuse(&self) -> bool {
+        !matches!(self.state().fault, Fault::None | Fault::Die(_))
+    }
+
     pub fn is_planned(&self) -> bool {
         self.state().fault != Fault::None
+    }
+
+    pub fn has_lost_a_sync(&self) -> bool {
+        self.state().has_lost_a_sync
     }
 
     /// Whether the planned death has come.

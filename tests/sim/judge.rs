@@ -12,6 +12,8 @@ use tubewell::Durability;
 
 pub struct Judge {
     durability: Durability,
+    /// Whether the queue can die and come back.
+    has_disk: bool,
     /// The queue after each step since the last durable one. The last is the present.
     past: Vec<Model>,
     /// A step that was cut off, as if it had happened.
@@ -21,8 +23,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn new(model: Model, durability: Durability) -> Self {
-        Self { durability, past: vec![model], cut_off: Vec::new(), lost_cache: false }
+    pub fn new(model: Model, durability: Durability, has_disk: bool) -> Self {
+        Self { durability, has_disk, past: vec![model], cut_off: Vec::new(), lost_cache: false }
     }
 
     pub fn now(&self) -> &Model {
@@ -41,16 +43,44 @@ impl Judge {
             return Err(format!("{step:?} answered\n  {answer:?}, expected\n  {expected:?}"));
         }
         // What a temporary tube did never touches the disk, so nothing was waited for.
+        if !self.has_disk {
+            *self.now_mut() = after;
+            return Ok(());
+        }
         let waited = is_durable(step, self.durability) && !after.is_temporary(step, picked);
         if waited && !matches!(answer, Answer::Refused(_)) {
             self.past.clear();
+        } else {
+            let halves = self.half_way(step, picked);
+            self.past.extend(halves);
         }
         self.past.push(after);
         Ok(())
     }
 
+    /// The queue in the middle of a step that is several commits: what is due is worked off before
+    /// an op, a tube at a time, and a consumer leaves before its tasks return.
+    fn half_way(&self, step: &Step, picked: &Picked) -> Vec<Model> {
+        let due = self.now().due_before(step, picked);
+        let mut halves = Vec::new();
+        for some in 1..1u32 << due.len() {
+            let mut half = self.now().clone();
+            let worked = due.iter().enumerate().filter(|(at, _)| some >> at & 1 == 1);
+            half.work_off_these(worked.map(|(_, tube)| *tube));
+            halves.push(half);
+        }
+        if let Step::CloseConsumer { who } = step {
+            let mut half = self.now().clone();
+            half.leave(*who);
+            halves.push(half);
+        }
+        halves
+    }
+
     /// A step was refused because of the disk: nothing happened, save what was due anyway.
     pub fn refused(&mut self, step: &Step, picked: &Picked) {
+        let halves = self.half_way(step, picked);
+        self.cut_off.extend(halves);
         let mut after = self.now().clone();
         if after.apply(step, picked).is_ok() {
             self.cut_off.push(after);
@@ -67,7 +97,7 @@ impl Judge {
     }
 
     /// The queue showed itself while it lived: what was refused did not happen.
-    pub fn looked(&mut self, seen: &[SeenTube]) -> Verdict<()> {
+    pub fn looked(&mut self, seen: &Sight) -> Verdict<()> {
         let model = self.now_mut();
         model.work_off_all();
         same(&model.look(), seen)?;
@@ -87,7 +117,7 @@ impl Judge {
     }
 
     /// The same after guards were dropped, which tells nobody whether it worked.
-    pub fn looked_either(&mut self, seen: &[SeenTube]) -> Verdict<()> {
+    pub fn looked_either(&mut self, seen: &Sight) -> Verdict<()> {
         let Some(mut other) = self.cut_off.pop() else { return self.looked(seen) };
         other.work_off_all();
         if same(&other.look(), seen).is_ok() {
@@ -124,7 +154,7 @@ impl Judge {
     }
 
     /// The queue was opened again and shows this.
-    pub fn reopened(&mut self, seen: &[SeenTube], knows: impl Fn(LeaseNo) -> bool) -> Verdict<()> {
+    pub fn reopened(&mut self, seen: &Sight, knows: impl Fn(LeaseNo) -> bool) -> Verdict<()> {
         let mut time = self.now().time.clone();
         time.begin();
         let past = std::mem::take(&mut self.past);
@@ -137,9 +167,8 @@ impl Judge {
             model.time = time.clone();
             model.reopen(End::Kill);
             model.work_off_all();
-            // What was due, or left to a sweep, may be worked off before the crash or again after
-            // it.
-            model.count_again(seen, &[Call::Delay, Call::Ttl, Call::Release]);
+            // What was due, or left to a sweep, may be worked off before the crash or again after it.
+            model.count_again(&seen.tubes, &[Call::Delay, Call::Ttl, Call::Release]);
             match same(&model.look(), seen) {
                 Ok(()) => {
                     model.forget(&knows);
@@ -161,7 +190,7 @@ impl Judge {
 /// Whether a step that was answered is on the medium.
 fn is_durable(step: &Step, durability: Durability) -> bool {
     match step {
-        Step::Flush | Step::Checkpoint | Step::Reopen(End::Close) => true,
+        Step::Flush | Step::Checkpoint | Step::Transact { .. } | Step::Reopen(End::Close) => true,
         Step::Put { new, .. } => durability == Durability::Durable && !new.relaxed,
         Step::PutMany { .. }
         | Step::Ack { .. }
@@ -181,7 +210,11 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
 }
 
 /// Compares what is visible, task by task. What the model leaves open is not compared.
-pub fn same(expected: &[SeenTube], seen: &[SeenTube]) -> Verdict<()> {
+pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
+    if expected.own != seen.own {
+        return Err(format!("the own table has {:?}, expected {:?}", seen.own, expected.own));
+    }
+    let (expected, seen) = (&expected.tubes, &seen.tubes);
     let names = |tubes: &[SeenTube]| tubes.iter().map(|tube| tube.tube).collect::<Vec<_>>();
     if names(expected) != names(seen) {
         return Err(format!("tubes {:?}, expected {:?}", names(seen), names(expected)));
@@ -207,6 +240,10 @@ pub fn same(expected: &[SeenTube], seen: &[SeenTube]) -> Verdict<()> {
         if seen.options != expected.options {
             let (is, should) = (&seen.options, &expected.options);
             return Err(format!("tube {tube} is\n  {is:?}, expected\n  {should:?}"));
+        }
+        if seen.holders != expected.holders {
+            let (is, should) = (&seen.holders, &expected.holders);
+            return Err(format!("tube {tube} is held by {is:?}, expected {should:?}"));
         }
         if seen.paused != expected.paused {
             return Err(format!("tube {tube} paused: {}", seen.paused));
@@ -240,7 +277,7 @@ mod tests {
     ) -> Option<Verdict<()>> {
         let model = Model::new(Time::at(crate::world::START));
         let mut states = vec![model.clone()];
-        let mut judge = Judge::new(model, Durability::Durable);
+        let mut judge = Judge::new(model, Durability::Durable, true);
         let mut floor = 0;
         for (no, step) in script(seed, Profile { steps: 60, ..Profile::DISK }).iter().enumerate() {
             let first = 8 * no as u64 + 1;

@@ -1,8 +1,14 @@
 //! The queue again, in plain maps, written from the documents alone so that it can judge. It is
 //! slow and has no disk: a step goes in, what the documents say about it comes out.
 
+mod refusals;
+mod sessions;
+mod time;
+
 use crate::step::*;
-use std::collections::BTreeMap;
+use sessions::Session;
+use std::collections::{BTreeMap, BTreeSet};
+pub use time::Time;
 use tubewell::{ErrorKind, Reason, State, TubeKind};
 
 #[derive(Clone, Debug)]
@@ -22,6 +28,8 @@ struct Task {
     held_back: bool,
     deadline: u64,
     lease: Option<LeaseNo>,
+    /// The consumer that has it, or has left it.
+    holder: Option<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -33,53 +41,14 @@ struct Tube {
     done: Option<u64>,
 }
 
-/// The three measures of time, as design.md 6 has them.
-#[derive(Clone, Debug, Default)]
-pub struct Time {
-    pub queue: u64,
-    pub wall: i64,
-    pub mono: u64,
-    wall_high: u64,
-    mono_read: u64,
-}
-
-impl Time {
-    pub fn at(wall: i64) -> Self {
-        Self { wall, ..Self::default() }
-    }
-
-    pub fn turn(&mut self, turn: &Turn) {
-        match *turn {
-            Turn::Advance(by) => (self.mono, self.wall) = (self.mono + by, self.wall + by as i64),
-            Turn::Suspend(by) => self.wall += by as i64,
-            Turn::FreezeWall(by) => self.mono += by,
-            Turn::SetWall(by) => self.wall += by,
-        }
-    }
-
-    /// A new process: how long it took to come is told by the wall clock alone.
-    pub fn begin(&mut self) {
-        self.mono_read = self.mono;
-    }
-
-    fn wall_now(&self) -> u64 {
-        self.wall.max(0) as u64
-    }
-
-    fn read(&mut self) {
-        let elapsed = self.mono - self.mono_read;
-        let expected = self.wall_high + elapsed;
-        self.queue += elapsed + self.wall_now().saturating_sub(expected);
-        self.wall_high = expected.max(self.wall_now());
-        self.mono_read = self.mono;
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct Model {
     pub time: Time,
     tubes: BTreeMap<u8, Tube>,
     tasks: BTreeMap<Serial, Task>,
+    sessions: BTreeMap<u8, Session>,
+    /// The rows of the application's own table.
+    own: BTreeSet<Serial>,
     /// Hand-outs and puts that were ever answered, the latest last.
     leases: Vec<(LeaseNo, Serial, u8, u64)>,
     puts: Vec<Serial>,
@@ -88,22 +57,12 @@ pub struct Model {
     incarnations: u64,
 }
 
-fn switches(kind: TubeKind) -> (bool, bool, bool, bool) {
-    match kind {
-        TubeKind::Fifo => (false, false, false, false),
-        TubeKind::FifoTtl => (true, true, false, false),
-        TubeKind::LimFifoTtl => (true, true, false, true),
-        TubeKind::Utube => (false, false, true, false),
-        TubeKind::UtubeTtl => (true, true, true, false),
-        _ => (true, true, true, true),
-    }
-}
-
 impl Model {
     pub fn new(time: Time) -> Self {
-        let (tubes, tasks) = Default::default();
-        let (leases, puts) = Default::default();
-        Self { time, tubes, tasks, leases, puts, front: 0, back: 0, incarnations: 0 }
+        let (tubes, tasks, sessions) = Default::default();
+        let (own, leases, puts) = Default::default();
+        let (front, back, incarnations) = (0, 0, 0);
+        Self { time, tubes, tasks, sessions, own, leases, puts, front, back, incarnations }
     }
 
     /// The task of a pick: among those in the tube, or with [`ANY`] among the last forty put.
@@ -157,37 +116,6 @@ impl Model {
         tube.and_then(|tube| self.tubes.get(&tube)).is_some_and(|tube| tube.opts.temporary)
     }
 
-    /// Whether the documents leave open what this step does.
-    pub fn is_open(&self, step: &Step, picked: &Picked) -> bool {
-        let of_lease =
-            picked.leases.first().and_then(|no| self.lease(*no)).map(|(.., tube, _)| *tube);
-        let tube = match step {
-            Step::Put { tube, .. } | Step::Claim { tube, .. } => *tube,
-            _ => of_lease.unwrap_or(u8::MAX),
-        };
-        let asks_nothing = matches!(
-            step,
-            Step::TakeMany { count: 0, .. }
-                | Step::PutMany { count: 0, .. }
-                | Step::Kick { count: 0, .. }
-        );
-        let Some(tube) = self.tubes.get(&tube) else { return asks_nothing };
-        let (prioritised, timed, ..) = switches(tube.opts.kind);
-        match step {
-            Step::Put { new, .. } => {
-                !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0)
-            }
-            Step::Release { back, .. } => {
-                !timed && back.delay == Some(0) || !prioritised && back.priority == Some(0)
-            }
-            Step::Retry { after, .. } => !timed && *after == Some(0),
-            Step::Touch { by, .. } => !timed && *by == 0,
-            Step::Renew { .. } => !timed,
-            Step::Claim { .. } => tube.paused,
-            _ => false,
-        }
-    }
-
     fn lease(&self, no: LeaseNo) -> Option<&(LeaseNo, Serial, u8, u64)> {
         self.leases.iter().rev().find(|lease| lease.0 == no)
     }
@@ -234,8 +162,33 @@ impl Model {
         }
     }
 
+    /// The tubes in which something is due that is worked off before this step.
+    pub fn due_before(&self, step: &Step, picked: &Picked) -> Vec<u8> {
+        let mut time = self.time.clone();
+        time.read();
+        let all = matches!(step, Step::Tick | Step::Look);
+        let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
+        let touched: BTreeSet<u8> = leases.chain(step.tube()).collect();
+        let is_due = |task: &&Task| {
+            let clock = if task.by_wall { time.wall_now() } else { time.queue };
+            task.seen.due.is_some_and(|due| due <= clock)
+                || task.expires <= time.queue
+                || task.deadline <= time.mono
+        };
+        let due = self.tasks.values().filter(is_due).map(|task| task.tube);
+        let due: BTreeSet<u8> = due.filter(|tube| all || touched.contains(tube)).collect();
+        due.into_iter().collect()
+    }
+
+    pub fn work_off_these(&mut self, tubes: impl Iterator<Item = u8>) {
+        self.time.read();
+        self.end_graces();
+        tubes.for_each(|tube| self.work_off(tube));
+    }
+
     pub fn work_off_all(&mut self) {
         self.time.read();
+        self.end_graces();
         for tube in self.tubes.keys().copied().collect::<Vec<_>>() {
             self.work_off(tube);
         }
@@ -275,28 +228,10 @@ impl Model {
     fn put(&mut self, no: u8, new: &New, serial: Serial) -> Expected {
         let tube = self.tubes.get(&no).ok_or(vec![ErrorKind::TubeNotFound])?;
         let opts = tube.opts.clone();
-        let (prioritised, timed, grouped, _) = switches(opts.kind);
-        let mut wrong = Vec::new();
-        let times = new.delay.or(new.ttl).or(new.ttr).is_some() || new.run_in.is_some();
-        if new.priority.is_some() && !prioritised
-            || times && !timed
-            || new.group.is_some() && !grouped
-        {
-            wrong.push(ErrorKind::Unsupported);
-        }
-        if new.ttl == Some(0) || new.ttr == Some(0) {
-            wrong.push(ErrorKind::Invalid);
-        }
         let key = new.key.map(key_name);
         let old = self.tasks.values().find(|t| t.tube == no && key.is_some() && t.seen.key == key);
         let old = old.map(|task| task.seen.serial);
-        if old.is_some() && new.conflict == OnConflict::Reject {
-            wrong.push(ErrorKind::KeyExists);
-        }
-        let count = self.tasks.values().filter(|task| task.tube == no).count() as u64;
-        if old.is_none() && opts.capacity.is_some_and(|capacity| count >= capacity) {
-            wrong.push(ErrorKind::Full);
-        }
+        let wrong = self.put_refusals(no, new, old.is_some());
         if !wrong.is_empty() {
             return Err(wrong);
         }
@@ -348,6 +283,7 @@ impl Model {
             held_back: false,
             deadline: EVER,
             lease: None,
+            holder: None,
         };
         self.tasks.insert(serial, task);
         self.puts.push(serial);
@@ -384,30 +320,7 @@ impl Model {
 
     fn verdict(&mut self, no: LeaseNo, step: &Step) -> Expected {
         let &(_, _, tube, incarnation) = self.lease(no).unwrap();
-        let now = self.tubes.get(&tube);
-        let mut wrong = Vec::new();
-        if let Some(now) = now {
-            let (prioritised, timed, ..) = switches(now.opts.kind);
-            let (priority, times, zero) = match step {
-                Step::Release { back, .. } => (
-                    back.priority.is_some(),
-                    back.delay.or(back.ttl).is_some(),
-                    back.ttl == Some(0),
-                ),
-                Step::Retry { after, .. } => (false, after.is_some(), false),
-                Step::Touch { .. } | Step::RenewFor { .. } => (false, true, false),
-                _ => (false, false, false),
-            };
-            if priority && !prioritised || times && !timed {
-                wrong.push(ErrorKind::Unsupported);
-            }
-            if zero {
-                wrong.push(ErrorKind::Invalid);
-            }
-        }
-        if now.is_none_or(|now| now.incarnation != incarnation) {
-            wrong.push(ErrorKind::TubeNotFound);
-        }
+        let mut wrong = self.verdict_refusals(tube, incarnation, step);
         let Some(serial) = self.holds(no) else {
             wrong.push(ErrorKind::LeaseLost);
             return Err(wrong);
@@ -478,10 +391,12 @@ impl Model {
     /// What the documents say about a step, and the queue after it.
     pub fn apply(&mut self, step: &Step, picked: &Picked) -> Expected {
         self.time.read();
+        self.end_graces();
         match step {
             Step::Clock(turn) => {
                 self.time.turn(turn);
                 self.time.read();
+                self.end_graces();
                 return Ok(Answer::Done);
             }
             Step::Tick | Step::Look => {
@@ -506,6 +421,21 @@ impl Model {
                         Ok(Answer::Done)
                     }
                 };
+            }
+            Step::Join { who, grace } => {
+                self.join(*who, *grace);
+                return Ok(Answer::Done);
+            }
+            Step::Leave { who } => {
+                self.leave(*who);
+                return Ok(Answer::Done);
+            }
+            Step::CloseConsumer { who } => {
+                self.end_session(*who);
+                return Ok(Answer::Done);
+            }
+            Step::Transact { tube, rolls_back, .. } => {
+                return self.transact(*tube, *rolls_back, picked);
             }
             Step::AckMany { .. } => return self.ack_many(&picked.leases),
             _ => {}
@@ -544,6 +474,44 @@ impl Model {
         Ok(if rest.is_empty() { Answer::Done } else { Answer::NotHeld(rest) })
     }
 
+    /// All of it, or nothing.
+    fn transact(&mut self, no: u8, rolls_back: bool, picked: &Picked) -> Expected {
+        let refused = Err(vec![ErrorKind::Rejected, ErrorKind::TubeNotFound]);
+        if !self.tubes.contains_key(&no) {
+            return refused;
+        }
+        let mut after = self.clone();
+        after.work_off(no);
+        let answer = after.put(no, &New::default(), picked.serial);
+        let acked = picked.leases.iter().all(|lease| {
+            let &(_, _, tube, incarnation) = after.lease(*lease).unwrap();
+            let is_there = after.tubes.get(&tube).is_some_and(|t| t.incarnation == incarnation);
+            after.work_off(tube);
+            let held = after.holds(*lease).filter(|_| is_there);
+            held.inspect(|serial| after.remove(*serial, Call::Ack)).is_some()
+        });
+        if answer.is_err() || !acked || rolls_back {
+            return refused;
+        }
+        after.own.insert(picked.serial);
+        *self = after;
+        answer
+    }
+
+    /// The task of a state that is next.
+    fn peek_next(&self, tube: u8, state: State) -> Option<Serial> {
+        let here = self.tasks.values().filter(|t| t.tube == tube && t.seen.state == state);
+        let next = match state {
+            State::Ready => return self.next(tube),
+            State::Delayed => here
+                .filter(|task| task.seen.due.is_some_and(|due| due != EVER))
+                .min_by_key(|task| (task.seen.due, task.by_wall, task.seen.serial)),
+            State::Taken => here.min_by_key(|task| task.seen.serial),
+            _ => here.min_by_key(|task| (task.seen.priority, task.place)),
+        };
+        next.map(|task| task.seen.serial)
+    }
+
     fn of_tube(&mut self, step: &Step, picked: &Picked) -> Expected {
         let (Step::Put { tube, .. }
         | Step::PutMany { tube, .. }
@@ -555,6 +523,9 @@ impl Model {
         | Step::BuryAny { tube, .. }
         | Step::Delete { tube, .. }
         | Step::Peek { tube, .. }
+        | Step::PeekNext { tube, .. }
+        | Step::TakeBy { tube, .. }
+        | Step::Resume { tube, .. }
         | Step::ReleaseAll { tube }
         | Step::Truncate { tube }
         | Step::Pause { tube, .. }
@@ -585,12 +556,22 @@ impl Model {
                 }
                 return Ok(Answer::PutMany(serials));
             }
-            Step::Take { .. } | Step::TakeMany { .. } => {
+            Step::Resume { who, .. } => {
+                return Ok(Answer::Took(self.resume(*who, tube, picked.lease)));
+            }
+            Step::PeekNext { state, .. } => {
+                let next = self.peek_next(tube, *state).map(|next| Box::new(self.seen(next)));
+                return Ok(next.map_or(Answer::Nothing, Answer::Task));
+            }
+            Step::Take { .. } | Step::TakeMany { .. } | Step::TakeBy { .. } => {
                 let most = if let Step::TakeMany { count, .. } = step { *count } else { 1 };
                 let mut hands = Vec::new();
                 while !paused && hands.len() < usize::from(most) {
                     let Some(next) = self.next(tube) else { break };
                     hands.push(self.hand_out(next, picked.lease + hands.len() as u64));
+                    if let Step::TakeBy { who, .. } = step {
+                        self.tasks.get_mut(&next).unwrap().holder = Some(*who);
+                    }
                 }
                 return Ok(Answer::Took(hands));
             }
@@ -662,32 +643,6 @@ impl Model {
         self.count(tube, Call::Kick);
     }
 
-    /// What a close does first: every lease returns, uncharged.
-    pub fn give_back_all(&mut self, of: impl Fn(u8) -> bool) {
-        let taken = |task: &&mut Task| task.seen.state == State::Taken && of(task.tube);
-        for task in self.tasks.values_mut().filter(taken) {
-            task.seen.attempts = task.seen.attempts.saturating_sub(1);
-            ready(task);
-        }
-    }
-
-    /// The queue as it is when it has been opened again: no lease is left.
-    pub fn reopen(&mut self, end: End) {
-        if end == End::Close {
-            self.give_back_all(|_| true);
-        }
-        let tubes = &mut self.tubes;
-        self.tasks.retain(|_, task| !tubes[&task.tube].opts.temporary);
-        for task in self.tasks.values_mut().filter(|task| task.seen.state == State::Taken) {
-            give_back(task, &tubes[&task.tube].opts);
-        }
-        for tube in tubes.values_mut() {
-            tube.calls = [Some(0); CALLS];
-            tube.calls[Call::Lost as usize] = None;
-            tube.done = Some(0);
-        }
-    }
-
     fn seen(&self, serial: Serial) -> Seen {
         let task = &self.tasks[&serial];
         let mut seen = task.seen.clone();
@@ -699,20 +654,23 @@ impl Model {
     }
 
     /// Everything that anyone may see.
-    pub fn look(&self) -> Vec<SeenTube> {
+    pub fn look(&self) -> Sight {
         let of = |(no, tube): (&u8, &Tube)| {
             let mut here: Vec<_> = self.tasks.values().filter(|task| task.tube == *no).collect();
             here.sort_by_key(|task| (task.seen.state, task.seen.priority, task.place));
             let tasks = here.iter().map(|task| self.seen(task.seen.serial)).collect();
+            let held = here.iter().filter_map(|task| Some((task.seen.serial, task.holder?)));
+            let holders = held.map(|(serial, who)| (serial, consumer_name(who))).collect();
             let Tube { paused, calls, done, .. } = *tube;
-            SeenTube { tube: *no, options: tube.opts.build(), paused, tasks, calls, done }
+            SeenTube { tube: *no, options: tube.opts.build(), paused, tasks, holders, calls, done }
         };
-        self.tubes.iter().map(of).collect()
+        Sight { tubes: self.tubes.iter().map(of).collect(), own: self.own.clone() }
     }
 }
 
 fn leave(task: &mut Task) {
-    (task.lease, task.deadline, task.seen.due) = (None, EVER, None);
+    (task.lease, task.holder) = (None, None);
+    (task.deadline, task.seen.due) = (EVER, None);
     (task.by_wall, task.held_back) = (false, false);
 }
 

@@ -2,7 +2,8 @@
 
 use crate::disk::{Fault, SimDisk};
 use crate::trust::{numbers, open, put};
-use tubewell::Durability;
+use std::time::Duration;
+use tubewell::{Durability, ManualClock, Queue, TubeKind, TubeOptions};
 
 /// The process that made the queue was killed between the rename and the sync of the folder above.
 /// The next one found a whole queue, took durable puts, and a power cut took the name back: the
@@ -46,4 +47,47 @@ fn a_kill_between_release_all_and_its_sweep() {
     let (_, tube) = open(&disk, Durability::Durable);
     let task = tube.try_take().unwrap().unwrap();
     assert_eq!((task.attempt(), task.deliveries()), (1, 2));
+}
+
+/// Seed 762: a day passed at once, so a task's delay and its ttl were both over. A verb works off
+/// what is due until nothing is left; inside a transaction it was done once, which ended the delay
+/// and left a dead task in the place of the one that was put.
+#[test]
+fn a_delay_and_a_ttl_that_end_before_a_transaction() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+    let one = TubeOptions::new(TubeKind::General).capacity(1);
+    let tube = queue.create_tube("t", one).unwrap();
+    let second = Duration::from_secs(1);
+    tube.task(b"old").delay(second).ttl(second).put().unwrap();
+    clock.advance(Duration::from_secs(86_400));
+    queue.transact(|tx| tx.put(&tube, b"new").map(drop)).unwrap();
+    assert_eq!(&*tube.try_take().unwrap().unwrap(), b"new");
+}
+
+/// Seed 4175: a sync of the base failed beneath a transaction that was rolled back. The queue went
+/// on as if nothing were wrong, and said that it was broken only at its next checkpoint.
+#[test]
+fn a_failed_sync_beneath_a_transaction_stops_the_queue_at_once() {
+    const OWN: redb::TableDefinition<u64, &[u8]> = redb::TableDefinition::new("own");
+    let mut struck = 0;
+    for large in [1 << 10, 1 << 20, 4 << 20] {
+        let disk = SimDisk::new(1);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        let bytes = vec![7; large];
+        disk.plan(Fault::LoseSync(1));
+        let done = queue.transact(|tx| {
+            let mut own = tx.table(OWN)?;
+            for row in 0..4 {
+                own.insert(row, bytes.as_slice())?;
+            }
+            Err::<(), _>(tubewell::Error::from(redb::StorageError::Corrupted("no".into())))
+        });
+        assert!(done.is_err());
+        let has_lost_a_sync = disk.has_lost_a_sync();
+        disk.plan(Fault::None);
+        struck += u32::from(has_lost_a_sync);
+        assert_eq!(put(&tube, 1).is_err(), has_lost_a_sync, "{large}");
+    }
+    assert!(struck > 0);
 }

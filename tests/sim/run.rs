@@ -5,7 +5,7 @@ use crate::disk::{Fault, SimDisk};
 use crate::judge::Judge;
 use crate::model::{Model, Time};
 use crate::step::*;
-use crate::world::{START, Verdict, World, is_trouble};
+use crate::world::{LEASES_A_STEP, START, Verdict, World, is_trouble};
 use tubewell::Durability;
 
 pub struct Run {
@@ -26,6 +26,7 @@ pub struct Run {
 
 impl Run {
     pub fn new(disk: Option<SimDisk>, durability: Durability) -> Self {
+        let has_disk = disk.is_some();
         let mut world = World::new(disk, durability);
         let mut model = Model::new(Time::at(START));
         model.work_off_all();
@@ -34,7 +35,7 @@ impl Run {
         );
         Self {
             world,
-            judge: Judge::new(model, durability),
+            judge: Judge::new(model, durability, has_disk),
             serial: 1,
             lease: 1,
             trace: Vec::new(),
@@ -95,6 +96,22 @@ impl Run {
                 all.retain(|no| self.world.has_guard(*no) && model.tube_of(*no) == tube);
                 picked.leases = if tube.is_some() { all } else { Vec::new() };
             }
+            Step::TakeBy { who, .. } | Step::Resume { who, .. } if !model.has_session(*who) => {
+                return None;
+            }
+            // Whether a session that could not be ended was ended is not to be seen.
+            Step::Leave { who } | Step::CloseConsumer { who }
+                if !model.has_session(*who) || self.may_refuse() =>
+            {
+                return None;
+            }
+            Step::Transact { leases, .. } => {
+                let mut all: Vec<_> = leases.iter().filter_map(|at| model.lease_at(*at)).collect();
+                all.sort_unstable();
+                all.dedup();
+                all.retain(|no| self.world.has_guard(*no));
+                picked.leases = all;
+            }
             _ => {}
         }
         (!model.is_open(step, &picked)).then_some(picked)
@@ -103,7 +120,7 @@ impl Run {
     pub fn step(&mut self, step: &Step) -> Verdict<()> {
         let Some(picked) = self.pick(step) else { return Ok(()) };
         self.serial += 8;
-        self.lease += 8;
+        self.lease += LEASES_A_STEP;
         if let Step::Reopen(end) = step {
             return self.reopen(*end);
         }
@@ -115,7 +132,7 @@ impl Run {
         let trouble = matches!(answer, Answer::Refused(kind) if is_trouble(kind));
         if self.is_dead() {
             // A guard that is dropped tells nobody that it could not write.
-            if trouble || matches!(step, Step::LetGo { .. }) {
+            if trouble || matches!(step, Step::LetGo { .. } | Step::Leave { .. }) {
                 self.judge.unanswered(step, &picked);
             } else {
                 self.judge.answered(step, &picked, &answer)?;
@@ -188,6 +205,11 @@ impl Run {
     /// Whether a planned fault explains what was answered.
     fn is_struck(&self, kind: tubewell::ErrorKind) -> bool {
         self.is_dead() || self.is_planned() && is_trouble(kind)
+    }
+
+    /// Whether a call may fail while the process lives.
+    fn may_refuse(&self) -> bool {
+        self.world.disk.as_ref().is_some_and(SimDisk::may_refuse)
     }
 
     fn is_planned(&self) -> bool {

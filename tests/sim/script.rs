@@ -2,7 +2,7 @@
 //! around the same instants, picks that favour what was touched last, and stale leases used again.
 
 use crate::step::*;
-use tubewell::TubeKind;
+use tubewell::{State, TubeKind};
 
 /// splitmix64: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -195,6 +195,10 @@ impl Maker {
         }
     }
 
+    fn who(&mut self) -> u8 {
+        self.rng.of(&[0, 0, 0, 1, 2])
+    }
+
     fn turn(&mut self) -> Turn {
         let by = self.rng.of(&SPANS);
         if !self.profile.odd_clocks {
@@ -214,7 +218,7 @@ impl Maker {
         let tube = self.tube();
         let (task, lease) = (self.rng.near(), self.rng.near());
         let timed = !matches!(self.kinds[usize::from(tube)], TubeKind::Fifo | TubeKind::Utube);
-        match self.rng.below(200) {
+        match self.rng.below(224) {
             0..45 => self.put(tube),
             45..50 => Step::PutMany { tube, count: self.rng.below(6) as u8 },
             50..80 => Step::Take { tube },
@@ -255,7 +259,24 @@ impl Maker {
             193..195 => Step::Tick,
             195..197 => Step::Flush,
             197..199 if self.profile.ends => Step::Reopen(self.rng.of(&[End::Close, End::Kill])),
-            _ => Step::Checkpoint,
+            197..200 => Step::Checkpoint,
+            200..203 => {
+                let grace = self.rng.of(&[0, SECOND, 3 * SECOND, 5 * SECOND, 60 * SECOND, EVER]);
+                Step::Join { who: self.who(), grace }
+            }
+            203..210 => Step::TakeBy { who: self.who(), tube },
+            210..212 => Step::Leave { who: self.who() },
+            212..213 => Step::CloseConsumer { who: self.who() },
+            213..217 => Step::Resume { who: self.who(), tube },
+            217..221 => {
+                let states = [State::Ready, State::Delayed, State::Taken, State::Buried];
+                Step::PeekNext { tube, state: self.rng.of(&states) }
+            }
+            _ => {
+                let count = self.rng.below(3);
+                let leases = (0..count).map(|_| self.rng.near()).collect();
+                Step::Transact { tube, leases, rolls_back: self.rng.one_in(3) }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! library and the model are spoken to in these, so neither the generator nor the judge needs to
 //! know the other. Times are microseconds; [`EVER`] is for ever.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tubewell::{Backoff, ErrorKind, Reason, State, TubeKind, TubeOptions};
 
@@ -230,6 +231,38 @@ pub enum Step {
         tube: u8,
         paused: bool,
     },
+    PeekNext {
+        tube: u8,
+        state: State,
+    },
+    /// Opens a consumer, or joins its session.
+    Join {
+        who: u8,
+        grace: u64,
+    },
+    /// Takes as a consumer. The guard is given up at once, or it would keep the session open.
+    TakeBy {
+        who: u8,
+        tube: u8,
+    },
+    /// The last handle goes.
+    Leave {
+        who: u8,
+    },
+    CloseConsumer {
+        who: u8,
+    },
+    Resume {
+        who: u8,
+        tube: u8,
+    },
+    /// Writes a row of the application's own, puts, and acks what is picked; then it is committed,
+    /// or the closure says no.
+    Transact {
+        tube: u8,
+        leases: Vec<u32>,
+        rolls_back: bool,
+    },
     Create {
         tube: u8,
         opts: Opts,
@@ -246,6 +279,33 @@ pub enum Step {
     /// Everything visible is compared.
     Look,
     Reopen(End),
+}
+
+impl Step {
+    /// The tube that a step names.
+    pub fn tube(&self) -> Option<u8> {
+        match self {
+            Self::Put { tube, .. }
+            | Self::PutMany { tube, .. }
+            | Self::Take { tube }
+            | Self::TakeMany { tube, .. }
+            | Self::Claim { tube, .. }
+            | Self::Kick { tube, .. }
+            | Self::KickOne { tube, .. }
+            | Self::BuryAny { tube, .. }
+            | Self::Delete { tube, .. }
+            | Self::Peek { tube, .. }
+            | Self::PeekNext { tube, .. }
+            | Self::TakeBy { tube, .. }
+            | Self::Resume { tube, .. }
+            | Self::Transact { tube, .. }
+            | Self::ReleaseAll { tube }
+            | Self::Truncate { tube }
+            | Self::Pause { tube, .. }
+            | Self::DropTube { tube, .. } => Some(*tube),
+            _ => None,
+        }
+    }
 }
 
 /// A step whose picks are settled.
@@ -283,6 +343,7 @@ pub enum Answer {
     /// The tasks of an `ack_many` that were not held any more.
     NotHeld(Vec<Serial>),
     Task(Box<Seen>),
+    Nothing,
     Refused(ErrorKind),
 }
 
@@ -347,9 +408,23 @@ pub struct SeenTube {
     pub options: TubeOptions,
     pub paused: bool,
     pub tasks: Vec<Seen>,
+    /// The consumers that hold tasks, or have left them.
+    pub holders: BTreeMap<Serial, String>,
     /// None where the documents leave it open.
     pub calls: [Option<u64>; CALLS],
     pub done: Option<u64>,
+}
+
+/// All that anyone may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    pub tubes: Vec<SeenTube>,
+    /// The rows of the application's own table.
+    pub own: BTreeSet<Serial>,
+}
+
+pub fn consumer_name(who: u8) -> String {
+    format!("c{who}")
 }
 
 pub fn tube_name(tube: u8) -> String {

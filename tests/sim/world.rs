@@ -4,17 +4,23 @@
 
 use crate::disk::SimDisk;
 use crate::step::*;
-use std::collections::BTreeMap;
+use redb::{ReadableTable, TableDefinition};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Clock, Conflict, Durability, Error, ErrorKind, Held, ManualClock, PutOutcome, Queue, Release,
-    Result, State, Task, TaskId, TaskInfo, Ticket, Tube,
+    Clock, Conflict, Consumer, Durability, Error, ErrorKind, Held, ManualClock, PutOutcome, Queue,
+    Release, Result, State, Task, TaskId, TaskInfo, Ticket, Tube,
 };
 
 /// 2026-01-01 at noon, where every run begins.
 pub const START: i64 = 1_767_268_800_000_000;
 /// A tube of its own, to make the queue read its clock without touching the others.
 const SPARE: &str = "spare";
+const OWN: TableDefinition<u64, ()> = TableDefinition::new("own");
+/// Serials and hand-outs of a step are numbered ahead; a step has at most so many of each.
+pub const LEASES_A_STEP: u64 = 64;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 struct Lease {
     tube: u8,
@@ -35,6 +41,9 @@ pub struct World {
     leases: BTreeMap<LeaseNo, Lease>,
     /// Guards that outlive their queue.
     stale: Vec<Task>,
+    consumers: BTreeMap<u8, Consumer>,
+    /// The application's own table may be there.
+    has_own: bool,
     highest: Option<TaskId>,
 }
 
@@ -54,6 +63,8 @@ impl World {
             serials: BTreeMap::new(),
             leases: BTreeMap::new(),
             stale: Vec::new(),
+            consumers: BTreeMap::new(),
+            has_own: false,
             highest: None,
         }
     }
@@ -98,6 +109,7 @@ impl World {
         }
         self.stale = self.leases.values_mut().filter_map(|lease| lease.guard.take()).collect();
         (self.queue, self.spare) = (None, None);
+        self.consumers.clear();
         closed
     }
 
@@ -154,6 +166,18 @@ impl World {
                 true => self.queue().force_drop_tube(&tube_name(*tube)),
                 false => self.queue().drop_tube(&tube_name(*tube)),
             }),
+            Step::Join { who, grace } => {
+                let joined = self.queue().consumer_with_grace(&consumer_name(*who), length(*grace));
+                done(joined.map(|consumer| drop(self.consumers.insert(*who, consumer))))
+            }
+            Step::Leave { who } => {
+                self.consumers.remove(who);
+                Ok(Ok(Answer::Done))
+            }
+            Step::CloseConsumer { who } => {
+                done(self.consumers.remove(who).map_or(Ok(()), |consumer| consumer.close()))
+            }
+            Step::Transact { tube, rolls_back, .. } => self.transact(*tube, *rolls_back, picked),
             Step::AckMany { .. } => self.ack_many(&picked.leases),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),
             Step::Renew { .. } => done(self.held(no).and_then(|held| held.renew())),
@@ -271,6 +295,69 @@ impl World {
         }
     }
 
+    fn transact(&mut self, no: u8, rolls_back: bool, picked: &Picked) -> Verdict<Result<Answer>> {
+        let Some(tube) = self.tubes.get(&no).cloned() else {
+            return Ok(Ok(Answer::Refused(ErrorKind::TubeNotFound)));
+        };
+        let guards: Vec<Task> =
+            picked.leases.iter().filter_map(|lease| self.guard(Some(*lease))).collect();
+        self.has_own = true;
+        let bytes = payload(picked.serial);
+        let done = self.queue().transact(|tx| -> std::result::Result<TaskId, Cause> {
+            tx.table(OWN)?.insert(picked.serial, ()).map_err(tubewell::Error::from)?;
+            let id = tx.put(&tube, &bytes)?;
+            for guard in &guards {
+                tx.ack(guard)?;
+            }
+            if rolls_back { Err("no".into()) } else { Ok(id) }
+        });
+        let lives = done.is_err();
+        for (lease, guard) in picked.leases.iter().zip(guards) {
+            match self.leases.get_mut(lease) {
+                // Nothing happened, so the guard goes on.
+                Some(lease) if lives => lease.guard = Some(guard),
+                _ => drop(guard),
+            }
+        }
+        match done {
+            Ok(id) => {
+                self.bind_new(picked.serial, id)?;
+                Ok(Ok(Answer::Put(picked.serial, Found::New)))
+            }
+            Err(error) if error.kind() == ErrorKind::Rejected => {
+                // What the closure met, if that was a failing disk.
+                let cause = error.into_source().and_then(|cause| cause.downcast::<Error>().ok());
+                let trouble = cause.map(|error| error.kind()).filter(|kind| is_trouble(*kind));
+                Ok(Ok(Answer::Refused(trouble.unwrap_or(ErrorKind::Rejected))))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn own(&self) -> Result<BTreeSet<Serial>> {
+        if !self.has_own {
+            return Ok(BTreeSet::new());
+        }
+        let rows = self.queue().read(|reading| -> Result<_> {
+            let mut rows = BTreeSet::new();
+            for row in reading.table(OWN)?.iter()? {
+                rows.insert(row?.0.value());
+            }
+            Ok(rows)
+        });
+        // The table comes with the first row.
+        match rows {
+            Err(error) if error.kind() == ErrorKind::Rejected => {
+                match error.into_source().and_then(|cause| cause.downcast::<Error>().ok()) {
+                    Some(cause) if cause.kind() == ErrorKind::Invalid => Ok(BTreeSet::new()),
+                    Some(cause) => Err(*cause),
+                    None => Ok(BTreeSet::new()),
+                }
+            }
+            rows => rows,
+        }
+    }
+
     fn of_tube(&mut self, step: &Step, picked: &Picked) -> Verdict<Result<Answer>> {
         let done = |result: Result<()>| Ok(result.map(|()| Answer::Done));
         let (Step::Put { tube: no, .. }
@@ -283,6 +370,9 @@ impl World {
         | Step::BuryAny { tube: no, .. }
         | Step::Delete { tube: no, .. }
         | Step::Peek { tube: no, .. }
+        | Step::PeekNext { tube: no, .. }
+        | Step::TakeBy { tube: no, .. }
+        | Step::Resume { tube: no, .. }
         | Step::ReleaseAll { tube: no }
         | Step::Truncate { tube: no }
         | Step::Pause { tube: no, .. }) = *step
@@ -331,6 +421,28 @@ impl World {
                 Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
                 Err(error) => Ok(Err(error)),
             },
+            Step::PeekNext { state, .. } => match tube.peek_next(*state) {
+                Ok(Some(info)) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
+                Ok(None) => Ok(Ok(Answer::Nothing)),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::TakeBy { who, .. } | Step::Resume { who, .. } => {
+                let consumer = &self.consumers[who];
+                let tasks = match step {
+                    Step::Resume { .. } => consumer.resume(&tube),
+                    _ => tube.by(consumer).try_take().map(|task| task.into_iter().collect()),
+                };
+                let answer = match tasks {
+                    Ok(tasks) => self.took(no, &tube, tasks, picked.lease)?,
+                    Err(error) => return Ok(Err(error)),
+                };
+                for lease in picked.lease..picked.lease + LEASES_A_STEP {
+                    if let Some(guard) = self.guard(Some(lease)) {
+                        guard.split().1.detach();
+                    }
+                }
+                Ok(answer)
+            }
             Step::ReleaseAll { .. } => done(tube.release_all()),
             Step::Truncate { .. } => done(tube.truncate()),
             Step::Pause { paused: true, .. } => done(tube.pause()),
@@ -458,17 +570,24 @@ impl World {
 
     /// Everything that anyone may see, after what is due was worked off. The queue's own check has
     /// to find nothing.
-    pub fn look(&mut self) -> Verdict<Result<Vec<SeenTube>>> {
-        match self.listing() {
-            Ok((names, tubes)) => {
+    pub fn look(&mut self) -> Verdict<Result<Sight>> {
+        let listing =
+            self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
+        match listing {
+            Ok(((names, tubes), taken, own)) => {
                 let mut seen = Vec::new();
                 for (no, info, stats, tasks) in tubes {
-                    seen.push(self.seen_tube(no, &info, &stats, &tasks)?);
+                    let mut tube = self.seen_tube(no, &info, &stats, &tasks)?;
+                    for taken in taken.iter().filter(|taken| taken.tube == tube_name(no)) {
+                        let Some(holder) = taken.holder.clone() else { continue };
+                        tube.holders.insert(self.serials[&taken.id], holder);
+                    }
+                    seen.push(tube);
                 }
                 if names.len() != seen.len() + 1 {
                     return Err(format!("tubes {names:?}, but {} are known", seen.len()));
                 }
-                Ok(Ok(seen))
+                Ok(Ok(Sight { tubes: seen, own }))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -534,6 +653,7 @@ impl World {
             options: info.options.clone(),
             paused: info.paused,
             tasks,
+            holders: BTreeMap::new(),
             calls: calls.map(Some),
             done: Some(stats.done),
         })

@@ -1,0 +1,110 @@
+//! What is refused, and with which words. A call may be wrong in several ways at once.
+
+use super::Model;
+use crate::step::*;
+use tubewell::{ErrorKind, TubeKind};
+
+/// Priority, times, groups, capacity.
+fn switches(kind: TubeKind) -> (bool, bool, bool, bool) {
+    match kind {
+        TubeKind::Fifo => (false, false, false, false),
+        TubeKind::FifoTtl => (true, true, false, false),
+        TubeKind::LimFifoTtl => (true, true, false, true),
+        TubeKind::Utube => (false, false, true, false),
+        TubeKind::UtubeTtl => (true, true, true, false),
+        _ => (true, true, true, true),
+    }
+}
+
+impl Model {
+    pub(super) fn put_refusals(&self, no: u8, new: &New, exists: bool) -> Vec<ErrorKind> {
+        let opts = &self.tubes[&no].opts;
+        let (prioritised, timed, grouped, _) = switches(opts.kind);
+        let mut wrong = Vec::new();
+        let times = new.delay.or(new.ttl).or(new.ttr).is_some() || new.run_in.is_some();
+        if new.priority.is_some() && !prioritised
+            || times && !timed
+            || new.group.is_some() && !grouped
+        {
+            wrong.push(ErrorKind::Unsupported);
+        }
+        if new.ttl == Some(0) || new.ttr == Some(0) {
+            wrong.push(ErrorKind::Invalid);
+        }
+        if exists && new.conflict == OnConflict::Reject {
+            wrong.push(ErrorKind::KeyExists);
+        }
+        let count = self.tasks.values().filter(|task| task.tube == no).count() as u64;
+        if !exists && opts.capacity.is_some_and(|capacity| count >= capacity) {
+            wrong.push(ErrorKind::Full);
+        }
+        wrong
+    }
+
+    /// Of a verdict on a hand-out of a tube, whether it is still held aside.
+    pub(super) fn verdict_refusals(
+        &self,
+        tube: u8,
+        incarnation: u64,
+        step: &Step,
+    ) -> Vec<ErrorKind> {
+        let now = self.tubes.get(&tube);
+        let mut wrong = Vec::new();
+        if let Some(now) = now {
+            let (prioritised, timed, ..) = switches(now.opts.kind);
+            let (priority, times, zero) = match step {
+                Step::Release { back, .. } => (
+                    back.priority.is_some(),
+                    back.delay.or(back.ttl).is_some(),
+                    back.ttl == Some(0),
+                ),
+                Step::Retry { after, .. } => (false, after.is_some(), false),
+                Step::Touch { .. } | Step::RenewFor { .. } => (false, true, false),
+                _ => (false, false, false),
+            };
+            if priority && !prioritised || times && !timed {
+                wrong.push(ErrorKind::Unsupported);
+            }
+            if zero {
+                wrong.push(ErrorKind::Invalid);
+            }
+        }
+        if now.is_none_or(|now| now.incarnation != incarnation) {
+            wrong.push(ErrorKind::TubeNotFound);
+        }
+        wrong
+    }
+
+    /// Whether the documents leave open what this step does.
+    pub fn is_open(&self, step: &Step, picked: &Picked) -> bool {
+        let of_lease =
+            picked.leases.first().and_then(|no| self.lease(*no)).map(|(.., tube, _)| *tube);
+        let tube = match step {
+            Step::Put { tube, .. } | Step::Claim { tube, .. } | Step::PeekNext { tube, .. } => {
+                *tube
+            }
+            _ => of_lease.unwrap_or(u8::MAX),
+        };
+        let asks_nothing = matches!(
+            step,
+            Step::TakeMany { count: 0, .. }
+                | Step::PutMany { count: 0, .. }
+                | Step::Kick { count: 0, .. }
+        );
+        let Some(tube) = self.tubes.get(&tube) else { return asks_nothing };
+        let (prioritised, timed, ..) = switches(tube.opts.kind);
+        match step {
+            Step::Put { new, .. } => {
+                !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0)
+            }
+            Step::Release { back, .. } => {
+                !timed && back.delay == Some(0) || !prioritised && back.priority == Some(0)
+            }
+            Step::Retry { after, .. } => !timed && *after == Some(0),
+            Step::Touch { by, .. } => !timed && *by == 0,
+            Step::Renew { .. } => !timed,
+            Step::Claim { .. } | Step::PeekNext { .. } => tube.paused,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Named consumers, and what becomes of leases when a session or the process ends.
+
+use super::{Model, Task, give_back, ready};
+use crate::step::*;
+use tubewell::State;
+
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    grace: u64,
+    /// Somebody has a handle.
+    is_open: bool,
+    /// The end of its grace: in queue time, which counts at an opening, and in the lease time of
+    /// this process, which counts while it lives.
+    until_queue: u64,
+    until_lease: u64,
+}
+
+impl Model {
+    pub fn has_session(&self, who: u8) -> bool {
+        self.sessions.get(&who).is_some_and(|session| session.is_open)
+    }
+
+    pub(super) fn join(&mut self, who: u8, grace: u64) {
+        let open = Session { grace, is_open: true, until_queue: EVER, until_lease: EVER };
+        self.sessions.insert(who, open);
+    }
+
+    /// The last handle goes: the leases have no holder any more.
+    pub fn leave(&mut self, who: u8) {
+        let (queue, mono) = (self.time.queue, self.time.mono);
+        let Some(session) = self.sessions.get_mut(&who) else { return };
+        session.is_open = false;
+        session.until_queue = queue.saturating_add(session.grace);
+        session.until_lease = mono.saturating_add(session.grace);
+        let is_over = session.grace == 0;
+        let held = |task: &&mut Task| task.holder == Some(who);
+        self.tasks.values_mut().filter(held).for_each(|task| task.lease = None);
+        if is_over {
+            self.end_session(who);
+        }
+    }
+
+    /// Its tasks return, charged.
+    pub(super) fn end_session(&mut self, who: u8) {
+        self.sessions.remove(&who);
+        for task in self.tasks.values_mut().filter(|task| task.holder == Some(who)) {
+            let tube = self.tubes.get_mut(&task.tube).unwrap();
+            give_back(task, &tube.opts);
+            // Whether it was lost, or fell due in the same instant, is not said.
+            tube.calls[Call::Lost as usize] = None;
+            tube.calls[Call::Ttr as usize] = None;
+        }
+    }
+
+    /// Ends the sessions whose grace is over.
+    pub(super) fn end_graces(&mut self) {
+        let mono = self.time.mono;
+        let over = |session: &Session| !session.is_open && session.until_lease <= mono;
+        let over = self.sessions.iter().filter(|(_, session)| over(session));
+        for who in over.map(|(who, _)| *who).collect::<Vec<_>>() {
+            self.end_session(who);
+        }
+    }
+
+    /// Hands out again what an earlier session of the consumer has left in a tube.
+    pub(super) fn resume(&mut self, who: u8, tube: u8, first: LeaseNo) -> Vec<Hand> {
+        let left =
+            |task: &&Task| task.tube == tube && task.holder == Some(who) && task.lease.is_none();
+        let left: Vec<_> = self.tasks.values().filter(left).map(|task| task.seen.serial).collect();
+        let mono = self.time.mono;
+        let mut hands = Vec::new();
+        for (no, serial) in (first..).zip(left) {
+            let task = self.tasks.get_mut(&serial).unwrap();
+            task.lease = Some(no);
+            task.deadline = mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
+            let Seen { attempts, deliveries, .. } = task.seen;
+            hands.push(Hand { serial, attempts, deliveries });
+            self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
+            self.count(tube, Call::Touch);
+        }
+        hands
+    }
+
+    /// Nobody is there any more. Sessions with a grace wait; the others are over.
+    fn silence(&mut self) {
+        let queue = self.time.queue;
+        for session in self.sessions.values_mut() {
+            if session.is_open {
+                session.is_open = false;
+                session.until_queue = queue.saturating_add(session.grace);
+            }
+        }
+        self.sessions.retain(|_, session| session.grace > 0 && session.until_queue > queue);
+    }
+
+    /// What a close does first: every lease that waits for nobody returns, uncharged.
+    pub fn give_back_all(&mut self, of: impl Fn(u8) -> bool) {
+        let mut silenced = self.clone();
+        silenced.silence();
+        for task in self.tasks.values_mut() {
+            let waits = task.holder.is_some_and(|who| silenced.sessions.contains_key(&who));
+            if task.seen.state == State::Taken && of(task.tube) && !waits {
+                task.seen.attempts = task.seen.attempts.saturating_sub(1);
+                ready(task);
+            }
+        }
+        self.sessions = silenced.sessions;
+    }
+
+    /// The queue as it is when it has been opened again: no lease is left.
+    pub fn reopen(&mut self, end: End) {
+        if end == End::Close {
+            self.give_back_all(|_| true);
+        } else {
+            self.time.read();
+            self.silence();
+        }
+        let (queue, mono) = (self.time.queue, self.time.mono);
+        for session in self.sessions.values_mut() {
+            session.until_lease = mono.saturating_add(session.until_queue.saturating_sub(queue));
+        }
+        let tubes = &mut self.tubes;
+        self.tasks.retain(|_, task| !tubes[&task.tube].opts.temporary);
+        for task in self.tasks.values_mut().filter(|task| task.seen.state == State::Taken) {
+            if task.holder.is_some_and(|who| self.sessions.contains_key(&who)) {
+                // Lease time begins anew with each process.
+                (task.lease, task.deadline) = (None, EVER);
+            } else {
+                give_back(task, &tubes[&task.tube].opts);
+            }
+        }
+        for tube in tubes.values_mut() {
+            tube.calls = [Some(0); CALLS];
+            tube.calls[Call::Lost as usize] = None;
+            tube.done = Some(0);
+        }
+    }
+}
