@@ -124,7 +124,7 @@ struct State {
     /// The process that the disk is lent to; an older one gets nothing any more.
     process: u64,
     lock: Option<Arc<()>>,
-    log: Option<Vec<String>>,
+    syncs: Vec<bool>,
 }
 
 /// The disk as the test holds it. [`SimDisk::lend`] gives it to a process.
@@ -153,7 +153,7 @@ impl SimDisk {
             quota: usize::MAX,
             process: 0,
             lock: None,
-            log: None,
+            syncs: Vec::new(),
         })))
     }
 
@@ -178,11 +178,12 @@ impl SimDisk {
     pub fn plan(&self, fault: Fault) {
         let mut state = self.state();
         (state.fault, state.calls, state.has_lost_a_sync) = (fault, 0, false);
+        state.syncs.clear();
     }
 
-    /// Calls that changed something since the plan.
-    pub fn calls(&self) -> u64 {
-        self.state().calls
+    /// The calls that changed something since the plan: whether each was a sync.
+    pub fn syncs(&self) -> Vec<bool> {
+        self.state().syncs.clone()
     }
 
     pub fn may_refuse(&self) -> bool {
@@ -249,15 +250,6 @@ impl SimDisk {
         let mut state = self.state();
         (state.names[slot(name)], state.names_kept[slot(name)]) = (None, None);
     }
-
-    /// Keeps a line for each call from here on.
-    pub fn keep_log(&self) {
-        self.state().log = Some(Vec::new());
-    }
-
-    pub fn log(&self) -> Vec<String> {
-        self.state().log.clone().unwrap_or_default()
-    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -278,12 +270,10 @@ impl State {
     }
 
     /// Counts a call that changes something, and tells what becomes of it.
-    fn luck(&mut self, process: u64, is_sync: bool, what: impl Fn() -> String) -> Result<Luck> {
+    fn luck(&mut self, process: u64, is_sync: bool) -> Result<Luck> {
         self.alive(process)?;
         self.calls += 1;
-        if let Some(log) = &mut self.log {
-            log.push(what());
-        }
+        self.syncs.push(is_sync);
         Ok(match self.fault {
             Fault::Die(at) if self.calls >= at => {
                 (self.is_dead, self.lock) = (true, None);
@@ -325,7 +315,7 @@ impl State {
     }
 
     fn sync_parent(&mut self, process: u64) -> Result<()> {
-        let luck = self.luck(process, true, || "sync the parent".into())?;
+        let luck = self.luck(process, true)?;
         if matches!(luck, Luck::Good | Luck::Last) {
             self.names_kept = self.names;
         }
@@ -333,7 +323,7 @@ impl State {
     }
 
     fn sync(&mut self, process: u64, file: usize) -> Result<()> {
-        let luck = self.luck(process, true, || format!("sync {file}"))?;
+        let luck = self.luck(process, true)?;
         match luck {
             Luck::Good | Luck::Last => self.files[file].settle(),
             // The pages count as clean, and no later sync writes them.
@@ -426,7 +416,7 @@ impl Drop for Birth {
 impl testing::Nursery for Birth {
     fn create(&self, name: FileName) -> Result<Arc<dyn testing::DiskFile>> {
         let mut state = self.disk.state();
-        let luck = state.luck(self.process, false, || format!("create {name:?}"))?;
+        let luck = state.luck(self.process, false)?;
         let file = state.files.len();
         state.files.push(File::default());
         self.names.lock().unwrap_or_else(PoisonError::into_inner)[slot(name)] = Some(file);
@@ -440,7 +430,7 @@ impl testing::Nursery for Birth {
         for file in names.into_iter().flatten() {
             state.sync(self.process, file)?;
         }
-        let luck = state.luck(self.process, false, || "rename".into())?;
+        let luck = state.luck(self.process, false)?;
         if state.names != [None; 2] {
             return Ok(false);
         }
@@ -485,8 +475,7 @@ impl testing::DiskFile for Open {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut state = self.disk.state();
         let (file, at) = (self.file, offset as usize);
-        let what = || format!("write {file} at {at}, {} bytes", data.len());
-        let luck = state.luck(self.process, false, what)?;
+        let luck = state.luck(self.process, false)?;
         // After a failure any part of it may be written.
         let part = state.rng.below(data.len() as u64 + 1) as usize;
         let part = if luck == Luck::Bad { part / SECTOR * SECTOR } else { data.len() };
@@ -507,8 +496,7 @@ impl testing::DiskFile for Open {
 
     fn set_len(&self, len: u64) -> Result<()> {
         let mut state = self.disk.state();
-        let luck =
-            state.luck(self.process, false, || format!("length of {} to {len}", self.file))?;
+        let luck = state.luck(self.process, false)?;
         if luck != Luck::Bad {
             let file = &mut state.files[self.file];
             let len = len as usize;

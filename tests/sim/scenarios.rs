@@ -108,26 +108,26 @@ struct Crash {
     seed: u64,
 }
 
-/// Plays a scenario once; answers how many calls its faulty part made.
-fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> u64 {
+/// Plays a scenario once; answers the calls that its faulty part made, and whether each was a sync.
+fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Vec<bool> {
     let disk = SimDisk::new(crash.seed);
     let mut run = Run::new(Some(disk.clone()), durability);
     run.after_death = crash.end;
     run.deaths_in_recovery.clone_from(&crash.in_recovery);
-    let mut calls = 0;
+    let mut calls = Vec::new();
     let mut verdict = (|| {
         match &scenario.during {
             None => {
                 disk.plan(crash.fault);
                 run.open()?;
-                calls = disk.calls();
+                calls = disk.syncs();
             }
             Some(during) => {
                 run.open()?;
                 run.play(&scenario.before)?;
                 disk.plan(crash.fault);
                 run.play(during)?;
-                calls = disk.calls();
+                calls = disk.syncs();
             }
         }
         disk.plan(Fault::None);
@@ -150,7 +150,7 @@ fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> u64 {
     calls
 }
 
-fn whole(scenario: &Scenario, durability: Durability) -> u64 {
+fn whole(scenario: &Scenario, durability: Durability) -> Vec<bool> {
     let crash = Crash { fault: Fault::None, end: End::Kill, in_recovery: vec![], seed: 0 };
     play(scenario, durability, &crash)
 }
@@ -162,7 +162,7 @@ fn s1_s2_s5_s6_a_crash_at_every_write_and_sync() {
     for scenario in scenarios() {
         for durability in LEVELS {
             let calls = whole(&scenario, durability);
-            for at in 1..=calls {
+            for at in 1..=calls.len() as u64 {
                 for (seed, end) in [(0, End::Kill), (1, End::Cut), (2, End::Cut), (3, End::Cut)] {
                     let fault = Fault::Die(at);
                     let seed = seed + 8 * at;
@@ -181,7 +181,7 @@ fn s6_a_crash_in_the_recovery_from_a_crash() {
             let calls = whole(&scenario, durability);
             // Every call of a recovery, after a crash anywhere.
             for at in 1..=40 {
-                let fault = Fault::Die(1 + rng.below(calls));
+                let fault = Fault::Die(1 + rng.below(calls.len() as u64));
                 let end = rng.of(&[End::Kill, End::Cut, End::Cut]);
                 let again = rng.one_in(3).then(|| 1 + rng.below(20));
                 let in_recovery = [Some(at), again].into_iter().flatten().collect();
@@ -200,8 +200,9 @@ fn s6_an_error_at_every_call_once_and_from_then_on() {
         }
         for durability in LEVELS {
             let calls = whole(&scenario, durability);
-            for at in 1..=calls {
-                for fault in [Fault::Once(at), Fault::Sticky(at), Fault::LoseSync(at)] {
+            for (at, is_sync) in (1..).zip(calls) {
+                let lost = is_sync.then_some(Fault::LoseSync(at));
+                for fault in [Fault::Once(at), Fault::Sticky(at)].into_iter().chain(lost) {
                     for end in [End::Kill, End::Cut] {
                         let in_recovery = vec![];
                         play(&scenario, durability, &Crash { fault, end, in_recovery, seed: at });

@@ -531,3 +531,29 @@ fn r3_every_block_budget_of_a_full_disk() {
         assert_eq!(tube.try_take().unwrap().unwrap().id(), id);
     }
 }
+
+/// A checkpoint's sync failed and its pages are only in the cache; the process died. The next one
+/// sees a base that is not on the medium: what it builds on it, and writes over because of it, must
+/// not be lost when the power goes.
+#[test]
+fn s1_a_lost_sync_of_the_base_a_kill_and_a_power_cut_after_more_traffic() {
+    for at in 1..8 {
+        for more in (0..160).step_by(8) {
+            let disk = SimDisk::new(at * 1000 + more);
+            let (queue, tube) = open(&disk, Durability::Durable);
+            (0..80).for_each(|number| put(&tube, number).unwrap());
+            disk.plan(Fault::LoseSync(at));
+            let _ = queue.checkpoint();
+            disk.plan(Fault::None);
+            disk.kill();
+            drop((queue, tube));
+            let (queue, tube) = open(&disk, Durability::Durable);
+            (80..80 + more).for_each(|number| put(&tube, number).unwrap());
+            disk.cut_power();
+            drop((queue, tube));
+            let (queue, _) = open(&disk, Durability::Durable);
+            let found = numbers(&queue);
+            assert_eq!(found, (0..80 + more).collect::<Vec<_>>(), "call {at}, {more} more");
+        }
+    }
+}
