@@ -167,7 +167,7 @@ impl Judge {
             model.time = time.clone();
             model.reopen(End::Kill);
             model.work_off_all();
-            // What was due, or left to a sweep, may be worked off before the crash or again after it.
+            // What was due, or left to a sweep, may be worked off before the crash or after it.
             model.count_again(&seen.tubes, &[Call::Delay, Call::Ttl, Call::Release]);
             match same(&model.look(), seen) {
                 Ok(()) => {
