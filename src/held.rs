@@ -23,7 +23,8 @@ pub(crate) struct At {
 }
 
 /// The right to settle a task, without a guard: what [`Tube::ticket`](crate::Tube::ticket) makes
-/// of a [`Ticket`]. Dropping it changes nothing. Its verdicts are those of a [`Lease`].
+/// of a [`Ticket`]. Dropping it changes nothing. Its verdicts are those of a
+/// [`Lease`](crate::Lease).
 #[derive(Clone)]
 pub struct Held {
     pub(crate) hold: Arc<Hold>,
@@ -100,90 +101,90 @@ impl Held {
         self.ticket
     }
 
-    /// As [`Lease::ack`].
+    /// As [`Lease::ack`](crate::Lease::ack).
     ///
     /// # Errors
-    /// As [`Lease::ack`].
+    /// As [`Lease::ack`](crate::Lease::ack).
     pub fn ack(self) -> Result<()> {
         self.do_ack()
     }
 
-    /// As [`Lease::release`].
+    /// As [`Lease::release`](crate::Lease::release).
     ///
     /// # Errors
-    /// As [`Lease::ack`].
+    /// As [`Lease::ack`](crate::Lease::ack).
     pub fn release(self) -> Result<()> {
         self.do_release(Release::new())
     }
 
-    /// As [`Lease::release_with`].
+    /// As [`Lease::release_with`](crate::Lease::release_with).
     ///
     /// # Errors
-    /// As [`Lease::release_with`].
+    /// As [`Lease::release_with`](crate::Lease::release_with).
     pub fn release_with(self, terms: Release) -> Result<()> {
         self.do_release(terms)
     }
 
-    /// As [`Lease::retry`].
+    /// As [`Lease::retry`](crate::Lease::retry).
     ///
     /// # Errors
-    /// As [`Lease::ack`].
+    /// As [`Lease::ack`](crate::Lease::ack).
     pub fn retry(self, error: impl Display) -> Result<()> {
         self.do_retry(&error, None)
     }
 
-    /// As [`Lease::retry_after`].
+    /// As [`Lease::retry_after`](crate::Lease::retry_after).
     ///
     /// # Errors
-    /// As [`Lease::retry_after`].
+    /// As [`Lease::retry_after`](crate::Lease::retry_after).
     pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
         self.do_retry(&error, Some(wait))
     }
 
-    /// As [`Lease::bury`].
+    /// As [`Lease::bury`](crate::Lease::bury).
     ///
     /// # Errors
-    /// As [`Lease::ack`].
+    /// As [`Lease::ack`](crate::Lease::ack).
     pub fn bury(self, reason: impl Display) -> Result<()> {
         self.do_bury("bury", Reason::Buried(reason.to_string()))
     }
 
-    /// As [`Lease::fail`].
+    /// As [`Lease::fail`](crate::Lease::fail).
     ///
     /// # Errors
-    /// As [`Lease::ack`].
+    /// As [`Lease::ack`](crate::Lease::ack).
     pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
         self.do_bury("fail", failed(group, message))
     }
 
-    /// As [`Lease::touch`].
+    /// As [`Lease::touch`](crate::Lease::touch).
     ///
     /// # Errors
-    /// As [`Lease::touch`].
+    /// As [`Lease::touch`](crate::Lease::touch).
     pub fn touch(&self, by: Duration) -> Result<()> {
         self.do_extend("touch", Extend::Add(by))
     }
 
-    /// As [`Lease::renew`].
+    /// As [`Lease::renew`](crate::Lease::renew).
     ///
     /// # Errors
-    /// As [`Lease::touch`].
+    /// As [`Lease::touch`](crate::Lease::touch).
     pub fn renew(&self) -> Result<()> {
         self.do_extend("renew", Extend::Renew)
     }
 
-    /// As [`Lease::renew_for`].
+    /// As [`Lease::renew_for`](crate::Lease::renew_for).
     ///
     /// # Errors
-    /// As [`Lease::touch`].
+    /// As [`Lease::touch`](crate::Lease::touch).
     pub fn renew_for(&self, length: Duration) -> Result<()> {
         self.do_extend("renew", Extend::RenewFor(length))
     }
 
-    /// As [`Lease::left`].
+    /// As [`Lease::left`](crate::Lease::left).
     ///
     /// # Errors
-    /// As [`Lease::left`].
+    /// As [`Lease::left`](crate::Lease::left).
     pub fn left(&self) -> Result<Option<Duration>> {
         self.do_left()
     }

@@ -3,6 +3,8 @@
 
 use crate::consumer::Consumer;
 use crate::engine::settle;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::held::{Held, failed};
 use crate::live::inside;
