@@ -13,9 +13,10 @@ use std::time::Duration;
 /// A named session that owns the leases of the tubes bound to it with
 /// [`Tube::by`](crate::Tube::by). Clones, those tubes and their guards keep the session open.
 ///
-/// When the last of them goes, or the process dies, the leases outlive the session by its grace,
-/// in queue time: [`resume`](Consumer::resume) hands them out again to whoever opens the consumer
-/// of this name in that time, also after the queue was opened again. Without a grace, and at its
+/// When the last of them goes, or the process dies, the leases outlive the session by its grace:
+/// monotonic time while the queue stays open, queue time while it is closed; of a process that was
+/// killed it begins with the next opening. [`resume`](Consumer::resume) hands them out again to
+/// whoever opens the consumer of this name in that time. Without a grace, and at its
 /// end, the tasks return to their places.
 ///
 /// ```

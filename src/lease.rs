@@ -1,212 +1,20 @@
 //! A task in hand. A verdict uses the guard up; a guard that is dropped without one returns the
 //! task. Only the lease has a drop, so a task comes apart into payload and lease.
 
-use crate::bytes::row::TakenRow;
-use crate::clock::{NEVER, Now};
 use crate::consumer::Consumer;
-use crate::engine::{Op, look, settle};
-use crate::error::{Error, ErrorKind, Result};
-use crate::hold::Hold;
+use crate::engine::settle;
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::Result;
+use crate::held::{Held, failed};
 use crate::live::inside;
 use crate::options::Durability;
-use crate::sync::Arc;
 use crate::task::{Reason, TaskId, Ticket};
-use crate::verb::{Extend, Release};
+use crate::verb::Release;
 use std::fmt;
 use std::fmt::Display;
 use std::ops::Deref;
 use std::time::Duration;
-
-/// Which tube, for ops and messages.
-#[derive(Debug)]
-pub(crate) struct At {
-    pub(crate) number: u32,
-    pub(crate) name: Box<str>,
-    pub(crate) placement: Option<Box<str>>,
-}
-
-/// The right to settle a task, without a guard: what [`Tube::ticket`](crate::Tube::ticket) makes
-/// of a [`Ticket`]. Dropping it changes nothing. Its verdicts are those of a [`Lease`].
-#[derive(Clone)]
-pub struct Held {
-    pub(crate) hold: Arc<Hold>,
-    pub(crate) at: Arc<At>,
-    pub(crate) ticket: Ticket,
-    pub(crate) durability: Durability,
-}
-
-impl Held {
-    fn run<O: Op>(&self, action: &'static str, op: &O, durability: Durability) -> Result<O::Done> {
-        let done = self.hold.run(op, durability);
-        done.map_err(|error| self.name(error, action))
-    }
-
-    fn name(&self, error: Error, action: &'static str) -> Error {
-        error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
-    }
-
-    fn do_ack(&self) -> Result<()> {
-        let op = settle::Ack { tube: self.at.number, tickets: &[self.ticket] };
-        let lost = self.run("ack", &op, self.durability)?;
-        if lost.is_empty() {
-            return Ok(());
-        }
-        Err(self.name(Error::new(ErrorKind::LeaseLost).with_tasks(lost), "ack"))
-    }
-
-    fn do_release(&self, terms: Release) -> Result<()> {
-        let op = settle::Release { tube: self.at.number, ticket: self.ticket, terms };
-        // What a power cut could take back is the lease, and that is void after one anyway; unless
-        // the release says more than "back to its place".
-        let plain = terms == Release::new();
-        let durability = if plain { Durability::Relaxed } else { self.durability };
-        self.run("release", &op, durability).map(drop)
-    }
-
-    fn do_retry(&self, error: &dyn Display, after: Option<Duration>) -> Result<()> {
-        let error = error.to_string();
-        let op = settle::Retry { tube: self.at.number, ticket: self.ticket, error: &error, after };
-        self.run("retry", &op, self.durability).map(drop)
-    }
-
-    fn do_bury(&self, action: &'static str, reason: Reason) -> Result<()> {
-        let op = settle::Bury { tube: self.at.number, ticket: self.ticket, reason };
-        self.run(action, &op, self.durability).map(drop)
-    }
-
-    fn do_extend(&self, action: &'static str, how: Extend) -> Result<()> {
-        let op = settle::Touch { tube: self.at.number, ticket: self.ticket, how };
-        self.run(action, &op, Durability::Relaxed).map(drop)
-    }
-
-    fn do_left(&self) -> Result<Option<Duration>> {
-        let left = self.hold.core().look(|view, now| {
-            let tube = look::tube(view, self.at.number)?;
-            let (_, taken) = settle::held(view, &tube, self.ticket)?;
-            time_left(&taken, now)
-        });
-        left.map_err(|error| self.name(error, "left"))
-    }
-
-    /// The task.
-    pub fn id(&self) -> TaskId {
-        self.ticket.id
-    }
-
-    /// The ticket.
-    pub fn ticket(&self) -> Ticket {
-        self.ticket
-    }
-
-    /// As [`Lease::ack`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn ack(self) -> Result<()> {
-        self.do_ack()
-    }
-
-    /// As [`Lease::release`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn release(self) -> Result<()> {
-        self.do_release(Release::new())
-    }
-
-    /// As [`Lease::release_with`].
-    ///
-    /// # Errors
-    /// As [`Lease::release_with`].
-    pub fn release_with(self, terms: Release) -> Result<()> {
-        self.do_release(terms)
-    }
-
-    /// As [`Lease::retry`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn retry(self, error: impl Display) -> Result<()> {
-        self.do_retry(&error, None)
-    }
-
-    /// As [`Lease::retry_after`].
-    ///
-    /// # Errors
-    /// As [`Lease::retry_after`].
-    pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
-        self.do_retry(&error, Some(wait))
-    }
-
-    /// As [`Lease::bury`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn bury(self, reason: impl Display) -> Result<()> {
-        self.do_bury("bury", Reason::Buried(reason.to_string()))
-    }
-
-    /// As [`Lease::fail`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
-        self.do_bury("fail", failed(group, message))
-    }
-
-    /// As [`Lease::touch`].
-    ///
-    /// # Errors
-    /// As [`Lease::touch`].
-    pub fn touch(&self, by: Duration) -> Result<()> {
-        self.do_extend("touch", Extend::Add(by))
-    }
-
-    /// As [`Lease::renew`].
-    ///
-    /// # Errors
-    /// As [`Lease::touch`].
-    pub fn renew(&self) -> Result<()> {
-        self.do_extend("renew", Extend::Renew)
-    }
-
-    /// As [`Lease::renew_for`].
-    ///
-    /// # Errors
-    /// As [`Lease::touch`].
-    pub fn renew_for(&self, length: Duration) -> Result<()> {
-        self.do_extend("renew", Extend::RenewFor(length))
-    }
-
-    /// As [`Lease::left`].
-    ///
-    /// # Errors
-    /// As [`Lease::left`].
-    pub fn left(&self) -> Result<Option<Duration>> {
-        self.do_left()
-    }
-}
-
-fn failed(group: impl Into<String>, message: impl Display) -> Reason {
-    Reason::Failed { group: group.into(), message: message.to_string() }
-}
-
-/// A lease ends at the earlier of its deadline and the task's end of life. One that has ended is
-/// lost, also if nobody has worked it off yet.
-fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
-    let lease = taken.deadline.saturating_sub(now.lease);
-    let life = taken.head.expires.saturating_sub(now.queue);
-    if lease == 0 || life == 0 {
-        return Err(Error::new(ErrorKind::LeaseLost));
-    }
-    let left = match (taken.deadline, taken.head.expires) {
-        (NEVER, NEVER) => return Ok(None),
-        (NEVER, _) => life,
-        (_, NEVER) => lease,
-        _ => lease.min(life),
-    };
-    Ok(Some(Duration::from_micros(left)))
-}
 
 /// The hold on one taken task. Every verdict uses it up. Dropped without one, it returns the task
 /// to its place with its attempt counted; or sets it aside, as exhausted, if that was its last.
@@ -558,13 +366,6 @@ impl<T: ?Sized> AsRef<Lease> for Task<T> {
 impl<T: ?Sized> From<Task<T>> for Lease {
     fn from(task: Task<T>) -> Self {
         task.lease
-    }
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tube, ticket) = (&self.at.name, self.ticket);
-        f.debug_struct("Held").field("tube", tube).field("ticket", &ticket).finish_non_exhaustive()
     }
 }
 

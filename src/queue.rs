@@ -165,7 +165,7 @@ impl Queue {
         open.map_err(|error| error.during("open consumer"))
     }
 
-    /// As [`consumer`](Queue::consumer), with this grace from now on, in queue time.
+    /// As [`consumer`](Queue::consumer), with this grace from now on.
     ///
     /// # Errors
     /// As [`consumer`](Queue::consumer).

@@ -3,8 +3,9 @@
 
 use crate::engine::settle;
 use crate::error::{Error, ErrorKind, Result};
+use crate::held::Held;
 use crate::hold::Hold;
-use crate::lease::{Held, Lease};
+use crate::lease::Lease;
 use crate::live::core::Core;
 use crate::live::guests::Session;
 use crate::live::inside;

@@ -496,17 +496,19 @@ impl Truth {
         assert_eq!(tube.len().unwrap(), 0, "{:?}", tube.tasks(State::Delayed).next());
         let left: BTreeSet<u64> = order.iter().map(|(_, id)| id.get()).collect();
 
-        for (id, label, begun) in std::mem::take(&mut self.followed) {
-            let committed = is_followed(&queue, &label);
-            if committed {
-                assert!(self.met[&id].0 < begun, "task {id} came back after its transaction");
-                assert!(self.ids.contains_key(&label) || !self.put.contains(&label));
-                assert!(self.ids.contains_key(&label), "the follow-up {label} was lost");
-                self.gone.insert(id);
-            } else {
-                assert!(!self.ids.contains_key(&label), "half a transaction: {label}");
-                assert!(left.contains(&id) || self.ended_later(id), "half a transaction: {id}");
-            }
+        let followed = std::mem::take(&mut self.followed);
+        let (committed, undone): (Vec<_>, Vec<_>) =
+            followed.into_iter().partition(|(_, label, _)| is_followed(&queue, label));
+        for (id, label, begun) in committed {
+            assert!(self.met[&id].0 < begun, "task {id} came back after its transaction");
+            assert!(self.ids.contains_key(&label), "the follow-up {label} was lost");
+            self.gone.insert(id);
+        }
+        // A task whose transaction was undone may have ended in a later one.
+        for (id, label, _) in undone {
+            assert!(!self.ids.contains_key(&label), "half a transaction: {label}");
+            let lives = left.contains(&id) || self.gone.contains(&id) || self.going.contains(&id);
+            assert!(lives, "half a transaction: {id}");
         }
         for batch in &self.batches {
             let there = batch.iter().filter(|label| self.ids.contains_key(*label)).count();
@@ -518,10 +520,6 @@ impl Truth {
             assert!(known, "lost: task {id}, {label}");
         }
         queue.close().unwrap();
-    }
-
-    fn ended_later(&self, id: u64) -> bool {
-        self.gone.contains(&id) || self.going.contains(&id)
     }
 }
 

@@ -16,10 +16,9 @@ use crate::task::{Cause, TaskId};
 
 /// Takes the word from every consumer that had it when the process ended, at open or at close.
 /// Answers those whose leases are to be returned now.
-pub(crate) struct Silence {
-    /// Queue time at which they fell silent: that of the last record before the process ended.
-    pub(crate) since: u64,
-}
+/// A grace that nobody has begun begins now: when a killed process was last alive is not known,
+/// its last record may be hours older.
+pub(crate) struct Silence;
 
 /// Returns the leases of one tube from an id on, at open or at close. Answers where to go on.
 pub(crate) struct Return {
@@ -46,7 +45,7 @@ impl Op for Silence {
         for (number, row) in consumers::all(desk)? {
             let mut silenced = ConsumerRow { void_to, ..row.clone() };
             if row.until == NEVER {
-                silenced.until = self.since.saturating_add(row.grace).min(NEVER - 1);
+                silenced.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
             }
             if row.grace == 0 || silenced.until <= desk.now.queue {
                 over.push(number);

@@ -91,7 +91,7 @@ impl Core {
             threads: Mutex::default(),
         });
         core.state.lock().learn()?;
-        core.void_leases(true, stamp.marks.queue)?;
+        core.void_leases(true)?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {
@@ -417,8 +417,8 @@ impl Core {
 
     /// Returns every lease that does not wait for a named consumer, and ends the consumers that
     /// have no grace left.
-    fn void_leases(&self, charged: bool, since: u64) -> Result<()> {
-        let (over, _) = self.apply_inside(&Silence { since })?;
+    fn void_leases(&self, charged: bool) -> Result<()> {
+        let (over, _) = self.apply_inside(&Silence)?;
         let tubes = look::numbers(&self.state.lock().store)?;
         for tube in tubes {
             let mut from = Some(TaskId::new(0));
@@ -454,8 +454,7 @@ impl Core {
         self.alarm.close();
         self.gate.close();
         let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
-        let now = self.state.lock().now(&*self.settings.clock).queue;
-        let mut ended = if broken { Ok(()) } else { self.void_leases(false, now) };
+        let mut ended = if broken { Ok(()) } else { self.void_leases(false) };
         if !broken && ended.is_ok() {
             ended = self.checkpoint();
         }

@@ -1,6 +1,7 @@
 //! Opening: a queue is found or born, its two files are proved to belong together, the chain of
 //! records behind the base's anchor is replayed, and everything that was read is on the medium
-//! before anything is answered. Up to that proof no byte of either file is changed.
+//! before anything is answered. Up to that proof no byte of the journal is changed; redb
+//! notes in the base's header that it was opened.
 
 use super::base::Base;
 use super::disk::{Disk, DiskFile, FileName, Found};

@@ -209,10 +209,10 @@ fn a_flip_in_a_synced_record_is_told_and_never_passed_over() {
     let place = places(&journal, b"payload two");
     assert!(!place.is_empty());
     place.into_iter().for_each(|at| flip(&journal, at));
-    let before = std::fs::read(&journal).unwrap();
+    let before = fs::read(&journal).unwrap();
     assert_eq!(refused(&copy), ErrorKind::Damaged);
     // The base is opened and closed again, and says so in its own header.
-    let after = std::fs::read(&journal).unwrap();
+    let after = fs::read(&journal).unwrap();
     assert!(before == after, "a copy of the journal may still be mended");
 
     let queue = still().0.accept_loss(true).open(&copy).unwrap();

@@ -56,3 +56,26 @@ fn what_it_links_to_in_the_repository_is_there() {
         }
     }
 }
+
+#[test]
+fn every_test_that_the_rows_name_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let rows = fs::read_to_string(root.join("tests/ROWS.md")).unwrap();
+    let named = rows.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
+    let mut count = 0;
+    for (module, test) in named {
+        let plain = |text: &str| {
+            text.chars().all(|char| char.is_lowercase() || "_0123456789".contains(char))
+        };
+        if plain(module) && plain(test) && test.contains('_') {
+            let file = root.join(format!("tests/it/{module}.rs"));
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            assert!(text.contains(&format!("fn {test}()")), "ROWS.md: {module}::{test} is missing");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
+    for row in 1..=74 {
+        assert!(rows.contains(&format!("| TQ-{row} |")), "ROWS.md: TQ-{row} is missing");
+    }
+}

@@ -28,6 +28,13 @@ fn done(queue: &Queue, name: &str) -> Option<u64> {
     }
 }
 
+fn note(queue: &Queue, name: &str, value: u64) -> Result<()> {
+    queue.transact(|tx| {
+        tx.table(DONE)?.insert(name, value)?;
+        ok(())
+    })
+}
+
 #[test]
 fn an_ack_its_result_and_the_follow_up_are_one_commit() {
     let (_home, path) = home();
@@ -90,7 +97,7 @@ fn a_panic_undoes_all_and_goes_on() {
     assert_eq!(trouble.downcast_ref(), Some(&"a closure's own trouble"));
     assert_eq!(done(&queue, "a"), None);
     task.ack().unwrap();
-    queue.transact(|tx| ok(drop(tx.table(DONE)?.insert("b", 2)?))).unwrap();
+    note(&queue, "b", 2).unwrap();
     close_sound(queue);
     drop(tube);
     assert_eq!(done(&open(&path), "b"), Some(2));
@@ -297,13 +304,12 @@ fn the_queues_own_tables_are_out_of_sight() {
 #[test]
 fn a_read_sees_one_instant() {
     let (queue, tube) = queue();
-    queue.transact(|tx| ok(drop(tx.table(DONE)?.insert("a", 1)?))).unwrap();
+    note(&queue, "a", 1).unwrap();
     queue
         .read(|r| {
             let table = r.table(DONE)?;
             thread::scope(|scope| {
-                let write =
-                    scope.spawn(|| queue.transact(|tx| ok(drop(tx.table(DONE)?.insert("a", 2)?))));
+                let write = scope.spawn(|| note(&queue, "a", 2));
                 write.join().unwrap()
             })?;
             tube.put(b"a plain verb inside a read is nothing special")?;

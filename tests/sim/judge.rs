@@ -263,8 +263,7 @@ impl Line {
         for mut model in past.into_iter().skip(from).chain(cut_off).rev() {
             model.come_back(time.clone());
             model.work_off_all();
-            // What was due, or left to a sweep, may be worked off before the crash or again after
-            // it.
+            // What was due, or left to a sweep, may be worked off before the crash or after it.
             model.count_again(&seen.tubes, &[Call::Delay, Call::Ttl, Call::Release]);
             match same(&model.look(), seen) {
                 Ok(()) => {

@@ -86,13 +86,13 @@ impl Model {
         hands
     }
 
-    /// Nobody has been there since then. Sessions with a grace wait; the others are over.
-    fn silence(&mut self, since: u64) {
+    /// Nobody is there any more. Sessions with a grace wait from now on; the others are over.
+    fn silence(&mut self) {
         let queue = self.time.queue;
         for session in self.sessions.values_mut() {
             if session.is_open {
                 session.is_open = false;
-                session.until_queue = since.saturating_add(session.grace);
+                session.until_queue = queue.saturating_add(session.grace);
             }
         }
         self.sessions.retain(|_, session| session.grace > 0 && session.until_queue > queue);
@@ -101,7 +101,7 @@ impl Model {
     /// What a close does first: every lease that waits for nobody returns, uncharged.
     pub fn give_back_all(&mut self, of: impl Fn(u8) -> bool) {
         let mut silenced = self.clone();
-        silenced.silence(self.time.queue);
+        silenced.silence();
         for task in self.tasks.values_mut() {
             let waits = task.holder.is_some_and(|who| silenced.sessions.contains_key(&who));
             if task.seen.state == State::Taken && of(task.tube) && !waits {
@@ -120,11 +120,9 @@ impl Model {
 
     /// The queue as it is when it has been opened again, at this time.
     pub fn come_back(&mut self, time: Time) {
-        // The last record tells when its consumers were last heard of.
-        let since = self.time.queue;
         self.time = time;
         self.time.read();
-        self.silence(since);
+        self.silence();
         self.void_leases();
     }
 
