@@ -89,7 +89,7 @@ impl<'a> Audit<'a> {
 
     fn task(&mut self, stored: &Stored, standing: &Standing) {
         let (run, row) = (self.tube.run(), stored.row());
-        let key = index::state_row(self.tube, stored, standing).0;
+        let key = index::state_row(self.tube, stored.id, &row, standing).0;
         let state = Range::holding(&key).map(|range| range.tag);
         if let Some(tag) = state {
             self.expect(tag, key);

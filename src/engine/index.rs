@@ -111,7 +111,7 @@ fn standing(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Option<Stan
             .ok_or_else(|| damaged("taken"))
             .map(Some);
     }
-    if let Some(head) = view.get(&ready_key(tube, stored))? {
+    if let Some(head) = view.get(&ready_key(tube, id, &row))? {
         return Head::decode(&head, &row)
             .map(Standing::Ready)
             .ok_or_else(|| damaged("ready"))
@@ -128,23 +128,38 @@ fn standing(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Option<Stan
     Ok(None)
 }
 
-fn ready_key(tube: &Tube, stored: &Stored) -> Key {
-    let row = stored.row();
+fn ready_key(tube: &Tube, id: TaskId, row: &TaskRow<'_>) -> Key {
     match row.group {
-        Some(group) => key::line(tube.run(), group, &row.place, stored.id),
-        None => key::ready(tube.run(), &row.place, stored.id),
+        Some(group) => key::line(tube.run(), group, &row.place, id),
+        None => key::ready(tube.run(), &row.place, id),
+    }
+}
+
+/// The key of the row that tells a standing.
+fn state_key(tube: &Tube, id: TaskId, row: &TaskRow<'_>, standing: &Standing) -> Key {
+    let run = tube.run();
+    match standing {
+        Standing::Ready(_) => ready_key(tube, id, row),
+        Standing::Delayed(_) => key::delayed(run, id),
+        Standing::Taken(_) => key::taken(run, id),
+        Standing::Buried(_) => key::buried(run, &row.place, id),
     }
 }
 
 /// The state row of a standing.
-pub(crate) fn state_row(tube: &Tube, stored: &Stored, standing: &Standing) -> (Key, Value) {
-    let (run, id, row) = (tube.run(), stored.id, stored.row());
-    match standing {
-        Standing::Ready(head) => (ready_key(tube, stored), head.encode(&row)),
-        Standing::Delayed(delayed) => (key::delayed(run, id), delayed.encode()),
-        Standing::Taken(taken) => (key::taken(run, id), taken.encode()),
-        Standing::Buried(buried) => (key::buried(run, &row.place, id), buried.encode()),
-    }
+pub(crate) fn state_row(
+    tube: &Tube,
+    id: TaskId,
+    row: &TaskRow<'_>,
+    standing: &Standing,
+) -> (Key, Value) {
+    let value = match standing {
+        Standing::Ready(head) => head.encode(row),
+        Standing::Delayed(delayed) => delayed.encode(),
+        Standing::Taken(taken) => taken.encode(),
+        Standing::Buried(buried) => buried.encode(),
+    };
+    (state_key(tube, id, row, standing), value)
 }
 
 /// The deadlines of a standing, at most one a sort.
@@ -189,8 +204,9 @@ pub(crate) fn shift(
     shift_deadlines(desk, tube, id, from, to);
     shift_holder(desk, tube, id, from, to);
 
-    let leaves = from.map(|from| state_row(tube, stored, from).0);
-    let enters = to.map(|to| state_row(tube, stored, to));
+    let row = stored.row();
+    let leaves = from.map(|from| state_key(tube, id, &row, from));
+    let enters = to.map(|to| state_row(tube, id, &row, to));
     let same_row = leaves.is_some() && leaves.as_ref() == enters.as_ref().map(|(key, _)| key);
     let was_ready = matches!(from, Some(Standing::Ready(_)));
     let is_ready = matches!(to, Some(Standing::Ready(_)));
@@ -198,7 +214,7 @@ pub(crate) fn shift(
         if let Some((key, value)) = enters {
             desk.change(key, value);
         }
-    } else if let Some(group) = stored.row().group {
+    } else if let Some(group) = row.group {
         let mut step = groups::Step {
             group,
             leaves: None,
