@@ -1,9 +1,10 @@
-//! How the timer is called: by an earlier deadline, a clock moved by hand, the end of a busy time.
+//! How a thread of the queue is called: the timer by an earlier deadline, a clock moved by hand,
+//! the end of a busy time; the checkpointer by a journal that fills up.
 
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use std::time::Duration;
 
-/// Where the timer sleeps, and how it is called.
+/// Where a thread sleeps, and how it is called.
 #[derive(Default)]
 pub(crate) struct Alarm {
     called: Mutex<Called>,
@@ -21,7 +22,7 @@ struct Called {
 }
 
 impl Alarm {
-    /// An earlier deadline came in, or the clock was moved: the timer looks again.
+    /// There is something new to see: the thread looks again.
     pub(crate) fn ring(&self) {
         self.called.lock().rung = true;
         self.bell.notify_one();

@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) onlookers: Wake,
     pub(crate) hub: Hub,
     pub(crate) alarm: Alarm,
+    /// Calls the thread that checkpoints beside the callers.
+    checkpointer: Alarm,
     graces: Mutex<Vec<Grace>>,
     /// Lease time of the first of them, or [`NEVER`].
     next_grace: AtomicU64,
@@ -85,6 +87,7 @@ impl Core {
             onlookers: Wake::default(),
             hub: Hub::default(),
             alarm: Alarm::default(),
+            checkpointer: Alarm::default(),
             graces: Mutex::default(),
             next_grace: AtomicU64::new(NEVER),
             closing: AtomicBool::new(false),
@@ -103,6 +106,11 @@ impl Core {
         }));
         if !core.settings.by_hand {
             core.spawn("tubewell-timer", Core::keep_time)?;
+            core.spawn("tubewell-checkpoint", |core| {
+                while core.checkpointer.sleep(None) {
+                    core.checkpoint_if_free();
+                }
+            })?;
             core.spawn("tubewell-flush", |core| {
                 let written = || core.state.lock().written();
                 core.gate.flush_until_closed(core.settings.flush_interval, written);
@@ -156,7 +164,7 @@ impl Core {
             match step? {
                 Step::Done(done, mark) => {
                     if wants_checkpoint {
-                        self.checkpoint_if_free();
+                        self.checkpoint_soon();
                     }
                     return Ok((done, mark));
                 }
@@ -376,6 +384,15 @@ impl Core {
         self.wait(written)
     }
 
+    /// Has the checkpointer's thread look; where there is none, checkpoints here.
+    fn checkpoint_soon(&self) {
+        if self.settings.by_hand {
+            self.checkpoint_if_free();
+        } else {
+            self.checkpointer.ring();
+        }
+    }
+
     /// A checkpoint, unless one is under way.
     fn checkpoint_if_free(&self) {
         if let Some(writer) = self.writer.try_lock() {
@@ -452,6 +469,7 @@ impl Core {
         self.room.nudge_all();
         self.onlookers.nudge_all();
         self.alarm.close();
+        self.checkpointer.close();
         self.gate.close();
         let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
         let mut ended = if broken { Ok(()) } else { self.void_leases(false) };

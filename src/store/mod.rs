@@ -190,7 +190,7 @@ impl Store {
             return false;
         }
         match &self.ring {
-            Some(ring) => ring.used() >= ring.size() / 4 * 3,
+            Some(ring) => ring.used() >= ring.size() / 2,
             None => self.rows.active.bytes() as u64 >= self.config.journal_bytes,
         }
     }
