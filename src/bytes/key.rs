@@ -7,7 +7,9 @@ use crate::task::TaskId;
 use smallvec::SmallVec;
 
 /// A key. The keys of the plain path fit without an allocation.
-pub(crate) type Key = SmallVec<[u8; 40]>;
+pub(crate) type Key = SmallVec<[u8; KEY_BYTES]>;
+
+const KEY_BYTES: usize = 40;
 
 /// What kind of row a key names. The numbers are on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,7 +81,18 @@ impl Tag {
     }
 
     pub(crate) fn of(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|tag| *tag as u8 == byte)
+        // A table, since every row write asks.
+        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+        const BY_BYTE: [Option<Tag>; 32] = {
+            let mut table = [None; 32];
+            let mut at = 0;
+            while at < Tag::ALL.len() {
+                table[Tag::ALL[at] as usize] = Some(Tag::ALL[at]);
+                at += 1;
+            }
+            table
+        };
+        BY_BYTE.get(usize::from(byte)).copied().flatten()
     }
 }
 
@@ -124,11 +137,10 @@ impl Range {
 
     /// The first key of the range.
     pub(crate) fn start(self) -> Key {
-        let mut key = tagged(self.tag);
-        if let Some(run) = self.run {
-            key.extend_from_slice(&run.0.to_be_bytes());
+        match self.run {
+            Some(run) => in_run(self.tag, run),
+            None => tagged(self.tag),
         }
-        key
     }
 
     /// The first key behind the range.
@@ -148,6 +160,12 @@ pub(crate) fn end_of(prefix: &[u8]) -> Key {
     }
     // No tag is 0xff, so no prefix of ours comes here; behind everything is still right.
     Key::from_slice(&[u8::MAX; 8])
+}
+
+/// The key again. Its `clone` copies byte by byte.
+#[inline]
+pub(crate) fn copy(key: &[u8]) -> Key {
+    Key::from_slice(key)
 }
 
 /// The first key behind `key`.
@@ -180,9 +198,7 @@ impl Order {
 
     fn number(number: u64) -> Self {
         let mut bytes = [0; ORDER_BYTES_MAX];
-        for (to, from) in bytes.iter_mut().zip(number.to_be_bytes()) {
-            *to = from;
-        }
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
         Self { bytes, len: 8 }
     }
 
@@ -197,12 +213,18 @@ impl Order {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
+    /// The put number that it was made of. `None` if a `Placement` made it.
+    fn as_number(&self) -> Option<u64> {
+        let number = self.bytes.first_chunk().filter(|_| self.len == 8)?;
+        Some(u64::from_be_bytes(*number))
+    }
+
     /// Reads an order back from its 8 or 16 bytes.
     pub(crate) fn of_bytes(order: &[u8]) -> Option<Self> {
-        let mut bytes = [0; ORDER_BYTES_MAX];
-        let len = matches!(order.len(), 8 | ORDER_BYTES_MAX).then_some(order.len() as u8)?;
-        bytes.get_mut(..order.len())?.copy_from_slice(order);
-        Some(Self { bytes, len })
+        if let Ok(number) = order.try_into() {
+            return Some(Self::number(u64::from_be_bytes(number)));
+        }
+        Some(Self { bytes: order.try_into().ok()?, len: ORDER_BYTES_MAX as u8 })
     }
 }
 
@@ -238,8 +260,22 @@ fn tagged(tag: Tag) -> Key {
     key
 }
 
+/// Tag, run and numbers. Every verb makes a dozen of these, so each is made in one go.
+#[inline]
+fn numbers<const COUNT: usize>(tag: Tag, run: Run, numbers: [u64; COUNT]) -> Key {
+    const { assert!(RUN_PREFIX + 8 * COUNT <= KEY_BYTES) };
+    let mut key = [0; KEY_BYTES];
+    key[0] = tag as u8;
+    key[1..RUN_PREFIX].copy_from_slice(&run.0.to_be_bytes());
+    for (to, number) in key[RUN_PREFIX..].chunks_exact_mut(8).zip(numbers) {
+        to.copy_from_slice(&number.to_be_bytes());
+    }
+    Key::from_buf_and_len(key, RUN_PREFIX + 8 * COUNT)
+}
+
+#[inline]
 fn in_run(tag: Tag, run: Run) -> Key {
-    Range::in_run(tag, run).start()
+    numbers(tag, run, [])
 }
 
 fn with_id(mut key: Key, id: TaskId) -> Key {
@@ -247,11 +283,22 @@ fn with_id(mut key: Key, id: TaskId) -> Key {
     key
 }
 
+/// Flipping the sign bit makes two's complement sort as bytes.
+fn sorted(priority: i64) -> u64 {
+    (priority as u64) ^ (1 << 63)
+}
+
 fn with_place(mut key: Key, place: &Place, id: TaskId) -> Key {
-    // Flipping the sign bit makes two's complement sort as bytes.
-    key.extend_from_slice(&((place.priority as u64) ^ (1 << 63)).to_be_bytes());
+    key.extend_from_slice(&sorted(place.priority).to_be_bytes());
     key.extend_from_slice(place.order.as_bytes());
     with_id(key, id)
+}
+
+fn placed(tag: Tag, run: Run, place: &Place, id: TaskId) -> Key {
+    match place.order.as_number() {
+        Some(order) => numbers(tag, run, [sorted(place.priority), order, id.get()]),
+        None => with_place(in_run(tag, run), place, id),
+    }
 }
 
 fn with_label(mut key: Key, label: &str) -> Key {
@@ -298,15 +345,15 @@ pub(crate) fn consumer_name(name: &str) -> Key {
 }
 
 pub(crate) fn task(run: Run, id: TaskId) -> Key {
-    with_id(in_run(Tag::Task, run), id)
+    numbers(Tag::Task, run, [id.get()])
 }
 
 pub(crate) fn body(run: Run, id: TaskId) -> Key {
-    with_id(in_run(Tag::Body, run), id)
+    numbers(Tag::Body, run, [id.get()])
 }
 
 pub(crate) fn ready(run: Run, place: &Place, id: TaskId) -> Key {
-    with_place(in_run(Tag::Ready, run), place, id)
+    placed(Tag::Ready, run, place, id)
 }
 
 /// The beginning of all keys of a group's line.
@@ -319,7 +366,7 @@ pub(crate) fn line(run: Run, group: &str, place: &Place, id: TaskId) -> Key {
 }
 
 pub(crate) fn turn(run: Run, place: &Place, id: TaskId) -> Key {
-    with_place(in_run(Tag::Turn, run), place, id)
+    placed(Tag::Turn, run, place, id)
 }
 
 pub(crate) fn group(run: Run, group: &str) -> Key {
@@ -327,15 +374,15 @@ pub(crate) fn group(run: Run, group: &str) -> Key {
 }
 
 pub(crate) fn delayed(run: Run, id: TaskId) -> Key {
-    with_id(in_run(Tag::Delayed, run), id)
+    numbers(Tag::Delayed, run, [id.get()])
 }
 
 pub(crate) fn taken(run: Run, id: TaskId) -> Key {
-    with_id(in_run(Tag::Taken, run), id)
+    numbers(Tag::Taken, run, [id.get()])
 }
 
 pub(crate) fn buried(run: Run, place: &Place, id: TaskId) -> Key {
-    with_place(in_run(Tag::Buried, run), place, id)
+    placed(Tag::Buried, run, place, id)
 }
 
 /// The beginning of all deadlines of one sort.

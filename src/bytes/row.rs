@@ -62,14 +62,6 @@ impl TubeRow {
         row.done()
     }
 
-    /// The run alone, which every verb asks for first.
-    pub(crate) fn run_in(row: &[u8]) -> Option<Run> {
-        let mut row = Unpacker::new(row);
-        let name = usize::from(row.u8()?);
-        row.bytes(name)?;
-        row.u32().map(Run)
-    }
-
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let name = row.short()?.to_owned();
@@ -191,8 +183,9 @@ impl<'a> TaskRow<'a> {
             | u8::from(self.key.is_some()) << 1
             | u8::from(self.payload.is_none()) << 2
             | u8::from(order.len() != 8) << 3;
-        row.u8(flags).u64(self.place.priority as u64).bytes(order);
+        row.u8(flags).u64(self.place.priority as u64);
         row.u64(self.created).u64(self.expires).u64(self.ttr).u8(self.codec).u16(self.version);
+        row.bytes(order);
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
         self.payload.map(|payload| row.bytes(payload));
@@ -201,16 +194,19 @@ impl<'a> TaskRow<'a> {
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let flags = row.u8().filter(|flags| *flags < 16)?;
-        let priority = row.u64()? as i64;
+        let mut fixed = row.part::<36>()?;
+        let flags = fixed.u8().filter(|flags| *flags < 16)?;
+        let priority = fixed.u64()? as i64;
+        let (created, expires, ttr) = (fixed.u64()?, fixed.u64()?, fixed.u64()?);
+        let (codec, version) = (fixed.u8()?, fixed.u16()?);
         let order = Order::of_bytes(row.bytes(if flags & 8 == 0 { 8 } else { 16 })?)?;
         let mut task = Self {
             place: Place { priority, order },
-            created: row.u64()?,
-            expires: row.u64()?,
-            ttr: row.u64()?,
-            codec: row.u8()?,
-            version: row.u16()?,
+            created,
+            expires,
+            ttr,
+            codec,
+            version,
             group: None,
             key: None,
             payload: None,
@@ -282,13 +278,14 @@ impl Head {
     }
 
     fn unpack(row: &mut Unpacker<'_>) -> Option<Self> {
+        let mut fixed = row.part::<32>()?;
         Some(Self {
-            deliveries: row.u32()?,
-            attempts: row.u32()?,
-            releases: row.u32()?,
-            buries: row.u32()?,
-            expires: row.u64()?,
-            ttr: row.u64()?,
+            deliveries: fixed.u32()?,
+            attempts: fixed.u32()?,
+            releases: fixed.u32()?,
+            buries: fixed.u32()?,
+            expires: fixed.u64()?,
+            ttr: fixed.u64()?,
             last_error: row.text()?.to_owned(),
         })
     }
@@ -317,7 +314,9 @@ impl TakenRow {
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let (token, holder, since, deadline) = (row.u64()?, row.u32()?, row.u64()?, row.u64()?);
+        let mut fixed = row.part::<28>()?;
+        let (token, holder) = (fixed.u64()?, fixed.u32()?);
+        let (since, deadline) = (fixed.u64()?, fixed.u64()?);
         let head = Head::unpack(&mut row)?;
         row.end(Self { head, token, holder, since, deadline })
     }
@@ -493,15 +492,14 @@ mod tests {
             (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
             (
                 task.encode(),
-                "03ffffffffffffffff8000000000000007000000000000000100000000000000020000000000000003\
-                 040005\
-                 0167016baabb"
+                "03ffffffffffffffff000000000000000100000000000000020000000000000003040005\
+                 80000000000000070167016baabb"
                     .into(),
             ),
             (
                 apart.encode(),
-                "0c0000000000000000616200000000000000000000000000000000000000000001\
-                 00000000000000020000000000000003040005"
+                "0c0000000000000000000000000000000100000000000000020000000000000003040005\
+                 61620000000000000000000000000000"
                     .into(),
             ),
             (Head::fresh(&task).encode(&task), String::new()),

@@ -4,8 +4,8 @@
 
 use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::{Tag, View, row};
-use crate::engine::desk::Tube;
 use crate::engine::index::{self, Standing, Stored};
+use crate::engine::known::Tube;
 use crate::engine::look;
 use crate::error::{ErrorKind, Result};
 use crate::task::TaskId;

@@ -4,7 +4,8 @@
 
 use crate::bytes::key::{self, Key, Place};
 use crate::bytes::{View, row};
-use crate::engine::desk::{Desk, Tube, damaged};
+use crate::engine::desk::{Desk, damaged};
+use crate::engine::known::Tube;
 use crate::error::Result;
 use crate::task::TaskId;
 

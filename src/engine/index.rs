@@ -6,8 +6,10 @@ use crate::bytes::key::{self, Key};
 use crate::bytes::row::{BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Deadline, Value, View};
 use crate::clock::NEVER;
-use crate::engine::desk::{Change, Desk, Tube, damaged};
+use crate::engine::desk::{Desk, damaged};
+use crate::engine::draft::Change;
 use crate::engine::groups;
+use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::task::{Cause, State, TaskId};
 

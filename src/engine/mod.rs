@@ -1,6 +1,6 @@
 //! The state machine, the only room that knows the rules. A plain function of rows, op and now: it
 //! reads no clock, draws no random number, takes no lock, starts no thread, wakes nobody, and
-//! writes nothing. What it decides is a value, the [`Draft`](desk::Draft).
+//! writes nothing. What it decides is a value, the [`Draft`](draft::Draft).
 //!
 //! ```text
 //!            put                delay                          take, claim
@@ -11,6 +11,9 @@
 //!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone
 //! ```
 
+pub(crate) mod list;
+pub(crate) mod draft;
+pub(crate) mod known;
 pub(crate) mod desk;
 pub(crate) mod groups;
 pub(crate) mod index;

@@ -5,8 +5,9 @@ use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
 use crate::bytes::row::{BuriedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Met, Tag, Value, View};
 use crate::clock::NEVER;
-use crate::engine::desk::{Desk, Op, Tube, damaged};
+use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Stored};
+use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
 use crate::task::{Cause, Reason, State, TaskId, Ticket};
@@ -159,9 +160,6 @@ impl Cursor {
     }
 
     fn peek(&self, desk: &Desk<'_>) -> Result<Option<Met>> {
-        if desk.count(self.range) == 0 {
-            return Ok(None);
-        }
         desk.first(&self.from, &self.range.end())
     }
 }

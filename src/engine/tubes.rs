@@ -134,12 +134,12 @@ impl Op for Truncate {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let mut tube = desk.tube(self.tube)?;
+        let mut row = desk.tube(self.tube)?.row.clone();
         let mut counters = look::counters(desk)?;
-        let old = tube.run();
-        tube.row.run = next_run(&mut counters, old.is_temporary())?;
+        let old = row.run;
+        row.run = next_run(&mut counters, old.is_temporary())?;
         desk.change(key::meta(Counters::WHAT), counters.encode());
-        desk.change(key::tube(self.tube), tube.row.encode());
+        desk.change(key::tube(self.tube), row.encode());
         // There is room now.
         desk.wake_all(self.tube);
         desk.set(key::work(old), WorkRow::Clear.encode())
@@ -154,12 +154,12 @@ impl Op for Pause {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let mut tube = desk.tube(self.tube)?;
+        let tube = desk.tube(self.tube)?;
         if tube.row.paused == self.paused {
             return Ok(());
         }
-        tube.row.paused = self.paused;
-        desk.change(key::tube(self.tube), tube.row.encode());
+        let row = TubeRow { paused: self.paused, ..tube.row.clone() };
+        desk.change(key::tube(self.tube), row.encode());
         if !self.paused {
             desk.wake_all(self.tube);
         }
@@ -179,13 +179,13 @@ impl Op for ReleaseAll {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let mut tube = desk.tube(self.tube)?;
+        let tube = desk.tube(self.tube)?;
         if desk.count(tube.range(Tag::Taken)) == 0 {
             return Ok(());
         }
         // Tokens and ids are drawn from the same numbers, so every lease given so far is below.
-        tube.row.void_to = desk.number();
-        desk.change(key::tube(self.tube), tube.row.encode());
+        let row = TubeRow { void_to: desk.number(), ..tube.row.clone() };
+        desk.change(key::tube(self.tube), row.encode());
         let work = WorkRow::Release { tube: self.tube, from: 0 };
         match desk.get(&key::work(tube.run()))? {
             Some(work) if WorkRow::decode(&work).is_none() => Err(damaged("work")),

@@ -3,10 +3,12 @@
 
 use crate::bytes::key::{self, Run};
 use crate::bytes::row::TubeRow;
-use crate::bytes::{Deadline, RowOp, RowWrite, Tag, View};
+use crate::bytes::{Deadline, RowOp, RowWrite, Tag};
 use crate::clock::{Clock, Now, Reckoning};
-use crate::engine::desk::{Change, Desk, Draft, Numbers};
+use crate::engine::desk::{Desk, Numbers};
+use crate::engine::draft::{Change, Draft, Over, Wakes};
 use crate::engine::due::{self, NextDue, WorkOff};
+use crate::engine::known::Known;
 use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
@@ -29,6 +31,9 @@ pub(crate) struct State {
     reserved: u64,
     reserved_at: Mark,
     reckoning: Reckoning,
+    known: Known,
+    /// The last list of writes, for its memory.
+    spent: Vec<RowWrite>,
     /// By run: the tube, and a lower bound of its first deadlines.
     pub(crate) due: BTreeMap<Run, (u32, NextDue)>,
     pub(crate) calls: BTreeMap<u32, Counted>,
@@ -44,6 +49,9 @@ pub(crate) struct Counted {
     pub(crate) name: Arc<str>,
     pub(crate) calls: [u64; CAUSES],
 }
+
+/// The memory of a longer list is given back.
+const SPENT_ROWS_MAX: usize = 1024;
 
 /// How many causes there are; the last one is `Close`.
 const CAUSES: usize = Cause::Close as usize + 1;
@@ -98,6 +106,8 @@ impl State {
             reserved: stamp.reserved,
             reserved_at: Mark(0),
             reckoning: Reckoning::resume(stamp.marks, clock),
+            known: Known::default(),
+            spent: Vec::new(),
             due: BTreeMap::new(),
             calls: BTreeMap::new(),
             refill_at: 0,
@@ -118,6 +128,7 @@ impl State {
             let next = due::next_due(&self.store, tube.run())?;
             self.due.insert(tube.run(), (number, next));
             self.name(number, &tube.row.name);
+            self.known.learn(number, tube.row);
         }
         Ok(())
     }
@@ -179,8 +190,7 @@ impl State {
 
     /// Whether something is due in the tube. Looks only if the kept bound has passed.
     pub(crate) fn is_due(&mut self, number: u32, now: Now) -> Result<bool> {
-        let Some(row) = self.store.get(&key::tube(number))? else { return Ok(false) };
-        let Some(run) = TubeRow::run_in(&row) else { return Ok(false) };
+        let Some(run) = self.known.get(number).map(|tube| tube.run()) else { return Ok(false) };
         if due::has_work(&self.store, run)? {
             return Ok(true);
         }
@@ -206,7 +216,11 @@ impl State {
         if !self.has_numbers(op.numbers(), site) {
             return self.reserve(op.numbers());
         }
-        let (done, draft) = self.decide(op, now)?;
+        let memory = std::mem::take(&mut self.spent);
+        let mut desk =
+            Desk::new(&self.store, &self.known, &mut self.numbers, Draft::within(memory), now);
+        let done = op.decide(&mut desk)?;
+        let draft = desk.done();
         let (mut writes, changes, wakes) = draft.into_parts();
         // What a temporary tube did never touches the disk, so nothing is waited for.
         let durable = writes.is_empty() || writes.iter().any(is_durable);
@@ -226,6 +240,9 @@ impl State {
                 return Err(error);
             }
         };
+        if writes.capacity() <= SPENT_ROWS_MAX {
+            self.spent = writes;
+        }
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.outbox.wrote = wrote.or(self.outbox.wrote);
         self.committed(learnt, &changes, wakes, mark, site.hub);
@@ -237,7 +254,7 @@ impl State {
         &mut self,
         learnt: Vec<Learnt>,
         changes: &[Change],
-        wakes: Vec<(u32, usize)>,
+        wakes: Wakes,
         mark: Mark,
         hub: &Hub,
     ) {
@@ -259,22 +276,17 @@ impl State {
         self.store.refill()
     }
 
-    /// Lets the engine decide, and writes nothing.
-    pub(crate) fn decide<O: Op>(&mut self, op: &O, now: Now) -> Result<(O::Done, Draft)> {
-        let mut desk = Desk::new(&self.store, &mut self.numbers, now);
-        let done = op.decide(&mut desk)?;
-        Ok((done, desk.done()))
-    }
-
-    /// Lets the engine decide over rows that are not written yet.
+    /// Lets the engine decide over rows that are not written yet, and writes nothing.
     pub(crate) fn decide_over<O: Op>(
         &mut self,
         op: &O,
         now: Now,
         over: &Draft,
     ) -> Result<(O::Done, Draft)> {
-        let view = crate::engine::desk::Over { view: &self.store, draft: over };
-        let mut desk = Desk::new(&view, &mut self.numbers, now);
+        let view = Over { view: &self.store, draft: over };
+        // The list may hold what is not known yet.
+        let known = Known::default();
+        let mut desk = Desk::new(&view, &known, &mut self.numbers, Draft::default(), now);
         let done = op.decide(&mut desk)?;
         Ok((done, desk.done()))
     }
@@ -347,6 +359,10 @@ impl State {
                     let number = u32::from_be_bytes(number.unwrap_or_default());
                     learnt.extend(TubeRow::decode(row).map(|row| Learnt::Tube(number, row)));
                 }
+                (Some(Tag::Tube), RowOp::Remove) => {
+                    let number = key.get(1..5).and_then(|number| number.try_into().ok());
+                    learnt.push(Learnt::Gone(u32::from_be_bytes(number.unwrap_or_default())));
+                }
                 (Some(Tag::Work), RowOp::Add(_) | RowOp::Change(_)) => learnt.push(Learnt::Work),
                 _ => {}
             }
@@ -370,7 +386,9 @@ impl State {
                     self.due.retain(|run, (tube, _)| *tube != number || *run == row.run);
                     self.due.entry(row.run).or_insert((number, NextDue::NONE));
                     self.name(number, &row.name);
+                    self.known.learn(number, row);
                 }
+                Learnt::Gone(number) => self.known.forget(number),
                 Learnt::Work => sooner = true,
             }
         }
@@ -399,6 +417,7 @@ impl State {
 pub(crate) enum Learnt {
     Due(Run, NextDue),
     Tube(u32, TubeRow),
+    Gone(u32),
     Work,
 }
 

@@ -1,7 +1,7 @@
 //! The stream of changes. Pushed in commit order and never waited for: a subscriber that does not
 //! keep up loses the oldest, and is told how many.
 
-use crate::engine::desk::Change;
+use crate::engine::draft::Change;
 use crate::live::gate::Mark;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::task::{Cause, State, TaskId};

@@ -2,7 +2,7 @@
 //! base. It takes the writer, then the engine, and keeps both until the commit has returned.
 
 use crate::engine::Op;
-use crate::engine::desk::Draft;
+use crate::engine::draft::Draft;
 use crate::engine::due::WorkOff;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::commit::State;

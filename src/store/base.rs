@@ -3,7 +3,7 @@
 
 use super::disk::DiskFile;
 use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run_of, unseal};
-use crate::bytes::key::{Key, Run, after};
+use crate::bytes::key::{Key, Run, after, copy};
 use crate::bytes::{Met, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
@@ -388,7 +388,7 @@ impl Window {
     fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
         let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
         match self.rows.get(at) {
-            Some((key, value)) if key.as_slice() < to => Some(Some((key.clone(), value.clone()))),
+            Some((key, value)) if key.as_slice() < to => Some(Some((copy(key), value.clone()))),
             Some(_) => Some(None),
             None if self.ends || to <= self.end.as_slice() => Some(None),
             None => None,

@@ -21,7 +21,8 @@ pub(crate) struct Entry {
 /// Bytes that an entry takes beside its key and value, roughly.
 const ENTRY_BYTES: usize = 96;
 
-const TAGS: usize = 32;
+/// Every tag is smaller.
+pub(crate) const TAGS: usize = 32;
 
 /// An ordered map of what was written, one a tag: smaller maps are quicker to search.
 #[derive(Clone, Debug, Default)]
@@ -52,20 +53,27 @@ impl Layer {
         self.rows
     }
 
-    /// Entries with `from <= key < to`, dead marks among them, in order.
+    /// Entries of one tag with `from <= key < to`, dead marks among them, in order.
     pub(crate) fn range<'a>(
         &'a self,
         from: &[u8],
         to: &[u8],
     ) -> impl Iterator<Item = (&'a Key, &'a Entry)> + use<'a> {
-        let (first, last) = (slot(from), slot(to));
-        let (from, to) = (Key::from_slice(from), Key::from_slice(to));
-        let maps = self.by_tag.get(first..=last).unwrap_or_default();
-        maps.iter().filter(|map| !map.is_empty()).flat_map(move |map| {
-            // An empty or upside-down range would panic in the map.
-            let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
-            (from < to).then(|| map.range::<[u8], _>(bounds)).into_iter().flatten()
-        })
+        let map = self.by_tag.get(slot(from)).filter(|map| from < to && !map.is_empty());
+        // An empty or upside-down range would panic in the map.
+        let bounds = (Bound::Included(from), Bound::Excluded(to));
+        map.map(|map| map.range::<[u8], _>(bounds)).into_iter().flatten()
+    }
+
+    /// The first of them.
+    pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a Entry)> {
+        let map = self.by_tag.get(slot(from))?;
+        // Takes go from one end, where no search is needed.
+        let (key, entry) = match map.first_key_value()? {
+            (key, entry) if key.as_slice() >= from => (key, entry),
+            _ => map.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next()?,
+        };
+        (key.as_slice() < to).then_some((key, entry))
     }
 
     /// Entries behind a key, or all, in order.
@@ -312,12 +320,14 @@ mod tests {
     }
 
     #[test]
-    fn ranges_cross_tags_and_never_panic() {
+    fn ranges_stay_in_their_tag_and_never_panic() {
         let mut layer = Layer::default();
         add(&mut layer, 1);
         layer.apply(Key::from_slice(&[0x12, 0, 0, 0, 1]), RowOp::Remove);
-        assert_eq!(layer.range(&[0x10], &[0x13]).count(), 2);
         assert_eq!(layer.range(&[0x10], &[0x11]).count(), 1);
+        assert_eq!(layer.range(&[0x10], &key(1)).count(), 0);
+        assert_eq!(layer.range(&key(1), &[0x11]).count(), 1);
+        assert_eq!(layer.range(&[0x12], &[0x13]).count(), 1);
         assert_eq!(layer.range(&[0x13], &[0x10]).count(), 0);
         assert_eq!(layer.range(&[0x10], &[0x10]).count(), 0);
         assert_eq!(layer.range(&[0xff], &[0xff; 8]).count(), 0);

@@ -3,8 +3,8 @@
 //! were applied and never from a list that may still be dropped.
 
 use super::base::Base;
-use super::overlay::{Counts, Entry, Layer};
-use crate::bytes::key::{Key, Range, Run, Tag, after};
+use super::overlay::{Counts, Entry, Layer, TAGS};
+use crate::bytes::key::{Key, Range, Run, Tag, after, copy};
 use crate::bytes::{Met, RowOp, RowWrite, Value};
 use crate::error::Result;
 use crate::sync::Arc;
@@ -110,18 +110,17 @@ impl Rows {
     }
 
     pub(crate) fn first(&self, base: &Base, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        let mut from = Key::from_slice(from);
-        while from.as_slice() < to {
-            let tag = from.first().copied().unwrap_or_default();
-            if tag > Tag::Held as u8 {
+        let first = from.first().copied().unwrap_or(0);
+        for tag in first..=Tag::Held as u8 {
+            let (begin, next) = ([tag], [tag + 1]);
+            let start = if tag == first { from } else { &begin };
+            let end = if to < next.as_slice() { to } else { &next };
+            if start >= end {
                 break;
             }
-            let next = [tag + 1];
-            let end = if to < next.as_slice() { to } else { &next };
-            if let Some(met) = self.first_of(base, tag, &from, end)? {
+            if let Some(met) = self.first_of(base, tag, start, end)? {
                 return Ok(Some(met));
             }
-            from = Key::from_slice(&next);
         }
         Ok(None)
     }
@@ -130,7 +129,7 @@ impl Rows {
         if is_mirrored(tag) {
             let Some(range) = range_of(from, to) else { return Ok(None) };
             let first = self.mirror.range::<[u8], _>(range).next();
-            return Ok(first.map(|(key, value)| (key.clone(), value.clone())));
+            return Ok(first.map(|(key, value)| (copy(key), value.clone())));
         }
         if self.is_empty_between(tag, from, to) {
             return Ok(None);
@@ -146,7 +145,7 @@ impl Rows {
         let from = if from < border.as_slice() { &border } else { from };
         let Some(range) = range_of(from, to) else { return Ok(None) };
         let first = self.temporary.range::<[u8], _>(range).next();
-        Ok(first.map(|(key, value)| (key.clone(), Some(value.clone()))))
+        Ok(first.map(|(key, value)| (copy(key), Some(value.clone()))))
     }
 
     /// Whether the counts alone say that there is nothing to find.
@@ -160,19 +159,23 @@ impl Rows {
 
     fn first_durable(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let mut skips = self.skips.borrow_mut();
-        let skips = skips.of(tag);
+        let Some(skips) = skips.of(tag) else { return Ok(None) };
+        let mut moved = skips.end_around(from);
+        if let Some(met) = self.glance(base, moved.as_deref().unwrap_or(from), to)? {
+            return Ok(met);
+        }
         let mut walked = false;
-        let mut at = Key::from_slice(from);
         let met = 'seek: loop {
-            if let Some(end) = skips.end_around(&at) {
-                at = end;
+            if let Some(end) = skips.end_around(moved.as_deref().unwrap_or(from)) {
+                moved = Some(end);
             }
-            if at.as_slice() >= to {
+            let at = moved.as_deref().unwrap_or(from);
+            if at >= to {
                 break None;
             }
-            let mut upper = self.active.range(&at, to).peekable();
-            let mut lower = self.frozen.as_ref().map(|frozen| frozen.range(&at, to).peekable());
-            let mut beneath = base.first(&at, to)?;
+            let mut upper = self.active.range(at, to).peekable();
+            let mut lower = self.frozen.as_ref().map(|frozen| frozen.range(at, to).peekable());
+            let mut beneath = base.first(at, to)?;
             loop {
                 let lower_next = lower.as_mut().and_then(|lower| lower.peek().copied());
                 let (key, entry) = match (upper.peek().copied(), lower_next) {
@@ -185,11 +188,11 @@ impl Rows {
                     break 'seek beneath;
                 }
                 if let Some(value) = &entry.value {
-                    break 'seek Some((key.clone(), Some(value.clone())));
+                    break 'seek Some((copy(key), Some(value.clone())));
                 }
                 walked = true;
                 if skips.end_around(key).is_some() {
-                    at = key.clone();
+                    moved = Some(copy(key));
                     continue 'seek;
                 }
                 if beneath.as_ref().is_some_and(|(found, _)| found == key) {
@@ -206,6 +209,21 @@ impl Rows {
             skips.learn(from, end);
         }
         Ok(met)
+    }
+
+    /// The first row, unless a dead one stands before it: then it takes a walk.
+    fn glance(&self, base: &Base, from: &[u8], to: &[u8]) -> Result<Option<Option<Met>>> {
+        let lower = self.frozen.as_ref().and_then(|frozen| frozen.first(from, to));
+        let above = match (self.active.first(from, to), lower) {
+            (Some(upper), Some(lower)) if lower.0 < upper.0 => Some(lower),
+            (upper, lower) => upper.or(lower),
+        };
+        let beneath = base.first(from, to)?;
+        let Some((key, entry)) = above else { return Ok(Some(beneath)) };
+        if beneath.as_ref().is_some_and(|(found, _)| found < key) {
+            return Ok(Some(beneath));
+        }
+        Ok(entry.value.clone().map(|value| Some((copy(key), Some(value)))))
     }
 
     /// Bytes of temporary rows after these writes.
@@ -252,13 +270,15 @@ impl Rows {
         }
         self.reflect(&key, &op);
         if let RowOp::Add(_) = op {
+            let tag = key.first().copied().unwrap_or_default();
             let lives = |from: &[u8], to: &[u8]| {
                 let frozen = self.frozen.as_ref();
                 self.active.range(from, to).next().is_some()
-                    || frozen.is_some_and(|frozen| frozen.range(from, to).next().is_some())
+                    || frozen.is_some_and(|it| it.range(from, to).next().is_some())
             };
-            let tag = key.first().copied().unwrap_or_default();
-            self.skips.borrow_mut().of(tag).cut(&key, lives);
+            if let Some(skips) = self.skips.borrow_mut().of(tag) {
+                skips.cut(&key, lives);
+            }
         }
         self.active.apply(key, op);
     }
@@ -292,7 +312,7 @@ impl Rows {
         }
         match op {
             RowOp::Add(value) | RowOp::Change(value) => {
-                self.mirror.insert(key.clone(), Some(value.clone()));
+                self.mirror.insert(copy(key), Some(value.clone()));
             }
             RowOp::Remove => {
                 self.mirror.remove(key);
@@ -306,7 +326,7 @@ impl Rows {
         let gone = match op {
             RowOp::Add(value) | RowOp::Change(value) => {
                 self.temporary_bytes += weight(&key, &value);
-                let before = self.temporary.insert(key.clone(), value);
+                let before = self.temporary.insert(copy(&key), value);
                 before.map(|before| weight(&key, &before))
             }
             RowOp::Remove => self.temporary.remove(&key).map(|before| weight(&key, &before)),
@@ -338,7 +358,7 @@ impl Rows {
 
     /// Every stretch that is taken for dead.
     pub(crate) fn skipped(&self) -> Vec<(Key, Key)> {
-        self.skips.borrow().0.values().flat_map(|skips| skips.0.clone()).collect()
+        self.skips.borrow().0.iter().flat_map(|skips| skips.0.clone()).collect()
     }
 
     /// Runs that have a count.
@@ -349,11 +369,11 @@ impl Rows {
 
 /// Stretches without a living row, one set a tag.
 #[derive(Default)]
-struct Skips(BTreeMap<u8, SkipsOf>);
+struct Skips([SkipsOf; TAGS]);
 
 impl Skips {
-    fn of(&mut self, tag: u8) -> &mut SkipsOf {
-        self.0.entry(tag).or_default()
+    fn of(&mut self, tag: u8) -> Option<&mut SkipsOf> {
+        self.0.get_mut(usize::from(tag))
     }
 }
 
@@ -364,16 +384,19 @@ struct SkipsOf(BTreeMap<Key, Key>);
 impl SkipsOf {
     /// The stretch that holds a key.
     fn around(&self, key: &[u8]) -> Option<(&Key, &Key)> {
-        let before = (Bound::Unbounded, Bound::Included(key));
-        let (start, end) = self.0.range::<[u8], _>(before).next_back()?;
+        // Mostly there is one, at the end that takes go from.
+        let (start, end) = match self.0.last_key_value()? {
+            (start, end) if start.as_slice() <= key => (start, end),
+            _ => {
+                let before = (Bound::Unbounded, Bound::Included(key));
+                self.0.range::<[u8], _>(before).next_back()?
+            }
+        };
         (key < end.as_slice()).then_some((start, end))
     }
 
     fn end_around(&self, key: &[u8]) -> Option<Key> {
-        if self.0.is_empty() {
-            return None;
-        }
-        self.around(key).map(|(_, end)| end.clone())
+        self.around(key).map(|(_, end)| copy(end))
     }
 
     fn learn(&mut self, from: &[u8], to: &[u8]) {
@@ -385,9 +408,9 @@ impl SkipsOf {
         if let Some((left, left_end)) = self.0.range::<[u8], _>(before).next_back()
             && left_end.as_slice() >= from
         {
-            start = left.clone();
+            start = copy(left);
             if *left_end > end {
-                end = left_end.clone();
+                end = copy(left_end);
             }
         }
         // Each stretch that goes here was learnt once, so this costs nothing in the long run.
@@ -395,9 +418,9 @@ impl SkipsOf {
             let inside = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
             let Some((next, next_end)) = self.0.range::<[u8], _>(inside).next() else { break };
             if *next_end > end {
-                end = next_end.clone();
+                end = copy(next_end);
             }
-            let next = next.clone();
+            let next = copy(next);
             self.0.remove(&next);
         }
         self.0.insert(start, end);
@@ -409,7 +432,7 @@ impl SkipsOf {
             return;
         }
         let Some((start, end)) = self.around(key) else { return };
-        let (start, end) = (start.clone(), end.clone());
+        let (start, end) = (copy(start), copy(end));
         self.0.remove(&start);
         let next = after(key);
         if worth(&next, &end) {

@@ -1,0 +1,137 @@
+//! What an op decides, as a value: row writes, changes and wake-ups; and how the rows look with
+//! them carried out. It is dropped without a trace if the op is refused.
+
+use crate::bytes::key::{self, Key, Range};
+use crate::bytes::{Met, RowOp, RowWrite, Value, View};
+use crate::engine::list::List;
+use crate::error::Result;
+use crate::task::{Cause, State, TaskId};
+use smallvec::SmallVec;
+
+/// A task's step from one state to another, published once it is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) tube: u32,
+    pub(crate) task: TaskId,
+    pub(crate) from: Option<State>,
+    pub(crate) to: Option<State>,
+    pub(crate) cause: Cause,
+}
+
+/// Tubes in which tasks became takeable, and how many.
+pub(crate) type Wakes = SmallVec<[(u32, usize); 2]>;
+/// The steps of one op, in order.
+pub(crate) type Changes = SmallVec<[Change; 2]>;
+
+/// What an op decided.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    rows: List,
+    /// How many rows more or fewer.
+    counts: SmallVec<[(Range, i64); 4]>,
+    changes: Changes,
+    wakes: Wakes,
+}
+
+impl Draft {
+    /// An empty one in the memory of a list that was carried out.
+    pub(crate) fn within(memory: Vec<RowWrite>) -> Self {
+        Self { rows: List::within(memory), ..Self::default() }
+    }
+
+    /// The row writes, in key order, one a key; the changes; and whom to wake.
+    pub(crate) fn into_parts(self) -> (Vec<RowWrite>, Changes, Wakes) {
+        (self.rows.into_writes(), self.changes, self.wakes)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Adds a later draft, made over this one.
+    pub(crate) fn merge(&mut self, later: Self) {
+        for RowWrite { key, op } in later.rows.into_writes() {
+            self.write(key, op);
+        }
+        self.changes.extend(later.changes);
+        for (tube, tasks) in later.wakes {
+            self.wake(tube, tasks);
+        }
+    }
+
+    pub(crate) fn write(&mut self, key: Key, op: RowOp) {
+        let moved = match &op {
+            RowOp::Add(_) => 1,
+            RowOp::Change(_) => 0,
+            RowOp::Remove => -1,
+        };
+        if moved != 0
+            && let Some(range) = Range::holding(&key)
+        {
+            match self.counts.iter_mut().find(|(counted, _)| *counted == range) {
+                Some((_, count)) => *count += moved,
+                None => self.counts.push((range, moved)),
+            }
+        }
+        self.rows.write(key, op);
+    }
+
+    pub(crate) fn tell(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    pub(crate) fn wake(&mut self, tube: u32, tasks: usize) {
+        match self.wakes.iter_mut().find(|(woken, _)| *woken == tube) {
+            Some((_, count)) => *count = count.saturating_add(tasks),
+            None => self.wakes.push((tube, tasks)),
+        }
+    }
+}
+
+/// A view with a draft on top, as the next op of the same transaction sees it.
+pub(crate) struct Over<'a> {
+    pub(crate) view: &'a dyn View,
+    pub(crate) draft: &'a Draft,
+}
+
+impl View for Over<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        match self.draft.rows.get(key) {
+            Some(RowOp::Add(value) | RowOp::Change(value)) => Ok(Some(value.clone())),
+            Some(RowOp::Remove) => Ok(None),
+            None => self.view.get(key),
+        }
+    }
+
+    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        if self.draft.rows.is_empty() {
+            return self.view.first(from, to);
+        }
+        let mut from = Key::from_slice(from);
+        loop {
+            let beneath = self.view.first(&from, to)?;
+            let own = self.draft.rows.first(&from, to).map(|(key, op)| match op {
+                RowOp::Add(value) | RowOp::Change(value) => (key::copy(key), Some(value.clone())),
+                RowOp::Remove => (key::copy(key), None),
+            });
+            let (beneath, own) = match (beneath, own) {
+                (Some(beneath), own) => (beneath, own),
+                (None, own) => return Ok(own),
+            };
+            if own.as_ref().is_some_and(|own| own.0 <= beneath.0) {
+                return Ok(own);
+            }
+            if self.draft.rows.get(&beneath.0).is_some() {
+                // Removed by this draft: a change would have been its own row just above.
+                from = key::after(&beneath.0);
+                continue;
+            }
+            return Ok(Some(beneath));
+        }
+    }
+
+    fn count(&self, range: Range) -> u64 {
+        let moved = self.draft.counts.iter().find(|(counted, _)| *counted == range);
+        self.view.count(range).saturating_add_signed(moved.map_or(0, |(_, moved)| *moved))
+    }
+}
