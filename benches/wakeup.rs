@@ -9,7 +9,7 @@
 mod common;
 
 use common::{PAYLOAD, Run, os, share, time};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tubewell::{Cause, Durability, Queue, Tube};
 
 fn main() {
@@ -123,10 +123,15 @@ fn lateness(run: &Run, tasks: u64, taking: bool) -> Vec<f64> {
         let delay = due(number).saturating_duration_since(Instant::now());
         ids.push(tube.task(&number.to_le_bytes()).delay(delay).put().unwrap());
     }
+    // A put may wait for a checkpoint, and its delay begins behind that.
+    let dues: Vec<_> = ids.iter().map(|id| tube.peek(*id).unwrap().due).collect();
     if Instant::now() > first {
         eprintln!("  the machine is too slow for this: some were due before all were put");
     }
-    let late = |number: u64| Instant::now().saturating_duration_since(due(number)).as_secs_f64();
+    let late = |number: u64| {
+        let due = dues[number as usize].expect("it was delayed");
+        SystemTime::now().duration_since(due).unwrap_or_default().as_secs_f64()
+    };
     if taking {
         let take = |tube: &Tube| {
             let task = tube.take().unwrap();

@@ -76,20 +76,17 @@ impl Hub {
         if self.listening.load(Ordering::Acquire) == 0 {
             return;
         }
-        let subscribers = self.subscribers.lock();
-        for (change, seq) in changes.iter().zip(first..) {
-            let event = Event {
-                seq,
-                tube: tube(change.tube),
-                task: change.task,
-                from: change.from,
-                to: change.to,
-                cause: change.cause,
-                mark: mark.0,
-            };
-            for subscriber in &*subscribers {
-                subscriber.push(event.clone());
-            }
+        let event = |(change, seq): (&Change, u64)| Event {
+            seq,
+            tube: tube(change.tube),
+            task: change.task,
+            from: change.from,
+            to: change.to,
+            cause: change.cause,
+            mark: mark.0,
+        };
+        for subscriber in &*self.subscribers.lock() {
+            subscriber.push(changes.iter().zip(first..).map(event));
         }
     }
 
@@ -102,15 +99,18 @@ impl Hub {
 }
 
 impl Subscriber {
-    fn push(&self, event: Event) {
+    /// All events of one commit at once: a call of the reader costs more than many of them.
+    fn push(&self, events: impl Iterator<Item = Event>) {
         let mut stream = self.stream.lock();
-        if stream.events.len() == self.kept {
-            stream.events.pop_front();
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        for event in events {
+            if stream.events.len() == self.kept {
+                stream.events.pop_front();
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+            stream.events.push_back(event);
         }
-        stream.events.push_back(event);
         drop(stream);
-        self.came.notify_one();
+        self.came.notify_all();
     }
 
     pub(crate) fn end(&self) {

@@ -20,6 +20,8 @@ pub(crate) struct Gate {
     failed: AtomicBool,
     /// Lease time of the oldest record that no sync has begun to cover; 0 if there is none.
     oldest: AtomicU64,
+    /// Whether the flusher will look again by itself, and need not be called.
+    minded: AtomicBool,
     flusher: Mutex<Flusher>,
     flush: Condvar,
 }
@@ -73,6 +75,7 @@ impl Gate {
             room: Mutex::default(),
             failed: AtomicBool::new(false),
             oldest: AtomicU64::new(0),
+            minded: AtomicBool::new(false),
             flusher: Mutex::default(),
             flush: Condvar::new(),
         }
@@ -154,7 +157,10 @@ impl Gate {
         }
         // 0 says that there is none, so the first microsecond of a clock is its second.
         let now = lease.max(1);
-        match self.oldest.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire) {
+        match self.oldest.compare_exchange(0, now, Ordering::SeqCst, Ordering::Acquire) {
+            // A durable caller comes here for every sync; a call of the flusher for each of them
+            // would cost as much as the rest of the verb.
+            Ok(_) if self.minded.load(Ordering::SeqCst) => false,
             Ok(_) => {
                 // Under the lock, or the word could fall between the flusher's look and its sleep.
                 let flusher = self.flusher.lock();
@@ -166,17 +172,20 @@ impl Gate {
         }
     }
 
-    /// The flusher's thread: sleeps while everything is synced, and syncs what has been unsynced
-    /// for one interval.
+    /// The flusher's thread: sleeps while everything is synced, else looks once an interval and
+    /// syncs what is unsynced then.
     pub(crate) fn flush_until_closed(&self, interval: Duration, written: impl Fn() -> Mark) {
         let mut flusher = self.flusher.lock();
         while !flusher.closed {
-            if self.oldest.load(Ordering::Acquire) == 0 {
+            // Not minded first, then the look: whoever writes does it the other way round.
+            self.minded.store(false, Ordering::SeqCst);
+            if self.oldest.load(Ordering::SeqCst) == 0 {
                 self.flush.wait_while(&mut flusher, |flusher| {
                     !flusher.closed && self.oldest.load(Ordering::Acquire) == 0
                 });
                 continue;
             }
+            self.minded.store(true, Ordering::SeqCst);
             self.flush.wait_for(&mut flusher, interval);
             if self.oldest.load(Ordering::Acquire) != 0 && !flusher.closed && !self.has_failed() {
                 drop(flusher);
