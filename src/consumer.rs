@@ -102,7 +102,9 @@ impl Consumer {
         if identity.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        identity.end(true).map_err(fail)
+        // Refused by the disk, it may be asked for again.
+        let refused = |_: &Error| identity.closed.store(false, Ordering::Release);
+        identity.end(true).inspect_err(refused).map_err(fail)
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {

@@ -96,7 +96,12 @@ impl Op for Leave {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
-        let mut row = consumer(desk, self.consumer)?;
+        let mut row = match consumer(desk, self.consumer) {
+            Ok(row) => row,
+            // Ended since: a close whose answer was an error is asked for again.
+            Err(error) if error.is_closed() => return Ok(0),
+            Err(error) => return Err(error),
+        };
         if row.until == NEVER {
             row.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
             row.void_to = desk.number();

@@ -331,12 +331,13 @@ impl Core {
     pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
         let grace = self.run(&Leave { consumer }, durability)?;
         self.takers.nudge_all();
-        if now || grace == 0 {
-            while self.run(&End { consumer, charged: true }, Durability::Relaxed)? {}
-            return Ok(());
-        }
-        let until = self.lease_now().saturating_add(grace);
+        let wait = if now { 0 } else { grace };
+        let until = self.lease_now().saturating_add(wait);
+        // Also one that is over, so that what cannot be returned now is returned later.
         self.keep_grace(Grace { consumer, until });
+        if wait == 0 {
+            return self.end_graces();
+        }
         self.alarm.ring();
         Ok(())
     }
@@ -354,22 +355,24 @@ impl Core {
             return Ok(());
         }
         let now = self.lease_now();
-        let mut over = Vec::new();
-        {
-            let mut graces = self.graces.lock();
-            graces.retain(|grace| {
-                let waits = grace.until > now;
-                if !waits {
-                    over.push(grace.consumer);
-                }
-                waits
-            });
-            let next = graces.iter().map(|grace| grace.until).min().unwrap_or(NEVER);
-            self.next_grace.store(next, Ordering::Release);
+        let is_over = |grace: &Grace| grace.until <= now;
+        loop {
+            let over = self.graces.lock().iter().find(|grace| is_over(grace)).map(|o| o.consumer);
+            let Some(consumer) = over else { return Ok(()) };
+            let ended = self.end_session(consumer);
+            // What a failing disk kept is tried again; what is damaged stays so.
+            if ended.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Damaged) {
+                let mut graces = self.graces.lock();
+                graces.retain(|grace| grace.consumer != consumer || !is_over(grace));
+                let next = graces.iter().map(|grace| grace.until).min().unwrap_or(NEVER);
+                self.next_grace.store(next, Ordering::Release);
+            }
+            ended?;
         }
-        for consumer in over {
-            while self.apply_inside(&End { consumer, charged: true })?.0 {}
-        }
+    }
+
+    fn end_session(&self, consumer: u32) -> Result<()> {
+        while self.apply_inside(&End { consumer, charged: true })?.0 {}
         Ok(())
     }
 

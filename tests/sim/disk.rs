@@ -8,6 +8,7 @@
 //! parent are through. What redb assumes of a disk stays true: a byte is written whole, a sync that
 //! returned is on the medium, and a write changes no byte outside its range.
 
+use crate::beside::Stop;
 use crate::script::Rng;
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -34,6 +35,10 @@ pub enum Fault {
     /// The first sync from this call on fails, and what it was to write never reaches the medium,
     /// while reads still see it.
     LoseSync(u64),
+    /// This read fails. Reads are counted for themselves, from 1.
+    ReadOnce(u64),
+    /// This read and all after it fail.
+    ReadSticky(u64),
 }
 
 /// Which file is the base, and which the journal.
@@ -53,6 +58,8 @@ struct File {
     cache: Vec<u8>,
     medium: Vec<u8>,
     pending: Vec<Pending>,
+    /// How many of those that were pending are not any more.
+    settled: u64,
     /// Blocks that hold something, for the quota.
     blocks: std::collections::BTreeSet<usize>,
 }
@@ -65,8 +72,16 @@ fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
 }
 
 impl File {
-    fn settle(&mut self) {
-        for pending in self.pending.drain(..) {
+    /// All that was ever pending.
+    fn written(&self) -> u64 {
+        self.settled + self.pending.len() as u64
+    }
+
+    /// Settles what was written before `to`.
+    fn settle(&mut self, to: u64) {
+        let count = to.saturating_sub(self.settled);
+        self.settled += count;
+        for pending in self.pending.drain(..count as usize) {
             match pending {
                 Pending::Write { at, data } => put(&mut self.medium, at, &data),
                 Pending::Len(len) => self.medium.resize(len, 0),
@@ -80,6 +95,7 @@ impl File {
         let lengths = self.pending.iter().filter(|p| matches!(p, Pending::Len(_))).count();
         let mut lengths = rng.below(lengths as u64 + 1);
         let mut grown = self.medium.len();
+        self.settled = self.written();
         for pending in self.pending.drain(..) {
             match pending {
                 Pending::Len(len) if lengths > 0 => {
@@ -119,12 +135,16 @@ struct State {
     calls: u64,
     is_dead: bool,
     has_lost_a_sync: bool,
+    /// Calls that the fault has met.
+    strikes: u64,
     /// Blocks of 4 KiB that the disk has.
     quota: usize,
     /// The process that the disk is lent to; an older one gets nothing any more.
     process: u64,
     lock: Option<Arc<()>>,
     syncs: Vec<bool>,
+    reads: u64,
+    stop: Option<Stop>,
 }
 
 /// The disk as the test holds it. [`SimDisk::lend`] gives it to a process.
@@ -150,10 +170,13 @@ impl SimDisk {
             calls: 0,
             is_dead: false,
             has_lost_a_sync: false,
+            strikes: 0,
             quota: usize::MAX,
             process: 0,
             lock: None,
             syncs: Vec::new(),
+            reads: 0,
+            stop: None,
         })))
     }
 
@@ -178,6 +201,7 @@ impl SimDisk {
     pub fn plan(&self, fault: Fault) {
         let mut state = self.state();
         (state.fault, state.calls, state.has_lost_a_sync) = (fault, 0, false);
+        state.reads = 0;
         state.syncs.clear();
     }
 
@@ -186,12 +210,28 @@ impl SimDisk {
         self.state().syncs.clone()
     }
 
-    pub fn may_refuse(&self) -> bool {
-        !matches!(self.state().fault, Fault::None | Fault::Die(_))
+    /// The reads since the plan.
+    pub fn reads(&self) -> u64 {
+        self.state().reads
+    }
+
+    /// Stops the thread that comes to a sync.
+    pub fn stop_at(&self, stop: Stop) {
+        self.state().stop = Some(stop);
+    }
+
+    /// Nobody came to it.
+    pub fn forget_stop(&self) {
+        self.state().stop = None;
     }
 
     pub fn is_planned(&self) -> bool {
         self.state().fault != Fault::None
+    }
+
+    /// How many calls have met a planned fault so far.
+    pub fn strikes(&self) -> u64 {
+        self.state().strikes
     }
 
     pub fn has_lost_a_sync(&self) -> bool {
@@ -274,7 +314,7 @@ impl State {
         self.alive(process)?;
         self.calls += 1;
         self.syncs.push(is_sync);
-        Ok(match self.fault {
+        let luck = match self.fault {
             Fault::Die(at) if self.calls >= at => {
                 (self.is_dead, self.lock) = (true, None);
                 if self.rng.one_in(2) { Luck::Last } else { Luck::Bad }
@@ -286,7 +326,26 @@ impl State {
                 Luck::Lost
             }
             _ => Luck::Good,
-        })
+        };
+        if luck != Luck::Good {
+            self.strikes += 1;
+            // What comes now is a mending, and others wait for that.
+            self.stop = None;
+        }
+        Ok(luck)
+    }
+
+    /// Counts a read, and tells whether it fails.
+    fn read(&mut self, process: u64) -> Result<()> {
+        self.alive(process)?;
+        self.reads += 1;
+        let fails = match self.fault {
+            Fault::ReadOnce(at) => self.reads == at,
+            Fault::ReadSticky(at) => self.reads >= at,
+            _ => false,
+        };
+        self.strikes += u64::from(fails);
+        if fails { Err(refused()) } else { Ok(()) }
     }
 
     fn answer<T>(luck: &Luck, value: T) -> Result<T> {
@@ -322,12 +381,17 @@ impl State {
         Self::answer(&luck, ())
     }
 
-    fn sync(&mut self, process: u64, file: usize) -> Result<()> {
+    /// Makes sure of what was written to a file before `to`.
+    fn sync(&mut self, process: u64, file: usize, to: u64) -> Result<()> {
         let luck = self.luck(process, true)?;
+        let file = &mut self.files[file];
         match luck {
-            Luck::Good | Luck::Last => self.files[file].settle(),
+            Luck::Good | Luck::Last => file.settle(to),
             // The pages count as clean, and no later sync writes them.
-            Luck::Lost => self.files[file].pending.clear(),
+            Luck::Lost => {
+                file.settled = file.written();
+                file.pending.clear();
+            }
             Luck::Bad => {}
         }
         Self::answer(&luck, ())
@@ -428,7 +492,8 @@ impl testing::Nursery for Birth {
         let mut state = self.disk.state();
         let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
         for file in names.into_iter().flatten() {
-            state.sync(self.process, file)?;
+            let to = state.files[file].written();
+            state.sync(self.process, file, to)?;
         }
         let luck = state.luck(self.process, false)?;
         if state.names != [None; 2] {
@@ -464,8 +529,8 @@ impl testing::DiskFile for Open {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let state = self.disk.state();
-        state.alive(self.process)?;
+        let mut state = self.disk.state();
+        state.read(self.process)?;
         let at = offset as usize;
         let bytes = state.files[self.file].cache.get(at..at + out.len());
         out.copy_from_slice(bytes.ok_or(ErrorKind::UnexpectedEof)?);
@@ -508,7 +573,20 @@ impl testing::DiskFile for Open {
     }
 
     fn sync(&self) -> Result<()> {
-        self.disk.state().sync(self.process, self.file)
+        let mut state = self.disk.state();
+        let to = state.files[self.file].written();
+        match &mut state.stop {
+            Some(stop) if stop.at > 1 => stop.at -= 1,
+            _ => {
+                if let Some(Stop { stopped, go_on, .. }) = state.stop.take() {
+                    drop(state);
+                    let _ = stopped.send(true);
+                    let _ = go_on.recv();
+                    state = self.disk.state();
+                }
+            }
+        }
+        state.sync(self.process, self.file, to)
     }
 }
 

@@ -10,6 +10,15 @@ use crate::step::*;
 use crate::world::Verdict;
 use tubewell::Durability;
 
+/// What a step did that tells nobody whether it worked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// Guards were dropped. What they were to do was refused.
+    Drop,
+    /// A session was ended, which is several commits.
+    Session,
+}
+
 pub struct Judge {
     /// The histories that explain what was seen. Two states may look the same and differ in what
     /// is not shown, such as the end of a grace: then both are followed until they part.
@@ -27,6 +36,8 @@ struct Line {
     cut_off: Vec<Model>,
     /// Some of what stood in the page cache may be gone.
     lost_cache: bool,
+    /// Where in the past a checkpoint under way was begun.
+    frozen: Option<usize>,
 }
 
 impl Judge {
@@ -70,9 +81,28 @@ impl Judge {
         self.agree(|line| line.looked(seen))
     }
 
-    /// The same after guards were dropped, which tells nobody whether it worked.
-    pub fn looked_either(&mut self, seen: &Sight) -> Verdict<()> {
-        self.agree(|line| line.looked_either(seen))
+    /// The same after a step that tells nobody whether it worked, or how far it came.
+    pub fn looked_either(&mut self, seen: &Sight, how: Silent) -> Verdict<()> {
+        let lines = std::mem::take(&mut self.lines);
+        self.follow(lines.into_iter().map(|line| line.looked_either(seen, how)).collect())
+    }
+
+    /// Goes on with all histories of all lines, as long as they may part.
+    fn follow(&mut self, verdicts: Vec<Verdict<Vec<Line>>>) -> Verdict<()> {
+        let mut refusal = None;
+        for verdict in verdicts {
+            match verdict {
+                Ok(all) => {
+                    for line in all {
+                        if self.lines.iter().all(|other| !other.now().is_like(line.now())) {
+                            self.lines.push(line);
+                        }
+                    }
+                }
+                Err(why) => refusal = refusal.or(Some(why)),
+            }
+        }
+        if self.lines.is_empty() { Err(refusal.unwrap_or_default()) } else { Ok(()) }
     }
 
     /// The queue ended.
@@ -92,19 +122,8 @@ impl Judge {
 
     /// The queue was opened again and shows this.
     pub fn reopened(&mut self, seen: &Sight, knows: impl Fn(LeaseNo) -> bool) -> Verdict<()> {
-        let mut lines: Vec<Line> = Vec::new();
-        let mut refusal = None;
-        for line in std::mem::take(&mut self.lines) {
-            match line.reopened(seen, &knows) {
-                Ok(all) => lines.extend(all),
-                Err(why) => refusal = refusal.or(Some(why)),
-            }
-        }
-        for line in lines {
-            if self.lines.iter().all(|other| !other.now().is_like(line.now())) {
-                self.lines.push(line);
-            }
-        }
+        let lines = std::mem::take(&mut self.lines);
+        self.follow(lines.into_iter().map(|line| line.reopened(seen, &knows)).collect())?;
         // Only what all of them know can be asked about.
         for at in 1..self.lines.len() {
             let (first, rest) = self.lines.split_at_mut(at);
@@ -115,13 +134,14 @@ impl Judge {
             let (first, rest) = self.lines.split_at_mut(at);
             rest[0].now_mut().forget(|lease| first[0].now().knows(lease));
         }
-        if self.lines.is_empty() { Err(refusal.unwrap_or_default()) } else { Ok(()) }
+        Ok(())
     }
 }
 
 impl Line {
     fn new(model: Model, durability: Durability, has_disk: bool) -> Self {
-        Self { durability, has_disk, past: vec![model], cut_off: Vec::new(), lost_cache: false }
+        let (past, cut_off) = (vec![model], Vec::new());
+        Self { durability, has_disk, past, cut_off, lost_cache: false, frozen: None }
     }
 
     fn now(&self) -> &Model {
@@ -147,9 +167,16 @@ impl Line {
         let waited = is_durable(step, self.durability) && !after.is_temporary(step, picked);
         if waited && !matches!(answer, Answer::Refused(_)) {
             self.past.clear();
+            self.frozen = self.frozen.map(|_| 0);
         } else {
             let halves = self.half_way(step, picked);
             self.past.extend(halves);
+        }
+        match step {
+            Step::BeginCheckpoint { .. } => self.frozen = Some(self.past.len()),
+            // What came beside it is not in it.
+            Step::EndCheckpoint => drop(self.past.drain(..self.frozen.take().unwrap_or(0))),
+            _ => {}
         }
         self.past.push(after);
         Ok(())
@@ -166,7 +193,7 @@ impl Line {
             half.work_off_these(worked.map(|(_, tube)| *tube));
             halves.push(half);
         }
-        if let Step::CloseConsumer { who } = step {
+        if let Step::CloseConsumer { who } | Step::Leave { who } = step {
             let mut half = self.now().clone();
             half.leave(*who);
             halves.push(half);
@@ -213,16 +240,28 @@ impl Line {
         self.cut_off.push(after);
     }
 
-    /// The same after guards were dropped, which tells nobody whether it worked.
-    fn looked_either(&mut self, seen: &Sight) -> Verdict<()> {
-        let Some(mut other) = self.cut_off.pop() else { return self.looked(seen) };
-        other.work_off_all();
-        if same(&other.look(), seen).is_ok() {
-            self.past.push(other);
-            self.cut_off.clear();
-            return Ok(());
+    /// The same after a step that tells nobody whether it worked, or how far it came: the
+    /// histories that it may have had.
+    fn looked_either(mut self, seen: &Sight, how: Silent) -> Verdict<Vec<Self>> {
+        let mut cut_off = std::mem::take(&mut self.cut_off);
+        if how == Silent::Drop {
+            cut_off.drain(..cut_off.len().saturating_sub(1));
         }
-        self.looked(seen)
+        let mut lines = Vec::new();
+        for mut other in cut_off.into_iter().rev() {
+            other.work_off_all();
+            if same(&other.look(), seen).is_ok() {
+                let mut line = self.clone();
+                line.past.push(other);
+                lines.push(line);
+            }
+        }
+        let refusal = self.looked(seen).err();
+        lines.extend(refusal.is_none().then_some(self));
+        match refusal {
+            Some(why) if lines.is_empty() => Err(why),
+            _ => Ok(lines),
+        }
     }
 
     /// The queue ended.
@@ -257,7 +296,7 @@ impl Line {
         let past = std::mem::take(&mut self.past);
         let from = if self.lost_cache { 0 } else { past.len() - 1 };
         let cut_off = std::mem::take(&mut self.cut_off);
-        self.lost_cache = false;
+        (self.lost_cache, self.frozen) = (false, None);
         let (mut lines, mut reasons) = (Vec::new(), Vec::new());
         // The latest first: where two look the same, more is known of the later one.
         for mut model in past.into_iter().skip(from).chain(cut_off).rev() {

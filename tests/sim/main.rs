@@ -3,6 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 #![allow(missing_docs, unreachable_pub)]
 
+mod beside;
 mod clocks;
 mod disk;
 mod judge;

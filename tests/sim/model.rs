@@ -432,14 +432,15 @@ impl Model {
             }
             Step::Leave { who } => {
                 self.leave(*who);
+                self.end_graces();
                 return Ok(Answer::Done);
             }
             Step::CloseConsumer { who } => {
                 self.end_session(*who);
                 return Ok(Answer::Done);
             }
-            Step::Transact { tube, rolls_back, .. } => {
-                return self.transact(*tube, *rolls_back, picked);
+            Step::Transact { tube, ending, .. } => {
+                return self.transact(*tube, *ending, picked);
             }
             Step::AckMany { .. } => return self.ack_many(&picked.leases),
             _ => {}
@@ -479,7 +480,7 @@ impl Model {
     }
 
     /// All of it, or nothing.
-    fn transact(&mut self, no: u8, rolls_back: bool, picked: &Picked) -> Expected {
+    fn transact(&mut self, no: u8, ending: Ending, picked: &Picked) -> Expected {
         let refused = Err(vec![ErrorKind::Rejected, ErrorKind::TubeNotFound]);
         if !self.tubes.contains_key(&no) {
             return refused;
@@ -494,7 +495,7 @@ impl Model {
             let held = after.holds(*lease).filter(|_| is_there);
             held.inspect(|serial| after.remove(*serial, Call::Ack)).is_some()
         });
-        if answer.is_err() || !acked || rolls_back {
+        if answer.is_err() || !acked || ending != Ending::Commit {
             return refused;
         }
         after.own.insert(picked.serial);

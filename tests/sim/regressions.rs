@@ -65,6 +65,46 @@ fn a_delay_and_a_ttl_that_end_before_a_transaction() {
     assert_eq!(&*tube.try_take().unwrap().unwrap(), b"new");
 }
 
+/// A write of the journal failed, once, in the very call that came by when a consumer's grace was
+/// over, or when its session was closed. The session was forgotten all the same: its tasks stayed
+/// taken, by nobody, until the queue was opened anew.
+#[test]
+fn a_failed_write_at_the_end_of_a_session() {
+    for by_close in [false, true] {
+        for at in 1..8 {
+            let (disk, clock) = (SimDisk::new(at), ManualClock::new());
+            let builder = Queue::builder().clock(clock.clone()).by_hand(true).disk(disk.lend());
+            let queue = builder.open_disk().unwrap();
+            let tube = queue.tube("t").unwrap();
+            (0..3).for_each(|number| put(&tube, number).unwrap());
+            let grace = Duration::from_secs(if by_close { 3600 } else { 5 });
+            let consumer = queue.consumer_with_grace("c", grace).unwrap();
+            let tasks = tube.by(&consumer).take_many(3).unwrap();
+            for task in tasks {
+                task.split().1.detach();
+            }
+            if by_close {
+                disk.plan(Fault::Once(at));
+                let closed = consumer.close();
+                disk.plan(Fault::None);
+                if closed.is_err() && queue.tick().is_ok() {
+                    consumer.close().unwrap();
+                }
+            } else {
+                drop(consumer);
+                clock.advance(grace);
+                disk.plan(Fault::Once(at));
+                let _ = queue.tick();
+                disk.plan(Fault::None);
+            }
+            // A sync that failed has broken the queue; otherwise it goes on.
+            if queue.tick().is_ok() {
+                assert_eq!(tube.take_many(9).unwrap().len(), 3, "{by_close}, call {at}");
+            }
+        }
+    }
+}
+
 /// Seed 4175: a sync of the base failed beneath a transaction that was rolled back. The queue went
 /// on as if nothing were wrong, and said that it was broken only at its next checkpoint.
 #[test]

@@ -2,7 +2,7 @@
 //! whether that may be. Knows when the process of the library is dead, and starts the next one.
 
 use crate::disk::{Fault, SimDisk};
-use crate::judge::Judge;
+use crate::judge::{Judge, Silent};
 use crate::model::{Model, Time};
 use crate::step::*;
 use crate::world::{LEASES_A_STEP, START, Verdict, World, is_trouble};
@@ -96,15 +96,22 @@ impl Run {
                 all.retain(|no| self.world.has_guard(*no) && model.tube_of(*no) == tube);
                 picked.leases = if tube.is_some() { all } else { Vec::new() };
             }
-            Step::TakeBy { who, .. } | Step::Resume { who, .. } if !model.has_session(*who) => {
-                return None;
-            }
-            // Whether a session that could not be ended was ended is not to be seen.
-            Step::Leave { who } | Step::CloseConsumer { who }
-                if !model.has_session(*who) || self.may_refuse() =>
+            Step::TakeBy { who, .. }
+            | Step::Resume { who, .. }
+            | Step::Leave { who }
+            | Step::CloseConsumer { who }
+                if !model.has_session(*who) || !self.world.has_consumer(*who) =>
             {
                 return None;
             }
+            Step::EndCheckpoint if !self.world.is_beside() => return None,
+            // These wait for its end, and the script is to end it.
+            Step::BeginCheckpoint { .. } | Step::Checkpoint | Step::Transact { .. }
+                if self.world.is_beside() =>
+            {
+                return None;
+            }
+            Step::PutMany { count, .. } if self.world.is_beside() && *count > 2 => return None,
             Step::Transact { leases, .. } => {
                 let mut all: Vec<_> = leases.iter().filter_map(|at| model.lease_at(*at)).collect();
                 all.sort_unstable();
@@ -118,6 +125,9 @@ impl Run {
     }
 
     pub fn step(&mut self, step: &Step) -> Verdict<()> {
+        if self.world.is_beside() && *step != Step::EndCheckpoint && self.world.is_tight() {
+            self.step(&Step::EndCheckpoint)?;
+        }
         let Some(picked) = self.pick(step) else { return Ok(()) };
         self.serial += 8;
         self.lease += LEASES_A_STEP;
@@ -126,6 +136,7 @@ impl Run {
         }
         let mut guards = picked.leases.clone();
         guards.retain(|lease| self.world.has_guard(*lease));
+        let strikes = self.strikes();
         let answer = self.world.run(step, &picked)?;
         guards.retain(|lease| !self.world.has_guard(*lease));
         self.trace.push(format!("{step:?} {:?} {:?} -> {answer:?}", picked.task, picked.leases));
@@ -139,7 +150,8 @@ impl Run {
             }
             return self.recover();
         }
-        if trouble || self.is_planned() && matches!(step, Step::LetGo { .. }) {
+        let is_silent = matches!(step, Step::LetGo { .. } | Step::Leave { .. });
+        if trouble || is_silent && self.strikes() > strikes {
             return self.in_trouble(step, &picked, &guards);
         }
         self.judge.answered(step, &picked, &answer)?;
@@ -164,10 +176,14 @@ impl Run {
         if !guards.is_empty() {
             self.judge.let_go(guards);
         }
-        match self.world.look()? {
-            Ok(seen) if !guards.is_empty() => self.judge.looked_either(&seen),
-            Ok(seen) => self.judge.looked(&seen),
-            Err(error) => self.after_trouble(error.kind()),
+        let silent = match step {
+            Step::Leave { .. } | Step::CloseConsumer { .. } => Some(Silent::Session),
+            _ => (!guards.is_empty()).then_some(Silent::Drop),
+        };
+        match (self.world.look()?, silent) {
+            (Ok(seen), Some(how)) => self.judge.looked_either(&seen, how),
+            (Ok(seen), None) => self.judge.looked(&seen),
+            (Err(error), _) => self.after_trouble(error.kind()),
         }
     }
 
@@ -202,14 +218,13 @@ impl Run {
         self.open_again()
     }
 
+    fn strikes(&self) -> u64 {
+        self.world.disk.as_ref().map_or(0, SimDisk::strikes)
+    }
+
     /// Whether a planned fault explains what was answered.
     fn is_struck(&self, kind: tubewell::ErrorKind) -> bool {
         self.is_dead() || self.is_planned() && is_trouble(kind)
-    }
-
-    /// Whether a call may fail while the process lives.
-    fn may_refuse(&self) -> bool {
-        self.world.disk.as_ref().is_some_and(SimDisk::may_refuse)
     }
 
     fn is_planned(&self) -> bool {

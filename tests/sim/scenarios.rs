@@ -1,6 +1,6 @@
-//! Twelve short lives of a queue, each with a crash at every write, change of length and sync it
-//! makes; the same with a second crash in the recovery; and with each of these calls failing, once
-//! and from then on.
+//! Short lives of a queue, each with a crash at every write, change of length and sync it makes;
+//! the same with a second crash in the recovery; and with each of these calls failing, once and
+//! from then on.
 
 use crate::disk::{Fault, SimDisk};
 use crate::run::Run;
@@ -31,6 +31,10 @@ fn general() -> Step {
     Step::Create { tube: 0, opts: Opts::plain(TubeKind::General), if_not_exists: false }
 }
 
+fn transact(leases: &[u32], ending: Ending) -> Step {
+    Step::Transact { tube: 0, leases: leases.to_vec(), ending }
+}
+
 fn times(count: usize, steps: &[Step]) -> Vec<Step> {
     std::iter::repeat_n(steps, count).flatten().cloned().collect()
 }
@@ -45,7 +49,7 @@ fn scenarios() -> Vec<Scenario> {
         before: [vec![general()], before].concat(),
         during: Some(during),
     };
-    vec![
+    let mut all = vec![
         Scenario { name: "first open", before: vec![], during: None },
         of("first put", vec![], vec![put()]),
         of("put batch", vec![put()], vec![many(5), many(7)]),
@@ -95,9 +99,111 @@ fn scenarios() -> Vec<Scenario> {
         of(
             "reopen after a kill",
             vec![many(5), take.clone(), put_with(|new| new.relaxed = true)],
-            vec![Step::Reopen(End::Kill), put(), take, ack],
+            vec![Step::Reopen(End::Kill), put(), take.clone(), ack.clone()],
+        ),
+        of(
+            "transactions",
+            vec![many(6), take.clone(), take.clone(), take.clone()],
+            vec![
+                transact(&[0, 1], Ending::Commit),
+                transact(&[0], Ending::Error),
+                transact(&[0], Ending::Panic),
+                put_with(|new| new.relaxed = true),
+                transact(&[0], Ending::Commit),
+            ],
+        ),
+        of(
+            "transactions over what is due and what is in the base",
+            [
+                times(10, &[many(7), put_with(|new| new.delay = Some(SECOND))]),
+                vec![Step::Checkpoint, take.clone(), take.clone()],
+            ]
+            .concat(),
+            vec![
+                advance(SECOND),
+                transact(&[1], Ending::Panic),
+                transact(&[1], Ending::Commit),
+                take,
+                transact(&[0, 1], Ending::Commit),
+            ],
+        ),
+    ];
+    all.extend(consumers());
+    all.extend(checkpoints());
+    all
+}
+
+/// The lives of named consumers.
+fn consumers() -> Vec<Scenario> {
+    let take = Step::Take { tube: 0 };
+    let join = |grace| Step::Join { who: 0, grace };
+    let take_by = Step::TakeBy { who: 0, tube: 0 };
+    let resume = Step::Resume { who: 0, tube: 0 };
+    let (leave, close) = (Step::Leave { who: 0 }, Step::CloseConsumer { who: 0 });
+    let advance = |by| Step::Clock(Turn::Advance(by));
+    let held = |grace| {
+        let takes = times(3, std::slice::from_ref(&take_by));
+        [vec![general(), Step::PutMany { tube: 0, count: 5 }, join(grace)], takes].concat()
+    };
+    let of = |name, before, during| Scenario { name, before, during: Some(during) };
+    vec![
+        of(
+            "a consumer's grace",
+            held(3 * SECOND),
+            vec![leave.clone(), put(), advance(3 * SECOND), Step::Tick, take.clone()],
+        ),
+        of(
+            "a consumer comes back",
+            [held(60 * SECOND), vec![leave.clone()]].concat(),
+            vec![
+                join(60 * SECOND),
+                resume.clone(),
+                Step::Ack { lease: 1 },
+                take_by.clone(),
+                close.clone(),
+            ],
+        ),
+        of("a consumer's end", held(0), vec![leave.clone(), put(), join(SECOND), close.clone()]),
+        of(
+            "a close in a grace",
+            [held(60 * SECOND), vec![take]].concat(),
+            vec![Step::Reopen(End::Close), join(60 * SECOND), resume, close],
         ),
     ]
+}
+
+/// Checkpoints with verbs beside them, between the freeze and the new snapshot.
+fn checkpoints() -> Vec<Scenario> {
+    let take = Step::Take { tube: 0 };
+    let names = ["beside the first sync", "beside the second sync", "beside the third sync"];
+    let before = vec![
+        general(),
+        Step::PutMany { tube: 0, count: 7 },
+        Step::TakeMany { tube: 0, count: 3 },
+        Step::Checkpoint,
+        put(),
+        Step::Ack { lease: 0 },
+        put_with(|new| new.relaxed = true),
+    ];
+    let beside = [
+        put_with(|new| new.relaxed = true),
+        Step::Ack { lease: 0 },
+        Step::TakeMany { tube: 0, count: 4 },
+        Step::Release { lease: 1, back: Back::default() },
+        Step::BuryAny { tube: 0, task: 0 },
+        put(),
+        Step::Look,
+        put_with(|new| new.relaxed = true),
+    ];
+    let of = |(name, sync): (&'static str, u8)| {
+        let during = [
+            vec![Step::BeginCheckpoint { sync }],
+            beside.to_vec(),
+            vec![Step::EndCheckpoint, Step::Flush, take.clone(), Step::Checkpoint],
+        ];
+        Scenario { name, before: before.clone(), during: Some(during.concat()) }
+    };
+    names.into_iter().zip(1..).map(of).collect()
 }
 
 #[derive(Clone)]

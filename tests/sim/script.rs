@@ -275,7 +275,8 @@ impl Maker {
             _ => {
                 let count = self.rng.below(3);
                 let leases = (0..count).map(|_| self.rng.near()).collect();
-                Step::Transact { tube, leases, rolls_back: self.rng.one_in(3) }
+                let endings = [Ending::Commit, Ending::Commit, Ending::Error, Ending::Panic];
+                Step::Transact { tube, leases, ending: self.rng.of(&endings) }
             }
         }
     }

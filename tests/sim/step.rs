@@ -131,6 +131,15 @@ pub enum End {
     Cut,
 }
 
+/// How the closure of a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Commit,
+    /// It says no.
+    Error,
+    Panic,
+}
+
 /// The number of a put, which stands in the payload; the number of a hand-out. Given by whoever
 /// runs the steps, never twice.
 pub type Serial = u64;
@@ -256,12 +265,11 @@ pub enum Step {
         who: u8,
         tube: u8,
     },
-    /// Writes a row of the application's own, puts, and acks what is picked; then it is committed,
-    /// or the closure says no.
+    /// Writes a row of the application's own, puts, and acks what is picked.
     Transact {
         tube: u8,
         leases: Vec<u32>,
-        rolls_back: bool,
+        ending: Ending,
     },
     Create {
         tube: u8,
@@ -276,6 +284,12 @@ pub enum Step {
     Tick,
     Flush,
     Checkpoint,
+    /// A checkpoint in a thread of its own, which stands still in its sync of this number until
+    /// it is told to go on. What comes between runs beside it.
+    BeginCheckpoint {
+        sync: u8,
+    },
+    EndCheckpoint,
     /// Everything visible is compared.
     Look,
     Reopen(End),

@@ -2,10 +2,12 @@
 //! answered. Also keeps what no single answer shows: that an id is never given twice, and that a
 //! payload comes back as it was put.
 
+use crate::beside::Beside;
 use crate::disk::SimDisk;
 use crate::step::*;
 use redb::{ReadableTable, TableDefinition};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
     Clock, Conflict, Consumer, Durability, Error, ErrorKind, Held, ManualClock, PutOutcome, Queue,
@@ -42,6 +44,10 @@ pub struct World {
     /// Guards that outlive their queue.
     stale: Vec<Task>,
     consumers: BTreeMap<u8, Consumer>,
+    /// A checkpoint under way.
+    beside: Option<Beside>,
+    /// Bytes of the base's cache.
+    pub cache_bytes: usize,
     /// The application's own table may be there.
     has_own: bool,
     highest: Option<TaskId>,
@@ -64,6 +70,8 @@ impl World {
             leases: BTreeMap::new(),
             stale: Vec::new(),
             consumers: BTreeMap::new(),
+            beside: None,
+            cache_bytes: 1 << 20,
             has_own: false,
             highest: None,
         }
@@ -74,7 +82,7 @@ impl World {
             .durability(self.durability)
             .clock(self.clock.clone())
             .journal_bytes(64 << 10)
-            .cache_bytes(1 << 20)
+            .cache_bytes(self.cache_bytes)
             .by_hand(true);
         let queue = match &self.disk {
             Some(disk) => builder.disk(disk.lend()).open_disk()?,
@@ -95,6 +103,14 @@ impl World {
 
     /// Ends the queue. Guards of the old one are kept for a while: their drop must do nothing.
     pub fn end(&mut self, end: End) -> Result<()> {
+        let beside = self.beside.take();
+        let beside = match end {
+            End::Close => {
+                beside.map(Beside::end);
+                None
+            }
+            End::Kill | End::Cut => beside,
+        };
         let closed = match (end, &self.queue) {
             (End::Close, Some(queue)) => {
                 // The time of the last record is all that a queue knows of the time it was closed.
@@ -107,6 +123,8 @@ impl World {
             (End::Cut, Some(disk)) => disk.cut_power(),
             _ => {}
         }
+        // Its sync does not return in this world.
+        beside.map(Beside::end);
         self.stale = self.leases.values_mut().filter_map(|lease| lease.guard.take()).collect();
         (self.queue, self.spare) = (None, None);
         self.consumers.clear();
@@ -151,6 +169,17 @@ impl World {
             Step::Tick | Step::Look => done(self.queue().tick()),
             Step::Flush => done(self.queue().flush()),
             Step::Checkpoint => done(self.queue().checkpoint()),
+            Step::BeginCheckpoint { sync } => {
+                let disk = self.disk.as_ref().expect("who checkpoints beside has a disk");
+                match Beside::begin(self.queue(), disk, *sync) {
+                    Ok(beside) => {
+                        self.beside = Some(beside);
+                        Ok(Ok(Answer::Done))
+                    }
+                    Err(ended) => done(ended),
+                }
+            }
+            Step::EndCheckpoint => done(self.beside.take().map_or(Ok(()), Beside::end)),
             Step::Reopen(end) => {
                 let ended = self.end(*end);
                 done(ended.and_then(|()| self.open()))
@@ -178,7 +207,7 @@ impl World {
             Step::CloseConsumer { who } => {
                 done(self.consumers.remove(who).map_or(Ok(()), |consumer| consumer.close()))
             }
-            Step::Transact { tube, rolls_back, .. } => self.transact(*tube, *rolls_back, picked),
+            Step::Transact { tube, ending, .. } => self.transact(*tube, *ending, picked),
             Step::AckMany { .. } => self.ack_many(&picked.leases),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),
             Step::Renew { .. } => done(self.held(no).and_then(|held| held.renew())),
@@ -216,6 +245,22 @@ impl World {
                 self.clock.set_wall(if by < 0 { wall - by_length } else { wall + by_length });
             }
         }
+    }
+
+    pub fn has_consumer(&self, who: u8) -> bool {
+        self.consumers.contains_key(&who)
+    }
+
+    /// Whether a checkpoint stands still beside the script.
+    pub fn is_beside(&self) -> bool {
+        self.beside.is_some()
+    }
+
+    /// Whether the journal may be too full for another step beside a checkpoint, which would have
+    /// to wait for its end.
+    pub fn is_tight(&self) -> bool {
+        let space = self.queue().space();
+        space.map_or(true, |space| space.journal_used + (24 << 10) > space.journal_bytes)
     }
 
     /// Whether a hand-out still has its guard, so that it can be let go.
@@ -296,7 +341,7 @@ impl World {
         }
     }
 
-    fn transact(&mut self, no: u8, rolls_back: bool, picked: &Picked) -> Verdict<Result<Answer>> {
+    fn transact(&mut self, no: u8, ending: Ending, picked: &Picked) -> Verdict<Result<Answer>> {
         let Some(tube) = self.tubes.get(&no).cloned() else {
             return Ok(Ok(Answer::Refused(ErrorKind::TubeNotFound)));
         };
@@ -304,15 +349,23 @@ impl World {
             picked.leases.iter().filter_map(|lease| self.guard(Some(*lease))).collect();
         self.has_own = true;
         let bytes = payload(picked.serial);
-        let done = self.queue().transact(|tx| -> std::result::Result<TaskId, Cause> {
-            tx.table(OWN)?.insert(picked.serial, ()).map_err(tubewell::Error::from)?;
-            let id = tx.put(&tube, &bytes)?;
-            for guard in &guards {
-                tx.ack(guard)?;
-            }
-            if rolls_back { Err("no".into()) } else { Ok(id) }
-        });
-        let lives = done.is_err();
+        let queue = self.queue();
+        let run = || {
+            queue.transact(|tx| -> std::result::Result<TaskId, Cause> {
+                tx.table(OWN)?.insert(picked.serial, ()).map_err(tubewell::Error::from)?;
+                let id = tx.put(&tube, &bytes)?;
+                for guard in &guards {
+                    tx.ack(guard)?;
+                }
+                match ending {
+                    Ending::Commit => Ok(id),
+                    Ending::Error => Err("no".into()),
+                    Ending::Panic => resume_unwind(Box::new("the application's own")),
+                }
+            })
+        };
+        let done = catch_unwind(AssertUnwindSafe(run));
+        let lives = !matches!(done, Ok(Ok(_)));
         for (lease, guard) in picked.leases.iter().zip(guards) {
             match self.leases.get_mut(lease) {
                 // Nothing happened, so the guard goes on.
@@ -320,6 +373,8 @@ impl World {
                 _ => drop(guard),
             }
         }
+        // The panic goes through the library and comes out as it was.
+        let Ok(done) = done else { return Ok(Ok(Answer::Refused(ErrorKind::Rejected))) };
         match done {
             Ok(id) => {
                 self.bind_new(picked.serial, id)?;

@@ -37,12 +37,8 @@ impl Model {
         session.is_open = false;
         session.until_queue = queue.saturating_add(session.grace);
         session.until_lease = mono.saturating_add(session.grace);
-        let is_over = session.grace == 0;
         let held = |task: &&mut Task| task.holder == Some(who);
         self.tasks.values_mut().filter(held).for_each(|task| task.lease = None);
-        if is_over {
-            self.end_session(who);
-        }
     }
 
     /// Its tasks return, charged.
