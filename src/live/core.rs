@@ -4,8 +4,6 @@
 use crate::bytes::View;
 use crate::bytes::key::Key;
 use crate::clock::{Clock, NEVER, Now, micros};
-use crate::engine::consumers::{End, Join, Leave};
-use crate::engine::recover::{Return, Silence};
 use crate::engine::take::{Handed, Take};
 use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,16 +12,14 @@ use crate::live::alarm::Alarm;
 use crate::live::commit::{Outbox, Site, State, Status, Step};
 use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
+use crate::live::graces::Graces;
 use crate::live::inside;
 use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
 use crate::store::Opened;
-use crate::sync::{
-    Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder,
-};
+use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder};
 use crate::sync::{never, select};
-use crate::task::TaskId;
 use std::time::Duration;
 
 /// How the queue was opened.
@@ -48,18 +44,9 @@ pub(crate) struct Core {
     pub(crate) alarm: Alarm,
     /// Calls the thread that checkpoints beside the callers.
     checkpointer: Alarm,
-    graces: Mutex<Vec<Grace>>,
-    /// Lease time of the first of them, or [`NEVER`].
-    next_grace: AtomicU64,
+    pub(crate) graces: Graces,
     closing: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// A consumer that left, until its grace ends.
-struct Grace {
-    consumer: u32,
-    /// Lease time.
-    until: u64,
 }
 
 /// How long a take waits for a task.
@@ -88,8 +75,7 @@ impl Core {
             hub: Hub::default(),
             alarm: Alarm::default(),
             checkpointer: Alarm::default(),
-            graces: Mutex::default(),
-            next_grace: AtomicU64::new(NEVER),
+            graces: Graces::default(),
             closing: AtomicBool::new(false),
             threads: Mutex::default(),
         });
@@ -320,66 +306,6 @@ impl Core {
         micros(self.settings.clock.monotonic())
     }
 
-    /// Opens a consumer or joins it.
-    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
-        let consumer = self.run(op, durability)?;
-        self.graces.lock().retain(|grace| grace.consumer != consumer);
-        Ok(consumer)
-    }
-
-    /// Ends a consumer's session: its leases wait for its grace, or return now.
-    pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
-        let grace = self.run(&Leave { consumer }, durability)?;
-        self.takers.nudge_all();
-        let wait = if now { 0 } else { grace };
-        let until = self.lease_now().saturating_add(wait);
-        // Also one that is over, so that what cannot be returned now is returned later.
-        self.keep_grace(Grace { consumer, until });
-        if wait == 0 {
-            return self.end_graces();
-        }
-        self.alarm.ring();
-        Ok(())
-    }
-
-    fn keep_grace(&self, grace: Grace) {
-        let mut graces = self.graces.lock();
-        self.next_grace.fetch_min(grace.until, Ordering::AcqRel);
-        graces.push(grace);
-    }
-
-    /// Returns the leases of consumers whose grace is over.
-    pub(crate) fn end_graces(&self) -> Result<()> {
-        let next = self.next_grace();
-        if next == NEVER || self.lease_now() < next {
-            return Ok(());
-        }
-        let now = self.lease_now();
-        let is_over = |grace: &Grace| grace.until <= now;
-        loop {
-            let over = self.graces.lock().iter().find(|grace| is_over(grace)).map(|o| o.consumer);
-            let Some(consumer) = over else { return Ok(()) };
-            let ended = self.end_session(consumer);
-            // What a failing disk kept is tried again; what is damaged stays so.
-            if ended.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Damaged) {
-                let mut graces = self.graces.lock();
-                graces.retain(|grace| grace.consumer != consumer || !is_over(grace));
-                let next = graces.iter().map(|grace| grace.until).min().unwrap_or(NEVER);
-                self.next_grace.store(next, Ordering::Release);
-            }
-            ended?;
-        }
-    }
-
-    fn end_session(&self, consumer: u32) -> Result<()> {
-        while self.apply_inside(&End { consumer, charged: true })?.0 {}
-        Ok(())
-    }
-
-    pub(crate) fn next_grace(&self) -> u64 {
-        self.next_grace.load(Ordering::Acquire)
-    }
-
     /// Everything written so far is synced.
     pub(crate) fn flush(&self) -> Result<()> {
         inside::refuse()?;
@@ -433,32 +359,6 @@ impl Core {
                 }
             }),
         }
-    }
-
-    /// Returns every lease that does not wait for a named consumer, and ends the consumers that
-    /// have no grace left.
-    fn void_leases(&self, charged: bool) -> Result<()> {
-        let (over, _) = self.apply_inside(&Silence)?;
-        let tubes = look::numbers(&self.state.lock().store)?;
-        for tube in tubes {
-            let mut from = Some(TaskId::new(0));
-            while let Some(start) = from {
-                from = self.apply_inside(&Return { tube, from: start, charged })?.0;
-            }
-        }
-        for consumer in over {
-            while self.apply_inside(&End { consumer, charged })?.0 {}
-        }
-        let consumers = crate::engine::consumers::all(&self.state.lock().store)?;
-        let (queue, lease) = {
-            let now = self.state.lock().now(&*self.settings.clock);
-            (now.queue, now.lease)
-        };
-        for (consumer, row) in consumers {
-            let until = lease.saturating_add(row.until.saturating_sub(queue));
-            self.keep_grace(Grace { consumer, until });
-        }
-        Ok(())
     }
 
     /// Ends the queue: calls inside finish, waiting ones return `Closed`, leases return uncharged,

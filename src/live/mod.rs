@@ -7,6 +7,8 @@ pub(crate) mod events;
 pub(crate) mod alarm;
 pub(crate) mod inside;
 pub(crate) mod commit;
+pub(crate) mod graces;
 pub(crate) mod core;
+pub(crate) mod sessions;
 pub(crate) mod guests;
 pub(crate) mod timer;

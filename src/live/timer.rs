@@ -10,24 +10,35 @@ use crate::live::core::Core;
 use crate::sync::Arc;
 use std::time::Duration;
 
+/// Before what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 impl Core {
     /// The timer's thread.
     pub(crate) fn keep_time(self: &Arc<Self>) {
         loop {
-            // What fails here fails again for the next verb, which can say so.
-            let next = self.work_off_all().unwrap_or(NextDue::NONE);
-            let nap = self.nap(next);
+            let nap = match self.work_off_all() {
+                Ok(next) => self.nap(next),
+                // What fails here fails again for the next verb, which can say so. A disk may
+                // mend; a broken queue does not.
+                Err(_) if self.is_broken() => None,
+                Err(_) => self.settings.clock.nap(AGAIN),
+            };
             if !self.alarm.sleep(nap) {
                 return;
             }
         }
     }
 
+    fn is_broken(&self) -> bool {
+        self.is_open().is_err() || self.state.lock().is_open().is_err()
+    }
+
     /// How long the timer may sleep; `None` until it is called.
     fn nap(&self, next: NextDue) -> Option<Duration> {
         let now = self.state.lock().now(&*self.settings.clock);
         let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
-        let lease = next.lease.min(self.next_grace()).min(self.next_quiet());
+        let lease = next.lease.min(self.graces.next()).min(self.next_quiet());
         let by_lease = left(lease, now.lease);
         // A jump of these clocks gives no sign, so they are looked at again before long.
         let jumpy = [left(next.queue, now.queue), left(next.wall, now.wall)];
