@@ -171,6 +171,16 @@ impl State {
         }
     }
 
+    /// After a read or write that failed: the base remembers it until it is opened anew, which else
+    /// waits for a checkpoint that may never come.
+    pub(crate) fn heal_after<T>(&mut self, done: &Result<T>) {
+        if done.as_ref().err().is_some_and(|error| error.kind() == ErrorKind::Io)
+            && let Err(error) = self.store.heal()
+        {
+            self.break_down(&error);
+        }
+    }
+
     /// Runs one op, behind whatever is due in its tube.
     pub(crate) fn step<O: Op>(&mut self, op: &O, site: &Site<'_>) -> Result<Step<O::Done>> {
         self.is_open()?;

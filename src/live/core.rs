@@ -145,6 +145,7 @@ impl Core {
         loop {
             let mut state = self.state.lock();
             let step = state.step(op, &self.site());
+            state.heal_after(&step);
             let wants_checkpoint = state.store.wants_checkpoint();
             self.release(state);
             match step? {
@@ -227,7 +228,9 @@ impl Core {
         let mut state = self.state.lock();
         state.is_open()?;
         let now = state.now(&*self.settings.clock);
-        look(&state.store, now)
+        let seen = look(&state.store, now);
+        state.heal_after(&seen);
+        seen
     }
 
     /// Reads a tube behind whatever is due in it.

@@ -95,7 +95,10 @@ impl Store {
         for (key, value) in self.rows.mirrored() {
             let kept = match self.rows.entry(key) {
                 Some(entry) => entry.value.clone(),
-                None => base.get(key).unwrap_or(None),
+                None => match base.get(key) {
+                    Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
+                    kept => kept.unwrap_or(None),
+                },
             };
             if value != kept.as_ref() {
                 report(format!("the row {} in memory is not the one that is kept", hex(key)));

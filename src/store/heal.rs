@@ -235,6 +235,7 @@ impl Store {
             write_rows(&txn, opening, list.behind(None))?;
             write_state(&txn, opening, &anchor, tallies)
         })();
+        let was_tried = written.is_ok();
         let done = match written {
             Ok(()) => fenced(&opening.fate, || Ok(txn.commit()?)),
             Err(error) => {
@@ -254,7 +255,7 @@ impl Store {
         self.reopen().map_err(Failure::Broken)?;
         // The commit whose answer was an error may have taken place all the same.
         match self.base.take() {
-            Some(base) if base.anchor().serial == anchor.serial => Ok(base),
+            Some(base) if was_tried && base.anchor().serial == anchor.serial => Ok(base),
             base => {
                 self.base = base;
                 Err(Failure::Refused(self.named(error)))

@@ -201,18 +201,13 @@ impl SimDisk {
     pub fn plan(&self, fault: Fault) {
         let mut state = self.state();
         (state.fault, state.calls, state.has_lost_a_sync) = (fault, 0, false);
-        state.reads = 0;
+        (state.reads, state.strikes) = (0, 0);
         state.syncs.clear();
     }
 
     /// The calls that changed something since the plan: whether each was a sync.
     pub fn syncs(&self) -> Vec<bool> {
         self.state().syncs.clone()
-    }
-
-    /// The reads since the plan.
-    pub fn reads(&self) -> u64 {
-        self.state().reads
     }
 
     /// Stops the thread that comes to a sync.
@@ -229,7 +224,7 @@ impl SimDisk {
         self.state().fault != Fault::None
     }
 
-    /// How many calls have met a planned fault so far.
+    /// How many calls have met the planned fault.
     pub fn strikes(&self) -> u64 {
         self.state().strikes
     }

@@ -8,6 +8,7 @@ mod clocks;
 mod disk;
 mod judge;
 mod model;
+mod reads;
 mod regressions;
 mod run;
 mod scenarios;

@@ -105,6 +105,33 @@ fn a_failed_write_at_the_end_of_a_session() {
     }
 }
 
+/// A read of the base failed while a transaction was about to be committed. Nothing was, but the
+/// number of the commit that was to come had not been set yet, so that the one before it was taken
+/// for it: the call answered that all was well, and forgot what it was to write and every row that
+/// was not in the base. Tasks that were acked came back.
+#[test]
+fn a_failed_read_in_the_commit_of_a_transaction() {
+    let mut struck = 0;
+    for at in 1..60 {
+        let disk = SimDisk::new(at);
+        let builder = Queue::builder().clock(ManualClock::new()).cache_bytes(0).by_hand(true);
+        let queue = builder.disk(disk.lend()).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        (0..100).for_each(|number| put(&tube, number).unwrap());
+        queue.checkpoint().unwrap();
+        tube.try_take().unwrap().unwrap().ack().unwrap();
+        disk.plan(Fault::ReadOnce(at));
+        let done = queue.transact(|tx| tx.put(&tube, &100u64.to_be_bytes()).map(drop)).is_ok();
+        struck += disk.strikes();
+        disk.plan(Fault::None);
+        disk.kill();
+        drop((queue, tube));
+        let found = numbers(&open(&disk, Durability::Durable).0);
+        assert_eq!(found, (1..100 + u64::from(done)).collect::<Vec<_>>(), "read {at}");
+    }
+    assert!(struck > 3, "{struck}");
+}
+
 /// Seed 4175: a sync of the base failed beneath a transaction that was rolled back. The queue went
 /// on as if nothing were wrong, and said that it was broken only at its next checkpoint.
 #[test]

@@ -1,0 +1,125 @@
+//! Reads that fail, of either file, once and from then on: at every read of an opening, and at
+//! every read in service. A call may say so; nothing may be lost, the queue goes on or says that it
+//! is broken, and the next opening serves everything.
+
+use crate::disk::{Fault, SimDisk};
+use crate::run::Run;
+use crate::step::*;
+use crate::trust::{numbers, open, open_on, put};
+use crate::world::kind_of;
+use tubewell::testing::FileName;
+use tubewell::{Durability, ErrorKind, ManualClock, Queue, TubeKind};
+
+#[test]
+fn s1_s2_i2_a_read_that_fails_in_an_opening_is_told_and_loses_nothing() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    (0..200).for_each(|number| put(&tube, number).unwrap());
+    queue.checkpoint().unwrap();
+    (200..250).for_each(|number| put(&tube, number).unwrap());
+    disk.kill();
+    drop((queue, tube));
+    let files = FileName::ALL.map(|name| (name, disk.bytes(name)));
+    for fault in [Fault::ReadOnce, Fault::ReadSticky] {
+        let mut at = 1;
+        loop {
+            for (name, bytes) in &files {
+                disk.set_bytes(*name, bytes.clone());
+            }
+            disk.plan(fault(at));
+            let opened = open_on(disk.lend(), Durability::Durable);
+            if disk.strikes() == 0 {
+                break;
+            }
+            assert_eq!(kind_of(&opened), Some(ErrorKind::Io), "{:?}", fault(at));
+            disk.plan(Fault::None);
+            let queue = open_on(disk.lend(), Durability::Durable).unwrap();
+            assert_eq!(numbers(&queue), (0..250).collect::<Vec<_>>(), "{:?}", fault(at));
+            at += 1;
+        }
+        assert!(at > 10, "{at} reads");
+    }
+}
+
+/// A queue with most of its rows in the base, some in the journal, and nothing in a cache.
+fn filled(disk: &SimDisk) -> Run {
+    let mut run = Run::new(Some(disk.clone()), Durability::Durable);
+    run.world.cache_bytes = 0;
+    let opts = Opts::plain(TubeKind::General);
+    let many = Step::PutMany { tube: 0, count: 7 };
+    let mut steps = vec![Step::Create { tube: 0, opts, if_not_exists: false }];
+    steps.extend(std::iter::repeat_n(many.clone(), 5));
+    steps.extend([Step::TakeMany { tube: 0, count: 4 }, Step::Bury { lease: 3 }]);
+    steps.extend([Step::Checkpoint, many, Step::Take { tube: 0 }, Step::Ack { lease: 0 }]);
+    run.open().and_then(|()| run.play(&steps)).unwrap();
+    run
+}
+
+#[test]
+fn s1_s2_s6_a_read_that_fails_in_service_loses_nothing() {
+    let steps = [
+        Step::TakeMany { tube: 0, count: 3 },
+        Step::Ack { lease: 0 },
+        Step::Release { lease: 1, back: Back::default() },
+        Step::Kick { tube: 0, count: 1 },
+        Step::Peek { tube: 0, task: 30 },
+        Step::Transact { tube: 0, leases: vec![0], ending: Ending::Commit },
+        Step::Take { tube: 0 },
+        Step::Checkpoint,
+        Step::Delete { tube: 0, task: 20 },
+        Step::TakeMany { tube: 0, count: 4 },
+        Step::Transact { tube: 0, leases: vec![0, 1], ending: Ending::Error },
+        Step::Truncate { tube: 0 },
+        Step::Tick,
+    ];
+    let mut at = 1;
+    loop {
+        for fault in [Fault::ReadOnce(at), Fault::ReadSticky(at)] {
+            let disk = SimDisk::new(at);
+            let mut run = filled(&disk);
+            run.after_death = if at % 2 == 0 { End::Kill } else { End::Cut };
+            disk.plan(fault);
+            let mut verdict = run.play(&steps);
+            if disk.strikes() == 0 && run.crashes == 0 {
+                assert!(at > 20, "{at} reads");
+                return;
+            }
+            disk.plan(Fault::None);
+            let later = [Step::Look, Step::Reopen(End::Cut), Step::Take { tube: 0 }];
+            verdict = verdict.and_then(|()| run.check()).and_then(|()| run.play(&later));
+            if let Err(why) = verdict {
+                panic!("{fault:?}: {why}\n{}", run.trace.join("\n"));
+            }
+        }
+        at += 1;
+    }
+}
+
+#[test]
+fn after_a_read_that_failed_the_queue_goes_on_or_says_that_it_is_broken() {
+    let mut struck = 0;
+    for at in 1..20 {
+        let disk = SimDisk::new(at);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        (0..500).for_each(|number| put(&tube, number).unwrap());
+        queue.close().unwrap();
+        drop((queue, tube));
+        let builder = Queue::builder().clock(ManualClock::new()).cache_bytes(0).by_hand(true);
+        let queue = builder.disk(disk.lend()).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        disk.plan(Fault::ReadOnce(at));
+        let mut taken = Vec::new();
+        for _ in 0..500 {
+            match tube.try_take() {
+                Ok(task) => taken.extend(task),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
+            }
+        }
+        if disk.strikes() > 0 {
+            struck += 1;
+            taken.extend(std::iter::from_fn(|| tube.try_take().unwrap()));
+            assert_eq!(taken.len(), 500, "read {at}");
+        }
+    }
+    assert!(struck > 3, "{struck}");
+}
