@@ -55,6 +55,8 @@ pub(crate) struct Draft {
     changes: Vec<Change>,
     /// Tubes in which tasks became takeable, and how many.
     wakes: Vec<(u32, usize)>,
+    /// Payload bytes that come into durable tubes, less those that go.
+    durable_bytes: i64,
 }
 
 impl Draft {
@@ -68,11 +70,17 @@ impl Draft {
         self.rows.is_empty()
     }
 
+    /// Payload bytes that come into durable tubes, less those that go.
+    pub(crate) fn durable_bytes(&self) -> i64 {
+        self.durable_bytes
+    }
+
     /// Adds a later draft, made over this one.
     pub(crate) fn merge(&mut self, later: Self) {
         for (key, op) in later.rows {
             self.write(key, op);
         }
+        self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         self.changes.extend(later.changes);
         for (tube, tasks) in later.wakes {
             self.wake(tube, tasks);
@@ -182,6 +190,10 @@ impl View for Over<'_> {
         let moved = self.draft.counts.iter().find(|(counted, _)| *counted == range);
         self.view.count(range).saturating_add_signed(moved.map_or(0, |(_, moved)| *moved))
     }
+
+    fn durable_bytes(&self) -> u64 {
+        self.view.durable_bytes().saturating_add_signed(self.draft.durable_bytes)
+    }
 }
 
 /// Numbers reserved for this process: ids of tasks, orders and lease tokens.
@@ -265,6 +277,22 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
+    /// Counts the payload of a task that comes. Temporary tubes have a limit of their own.
+    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
+        if !run.is_temporary() {
+            let moved = &mut self.draft.durable_bytes;
+            *moved = moved.saturating_add_unsigned(bytes);
+        }
+    }
+
+    /// No longer counts the payload of a task that goes.
+    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
+        if !run.is_temporary() {
+            let moved = &mut self.draft.durable_bytes;
+            *moved = moved.saturating_sub_unsigned(bytes);
+        }
+    }
+
     /// Tells of a task's step.
     pub(crate) fn tell(&mut self, change: Change) {
         self.draft.changes.push(change);
@@ -304,6 +332,10 @@ impl View for Desk<'_> {
 
     fn count(&self, range: Range) -> u64 {
         self.over().count(range)
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.over().durable_bytes()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
-use crate::store::{Failure, Stamp, Store};
+use crate::store::{Advance, Failure, Stamp, Store};
 use crate::sync::Arc;
 use crate::task::Cause;
 use std::collections::BTreeMap;
@@ -82,6 +82,8 @@ pub(crate) struct Outbox {
     pub(crate) wakes: Vec<(u32, usize)>,
     /// Tubes in which tasks went, and how many.
     pub(crate) room: Vec<(u32, usize)>,
+    /// Payload bytes went, so any tube may have room under the limit of all together.
+    pub(crate) freed: bool,
     /// An earlier deadline than any before came in, or work for a sweep.
     pub(crate) sooner: bool,
     /// Lease time of the last write, if anything was written for the disk.
@@ -132,8 +134,9 @@ impl State {
         self.reckoning.read(clock)
     }
 
-    fn stamp(&self) -> Stamp {
-        Stamp { marks: self.reckoning.marks(), reserved: self.reserved }
+    /// What travels with the next record, whose rows move so many payload bytes.
+    pub(crate) fn advance(&self, durable_bytes: i64) -> Advance {
+        Advance { marks: self.reckoning.marks(), reserved: self.reserved, durable_bytes }
     }
 
     /// What has been written so far, and so seen.
@@ -207,14 +210,15 @@ impl State {
             return self.reserve(op.numbers());
         }
         let (done, draft) = self.decide(op, now)?;
+        let bytes = draft.durable_bytes();
         let (mut writes, changes, wakes) = draft.into_parts();
         // What a temporary tube did never touches the disk, so nothing is waited for.
         let durable = writes.is_empty() || writes.iter().any(is_durable);
         let learnt = self.learnt(&writes);
         let wrote = (durable && !writes.is_empty()).then_some(now.lease);
-        let stamp = self.stamp();
+        let advance = self.advance(bytes);
         self.armed = true;
-        let appended = self.store.append(&mut writes, stamp);
+        let appended = self.store.append(&mut writes, advance);
         self.armed = false;
         let number = match appended {
             Ok(number) => number,
@@ -228,20 +232,23 @@ impl State {
         };
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.outbox.wrote = wrote.or(self.outbox.wrote);
-        self.committed(learnt, &changes, wakes, mark, site.hub);
+        self.committed(learnt, &changes, wakes, bytes, mark, site.hub);
         Ok(Step::Done(done, mark))
     }
 
-    /// Takes note of what is committed: deadlines, counts, events, and whom to wake.
+    /// Takes note of what is committed: deadlines, counts, events, whom to wake, and whether there
+    /// is room.
     pub(crate) fn committed(
         &mut self,
         learnt: Vec<Learnt>,
         changes: &[Change],
         wakes: Vec<(u32, usize)>,
+        bytes: i64,
         mark: Mark,
         hub: &Hub,
     ) {
         self.outbox.sooner |= self.adopt(learnt);
+        self.outbox.freed |= bytes < 0;
         self.count(changes, mark, hub);
         for change in changes.iter().filter(|change| change.to.is_none()) {
             self.outbox.room.push((change.tube, 1));
@@ -310,7 +317,7 @@ impl State {
     /// Writes the reservation by itself, for an op that needs it now.
     fn reserve<D>(&mut self, need: u64) -> Result<Step<D>> {
         self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
-        match self.store.note(self.stamp()) {
+        match self.store.note(self.advance(0)) {
             Ok(number) => {
                 self.reserved_at = Mark(number);
                 Ok(Step::NoNumbers(Mark(number)))
@@ -388,10 +395,6 @@ impl State {
         let name =
             |tube: u32| self.calls.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
         hub.tell(name, changes, mark);
-    }
-
-    pub(crate) fn stamp_now(&self) -> Stamp {
-        self.stamp()
     }
 }
 

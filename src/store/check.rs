@@ -4,9 +4,10 @@
 use super::Store;
 use super::base::{Base, fenced};
 use super::journal::Reader;
-use super::record::Head;
+use super::record::{Head, Stamp};
 use super::view::is_temporary;
 use crate::bytes::key::{Key, Range};
+use crate::bytes::pack::Unpacker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
@@ -37,9 +38,13 @@ impl Store {
         let head = Head { queue: anchor.queue, ring: ring.size() };
         let mut reader = Reader::new(ring.file(), &head);
         let mut last = anchor.span;
+        let mut stamp = Some(anchor.stamp);
         while last.link.number < ring.last().link.number {
             match reader.next(last).map_err(Error::io)? {
-                Some((_, span, _)) => last = span,
+                Some((_, span, body)) => {
+                    last = span;
+                    stamp = Stamp::read(&mut Unpacker::new(body));
+                }
                 None => {
                     let number = last.link.number + 1;
                     report(format!("journal: record {number} is missing or damaged"));
@@ -49,6 +54,10 @@ impl Store {
         }
         if last != ring.last() {
             report("journal: its end is not where it was written".into());
+        }
+        let (told, kept) = (stamp.map(|stamp| stamp.durable_bytes), self.stamp.durable_bytes);
+        if told != Some(kept) {
+            report(format!("journal: its end tells of {told:?} payload bytes, not of {kept}"));
         }
         Ok(())
     }
