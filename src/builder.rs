@@ -35,6 +35,7 @@ use std::time::Duration;
 ///     .journal_bytes(8 << 20)
 ///     .payload_bytes_max(16 << 20)
 ///     .temporary_bytes_max(256 << 20)
+///     .durable_bytes_max(u64::MAX)
 ///     .session_grace(Duration::ZERO)
 ///     .clock(SystemClock::default())
 ///     .accept_loss(false)
@@ -48,6 +49,7 @@ pub struct Builder {
     durability: Durability,
     flush_interval: Duration,
     payload_bytes_max: usize,
+    durable_bytes_max: u64,
     clock: Arc<dyn Clock>,
     session_grace: Duration,
     placements: Vec<(String, Arc<dyn Placement>)>,
@@ -65,6 +67,7 @@ impl Default for Builder {
             durability: Durability::default(),
             flush_interval: limits::FLUSH_INTERVAL,
             payload_bytes_max: limits::PAYLOAD_BYTES,
+            durable_bytes_max: limits::DURABLE_BYTES,
             clock: Arc::new(SystemClock::default()),
             session_grace: Duration::ZERO,
             placements: Vec::new(),
@@ -118,6 +121,40 @@ impl Builder {
     /// The most bytes of all temporary tubes together. Default: 256 MiB.
     pub fn temporary_bytes_max(mut self, bytes: u64) -> Self {
         self.config.temporary_bytes_max = bytes;
+        self
+    }
+
+    /// The most payload bytes that all durable tubes may hold together, in every state, whatever
+    /// was put in an earlier run included. [`Space::durable_bytes`](crate::Space::durable_bytes)
+    /// tells how many they hold. Default: `u64::MAX`, no limit.
+    ///
+    /// A put that would go over is refused as [`Full`](ErrorKind::Full) before anything is written,
+    /// at once or after its [`wait_for_room`](crate::NewTask::wait_for_room); a batch as a whole; a
+    /// keyed put that replaces counts what it frees. Everything else goes on, above the limit too:
+    /// a queue that is opened with a lower one is drained by its takers, and then puts go on. The
+    /// bytes of a tube that was truncated or dropped are free as the queue clears it away, in steps
+    /// and soon after the call.
+    ///
+    /// Keys, groups and the rows around a payload do not count, nor do temporary tubes, which have
+    /// [a limit of their own](Builder::temporary_bytes_max).
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().durable_bytes_max(10).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"to ada")?;
+    /// let refused = tube.put(b"to bob").unwrap_err(); // 12 bytes would be held
+    /// assert_eq!(refused.kind(), ErrorKind::Full);
+    /// tube.take()?.ack()?;
+    /// tube.put(b"to bob")?;
+    /// assert_eq!(queue.space()?.durable_bytes, 6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn durable_bytes_max(mut self, bytes: u64) -> Self {
+        self.durable_bytes_max = bytes;
         self
     }
 
@@ -223,6 +260,7 @@ impl Builder {
             clock: self.clock,
             flush_interval: self.flush_interval,
             by_hand: self.by_hand,
+            durable_bytes_max: self.durable_bytes_max,
         };
         let core = Core::start(opened, settings)?;
         let settings = hold::Settings {
@@ -290,6 +328,7 @@ impl fmt::Debug for Builder {
             .field("durability", &self.durability)
             .field("flush_interval", &self.flush_interval)
             .field("payload_bytes_max", &self.payload_bytes_max)
+            .field("durable_bytes_max", &self.durable_bytes_max)
             .field("session_grace", &self.session_grace)
             .field("by_hand", &self.by_hand)
             .finish_non_exhaustive()

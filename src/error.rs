@@ -35,7 +35,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The payload is larger than the queue's limit. Nothing was written.
     TooLarge,
-    /// The tube has reached its capacity, or a temporary tube its byte limit. Nothing happened.
+    /// The tube has reached its capacity, or all durable or all temporary tubes together their byte
+    /// limit. Nothing happened.
     Full,
     /// A task with this key exists, and the put asked to be rejected. Nothing happened.
     KeyExists,
@@ -91,7 +92,7 @@ impl ErrorKind {
             Self::Invalid => "invalid argument",
             Self::Unsupported => "not supported by this kind of tube",
             Self::TooLarge => "the payload is too large",
-            Self::Full => "the tube is full; ack or delete tasks, or wait for room",
+            Self::Full => "full; ack or delete tasks, or wait for room",
             Self::KeyExists => "a task with this key exists",
             Self::TaskNotFound => "no such task in this tube",
             Self::WrongState => "the task's state does not allow this",

@@ -37,6 +37,8 @@ pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const BALLAST_BYTES: u64 = 512 << 10;
 /// Bytes of all temporary tubes together.
 pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
+/// Bytes of the payloads of all durable tubes together: as many as the disk takes.
+pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
 /// Rows of one slice of a checkpoint on a full disk.
 pub(crate) const SLICE_ROWS: usize = 100;
 /// Bytes of redb's cache.

@@ -34,11 +34,14 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`TooLarge`](ErrorKind::TooLarge) above the queue's payload limit;
-    /// [`Full`](ErrorKind::Full) at the tube's capacity; [`Codec`](ErrorKind::Codec) if the value
-    /// does not encode; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's placement;
-    /// [`DiskFull`](ErrorKind::DiskFull); [`TubeNotFound`](ErrorKind::TubeNotFound) if it was
-    /// dropped; [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
-    /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
+    /// [`Full`](ErrorKind::Full) at the tube's capacity, or at the limit of all
+    /// [durable](crate::Builder::durable_bytes_max) or
+    /// [temporary](crate::Builder::temporary_bytes_max) tubes; [`Codec`](ErrorKind::Codec) if the
+    /// value does not encode; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's
+    /// placement; [`DiskFull`](ErrorKind::DiskFull); [`TubeNotFound`](ErrorKind::TubeNotFound) if
+    /// it was dropped; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
+    /// failed.
     pub fn put(&self, payload: &T) -> Result<TaskId> {
         self.task(payload).put()
     }
@@ -142,7 +145,8 @@ impl<T: ?Sized> Tube<T> {
 
     fn op<'a>(&self, tasks: &'a [NewRow<'a>]) -> put::Put<'a> {
         let payload_bytes_max = self.hold.settings.payload_bytes_max;
-        put::Put { tube: self.at.number, tasks, payload_bytes_max }
+        let durable_bytes_max = self.hold.core().settings.durable_bytes_max;
+        put::Put { tube: self.at.number, tasks, payload_bytes_max, durable_bytes_max }
     }
 }
 
@@ -247,8 +251,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self
     }
 
-    /// Waits at most this long, in lease time, while the tube is at its capacity. Default: not at
-    /// all.
+    /// Waits at most this long, in lease time, while the tube is at its capacity or all durable
+    /// tubes are at [theirs](crate::Builder::durable_bytes_max). Default: not at all.
     pub fn wait_for_room(mut self, wait: Duration) -> Self {
         self.room = Some(wait);
         self
@@ -319,7 +323,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 }
 
-/// Tries again whenever a task has left the tube.
+/// Tries again whenever there may be room.
 fn apply_with_room<T: ?Sized>(
     tube: &Tube<T>,
     op: &put::Put<'_>,

@@ -169,26 +169,55 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) version: u16,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    /// `None`: in a row of its own, `Tag::Body`.
-    pub(crate) payload: Option<&'a [u8]>,
+    pub(crate) payload: Contents<'a>,
+}
+
+/// Where a task's payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents<'a> {
+    /// In the task's own row.
+    Inline(&'a [u8]),
+    /// In a row of its own, `Tag::Body`, which has so many bytes: whoever removes it need not read
+    /// it.
+    Apart(u64),
+}
+
+impl Contents<'_> {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Inline(payload) => payload.len() as u64,
+            Self::Apart(bytes) => *bytes,
+        }
+    }
+
+    pub(crate) fn is_apart(&self) -> bool {
+        matches!(self, Self::Apart(_))
+    }
 }
 
 impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
         let order = self.place.order.as_bytes();
         let text = |label: Option<&str>| label.map_or(0, |label| label.len() + 1);
+        let payload = match self.payload {
+            Contents::Inline(payload) => payload.len(),
+            Contents::Apart(_) => 8,
+        };
         let bytes = 40 + order.len() + text(self.group) + text(self.key);
-        let mut row = Packer::with_capacity(bytes + self.payload.map_or(0, <[u8]>::len));
+        let mut row = Packer::with_capacity(bytes + payload);
         let flags = u8::from(self.group.is_some())
             | u8::from(self.key.is_some()) << 1
-            | u8::from(self.payload.is_none()) << 2
+            | u8::from(self.payload.is_apart()) << 2
             | u8::from(order.len() != 8) << 3;
         row.u8(flags).u64(self.place.priority as u64);
         row.u64(self.created).u64(self.expires).u64(self.ttr).u8(self.codec).u16(self.version);
         row.bytes(order);
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
-        self.payload.map(|payload| row.bytes(payload));
+        match self.payload {
+            Contents::Inline(payload) => row.bytes(payload),
+            Contents::Apart(bytes) => row.u64(bytes),
+        };
         row.done()
     }
 
@@ -209,7 +238,7 @@ impl<'a> TaskRow<'a> {
             version,
             group: None,
             key: None,
-            payload: None,
+            payload: Contents::Inline(&[]),
         };
         if flags & 1 != 0 {
             task.group = Some(row.short()?);
@@ -218,9 +247,10 @@ impl<'a> TaskRow<'a> {
             task.key = Some(row.short()?);
         }
         if flags & 4 != 0 {
+            task.payload = Contents::Apart(row.u64()?);
             return row.end(task);
         }
-        task.payload = Some(row.rest());
+        task.payload = Contents::Inline(row.rest());
         Some(task)
     }
 }
@@ -410,7 +440,7 @@ pub(crate) fn probe(bytes: &[u8]) {
         version: 0,
         group: None,
         key: None,
-        payload: None,
+        payload: Contents::Inline(&[]),
     };
     let same = |encoded: Option<Value>| {
         assert!(encoded.is_none_or(|encoded| *encoded == *bytes), "a row has two encodings");
@@ -465,10 +495,11 @@ mod tests {
             version: 5,
             group: Some("g"),
             key: Some("k"),
-            payload: Some(&[0xaa, 0xbb]),
+            payload: Contents::Inline(&[0xaa, 0xbb]),
         };
         let placed = Place { priority: 0, order: Order::placed(b"ab").unwrap() };
-        let apart = TaskRow { place: placed, group: None, key: None, payload: None, ..task };
+        let payload = Contents::Apart(6);
+        let apart = TaskRow { place: placed, group: None, key: None, payload, ..task };
         let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
         options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
         let tube = TubeRow { name: "t".into(), run: Run(8), paused: true, void_to: 6, options };
@@ -499,7 +530,7 @@ mod tests {
             (
                 apart.encode(),
                 "0c0000000000000000000000000000000100000000000000020000000000000003040005\
-                 61620000000000000000000000000000"
+                 616200000000000000000000000000000000000000000006"
                     .into(),
             ),
             (Head::fresh(&task).encode(&task), String::new()),

@@ -40,4 +40,7 @@ pub(crate) trait View {
 
     /// How many living rows a range has. Kept, never counted.
     fn count(&self, range: Range) -> u64;
+
+    /// Bytes of the payloads of all durable tubes. Kept, never counted.
+    fn durable_bytes(&self) -> u64;
 }

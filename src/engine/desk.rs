@@ -1,7 +1,7 @@
 //! Where one op works: it reads rows, the time and fresh numbers here, and what it decides gathers
 //! here as values. It writes nothing; an op that is refused leaves no trace but burnt numbers.
 
-use crate::bytes::key::{self, Key, Range};
+use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::row::TubeRow;
 use crate::bytes::{Met, RowOp, Value, View};
 use crate::clock::Now;
@@ -111,6 +111,16 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
+    /// Counts the payload of a task that comes.
+    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
+        self.draft.bytes_in(run, bytes);
+    }
+
+    /// No longer counts the payload of a task that goes.
+    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
+        self.draft.bytes_out(run, bytes);
+    }
+
     /// Tells of a task's step.
     pub(crate) fn tell(&mut self, change: Change) {
         self.draft.tell(change);
@@ -153,6 +163,10 @@ impl View for Desk<'_> {
 
     fn count(&self, range: Range) -> u64 {
         self.over().count(range)
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.over().durable_bytes()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an op decides, as a value: row writes, changes and wake-ups; and how the rows look with
 //! them carried out. It is dropped without a trace if the op is refused.
 
-use crate::bytes::key::{self, Key, Range};
+use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::{Met, RowOp, RowWrite, Value, View};
 use crate::engine::list::List;
 use crate::error::Result;
@@ -31,6 +31,8 @@ pub(crate) struct Draft {
     counts: SmallVec<[(Range, i64); 4]>,
     changes: Changes,
     wakes: Wakes,
+    /// Payload bytes that come into durable tubes, less those that go.
+    durable_bytes: i64,
 }
 
 impl Draft {
@@ -48,11 +50,31 @@ impl Draft {
         self.rows.is_empty()
     }
 
+    /// Payload bytes that come into durable tubes, less those that go.
+    pub(crate) fn durable_bytes(&self) -> i64 {
+        self.durable_bytes
+    }
+
+    /// Counts the payload of a task that comes. Temporary tubes have a limit of their own.
+    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
+        if !run.is_temporary() {
+            self.durable_bytes = self.durable_bytes.saturating_add_unsigned(bytes);
+        }
+    }
+
+    /// No longer counts the payload of a task that goes.
+    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
+        if !run.is_temporary() {
+            self.durable_bytes = self.durable_bytes.saturating_sub_unsigned(bytes);
+        }
+    }
+
     /// Adds a later draft, made over this one.
     pub(crate) fn merge(&mut self, later: Self) {
         for RowWrite { key, op } in later.rows.into_writes() {
             self.write(key, op);
         }
+        self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         self.changes.extend(later.changes);
         for (tube, tasks) in later.wakes {
             self.wake(tube, tasks);
@@ -133,5 +155,9 @@ impl View for Over<'_> {
     fn count(&self, range: Range) -> u64 {
         let moved = self.draft.counts.iter().find(|(counted, _)| *counted == range);
         self.view.count(range).saturating_add_signed(moved.map_or(0, |(_, moved)| *moved))
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.view.durable_bytes().saturating_add_signed(self.draft.durable_bytes)
     }
 }

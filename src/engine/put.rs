@@ -1,7 +1,7 @@
 //! New tasks: ready or delayed, keyed or not, one or many. A batch is all or nothing.
 
 use crate::bytes::key::{self, Order, Place};
-use crate::bytes::row::{DelayedRow, Head, TaskRow};
+use crate::bytes::row::{Contents, DelayedRow, Head, TaskRow};
 use crate::bytes::{Tag, Value, View, row};
 use crate::clock::{NEVER, micros};
 use crate::engine::desk::{Desk, Op, damaged};
@@ -23,6 +23,8 @@ pub(crate) struct Put<'a> {
     pub(crate) tube: u32,
     pub(crate) tasks: &'a [NewRow<'a>],
     pub(crate) payload_bytes_max: usize,
+    /// Of all durable tubes together.
+    pub(crate) durable_bytes_max: u64,
 }
 
 /// One task to be put.
@@ -86,7 +88,8 @@ impl Op for Put<'_> {
         for task in self.tasks {
             self.check(&tube, task)?;
         }
-        self.tasks.iter().map(|task| put(desk, &tube, task)).collect()
+        let most = self.durable_bytes_max;
+        self.tasks.iter().map(|task| put(desk, &tube, task, most)).collect()
     }
 }
 
@@ -137,7 +140,7 @@ impl Put<'_> {
     }
 }
 
-fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>) -> Result<PutDone> {
+fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result<PutDone> {
     let mut outcome = PutOutcome::New;
     if let Some(text) = task.key
         && let Some(id) = keyed(desk, tube, text)?
@@ -155,11 +158,7 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>) -> Result<PutDone> {
         }
     }
     let options = &tube.row.options;
-    if let Some(capacity) = options.capacity
-        && desk.count(tube.range(Tag::Task)) >= capacity
-    {
-        return Err(Error::new(ErrorKind::Full).because(format!("its capacity is {capacity}")));
-    }
+    has_room(desk, tube, task, most)?;
 
     let number = desk.number();
     let id = TaskId::new(number);
@@ -179,12 +178,13 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>) -> Result<PutDone> {
         version: task.version,
         group,
         key: task.key,
-        payload: (task.payload.len() <= INLINE_BYTES_MAX).then_some(task.payload),
+        payload: contents(task.payload),
     };
     let raw = row.encode();
     let run = tube.run();
     desk.add(key::task(run, id), raw.clone());
-    if row.payload.is_none() {
+    desk.bytes_in(run, row.payload.bytes());
+    if row.payload.is_apart() {
         desk.add(key::body(run, id), Value::from(task.payload));
     }
     if let Some(text) = task.key {
@@ -202,6 +202,31 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>) -> Result<PutDone> {
     let stored = Stored::of(id, raw)?;
     index::shift(desk, tube, &stored, None, Some(&standing), Cause::Put)?;
     Ok(PutDone { id, outcome })
+}
+
+/// Whether there is room for one more task, behind what this op has put and replaced so far.
+fn has_room(desk: &Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result<()> {
+    let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
+    if let Some(capacity) = tube.row.options.capacity
+        && desk.count(tube.range(Tag::Task)) >= capacity
+    {
+        return full(format!("its capacity is {capacity}"));
+    }
+    let (held, more) = (desk.durable_bytes(), task.payload.len() as u64);
+    if !tube.run().is_temporary() && held.saturating_add(more) > most {
+        return full(format!(
+            "durable_bytes_max is {most}, {held} payload bytes are held, and these are {more} more"
+        ));
+    }
+    Ok(())
+}
+
+fn contents(payload: &[u8]) -> Contents<'_> {
+    if payload.len() <= INLINE_BYTES_MAX {
+        Contents::Inline(payload)
+    } else {
+        Contents::Apart(payload.len() as u64)
+    }
 }
 
 fn keyed(desk: &Desk<'_>, tube: &Tube, text: &str) -> Result<Option<TaskId>> {

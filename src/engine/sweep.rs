@@ -5,7 +5,7 @@ use crate::bytes::key::{self, Key, Run};
 use crate::bytes::row::{TakenRow, WorkRow};
 use crate::bytes::{Range, Tag, View};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::Stored;
+use crate::engine::index::{self, Stored};
 use crate::engine::settle;
 use crate::error::{ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
@@ -49,7 +49,8 @@ pub(crate) fn step(desk: &mut Desk<'_>, run: Run, work: WorkRow) -> Result<()> {
     Ok(())
 }
 
-/// Removes rows of a run that belongs to no tube any more. Whether there are more.
+/// Removes rows of a run that belongs to no tube any more, whose payload bytes are held until
+/// then. Whether there are more.
 fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
     for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
@@ -59,9 +60,13 @@ fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
             if left == 0 {
                 return Ok(true);
             }
-            let Some((met, _)) = desk.first(&from, &range.end())? else { break };
-            from = key::after(&met);
-            desk.remove(met);
+            let Some(met) = desk.first(&from, &range.end())? else { break };
+            if tag == Tag::Task {
+                let bytes = index::payload_bytes(desk, &met)?;
+                desk.bytes_out(run, bytes.unwrap_or(0));
+            }
+            from = key::after(&met.0);
+            desk.remove(met.0);
             left -= 1;
         }
     }

@@ -2,7 +2,7 @@
 //! is written before the task is handed over, so that a task that kills its process is charged.
 
 use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
-use crate::bytes::row::{BuriedRow, Head, TakenRow, TaskRow};
+use crate::bytes::row::{BuriedRow, Contents, Head, TakenRow, TaskRow};
 use crate::bytes::{Met, Tag, Value, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
@@ -56,7 +56,7 @@ pub(crate) struct Payload {
 impl Payload {
     /// Reads the payload of a task, from its own row or from beside it.
     pub(crate) fn read(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Self> {
-        if let Some(payload) = stored.row().payload {
+        if let Contents::Inline(payload) = stored.row().payload {
             let from = stored.raw().len() - payload.len();
             return Ok(Self { row: stored.raw().clone(), from });
         }
@@ -241,7 +241,7 @@ fn set_aside(desk: &mut Desk<'_>, tube: &Tube, next: &Next, text: &str) -> Resul
         version: 0,
         group: next.group.as_deref(),
         key: None,
-        payload: Some(&[]),
+        payload: Contents::Inline(&[]),
     };
     let head = Head { buries: 1, ..Head::fresh(&stand_in) };
     let stored = Stored::of(next.id, stand_in.encode())?;

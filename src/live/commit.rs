@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
-use crate::store::{Failure, Stamp, Store};
+use crate::store::{Advance, Failure, Stamp, Store};
 use crate::sync::Arc;
 use crate::task::Cause;
 use std::collections::BTreeMap;
@@ -90,6 +90,8 @@ pub(crate) struct Outbox {
     pub(crate) wakes: Vec<(u32, usize)>,
     /// Tubes in which tasks went, and how many.
     pub(crate) room: Vec<(u32, usize)>,
+    /// Payload bytes went, so any tube may have room under the limit of all together.
+    pub(crate) freed: bool,
     /// An earlier deadline than any before came in, or work for a sweep.
     pub(crate) sooner: bool,
     /// Lease time of the last write, if anything was written for the disk.
@@ -143,8 +145,9 @@ impl State {
         self.reckoning.read(clock)
     }
 
-    fn stamp(&self) -> Stamp {
-        Stamp { marks: self.reckoning.marks(), reserved: self.reserved }
+    /// What travels with the next record, whose rows move so many payload bytes.
+    pub(crate) fn advance(&self, durable_bytes: i64) -> Advance {
+        Advance { marks: self.reckoning.marks(), reserved: self.reserved, durable_bytes }
     }
 
     /// What has been written so far, and so seen.
@@ -231,14 +234,15 @@ impl State {
             Desk::new(&self.store, &self.known, &mut self.numbers, Draft::within(memory), now);
         let done = op.decide(&mut desk)?;
         let draft = desk.done();
+        let bytes = draft.durable_bytes();
         let (mut writes, changes, wakes) = draft.into_parts();
         // What a temporary tube did never touches the disk, so nothing is waited for.
         let durable = writes.is_empty() || writes.iter().any(is_durable);
         let learnt = self.learnt(&writes);
         let wrote = (durable && !writes.is_empty()).then_some(now.lease);
-        let stamp = self.stamp();
+        let advance = self.advance(bytes);
         self.armed = true;
-        let appended = self.store.append(&mut writes, stamp);
+        let appended = self.store.append(&mut writes, advance);
         self.armed = false;
         let number = match appended {
             Ok(number) => number,
@@ -255,20 +259,23 @@ impl State {
         }
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.outbox.wrote = wrote.or(self.outbox.wrote);
-        self.committed(learnt, &changes, wakes, mark, site.hub);
+        self.committed(learnt, &changes, wakes, bytes, mark, site.hub);
         Ok(Step::Done(done, mark))
     }
 
-    /// Takes note of what is committed: deadlines, counts, events, and whom to wake.
+    /// Takes note of what is committed: deadlines, counts, events, whom to wake, and whether there
+    /// is room.
     pub(crate) fn committed(
         &mut self,
         learnt: Vec<Learnt>,
         changes: &[Change],
         wakes: Wakes,
+        bytes: i64,
         mark: Mark,
         hub: &Hub,
     ) {
         self.outbox.sooner |= self.adopt(learnt);
+        self.outbox.freed |= bytes < 0;
         self.count(changes, mark, hub);
         for change in changes.iter().filter(|change| change.to.is_none()) {
             self.outbox.room.push((change.tube, 1));
@@ -332,7 +339,7 @@ impl State {
     /// Writes the reservation by itself, for an op that needs it now.
     fn reserve<D>(&mut self, need: u64) -> Result<Step<D>> {
         self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
-        match self.store.note(self.stamp()) {
+        match self.store.note(self.advance(0)) {
             Ok(number) => {
                 self.reserved_at = Mark(number);
                 Ok(Step::NoNumbers(Mark(number)))
@@ -416,10 +423,6 @@ impl State {
         let name =
             |tube: u32| self.calls.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
         hub.tell(name, changes, mark);
-    }
-
-    pub(crate) fn stamp_now(&self) -> Stamp {
-        self.stamp()
     }
 }
 

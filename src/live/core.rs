@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) flush_interval: Duration,
     /// No threads: the caller ticks and flushes.
     pub(crate) by_hand: bool,
+    /// Payload bytes of all durable tubes together, at most.
+    pub(crate) durable_bytes_max: u64,
 }
 
 /// The running queue.
@@ -180,6 +182,10 @@ impl Core {
         }
         for (tube, tasks) in outbox.room {
             self.room.wake(tube, tasks);
+        }
+        // Room for the bytes of one put in any tube may be room for two others, or for none.
+        if outbox.freed && self.settings.durable_bytes_max < u64::MAX {
+            self.room.nudge_all();
         }
         if outbox.sooner {
             self.alarm.ring();

@@ -80,12 +80,13 @@ impl<'a> Session<'a> {
         let (Some(mut state), Some(guests)) = (self.state.take(), self.guests.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
+        let bytes = self.draft.durable_bytes();
         let (writes, changes, wakes) = std::mem::take(&mut self.draft).into_parts();
         let learnt = state.learnt(&writes);
-        let stamp = state.stamp_now();
-        let committed = match state.store.finish(guests, writes, stamp) {
+        let advance = state.advance(bytes);
+        let committed = match state.store.finish(guests, writes, advance) {
             Ok(_) => {
-                state.committed(learnt, &changes, wakes, Mark(0), &self.core.hub);
+                state.committed(learnt, &changes, wakes, bytes, Mark(0), &self.core.hub);
                 Ok(())
             }
             Err(Failure::Broken(error)) => {

@@ -76,6 +76,9 @@ impl Wake {
 
     /// Makes everyone look again, at the clock or at the end of the queue, without a turn.
     pub(crate) fn nudge_all(&self) {
+        if self.seated.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         for seats in self.rooms.lock().tubes.values() {
             for seat in seats.values() {
                 let _ = seat.bell.try_send(());

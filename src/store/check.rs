@@ -4,9 +4,10 @@
 use super::Store;
 use super::base::{Base, fenced};
 use super::journal::Reader;
-use super::record::Head;
+use super::record::{Head, Stamp};
 use super::view::is_temporary;
 use crate::bytes::key::{Key, Range};
+use crate::bytes::pack::Unpacker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
@@ -37,9 +38,13 @@ impl Store {
         let head = Head { queue: anchor.queue, ring: ring.size() };
         let mut reader = Reader::new(ring.file(), &head);
         let mut last = anchor.span;
+        let mut stamp = Some(anchor.stamp);
         while last.link.number < ring.last().link.number {
             match reader.next(last).map_err(Error::io)? {
-                Some((_, span, _)) => last = span,
+                Some((_, span, body)) => {
+                    last = span;
+                    stamp = Stamp::read(&mut Unpacker::new(body));
+                }
                 None => {
                     let number = last.link.number + 1;
                     report(format!("journal: record {number} is missing or damaged"));
@@ -49,6 +54,10 @@ impl Store {
         }
         if last != ring.last() {
             report("journal: its end is not where it was written".into());
+        }
+        let (told, kept) = (stamp.map(|stamp| stamp.durable_bytes), self.stamp.durable_bytes);
+        if told != Some(kept) {
+            report(format!("journal: its end tells of {told:?} payload bytes, not of {kept}"));
         }
         Ok(())
     }
@@ -92,21 +101,10 @@ impl Store {
         for key in self.rows.beside() {
             lives(key, report);
         }
-        for (key, value) in self.rows.mirrored() {
-            let kept = match self.rows.entry(key) {
-                Some(entry) => entry.value.clone(),
-                None => match base.get(key) {
-                    Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
-                    kept => kept.unwrap_or(None),
-                },
-            };
-            if value != kept.as_ref() {
-                report(format!("the row {} in memory is not the one that is kept", hex(key)));
-            }
-        }
         if mirrored != self.rows.mirrored().count() {
             report("rows kept in memory are missing or too many".into());
         }
+        self.check_mirror(base, report)?;
         let runs = self.rows.counted_runs();
         let stale = runs.into_iter().flat_map(|run| {
             let tags = crate::bytes::Tag::ALL.into_iter().filter(|tag| tag.in_run());
@@ -120,6 +118,23 @@ impl Store {
             let kept = self.rows.counted(range);
             if kept != count {
                 report(format!("{range:?} counts {kept} rows and has {count}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the rows that are kept in memory as a whole with what the layers and the base say.
+    fn check_mirror(&self, base: &Base, report: Report<'_>) -> Result<()> {
+        for (key, value) in self.rows.mirrored() {
+            let kept = match self.rows.entry(key) {
+                Some(entry) => entry.value.clone(),
+                None => match base.get(key) {
+                    Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
+                    kept => kept.unwrap_or(None),
+                },
+            };
+            if value != kept.as_ref() {
+                report(format!("the row {} in memory is not the one that is kept", hex(key)));
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::guests::Guests;
 use super::journal::Ring;
 use super::open::settle_header;
 use super::overlay::Layer;
-use super::record::Stamp;
+use super::record::Advance;
 use super::tables::{Anchor, Tally};
 use super::view::is_temporary;
 use super::{Failure, Store};
@@ -164,7 +164,7 @@ impl Store {
         &mut self,
         mut guests: Guests,
         writes: Vec<RowWrite>,
-        stamp: Stamp,
+        advance: Advance,
     ) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         self.admit_temporary(&writes).map_err(Failure::Refused)?;
@@ -177,7 +177,6 @@ impl Store {
         let Some(txn) = guests.txn.take() else {
             return Err(Failure::Refused(Error::new(ErrorKind::Closed)));
         };
-        self.stamp = self.stamp.max(stamp);
         let span = self.ring.as_ref().map_or(before.span, Ring::last);
         if let Some(journal) = self.journal()
             && let Err(error) = sync_up_to(&journal, span.link.number)
@@ -189,10 +188,12 @@ impl Store {
         self.rows.count(&writes, true);
         let tallies = self.rows.counts.freeze();
         self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
-        let anchor = Anchor { span, stamp: self.stamp, ..before };
+        let stamp = self.stamp.moved(advance);
+        let anchor = Anchor { span, stamp, ..before };
         let opening = guests.opening.clone();
         match self.commit_with_guests(txn, &opening, &writes, anchor, &tallies) {
             Ok(base) => {
+                self.stamp = stamp;
                 self.rows.active = Layer::default();
                 for write in writes {
                     self.rows.absorb(write);

@@ -33,7 +33,7 @@ pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
 pub use open::{Progress, Stage};
-pub(crate) use record::{Stamp, probe};
+pub(crate) use record::{Advance, Stamp, probe};
 use std::cell::RefCell;
 use tables::Anchor;
 use view::Rows;
@@ -81,6 +81,10 @@ pub struct Space {
     pub base_bytes: u64,
     /// Bytes of the rows of temporary tubes.
     pub temporary_bytes: u64,
+    /// Bytes of the payloads of all durable tubes, which
+    /// [`durable_bytes_max`](crate::Builder::durable_bytes_max) bounds. Those of a tube that was
+    /// truncated or dropped go with its rows, in steps, soon after the call.
+    pub durable_bytes: u64,
 }
 
 /// The rows of one queue, and the two files that keep them.
@@ -95,7 +99,8 @@ pub(crate) struct Store {
     rows: Rows,
     /// Runs whose counts the checkpoint under way writes.
     frozen_runs: Vec<Run>,
-    /// The latest of everything that was written or replayed.
+    /// The stamp behind everything that was carried out or replayed. A list that failed leaves no
+    /// trace here, or its bytes would be counted again when it comes again.
     stamp: Stamp,
     /// Records so far, in memory.
     number: u64,
@@ -113,16 +118,16 @@ impl Store {
     pub(crate) fn append(
         &mut self,
         writes: &mut Vec<RowWrite>,
-        stamp: Stamp,
+        advance: Advance,
     ) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         self.admit_temporary(writes).map_err(Failure::Refused)?;
-        self.stamp = self.stamp.max(stamp);
+        let stamp = self.stamp.moved(advance);
         if writes.iter().any(|write| !view::is_temporary(&write.key)) {
             let durable = writes.iter().filter(|write| !view::is_temporary(&write.key));
             self.armed = true;
             let written = match &mut self.ring {
-                Some(ring) => ring.append(&self.stamp, durable),
+                Some(ring) => ring.append(&stamp, durable),
                 None => Ok(self.number + 1),
             };
             match written {
@@ -134,6 +139,7 @@ impl Store {
             }
         }
         self.armed = true;
+        self.stamp = stamp;
         for write in writes.drain(..) {
             self.rows.apply(write);
         }
@@ -142,15 +148,16 @@ impl Store {
     }
 
     /// Writes a record without rows, for its stamp.
-    pub(crate) fn note(&mut self, stamp: Stamp) -> Result<u64, Failure> {
+    pub(crate) fn note(&mut self, advance: Advance) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
-        self.stamp = self.stamp.max(stamp);
+        let stamp = self.stamp.moved(advance);
         if let Some(ring) = &mut self.ring {
-            match ring.append(&self.stamp, std::iter::empty()) {
+            match ring.append(&stamp, std::iter::empty()) {
                 Ok(number) => self.number = number,
                 Err(fault) => return Err(self.write_failed(fault)),
             }
         }
+        self.stamp = stamp;
         Ok(self.number)
     }
 
@@ -216,6 +223,7 @@ impl Store {
             overlay_rows: self.rows.overlay_rows() as u64,
             base_bytes: file,
             temporary_bytes: self.rows.temporary_bytes(),
+            durable_bytes: self.stamp.durable_bytes,
         }
     }
 
@@ -386,5 +394,9 @@ impl View for Store {
 
     fn count(&self, range: Range) -> u64 {
         self.rows.counted(range)
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.stamp.durable_bytes
     }
 }

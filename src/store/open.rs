@@ -292,7 +292,7 @@ fn replay(
                 rows.replay(row.key, row.value, row.adds);
             }
         }
-        tail = Tail { span, stamp: tail.stamp.max(stamp) };
+        tail = Tail { span, stamp: tail.stamp.then(stamp) };
         done += header.size();
         if done - said >= 1 << 20 {
             said = done;

@@ -2,9 +2,9 @@
 //! writes no file, and no byte string makes it panic.
 //!
 //! A record is `checksum, prev, number, synced: u64 · len, kind: u32`, then `len` bytes of body,
-//! then zeros up to a multiple of eight. The body is the stamp (`queue, wall_high, reserved: u64`)
-//! and the row writes (`op: u8 · key length: u16 · key · value length: u32 · value`, a removal
-//! without the last two). All numbers are big-endian.
+//! then zeros up to a multiple of eight. The body is the stamp (`queue, wall_high, reserved,
+//! durable_bytes: u64`) and the row writes (`op: u8 · key length: u16 · key · value length: u32 ·
+//! value`, a removal without the last two). All numbers are big-endian.
 
 use crate::bytes::pack::Unpacker;
 use crate::bytes::{FORMAT, RowOp, RowWrite};
@@ -92,33 +92,54 @@ pub(crate) struct Stamp {
     pub(crate) marks: Marks,
     /// Numbers below this may have been given out.
     pub(crate) reserved: u64,
+    /// Bytes of the payloads of all durable tubes, behind this record's rows. The total and not
+    /// what the record adds, so that neither a replay nor an opening counts.
+    pub(crate) durable_bytes: u64,
 }
 
-pub(crate) const STAMP_BYTES: usize = 24;
+/// How a record moves the stamp on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Advance {
+    pub(crate) marks: Marks,
+    pub(crate) reserved: u64,
+    /// Payload bytes that its rows bring in, less those that they take out.
+    pub(crate) durable_bytes: i64,
+}
+
+pub(crate) const STAMP_BYTES: usize = 32;
 
 impl Stamp {
     pub(crate) fn read(fields: &mut Unpacker<'_>) -> Option<Self> {
         let marks = Marks { queue: fields.u64()?, wall_high: fields.u64()? };
-        Some(Self { marks, reserved: fields.u64()? })
+        Some(Self { marks, reserved: fields.u64()?, durable_bytes: fields.u64()? })
     }
 
     pub(crate) fn bytes(&self) -> [u8; STAMP_BYTES] {
         let mut bytes = [0; STAMP_BYTES];
-        let fields = [self.marks.queue, self.marks.wall_high, self.reserved];
+        let Marks { queue, wall_high } = self.marks;
+        let fields = [queue, wall_high, self.reserved, self.durable_bytes];
         for (to, from) in bytes.chunks_exact_mut(8).zip(fields) {
             to.copy_from_slice(&from.to_be_bytes());
         }
         bytes
     }
 
-    /// The later of two in every field.
-    pub(crate) fn max(self, other: Self) -> Self {
+    /// The stamp of the next record.
+    pub(crate) fn moved(self, by: Advance) -> Self {
+        let durable_bytes = self.durable_bytes.saturating_add_signed(by.durable_bytes);
+        let next = Self { marks: by.marks, reserved: by.reserved, durable_bytes };
+        self.then(next)
+    }
+
+    /// The stamp behind a later record. Marks and numbers never go back; the bytes do.
+    pub(crate) fn then(self, later: Self) -> Self {
         Self {
             marks: Marks {
-                queue: self.marks.queue.max(other.marks.queue),
-                wall_high: self.marks.wall_high.max(other.marks.wall_high),
+                queue: self.marks.queue.max(later.marks.queue),
+                wall_high: self.marks.wall_high.max(later.marks.wall_high),
             },
-            reserved: self.reserved.max(other.reserved),
+            reserved: self.reserved.max(later.reserved),
+            durable_bytes: later.durable_bytes,
         }
     }
 }
@@ -351,7 +372,8 @@ mod tests {
     }
 
     fn sample() -> (Draft, Link) {
-        let stamp = Stamp { marks: Marks { queue: 5, wall_high: 6 }, reserved: 7 };
+        let marks = Marks { queue: 5, wall_high: 6 };
+        let stamp = Stamp { marks, reserved: 7, durable_bytes: 8 };
         let mut draft = Draft::default();
         draft.begin(&stamp);
         let key = Key::from_slice(&[0x10, 0, 0, 0, 1, 9]);
@@ -367,13 +389,13 @@ mod tests {
         assert_eq!(
             hex(draft.bytes()),
             concat!(
-                "076b2c863facd6f1",
+                "5222cdc1aa491c04",
                 "000000000000feed",
                 "0000000000000009",
                 "0000000000000004",
-                "00000031",
+                "00000039",
                 "00000000",
-                "000000000000000500000000000000060000000000000007",
+                "0000000000000005000000000000000600000000000000070000000000000008",
                 "01000610000000010900000003010203",
                 "030006100000000109",
                 "00000000000000"
@@ -385,6 +407,18 @@ mod tests {
         assert_eq!(header.size(), draft.size());
         assert!(is_whole(draft.bytes(), &header, HEAD.seed()));
         assert!(!is_whole(draft.bytes(), &header, HEAD.seed() + 1), "another queue's");
+    }
+
+    #[test]
+    fn marks_and_numbers_only_grow_and_bytes_go_both_ways() {
+        let marks = |queue, wall_high| Marks { queue, wall_high };
+        let first = Stamp { marks: marks(5, 6), reserved: 7, durable_bytes: 8 };
+        let fewer = first.moved(Advance { marks: marks(4, 9), reserved: 0, durable_bytes: -3 });
+        assert_eq!(fewer, Stamp { marks: marks(5, 9), reserved: 7, durable_bytes: 5 });
+        assert_eq!(first.then(fewer), fewer, "a replay does the same");
+        let moved = |durable_bytes| first.moved(Advance { durable_bytes, ..Advance::default() });
+        assert_eq!(moved(i64::MIN).durable_bytes, 0);
+        assert_eq!(moved(i64::MAX).moved(Advance::default()).durable_bytes, (1 << 63) + 7);
     }
 
     #[test]

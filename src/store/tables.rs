@@ -66,7 +66,7 @@ impl Anchor {
     }
 
     pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(96);
+        let mut row = Packer::with_capacity(88);
         row.bytes(&self.queue).u64(self.serial);
         row.u64(self.span.link.number).u64(self.span.link.checksum);
         row.u64(self.span.start).u64(self.span.end).bytes(&self.stamp.bytes());
@@ -135,9 +135,10 @@ mod tests {
     fn golden_rows_of_the_base() {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let span = Span { link: Link { number: 2, checksum: 3 }, start: 4, end: 5 };
-        let stamp = Stamp { marks: Marks { queue: 6, wall_high: 7 }, reserved: 8 };
+        let marks = Marks { queue: 6, wall_high: 7 };
+        let stamp = Stamp { marks, reserved: 8, durable_bytes: 9 };
         let anchor = Anchor { queue: *b"0123456789abcdef", serial: 1, span, stamp };
-        let fields: String = (1..9).map(|field| format!("{field:016x}")).collect();
+        let fields: String = (1..10).map(|field| format!("{field:016x}")).collect();
         assert_eq!(hex(&anchor.encode()), format!("30313233343536373839616263646566{fields}"));
         assert_eq!(Anchor::decode(&anchor.encode()), Some(anchor));
         assert_eq!(hex(&run_key(Run(5))), "72756e00000005");

@@ -222,6 +222,6 @@ fn an_error_says_what_was_tried_on_what_why_and_what_to_do() {
     let (tube, _) = lone_with(TubeOptions::default().capacity(1));
     tube.put(b"x").unwrap();
     let text = tube.put(b"y").unwrap_err().to_string();
-    assert!(text.starts_with("put in tube \"lone\": the tube is full"), "{text}");
+    assert!(text.starts_with("put in tube \"lone\": full;"), "{text}");
     assert!(text.contains("its capacity is 1"), "{text}");
 }

@@ -15,6 +15,7 @@ mod inspect;
 mod keyed;
 mod kick;
 mod lease;
+mod limit;
 mod open;
 mod order;
 mod presets;

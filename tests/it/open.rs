@@ -42,6 +42,8 @@ fn the_default_is_the_builder_with_every_default_written_out() {
         .cache_bytes(32 << 20)
         .journal_bytes(8 << 20)
         .payload_bytes_max(16 << 20)
+        .temporary_bytes_max(256 << 20)
+        .durable_bytes_max(u64::MAX)
         .session_grace(secs(0))
         .clock(tubewell::SystemClock::default())
         .accept_loss(false)

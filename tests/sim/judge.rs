@@ -351,6 +351,10 @@ pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
     if expected.own != seen.own {
         return Err(format!("the own table has {:?}, expected {:?}", seen.own, expected.own));
     }
+    if expected.durable_bytes != seen.durable_bytes {
+        let (is, should) = (seen.durable_bytes, expected.durable_bytes);
+        return Err(format!("{is} payload bytes are kept count of, expected {should}"));
+    }
     let (expected, seen) = (&expected.tubes, &seen.tubes);
     let names = |tubes: &[SeenTube]| tubes.iter().map(|tube| tube.tube).collect::<Vec<_>>();
     if names(expected) != names(seen) {

@@ -658,6 +658,11 @@ impl Model {
         seen
     }
 
+    fn durable_bytes(&self) -> u64 {
+        let durable = self.tasks.iter().filter(|(_, task)| !self.tubes[&task.tube].opts.temporary);
+        durable.map(|(serial, _)| payload(*serial).len() as u64).sum()
+    }
+
     /// Everything that anyone may see.
     pub fn look(&self) -> Sight {
         let of = |(no, tube): (&u8, &Tube)| {
@@ -669,7 +674,8 @@ impl Model {
             let Tube { paused, calls, done, .. } = *tube;
             SeenTube { tube: *no, options: tube.opts.build(), paused, tasks, holders, calls, done }
         };
-        Sight { tubes: self.tubes.iter().map(of).collect(), own: self.own.clone() }
+        let tubes = self.tubes.iter().map(of).collect();
+        Sight { tubes, own: self.own.clone(), durable_bytes: self.durable_bytes() }
     }
 }
 

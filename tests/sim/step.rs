@@ -435,6 +435,8 @@ pub struct Sight {
     pub tubes: Vec<SeenTube>,
     /// The rows of the application's own table.
     pub own: BTreeSet<Serial>,
+    /// Bytes of the payloads of all durable tubes, as they are kept count of.
+    pub durable_bytes: u64,
 }
 
 pub fn consumer_name(who: u8) -> String {

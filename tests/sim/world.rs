@@ -629,8 +629,9 @@ impl World {
     pub fn look(&mut self) -> Verdict<Result<Sight>> {
         let listing =
             self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
-        match listing {
-            Ok(((names, tubes), taken, own)) => {
+        let durable_bytes = self.queue().space().map(|space| space.durable_bytes);
+        match listing.and_then(|listing| Ok((listing, durable_bytes?))) {
+            Ok((((names, tubes), taken, own), durable_bytes)) => {
                 let mut seen = Vec::new();
                 for (no, info, stats, tasks) in tubes {
                     let mut tube = self.seen_tube(no, &info, &stats, &tasks)?;
@@ -643,7 +644,7 @@ impl World {
                 if names.len() != seen.len() + 1 {
                     return Err(format!("tubes {names:?}, but {} are known", seen.len()));
                 }
-                Ok(Ok(Sight { tubes: seen, own }))
+                Ok(Ok(Sight { tubes: seen, own, durable_bytes }))
             }
             Err(error) => Ok(Err(error)),
         }

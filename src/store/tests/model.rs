@@ -51,7 +51,7 @@ impl Run_ {
             };
             writes.push(RowWrite { key, op });
         }
-        match self.store.append(&mut writes, stamp(1)) {
+        match append(&mut self.store, &mut writes) {
             Ok(number) => {
                 self.map = map;
                 self.history.push((number, self.map.clone()));

@@ -85,10 +85,10 @@ fn a_record_of_a_quarter_fits_behind_every_checkpoint() {
         write(&mut store, vec![add(number, &vec![7; len])]).unwrap();
     }
     let mut writes = vec![add(999, &vec![7; quarter])];
-    assert!(matches!(store.append(&mut writes, stamp(1)), Err(Failure::TooLarge)));
+    assert!(matches!(append(&mut store, &mut writes), Err(Failure::TooLarge)));
     assert_eq!(writes.len(), 1, "the list is the caller's still");
     let guests = store.writer().unwrap().begin().unwrap();
-    store.finish(guests, writes, stamp(1)).unwrap();
+    finish(&mut store, guests, writes).unwrap();
     assert_eq!(store.get(&key(999)).unwrap().unwrap().len(), quarter);
     disk.kill();
     drop(store);
@@ -523,7 +523,7 @@ fn guests_and_rows_are_one_commit() {
 
         let guests = store.writer().unwrap().begin().unwrap();
         guests.transaction().unwrap().open_table(GUESTS).unwrap().insert(1, 7).unwrap();
-        store.finish(guests, vec![add(3, b"x"), remove(1)], stamp(9)).unwrap();
+        finish(&mut store, guests, vec![add(3, b"x"), remove(1)]).unwrap();
         if let Some(pending) = pending {
             let failure = pending.run().map(|_| ()).unwrap_err();
             store.mend(failure).unwrap();
@@ -551,7 +551,7 @@ fn a_checkpoint_told_of_late_takes_nothing_back() {
     let renewed = checkpoint.run().map_err(|failed| failed.error).unwrap();
     write(&mut store, vec![add(2, b"x")]).unwrap();
     let guests = store.writer().unwrap().begin().unwrap();
-    store.finish(guests, vec![add(3, b"x"), remove(1)], stamp(1)).unwrap();
+    finish(&mut store, guests, vec![add(3, b"x"), remove(1)]).unwrap();
     store.renew(renewed);
     assert_eq!(numbers(&store), [2, 3]);
     checked(&mut store);
@@ -672,7 +672,7 @@ fn a_commit_with_guests_may_end_at_every_call() {
                     Ok(())
                 };
                 insert(7).map_err(failed)?;
-                match store.finish(guests, vec![add(700, b"x"), remove(10)], stamp(9)) {
+                match finish(&mut store, guests, vec![add(700, b"x"), remove(10)]) {
                     Ok(_) => assert_eq!(numbers(&store).len(), 90),
                     Err(Failure::Refused(error)) => {
                         assert_eq!(numbers(&store), (10..100).collect::<Vec<_>>());
@@ -714,7 +714,7 @@ fn temporary_rows_never_touch_the_disk() {
     assert_eq!(store.count(range), 2);
     assert_eq!(all(&store).len(), 3);
     let mut large = vec![row(3, RowOp::Add(vec![0; 1 << 20].into())), add(2, b"x")];
-    let refused = store.append(&mut large, stamp(1));
+    let refused = append(&mut store, &mut large);
     assert!(matches!(refused, Err(Failure::Refused(error)) if error.kind() == ErrorKind::Full));
     assert_eq!(all(&store).len(), 3, "nothing of the list");
     write(&mut store, vec![row(1, RowOp::Remove)]).unwrap();
@@ -741,7 +741,7 @@ fn a_store_in_memory_does_the_same() {
     assert_eq!(numbers(&store), (1990..2000).collect::<Vec<_>>());
     checked(&mut store);
     let guests = store.writer().unwrap().begin().unwrap();
-    store.finish(guests, vec![add(1, b"x")], stamp(1)).unwrap();
+    finish(&mut store, guests, vec![add(1, b"x")]).unwrap();
     store.compact().unwrap();
     assert_eq!(numbers(&store).len(), 11);
     store.close().unwrap();
@@ -760,8 +760,9 @@ fn numbers_are_reserved_anew_at_each_opening() {
     drop(first);
     let mut second = open();
     assert_eq!((second.first_number, second.stamp.reserved), (65_537, 131_073));
-    let later = Stamp { reserved: 500_000, ..stamp(77) };
-    second.store.append(&mut vec![add(1, b"x")], later).unwrap();
+    let mut list = vec![add(1, b"x")];
+    let later = Advance { reserved: 500_000, ..moving(&list, 77) };
+    second.store.append(&mut list, later).unwrap();
     second.store.close().unwrap();
     let third = open();
     assert_eq!((third.first_number, third.stamp.marks.queue), (500_000, 77));
