@@ -27,23 +27,23 @@ pub(crate) enum Tag {
     Consumer = 0x05,
     /// consumer name → consumer number
     ConsumerName = 0x06,
-    /// run, id → `TaskRow`: what the caller said, never rewritten while the task lives
-    Task = 0x10,
+    /// run, id → `PlaceRow`, for a task that does not stand where its id says
+    Place = 0x10,
     /// run, id → a payload too large for the `TaskRow`
     Body = 0x11,
-    /// run, priority, order, id → `Head`, empty while untouched: ready, and in no group
+    /// run, priority, order, id → `Head`, `TaskRow`: ready, and in no group
     Ready = 0x12,
-    /// run, group, priority, order, id → `Head`: ready, in a group
+    /// run, group, priority, order, id → `Head`, `TaskRow`: ready, in a group
     Line = 0x13,
     /// run, priority, order, id → group: the first of the line of a group that may be taken from
     Turn = 0x14,
     /// run, group → how many of the group are in flight
     Group = 0x15,
-    /// run, id → `DelayedRow`
+    /// run, id → `DelayedRow`, `TaskRow`
     Delayed = 0x16,
-    /// run, id → `TakenRow`
+    /// run, id → `TakenRow`, `TaskRow`
     Taken = 0x17,
-    /// run, priority, order, id → `BuriedRow`
+    /// run, priority, order, id → `BuriedRow`, `TaskRow`
     Buried = 0x18,
     /// run, deadline, when, id → nothing
     Due = 0x19,
@@ -61,7 +61,7 @@ impl Tag {
         Self::Work,
         Self::Consumer,
         Self::ConsumerName,
-        Self::Task,
+        Self::Place,
         Self::Body,
         Self::Ready,
         Self::Line,
@@ -75,9 +75,13 @@ impl Tag {
         Self::Held,
     ];
 
+    /// Tags of the rows that tell a task's state: every task has exactly one.
+    pub(crate) const STATES: [Self; 5] =
+        [Self::Ready, Self::Line, Self::Delayed, Self::Taken, Self::Buried];
+
     /// Tags whose rows stand under a tube's run.
     pub(crate) fn in_run(self) -> bool {
-        self as u8 >= Self::Task as u8
+        self as u8 >= Self::Place as u8
     }
 
     pub(crate) fn of(byte: u8) -> Option<Self> {
@@ -344,8 +348,8 @@ pub(crate) fn consumer_name(name: &str) -> Key {
     key
 }
 
-pub(crate) fn task(run: Run, id: TaskId) -> Key {
-    numbers(Tag::Task, run, [id.get()])
+pub(crate) fn place(run: Run, id: TaskId) -> Key {
+    numbers(Tag::Place, run, [id.get()])
 }
 
 pub(crate) fn body(run: Run, id: TaskId) -> Key {
@@ -469,7 +473,7 @@ mod tests {
             (work(RUN), "0401020304"),
             (consumer(7), "0500000007"),
             (consumer_name("me"), "066d65"),
-            (task(RUN, id), "10010203040000000000000a0b"),
+            (super::place(RUN, id), "10010203040000000000000a0b"),
             (body(RUN, id), "11010203040000000000000a0b"),
             (ready(RUN, &at, id), "12010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
             (

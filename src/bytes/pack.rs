@@ -57,6 +57,11 @@ impl Packer {
     }
 
     #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
     pub(crate) fn done(self) -> Value {
         Value::from(self.0)
     }
@@ -119,7 +124,7 @@ impl<'a> Unpacker<'a> {
     }
 
     #[inline]
-    pub(crate) fn rest(self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
 

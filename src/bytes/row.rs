@@ -155,16 +155,13 @@ impl ConsumerRow {
     }
 }
 
-/// What the caller said of a task. Never rewritten while the task stands at its place.
+/// What the caller said of a task. It stands at the end of the row that tells the task's state, and
+/// goes along unchanged from one to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRow<'a> {
     pub(crate) place: Place,
     /// Queue time of the put.
     pub(crate) created: u64,
-    /// Queue time at which the life of a task that was never moved ends.
-    pub(crate) expires: u64,
-    /// Microseconds that a taker may hold it.
-    pub(crate) ttr: u64,
     pub(crate) codec: u8,
     pub(crate) version: u16,
     pub(crate) group: Option<&'a str>,
@@ -175,7 +172,7 @@ pub(crate) struct TaskRow<'a> {
 /// Where a task's payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents<'a> {
-    /// In the task's own row.
+    /// At the end of the task's row.
     Inline(&'a [u8]),
     /// In a row of its own, `Tag::Body`, which has so many bytes: whoever removes it need not read
     /// it.
@@ -197,43 +194,47 @@ impl Contents<'_> {
 
 impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
-        let order = self.place.order.as_bytes();
+        let mut row = Packer::with_capacity(self.bytes());
+        self.pack(&mut row);
+        row.done()
+    }
+
+    /// About how many bytes it takes.
+    fn bytes(&self) -> usize {
         let text = |label: Option<&str>| label.map_or(0, |label| label.len() + 1);
         let payload = match self.payload {
             Contents::Inline(payload) => payload.len(),
             Contents::Apart(_) => 8,
         };
-        let bytes = 40 + order.len() + text(self.group) + text(self.key);
-        let mut row = Packer::with_capacity(bytes + payload);
+        40 + text(self.group) + text(self.key) + payload
+    }
+
+    fn pack(&self, row: &mut Packer) {
+        let order = self.place.order.as_bytes();
         let flags = u8::from(self.group.is_some())
             | u8::from(self.key.is_some()) << 1
             | u8::from(self.payload.is_apart()) << 2
             | u8::from(order.len() != 8) << 3;
-        row.u8(flags).u64(self.place.priority as u64);
-        row.u64(self.created).u64(self.expires).u64(self.ttr).u8(self.codec).u16(self.version);
-        row.bytes(order);
+        row.u8(flags).u8(self.codec).u16(self.version);
+        row.u64(self.created).u64(self.place.priority as u64).bytes(order);
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
         match self.payload {
             Contents::Inline(payload) => row.bytes(payload),
             Contents::Apart(bytes) => row.u64(bytes),
         };
-        row.done()
     }
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let mut fixed = row.part::<36>()?;
+        let mut fixed = row.part::<20>()?;
         let flags = fixed.u8().filter(|flags| *flags < 16)?;
-        let priority = fixed.u64()? as i64;
-        let (created, expires, ttr) = (fixed.u64()?, fixed.u64()?, fixed.u64()?);
         let (codec, version) = (fixed.u8()?, fixed.u16()?);
+        let (created, priority) = (fixed.u64()?, fixed.u64()? as i64);
         let order = Order::of_bytes(row.bytes(if flags & 8 == 0 { 8 } else { 16 })?)?;
         let mut task = Self {
             place: Place { priority, order },
             created,
-            expires,
-            ttr,
             codec,
             version,
             group: None,
@@ -255,7 +256,35 @@ impl<'a> TaskRow<'a> {
     }
 }
 
-/// What became of a task since its put. A task that was never taken or moved has an empty row.
+/// Where a task stands among the ready ones, for a task that does not stand where its id says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlaceRow<'a> {
+    pub(crate) place: Place,
+    pub(crate) group: Option<&'a str>,
+}
+
+impl<'a> PlaceRow<'a> {
+    pub(crate) fn encode(&self) -> Value {
+        let order = self.place.order.as_bytes();
+        let mut row = Packer::with_capacity(32);
+        row.u8(u8::from(self.group.is_some()) | u8::from(order.len() != 8) << 1);
+        row.u64(self.place.priority as u64).bytes(order);
+        self.group.map(|group| row.short(group));
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let flags = row.u8().filter(|flags| *flags < 4)?;
+        let priority = row.u64()? as i64;
+        let order = Order::of_bytes(row.bytes(if flags & 2 == 0 { 8 } else { 16 })?)?;
+        let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
+        row.end(Self { place: Place { priority, order }, group })
+    }
+}
+
+/// What became of a task since its put, at the beginning of the row of a ready one. Of most tasks
+/// it is one byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) deliveries: u32,
@@ -269,55 +298,82 @@ pub(crate) struct Head {
     pub(crate) last_error: String,
 }
 
+/// A row's own part, and where in it the [`TaskRow`] begins.
+pub(crate) type Fronted<T> = (T, usize);
+
 impl Head {
     /// The head of a task that has only been put.
-    pub(crate) fn fresh(task: &TaskRow<'_>) -> Self {
-        Self {
-            deliveries: 0,
-            attempts: 0,
-            releases: 0,
-            buries: 0,
-            expires: task.expires,
-            ttr: task.ttr,
-            last_error: String::new(),
-        }
+    pub(crate) fn fresh(expires: u64, ttr: u64) -> Self {
+        let last_error = String::new();
+        Self { deliveries: 0, attempts: 0, releases: 0, buries: 0, expires, ttr, last_error }
     }
 
-    /// The row of a ready task; empty if nothing became of it yet.
-    pub(crate) fn encode(&self, task: &TaskRow<'_>) -> Value {
-        if *self == Self::fresh(task) {
-            return Value::from([]);
-        }
-        let mut row = Packer::with_capacity(48);
+    /// The row of a task that is put as ready.
+    pub(crate) fn encode_with(&self, task: &TaskRow<'_>) -> Fronted<Value> {
+        let mut row = Packer::with_capacity(64 + task.bytes());
         self.pack(&mut row);
+        let from = row.len();
+        task.pack(&mut row);
+        (row.done(), from)
+    }
+
+    /// The row of a ready task.
+    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+        let mut row = Packer::with_capacity(64 + task.len());
+        self.pack(&mut row);
+        row.bytes(task);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8], task: &TaskRow<'_>) -> Option<Self> {
-        if row.is_empty() {
-            return Some(Self::fresh(task));
-        }
-        let mut row = Unpacker::new(row);
-        let head = Self::unpack(&mut row)?;
-        row.end(head)
+    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
+        let mut rest = Unpacker::new(row);
+        let head = Self::unpack(&mut rest)?;
+        Some((head, row.len() - rest.rest().len()))
     }
 
     fn pack(&self, row: &mut Packer) {
-        row.u32(self.deliveries).u32(self.attempts).u32(self.releases).u32(self.buries);
-        row.u64(self.expires).u64(self.ttr).text(&self.last_error);
+        let flags = self.flags();
+        row.u8(flags);
+        if flags & 1 != 0 {
+            row.u32(self.deliveries).u32(self.attempts).u32(self.releases).u32(self.buries);
+        }
+        for time in [self.expires, self.ttr] {
+            if time != NEVER {
+                row.u64(time);
+            }
+        }
+        if !self.last_error.is_empty() {
+            row.text(&self.last_error);
+        }
     }
 
     fn unpack(row: &mut Unpacker<'_>) -> Option<Self> {
-        let mut fixed = row.part::<32>()?;
-        Some(Self {
-            deliveries: fixed.u32()?,
-            attempts: fixed.u32()?,
-            releases: fixed.u32()?,
-            buries: fixed.u32()?,
-            expires: fixed.u64()?,
-            ttr: fixed.u64()?,
-            last_error: row.text()?.to_owned(),
-        })
+        let flags = row.u8().filter(|flags| *flags < 16)?;
+        let mut head = Self::fresh(NEVER, NEVER);
+        if flags & 1 != 0 {
+            let mut counts = row.part::<16>()?;
+            (head.deliveries, head.attempts) = (counts.u32()?, counts.u32()?);
+            (head.releases, head.buries) = (counts.u32()?, counts.u32()?);
+        }
+        if flags & 2 != 0 {
+            head.expires = row.u64()?;
+        }
+        if flags & 4 != 0 {
+            head.ttr = row.u64()?;
+        }
+        if flags & 8 != 0 {
+            head.last_error = row.text()?.to_owned();
+        }
+        (head.flags() == flags).then_some(head)
+    }
+
+    /// Which fields are written. What is as in most tasks is not.
+    fn flags(&self) -> u8 {
+        let counts = [self.deliveries, self.attempts, self.releases, self.buries];
+        u8::from(counts != [0; 4])
+            | u8::from(self.expires != NEVER) << 1
+            | u8::from(self.ttr != NEVER) << 2
+            | u8::from(!self.last_error.is_empty()) << 3
     }
 }
 
@@ -335,20 +391,22 @@ pub(crate) struct TakenRow {
 }
 
 impl TakenRow {
-    pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(80);
+    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+        let mut row = Packer::with_capacity(96 + task.len());
         row.u64(self.token).u32(self.holder).u64(self.since).u64(self.deadline);
         self.head.pack(&mut row);
+        row.bytes(task);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
-        let mut row = Unpacker::new(row);
-        let mut fixed = row.part::<28>()?;
+    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
+        let mut rest = Unpacker::new(row);
+        let mut fixed = rest.part::<28>()?;
         let (token, holder) = (fixed.u64()?, fixed.u32()?);
         let (since, deadline) = (fixed.u64()?, fixed.u64()?);
-        let head = Head::unpack(&mut row)?;
-        row.end(Self { head, token, holder, since, deadline })
+        let head = Head::unpack(&mut rest)?;
+        let taken = Self { head, token, holder, since, deadline };
+        Some((taken, row.len() - rest.rest().len()))
     }
 }
 
@@ -368,18 +426,20 @@ impl DelayedRow {
         if self.wall { Deadline::RunAt } else { Deadline::Delay }
     }
 
-    pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(64);
+    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+        let mut row = Packer::with_capacity(64 + task.len());
         row.u64(self.due).u8(u8::from(self.wall) | u8::from(self.holds_group) << 1);
         self.head.pack(&mut row);
+        row.bytes(task);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
-        let mut row = Unpacker::new(row);
-        let (due, flags) = (row.u64()?, row.u8().filter(|flags| *flags < 4)?);
-        let head = Head::unpack(&mut row)?;
-        row.end(Self { head, due, wall: flags & 1 != 0, holds_group: flags & 2 != 0 })
+    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
+        let mut rest = Unpacker::new(row);
+        let (due, flags) = (rest.u64()?, rest.u8().filter(|flags| *flags < 4)?);
+        let head = Head::unpack(&mut rest)?;
+        let delayed = Self { head, due, wall: flags & 1 != 0, holds_group: flags & 2 != 0 };
+        Some((delayed, row.len() - rest.rest().len()))
     }
 }
 
@@ -391,8 +451,8 @@ pub(crate) struct BuriedRow {
 }
 
 impl BuriedRow {
-    pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(96);
+    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+        let mut row = Packer::with_capacity(96 + task.len());
         match &self.reason {
             Reason::Buried(text) => row.u8(1).text(text),
             Reason::Failed { group, message } => row.u8(2).text(group).text(message),
@@ -400,22 +460,23 @@ impl BuriedRow {
             Reason::Undecodable(text) => row.u8(4).text(text),
         };
         self.head.pack(&mut row);
+        row.bytes(task);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
-        let mut row = Unpacker::new(row);
-        let kind = row.u8()?;
-        let text = row.text()?.to_owned();
+    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
+        let mut rest = Unpacker::new(row);
+        let kind = rest.u8()?;
+        let text = rest.text()?.to_owned();
         let reason = match kind {
             1 => Reason::Buried(text),
-            2 => Reason::Failed { group: text, message: row.text()?.to_owned() },
+            2 => Reason::Failed { group: text, message: rest.text()?.to_owned() },
             3 => Reason::Exhausted(text),
             4 => Reason::Undecodable(text),
             _ => return None,
         };
-        let head = Head::unpack(&mut row)?;
-        row.end(Self { head, reason })
+        let head = Head::unpack(&mut rest)?;
+        Some((Self { head, reason }, row.len() - rest.rest().len()))
     }
 }
 
@@ -431,17 +492,6 @@ pub(crate) fn read_number(row: &[u8]) -> Option<u64> {
 /// Decodes the bytes as every sort of row, and asserts that what decodes is what it would be
 /// encoded as. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
-    let stand_in = TaskRow {
-        place: Place { priority: 0, order: Order::back(1) },
-        created: 0,
-        expires: NEVER,
-        ttr: NEVER,
-        codec: 0,
-        version: 0,
-        group: None,
-        key: None,
-        payload: Contents::Inline(&[]),
-    };
     let same = |encoded: Option<Value>| {
         assert!(encoded.is_none_or(|encoded| *encoded == *bytes), "a row has two encodings");
     };
@@ -450,12 +500,12 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(WorkRow::decode(bytes).map(WorkRow::encode));
     same(ConsumerRow::decode(bytes).map(|row| row.encode()));
     same(TaskRow::decode(bytes).map(|row| row.encode()));
-    same(TakenRow::decode(bytes).map(|row| row.encode()));
-    same(DelayedRow::decode(bytes).map(|row| row.encode()));
-    same(BuriedRow::decode(bytes).map(|row| row.encode()));
-    // A head that nothing became of is written as no bytes at all.
-    let head = Head::decode(bytes, &stand_in).filter(|head| *head != Head::fresh(&stand_in));
-    same(head.map(|head| head.encode(&stand_in)));
+    same(PlaceRow::decode(bytes).map(|row| row.encode()));
+    let task = |from: usize| bytes.get(from..).unwrap_or_default();
+    same(Head::decode(bytes).map(|(row, from)| row.encode(task(from))));
+    same(TakenRow::decode(bytes).map(|(row, from)| row.encode(task(from))));
+    same(DelayedRow::decode(bytes).map(|(row, from)| row.encode(task(from))));
+    same(BuriedRow::decode(bytes).map(|(row, from)| row.encode(task(from))));
 }
 
 #[cfg(test)]
@@ -482,15 +532,15 @@ mod tests {
         }
     }
 
-    const HEAD: &str = "0000000300000002000000010000000400000000000000050000000000000006000165";
+    /// All fields, behind the flags that say so.
+    const HEAD: &str = "0f0000000300000002000000010000000400000000000000050000000000000006000165";
+    const TASK: &[u8] = &[0xee, 0xff];
 
     #[test]
     fn golden_rows() {
         let task = TaskRow {
             place: Place { priority: -1, order: Order::back(7) },
             created: 1,
-            expires: 2,
-            ttr: 3,
             codec: 4,
             version: 5,
             group: Some("g"),
@@ -508,6 +558,8 @@ mod tests {
         let bury = |reason| BuriedRow { head: head(), reason };
         let failed = Reason::Failed { group: "g".into(), message: "m".into() };
         let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3 };
+        let (put, from) = Head::fresh(NEVER, NEVER).encode_with(&apart);
+        assert_eq!(from, 1);
         let golden: Vec<(Value, String)> = vec![
             (Counters { tube: 1, run: 2, consumer: 3 }.encode(), "000000010000000200000003".into()),
             (
@@ -523,27 +575,33 @@ mod tests {
             (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
             (
                 task.encode(),
-                "03ffffffffffffffff000000000000000100000000000000020000000000000003040005\
-                 80000000000000070167016baabb"
+                "030400050000000000000001ffffffffffffffff80000000000000070167016baabb".into(),
+            ),
+            (
+                put,
+                "000c04000500000000000000010000000000000000616200000000000000000000000000000000\
+                 000000000006"
                     .into(),
             ),
             (
-                apart.encode(),
-                "0c0000000000000000000000000000000100000000000000020000000000000003040005\
-                 616200000000000000000000000000000000000000000006"
-                    .into(),
+                PlaceRow { place: task.place, group: task.group }.encode(),
+                "01ffffffffffffffff80000000000000070167".into(),
             ),
-            (Head::fresh(&task).encode(&task), String::new()),
-            (head().encode(&task), HEAD.into()),
             (
-                taken.encode(),
-                format!("0000000000000007000000080000000000000009ffffffffffffffff{HEAD}"),
+                PlaceRow { place: placed, group: None }.encode(),
+                "02000000000000000061620000000000000000000000000000".into(),
             ),
-            (delayed.encode(), format!("000000000000000903{HEAD}")),
-            (bury(Reason::Buried("b".into())).encode(), format!("01000162{HEAD}")),
-            (bury(failed).encode(), format!("0200016700016d{HEAD}")),
-            (bury(Reason::Exhausted("x".into())).encode(), format!("03000178{HEAD}")),
-            (bury(Reason::Undecodable("u".into())).encode(), format!("04000175{HEAD}")),
+            (Head::fresh(NEVER, 6).encode(TASK), "040000000000000006eeff".into()),
+            (head().encode(TASK), format!("{HEAD}eeff")),
+            (
+                taken.encode(TASK),
+                format!("0000000000000007000000080000000000000009ffffffffffffffff{HEAD}eeff"),
+            ),
+            (delayed.encode(TASK), format!("000000000000000903{HEAD}eeff")),
+            (bury(Reason::Buried("b".into())).encode(TASK), format!("01000162{HEAD}eeff")),
+            (bury(failed).encode(TASK), format!("0200016700016d{HEAD}eeff")),
+            (bury(Reason::Exhausted("x".into())).encode(TASK), format!("03000178{HEAD}eeff")),
+            (bury(Reason::Undecodable("u".into())).encode(TASK), format!("04000175{HEAD}eeff")),
             (number(258), "0000000000000102".into()),
         ];
         for (row, bytes) in golden {
@@ -554,11 +612,13 @@ mod tests {
 
     #[test]
     fn no_cut_of_a_row_decodes_as_another() {
-        let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false }.encode();
-        for end in 0..delayed.len() {
-            assert_eq!(DelayedRow::decode(&delayed[..end]), None);
-            probe(&delayed[..end]);
+        let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false };
+        let row = delayed.encode(&[]);
+        for end in 0..row.len() {
+            assert_eq!(DelayedRow::decode(&row[..end]), None);
+            probe(&row[..end]);
         }
+        assert_eq!(DelayedRow::decode(&row), Some((delayed, row.len())));
         assert_eq!(TubeRow::decode(&[]), None);
     }
 }

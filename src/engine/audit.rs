@@ -7,7 +7,7 @@ use crate::bytes::{Tag, View, row};
 use crate::engine::index::{self, Standing, Stored};
 use crate::engine::known::Tube;
 use crate::engine::look;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,13 +30,15 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
 /// too high only for a task that cannot be read; that row is reported as such.
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
-    let mut from = Range::of(Tag::Task).start();
-    let end = Range::in_run(Tag::Task, Run(Run::TEMPORARY)).start();
-    while let Some(met) = view.first(&from, &end)? {
-        from = key::after(&met.0);
-        match index::payload_bytes(view, &met)? {
-            Some(own) => bytes = bytes.saturating_add(own),
-            None => unknown = true,
+    for tag in Tag::STATES {
+        let mut from = Range::of(tag).start();
+        let end = Range::in_run(tag, Run(Run::TEMPORARY)).start();
+        while let Some(met) = view.first(&from, &end)? {
+            from = key::after(&met.0);
+            match index::payload_bytes(view, tag, met)? {
+                Some(own) => bytes = bytes.saturating_add(own),
+                None => unknown = true,
+            }
         }
     }
     let kept = view.durable_bytes();
@@ -73,6 +75,7 @@ struct Audit<'a> {
     /// What the tasks say there should be, by tag.
     expected: BTreeMap<Tag, BTreeSet<Key>>,
     groups: BTreeMap<String, Group>,
+    ids: BTreeSet<TaskId>,
 }
 
 #[derive(Default)]
@@ -83,22 +86,26 @@ struct Group {
 
 impl<'a> Audit<'a> {
     fn of(view: &'a dyn View, tube: &'a Tube, report: &'a mut dyn FnMut(String)) -> Self {
-        Self { view, tube, report, expected: BTreeMap::new(), groups: BTreeMap::new() }
+        let (expected, groups, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { view, tube, report, expected, groups, ids }
     }
 
     fn walk(&mut self) -> Result<()> {
-        let range = self.tube.range(Tag::Task);
-        let mut from = range.start();
-        while let Some((met, _)) = self.view.first(&from, &range.end())? {
-            from = key::after(&met);
-            let Some(id) = key::id_of(&met) else { continue };
-            self.expect(Tag::Task, met);
-            match index::find(self.view, self.tube, id) {
-                Ok((stored, standing)) => self.task(&stored, &standing),
-                Err(error) if error.kind() == ErrorKind::Damaged => {
-                    self.say(format!("task {id}: {error}"));
+        for tag in Tag::STATES {
+            let range = self.tube.range(tag);
+            let mut from = range.start();
+            while let Some((met, row)) = self.view.first(&from, &range.end())? {
+                from = key::after(&met);
+                let Some(id) = key::id_of(&met) else { continue };
+                // A damaged row is reported where its range is compared.
+                let Some(row) = row else {
+                    self.expect(tag, met);
+                    continue;
+                };
+                match index::open(tag, id, row) {
+                    Ok((stored, standing)) => self.task(tag, &stored, &standing),
+                    Err(error) => self.say(format!("task {id}: {error}")),
                 }
-                Err(error) => return Err(error),
             }
         }
         self.expect_groups();
@@ -108,12 +115,18 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    fn task(&mut self, stored: &Stored, standing: &Standing) {
+    fn task(&mut self, tag: Tag, stored: &Stored, standing: &Standing) {
         let (run, row) = (self.tube.run(), stored.row());
-        let key = index::state_row(self.tube, stored.id, &row, standing).0;
-        let state = Range::holding(&key).map(|range| range.tag);
-        if let Some(tag) = state {
-            self.expect(tag, key);
+        if !self.ids.insert(stored.id) {
+            self.say(format!("task {}: it is in two states", stored.id));
+        }
+        self.expect(tag, index::state_key(self.tube, stored.id, &row, standing));
+        if let Some(place) = index::place_row(self.tube, stored.id, &row) {
+            let key = key::place(run, stored.id);
+            if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != place) {
+                self.say(format!("task {}: it is looked for at another place", stored.id));
+            }
+            self.expect(Tag::Place, key);
         }
         for (what, when) in index::deadlines(self.tube, standing).into_iter().flatten() {
             self.expect(Tag::Due, key::due(run, what, when, stored.id));

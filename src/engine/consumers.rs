@@ -161,9 +161,7 @@ impl Op for End {
 }
 
 fn lease(desk: &Desk<'_>, tube: &Tube, id: TaskId) -> Result<Option<(Stored, TakenRow)>> {
-    let Some(row) = desk.get(&key::taken(tube.run(), id))? else { return Ok(None) };
-    let taken = TakenRow::decode(&row).ok_or_else(|| damaged("taken"))?;
-    Ok(Stored::read(desk, tube, id)?.map(|stored| (stored, taken)))
+    desk.get(&key::taken(tube.run(), id))?.map(|row| index::lease(id, row)).transpose()
 }
 
 impl Op for Resume {

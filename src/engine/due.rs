@@ -102,7 +102,8 @@ impl Op for WorkOff {
                 from = key::after(&met);
                 left -= 1;
                 let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
-                match fall_due(desk, &tube, id, what) {
+                let when = key::when_of(&met).ok_or_else(|| damaged("due"))?;
+                match fall_due(desk, &tube, id, what, when) {
                     Ok(true) => {}
                     Ok(false) => desk.remove(met),
                     Err(error) if error.kind() == ErrorKind::Damaged => desk.remove(met),
@@ -115,10 +116,20 @@ impl Op for WorkOff {
 }
 
 /// Carries out one deadline. False if it belongs to nothing any more.
-fn fall_due(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, what: Deadline) -> Result<bool> {
+fn fall_due(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    id: TaskId,
+    what: Deadline,
+    when: u64,
+) -> Result<bool> {
     let Some((stored, standing)) = index::find_due(desk, tube, id, what)? else {
         return Ok(false);
     };
+    // What stands in for a damaged task has not the deadlines that the task had.
+    if !index::deadlines(tube, &standing).contains(&Some((what, when))) {
+        return Ok(false);
+    }
     match (what, standing) {
         (Deadline::Delay | Deadline::RunAt, Standing::Delayed(row)) => {
             let mut head = row.head.clone();

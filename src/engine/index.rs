@@ -2,9 +2,9 @@
 //! that tells it, and a task is in exactly one of them; what else hangs on a state (deadlines, the
 //! group's line, the holder's list) is derived here and nowhere else.
 
-use crate::bytes::key::{self, Key};
-use crate::bytes::row::{BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
-use crate::bytes::{Deadline, Met, Range, Value, View};
+use crate::bytes::key::{self, Key, Order, Place};
+use crate::bytes::row::{self, BuriedRow, DelayedRow, Head, PlaceRow, TakenRow, TaskRow};
+use crate::bytes::{Deadline, Met, Range, Tag, Value, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, damaged};
 use crate::engine::draft::Change;
@@ -42,36 +42,76 @@ impl Standing {
     }
 }
 
-/// A task's own row, read and decodable.
+/// What the caller said of a task, as it stands behind the task's state in one row.
 pub(crate) struct Stored {
     pub(crate) id: TaskId,
     raw: Value,
+    from: usize,
 }
 
 impl Stored {
-    /// Reads the task of this id.
+    /// A row in which what the caller said begins here.
     ///
     /// # Errors
-    /// `Damaged` if the row is.
-    pub(crate) fn read(view: &dyn View, tube: &Tube, id: TaskId) -> Result<Option<Self>> {
-        let Some(raw) = view.get(&key::task(tube.run(), id))? else { return Ok(None) };
-        Self::of(id, raw).map(Some)
-    }
-
-    /// A row that was just encoded, or read.
-    pub(crate) fn of(id: TaskId, raw: Value) -> Result<Self> {
-        TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
-        Ok(Self { id, raw })
+    /// `Damaged` if it does not decode.
+    pub(crate) fn of(id: TaskId, raw: Value, from: usize) -> Result<Self> {
+        let task = raw.get(from..).and_then(TaskRow::decode);
+        task.ok_or_else(|| damaged("task"))?;
+        Ok(Self { id, raw, from })
     }
 
     pub(crate) fn row(&self) -> TaskRow<'_> {
         // Decoded once when it was made.
-        TaskRow::decode(&self.raw).unwrap_or_else(|| unreachable!("checked by Stored::of"))
+        TaskRow::decode(self.task()).unwrap_or_else(|| unreachable!("checked by Stored::of"))
     }
 
+    /// What the caller said, as bytes.
+    fn task(&self) -> &[u8] {
+        self.raw.get(self.from..).unwrap_or_default()
+    }
+
+    /// The whole row.
     pub(crate) fn raw(&self) -> &Value {
         &self.raw
     }
+}
+
+/// Reads the row that tells a task's state.
+///
+/// # Errors
+/// `Damaged` if it does not decode.
+pub(crate) fn open(tag: Tag, id: TaskId, raw: Value) -> Result<(Stored, Standing)> {
+    let opened = match tag {
+        Tag::Delayed => DelayedRow::decode(&raw).map(|(row, from)| (Standing::Delayed(row), from)),
+        Tag::Taken => TakenRow::decode(&raw).map(|(row, from)| (Standing::Taken(row), from)),
+        Tag::Buried => BuriedRow::decode(&raw).map(|(row, from)| (Standing::Buried(row), from)),
+        _ => Head::decode(&raw).map(|(head, from)| (Standing::Ready(head), from)),
+    };
+    let (standing, from) = opened.ok_or_else(|| damaged("state"))?;
+    Ok((Stored::of(id, raw, from)?, standing))
+}
+
+/// Reads the row of a taken task.
+///
+/// # Errors
+/// `Damaged` if it does not decode.
+pub(crate) fn lease(id: TaskId, raw: Value) -> Result<(Stored, TakenRow)> {
+    let (taken, from) = TakenRow::decode(&raw).ok_or_else(|| damaged("taken"))?;
+    Ok((Stored::of(id, raw, from)?, taken))
+}
+
+/// Where a task of this id stands if nobody said otherwise. Such a task needs no row of its own to
+/// be found by its id.
+fn plain(tube: &Tube, id: TaskId) -> PlaceRow<'static> {
+    let options = &tube.row.options;
+    let place = Place { priority: options.priority, order: Order::back(id.get()) };
+    PlaceRow { place, group: options.kind.groups_all().then_some("") }
+}
+
+/// The row by which a task is found that does not stand where its id says.
+pub(crate) fn place_row(tube: &Tube, id: TaskId, row: &TaskRow<'_>) -> Option<Value> {
+    let place = PlaceRow { place: row.place, group: row.group };
+    (place != plain(tube, id)).then(|| place.encode())
 }
 
 /// The task and its standing.
@@ -80,9 +120,7 @@ impl Stored {
 /// `TaskNotFound`, or `Damaged` if one of its rows is.
 pub(crate) fn find(view: &dyn View, tube: &Tube, id: TaskId) -> Result<(Stored, Standing)> {
     let missing = || Error::new(ErrorKind::TaskNotFound).on_task(id);
-    let stored = Stored::read(view, tube, id)?.ok_or_else(missing)?;
-    let standing = standing(view, tube, &stored)?.ok_or_else(|| damaged("state"))?;
-    Ok((stored, standing))
+    seek(view, tube, id)?.ok_or_else(missing)
 }
 
 /// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
@@ -92,76 +130,74 @@ pub(crate) fn find_due(
     id: TaskId,
     what: Deadline,
 ) -> Result<Option<(Stored, Standing)>> {
-    let Some(stored) = Stored::read(view, tube, id)? else { return Ok(None) };
-    let standing = match what {
-        Deadline::Delay | Deadline::RunAt => view.get(&key::delayed(tube.run(), id))?.map(|row| {
-            DelayedRow::decode(&row).map(Standing::Delayed).ok_or_else(|| damaged("delayed"))
-        }),
-        Deadline::Ttr => view
-            .get(&key::taken(tube.run(), id))?
-            .map(|row| TakenRow::decode(&row).map(Standing::Taken).ok_or_else(|| damaged("taken"))),
-        Deadline::Ttl => standing(view, tube, &stored)?.map(Ok),
+    let (tag, key) = match what {
+        Deadline::Delay | Deadline::RunAt => (Tag::Delayed, key::delayed(tube.run(), id)),
+        Deadline::Ttr => (Tag::Taken, key::taken(tube.run(), id)),
+        Deadline::Ttl => return seek(view, tube, id),
     };
-    Ok(standing.transpose()?.map(|standing| (stored, standing)))
+    look(view, tube, id, tag, &key)
 }
 
-fn standing(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Option<Standing>> {
-    let (run, id, row) = (tube.run(), stored.id, stored.row());
-    if let Some(taken) = view.get(&key::taken(run, id))? {
-        return TakenRow::decode(&taken)
-            .map(Standing::Taken)
-            .ok_or_else(|| damaged("taken"))
-            .map(Some);
+fn look(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    tag: Tag,
+    key: &[u8],
+) -> Result<Option<(Stored, Standing)>> {
+    if view.count(tube.range(tag)) == 0 {
+        return Ok(None);
     }
-    if let Some(head) = view.get(&ready_key(tube, id, &row))? {
-        return Head::decode(&head, &row)
-            .map(Standing::Ready)
-            .ok_or_else(|| damaged("ready"))
-            .map(Some);
+    view.get(key)?.map(|raw| open(tag, id, raw)).transpose()
+}
+
+fn seek(view: &dyn View, tube: &Tube, id: TaskId) -> Result<Option<(Stored, Standing)>> {
+    let run = tube.run();
+    for (tag, key) in [(Tag::Taken, key::taken(run, id)), (Tag::Delayed, key::delayed(run, id))] {
+        if let Some(found) = look(view, tube, id, tag, &key)? {
+            return Ok(Some(found));
+        }
     }
-    if let Some(delayed) = view.get(&key::delayed(run, id))? {
-        let delayed = DelayedRow::decode(&delayed).map(Standing::Delayed);
-        return delayed.ok_or_else(|| damaged("delayed")).map(Some);
-    }
-    if let Some(buried) = view.get(&key::buried(run, &row.place, id))? {
-        let buried = BuriedRow::decode(&buried).map(Standing::Buried);
-        return buried.ok_or_else(|| damaged("buried")).map(Some);
+    let placed = match view.count(tube.range(Tag::Place)) {
+        0 => None,
+        _ => view.get(&key::place(run, id))?,
+    };
+    let PlaceRow { place, group } = match &placed {
+        Some(row) => PlaceRow::decode(row).ok_or_else(|| damaged("place"))?,
+        None => plain(tube, id),
+    };
+    let ready = match group {
+        Some(group) => (Tag::Line, key::line(run, group, &place, id)),
+        None => (Tag::Ready, key::ready(run, &place, id)),
+    };
+    for (tag, key) in [ready, (Tag::Buried, key::buried(run, &place, id))] {
+        if let Some(found) = look(view, tube, id, tag, &key)? {
+            return Ok(Some(found));
+        }
     }
     Ok(None)
 }
 
-fn ready_key(tube: &Tube, id: TaskId, row: &TaskRow<'_>) -> Key {
-    match row.group {
-        Some(group) => key::line(tube.run(), group, &row.place, id),
-        None => key::ready(tube.run(), &row.place, id),
-    }
-}
-
 /// The key of the row that tells a standing.
-fn state_key(tube: &Tube, id: TaskId, row: &TaskRow<'_>, standing: &Standing) -> Key {
+pub(crate) fn state_key(tube: &Tube, id: TaskId, row: &TaskRow<'_>, standing: &Standing) -> Key {
     let run = tube.run();
-    match standing {
-        Standing::Ready(_) => ready_key(tube, id, row),
-        Standing::Delayed(_) => key::delayed(run, id),
-        Standing::Taken(_) => key::taken(run, id),
-        Standing::Buried(_) => key::buried(run, &row.place, id),
+    match (standing, row.group) {
+        (Standing::Ready(_), Some(group)) => key::line(run, group, &row.place, id),
+        (Standing::Ready(_), None) => key::ready(run, &row.place, id),
+        (Standing::Delayed(_), _) => key::delayed(run, id),
+        (Standing::Taken(_), _) => key::taken(run, id),
+        (Standing::Buried(_), _) => key::buried(run, &row.place, id),
     }
 }
 
-/// The state row of a standing.
-pub(crate) fn state_row(
-    tube: &Tube,
-    id: TaskId,
-    row: &TaskRow<'_>,
-    standing: &Standing,
-) -> (Key, Value) {
-    let value = match standing {
-        Standing::Ready(head) => head.encode(row),
-        Standing::Delayed(delayed) => delayed.encode(),
-        Standing::Taken(taken) => taken.encode(),
-        Standing::Buried(buried) => buried.encode(),
-    };
-    (state_key(tube, id, row, standing), value)
+/// The value of the row that tells a standing.
+fn state_value(standing: &Standing, task: &[u8]) -> Value {
+    match standing {
+        Standing::Ready(head) => head.encode(task),
+        Standing::Delayed(delayed) => delayed.encode(task),
+        Standing::Taken(taken) => taken.encode(task),
+        Standing::Buried(buried) => buried.encode(task),
+    }
 }
 
 /// The deadlines of a standing, at most one a sort.
@@ -192,8 +228,8 @@ pub(crate) fn holder(standing: Option<&Standing>) -> u32 {
     }
 }
 
-/// Moves a task from one standing to another, or into or out of existence, with all rows that hang
-/// on it. The task's own row, payload and key are not its business: see [`erase`].
+/// Moves a task from one standing to another, or out of existence, with all rows that hang on it.
+/// Its payload, its key and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn shift(
     desk: &mut Desk<'_>,
     tube: &Tube,
@@ -202,13 +238,54 @@ pub(crate) fn shift(
     to: Option<&Standing>,
     cause: Cause,
 ) -> Result<()> {
-    let id = stored.id;
+    let to = to.map(|to| (to, state_value(to, stored.task())));
+    step(desk, tube, stored, from, to, cause)
+}
+
+/// Brings a task into existence, with its payload if that stands apart. Unless it is delayed,
+/// `stored` is its row among the ready ones already.
+pub(crate) fn put(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    stored: &Stored,
+    to: &Standing,
+    apart: Option<&[u8]>,
+) -> Result<()> {
+    let (run, id, row) = (tube.run(), stored.id, stored.row());
+    if let Some(place) = place_row(tube, id, &row) {
+        desk.add(key::place(run, id), place);
+    }
+    desk.bytes_in(run, row.payload.bytes());
+    if let Some(payload) = apart {
+        desk.add(key::body(run, id), Value::from(payload));
+    }
+    if let Some(text) = row.key {
+        desk.add(key::key(run, text), row::number(id.get()));
+    }
+    match to {
+        Standing::Ready(_) => {
+            let value = stored.raw().clone();
+            step(desk, tube, stored, None, Some((to, value)), Cause::Put)
+        }
+        _ => shift(desk, tube, stored, None, Some(to), Cause::Put),
+    }
+}
+
+fn step(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    stored: &Stored,
+    from: Option<&Standing>,
+    to: Option<(&Standing, Value)>,
+    cause: Cause,
+) -> Result<()> {
+    let (id, row) = (stored.id, stored.row());
+    let (to, value) = to.unzip();
     shift_deadlines(desk, tube, id, from, to);
     shift_holder(desk, tube, id, from, to);
 
-    let row = stored.row();
     let leaves = from.map(|from| state_key(tube, id, &row, from));
-    let enters = to.map(|to| state_row(tube, id, &row, to));
+    let enters = to.map(|to| state_key(tube, id, &row, to)).zip(value);
     let same_row = leaves.is_some() && leaves.as_ref() == enters.as_ref().map(|(key, _)| key);
     let was_ready = matches!(from, Some(Standing::Ready(_)));
     let is_ready = matches!(to, Some(Standing::Ready(_)));
@@ -298,7 +375,9 @@ pub(crate) fn erase(
 ) -> Result<()> {
     shift(desk, tube, stored, Some(from), None, cause)?;
     let (run, row) = (tube.run(), stored.row());
-    desk.remove(key::task(run, stored.id));
+    if place_row(tube, stored.id, &row).is_some() {
+        desk.remove(key::place(run, stored.id));
+    }
     desk.bytes_out(run, row.payload.bytes());
     if row.payload.is_apart() {
         desk.remove(key::body(run, stored.id));
@@ -310,15 +389,14 @@ pub(crate) fn erase(
 }
 
 /// How many payload bytes the task of this row is counted with. Where the row is damaged the
-/// payload tells, if it stands apart; else it is not known any more. Such a task can be neither
-/// acked nor deleted, and its bytes stay counted when a sweep removes it: the kept total may then
-/// be too high, never too low, and `check` says so.
-pub(crate) fn payload_bytes(view: &dyn View, (key, row): &Met) -> Result<Option<u64>> {
-    if let Some(row) = row.as_deref().and_then(TaskRow::decode) {
-        return Ok(Some(row.payload.bytes()));
+/// payload tells, if it stands apart; else it is not known any more: the kept total may then be too
+/// high, never too low, and `check` says so.
+pub(crate) fn payload_bytes(view: &dyn View, tag: Tag, (key, row): Met) -> Result<Option<u64>> {
+    let run = Range::holding(&key).and_then(|range| range.run);
+    let (Some(run), Some(id)) = (run, key::id_of(&key)) else { return Ok(None) };
+    if let Some(Ok((stored, _))) = row.map(|row| open(tag, id, row)) {
+        return Ok(Some(stored.row().payload.bytes()));
     }
-    let run = Range::holding(key).and_then(|range| range.run);
-    let (Some(run), Some(id)) = (run, key::id_of(key)) else { return Ok(None) };
     match view.get(&key::body(run, id)) {
         Ok(body) => Ok(body.map(|body| body.len() as u64)),
         Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),

@@ -223,13 +223,17 @@ pub(crate) fn page(
             }
             next = next.max(from.clone());
         }
-        while let Some((met, _)) = view.first(&next, &range.end())? {
+        while let Some((met, row)) = view.first(&next, &range.end())? {
             if tasks.len() == PAGE_TASKS {
                 return Ok((tasks, Some(met)));
             }
             next = key::after(&met);
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
-            match info(view, tube, id, now) {
+            let opened = row.ok_or_else(|| damaged("state"));
+            let opened = opened.and_then(|row| index::open(*tag, id, row));
+            match opened
+                .and_then(|(stored, standing)| describe(view, tube, &stored, &standing, now))
+            {
                 Ok(info) => tasks.push(info),
                 // A damaged task does not hide its neighbours; `check` names it.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}
@@ -253,7 +257,7 @@ pub(crate) fn taken(
         let Some((met, row)) = view.first(&from, &range.end())? else { break };
         from = key::after(&met);
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
-        let Some(taken) = row.as_deref().and_then(TakenRow::decode) else { continue };
+        let Some((taken, _)) = row.as_deref().and_then(TakenRow::decode) else { continue };
         tasks.push((id, holder(view, &taken)?, taken.since));
     }
     Ok(tasks)

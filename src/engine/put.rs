@@ -2,7 +2,7 @@
 
 use crate::bytes::key::{self, Order, Place};
 use crate::bytes::row::{Contents, DelayedRow, Head, TaskRow};
-use crate::bytes::{Tag, Value, View, row};
+use crate::bytes::{Tag, View, row};
 use crate::clock::{NEVER, micros};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Stored};
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Payloads up to this many bytes stand in the task's own row.
-const INLINE_BYTES_MAX: usize = 4096;
+const INLINE_BYTES_MAX: usize = 512;
 
 /// Puts tasks into one tube.
 pub(crate) struct Put<'a> {
@@ -172,35 +172,28 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
     let row = TaskRow {
         place,
         created: now.queue,
-        expires: now.queue.saturating_add(ttl),
-        ttr: task.ttr.or(options.ttr).map_or(NEVER, micros),
         codec: task.codec,
         version: task.version,
         group,
         key: task.key,
         payload: contents(task.payload),
     };
-    let raw = row.encode();
-    let run = tube.run();
-    desk.add(key::task(run, id), raw.clone());
-    desk.bytes_in(run, row.payload.bytes());
-    if row.payload.is_apart() {
-        desk.add(key::body(run, id), Value::from(task.payload));
-    }
-    if let Some(text) = task.key {
-        desk.add(key::key(run, text), row::number(number));
-    }
-    let mut head = Head::fresh(&row);
-    let standing = match wait {
-        None => Standing::Ready(head),
+    let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
+    let (stored, standing) = match wait {
+        None => {
+            let head = Head::fresh(now.queue.saturating_add(ttl), ttr);
+            let (raw, from) = head.encode_with(&row);
+            (Stored::of(id, raw, from)?, Standing::Ready(head))
+        }
         Some((due, wall)) => {
             // While delayed, a life stands still: what is kept is its length.
-            head.expires = ttl;
-            Standing::Delayed(DelayedRow { head, due, wall, holds_group: false })
+            let head = Head::fresh(ttl, ttr);
+            let delayed = DelayedRow { head, due, wall, holds_group: false };
+            (Stored::of(id, row.encode(), 0)?, Standing::Delayed(delayed))
         }
     };
-    let stored = Stored::of(id, raw)?;
-    index::shift(desk, tube, &stored, None, Some(&standing), Cause::Put)?;
+    let apart = row.payload.is_apart().then_some(task.payload);
+    index::put(desk, tube, &stored, &standing, apart)?;
     Ok(PutDone { id, outcome })
 }
 
@@ -208,7 +201,7 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
 fn has_room(desk: &Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     if let Some(capacity) = tube.row.options.capacity
-        && desk.count(tube.range(Tag::Task)) >= capacity
+        && Tag::STATES.iter().map(|tag| desk.count(tube.range(*tag))).sum::<u64>() >= capacity
     {
         return full(format!("its capacity is {capacity}"));
     }

@@ -8,9 +8,9 @@ use crate::bytes::{Tag, View};
 use crate::clock::NEVER;
 use crate::engine::desk::Op;
 use crate::engine::desk::{Desk, damaged};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing};
 use crate::engine::{consumers, settle};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
 
@@ -75,13 +75,8 @@ impl Op for Return {
             let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
             let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
             from = TaskId::new(id.get().saturating_add(1));
-            let Some(taken) = row.as_deref().and_then(TakenRow::decode) else { continue };
-            let stored = match Stored::read(desk, &tube, id) {
-                Ok(Some(stored)) => stored,
-                Ok(None) => continue,
-                Err(error) if error.kind() == ErrorKind::Damaged => continue,
-                Err(error) => return Err(error),
-            };
+            // A damaged one stays: nobody knows whose it is.
+            let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
             if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
                 // Lease time starts again with each process, so its deadline means nothing.
                 let held = TakenRow { deadline: NEVER, ..taken.clone() };

@@ -89,7 +89,7 @@ pub(crate) struct Delete {
 pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stored, TakenRow)> {
     let lost = || Error::new(ErrorKind::LeaseLost).on_task(ticket.id);
     let row = view.get(&key::taken(tube.run(), ticket.id))?.ok_or_else(lost)?;
-    let taken = TakenRow::decode(&row).ok_or_else(|| damaged("taken"))?;
+    let (stored, taken) = index::lease(ticket.id, row)?;
     if taken.token != ticket.token || is_voided(tube, &taken) {
         return Err(lost());
     }
@@ -100,7 +100,6 @@ pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stor
             return Err(lost());
         }
     }
-    let stored = Stored::read(view, tube, ticket.id)?.ok_or_else(|| damaged("task"))?;
     Ok((stored, taken))
 }
 
@@ -265,14 +264,20 @@ impl Op for Release {
     }
 }
 
-/// Gives a taken task another place. Only here is a task's own row rewritten.
+/// Gives a taken task another place. Only here is what the caller said written anew.
 fn replaced(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, terms: &Terms) -> Result<Stored> {
     let mut row = stored.row();
+    let before = index::place_row(tube, stored.id, &row);
     let order = if terms.to_back { Order::back(desk.number()) } else { row.place.order };
     row.place = Place { priority: terms.priority.unwrap_or(row.place.priority), order };
-    let raw = row.encode();
-    desk.change(key::task(tube.run(), stored.id), raw.clone());
-    Stored::of(stored.id, raw)
+    let key = key::place(tube.run(), stored.id);
+    match (before, index::place_row(tube, stored.id, &row)) {
+        (None, Some(place)) => desk.add(key, place),
+        (Some(before), Some(place)) if before != place => desk.change(key, place),
+        (Some(_), None) => desk.remove(key),
+        _ => {}
+    }
+    Stored::of(stored.id, row.encode(), 0)
 }
 
 impl Op for Retry<'_> {

@@ -2,12 +2,12 @@
 //! steps, also after a crash.
 
 use crate::bytes::key::{self, Key, Run};
-use crate::bytes::row::{TakenRow, WorkRow};
+use crate::bytes::row::WorkRow;
 use crate::bytes::{Range, Tag, View};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Stored};
+use crate::engine::index;
 use crate::engine::settle;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
 
@@ -53,7 +53,9 @@ pub(crate) fn step(desk: &mut Desk<'_>, run: Run, work: WorkRow) -> Result<()> {
 /// then. Whether there are more.
 fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
-    for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+    // A payload tells its bytes where the task's row does not, so it goes after that.
+    let others = Tag::ALL.into_iter().filter(|tag| tag.in_run() && !Tag::STATES.contains(tag));
+    for tag in Tag::STATES.into_iter().chain(others) {
         let range = Range::in_run(tag, run);
         let mut from: Key = range.start();
         while desk.count(range) > 0 {
@@ -61,12 +63,12 @@ fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
                 return Ok(true);
             }
             let Some(met) = desk.first(&from, &range.end())? else { break };
-            if tag == Tag::Task {
-                let bytes = index::payload_bytes(desk, &met)?;
+            from = key::after(&met.0);
+            desk.remove(key::copy(&met.0));
+            if Tag::STATES.contains(&tag) {
+                let bytes = index::payload_bytes(desk, tag, met)?;
                 desk.bytes_out(run, bytes.unwrap_or(0));
             }
-            from = key::after(&met.0);
-            desk.remove(met.0);
             left -= 1;
         }
     }
@@ -83,17 +85,10 @@ fn release(desk: &mut Desk<'_>, tube: u32, from: u64) -> Result<Option<u64>> {
         let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
-        let Some(taken) = row.as_deref().and_then(TakenRow::decode) else { continue };
-        if !settle::is_voided(&tube, &taken) {
-            continue;
-        }
-        match Stored::read(desk, &tube, id) {
-            Ok(Some(stored)) => {
-                settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Release)?;
-            }
-            Ok(None) => {}
-            Err(error) if error.kind() == ErrorKind::Damaged => {}
-            Err(error) => return Err(error),
+        // A damaged one stays: nobody knows whose it is.
+        let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
+        if settle::is_voided(&tube, &taken) {
+            settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Release)?;
         }
     }
     Ok(Some(from.get()))

@@ -186,16 +186,15 @@ fn next(
     let id = key::id_of(&key).ok_or_else(of_key)?;
     let place = key::place_of(&key, RUN_PREFIX).ok_or_else(of_key)?;
     if cursor.range.tag == Tag::Ready {
-        return Ok(Some(Next { id, place, group: None, head: value }));
+        return Ok(Some(Next { id, place, group: None, row: value }));
     }
     let group = value.and_then(|group| String::from_utf8(group.to_vec()).ok());
     let line = group.as_ref().map(|group| key::line(tube.run(), group, &place, id));
-    let head = line.map_or(Ok(None), |line| desk.get(&line));
-    let head = match head {
+    let row = match line.map_or(Ok(None), |line| desk.get(&line)) {
         Err(error) if error.kind() == ErrorKind::Damaged => None,
-        head => head?,
+        row => row?,
     };
-    Ok(Some(Next { id, place, group, head }))
+    Ok(Some(Next { id, place, group, row }))
 }
 
 /// What the index says of the task that is next.
@@ -204,50 +203,57 @@ struct Next {
     place: Place,
     group: Option<String>,
     /// Its row among the ready ones; `None` if that is damaged.
-    head: Option<Value>,
+    row: Option<Value>,
 }
 
-/// Takes the task. One whose rows are damaged is set aside instead, and its neighbours are served.
+/// Takes the task. One that is damaged is set aside instead, and its neighbours are served.
 fn hand_over(desk: &mut Desk<'_>, tube: &Tube, next: Next, holder: u32) -> Result<Option<Handed>> {
-    match read(desk, tube, &next) {
-        Ok((stored, standing, payload)) => {
-            take(desk, tube, &stored, standing, payload, holder).map(Some)
-        }
+    let opened = match &next.row {
+        Some(row) => index::open(Tag::Ready, next.id, row.clone()),
+        None => Err(damaged("ready")),
+    };
+    let ((stored, standing), fault) = match opened {
+        Ok(opened) => (opened, None),
+        Err(error) => (stand_in(desk, tube, &next)?, Some(error)),
+    };
+    let payload = match fault {
+        None => Payload::read(desk, tube, &stored),
+        Some(fault) => Err(fault),
+    };
+    match payload {
+        Ok(payload) => take(desk, tube, &stored, standing, payload, holder).map(Some),
         Err(error) if error.kind() == ErrorKind::Damaged => {
-            set_aside(desk, tube, &next, &error.to_string())?;
+            let head = Head {
+                buries: standing.head().buries.saturating_add(1),
+                ..standing.head().clone()
+            };
+            let reason = Reason::Undecodable(error.to_string());
+            let to = Standing::Buried(BuriedRow { head, reason });
+            index::shift(desk, tube, &stored, Some(&standing), Some(&to), Cause::Bury)?;
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// The rows of a task that the index says is ready.
-fn read(desk: &Desk<'_>, tube: &Tube, next: &Next) -> Result<(Stored, Standing, Payload)> {
-    let stored = Stored::read(desk, tube, next.id)?.ok_or_else(|| damaged("task"))?;
-    let head = next.head.as_deref().and_then(|head| Head::decode(head, &stored.row()));
-    let head = head.ok_or_else(|| damaged("ready"))?;
-    let payload = Payload::read(desk, tube, &stored)?;
-    Ok((stored, Standing::Ready(head), payload))
-}
-
-/// Buries a task that cannot be read, by what its key says.
-fn set_aside(desk: &mut Desk<'_>, tube: &Tube, next: &Next, text: &str) -> Result<()> {
-    let stand_in = TaskRow {
+/// A task whose row is damaged, by what its key says and with its payload if that stands apart.
+fn stand_in(desk: &Desk<'_>, tube: &Tube, next: &Next) -> Result<(Stored, Standing)> {
+    let payload = match desk.get(&key::body(tube.run(), next.id)) {
+        Ok(Some(payload)) => Contents::Apart(payload.len() as u64),
+        Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
+        _ => Contents::Inline(&[]),
+    };
+    let row = TaskRow {
         place: next.place,
         created: desk.now.queue,
-        expires: NEVER,
-        ttr: NEVER,
         codec: 0,
         version: 0,
         group: next.group.as_deref(),
         key: None,
-        payload: Contents::Inline(&[]),
+        payload,
     };
-    let head = Head { buries: 1, ..Head::fresh(&stand_in) };
-    let stored = Stored::of(next.id, stand_in.encode())?;
-    let from = Standing::Ready(Head::fresh(&stand_in));
-    let to = Standing::Buried(BuriedRow { head, reason: Reason::Undecodable(text.to_owned()) });
-    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Bury)
+    let head = Head::fresh(NEVER, NEVER);
+    Ok((Stored::of(next.id, row.encode(), 0)?, Standing::Ready(head)))
 }
 
 fn take(

@@ -183,10 +183,10 @@ struct Counted {
 }
 
 fn place(tag: Tag) -> usize {
-    (tag as usize).saturating_sub(Tag::Task as usize)
+    (tag as usize).saturating_sub(Tag::Place as usize)
 }
 
-const _: () = assert!(Tag::Held as usize - Tag::Task as usize + 1 == TALLY_TAGS);
+const _: () = assert!(Tag::Held as usize - Tag::Place as usize + 1 == TALLY_TAGS);
 
 impl Counts {
     pub(crate) fn of(&self, range: Range) -> u64 {
@@ -203,7 +203,7 @@ impl Counts {
     }
 
     pub(crate) fn set(&mut self, run: Run, tally: Tally) {
-        for (total, count) in self.by_tag.iter_mut().skip(Tag::Task as usize).zip(tally) {
+        for (total, count) in self.by_tag.iter_mut().skip(Tag::Place as usize).zip(tally) {
             *total = total.saturating_add(count);
         }
         self.runs.insert(run, Counted { tally, moved: false });
@@ -211,7 +211,7 @@ impl Counts {
 
     /// Sets the counts of the tags without runs to what is met.
     pub(crate) fn recount(&mut self, met: impl Iterator<Item = Range>) {
-        if let Some(totals) = self.by_tag.get_mut(..Tag::Task as usize) {
+        if let Some(totals) = self.by_tag.get_mut(..Tag::Place as usize) {
             totals.fill(0);
         }
         for range in met {

@@ -87,7 +87,7 @@ impl Anchor {
 /// How many rows of each tag a run has.
 pub(crate) type Tally = [u64; TALLY_TAGS];
 
-/// Tags of [`Tally`]: from `Tag::Task` on.
+/// Tags of [`Tally`]: from `Tag::Place` on.
 pub(crate) const TALLY_TAGS: usize = 12;
 
 pub(crate) fn run_key(run: Run) -> Vec<u8> {

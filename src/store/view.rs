@@ -18,14 +18,14 @@ const TEMPORARY_ROW_BYTES: u64 = 64;
 /// Whether the row never reaches the disk.
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
     match key {
-        [tag, run, ..] => *tag >= Tag::Task as u8 && run & 0x80 != 0,
+        [tag, run, ..] => *tag >= Tag::Place as u8 && run & 0x80 != 0,
         _ => false,
     }
 }
 
 /// Tags of few and often read rows, which are kept in memory as a whole.
 fn is_mirrored(tag: u8) -> bool {
-    tag < Tag::Task as u8
+    tag < Tag::Place as u8
 }
 
 type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
@@ -56,7 +56,7 @@ impl Rows {
             rows.counts.set(run, tally);
         }
         let mirror = &mut rows.mirror;
-        base.each(&[], &[Tag::Task as u8], |key, value| {
+        base.each(&[], &[Tag::Place as u8], |key, value| {
             mirror.insert(Key::from_slice(key), value.map(Value::from));
         })?;
         rows.count_mirror();
