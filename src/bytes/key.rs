@@ -149,7 +149,10 @@ impl Range {
 
     /// The first key behind the range.
     pub(crate) fn end(self) -> Key {
-        end_of(&self.start())
+        match self.run.and_then(|run| run.0.checked_add(1)) {
+            Some(next) => in_run(self.tag, Run(next)),
+            None => Key::from_slice(&[self.tag as u8 + 1]),
+        }
     }
 }
 

@@ -338,6 +338,9 @@ fn shift_deadlines(
     let run = tube.run();
     let old = from.map_or([None, None], |from| deadlines(tube, from));
     let new = to.map_or([None, None], |to| deadlines(tube, to));
+    if old == new {
+        return;
+    }
     for (what, when) in old.iter().flatten().filter(|old| !new.contains(&Some(**old))) {
         desk.remove(key::due(run, *what, *when, id));
     }

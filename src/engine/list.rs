@@ -13,18 +13,18 @@ const FEW: usize = 32;
 pub(crate) struct List {
     /// Empty once there are many.
     few: Vec<RowWrite>,
-    many: BTreeMap<Key, RowOp>,
+    many: Option<BTreeMap<Key, RowOp>>,
 }
 
 impl List {
     /// An empty list in the memory of one that was carried out.
     pub(crate) fn within(mut memory: Vec<RowWrite>) -> Self {
         memory.clear();
-        Self { few: memory, many: BTreeMap::new() }
+        Self { few: memory, many: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.few.is_empty() && self.many.is_empty()
+        self.few.is_empty() && self.many.as_ref().is_none_or(BTreeMap::is_empty)
     }
 
     fn find(&self, key: &[u8]) -> Result<usize, usize> {
@@ -32,8 +32,8 @@ impl List {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<&RowOp> {
-        if !self.many.is_empty() {
-            return self.many.get(key);
+        if let Some(many) = &self.many {
+            return many.get(key);
         }
         let at = self.find(key).ok()?;
         self.few.get(at).map(|write| &write.op)
@@ -45,9 +45,9 @@ impl List {
         if from >= to {
             return None;
         }
-        if !self.many.is_empty() {
+        if let Some(many) = &self.many {
             let bounds = (Bound::Included(from), Bound::Excluded(to));
-            return self.many.range::<[u8], _>(bounds).find(|(_, op)| lives(op));
+            return many.range::<[u8], _>(bounds).find(|(_, op)| lives(op));
         }
         let at = self.find(from).unwrap_or_else(|at| at);
         let behind = self.few.get(at..).unwrap_or_default().iter();
@@ -58,9 +58,9 @@ impl List {
     /// Adds a write, over an earlier one of the same key.
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
         if self.few.len() == FEW {
-            self.many.extend(self.few.drain(..).map(|write| (write.key, write.op)));
+            self.many = Some(self.few.drain(..).map(|write| (write.key, write.op)).collect());
         }
-        if self.many.is_empty() {
+        let Some(many) = &mut self.many else {
             match self.find(&key) {
                 Err(at) => self.few.insert(at, RowWrite { key, op }),
                 Ok(at) => {
@@ -72,23 +72,22 @@ impl List {
                 }
             }
             return;
-        }
-        match self.many.get_mut(&key) {
-            None => drop(self.many.insert(key, op)),
+        };
+        match many.get_mut(&key) {
+            None => drop(many.insert(key, op)),
             Some(earlier) => match over(earlier, op) {
                 Some(op) => *earlier = op,
-                None => drop(self.many.remove(&key)),
+                None => drop(many.remove(&key)),
             },
         }
     }
 
     /// All writes, in key order.
     pub(crate) fn into_writes(self) -> Vec<RowWrite> {
-        let mut writes = self.few;
-        if !self.many.is_empty() {
-            writes.extend(self.many.into_iter().map(|(key, op)| RowWrite { key, op }));
+        match self.many {
+            None => self.few,
+            Some(many) => many.into_iter().map(|(key, op)| RowWrite { key, op }).collect(),
         }
-        writes
     }
 }
 

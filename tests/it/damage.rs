@@ -1,12 +1,12 @@
 //! Folders that are not what they should be: a clear error, and nothing is touched or lost.
 
-use crate::{close_sound, drain, home, killed, kind, open, still};
+use crate::{close_sound, drain, home, killed, kind, open, secs, still};
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use tubewell::{ErrorKind, Queue, Reason, State};
+use tubewell::{ErrorKind, ManualClock, Queue, Reason, State};
 
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
@@ -240,16 +240,53 @@ fn a_damaged_row_is_reported_and_its_neighbours_are_served() {
     let faults = queue.check().unwrap();
     assert!(!faults.is_empty(), "the row's own checksum tells");
     assert_eq!(drain(&tube), "payload one payload three");
-    let info = tube.peek(ids[1]);
-    match info {
-        Ok(info) => {
-            assert_eq!(info.state, State::Buried);
-            assert!(matches!(info.reason, Some(Reason::Undecodable(_))), "{:?}", info.reason);
-        }
-        Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged),
-    }
+    let info = tube.peek(ids[1]).unwrap();
+    assert_eq!((info.state, info.payload.len()), (State::Buried, 0));
+    assert!(matches!(info.reason, Some(Reason::Undecodable(_))), "{:?}", info.reason);
+    tube.delete(ids[1]).unwrap();
+    assert!(tube.is_empty().unwrap());
     tube.put(b"life goes on").unwrap();
     assert_eq!(drain(&tube), "life goes on");
+}
+
+/// Its deadlines and its key are lost with its row; its payload is not, and neither is its place.
+#[test]
+fn what_stands_apart_from_a_damaged_row_is_still_there() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let large = b"haystack".repeat(2000);
+    let task = tube.task(&large).priority(-7).group("needle").ttl(secs(60));
+    let id = task.put().unwrap();
+    close_sound(queue);
+    drop(tube);
+    let base = path.join("base.redb");
+    // In the row's value, its end, and in its key.
+    for place in places(&base, b"\x06needle") {
+        let bytes = fs::read(&base).unwrap();
+        if bytes[place + 7..].starts_with(&(large.len() as u64).to_be_bytes()) {
+            flip(&base, place + 7);
+        }
+    }
+
+    let clock = ManualClock::new();
+    let queue = Queue::builder().clock(clock.clone()).by_hand(true).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    assert!(tube.try_take().unwrap().is_none());
+    let aside = tube.peek(id).unwrap();
+    assert!(matches!(aside.reason, Some(Reason::Undecodable(_))), "{:?}", aside.reason);
+    assert_eq!(
+        (aside.priority, aside.group.as_deref(), aside.payload),
+        (-7, Some("needle"), large)
+    );
+    clock.advance(secs(86_400));
+    queue.tick().unwrap();
+    assert_eq!(tube.peek(id).unwrap().state, State::Buried, "its ttl is not known any more");
+    tube.kick_task(id).unwrap();
+    tube.take().unwrap().ack().unwrap();
+    drop(tube);
+    let faults = queue.check().unwrap();
+    assert!(faults.iter().all(|fault| fault.contains("redb's own check")), "{faults:?}");
 }
 
 #[test]
