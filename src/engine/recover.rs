@@ -8,7 +8,7 @@ use crate::bytes::{Tag, View};
 use crate::clock::NEVER;
 use crate::engine::desk::Op;
 use crate::engine::desk::{Desk, damaged};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Stored};
 use crate::engine::{consumers, settle};
 use crate::error::{ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
@@ -84,10 +84,8 @@ impl Op for Return {
             };
             if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
                 // Lease time starts again with each process, so its deadline means nothing.
-                let held = TakenRow { deadline: NEVER, ..taken.clone() };
-                if held != taken {
-                    let (from, to) = (Standing::Taken(taken), Standing::Taken(held));
-                    index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Lost)?;
+                if taken.deadline != NEVER {
+                    index::suspend(desk, &tube, &stored, taken);
                 }
             } else if self.charged {
                 settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;

@@ -56,8 +56,9 @@ impl Core {
                     break;
                 }
                 drop(state);
+                // The other tubes have deadlines of their own.
                 if self.apply_own(&WorkOff { tube })?.is_none() {
-                    return Ok(NextDue::NONE);
+                    break;
                 }
             }
         }
