@@ -11,7 +11,10 @@ impl Core {
     pub(crate) fn tick(&self) -> Result<()> {
         inside::refuse()?;
         self.is_open()?;
-        self.work_off_all().map(drop)
+        self.work_off_all()?;
+        // What a failure stopped half-way is not done.
+        self.is_open()?;
+        self.state.lock().is_open()
     }
 
     /// Reads the files and every row, and reports each disagreement.

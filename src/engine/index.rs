@@ -328,6 +328,15 @@ fn step(
     Ok(())
 }
 
+/// Lets a lease end no more, until its consumer comes back or its grace is over. The task stays
+/// where it is, so nothing is told and nothing counted.
+pub(crate) fn suspend(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, taken: TakenRow) {
+    let to = Standing::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
+    shift_deadlines(desk, tube, stored.id, Some(&Standing::Taken(taken)), Some(&to));
+    let key = state_key(tube, stored.id, &stored.row(), &to);
+    desk.change(key, state_value(&to, stored.task()));
+}
+
 fn shift_deadlines(
     desk: &mut Desk<'_>,
     tube: &Tube,

@@ -3,12 +3,12 @@
 //! bounded steps, proportional to what was taken. At close leases return too, uncharged.
 
 use crate::bytes::key;
-use crate::bytes::row::{ConsumerRow, TakenRow};
+use crate::bytes::row::ConsumerRow;
 use crate::bytes::{Tag, View};
 use crate::clock::NEVER;
 use crate::engine::desk::Op;
 use crate::engine::desk::{Desk, damaged};
-use crate::engine::index::{self, Standing};
+use crate::engine::index;
 use crate::engine::{consumers, settle};
 use crate::error::Result;
 use crate::limits::SWEEP_TASKS;
@@ -79,10 +79,8 @@ impl Op for Return {
             let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
             if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
                 // Lease time starts again with each process, so its deadline means nothing.
-                let held = TakenRow { deadline: NEVER, ..taken.clone() };
-                if held != taken {
-                    let (from, to) = (Standing::Taken(taken), Standing::Taken(held));
-                    index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Lost)?;
+                if taken.deadline != NEVER {
+                    index::suspend(desk, &tube, &stored, taken);
                 }
             } else if self.charged {
                 settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;

@@ -67,8 +67,9 @@ impl Core {
                     break;
                 }
                 drop(state);
+                // The other tubes have deadlines of their own.
                 if self.apply_own(&WorkOff { tube })?.is_none() {
-                    return Ok(NextDue::NONE);
+                    break;
                 }
             }
         }

@@ -120,10 +120,16 @@ impl Judge {
         self.lines.iter_mut().for_each(Line::closed);
     }
 
-    /// The queue was opened again and shows this.
-    pub fn reopened(&mut self, seen: &Sight, knows: impl Fn(LeaseNo) -> bool) -> Verdict<()> {
+    /// The queue was opened again, perhaps not in one go, and shows this.
+    pub fn reopened(
+        &mut self,
+        seen: &Sight,
+        in_one_go: bool,
+        knows: impl Fn(LeaseNo) -> bool,
+    ) -> Verdict<()> {
         let lines = std::mem::take(&mut self.lines);
-        self.follow(lines.into_iter().map(|line| line.reopened(seen, &knows)).collect())?;
+        let after = |line: Line| line.reopened(seen, in_one_go, &knows);
+        self.follow(lines.into_iter().map(after).collect())?;
         // Only what all of them know can be asked about.
         for at in 1..self.lines.len() {
             let (first, rest) = self.lines.split_at_mut(at);
@@ -290,7 +296,12 @@ impl Line {
     }
 
     /// The queue was opened again and shows this: the histories that it may have had.
-    fn reopened(mut self, seen: &Sight, knows: impl Fn(LeaseNo) -> bool) -> Verdict<Vec<Self>> {
+    fn reopened(
+        mut self,
+        seen: &Sight,
+        in_one_go: bool,
+        knows: impl Fn(LeaseNo) -> bool,
+    ) -> Verdict<Vec<Self>> {
         let mut time = self.now().time.clone();
         time.begin();
         let past = std::mem::take(&mut self.past);
@@ -300,13 +311,22 @@ impl Line {
         let (mut lines, mut reasons) = (Vec::new(), Vec::new());
         // The latest first: where two look the same, more is known of the later one.
         for mut model in past.into_iter().skip(from).chain(cut_off).rev() {
+            let mut before = model.clone();
             model.come_back(time.clone());
             model.work_off_all();
             // What was due, or left to a sweep, may be worked off before the crash or after it.
-            model.count_again(&seen.tubes, &[Call::Delay, Call::Ttl, Call::Release]);
+            model.count_again(&seen.tubes, &[Call::Delay, Call::Ttl]);
+            model.count_within(&seen.tubes, &[Call::Release]);
+            // An opening, or a step, that was cut off may have returned some of the leases.
+            if !in_one_go || before.has_lapsed(&time) {
+                model.count_again(&seen.tubes, &[Call::Lost]);
+            }
             match same(&model.look(), seen) {
                 Ok(()) => {
                     model.forget(&knows);
+                    before.forget(&knows);
+                    // What an opening returns is not on the medium yet.
+                    self.past.push(before);
                     lines.push(Self { past: vec![model], ..self.clone() });
                 }
                 Err(why) => reasons.push(why),
@@ -319,6 +339,9 @@ impl Line {
                 "what came back was never there; against the states before it, latest first:\n{}",
                 reasons.join("\n")
             ));
+        }
+        for line in &mut lines {
+            line.past.splice(..0, self.past.iter().cloned());
         }
         Ok(lines)
     }
@@ -449,7 +472,7 @@ mod tests {
         time.begin();
         found.come_back(time);
         found.work_off_all();
-        Some(judge.reopened(&found.look(), |_| true))
+        Some(judge.reopened(&found.look(), true, |_| true))
     }
 
     #[test]

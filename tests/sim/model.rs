@@ -39,6 +39,8 @@ struct Tube {
     incarnation: u64,
     calls: [Option<u64>; CALLS],
     done: Option<u64>,
+    /// Leases that `release_all` ended, and a sweep may still have to return.
+    swept: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +104,18 @@ impl Model {
             let Some(tube) = self.tubes.get_mut(&seen.tube) else { continue };
             for call in calls {
                 tube.calls[*call as usize] = seen.calls[*call as usize];
+            }
+        }
+    }
+
+    /// Takes over what was counted of some verbs, if it is not more than was to do: a part of it
+    /// may have been done by the process before.
+    pub fn count_within(&mut self, seen: &[SeenTube], calls: &[Call]) {
+        for seen in seen {
+            let Some(tube) = self.tubes.get_mut(&seen.tube) else { continue };
+            for call in calls {
+                let (most, counted) = (&mut tube.calls[*call as usize], seen.calls[*call as usize]);
+                *most = (*most).min(counted);
             }
         }
     }
@@ -420,6 +434,7 @@ impl Model {
                             incarnation: self.incarnations,
                             calls: [Some(0); CALLS],
                             done: Some(0),
+                            swept: 0,
                         };
                         self.tubes.insert(*tube, new);
                         Ok(Answer::Done)
@@ -616,11 +631,15 @@ impl Model {
             Step::Delete { .. } => self.remove(one?, Call::Delete),
             Step::Peek { .. } => return Ok(Answer::Task(Box::new(self.seen(one?)))),
             Step::ReleaseAll { .. } => {
+                let mut swept = 0;
                 for task in self.tasks.values_mut().filter(|t| t.tube == tube && taken(&&**t)) {
                     task.seen.attempts = task.seen.attempts.saturating_sub(1);
                     ready(task);
+                    swept += 1;
                 }
-                self.tubes.get_mut(&tube).unwrap().calls[Call::Release as usize] = None;
+                let tube = self.tubes.get_mut(&tube).unwrap();
+                tube.calls[Call::Release as usize] = None;
+                tube.swept += swept;
             }
             Step::Truncate { .. } => {
                 self.tasks.retain(|_, task| task.tube != tube);

@@ -132,6 +132,23 @@ fn a_failed_read_in_the_commit_of_a_transaction() {
     assert!(struck > 3, "{struck}");
 }
 
+/// Seed 2: an opening let the leases that wait for a named consumer go on without an end, and
+/// counted each as lost, although its task had not moved.
+#[test]
+fn a_lease_that_waits_for_its_consumer_is_not_counted_as_lost() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    let hour = Duration::from_secs(3600);
+    tube.task(b"x").ttr(hour).put().unwrap();
+    let consumer = queue.consumer_with_grace("c", hour).unwrap();
+    tube.by(&consumer).try_take().unwrap().unwrap().split().1.detach();
+    disk.kill();
+    drop((consumer, queue, tube));
+    let (_, tube) = open(&disk, Durability::Durable);
+    let stats = tube.stats().unwrap();
+    assert_eq!((stats.taken, stats.calls.lost), (1, 0));
+}
+
 /// Seed 4175: a sync of the base failed beneath a transaction that was rolled back. The queue went
 /// on as if nothing were wrong, and said that it was broken only at its next checkpoint.
 #[test]

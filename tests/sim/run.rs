@@ -215,7 +215,7 @@ impl Run {
         } else {
             self.judge.ended(end)
         }
-        self.open_again()
+        self.open_again(true)
     }
 
     fn strikes(&self) -> u64 {
@@ -242,14 +242,15 @@ impl Run {
     fn recover(&mut self) -> Verdict<()> {
         self.trace.push(format!("died; {:?}", self.after_death));
         self.replace();
-        self.open_again()
+        self.open_again(false)
     }
 
-    fn open_again(&mut self) -> Verdict<()> {
+    fn open_again(&mut self, mut in_one_go: bool) -> Verdict<()> {
         for turn in std::mem::take(&mut self.while_closed) {
             self.world.turn(&turn);
             self.judge.turned(&turn);
         }
+        in_one_go &= self.deaths_in_recovery.is_empty();
         while !self.deaths_in_recovery.is_empty() {
             let at = self.deaths_in_recovery.remove(0);
             self.disk().plan(Fault::Die(at));
@@ -269,11 +270,12 @@ impl Run {
             match seen {
                 Ok(seen) => {
                     let world = &self.world;
-                    self.judge.reopened(&seen, |lease| world.knows(lease))?;
+                    self.judge.reopened(&seen, in_one_go, |lease| world.knows(lease))?;
                     return self.check();
                 }
                 Err(error) if self.is_struck(error.kind()) => {
                     self.trace.push(format!("the opening failed: {error}"));
+                    in_one_go = false;
                     self.replace();
                 }
                 Err(error) => return Err(format!("opening again: {error}")),

@@ -82,6 +82,12 @@ impl Model {
         hands
     }
 
+    /// Whether a lease, or a grace, is over that is still there.
+    pub fn has_lapsed(&self, time: &Time) -> bool {
+        self.tasks.values().any(|task| task.deadline <= time.mono || task.expires <= time.queue)
+            || self.sessions.values().any(|session| session.until_lease <= time.mono)
+    }
+
     /// Nobody is there any more. Sessions with a grace wait from now on; the others are over.
     fn silence(&mut self) {
         let queue = self.time.queue;
@@ -129,19 +135,22 @@ impl Model {
             session.until_lease = mono.saturating_add(session.until_queue.saturating_sub(queue));
         }
         let tubes = &mut self.tubes;
+        for tube in tubes.values_mut() {
+            tube.calls = [Some(0); CALLS];
+            tube.calls[Call::Release as usize] = Some(std::mem::take(&mut tube.swept));
+            tube.done = Some(0);
+        }
         self.tasks.retain(|_, task| !tubes[&task.tube].opts.temporary);
         for task in self.tasks.values_mut().filter(|task| task.seen.state == State::Taken) {
             if task.holder.is_some_and(|who| self.sessions.contains_key(&who)) {
                 // Lease time begins anew with each process.
                 (task.lease, task.deadline) = (None, EVER);
             } else {
-                give_back(task, &tubes[&task.tube].opts);
+                let tube = tubes.get_mut(&task.tube).unwrap();
+                give_back(task, &tube.opts);
+                let lost = &mut tube.calls[Call::Lost as usize];
+                *lost = lost.map(|lost| lost + 1);
             }
-        }
-        for tube in tubes.values_mut() {
-            tube.calls = [Some(0); CALLS];
-            tube.calls[Call::Lost as usize] = None;
-            tube.done = Some(0);
         }
     }
 }
