@@ -3,7 +3,8 @@
 
 use crate::bytes::row::TakenRow;
 use crate::clock::{NEVER, Now};
-use crate::engine::{Op, look, settle};
+use crate::engine::settle::{self, Settle, Verdict};
+use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::options::Durability;
@@ -48,6 +49,19 @@ impl Held {
         error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
     }
 
+    pub(crate) fn verdict<'a>(&self, verdict: Verdict<'a>) -> Settle<'a> {
+        Settle { tube: self.at.number, ticket: self.ticket, verdict }
+    }
+
+    fn settle(
+        &self,
+        action: &'static str,
+        verdict: Verdict<'_>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.run(action, &self.verdict(verdict), durability)
+    }
+
     pub(crate) fn do_ack(&self) -> Result<()> {
         let op = settle::Ack { tube: self.at.number, tickets: &[self.ticket] };
         let lost = self.run("ack", &op, self.durability)?;
@@ -58,28 +72,24 @@ impl Held {
     }
 
     pub(crate) fn do_release(&self, terms: Release) -> Result<()> {
-        let op = settle::Release { tube: self.at.number, ticket: self.ticket, terms };
         // What a power cut could take back is the lease, and that is void after one anyway; unless
         // the release says more than "back to its place".
         let plain = terms == Release::new();
         let durability = if plain { Durability::Relaxed } else { self.durability };
-        self.run("release", &op, durability).map(drop)
+        self.settle("release", Verdict::Release(terms), durability)
     }
 
     pub(crate) fn do_retry(&self, error: &dyn Display, after: Option<Duration>) -> Result<()> {
         let error = error.to_string();
-        let op = settle::Retry { tube: self.at.number, ticket: self.ticket, error: &error, after };
-        self.run("retry", &op, self.durability).map(drop)
+        self.settle("retry", Verdict::Retry { error: &error, after }, self.durability)
     }
 
     pub(crate) fn do_bury(&self, action: &'static str, reason: Reason) -> Result<()> {
-        let op = settle::Bury { tube: self.at.number, ticket: self.ticket, reason };
-        self.run(action, &op, self.durability).map(drop)
+        self.settle(action, Verdict::Bury(reason), self.durability)
     }
 
     fn do_extend(&self, action: &'static str, how: Extend) -> Result<()> {
-        let op = settle::Touch { tube: self.at.number, ticket: self.ticket, how };
-        self.run(action, &op, Durability::Relaxed).map(drop)
+        self.settle(action, Verdict::Touch(how), Durability::Relaxed)
     }
 
     fn do_left(&self) -> Result<Option<Duration>> {

@@ -2,7 +2,7 @@
 //! task. Only the lease has a drop, so a task comes apart into payload and lease.
 
 use crate::consumer::Consumer;
-use crate::engine::settle;
+use crate::engine::settle::Verdict;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
@@ -173,9 +173,8 @@ impl Drop for Lease {
         }
         let (held, consumer) = (self.held.clone(), self.consumer.take());
         inside::run_outside(move || {
-            let op = settle::Lost { tube: held.at.number, ticket: held.ticket };
             // Lost, closed or broken: then there is nothing to return.
-            drop(held.run("drop", &op, Durability::Relaxed));
+            drop(held.run("drop", &held.verdict(Verdict::Lost), Durability::Relaxed));
             drop(consumer);
         });
     }

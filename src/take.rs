@@ -3,7 +3,7 @@
 
 use crate::consumer::Consumer;
 use crate::engine::consumers::Resume;
-use crate::engine::settle;
+use crate::engine::settle::{self, Verdict};
 use crate::engine::take::{Claim, Handed, Take};
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::Held;
@@ -218,8 +218,7 @@ impl<T: ?Sized> Tube<T> {
             Err(cause) => {
                 let text = cause.to_string();
                 let reason = Reason::Undecodable(text.clone());
-                let op = settle::Bury { tube: self.at.number, ticket: held.ticket, reason };
-                match self.hold.run(&op, self.durability) {
+                match self.hold.run(&held.verdict(Verdict::Bury(reason)), self.durability) {
                     // Lost in between: it is somebody else's, who will find the same.
                     Err(error) if !error.is_lease_lost() => Err(error),
                     _ => Ok(Err(text)),

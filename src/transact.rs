@@ -1,7 +1,7 @@
 //! The application's tables and the queue's verbs in one commit. Beside the store the only file
 //! that names redb, and only for the application's own tables.
 
-use crate::engine::settle;
+use crate::engine::settle::{self, Verdict};
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::Held;
 use crate::hold::Hold;
@@ -95,8 +95,7 @@ impl<'a> Transaction<'a> {
     /// As [`Lease::release_with`] and [`ack`](Transaction::ack).
     pub fn release_with(&mut self, task: &impl AsRef<Lease>, terms: Release) -> Result<()> {
         self.settle("release", task, |session, held| {
-            let op = settle::Release { tube: held.at.number, ticket: held.ticket, terms };
-            session.run(&op).map(drop)
+            session.run(&held.verdict(Verdict::Release(terms)))
         })
     }
 
@@ -107,8 +106,7 @@ impl<'a> Transaction<'a> {
     pub fn retry(&mut self, task: &impl AsRef<Lease>, error: impl Display) -> Result<()> {
         let error = error.to_string();
         self.settle("retry", task, |session, held| {
-            let (tube, ticket) = (held.at.number, held.ticket);
-            session.run(&settle::Retry { tube, ticket, error: &error, after: None }).map(drop)
+            session.run(&held.verdict(Verdict::Retry { error: &error, after: None }))
         })
     }
 
@@ -118,10 +116,7 @@ impl<'a> Transaction<'a> {
     /// As [`ack`](Transaction::ack).
     pub fn bury(&mut self, task: &impl AsRef<Lease>, reason: impl Display) -> Result<()> {
         let reason = Reason::Buried(reason.to_string());
-        self.settle("bury", task, |session, held| {
-            let op = settle::Bury { tube: held.at.number, ticket: held.ticket, reason };
-            session.run(&op).map(drop)
-        })
+        self.settle("bury", task, |session, held| session.run(&held.verdict(Verdict::Bury(reason))))
     }
 
     fn settle(

@@ -3,7 +3,8 @@
 
 use crate::codec::{Codec, Coding};
 use crate::consumer::Consumer;
-use crate::engine::{Op, look, settle, tubes};
+use crate::engine::tools::{self, Tool, Verb};
+use crate::engine::{Op, look, tubes};
 use crate::error::{Error, Result};
 use crate::held::{At, Held};
 use crate::hold::Hold;
@@ -125,7 +126,7 @@ impl<T: ?Sized> Tube<T> {
         let mut kicked = 0;
         while kicked < most {
             let step = (most - kicked).min(SWEEP_TASKS as u64);
-            let op = settle::Kick { tube: self.at.number, most: step };
+            let op = tools::Kick { tube: self.at.number, most: step };
             let done = self.run("kick", &op)?;
             kicked += done;
             if done < step {
@@ -142,8 +143,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
     /// [`kick`](Tube::kick).
     pub fn kick_task(&self, id: TaskId) -> Result<()> {
-        let op = settle::KickOne { tube: self.at.number, id };
-        self.run_on("kick", id, &op)
+        self.run_on("kick", id, Verb::Kick)
     }
 
     /// Removes a task, in whatever state. Who held it has lost it.
@@ -151,8 +151,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
     pub fn delete(&self, id: TaskId) -> Result<()> {
-        let op = settle::Delete { tube: self.at.number, id };
-        self.run_on("delete", id, &op)
+        self.run_on("delete", id, Verb::Delete)
     }
 
     /// Sets a task aside, in whatever state. Who held it has lost it. A task that is buried already
@@ -162,8 +161,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
     pub fn bury(&self, id: TaskId, reason: impl Display) -> Result<()> {
         let reason = Reason::Buried(reason.to_string());
-        let op = settle::BuryAny { tube: self.at.number, id, reason };
-        self.run_on("bury", id, &op)
+        self.run_on("bury", id, Verb::Bury(reason))
     }
 
     /// Returns every taken task to its place, whoever holds it.
@@ -237,8 +235,9 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors(action, self.hold.run(op, self.durability))
     }
 
-    fn run_on<O: Op>(&self, action: &'static str, id: TaskId, op: &O) -> Result<()> {
-        let done = self.hold.run(op, self.durability).map(drop);
+    fn run_on(&self, action: &'static str, id: TaskId, verb: Verb) -> Result<()> {
+        let op = Tool { tube: self.at.number, id, verb };
+        let done = self.hold.run(&op, self.durability);
         self.name_errors(action, done.map_err(|error| error.on_task(id)))
     }
 

@@ -22,6 +22,7 @@ pub(crate) mod take;
 pub(crate) mod look;
 pub(crate) mod audit;
 pub(crate) mod settle;
+pub(crate) mod tools;
 pub(crate) mod sweep;
 pub(crate) mod due;
 pub(crate) mod tubes;

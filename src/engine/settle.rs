@@ -1,17 +1,17 @@
-//! Out of somebody's hands: ack, release, retry, bury; and the verbs by id: bury, kick, delete.
-//! The holder's verbs check the token; a stale one changes nothing.
+//! The holder's verbs: ack, release, retry, bury, touch, and what becomes of a task whose holder is
+//! gone. Each checks the token first; a stale one changes nothing.
 
-use crate::bytes::key::{self, Key, Order, Place};
+use crate::bytes::View;
+use crate::bytes::key::{self, Order, Place};
 use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow};
-use crate::bytes::{Tag, View};
 use crate::clock::{NEVER, micros};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Stored};
 use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{REASON_BYTES_MAX, SWEEP_TASKS};
+use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
-use crate::task::{Cause, Reason, State, TaskId, Ticket};
+use crate::task::{Cause, Reason, TaskId, Ticket};
 use crate::verb::{Extend, Release as Terms};
 use std::time::Duration;
 
@@ -21,65 +21,24 @@ pub(crate) struct Ack<'a> {
     pub(crate) tickets: &'a [Ticket],
 }
 
-/// Gives a task back, uncharged.
-pub(crate) struct Release {
+/// What a holder says of a task.
+pub(crate) struct Settle<'a> {
     pub(crate) tube: u32,
     pub(crate) ticket: Ticket,
-    pub(crate) terms: Terms,
+    pub(crate) verdict: Verdict<'a>,
 }
 
-/// Gives a task back after a failure, charged.
-pub(crate) struct Retry<'a> {
-    pub(crate) tube: u32,
-    pub(crate) ticket: Ticket,
-    pub(crate) error: &'a str,
-    /// Instead of the tube's back-off.
-    pub(crate) after: Option<Duration>,
-}
-
-/// Sets a held task aside.
-pub(crate) struct Bury {
-    pub(crate) tube: u32,
-    pub(crate) ticket: Ticket,
-    pub(crate) reason: Reason,
-}
-
-/// Returns a task whose holder went away, charged.
-pub(crate) struct Lost {
-    pub(crate) tube: u32,
-    pub(crate) ticket: Ticket,
-}
-
-/// Extends a lease. Answers the lease time at which it ends.
-pub(crate) struct Touch {
-    pub(crate) tube: u32,
-    pub(crate) ticket: Ticket,
-    pub(crate) how: Extend,
-}
-
-/// Sets a task aside, from any state, by anyone.
-pub(crate) struct BuryAny {
-    pub(crate) tube: u32,
-    pub(crate) id: TaskId,
-    pub(crate) reason: Reason,
-}
-
-/// Brings buried tasks back, up to `most` and no more than one sweep's worth. Answers how many.
-pub(crate) struct Kick {
-    pub(crate) tube: u32,
-    pub(crate) most: u64,
-}
-
-/// Brings one buried task back.
-pub(crate) struct KickOne {
-    pub(crate) tube: u32,
-    pub(crate) id: TaskId,
-}
-
-/// Removes a task, in any state.
-pub(crate) struct Delete {
-    pub(crate) tube: u32,
-    pub(crate) id: TaskId,
+pub(crate) enum Verdict<'a> {
+    /// Given back, uncharged.
+    Release(Terms),
+    /// Given back after a failure, charged; `after` instead of the tube's back-off.
+    Retry { error: &'a str, after: Option<Duration> },
+    /// Set aside.
+    Bury(Reason),
+    /// The holder went away: given back, charged.
+    Lost,
+    /// Kept for longer.
+    Touch(Extend),
 }
 
 /// The task that a ticket holds.
@@ -148,7 +107,7 @@ fn exhaustion(head: &Head) -> Reason {
     Reason::Exhausted(head.last_error.clone())
 }
 
-fn bury(mut head: Head, reason: impl FnOnce(&Head) -> Reason) -> Standing {
+pub(crate) fn bury(mut head: Head, reason: impl FnOnce(&Head) -> Reason) -> Standing {
     head.buries = head.buries.saturating_add(1);
     let reason = reason(&head);
     if let Reason::Failed { message, .. } = &reason {
@@ -158,7 +117,7 @@ fn bury(mut head: Head, reason: impl FnOnce(&Head) -> Reason) -> Standing {
 }
 
 /// Cuts the texts of a reason to what is kept.
-fn bounded(reason: &Reason) -> Reason {
+pub(crate) fn bounded(reason: &Reason) -> Reason {
     let kept = |text: &str| cut(text, REASON_BYTES_MAX).to_owned();
     match reason {
         Reason::Buried(text) => Reason::Buried(kept(text)),
@@ -217,7 +176,7 @@ impl Op for Ack<'_> {
     }
 }
 
-impl Op for Release {
+impl Op for Settle<'_> {
     type Done = ();
 
     fn tube(&self) -> Option<u32> {
@@ -225,7 +184,8 @@ impl Op for Release {
     }
 
     fn numbers(&self) -> u64 {
-        1
+        // A task that goes to the back is given a new place.
+        u64::from(matches!(self.verdict, Verdict::Release(_)))
     }
 
     fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
@@ -233,35 +193,45 @@ impl Op for Release {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let terms = &self.terms;
-        let switches = tube.row.options.kind.switches();
-        let off = [
-            ("delay", !switches.timed && terms.delay.is_some_and(|delay| !delay.is_zero())),
-            ("ttl", !switches.timed && terms.ttl.is_some()),
-            ("priority", !switches.priority && terms.priority.is_some()),
-            ("to_back", tube.row.options.placement.is_some() && terms.to_back),
-        ];
-        if let Some((option, _)) = off.iter().find(|(_, off)| *off) {
-            return Err(unsupported(&tube, option));
+        let (tube, ticket) = (&*desk.tube(self.tube)?, self.ticket);
+        match &self.verdict {
+            Verdict::Release(terms) => release(desk, tube, ticket, terms),
+            Verdict::Retry { error, after } => retry(desk, tube, ticket, error, *after),
+            Verdict::Bury(reason) => set_aside(desk, tube, ticket, reason),
+            Verdict::Lost => lose(desk, tube, ticket),
+            Verdict::Touch(how) => touch(desk, tube, ticket, *how),
         }
-        if terms.ttl.is_some_and(|ttl| ttl.is_zero()) {
-            return Err(Error::new(ErrorKind::Invalid).because("ttl takes more than zero"));
-        }
-        let (mut stored, taken) = held(desk, &tube, self.ticket)?;
-        let from = Standing::Taken(taken);
-        let mut head = from.head().clone();
-        head.attempts = head.attempts.saturating_sub(1);
-        head.releases = head.releases.saturating_add(1);
-        if let Some(ttl) = terms.ttl {
-            head.expires = desk.now.queue.saturating_add(micros(ttl));
-        }
-        if terms.priority.is_some() || terms.to_back {
-            stored = replaced(desk, &tube, &stored, terms)?;
-        }
-        let to = later(desk, &tube, head, terms.delay.unwrap_or_default());
-        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Release)
     }
+}
+
+/// Gives a task back, uncharged.
+fn release(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, terms: &Terms) -> Result<()> {
+    let switches = tube.row.options.kind.switches();
+    let off = [
+        ("delay", !switches.timed && terms.delay.is_some_and(|delay| !delay.is_zero())),
+        ("ttl", !switches.timed && terms.ttl.is_some()),
+        ("priority", !switches.priority && terms.priority.is_some()),
+        ("to_back", tube.row.options.placement.is_some() && terms.to_back),
+    ];
+    if let Some((option, _)) = off.iter().find(|(_, off)| *off) {
+        return Err(unsupported(tube, option));
+    }
+    if terms.ttl.is_some_and(|ttl| ttl.is_zero()) {
+        return Err(Error::new(ErrorKind::Invalid).because("ttl takes more than zero"));
+    }
+    let (mut stored, taken) = held(desk, tube, ticket)?;
+    let from = Standing::Taken(taken);
+    let mut head = from.head().clone();
+    head.attempts = head.attempts.saturating_sub(1);
+    head.releases = head.releases.saturating_add(1);
+    if let Some(ttl) = terms.ttl {
+        head.expires = desk.now.queue.saturating_add(micros(ttl));
+    }
+    if terms.priority.is_some() || terms.to_back {
+        stored = replaced(desk, tube, &stored, terms)?;
+    }
+    let to = later(desk, tube, head, terms.delay.unwrap_or_default());
+    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Release)
 }
 
 /// Gives a taken task another place. Only here is what the caller said written anew.
@@ -280,204 +250,64 @@ fn replaced(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, terms: &Terms) ->
     Stored::of(stored.id, row.encode(), 0)
 }
 
-impl Op for Retry<'_> {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
+/// Gives a task back after a failure, charged. `after` stands instead of the tube's back-off.
+fn retry(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    ticket: Ticket,
+    error: &str,
+    after: Option<Duration>,
+) -> Result<()> {
+    let options = &tube.row.options;
+    if !options.kind.switches().timed && after.is_some_and(|after| !after.is_zero()) {
+        return Err(unsupported(tube, "delay"));
     }
-
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        vec![self.ticket.id]
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let options = &tube.row.options;
-        if !options.kind.switches().timed && self.after.is_some_and(|after| !after.is_zero()) {
-            return Err(unsupported(&tube, "delay"));
-        }
-        let (stored, taken) = held(desk, &tube, self.ticket)?;
-        let from = Standing::Taken(taken);
-        let mut head = from.head().clone();
-        head.last_error = cut(self.error, REASON_BYTES_MAX).to_owned();
-        let to = if exhausted(&tube, &head) {
-            bury(head, exhaustion)
-        } else {
-            let wait = self.after.unwrap_or_else(|| options.backoff.wait(head.attempts));
-            later(desk, &tube, head, wait)
-        };
-        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Retry)
-    }
-}
-
-impl Op for Bury {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        vec![self.ticket.id]
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let (stored, taken) = held(desk, &tube, self.ticket)?;
-        let from = Standing::Taken(taken);
-        let to = bury(from.head().clone(), |_| bounded(&self.reason));
-        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Bury)
-    }
-}
-
-impl Op for Lost {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let (stored, taken) = held(desk, &tube, self.ticket)?;
-        give_back(desk, &tube, &stored, taken, Cause::Lost)
-    }
-}
-
-impl Op for Touch {
-    type Done = u64;
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn in_doubt(&self, _done: &u64) -> Vec<TaskId> {
-        vec![self.ticket.id]
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
-        let tube = desk.tube(self.tube)?;
-        if !tube.row.options.kind.switches().timed {
-            return Err(unsupported(&tube, "touch"));
-        }
-        let (stored, taken) = held(desk, &tube, self.ticket)?;
-        let now = desk.now.lease;
-        let mut to = taken.clone();
-        match self.how {
-            Extend::Add(by) if by.is_zero() => return Ok(taken.deadline),
-            Extend::Add(by) => {
-                let by = micros(by);
-                to.deadline = to.deadline.saturating_add(by);
-                to.head.ttr = to.head.ttr.saturating_add(by);
-                to.head.expires = to.head.expires.saturating_add(by);
-            }
-            Extend::Renew => to.deadline = now.saturating_add(to.head.ttr),
-            Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
-        }
-        let deadline = to.deadline;
-        let (from, to) = (Standing::Taken(taken), Standing::Taken(to));
-        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Touch)?;
-        Ok(deadline)
-    }
-}
-
-impl Op for BuryAny {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        vec![self.id]
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let (stored, from) = index::find(desk, &tube, self.id)?;
-        if from.state() == State::Buried {
-            return Ok(());
-        }
-        let mut head = from.head().clone();
-        if from.state() == State::Delayed {
-            head.expires = desk.now.queue.saturating_add(head.expires);
-        }
-        let to = bury(head, |_| bounded(&self.reason));
-        index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Bury)
-    }
-}
-
-fn kick(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, from: Standing) -> Result<()> {
+    let (stored, taken) = held(desk, tube, ticket)?;
+    let from = Standing::Taken(taken);
     let mut head = from.head().clone();
-    head.attempts = 0;
-    index::shift(desk, tube, stored, Some(&from), Some(&Standing::Ready(head)), Cause::Kick)
+    head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
+    let to = if exhausted(tube, &head) {
+        bury(head, exhaustion)
+    } else {
+        let wait = after.unwrap_or_else(|| options.backoff.wait(head.attempts));
+        later(desk, tube, head, wait)
+    };
+    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Retry)
 }
 
-impl Op for Kick {
-    type Done = u64;
+/// Sets a held task aside.
+fn set_aside(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, reason: &Reason) -> Result<()> {
+    let (stored, taken) = held(desk, tube, ticket)?;
+    let from = Standing::Taken(taken);
+    let to = bury(from.head().clone(), |_| bounded(reason));
+    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Bury)
+}
 
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
+/// Returns a task whose holder went away, charged.
+fn lose(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket) -> Result<()> {
+    let (stored, taken) = held(desk, tube, ticket)?;
+    give_back(desk, tube, &stored, taken, Cause::Lost)
+}
+
+/// Extends a lease.
+fn touch(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, how: Extend) -> Result<()> {
+    if !tube.row.options.kind.switches().timed {
+        return Err(unsupported(tube, "touch"));
     }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
-        let tube = desk.tube(self.tube)?;
-        let range = tube.range(Tag::Buried);
-        let mut from: Key = range.start();
-        let mut kicked = 0;
-        while kicked < self.most.min(SWEEP_TASKS as u64) && desk.count(range) > 0 {
-            let Some((met, _)) = desk.first(&from, &range.end())? else { break };
-            from = key::after(&met);
-            let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
-            match index::find(desk, &tube, id) {
-                Ok((stored, standing)) => kick(desk, &tube, &stored, standing)?,
-                // It cannot be taken anyway; it stays aside, and the next one is kicked.
-                Err(error) if error.kind() == ErrorKind::Damaged => continue,
-                Err(error) => return Err(error),
-            }
-            kicked += 1;
+    let (stored, taken) = held(desk, tube, ticket)?;
+    let now = desk.now.lease;
+    let mut to = taken.clone();
+    match how {
+        Extend::Add(by) if by.is_zero() => return Ok(()),
+        Extend::Add(by) => {
+            let by = micros(by);
+            to.deadline = to.deadline.saturating_add(by);
+            to.head.ttr = to.head.ttr.saturating_add(by);
+            to.head.expires = to.head.expires.saturating_add(by);
         }
-        Ok(kicked)
+        Extend::Renew => to.deadline = now.saturating_add(to.head.ttr),
+        Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
     }
-}
-
-impl Op for KickOne {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        vec![self.id]
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let (stored, from) = index::find(desk, &tube, self.id)?;
-        if from.state() != State::Buried {
-            let text = format!("it is {:?}, not Buried", from.state());
-            return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
-        }
-        kick(desk, &tube, &stored, from)
-    }
-}
-
-impl Op for Delete {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        vec![self.id]
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let (stored, from) = index::find(desk, &tube, self.id)?;
-        index::erase(desk, &tube, &stored, &from, Cause::Delete)
-    }
+    let (from, to) = (Standing::Taken(taken), Standing::Taken(to));
+    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Touch)
 }

@@ -245,7 +245,7 @@ impl Core {
         tube: u32,
         look: impl FnOnce(&dyn View, Now) -> Result<R>,
     ) -> Result<R> {
-        self.apply(&Settle { tube })?;
+        self.apply(&CatchUp { tube })?;
         self.look(look)
     }
 
@@ -447,11 +447,11 @@ fn tells_of_rows(kind: ErrorKind) -> bool {
 }
 
 /// Does nothing itself; what is due in its tube is worked off before it.
-struct Settle {
+struct CatchUp {
     tube: u32,
 }
 
-impl Op for Settle {
+impl Op for CatchUp {
     type Done = ();
 
     fn tube(&self) -> Option<u32> {
