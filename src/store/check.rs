@@ -6,6 +6,7 @@ use super::base::{Base, fenced};
 use super::journal::Reader;
 use super::record::Head;
 use super::view::is_temporary;
+use crate::bytes::Value;
 use crate::bytes::key::{Key, Range};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -53,6 +54,17 @@ impl Store {
         Ok(())
     }
 
+    /// The row as the layers and the base have it; a damaged one is none.
+    fn kept(&self, key: &Key) -> Result<Option<Value>> {
+        match self.rows.entry(key) {
+            Some(entry) => Ok(entry.value.clone()),
+            None => match self.base()?.get(key) {
+                Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
+                kept => kept,
+            },
+        }
+    }
+
     fn check_rows(&self, report: Report<'_>) -> Result<()> {
         let base = self.base()?;
         let mut counted: BTreeMap<Range, u64> = BTreeMap::new();
@@ -93,14 +105,7 @@ impl Store {
             lives(key, report);
         }
         for (key, value) in self.rows.mirrored() {
-            let kept = match self.rows.entry(key) {
-                Some(entry) => entry.value.clone(),
-                None => match base.get(key) {
-                    Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
-                    kept => kept.unwrap_or(None),
-                },
-            };
-            if value != kept.as_ref() {
+            if value != self.kept(key)?.as_ref() {
                 report(format!("the row {} in memory is not the one that is kept", hex(key)));
             }
         }
