@@ -190,6 +190,12 @@ impl SimDisk {
         files.iter_mut().for_each(|file| file.cut(rng));
     }
 
+    /// How many openings of a file there are that nobody has let go.
+    pub fn openings(&self, name: FileName) -> usize {
+        let state = self.state();
+        state.names[slot(name)].map_or(0, |file| Arc::strong_count(&state.files[file].openings) - 1)
+    }
+
     /// The bytes of a file as reads see them.
     pub fn bytes(&self, name: FileName) -> Vec<u8> {
         let state = self.state();
@@ -335,8 +341,15 @@ impl Lent {
         let state = self.disk.state();
         state.alive(self.process)?;
         let file = state.names[slot(name)].ok_or(ErrorKind::NotFound)?;
+        let (opening, process) = (state.files[file].openings.clone(), self.process);
         drop(state);
-        Ok(Arc::new(Open { disk: self.disk.clone(), process: self.process, file, _lock: lock }))
+        Ok(Arc::new(Open {
+            disk: self.disk.clone(),
+            process,
+            file,
+            _opening: opening,
+            _lock: lock,
+        }))
     }
 }
 
@@ -404,7 +417,9 @@ impl testing::Nursery for Birth {
         let file = state.files.len();
         state.files.push(File::default());
         self.names.lock().unwrap_or_else(PoisonError::into_inner)[slot(name)] = Some(file);
-        let open = Open { disk: self.disk.clone(), process: self.process, file, _lock: None };
+        let (opening, process) = (state.files[file].openings.clone(), self.process);
+        let disk = self.disk.clone();
+        let open = Open { disk, process, file, _opening: opening, _lock: None };
         State::answer(&luck, Arc::new(open) as Arc<dyn testing::DiskFile>)
     }
 
@@ -432,6 +447,7 @@ struct Open {
     disk: SimDisk,
     process: u64,
     file: usize,
+    _opening: Arc<()>,
     _lock: Option<Arc<()>>,
 }
 

@@ -464,6 +464,27 @@ fn a_guard_outlives_the_queue() {
     drop(again);
 }
 
+/// After a failed write the base is opened anew. The opening before is let go: whoever kept it would
+/// keep its cache and its file with each failure.
+#[test]
+fn a_base_that_was_opened_anew_is_open_once() {
+    let mut struck = 0;
+    for at in 1..30 {
+        let disk = SimDisk::new(at);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        (0..50).for_each(|number| put(&tube, number).unwrap());
+        disk.plan(Fault::Once(at));
+        let failed = queue.checkpoint().is_err();
+        struck += u64::from(failed);
+        disk.plan(Fault::None);
+        assert!(disk.openings(FileName::Base) <= 1, "call {at}");
+        assert!(disk.openings(FileName::Journal) <= 1, "call {at}");
+        let _ = queue.close();
+        assert_eq!(disk.openings(FileName::Base), 0, "call {at}");
+    }
+    assert!(struck > 3, "{struck}");
+}
+
 /// A checkpoint's sync failed and its pages are only in the cache; the process died. The next one
 /// sees a base that is not on the medium: what it builds on it, and writes over because of it, must
 /// not be lost when the power goes.

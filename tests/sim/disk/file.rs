@@ -4,6 +4,7 @@
 
 use crate::script::Rng;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub const SECTOR: usize = 512;
 pub const BLOCK: usize = 4096;
@@ -20,6 +21,8 @@ pub struct File {
     pub pending: Vec<Pending>,
     /// How many of those that were pending are not any more.
     pub settled: u64,
+    /// One more for each opening of the file that is not let go.
+    pub openings: Arc<()>,
     /// Blocks that hold something, for the quota.
     pub blocks: BTreeSet<usize>,
 }
