@@ -6,6 +6,7 @@ use super::base::{Base, fenced};
 use super::journal::Reader;
 use super::record::{Head, Stamp};
 use super::view::is_temporary;
+use crate::bytes::Value;
 use crate::bytes::key::{Key, Range};
 use crate::bytes::pack::Unpacker;
 use crate::error::{Error, ErrorKind, Result};
@@ -62,6 +63,17 @@ impl Store {
         Ok(())
     }
 
+    /// The row as the layers and the base have it; a damaged one is none.
+    fn kept(&self, key: &Key) -> Result<Option<Value>> {
+        match self.rows.entry(key) {
+            Some(entry) => Ok(entry.value.clone()),
+            None => match self.base()?.get(key) {
+                Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
+                kept => kept,
+            },
+        }
+    }
+
     fn check_rows(&self, report: Report<'_>) -> Result<()> {
         let base = self.base()?;
         let mut counted: BTreeMap<Range, u64> = BTreeMap::new();
@@ -101,10 +113,14 @@ impl Store {
         for key in self.rows.beside() {
             lives(key, report);
         }
+        for (key, value) in self.rows.mirrored() {
+            if value != self.kept(key)?.as_ref() {
+                report(format!("the row {} in memory is not the one that is kept", hex(key)));
+            }
+        }
         if mirrored != self.rows.mirrored().count() {
             report("rows kept in memory are missing or too many".into());
         }
-        self.check_mirror(base, report)?;
         let runs = self.rows.counted_runs();
         let stale = runs.into_iter().flat_map(|run| {
             let tags = crate::bytes::Tag::ALL.into_iter().filter(|tag| tag.in_run());
@@ -118,23 +134,6 @@ impl Store {
             let kept = self.rows.counted(range);
             if kept != count {
                 report(format!("{range:?} counts {kept} rows and has {count}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Compares the rows that are kept in memory as a whole with what the layers and the base say.
-    fn check_mirror(&self, base: &Base, report: Report<'_>) -> Result<()> {
-        for (key, value) in self.rows.mirrored() {
-            let kept = match self.rows.entry(key) {
-                Some(entry) => entry.value.clone(),
-                None => match base.get(key) {
-                    Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
-                    kept => kept.unwrap_or(None),
-                },
-            };
-            if value != kept.as_ref() {
-                report(format!("the row {} in memory is not the one that is kept", hex(key)));
             }
         }
         Ok(())

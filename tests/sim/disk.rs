@@ -8,16 +8,18 @@
 //! parent are through. What redb assumes of a disk stays true: a byte is written whole, a sync that
 //! returned is on the medium, and a write changes no byte outside its range.
 
+mod file;
+#[cfg(test)]
+mod tests;
+
 use crate::beside::Stop;
 use crate::script::Rng;
+use file::{BLOCK, File, Pending, SECTOR, put};
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tubewell::testing;
 use tubewell::testing::{FileName, Found};
-
-const SECTOR: usize = 512;
-const BLOCK: usize = 4096;
 
 /// What goes wrong, and at which call. Calls that change something are counted from 1: writes,
 /// changes of length, syncs, and the steps of a birth.
@@ -46,83 +48,6 @@ type Names = [Option<usize>; 2];
 
 fn slot(name: FileName) -> usize {
     usize::from(name == FileName::Journal)
-}
-
-enum Pending {
-    Write { at: usize, data: Vec<u8> },
-    Len(usize),
-}
-
-#[derive(Default)]
-struct File {
-    cache: Vec<u8>,
-    medium: Vec<u8>,
-    pending: Vec<Pending>,
-    /// How many of those that were pending are not any more.
-    settled: u64,
-    /// Blocks that hold something, for the quota.
-    blocks: std::collections::BTreeSet<usize>,
-}
-
-fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
-    if bytes.len() < at + data.len() {
-        bytes.resize(at + data.len(), 0);
-    }
-    bytes[at..at + data.len()].copy_from_slice(data);
-}
-
-impl File {
-    /// All that was ever pending.
-    fn written(&self) -> u64 {
-        self.settled + self.pending.len() as u64
-    }
-
-    /// Settles what was written before `to`.
-    fn settle(&mut self, to: u64) {
-        let count = to.saturating_sub(self.settled);
-        self.settled += count;
-        for pending in self.pending.drain(..count as usize) {
-            match pending {
-                Pending::Write { at, data } => put(&mut self.medium, at, &data),
-                Pending::Len(len) => self.medium.resize(len, 0),
-            }
-        }
-    }
-
-    fn cut(&mut self, rng: &mut Rng) {
-        // Some cuts lose all, some keep all: both are more telling than a mix of many.
-        let keeps = rng.of(&[0, 1, 1, 2, 2, 3, 4]);
-        let lengths = self.pending.iter().filter(|p| matches!(p, Pending::Len(_))).count();
-        let mut lengths = rng.below(lengths as u64 + 1);
-        let mut grown = self.medium.len();
-        self.settled = self.written();
-        for pending in self.pending.drain(..) {
-            match pending {
-                Pending::Len(len) if lengths > 0 => {
-                    lengths -= 1;
-                    grown = len;
-                    self.medium.resize(len, 0);
-                }
-                Pending::Len(_) => {}
-                Pending::Write { at, data } => {
-                    let kept = keeps == 4 || keeps > 0 && rng.below(4) < keeps;
-                    let torn = keeps != 4 && rng.one_in(3);
-                    let mut from = 0;
-                    while kept && from < data.len() {
-                        let to = ((at + from) / SECTOR + 1) * SECTOR - at;
-                        let (to, end) = (to.min(data.len()), grown.saturating_sub(at));
-                        // Beyond a length that did not make it there is nothing to keep.
-                        if (!torn || rng.one_in(2)) && from < end {
-                            put(&mut self.medium, at + from, &data[from..to.min(end)]);
-                        }
-                        from = to;
-                    }
-                }
-            }
-        }
-        self.cache = self.medium.clone();
-        self.blocks.retain(|block| block * BLOCK < self.cache.len());
-    }
 }
 
 struct State {
@@ -263,6 +188,12 @@ impl SimDisk {
         }
         *names = *names_kept;
         files.iter_mut().for_each(|file| file.cut(rng));
+    }
+
+    /// How many openings of a file there are that nobody has let go.
+    pub fn openings(&self, name: FileName) -> usize {
+        let state = self.state();
+        state.names[slot(name)].map_or(0, |file| Arc::strong_count(&state.files[file].openings) - 1)
     }
 
     /// The bytes of a file as reads see them.
@@ -410,8 +341,15 @@ impl Lent {
         let state = self.disk.state();
         state.alive(self.process)?;
         let file = state.names[slot(name)].ok_or(ErrorKind::NotFound)?;
+        let (opening, process) = (state.files[file].openings.clone(), self.process);
         drop(state);
-        Ok(Arc::new(Open { disk: self.disk.clone(), process: self.process, file, _lock: lock }))
+        Ok(Arc::new(Open {
+            disk: self.disk.clone(),
+            process,
+            file,
+            _opening: opening,
+            _lock: lock,
+        }))
     }
 }
 
@@ -479,7 +417,9 @@ impl testing::Nursery for Birth {
         let file = state.files.len();
         state.files.push(File::default());
         self.names.lock().unwrap_or_else(PoisonError::into_inner)[slot(name)] = Some(file);
-        let open = Open { disk: self.disk.clone(), process: self.process, file, _lock: None };
+        let (opening, process) = (state.files[file].openings.clone(), self.process);
+        let disk = self.disk.clone();
+        let open = Open { disk, process, file, _opening: opening, _lock: None };
         State::answer(&luck, Arc::new(open) as Arc<dyn testing::DiskFile>)
     }
 
@@ -507,6 +447,7 @@ struct Open {
     disk: SimDisk,
     process: u64,
     file: usize,
+    _opening: Arc<()>,
     _lock: Option<Arc<()>>,
 }
 
@@ -582,114 +523,5 @@ impl testing::DiskFile for Open {
             }
         }
         state.sync(self.process, self.file, to)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
-        let lent = disk.lend();
-        let nursery = lent.birth().unwrap();
-        nursery.create(FileName::Base).unwrap();
-        nursery.create(FileName::Journal).unwrap();
-        nursery.settle().unwrap();
-        lent
-    }
-
-    #[test]
-    fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
-        let (mut lost, mut kept, mut torn) = (0, 0, 0);
-        for seed in 0..200 {
-            let disk = SimDisk::new(seed);
-            let file = born(&disk).open_base().unwrap();
-            file.write_at(0, &[1; 2048]).unwrap();
-            file.sync().unwrap();
-            file.write_at(512, &[2; 1024]).unwrap();
-            disk.cut_power();
-            assert!(file.sync().is_err(), "the process is gone");
-            let bytes = disk.bytes(FileName::Base);
-            assert_eq!(bytes.len(), 2048);
-            assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1));
-            match (bytes[512], bytes[1024]) {
-                (1, 1) => lost += 1,
-                (2, 2) => kept += 1,
-                _ => torn += 1,
-            }
-        }
-        assert!(lost > 20 && kept > 20 && torn > 10, "{lost} {kept} {torn}");
-    }
-
-    #[test]
-    fn a_kill_takes_nothing() {
-        let disk = SimDisk::new(0);
-        let file = born(&disk).open_base().unwrap();
-        file.write_at(0, &[7; 10]).unwrap();
-        disk.kill();
-        assert_eq!(disk.bytes(FileName::Base), [7; 10]);
-    }
-
-    #[test]
-    fn a_lost_sync_shows_what_is_not_there() {
-        let disk = SimDisk::new(0);
-        let file = born(&disk).open_base().unwrap();
-        file.write_at(0, &[7; 10]).unwrap();
-        disk.plan(Fault::LoseSync(1));
-        assert!(file.sync().is_err());
-        assert!(file.sync().is_ok(), "the second one has nothing to do");
-        let mut seen = [0; 10];
-        file.read_at(0, &mut seen).unwrap();
-        assert_eq!(seen, [7; 10]);
-        disk.cut_power();
-        assert!(disk.bytes(FileName::Base).iter().all(|byte| *byte == 0));
-    }
-
-    #[test]
-    fn a_full_disk_refuses_new_blocks_only() {
-        let disk = SimDisk::new(0);
-        let file = born(&disk).open_base().unwrap();
-        disk.set_quota(2);
-        file.write_at(0, &[1; 8192]).unwrap();
-        let refusal = file.write_at(8192, &[1]).unwrap_err();
-        assert_eq!(refusal.kind(), ErrorKind::StorageFull);
-        file.write_at(100, &[2; 100]).unwrap();
-        file.set_len(4096).unwrap();
-        file.write_at(40_960, &[1]).unwrap();
-        assert_eq!(disk.blocks(), 2);
-    }
-
-    #[test]
-    fn a_birth_lasts_or_never_was() {
-        for at in 1..=6 {
-            for seed in 0..20 {
-                let disk = SimDisk::new(seed);
-                let lent = disk.lend();
-                disk.plan(Fault::Die(at));
-                let born = lent.birth().and_then(|nursery| {
-                    nursery.create(FileName::Base)?.write_at(0, b"base")?;
-                    nursery.create(FileName::Journal)?;
-                    nursery.settle()
-                });
-                assert!(born.is_err());
-                disk.cut_power();
-                disk.plan(Fault::None);
-                let found = disk.lend().found().unwrap();
-                assert!(matches!(found, Found::Nothing | Found::Whole));
-                if found == Found::Whole {
-                    assert_eq!(disk.bytes(FileName::Base), b"base");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_lock_ends_with_its_holder() {
-        let disk = SimDisk::new(0);
-        let first = born(&disk);
-        let held = first.open_journal().unwrap().unwrap();
-        assert!(disk.lend_beside().open_journal().unwrap().is_none());
-        drop(held);
-        assert!(disk.lend_beside().open_journal().unwrap().is_some());
     }
 }

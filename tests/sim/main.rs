@@ -6,6 +6,7 @@
 mod beside;
 mod clocks;
 mod disk;
+mod full_disk;
 mod judge;
 mod model;
 mod reads;
@@ -13,6 +14,7 @@ mod regressions;
 mod run;
 mod scenarios;
 mod script;
+mod sessions;
 mod step;
 mod trust;
 mod world;

@@ -1,0 +1,107 @@
+//! The simulated disk has to keep its own promises, or nothing judged over it means anything.
+
+use super::*;
+
+fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
+    let lent = disk.lend();
+    let nursery = lent.birth().unwrap();
+    nursery.create(FileName::Base).unwrap();
+    nursery.create(FileName::Journal).unwrap();
+    nursery.settle().unwrap();
+    lent
+}
+
+#[test]
+fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
+    let (mut lost, mut kept, mut torn) = (0, 0, 0);
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        let file = born(&disk).open_base().unwrap();
+        file.write_at(0, &[1; 2048]).unwrap();
+        file.sync().unwrap();
+        file.write_at(512, &[2; 1024]).unwrap();
+        disk.cut_power();
+        assert!(file.sync().is_err(), "the process is gone");
+        let bytes = disk.bytes(FileName::Base);
+        assert_eq!(bytes.len(), 2048);
+        assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1));
+        match (bytes[512], bytes[1024]) {
+            (1, 1) => lost += 1,
+            (2, 2) => kept += 1,
+            _ => torn += 1,
+        }
+    }
+    assert!(lost > 20 && kept > 20 && torn > 10, "{lost} {kept} {torn}");
+}
+
+#[test]
+fn a_kill_takes_nothing() {
+    let disk = SimDisk::new(0);
+    let file = born(&disk).open_base().unwrap();
+    file.write_at(0, &[7; 10]).unwrap();
+    disk.kill();
+    assert_eq!(disk.bytes(FileName::Base), [7; 10]);
+}
+
+#[test]
+fn a_lost_sync_shows_what_is_not_there() {
+    let disk = SimDisk::new(0);
+    let file = born(&disk).open_base().unwrap();
+    file.write_at(0, &[7; 10]).unwrap();
+    disk.plan(Fault::LoseSync(1));
+    assert!(file.sync().is_err());
+    assert!(file.sync().is_ok(), "the second one has nothing to do");
+    let mut seen = [0; 10];
+    file.read_at(0, &mut seen).unwrap();
+    assert_eq!(seen, [7; 10]);
+    disk.cut_power();
+    assert!(disk.bytes(FileName::Base).iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_full_disk_refuses_new_blocks_only() {
+    let disk = SimDisk::new(0);
+    let file = born(&disk).open_base().unwrap();
+    disk.set_quota(2);
+    file.write_at(0, &[1; 8192]).unwrap();
+    let refusal = file.write_at(8192, &[1]).unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::StorageFull);
+    file.write_at(100, &[2; 100]).unwrap();
+    file.set_len(4096).unwrap();
+    file.write_at(40_960, &[1]).unwrap();
+    assert_eq!(disk.blocks(), 2);
+}
+
+#[test]
+fn a_birth_lasts_or_never_was() {
+    for at in 1..=6 {
+        for seed in 0..20 {
+            let disk = SimDisk::new(seed);
+            let lent = disk.lend();
+            disk.plan(Fault::Die(at));
+            let born = lent.birth().and_then(|nursery| {
+                nursery.create(FileName::Base)?.write_at(0, b"base")?;
+                nursery.create(FileName::Journal)?;
+                nursery.settle()
+            });
+            assert!(born.is_err());
+            disk.cut_power();
+            disk.plan(Fault::None);
+            let found = disk.lend().found().unwrap();
+            assert!(matches!(found, Found::Nothing | Found::Whole));
+            if found == Found::Whole {
+                assert_eq!(disk.bytes(FileName::Base), b"base");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lock_ends_with_its_holder() {
+    let disk = SimDisk::new(0);
+    let first = born(&disk);
+    let held = first.open_journal().unwrap().unwrap();
+    assert!(disk.lend_beside().open_journal().unwrap().is_none());
+    drop(held);
+    assert!(disk.lend_beside().open_journal().unwrap().is_some());
+}
