@@ -464,8 +464,8 @@ fn a_guard_outlives_the_queue() {
     drop(again);
 }
 
-/// After a failed write the base is opened anew. The opening before is let go: whoever kept it would
-/// keep its cache and its file with each failure.
+/// After a failed write the base is opened anew. The opening before is let go: whoever kept it
+/// would keep its cache and its file with each failure.
 #[test]
 fn a_base_that_was_opened_anew_is_open_once() {
     let mut struck = 0;
