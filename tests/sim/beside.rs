@@ -48,3 +48,37 @@ impl Beside {
         self.thread.join().expect("a checkpoint does not panic")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::beside::Beside;
+    use crate::disk::SimDisk;
+    use crate::trust::{numbers, open, put};
+    use tubewell::Durability;
+
+    /// Only space behind a commit that returned is written again: as long as a checkpoint is under
+    /// way, what it moves stands in the journal alone.
+    #[test]
+    fn s1_a_full_journal_beside_a_checkpoint_that_never_ends() {
+        for sync in 1..=2 {
+            let disk = SimDisk::new(u64::from(sync));
+            let (queue, tube) = open(&disk, Durability::Durable);
+            (0..100).for_each(|number| put(&tube, number).unwrap());
+            let beside = Beside::begin(&queue, &disk, sync).ok().unwrap();
+            let mut count = 100;
+            while {
+                let space = queue.space().unwrap();
+                space.journal_used + 1024 < space.journal_bytes && count < 1000
+            } {
+                put(&tube, count).unwrap();
+                count += 1;
+            }
+            assert!(count > 150, "{count}");
+            disk.cut_power();
+            assert!(beside.end().is_err());
+            drop((queue, tube));
+            let (queue, _) = open(&disk, Durability::Durable);
+            assert_eq!(numbers(&queue), (0..count).collect::<Vec<_>>(), "sync {sync}");
+        }
+    }
+}

@@ -477,9 +477,10 @@ impl testing::DiskFile for Open {
         let mut state = self.disk.state();
         let (file, at) = (self.file, offset as usize);
         let luck = state.luck(self.process, false)?;
-        // After a failure any part of it may be written.
-        let part = state.rng.below(data.len() as u64 + 1) as usize;
-        let part = if luck == Luck::Bad { part / SECTOR * SECTOR } else { data.len() };
+        // After a failure any part of it may be written, and so may all of it.
+        let part = state.rng.below(data.len() as u64 + 1) as usize / SECTOR * SECTOR;
+        let whole = luck != Luck::Bad || state.rng.one_in(3);
+        let part = if whole { data.len() } else { part };
         let room = state.claim(file, at, part);
         if room > 0 {
             let file = &mut state.files[file];

@@ -38,6 +38,8 @@ struct Line {
     lost_cache: bool,
     /// Where in the past a checkpoint under way was begun.
     frozen: Option<usize>,
+    /// The queue after each of several drops but the last, should they have worked.
+    between: Vec<Model>,
 }
 
 impl Judge {
@@ -147,7 +149,8 @@ impl Judge {
 impl Line {
     fn new(model: Model, durability: Durability, has_disk: bool) -> Self {
         let (past, cut_off) = (vec![model], Vec::new());
-        Self { durability, has_disk, past, cut_off, lost_cache: false, frozen: None }
+        let between = Vec::new();
+        Self { durability, has_disk, past, cut_off, lost_cache: false, frozen: None, between }
     }
 
     fn now(&self) -> &Model {
@@ -242,7 +245,9 @@ impl Line {
             let picked = Picked { leases: vec![*lease], ..Picked::default() };
             // A drop tells nobody.
             let _ = after.apply(&Step::LetGo { lease: 0 }, &picked);
+            self.between.push(after.clone());
         }
+        self.between.pop();
         self.cut_off.push(after);
     }
 
@@ -250,6 +255,7 @@ impl Line {
     /// histories that it may have had.
     fn looked_either(mut self, seen: &Sight, how: Silent) -> Verdict<Vec<Self>> {
         let mut cut_off = std::mem::take(&mut self.cut_off);
+        let between = std::mem::take(&mut self.between);
         if how == Silent::Drop {
             cut_off.drain(..cut_off.len().saturating_sub(1));
         }
@@ -258,6 +264,7 @@ impl Line {
             other.work_off_all();
             if same(&other.look(), seen).is_ok() {
                 let mut line = self.clone();
+                line.past.extend(between.iter().cloned());
                 line.past.push(other);
                 lines.push(line);
             }
@@ -308,6 +315,7 @@ impl Line {
         let from = if self.lost_cache { 0 } else { past.len() - 1 };
         let cut_off = std::mem::take(&mut self.cut_off);
         (self.lost_cache, self.frozen) = (false, None);
+        self.between.clear();
         let (mut lines, mut reasons) = (Vec::new(), Vec::new());
         // The latest first: where two look the same, more is known of the later one.
         for mut model in past.into_iter().skip(from).chain(cut_off).rev() {
