@@ -359,7 +359,9 @@ impl Core {
         let mut state = self.state.lock();
         match moved {
             Ok(renewed) => {
-                state.store.renew(renewed);
+                let retired = state.store.renew(renewed);
+                drop(state);
+                drop(retired);
                 Ok(())
             }
             Err(failure) => state.store.mend(failure).inspect_err(|error| {

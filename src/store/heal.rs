@@ -137,7 +137,7 @@ impl Store {
         match done {
             Ok(base) => {
                 self.rows.active = Layer::default();
-                self.adopt(base);
+                drop(self.adopt(base));
                 Ok(())
             }
             Err(error) => {
@@ -198,7 +198,7 @@ impl Store {
                 for write in writes {
                     self.rows.absorb(write);
                 }
-                self.adopt(base);
+                drop(self.adopt(base));
                 Ok(self.number)
             }
             Err(failure) => {

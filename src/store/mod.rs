@@ -33,6 +33,7 @@ pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
 pub use open::{Progress, Stage};
+use overlay::Layer;
 pub(crate) use record::{Advance, Stamp, probe};
 use std::cell::RefCell;
 use tables::Anchor;
@@ -63,6 +64,14 @@ pub(crate) enum Failure {
     Refused(Error),
     /// The store has stopped.
     Broken(Error),
+}
+
+/// What a checkpoint has made superfluous. A layer of many rows takes as long to drop as thousands
+/// of verbs, so it is for the caller to do so without the store's lock.
+#[must_use = "to be dropped without the store's lock"]
+pub(crate) struct Retired {
+    _base: Option<Base>,
+    _frozen: Option<Arc<Layer>>,
 }
 
 /// How full things are.
@@ -257,27 +266,28 @@ impl Store {
 
     /// Ends a checkpoint that succeeded: reads go to the new snapshot, and the journal behind its
     /// anchor is free.
-    pub(crate) fn renew(&mut self, renewed: Renewed) {
+    pub(crate) fn renew(&mut self, renewed: Renewed) -> Retired {
         let anchor = *renewed.base.anchor();
         // A commit with guests may have come between, and holds all this and more.
         if self.base.as_ref().is_some_and(|base| base.anchor().serial >= anchor.serial) {
-            return;
+            return Retired { _base: Some(renewed.base), _frozen: None };
         }
-        self.adopt(renewed.base);
+        self.adopt(renewed.base)
     }
 
     /// Goes on over a base that holds the frozen layer.
-    fn adopt(&mut self, base: Base) {
+    fn adopt(&mut self, base: Base) -> Retired {
         if let Some(ring) = &mut self.ring {
             ring.free_before(base.anchor().span);
         }
-        self.base = Some(base);
-        self.rows.frozen = None;
+        let before = self.base.replace(base);
+        let frozen = self.rows.frozen.take();
         self.frozen_runs.clear();
         self.rows.forget_skips();
         if self.full {
             self.refill();
         }
+        Retired { _base: before, _frozen: frozen }
     }
 
     /// A whole checkpoint, here and now.
@@ -285,7 +295,7 @@ impl Store {
         let Some(checkpoint) = self.freeze()? else { return Ok(()) };
         match checkpoint.run() {
             Ok(renewed) => {
-                self.renew(renewed);
+                drop(self.renew(renewed));
                 Ok(())
             }
             Err(failure) => self.mend(failure),

@@ -29,7 +29,7 @@ use world::Verdict;
 /// Scripts against the model, in memory.
 const SCRIPTS: u64 = 20_000;
 /// Scripts on a disk that crashes; three crashes each.
-const CRASHES: u64 = 4_000;
+const CRASHES: u64 = 7_000;
 
 /// Plays the seeds of a test, or the one that is asked for.
 fn seeds(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {

@@ -73,14 +73,14 @@ impl Run_ {
             self.renewed = Some(checkpoint.commit().map_err(|failed| failed.error).unwrap());
         }
         if let Some(renewed) = self.renewed.take() {
-            self.store.renew(renewed);
+            drop(self.store.renew(renewed));
         }
     }
 
     fn move_checkpoint(&mut self) {
         match (&mut self.checkpoint, self.renewed.take(), self.dice.below(3)) {
             (None, None, _) => self.checkpoint = self.store.freeze().unwrap(),
-            (_, Some(renewed), _) => self.store.renew(renewed),
+            (_, Some(renewed), _) => drop(self.store.renew(renewed)),
             (Some(checkpoint), _, _) if checkpoint.txn.is_none() => checkpoint.begin().unwrap(),
             (Some(checkpoint), _, 0) => {
                 checkpoint.step(3).unwrap();
@@ -128,7 +128,7 @@ impl Run_ {
             0 => {
                 drop(checkpoint);
                 if let Some(renewed) = renewed {
-                    store.renew(renewed);
+                    drop(store.renew(renewed));
                 }
                 store.close().unwrap();
             }

@@ -475,7 +475,7 @@ fn a_failed_checkpoint_brings_nothing_back() {
         write(&mut store, vec![remove(0), add(300, b"x")]).unwrap();
         disk.plan(at, Plan::FullOnce);
         match checkpoint.run() {
-            Ok(renewed) => store.renew(renewed),
+            Ok(renewed) => drop(store.renew(renewed)),
             Err(failure) => match store.mend(failure) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Broken => continue,
@@ -552,7 +552,7 @@ fn a_checkpoint_told_of_late_takes_nothing_back() {
     write(&mut store, vec![add(2, b"x")]).unwrap();
     let guests = store.writer().unwrap().begin().unwrap();
     finish(&mut store, guests, vec![add(3, b"x"), remove(1)]).unwrap();
-    store.renew(renewed);
+    drop(store.renew(renewed));
     assert_eq!(numbers(&store), [2, 3]);
     checked(&mut store);
 }
