@@ -239,7 +239,7 @@ pub(crate) fn shift(
     cause: Cause,
 ) -> Result<()> {
     let to = to.map(|to| (to, state_value(to, stored.task())));
-    step(desk, tube, stored, from, to, cause)
+    step(desk, tube, (stored.id, &stored.row()), from, to, cause)
 }
 
 /// Brings a task into existence, with its payload if that stands apart. Unless it is delayed,
@@ -265,7 +265,7 @@ pub(crate) fn put(
     match to {
         Standing::Ready(_) => {
             let value = stored.raw().clone();
-            step(desk, tube, stored, None, Some((to, value)), Cause::Put)
+            step(desk, tube, (id, &row), None, Some((to, value)), Cause::Put)
         }
         _ => shift(desk, tube, stored, None, Some(to), Cause::Put),
     }
@@ -274,18 +274,17 @@ pub(crate) fn put(
 fn step(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    (id, row): (TaskId, &TaskRow<'_>),
     from: Option<&Standing>,
     to: Option<(&Standing, Value)>,
     cause: Cause,
 ) -> Result<()> {
-    let (id, row) = (stored.id, stored.row());
     let (to, value) = to.unzip();
     shift_deadlines(desk, tube, id, from, to);
     shift_holder(desk, tube, id, from, to);
 
-    let leaves = from.map(|from| state_key(tube, id, &row, from));
-    let enters = to.map(|to| state_key(tube, id, &row, to)).zip(value);
+    let leaves = from.map(|from| state_key(tube, id, row, from));
+    let enters = to.map(|to| state_key(tube, id, row, to)).zip(value);
     let same_row = leaves.is_some() && leaves.as_ref() == enters.as_ref().map(|(key, _)| key);
     let was_ready = matches!(from, Some(Standing::Ready(_)));
     let is_ready = matches!(to, Some(Standing::Ready(_)));
@@ -385,8 +384,8 @@ pub(crate) fn erase(
     from: &Standing,
     cause: Cause,
 ) -> Result<()> {
-    shift(desk, tube, stored, Some(from), None, cause)?;
     let (run, row) = (tube.run(), stored.row());
+    step(desk, tube, (stored.id, &row), Some(from), None, cause)?;
     if place_row(tube, stored.id, &row).is_some() {
         desk.remove(key::place(run, stored.id));
     }

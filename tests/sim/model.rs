@@ -1,9 +1,11 @@
 //! The queue again, in plain maps, written from the documents alone so that it can judge. It is
 //! slow and has no disk: a step goes in, what the documents say about it comes out.
 
+mod due;
 mod refusals;
 mod sessions;
 mod time;
+mod tubes;
 
 use crate::step::*;
 use sessions::Session;
@@ -141,74 +143,6 @@ impl Model {
     fn count(&mut self, tube: u8, call: Call) {
         if let Some(tube) = self.tubes.get_mut(&tube) {
             tube.calls[call as usize] = tube.calls[call as usize].map(|count| count + 1);
-        }
-    }
-
-    /// Works off what is due in a tube. Each task for itself: no two tasks' times touch each other.
-    fn work_off(&mut self, no: u8) {
-        let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
-        let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
-        let here: Vec<_> =
-            self.tasks.iter().filter(|(_, t)| t.tube == no).map(|(serial, _)| *serial).collect();
-        for serial in here {
-            let task = self.tasks.get_mut(&serial).unwrap();
-            let clock = if task.by_wall { wall } else { queue };
-            if task.seen.state == State::Delayed && task.seen.due.is_some_and(|due| due <= clock) {
-                let since = if task.by_wall { queue } else { task.seen.due.unwrap_or(queue) };
-                ready(task);
-                task.expires = since.saturating_add(task.left);
-                self.count(no, Call::Delay);
-            }
-            let task = self.tasks.get_mut(&serial).unwrap();
-            let runs = match task.seen.state {
-                State::Delayed => false,
-                State::Buried => !opts.spares,
-                _ => true,
-            };
-            let lapsed = task.seen.state == State::Taken && task.deadline <= mono;
-            if runs && task.expires <= queue {
-                self.tasks.remove(&serial);
-                self.count(no, Call::Ttl);
-                if lapsed {
-                    // Whether the lease lapsed first or the task went first is not said.
-                    self.tubes.get_mut(&no).unwrap().calls[Call::Ttr as usize] = None;
-                }
-            } else if lapsed {
-                give_back(task, &opts);
-                self.count(no, Call::Ttr);
-            }
-        }
-    }
-
-    /// The tubes in which something is due that is worked off before this step.
-    pub fn due_before(&self, step: &Step, picked: &Picked) -> Vec<u8> {
-        let mut time = self.time.clone();
-        time.read();
-        let all = matches!(step, Step::Tick | Step::Look);
-        let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
-        let touched: BTreeSet<u8> = leases.chain(step.tube()).collect();
-        let is_due = |task: &&Task| {
-            let clock = if task.by_wall { time.wall_now() } else { time.queue };
-            task.seen.due.is_some_and(|due| due <= clock)
-                || task.expires <= time.queue
-                || task.deadline <= time.mono
-        };
-        let due = self.tasks.values().filter(is_due).map(|task| task.tube);
-        let due: BTreeSet<u8> = due.filter(|tube| all || touched.contains(tube)).collect();
-        due.into_iter().collect()
-    }
-
-    pub fn work_off_these(&mut self, tubes: impl Iterator<Item = u8>) {
-        self.time.read();
-        self.end_graces();
-        tubes.for_each(|tube| self.work_off(tube));
-    }
-
-    pub fn work_off_all(&mut self) {
-        self.time.read();
-        self.end_graces();
-        for tube in self.tubes.keys().copied().collect::<Vec<_>>() {
-            self.work_off(tube);
         }
     }
 
@@ -530,141 +464,6 @@ impl Model {
             _ => here.min_by_key(|task| (task.seen.priority, task.place)),
         };
         next.map(|task| task.seen.serial)
-    }
-
-    fn of_tube(&mut self, step: &Step, picked: &Picked) -> Expected {
-        let (Step::Put { tube, .. }
-        | Step::PutMany { tube, .. }
-        | Step::Take { tube }
-        | Step::TakeMany { tube, .. }
-        | Step::Claim { tube, .. }
-        | Step::Kick { tube, .. }
-        | Step::KickOne { tube, .. }
-        | Step::BuryAny { tube, .. }
-        | Step::Delete { tube, .. }
-        | Step::Peek { tube, .. }
-        | Step::PeekNext { tube, .. }
-        | Step::TakeBy { tube, .. }
-        | Step::Resume { tube, .. }
-        | Step::ReleaseAll { tube }
-        | Step::Truncate { tube }
-        | Step::Pause { tube, .. }
-        | Step::DropTube { tube, .. }) = *step
-        else {
-            return Ok(Answer::Done);
-        };
-        let paused = self.tubes.get(&tube).ok_or(vec![ErrorKind::TubeNotFound])?.paused;
-        self.work_off(tube);
-        let queue = self.time.queue;
-        let in_tube = |task: &&Task| task.tube == tube;
-        let taken = |task: &&Task| task.seen.state == State::Taken;
-        let one = picked
-            .task
-            .filter(|serial| self.tasks.get(serial).is_some_and(|task| task.tube == tube));
-        let one = one.ok_or(vec![ErrorKind::TaskNotFound]);
-        match step {
-            Step::Put { new, .. } => return self.put(tube, new, picked.serial),
-            Step::PutMany { count, .. } => {
-                let there = self.tasks.values().filter(in_tube).count() as u64;
-                let room = self.tubes[&tube].opts.capacity.unwrap_or(EVER);
-                if there + u64::from(*count) > room && *count > 0 {
-                    return Err(vec![ErrorKind::Full]);
-                }
-                let serials: Vec<_> = (0..u64::from(*count)).map(|at| picked.serial + at).collect();
-                for serial in &serials {
-                    self.put(tube, &New::default(), *serial)?;
-                }
-                return Ok(Answer::PutMany(serials));
-            }
-            Step::Resume { who, .. } => {
-                return Ok(Answer::Took(self.resume(*who, tube, picked.lease)));
-            }
-            Step::PeekNext { state, .. } => {
-                let next = self.peek_next(tube, *state).map(|next| Box::new(self.seen(next)));
-                return Ok(next.map_or(Answer::Nothing, Answer::Task));
-            }
-            Step::Take { .. } | Step::TakeMany { .. } | Step::TakeBy { .. } => {
-                let most = if let Step::TakeMany { count, .. } = step { *count } else { 1 };
-                let mut hands = Vec::new();
-                while !paused && hands.len() < usize::from(most) {
-                    let Some(next) = self.next(tube) else { break };
-                    hands.push(self.hand_out(next, picked.lease + hands.len() as u64));
-                    if let Step::TakeBy { who, .. } = step {
-                        self.tasks.get_mut(&next).unwrap().holder = Some(*who);
-                    }
-                }
-                return Ok(Answer::Took(hands));
-            }
-            Step::Claim { .. } => {
-                let serial = one?;
-                if !self.is_takeable(&self.tasks[&serial]) {
-                    return Err(vec![ErrorKind::WrongState]);
-                }
-                return Ok(Answer::Took(vec![self.hand_out(serial, picked.lease)]));
-            }
-            Step::Kick { count, .. } => {
-                let buried = |task: &&Task| task.seen.state == State::Buried;
-                let mut here: Vec<_> = self.tasks.values().filter(in_tube).filter(buried).collect();
-                here.sort_by_key(|task| (task.seen.priority, task.place));
-                let here = here.iter().take(usize::try_from(*count).unwrap_or(usize::MAX));
-                let here: Vec<_> = here.map(|task| task.seen.serial).collect();
-                here.iter().for_each(|serial| self.kick(*serial));
-                return Ok(Answer::Count(here.len() as u64));
-            }
-            Step::KickOne { .. } => {
-                let serial = one?;
-                if self.tasks[&serial].seen.state != State::Buried {
-                    return Err(vec![ErrorKind::WrongState]);
-                }
-                self.kick(serial);
-            }
-            Step::BuryAny { .. } => {
-                let task = self.tasks.get_mut(&one?).unwrap();
-                if task.seen.state != State::Buried {
-                    if task.seen.state == State::Delayed {
-                        task.expires = queue.saturating_add(task.left);
-                    }
-                    bury(task, Reason::Buried("any".into()));
-                    self.count(tube, Call::Bury);
-                }
-            }
-            Step::Delete { .. } => self.remove(one?, Call::Delete),
-            Step::Peek { .. } => return Ok(Answer::Task(Box::new(self.seen(one?)))),
-            Step::ReleaseAll { .. } => {
-                let mut swept = 0;
-                for task in self.tasks.values_mut().filter(|t| t.tube == tube && taken(&&**t)) {
-                    task.seen.attempts = task.seen.attempts.saturating_sub(1);
-                    ready(task);
-                    swept += 1;
-                }
-                let tube = self.tubes.get_mut(&tube).unwrap();
-                tube.calls[Call::Release as usize] = None;
-                tube.swept += swept;
-            }
-            Step::Truncate { .. } => {
-                self.tasks.retain(|_, task| task.tube != tube);
-                let tube = self.tubes.get_mut(&tube).unwrap();
-                (tube.calls[Call::Delete as usize], tube.done) = (None, None);
-            }
-            Step::Pause { paused, .. } => self.tubes.get_mut(&tube).unwrap().paused = *paused,
-            Step::DropTube { force, .. } => {
-                if !force && self.tasks.values().filter(in_tube).any(|task| taken(&task)) {
-                    return Err(vec![ErrorKind::TubeBusy]);
-                }
-                self.tasks.retain(|_, task| task.tube != tube);
-                self.tubes.remove(&tube);
-            }
-            _ => {}
-        }
-        Ok(Answer::Done)
-    }
-
-    fn kick(&mut self, serial: Serial) {
-        let task = self.tasks.get_mut(&serial).unwrap();
-        task.seen.attempts = 0;
-        let tube = task.tube;
-        ready(task);
-        self.count(tube, Call::Kick);
     }
 
     fn seen(&self, serial: Serial) -> Seen {

@@ -1,0 +1,76 @@
+//! What is due in the model: worked off task by task, for no two tasks' times touch each other.
+
+use super::{Model, Task, give_back, ready};
+use crate::step::*;
+use std::collections::BTreeSet;
+use tubewell::State;
+
+impl Model {
+    /// Works off what is due in a tube. Each task for itself: no two tasks' times touch each other.
+    pub(super) fn work_off(&mut self, no: u8) {
+        let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
+        let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
+        let here: Vec<_> =
+            self.tasks.iter().filter(|(_, t)| t.tube == no).map(|(serial, _)| *serial).collect();
+        for serial in here {
+            let task = self.tasks.get_mut(&serial).unwrap();
+            let clock = if task.by_wall { wall } else { queue };
+            if task.seen.state == State::Delayed && task.seen.due.is_some_and(|due| due <= clock) {
+                let since = if task.by_wall { queue } else { task.seen.due.unwrap_or(queue) };
+                ready(task);
+                task.expires = since.saturating_add(task.left);
+                self.count(no, Call::Delay);
+            }
+            let task = self.tasks.get_mut(&serial).unwrap();
+            let runs = match task.seen.state {
+                State::Delayed => false,
+                State::Buried => !opts.spares,
+                _ => true,
+            };
+            let lapsed = task.seen.state == State::Taken && task.deadline <= mono;
+            if runs && task.expires <= queue {
+                self.tasks.remove(&serial);
+                self.count(no, Call::Ttl);
+                if lapsed {
+                    // Whether the lease lapsed first or the task went first is not said.
+                    self.tubes.get_mut(&no).unwrap().calls[Call::Ttr as usize] = None;
+                }
+            } else if lapsed {
+                give_back(task, &opts);
+                self.count(no, Call::Ttr);
+            }
+        }
+    }
+
+    /// The tubes in which something is due that is worked off before this step.
+    pub fn due_before(&self, step: &Step, picked: &Picked) -> Vec<u8> {
+        let mut time = self.time.clone();
+        time.read();
+        let all = matches!(step, Step::Tick | Step::Look);
+        let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
+        let touched: BTreeSet<u8> = leases.chain(step.tube()).collect();
+        let is_due = |task: &&Task| {
+            let clock = if task.by_wall { time.wall_now() } else { time.queue };
+            task.seen.due.is_some_and(|due| due <= clock)
+                || task.expires <= time.queue
+                || task.deadline <= time.mono
+        };
+        let due = self.tasks.values().filter(is_due).map(|task| task.tube);
+        let due: BTreeSet<u8> = due.filter(|tube| all || touched.contains(tube)).collect();
+        due.into_iter().collect()
+    }
+
+    pub fn work_off_these(&mut self, tubes: impl Iterator<Item = u8>) {
+        self.time.read();
+        self.end_graces();
+        tubes.for_each(|tube| self.work_off(tube));
+    }
+
+    pub fn work_off_all(&mut self) {
+        self.time.read();
+        self.end_graces();
+        for tube in self.tubes.keys().copied().collect::<Vec<_>>() {
+            self.work_off(tube);
+        }
+    }
+}

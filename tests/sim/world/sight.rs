@@ -1,0 +1,132 @@
+//! What the library shows of itself: every task, every tube, and its own check.
+
+use super::*;
+
+impl World {
+    pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
+        let serial = serial_of(&info.payload).ok_or(format!("{:?} is altered", info.id))?;
+        self.bind(serial, info.id)?;
+        let stands = info.state == State::Delayed;
+        let micros = |length: Duration| length.as_micros() as u64;
+        Ok(Seen {
+            serial,
+            state: info.state,
+            priority: info.priority,
+            group: info.group.clone(),
+            key: info.key.clone(),
+            created: since_epoch(info.created),
+            // An instant that never comes is shown as one that is far away.
+            due: info.due.map(since_epoch).map(|due| if due > 1 << 56 { EVER } else { due }),
+            ttl_left: info.ttl_left.filter(|_| !stands).map(micros),
+            ttr: info.ttr.map(micros),
+            lease_left: info.lease_left.map(micros),
+            deliveries: info.deliveries,
+            attempts: info.attempts,
+            releases: info.releases,
+            buries: info.buries,
+            reason: info.reason.clone(),
+            last_error: info.last_error.clone(),
+        })
+    }
+
+    /// Everything that anyone may see, after what is due was worked off. The queue's own check has
+    /// to find nothing.
+    pub fn look(&mut self) -> Verdict<Result<Sight>> {
+        let listing =
+            self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
+        let durable_bytes = self.queue().space().map(|space| space.durable_bytes);
+        match listing.and_then(|listing| Ok((listing, durable_bytes?))) {
+            Ok((((names, tubes), taken, own), durable_bytes)) => {
+                let mut seen = Vec::new();
+                for (no, info, stats, tasks) in tubes {
+                    let mut tube = self.seen_tube(no, &info, &stats, &tasks)?;
+                    for taken in taken.iter().filter(|taken| taken.tube == tube_name(no)) {
+                        let Some(holder) = taken.holder.clone() else { continue };
+                        tube.holders.insert(self.serials[&taken.id], holder);
+                    }
+                    seen.push(tube);
+                }
+                if names.len() != seen.len() + 1 {
+                    return Err(format!("tubes {names:?}, but {} are known", seen.len()));
+                }
+                Ok(Ok(Sight { tubes: seen, own, durable_bytes }))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn listing(
+        &mut self,
+    ) -> Result<(Vec<String>, Vec<(u8, tubewell::TubeInfo, tubewell::TubeStats, Vec<TaskInfo>)>)>
+    {
+        self.queue().tick()?;
+        let names = self.queue().tubes()?;
+        let mut tubes = Vec::new();
+        for no in 0..8 {
+            let Some(tube) = self.queue().find_tube(&tube_name(no))? else { continue };
+            let mut tasks = Vec::new();
+            for state in [State::Delayed, State::Ready, State::Taken, State::Buried] {
+                tasks.extend(tube.tasks(state).collect::<Result<Vec<_>>>()?);
+            }
+            tubes.push((no, tube.info()?, tube.stats()?, tasks));
+        }
+        Ok((names, tubes))
+    }
+
+    fn seen_tube(
+        &mut self,
+        no: u8,
+        info: &tubewell::TubeInfo,
+        stats: &tubewell::TubeStats,
+        tasks: &[TaskInfo],
+    ) -> Verdict<SeenTube> {
+        let count = |state| tasks.iter().filter(|task| task.state == state).count() as u64;
+        let counted = [
+            count(State::Ready),
+            count(State::Delayed),
+            count(State::Taken),
+            count(State::Buried),
+            tasks.len() as u64,
+        ];
+        let told = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.total];
+        if told != counted {
+            return Err(format!("tube {no} tells {told:?} and holds {counted:?}"));
+        }
+        let calls = &stats.calls;
+        let calls = [
+            calls.put,
+            calls.take,
+            calls.touch,
+            calls.ack,
+            calls.release,
+            calls.retry,
+            calls.bury,
+            calls.kick,
+            calls.delete,
+            calls.delay,
+            calls.ttl,
+            calls.ttr,
+            calls.lost,
+        ];
+        let tasks = tasks.iter().map(|task| self.seen(task)).collect::<Verdict<Vec<_>>>()?;
+        Ok(SeenTube {
+            tube: no,
+            options: info.options.clone(),
+            paused: info.paused,
+            tasks,
+            holders: BTreeMap::new(),
+            calls: calls.map(Some),
+            done: Some(stats.done),
+        })
+    }
+
+    /// The queue's own check, which reads both files.
+    pub fn check(&self) -> Verdict<Result<()>> {
+        match self.queue().check() {
+            Ok(lines) if lines.is_empty() => Ok(Ok(())),
+            Ok(lines) => Err(format!("check: {}", lines.join("; "))),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The verbs of a tube, asked of the library.
+
+use super::*;
+
+impl World {
+    pub(super) fn of_tube(&mut self, step: &Step, picked: &Picked) -> Verdict<Result<Answer>> {
+        let done = |result: Result<()>| Ok(result.map(|()| Answer::Done));
+        let (Step::Put { tube: no, .. }
+        | Step::PutMany { tube: no, .. }
+        | Step::Take { tube: no }
+        | Step::TakeMany { tube: no, .. }
+        | Step::Claim { tube: no, .. }
+        | Step::Kick { tube: no, .. }
+        | Step::KickOne { tube: no, .. }
+        | Step::BuryAny { tube: no, .. }
+        | Step::Delete { tube: no, .. }
+        | Step::Peek { tube: no, .. }
+        | Step::PeekNext { tube: no, .. }
+        | Step::TakeBy { tube: no, .. }
+        | Step::Resume { tube: no, .. }
+        | Step::ReleaseAll { tube: no }
+        | Step::Truncate { tube: no }
+        | Step::Pause { tube: no, .. }) = *step
+        else {
+            return Err(format!("nobody runs {step:?}"));
+        };
+        let Some(tube) = self.tubes.get(&no).cloned() else {
+            return Ok(Ok(Answer::Refused(ErrorKind::TubeNotFound)));
+        };
+        // An id that never was, where the step picked nothing.
+        let id = picked.task.and_then(|serial| self.ids.get(&serial).copied());
+        let id = id.unwrap_or(TaskId::new(u64::MAX - 1));
+        match step {
+            Step::Put { new, .. } => self.put(&tube, new, picked.serial),
+            Step::PutMany { count, .. } => {
+                let serials: Vec<_> = (0..u64::from(*count)).map(|at| picked.serial + at).collect();
+                let payloads: Vec<_> = serials.iter().map(|serial| payload(*serial)).collect();
+                match tube.put_many(payloads.iter().map(Vec::as_slice)) {
+                    Ok(ids) if ids.len() == serials.len() => {
+                        for (serial, id) in serials.iter().zip(ids) {
+                            self.bind_new(*serial, id)?;
+                        }
+                        Ok(Ok(Answer::PutMany(serials)))
+                    }
+                    Ok(ids) => Err(format!("{count} put, {} ids", ids.len())),
+                    Err(error) => Ok(Err(error)),
+                }
+            }
+            Step::Take { .. } => match tube.try_take() {
+                Ok(task) => self.took(no, &tube, task.into_iter().collect(), picked.lease),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::TakeMany { count, .. } => match tube.take_many(usize::from(*count)) {
+                Ok(tasks) => self.took(no, &tube, tasks, picked.lease),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::Claim { .. } => match tube.claim(id) {
+                Ok(task) => self.took(no, &tube, vec![task], picked.lease),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::Kick { count, .. } => Ok(tube.kick(*count).map(Answer::Count)),
+            Step::KickOne { .. } => done(tube.kick_task(id)),
+            Step::BuryAny { .. } => done(tube.bury(id, "any")),
+            Step::Delete { .. } => done(tube.delete(id)),
+            Step::Peek { .. } => match tube.peek(id) {
+                Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::PeekNext { state, .. } => match tube.peek_next(*state) {
+                Ok(Some(info)) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
+                Ok(None) => Ok(Ok(Answer::Nothing)),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::TakeBy { who, .. } | Step::Resume { who, .. } => {
+                let consumer = &self.consumers[who];
+                let tasks = match step {
+                    Step::Resume { .. } => consumer.resume(&tube),
+                    _ => tube.by(consumer).try_take().map(|task| task.into_iter().collect()),
+                };
+                let answer = match tasks {
+                    Ok(tasks) => self.took(no, &tube, tasks, picked.lease)?,
+                    Err(error) => return Ok(Err(error)),
+                };
+                for lease in picked.lease..picked.lease + LEASES_A_STEP {
+                    if let Some(guard) = self.guard(Some(lease)) {
+                        guard.split().1.detach();
+                    }
+                }
+                Ok(answer)
+            }
+            Step::ReleaseAll { .. } => done(tube.release_all()),
+            Step::Truncate { .. } => done(tube.truncate()),
+            Step::Pause { paused: true, .. } => done(tube.pause()),
+            _ => done(tube.resume()),
+        }
+    }
+
+    pub(super) fn put(
+        &mut self,
+        tube: &Tube,
+        new: &New,
+        serial: Serial,
+    ) -> Verdict<Result<Answer>> {
+        let bytes = payload(serial);
+        let mut task = tube.task(&bytes);
+        if let Some(priority) = new.priority {
+            task = task.priority(priority);
+        }
+        if let Some(delay) = new.delay {
+            task = task.delay(length(delay));
+        }
+        if let Some(by) = new.run_in {
+            let by_length = Duration::from_micros(by.unsigned_abs());
+            let wall = self.clock.wall();
+            task = task.run_at(if by < 0 { wall - by_length } else { wall + by_length });
+        }
+        if let Some(ttl) = new.ttl {
+            task = task.ttl(length(ttl));
+        }
+        if let Some(ttr) = new.ttr {
+            task = task.ttr(length(ttr));
+        }
+        let group = new.group.map(group_name);
+        if let Some(group) = &group {
+            task = task.group(group);
+        }
+        let key = new.key.map(key_name);
+        if let Some(key) = &key {
+            task = task.key(key);
+        }
+        task = task.on_conflict(match new.conflict {
+            OnConflict::Keep => Conflict::Keep,
+            OnConflict::Reject => Conflict::Reject,
+            OnConflict::Replace => Conflict::Replace,
+        });
+        if new.front {
+            task = task.front();
+        }
+        if new.relaxed {
+            task = task.durability(Durability::Relaxed);
+        }
+        let put = match task.put_outcome() {
+            Ok(put) => put,
+            Err(error) => return Ok(Err(error)),
+        };
+        let found = match put.outcome {
+            PutOutcome::Existing => {
+                let old = self.serials.get(&put.id);
+                let old = old.ok_or(format!("{:?} exists, but nobody put it", put.id))?;
+                return Ok(Ok(Answer::Put(*old, Found::Existing)));
+            }
+            PutOutcome::Replaced => Found::Replaced,
+            _ => Found::New,
+        };
+        self.bind_new(serial, put.id)?;
+        Ok(Ok(Answer::Put(serial, found)))
+    }
+}
