@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) status: Status,
-    /// Set before the journal is written, cleared once it is applied: a panic in between leaves
-    /// the queue broken, never half done.
+    /// Set before the journal is written, cleared once the list is applied and taken note of: a
+    /// panic in between leaves the queue broken, never half done.
     armed: bool,
     numbers: Numbers,
     /// Numbers below this are reserved as soon as the record of this mark is synced.
@@ -87,9 +87,9 @@ pub(crate) enum Step<D> {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     /// Tubes in which tasks became takeable, and how many.
-    pub(crate) wakes: Vec<(u32, usize)>,
+    pub(crate) wakes: Wakes,
     /// Tubes in which tasks went, and how many.
-    pub(crate) room: Vec<(u32, usize)>,
+    pub(crate) room: Wakes,
     /// Payload bytes went, so any tube may have room under the limit of all together.
     pub(crate) freed: bool,
     /// An earlier deadline than any before came in, or work for a sweep.
@@ -242,16 +242,11 @@ impl State {
         let wrote = (durable && !writes.is_empty()).then_some(now.lease);
         let advance = self.advance(bytes);
         self.armed = true;
-        let appended = self.store.append(&mut writes, advance);
-        self.armed = false;
-        let number = match appended {
+        let number = match self.store.append(&mut writes, advance) {
             Ok(number) => number,
-            Err(Failure::NoRoom) => return Ok(Step::NoRoom),
-            Err(Failure::TooLarge) => return Ok(Step::TooLarge),
-            Err(Failure::Refused(error)) => return Err(error),
-            Err(Failure::Broken(error)) => {
-                self.break_down(&error);
-                return Err(error);
+            Err(failure) => {
+                self.armed = false;
+                return self.failed(failure);
             }
         };
         if writes.capacity() <= SPENT_ROWS_MAX {
@@ -260,7 +255,20 @@ impl State {
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.outbox.wrote = wrote.or(self.outbox.wrote);
         self.committed(learnt, &changes, wakes, bytes, mark, site.hub);
+        self.armed = false;
         Ok(Step::Done(done, mark))
+    }
+
+    fn failed<D>(&mut self, failure: Failure) -> Result<Step<D>> {
+        match failure {
+            Failure::NoRoom => Ok(Step::NoRoom),
+            Failure::TooLarge => Ok(Step::TooLarge),
+            Failure::Refused(error) => Err(error),
+            Failure::Broken(error) => {
+                self.break_down(&error);
+                Err(error)
+            }
+        }
     }
 
     /// Takes note of what is committed: deadlines, counts, events, whom to wake, and whether there
@@ -344,13 +352,7 @@ impl State {
                 self.reserved_at = Mark(number);
                 Ok(Step::NoNumbers(Mark(number)))
             }
-            Err(Failure::NoRoom) => Ok(Step::NoRoom),
-            Err(Failure::TooLarge) => Ok(Step::TooLarge),
-            Err(Failure::Refused(error)) => Err(error),
-            Err(Failure::Broken(error)) => {
-                self.break_down(&error);
-                Err(error)
-            }
+            Err(failure) => self.failed(failure),
         }
     }
 

@@ -157,6 +157,10 @@ impl Gate {
         }
         // 0 says that there is none, so the first microsecond of a clock is its second.
         let now = lease.max(1);
+        let oldest = self.oldest.load(Ordering::Acquire);
+        if oldest != 0 {
+            return now.saturating_sub(oldest) > limit;
+        }
         match self.oldest.compare_exchange(0, now, Ordering::SeqCst, Ordering::Acquire) {
             // A durable caller comes here for every sync; a call of the flusher for each of them
             // would cost as much as the rest of the verb.
