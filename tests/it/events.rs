@@ -2,6 +2,7 @@
 
 use crate::{lone, secs, still};
 use std::sync::mpsc;
+use std::thread;
 use tubewell::{Cause, Event, Events, Queue, State, Tube};
 
 fn queue() -> (Queue, Events, Tube) {
@@ -12,6 +13,25 @@ fn queue() -> (Queue, Events, Tube) {
 
 fn told(events: &Events) -> Vec<Cause> {
     std::iter::from_fn(|| events.try_recv()).map(|event| event.cause).collect()
+}
+
+/// Round by round, so that the readers wait when the events come.
+#[test]
+fn waiting_readers_are_woken() {
+    let (_queue, events, tube) = queue();
+    let (heard, of) = mpsc::channel();
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            let (events, heard) = (&events, heard.clone());
+            threads.spawn(move || {
+                (0..50).for_each(|_| heard.send(events.recv().unwrap().cause).unwrap());
+            });
+        }
+        for _ in 0..50 {
+            tube.put_many([b"a".to_vec(), b"b".to_vec()]).unwrap();
+            assert_eq!([of.recv().unwrap(), of.recv().unwrap()], [Cause::Put; 2]);
+        }
+    });
 }
 
 #[test]

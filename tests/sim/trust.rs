@@ -10,6 +10,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tubewell::testing::{self, FileName};
 use tubewell::{
     Conflict, Durability, ErrorKind, ManualClock, PutOutcome, Queue, Result, State, Tube, TubeKind,
@@ -507,6 +508,24 @@ fn s1_a_lost_sync_of_the_base_a_kill_and_a_power_cut_after_more_traffic() {
             let (queue, _) = open(&disk, Durability::Durable);
             let found = numbers(&queue);
             assert_eq!(found, (0..80 + more).collect::<Vec<_>>(), "call {at}, {more} more");
+        }
+    }
+}
+
+/// What is written without a caller that waits for it is synced by a thread of the queue, also
+/// after a time in which there was nothing to sync.
+#[test]
+fn what_is_relaxed_is_synced_whenever_it_comes() {
+    let disk = SimDisk::new(1);
+    let builder = Queue::builder().durability(Durability::Relaxed).disk(disk.lend());
+    let queue = builder.flush_interval(Duration::from_millis(1)).open_disk().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let syncs = || disk.syncs().iter().filter(|is_sync| **is_sync).count();
+    for number in 0..20 {
+        let before = syncs();
+        put(&tube, number).unwrap();
+        while syncs() == before {
+            std::thread::yield_now();
         }
     }
 }
