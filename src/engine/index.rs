@@ -238,8 +238,10 @@ pub(crate) fn shift(
     to: Option<&Standing>,
     cause: Cause,
 ) -> Result<()> {
-    let to = to.map(|to| (to, state_value(to, stored.task())));
-    step(desk, tube, (stored.id, &stored.row()), from, to, cause)
+    let way = Way { id: stored.id, row: stored.row(), from, to };
+    step(desk, tube, &way, to.map(|to| state_value(to, stored.task())))?;
+    way.tell(desk, tube, cause);
+    Ok(())
 }
 
 /// Brings a task into existence, with its payload if that stands apart. Unless it is delayed,
@@ -264,27 +266,38 @@ pub(crate) fn put(
     }
     match to {
         Standing::Ready(_) => {
-            let value = stored.raw().clone();
-            step(desk, tube, (id, &row), None, Some((to, value)), Cause::Put)
+            let way = Way { id, row, from: None, to: Some(to) };
+            step(desk, tube, &way, Some(stored.raw().clone()))?;
+            way.tell(desk, tube, Cause::Put);
+            Ok(())
         }
         _ => shift(desk, tube, stored, None, Some(to), Cause::Put),
     }
 }
 
-fn step(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    (id, row): (TaskId, &TaskRow<'_>),
-    from: Option<&Standing>,
-    to: Option<(&Standing, Value)>,
-    cause: Cause,
-) -> Result<()> {
-    let (to, value) = to.unzip();
-    shift_deadlines(desk, tube, id, from, to);
-    shift_holder(desk, tube, id, from, to);
+/// A task on its way from one standing to another.
+struct Way<'a> {
+    id: TaskId,
+    row: TaskRow<'a>,
+    from: Option<&'a Standing>,
+    to: Option<&'a Standing>,
+}
 
-    let leaves = from.map(|from| state_key(tube, id, row, from));
-    let enters = to.map(|to| state_key(tube, id, row, to)).zip(value);
+impl Way<'_> {
+    fn tell(&self, desk: &mut Desk<'_>, tube: &Tube, cause: Cause) {
+        let (from, to) = (self.from.map(Standing::state), self.to.map(Standing::state));
+        desk.tell(Change { tube: tube.number, task: self.id, from, to, cause });
+    }
+}
+
+/// Moves the rows, with this value for the state that is entered.
+fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, value: Option<Value>) -> Result<()> {
+    shift_deadlines(desk, tube, way);
+    shift_holder(desk, tube, way);
+
+    let Way { id, row, from, to } = way;
+    let leaves = from.map(|from| state_key(tube, *id, row, from));
+    let enters = to.map(|to| state_key(tube, *id, row, to)).zip(value);
     let same_row = leaves.is_some() && leaves.as_ref() == enters.as_ref().map(|(key, _)| key);
     let was_ready = matches!(from, Some(Standing::Ready(_)));
     let is_ready = matches!(to, Some(Standing::Ready(_)));
@@ -297,7 +310,7 @@ fn step(
             group,
             leaves: None,
             enters: None,
-            in_flight: in_flight(to) - in_flight(from),
+            in_flight: in_flight(*to) - in_flight(*from),
         };
         match leaves {
             Some(key) if was_ready => step.leaves = Some(key),
@@ -321,31 +334,27 @@ fn step(
             desk.wake(tube.number);
         }
     }
-
-    let (from, to) = (from.map(Standing::state), to.map(Standing::state));
-    desk.tell(Change { tube: tube.number, task: id, from, to, cause });
     Ok(())
 }
 
 /// Lets a lease end no more, until its consumer comes back or its grace is over. The task stays
 /// where it is, so nothing is told and nothing counted.
-pub(crate) fn suspend(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, taken: TakenRow) {
-    let to = Standing::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
-    shift_deadlines(desk, tube, stored.id, Some(&Standing::Taken(taken)), Some(&to));
-    let key = state_key(tube, stored.id, &stored.row(), &to);
-    desk.change(key, state_value(&to, stored.task()));
-}
-
-fn shift_deadlines(
+pub(crate) fn suspend(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    id: TaskId,
-    from: Option<&Standing>,
-    to: Option<&Standing>,
-) {
-    let run = tube.run();
-    let old = from.map_or([None, None], |from| deadlines(tube, from));
-    let new = to.map_or([None, None], |to| deadlines(tube, to));
+    stored: &Stored,
+    taken: TakenRow,
+) -> Result<()> {
+    let to = Standing::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
+    let from = Standing::Taken(taken);
+    let way = Way { id: stored.id, row: stored.row(), from: Some(&from), to: Some(&to) };
+    step(desk, tube, &way, Some(state_value(&to, stored.task())))
+}
+
+fn shift_deadlines(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
+    let (run, id) = (tube.run(), way.id);
+    let old = way.from.map_or([None, None], |from| deadlines(tube, from));
+    let new = way.to.map_or([None, None], |to| deadlines(tube, to));
     if old == new {
         return;
     }
@@ -357,22 +366,16 @@ fn shift_deadlines(
     }
 }
 
-fn shift_holder(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    id: TaskId,
-    from: Option<&Standing>,
-    to: Option<&Standing>,
-) {
-    let run = tube.run();
-    if holder(from) == holder(to) {
+fn shift_holder(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
+    let (run, old, new) = (tube.run(), holder(way.from), holder(way.to));
+    if old == new {
         return;
     }
-    if holder(from) != 0 {
-        desk.remove(key::held(run, holder(from), id));
+    if old != 0 {
+        desk.remove(key::held(run, old, way.id));
     }
-    if holder(to) != 0 {
-        desk.add(key::held(run, holder(to), id), Value::from([]));
+    if new != 0 {
+        desk.add(key::held(run, new, way.id), Value::from([]));
     }
 }
 
@@ -385,7 +388,9 @@ pub(crate) fn erase(
     cause: Cause,
 ) -> Result<()> {
     let (run, row) = (tube.run(), stored.row());
-    step(desk, tube, (stored.id, &row), Some(from), None, cause)?;
+    let way = Way { id: stored.id, row, from: Some(from), to: None };
+    step(desk, tube, &way, None)?;
+    way.tell(desk, tube, cause);
     if place_row(tube, stored.id, &row).is_some() {
         desk.remove(key::place(run, stored.id));
     }

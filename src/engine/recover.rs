@@ -80,7 +80,7 @@ impl Op for Return {
             if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
                 // Lease time starts again with each process, so its deadline means nothing.
                 if taken.deadline != NEVER {
-                    index::suspend(desk, &tube, &stored, taken);
+                    index::suspend(desk, &tube, &stored, taken)?;
                 }
             } else if self.charged {
                 settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;
