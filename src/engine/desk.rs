@@ -8,8 +8,8 @@ use crate::clock::Now;
 use crate::engine::draft::{Change, Draft, Over};
 use crate::engine::known::{Known, Tube};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
 use crate::task::TaskId;
+use std::borrow::Cow;
 
 /// One call of a user, as a value.
 pub(crate) trait Op {
@@ -57,7 +57,7 @@ pub(crate) struct Desk<'a> {
     view: &'a dyn View,
     known: &'a Known,
     numbers: &'a mut Numbers,
-    draft: Draft,
+    draft: &'a mut Draft,
     pub(crate) now: Now,
 }
 
@@ -67,18 +67,14 @@ impl<'a> Desk<'a> {
         view: &'a dyn View,
         known: &'a Known,
         numbers: &'a mut Numbers,
-        draft: Draft,
+        draft: &'a mut Draft,
         now: Now,
     ) -> Self {
         Self { view, known, numbers, draft, now }
     }
 
-    pub(crate) fn done(self) -> Draft {
-        self.draft
-    }
-
     fn over(&self) -> Over<'_> {
-        Over { view: self.view, draft: &self.draft }
+        Over { view: self.view, draft: self.draft }
     }
 
     /// A number that was never given before and never will be. Commit has made sure that the op
@@ -140,15 +136,15 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     /// `TubeNotFound` if it was dropped.
-    pub(crate) fn tube(&self, number: u32) -> Result<Arc<Tube>> {
+    pub(crate) fn tube(&self, number: u32) -> Result<Cow<'a, Tube>> {
         if let Some(tube) = self.known.get(number) {
-            return Ok(tube.clone());
+            return Ok(Cow::Borrowed(tube));
         }
         let row = self.view.get(&key::tube(number))?;
         let row =
             row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
         let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
-        Ok(Arc::new(Tube { number, row }))
+        Ok(Cow::Owned(Tube { number, row }))
     }
 }
 

@@ -6,7 +6,9 @@ use crate::bytes::{Met, RowOp, RowWrite, Value, View};
 use crate::engine::list::List;
 use crate::error::Result;
 use crate::task::{Cause, State, TaskId};
-use smallvec::SmallVec;
+
+/// Steps of one op whose memory is kept for the next.
+const KEPT: usize = 1024;
 
 /// A task's step from one state to another, published once it is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,36 +20,46 @@ pub(crate) struct Change {
     pub(crate) cause: Cause,
 }
 
-/// Tubes in which tasks became takeable, and how many.
-pub(crate) type Wakes = SmallVec<[(u32, usize); 2]>;
-/// The steps of one op, in order.
-pub(crate) type Changes = SmallVec<[Change; 2]>;
-
 /// What an op decided.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     rows: List,
     /// How many rows more or fewer.
-    counts: SmallVec<[(Range, i64); 4]>,
-    changes: Changes,
-    wakes: Wakes,
+    counts: Vec<(Range, i64)>,
+    changes: Vec<Change>,
+    wakes: Vec<(u32, usize)>,
     /// Payload bytes that come into durable tubes, less those that go.
     durable_bytes: i64,
 }
 
 impl Draft {
-    /// An empty one in the memory of a list that was carried out.
-    pub(crate) fn within(memory: Vec<RowWrite>) -> Self {
-        Self { rows: List::within(memory), ..Self::default() }
-    }
-
-    /// The row writes, in key order, one a key; the changes; and whom to wake.
-    pub(crate) fn into_parts(self) -> (Vec<RowWrite>, Changes, Wakes) {
-        (self.rows.into_writes(), self.changes, self.wakes)
+    /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.counts.clear();
+        self.changes.clear();
+        self.changes.shrink_to(KEPT);
+        self.wakes.clear();
+        self.durable_bytes = 0;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// The row writes, in key order, one a key. Whoever carries them out empties the list.
+    pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
+        self.rows.writes()
+    }
+
+    /// The steps, in order.
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Tubes in which tasks became takeable, and how many.
+    pub(crate) fn wakes(&self) -> &[(u32, usize)] {
+        &self.wakes
     }
 
     /// Payload bytes that come into durable tubes, less those that go.
@@ -70,8 +82,8 @@ impl Draft {
     }
 
     /// Adds a later draft, made over this one.
-    pub(crate) fn merge(&mut self, later: Self) {
-        for RowWrite { key, op } in later.rows.into_writes() {
+    pub(crate) fn merge(&mut self, mut later: Self) {
+        for RowWrite { key, op } in later.rows.writes().drain(..) {
             self.write(key, op);
         }
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);

@@ -3,7 +3,6 @@
 
 use crate::bytes::key::{Range, Run, Tag};
 use crate::bytes::row::TubeRow;
-use crate::sync::Arc;
 use std::collections::BTreeMap;
 
 /// A tube as an op met it.
@@ -25,16 +24,16 @@ impl Tube {
 
 /// By number.
 #[derive(Debug, Default)]
-pub(crate) struct Known(BTreeMap<u32, Arc<Tube>>);
+pub(crate) struct Known(BTreeMap<u32, Tube>);
 
 impl Known {
-    pub(crate) fn get(&self, number: u32) -> Option<&Arc<Tube>> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Tube> {
         self.0.get(&number)
     }
 
     /// The tube's row is this from now on.
     pub(crate) fn learn(&mut self, number: u32, row: TubeRow) {
-        self.0.insert(number, Arc::new(Tube { number, row }));
+        self.0.insert(number, Tube { number, row });
     }
 
     /// The tube was dropped.

@@ -8,6 +8,8 @@ use std::ops::Bound;
 
 /// Up to as many rows a search in a vector, and making room in it, is quicker than a map.
 const FEW: usize = 32;
+/// Rows whose memory is kept for the next list.
+const KEPT: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct List {
@@ -17,10 +19,11 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// An empty list in the memory of one that was carried out.
-    pub(crate) fn within(mut memory: Vec<RowWrite>) -> Self {
-        memory.clear();
-        Self { few: memory, many: None }
+    /// Forgets the writes, and keeps the memory of a short list.
+    pub(crate) fn clear(&mut self) {
+        self.few.clear();
+        self.few.shrink_to(KEPT);
+        self.many = None;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -82,12 +85,12 @@ impl List {
         }
     }
 
-    /// All writes, in key order.
-    pub(crate) fn into_writes(self) -> Vec<RowWrite> {
-        match self.many {
-            None => self.few,
-            Some(many) => many.into_iter().map(|(key, op)| RowWrite { key, op }).collect(),
+    /// All writes, in key order. Nothing is added to a list that was looked at like this.
+    pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
+        if let Some(many) = self.many.take() {
+            self.few.extend(many.into_iter().map(|(key, op)| RowWrite { key, op }));
         }
+        &mut self.few
     }
 }
 
@@ -145,11 +148,11 @@ mod tests {
                 assert_eq!(short.first(&to, &from), None);
             }
         }
-        let written = short.into_writes();
-        let near = long.into_writes().into_iter().filter(|write| write.key < key(100));
-        assert_eq!(written, near.collect::<Vec<_>>());
+        let written = short.writes();
+        let near = long.writes().iter().filter(|write| write.key < key(100)).cloned();
+        assert_eq!(*written, near.collect::<Vec<_>>());
         assert_eq!(
-            written,
+            *written,
             [
                 RowWrite { key: key(3), op: RowOp::Remove },
                 RowWrite { key: key(5), op: RowOp::Change(value(4)) },

@@ -3,10 +3,10 @@
 
 use crate::bytes::key::{self, Run};
 use crate::bytes::row::TubeRow;
-use crate::bytes::{Deadline, RowOp, RowWrite, Tag};
+use crate::bytes::{Deadline, Range, RowOp, RowWrite, Tag};
 use crate::clock::{Clock, Now, Reckoning};
 use crate::engine::desk::{Desk, Numbers};
-use crate::engine::draft::{Change, Draft, Over, Wakes};
+use crate::engine::draft::{Change, Draft, Over};
 use crate::engine::due::{self, NextDue, WorkOff};
 use crate::engine::known::Known;
 use crate::engine::{Op, look};
@@ -17,6 +17,7 @@ use crate::live::gate::Mark;
 use crate::store::{Advance, Failure, Stamp, Store};
 use crate::sync::Arc;
 use crate::task::Cause;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// What the engine's lock protects.
@@ -32,8 +33,8 @@ pub(crate) struct State {
     reserved_at: Mark,
     reckoning: Reckoning,
     known: Known,
-    /// The last list of writes, for its memory.
-    spent: Vec<RowWrite>,
+    /// What the op at work decides; between two ops, memory for the next.
+    draft: Draft,
     /// By run: the tube, and a lower bound of its first deadlines.
     pub(crate) due: BTreeMap<Run, (u32, NextDue)>,
     pub(crate) calls: BTreeMap<u32, Counted>,
@@ -49,9 +50,6 @@ pub(crate) struct Counted {
     pub(crate) name: Arc<str>,
     pub(crate) calls: [u64; CAUSES],
 }
-
-/// The memory of a longer list is given back.
-const SPENT_ROWS_MAX: usize = 1024;
 
 /// How many causes there are; the last one is `Close`.
 const CAUSES: usize = Cause::Close as usize + 1;
@@ -83,13 +81,16 @@ pub(crate) enum Step<D> {
     NoNumbers(Mark),
 }
 
+/// Tubes, and how many tasks.
+type Told = SmallVec<[(u32, usize); 2]>;
+
 /// What is told to waiters once the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     /// Tubes in which tasks became takeable, and how many.
-    pub(crate) wakes: Wakes,
+    pub(crate) wakes: Told,
     /// Tubes in which tasks went, and how many.
-    pub(crate) room: Wakes,
+    pub(crate) room: Told,
     /// Payload bytes went, so any tube may have room under the limit of all together.
     pub(crate) freed: bool,
     /// An earlier deadline than any before came in, or work for a sweep.
@@ -109,7 +110,7 @@ impl State {
             reserved_at: Mark(0),
             reckoning: Reckoning::resume(stamp.marks, clock),
             known: Known::default(),
-            spent: Vec::new(),
+            draft: Draft::default(),
             due: BTreeMap::new(),
             calls: BTreeMap::new(),
             refill_at: 0,
@@ -229,32 +230,25 @@ impl State {
         if !self.has_numbers(op.numbers(), site) {
             return self.reserve(op.numbers());
         }
-        let memory = std::mem::take(&mut self.spent);
-        let mut desk =
-            Desk::new(&self.store, &self.known, &mut self.numbers, Draft::within(memory), now);
+        self.draft.clear();
+        let mut desk = Desk::new(&self.store, &self.known, &mut self.numbers, &mut self.draft, now);
         let done = op.decide(&mut desk)?;
-        let draft = desk.done();
-        let bytes = draft.durable_bytes();
-        let (mut writes, changes, wakes) = draft.into_parts();
-        // What a temporary tube did never touches the disk, so nothing is waited for.
-        let durable = writes.is_empty() || writes.iter().any(is_durable);
-        let learnt = self.learnt(&writes);
-        let wrote = (durable && !writes.is_empty()).then_some(now.lease);
-        let advance = self.advance(bytes);
+        let advance = self.advance(self.draft.durable_bytes());
+        let Survey { durable, learnt } = survey(self.draft.writes());
+        let wrote = (durable && !self.draft.is_empty()).then_some(now.lease);
         self.armed = true;
-        let number = match self.store.append(&mut writes, advance) {
+        let number = match self.store.append(self.draft.writes(), advance) {
             Ok(number) => number,
             Err(failure) => {
                 self.armed = false;
                 return self.failed(failure);
             }
         };
-        if writes.capacity() <= SPENT_ROWS_MAX {
-            self.spent = writes;
-        }
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.outbox.wrote = wrote.or(self.outbox.wrote);
-        self.committed(learnt, &changes, wakes, bytes, mark, site.hub);
+        let draft = std::mem::take(&mut self.draft);
+        self.committed(learnt, &draft, mark, site.hub);
+        self.draft = draft;
         self.armed = false;
         Ok(Step::Done(done, mark))
     }
@@ -273,22 +267,14 @@ impl State {
 
     /// Takes note of what is committed: deadlines, counts, events, whom to wake, and whether there
     /// is room.
-    pub(crate) fn committed(
-        &mut self,
-        learnt: Vec<Learnt>,
-        changes: &[Change],
-        wakes: Wakes,
-        bytes: i64,
-        mark: Mark,
-        hub: &Hub,
-    ) {
+    pub(crate) fn committed(&mut self, learnt: Vec<Learnt>, draft: &Draft, mark: Mark, hub: &Hub) {
         self.outbox.sooner |= self.adopt(learnt);
-        self.outbox.freed |= bytes < 0;
-        self.count(changes, mark, hub);
-        for change in changes.iter().filter(|change| change.to.is_none()) {
+        self.outbox.freed |= draft.durable_bytes() < 0;
+        self.count(draft.changes(), mark, hub);
+        for change in draft.changes().iter().filter(|change| change.to.is_none()) {
             self.outbox.room.push((change.tube, 1));
         }
-        self.outbox.wakes.extend(wakes);
+        self.outbox.wakes.extend_from_slice(draft.wakes());
     }
 
     /// After a full disk: whether the ballast stands again. Tried at most once a second, since it
@@ -311,9 +297,10 @@ impl State {
         let view = Over { view: &self.store, draft: over };
         // The list may hold what is not known yet.
         let known = Known::default();
-        let mut desk = Desk::new(&view, &known, &mut self.numbers, Draft::default(), now);
+        let mut draft = Draft::default();
+        let mut desk = Desk::new(&view, &known, &mut self.numbers, &mut draft, now);
         let done = op.decide(&mut desk)?;
-        Ok((done, desk.done()))
+        Ok((done, draft))
     }
 
     /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
@@ -354,39 +341,6 @@ impl State {
             }
             Err(failure) => self.failed(failure),
         }
-    }
-
-    /// Reads deadlines and tubes off a list of writes, before the store consumes it.
-    pub(crate) fn learnt(&self, writes: &[RowWrite]) -> Vec<Learnt> {
-        let mut learnt = Vec::new();
-        for RowWrite { key, op } in writes {
-            match (key.first().copied().and_then(Tag::of), op) {
-                (Some(Tag::Due), RowOp::Add(_)) => {
-                    let run = key.get(1..5).and_then(|run| run.try_into().ok());
-                    let run = Run(u32::from_be_bytes(run.unwrap_or_default()));
-                    let when = key::when_of(key).unwrap_or_default();
-                    let mut next = NextDue::NONE;
-                    match key.get(5) {
-                        Some(what) if *what == Deadline::RunAt as u8 => next.wall = when,
-                        Some(what) if *what == Deadline::Ttr as u8 => next.lease = when,
-                        _ => next.queue = when,
-                    }
-                    learnt.push(Learnt::Due(run, next));
-                }
-                (Some(Tag::Tube), RowOp::Add(row) | RowOp::Change(row)) => {
-                    let number = key.get(1..5).and_then(|number| number.try_into().ok());
-                    let number = u32::from_be_bytes(number.unwrap_or_default());
-                    learnt.extend(TubeRow::decode(row).map(|row| Learnt::Tube(number, row)));
-                }
-                (Some(Tag::Tube), RowOp::Remove) => {
-                    let number = key.get(1..5).and_then(|number| number.try_into().ok());
-                    learnt.push(Learnt::Gone(u32::from_be_bytes(number.unwrap_or_default())));
-                }
-                (Some(Tag::Work), RowOp::Add(_) | RowOp::Change(_)) => learnt.push(Learnt::Work),
-                _ => {}
-            }
-        }
-        learnt
     }
 
     /// Keeps what was learnt from writes that are now committed. Whether the timer must look.
@@ -436,6 +390,31 @@ pub(crate) enum Learnt {
     Work,
 }
 
+impl Learnt {
+    /// What one write tells, of those that tell something.
+    fn of(range: Range, key: &[u8], op: &RowOp) -> Option<Self> {
+        let number = || Some(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?));
+        match (range.tag, op) {
+            (Tag::Due, RowOp::Add(_)) => {
+                let when = key::when_of(key)?;
+                let mut next = NextDue::NONE;
+                match key.get(5) {
+                    Some(what) if *what == Deadline::RunAt as u8 => next.wall = when,
+                    Some(what) if *what == Deadline::Ttr as u8 => next.lease = when,
+                    _ => next.queue = when,
+                }
+                Some(Self::Due(range.run?, next))
+            }
+            (Tag::Tube, RowOp::Add(row) | RowOp::Change(row)) => {
+                Some(Self::Tube(number()?, TubeRow::decode(row)?))
+            }
+            (Tag::Tube, RowOp::Remove) => Some(Self::Gone(number()?)),
+            (Tag::Work, RowOp::Add(_) | RowOp::Change(_)) => Some(Self::Work),
+            _ => None,
+        }
+    }
+}
+
 /// What a commit needs from around it.
 pub(crate) struct Site<'a> {
     pub(crate) clock: &'a dyn Clock,
@@ -449,7 +428,23 @@ impl Site<'_> {
     }
 }
 
-fn is_durable(write: &RowWrite) -> bool {
-    let range = crate::bytes::Range::holding(&write.key);
-    range.and_then(|range| range.run).is_none_or(|run| !run.is_temporary())
+/// What a list of writes says to those who keep things in memory beside the rows.
+pub(crate) struct Survey {
+    /// Whether a power cut could take it back. What a temporary tube did never touches the disk, so
+    /// nothing is waited for; a list without a write has at least seen what others wrote.
+    durable: bool,
+    pub(crate) learnt: Vec<Learnt>,
+}
+
+/// Reads a list of writes, before the store consumes it.
+pub(crate) fn survey(writes: &[RowWrite]) -> Survey {
+    let mut survey = Survey { durable: writes.is_empty(), learnt: Vec::new() };
+    for RowWrite { key, op } in writes {
+        let Some(range) = Range::holding(key) else { continue };
+        survey.durable |= range.run.is_none_or(|run| !run.is_temporary());
+        if matches!(range.tag, Tag::Due | Tag::Tube | Tag::Work) {
+            survey.learnt.extend(Learnt::of(range, key, op));
+        }
+    }
+    survey
 }

@@ -5,7 +5,7 @@ use crate::engine::Op;
 use crate::engine::draft::Draft;
 use crate::engine::due::WorkOff;
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::commit::State;
+use crate::live::commit::{State, survey};
 use crate::live::core::Core;
 use crate::live::gate::Mark;
 use crate::live::inside::{self, Inside};
@@ -80,13 +80,12 @@ impl<'a> Session<'a> {
         let (Some(mut state), Some(guests)) = (self.state.take(), self.guests.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
-        let bytes = self.draft.durable_bytes();
-        let (writes, changes, wakes) = std::mem::take(&mut self.draft).into_parts();
-        let learnt = state.learnt(&writes);
-        let advance = state.advance(bytes);
+        let advance = state.advance(self.draft.durable_bytes());
+        let writes = std::mem::take(self.draft.writes());
+        let learnt = survey(&writes).learnt;
         let committed = match state.store.finish(guests, writes, advance) {
             Ok(_) => {
-                state.committed(learnt, &changes, wakes, bytes, Mark(0), &self.core.hub);
+                state.committed(learnt, &self.draft, Mark(0), &self.core.hub);
                 Ok(())
             }
             Err(Failure::Broken(error)) => {
