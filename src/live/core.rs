@@ -149,6 +149,7 @@ impl Core {
             let step = state.step(op, &self.site());
             state.heal_after(&step);
             let wants_checkpoint = state.store.wants_checkpoint();
+            let checkpoints = state.store.checkpoints();
             self.release(state);
             match step? {
                 Step::Done(done, mark) => {
@@ -157,7 +158,7 @@ impl Core {
                     }
                     return Ok((done, mark));
                 }
-                Step::NoRoom => self.checkpoint()?,
+                Step::NoRoom => self.make_room(checkpoints)?,
                 Step::NoNumbers(mark) => self.gate.wait(mark)?,
                 Step::TooLarge => return self.apply_by_checkpoint(op),
             }
@@ -343,6 +344,16 @@ impl Core {
     pub(crate) fn checkpoint(&self) -> Result<()> {
         inside::refuse()?;
         let writer = self.writer.lock();
+        self.checkpoint_with(&writer)
+    }
+
+    /// Waits for the checkpoint under way; one that came since `checkpoints` were done has made
+    /// room, and with two threads at work the caller goes on beside the next. Else it does it here.
+    fn make_room(&self, checkpoints: u64) -> Result<()> {
+        let writer = self.writer.lock();
+        if self.state.lock().store.checkpoints() != checkpoints {
+            return Ok(());
+        }
         self.checkpoint_with(&writer)
     }
 

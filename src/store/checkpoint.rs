@@ -4,6 +4,7 @@
 
 use super::base::{Base, Fault, Opening, fenced};
 use super::journal::Journal;
+use super::merge::merge;
 use super::overlay::{Entry, Layer};
 use super::tables::{ANCHOR, Anchor, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal};
 use crate::bytes::key::{Key, Run};
@@ -131,23 +132,7 @@ pub(super) fn write_rows<'a>(
     opening: &Opening,
     entries: impl Iterator<Item = (&'a Key, &'a Entry)>,
 ) -> Result<Option<Key>> {
-    fenced(&opening.fate, || {
-        let mut table = txn.open_table(ROWS)?;
-        let mut buffer = Vec::new();
-        let mut last = None;
-        for (key, entry) in entries {
-            match &entry.value {
-                Some(value) => {
-                    table.insert(key.as_slice(), seal(key, value, &mut buffer))?;
-                }
-                None => {
-                    table.remove(key.as_slice())?;
-                }
-            }
-            last = Some(key);
-        }
-        Ok(last.cloned())
-    })
+    fenced(&opening.fate, || merge(&mut txn.open_table(ROWS)?, entries))
 }
 
 /// Writes the anchor and the counts that have moved.

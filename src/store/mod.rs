@@ -11,6 +11,7 @@ mod tables;
 mod base;
 mod overlay;
 mod view;
+mod merge;
 mod checkpoint;
 mod guests;
 mod birth;
@@ -198,6 +199,11 @@ impl Store {
     /// The journal, to sync it without the store's lock. `None` in memory.
     pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
         self.ring.as_ref().map(|ring| ring.shared().clone())
+    }
+
+    /// How many checkpoints the base has seen since it was born; 0 without one.
+    pub(crate) fn checkpoints(&self) -> u64 {
+        self.base.as_ref().map_or(0, |base| base.anchor().serial)
     }
 
     /// Whether it is time for a checkpoint.

@@ -1,0 +1,193 @@
+//! How rows in key order come into the base's table: neighbours together, in one rewrite of the
+//! pages they share. Where there are none it does not pay, and they go one by one.
+
+use super::overlay::Entry;
+use super::tables::{Bytes, seal};
+use crate::bytes::key::Key;
+use redb::{CursorError, ReadableTable, Table};
+use std::cmp::Ordering;
+use std::iter::Peekable;
+use std::ops::Bound;
+
+/// Shorter runs cost more than their rows one by one.
+const WORTH_IT: usize = 4;
+/// The longest that a run is not tried for again.
+const SHY_MAX: usize = 64;
+
+/// Whether it is worth while to try for a run. Each one that was not makes the next try wait twice
+/// as long, so that scattered rows cost little more than they must.
+struct Luck {
+    wait: usize,
+    shy: usize,
+}
+
+impl Luck {
+    const NEW: Self = Self { wait: 0, shy: 1 };
+
+    /// Whether to try at this row.
+    fn tries(&mut self) -> bool {
+        let tries = self.wait == 0;
+        self.wait = self.wait.saturating_sub(1);
+        tries
+    }
+
+    fn had(&mut self, rows: usize) {
+        self.shy = if rows < WORTH_IT { (self.shy * 2).min(SHY_MAX) } else { 1 };
+        self.wait = if rows < WORTH_IT { self.shy } else { 0 };
+    }
+}
+
+/// Writes rows that stand in key order, dead marks among them. The last key written.
+pub(super) fn merge<'a>(
+    table: &mut Table<'_, Bytes, Bytes>,
+    entries: impl Iterator<Item = (&'a Key, &'a Entry)>,
+) -> Result<Option<Key>, redb::Error> {
+    let mut entries = entries.peekable();
+    let (mut inserts, mut removals) = (Luck::NEW, Luck::NEW);
+    let mut buffer = Vec::new();
+    let mut last = None;
+    while let Some((key, entry)) = entries.peek().copied() {
+        let run = match &entry.value {
+            Some(_) if inserts.tries() => {
+                let run = insert_run(table, &mut entries, &mut buffer)?;
+                inserts.had(run.rows);
+                run.last
+            }
+            None if removals.tries() => {
+                let run = remove_run(table, &mut entries)?;
+                removals.had(run.rows);
+                run.last
+            }
+            _ => None,
+        };
+        if run.is_some() {
+            last = run;
+            continue;
+        }
+        match &entry.value {
+            Some(value) => drop(table.insert(key.as_slice(), seal(key, value, &mut buffer))?),
+            None => drop(table.remove(key.as_slice())?),
+        }
+        last = Some(key);
+        entries.next();
+    }
+    Ok(last.cloned())
+}
+
+/// What was done together.
+struct Done<'a> {
+    rows: usize,
+    last: Option<&'a Key>,
+}
+
+/// New rows that all stand in one gap of the table.
+fn insert_run<'a>(
+    table: &mut Table<'_, Bytes, Bytes>,
+    entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a Entry)>>,
+    buffer: &mut Vec<u8>,
+) -> Result<Done<'a>, redb::Error> {
+    let mut done = Done { rows: 0, last: None };
+    let Some((first, _)) = entries.peek() else { return Ok(done) };
+    let mut gap = table.lower_bound_mut(Bound::Included(first.as_slice()))?;
+    while let Some((key, Entry { value: Some(value), .. })) = entries.peek().copied() {
+        match gap.insert_before(key.as_slice(), seal(key, value, buffer)) {
+            Ok(()) => {}
+            // The table has this key, or one before it that the gap ends at.
+            Err(CursorError::UnorderedKey) => break,
+            Err(error) => return Err(error.into()),
+        }
+        done = Done { rows: done.rows + 1, last: Some(key) };
+        entries.next();
+    }
+    gap.close()?;
+    Ok(done)
+}
+
+/// Dead rows that stand side by side in the table. Those that it does not have are done as well.
+fn remove_run<'a>(
+    table: &mut Table<'_, Bytes, Bytes>,
+    entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a Entry)>>,
+) -> Result<Done<'a>, redb::Error> {
+    let mut done = Done { rows: 0, last: None };
+    let Some((first, _)) = entries.peek().copied() else { return Ok(done) };
+    let mut found: Option<(&Key, &Key)> = None;
+    let mut rows = table.range::<&[u8]>(first.as_slice()..)?;
+    let mut met = rows.next().transpose()?;
+    while let Some((key, Entry { value: None, .. })) = entries.peek().copied() {
+        match met.as_ref().map(|(met, _)| met.value().cmp(key.as_slice())) {
+            // It lives.
+            Some(Ordering::Less) => break,
+            Some(Ordering::Equal) => {
+                found = Some((found.map_or(key, |(first, _)| first), key));
+                done.rows += 1;
+                met = rows.next().transpose()?;
+            }
+            _ => {}
+        }
+        done.last = Some(key);
+        entries.next();
+    }
+    drop((met, rows));
+    match found {
+        Some((first, last)) if first == last => drop(table.remove(first.as_slice())?),
+        Some((first, last)) => {
+            table.retain_in::<&[u8], _>(first.as_slice()..=last.as_slice(), |_, _| false)?;
+        }
+        None => {}
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::{ROWS, unseal};
+    use super::*;
+    use crate::bytes::Value;
+    use redb::Database;
+    use redb::backends::InMemoryBackend;
+    use std::collections::BTreeMap;
+
+    /// Layers of long and short stretches, of new, changed and dead rows, some of which the table
+    /// never had, one over the other: the table is what a map is.
+    #[test]
+    fn whatever_is_merged_stands_in_the_table() {
+        let db = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let mut model: BTreeMap<Key, Value> = BTreeMap::new();
+        let mut random = 1u64;
+        let mut below = |most: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % most
+        };
+        for round in 0..300 {
+            let mut layer: BTreeMap<Key, Entry> = BTreeMap::new();
+            for _ in 0..=below(6) {
+                let (from, step) = (below(4000), 1 + below(3) * below(9));
+                let (rows, dead) = (below(if round % 2 == 0 { 8 } else { 300 }), below(2) == 0);
+                for number in (from..).step_by(step as usize).take(rows as usize) {
+                    let key = Key::from_slice(&number.to_be_bytes());
+                    let value = Value::from(vec![round as u8; below(600) as usize]);
+                    let value = (!dead).then_some(value);
+                    layer.insert(key, Entry { value, beneath: true });
+                }
+            }
+            let txn = db.begin_write().unwrap();
+            let last = merge(&mut txn.open_table(ROWS).unwrap(), layer.iter()).unwrap();
+            assert_eq!(last.as_ref(), layer.keys().next_back());
+            txn.commit().unwrap();
+            for (key, entry) in layer {
+                match entry.value {
+                    Some(value) => drop(model.insert(key, value)),
+                    None => drop(model.remove(&key)),
+                }
+            }
+            let txn = db.begin_write().unwrap();
+            let table = txn.open_table(ROWS).unwrap();
+            let rows: Vec<_> = table.range::<&[u8]>(..).unwrap().map(Result::unwrap).collect();
+            assert_eq!(rows.len(), model.len(), "round {round}");
+            for ((key, sealed), (expected, value)) in rows.iter().zip(&model) {
+                assert_eq!(key.value(), expected.as_slice(), "round {round}");
+                assert_eq!(unseal(key.value(), sealed.value()), Some(&**value), "round {round}");
+            }
+        }
+    }
+}
