@@ -162,6 +162,9 @@ impl Rows {
         let Some(skips) = skips.of(tag) else { return Ok(None) };
         let mut moved = skips.end_around(from);
         if let Some(met) = self.glance(base, moved.as_deref().unwrap_or(from), to)? {
+            if let (Some(end), Some((found, _))) = (&moved, &met) {
+                skips.stretch(end, found);
+            }
             return Ok(met);
         }
         let mut walked = false;
@@ -269,16 +272,21 @@ impl Rows {
             return;
         }
         self.reflect(&key, &op);
+        let slot = key.first().copied().unwrap_or_default();
         if let RowOp::Add(_) = op {
-            let tag = key.first().copied().unwrap_or_default();
             let lives = |from: &[u8], to: &[u8]| {
                 let frozen = self.frozen.as_ref();
                 self.active.range(from, to).next().is_some()
                     || frozen.is_some_and(|it| it.range(from, to).next().is_some())
             };
-            if let Some(skips) = self.skips.borrow_mut().of(tag) {
+            if let Some(skips) = self.skips.borrow_mut().of(slot) {
                 skips.cut(&key, lives);
             }
+        }
+        if let RowOp::Remove = op
+            && let Some(skips) = self.skips.borrow_mut().of(slot)
+        {
+            skips.stretch(&key, &after(&key));
         }
         self.active.apply(key, op);
     }
@@ -426,6 +434,21 @@ impl SkipsOf {
         self.0.insert(start, end);
     }
 
+    /// The stretch that ends at `end` goes on to `to`: nothing lives between. Takes from one end go
+    /// on like this, row by row, where a walk over the dead ones would have to learn it.
+    fn stretch(&mut self, end: &[u8], to: &[u8]) {
+        let before = (Bound::Unbounded, Bound::Excluded(end));
+        let Some((_, ends)) = self.0.range_mut::<[u8], _>(before).next_back() else { return };
+        if ends.as_slice() != end {
+            return;
+        }
+        *ends = Key::from_slice(to);
+        let met = (Bound::Included(end), Bound::Included(to));
+        if self.0.range::<[u8], _>(met).next().is_some() {
+            self.learn(end, to);
+        }
+    }
+
     /// A row comes to life inside: what is left of the stretch stays where it still spares a walk.
     fn cut(&mut self, key: &[u8], worth: impl Fn(&[u8], &[u8]) -> bool) {
         if self.0.is_empty() {
@@ -472,6 +495,22 @@ mod tests {
         skips.cut(&[2], |_, _| false);
         assert_eq!(skips.end_around(&[1]), None);
         assert_eq!(skips.end_around(&[3]), None);
+    }
+
+    #[test]
+    fn skips_go_on_from_their_end() {
+        let mut skips = SkipsOf::default();
+        skips.stretch(&[1], &[2]);
+        assert_eq!(pairs(&skips), []);
+        skips.learn(&[1], &[3]);
+        skips.learn(&[6], &[8]);
+        skips.stretch(&[2], &[4]);
+        skips.stretch(&[4], &[5]);
+        assert_eq!(pairs(&skips), [(1, 3), (6, 8)], "none ends there");
+        skips.stretch(&[3], &[5]);
+        assert_eq!(pairs(&skips), [(1, 5), (6, 8)]);
+        skips.stretch(&[5], &[7]);
+        assert_eq!(pairs(&skips), [(1, 8)], "what it meets is one with it");
     }
 
     #[test]
