@@ -82,7 +82,7 @@ pub enum ErrorKind {
     /// The closure given to `transact` or `read` returned an error;
     /// [`into_source`](Error::into_source) gives it back. Nothing happened.
     Rejected,
-    /// The opening was stopped by the caller's progress function.
+    /// The call was stopped by the caller's progress function; what it has done so far stands.
     Cancelled,
 }
 

@@ -115,7 +115,7 @@ pub struct TakenInfo {
     pub held_for: Duration,
 }
 
-pub use crate::store::Space;
+pub use crate::store::{BaseSpace, Space};
 
 /// What stands of a tube's counts under the engine's lock.
 pub(crate) fn stats(hold: &Hold, number: u32) -> Result<TubeStats> {

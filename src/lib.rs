@@ -107,7 +107,7 @@ pub use consumer::Consumer;
 pub use error::{Error, ErrorKind, Result};
 pub use events::Events;
 pub use held::Held;
-pub use inspect::{Calls, Space, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo};
+pub use inspect::{BaseSpace, Calls, Space, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo};
 pub use lease::{Lease, Task};
 pub use live::events::Event;
 pub use options::{Backoff, Durability, TubeKind, TubeOptions};

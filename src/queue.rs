@@ -6,14 +6,16 @@ use crate::engine::{look, tubes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::hold::Hold;
-use crate::inspect::{self, Space, TakenInfo, TubeStats, WaiterInfo};
+use crate::inspect::{self, BaseSpace, Space, TakenInfo, TubeStats, WaiterInfo};
 use crate::limits::EVENTS_KEPT;
 use crate::options::TubeOptions;
+use crate::store::Progress;
 use crate::sync::Arc;
 use crate::transact::{Reading, Transaction};
 use crate::tube::Tube;
 use std::error::Error as StdError;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue, which is
@@ -286,7 +288,23 @@ impl Queue {
         self.hold.core().check().map_err(|error| error.during("check"))
     }
 
-    /// The bytes that the queue takes, on the disk and in memory.
+    /// The bytes that the queue takes, on the disk and in memory, and what it has written since it
+    /// was opened. Costs nothing.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// let space = queue.space()?;
+    /// assert_eq!((space.durable_bytes, space.tasks_put), (5, 1));
+    /// assert!(space.syncs > 0 && space.written_per_task() > Some(5));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
@@ -305,13 +323,58 @@ impl Queue {
         self.hold.core().checkpoint().map_err(|error| error.during("checkpoint"))
     }
 
+    /// What the base's file is made of, the application's own tables included. Reads every page
+    /// that leads to a row, so it takes a second for some hundred megabytes; nobody waits
+    /// meanwhile, and what was written since the last checkpoint does not count.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Io`](ErrorKind::Io).
+    pub fn base_space(&self) -> Result<BaseSpace> {
+        self.hold.core().base_space().map_err(|error| error.during("base space"))
+    }
+
     /// Gives room that is not used any more back to the file system. Other calls wait meanwhile,
-    /// for long if there is much.
+    /// for long if there is much. A file in which somebody reads or writes stays as it is.
     ///
     /// # Errors
     /// As [`checkpoint`](Queue::checkpoint).
     pub fn compact(&self) -> Result<()> {
-        self.hold.core().compact().map_err(|error| error.during("compact"))
+        self.compact_with(|_| ControlFlow::Continue(()))
+    }
+
+    /// As [`compact`](Queue::compact), and tells after each round how many bytes it has given back;
+    /// `Break` ends it there.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use tubewell::{Queue, Stage};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("films")?;
+    /// tube.put(&vec![0; 4 << 20])?;
+    /// queue.checkpoint()?;
+    /// tube.take()?.ack()?;
+    ///
+    /// let mut given_back = 0;
+    /// queue.compact_with(|progress| {
+    ///     assert_eq!(progress.stage, Stage::Compact);
+    ///     given_back = progress.done;
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert!(given_back > 4 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Queue::checkpoint); [`Cancelled`](ErrorKind::Cancelled) by `progress`, and
+    /// what was given back stays so.
+    pub fn compact_with(&self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
+        self.hold.core().compact(progress).map_err(|error| error.during("compact"))
     }
 
     /// Returns once everything written so far is synced.

@@ -1,10 +1,12 @@
 //! What concerns the running queue as a whole and no task: working off, looking after the files.
 
 use crate::engine::audit;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::live::core::Core;
 use crate::live::inside;
-use crate::store::Space;
+use crate::store::{BaseSpace, Progress, Space, Stage};
+use crate::task::Cause;
+use std::ops::ControlFlow;
 
 impl Core {
     /// Works off what is due now, and all sweeps.
@@ -36,17 +38,36 @@ impl Core {
         self.is_open()?;
         let state = self.state.lock();
         state.is_open()?;
-        Ok(state.store.space())
+        let tasks_put = state.calls.values().map(|tube| tube.of(Cause::Put)).sum();
+        Ok(Space { tasks_put, ..state.store.space() })
     }
 
-    /// Shrinks the base.
-    pub(crate) fn compact(&self) -> Result<()> {
+    /// What the base's file is made of. Nobody waits meanwhile.
+    pub(crate) fn base_space(&self) -> Result<BaseSpace> {
+        inside::refuse()?;
+        self.is_open()?;
+        let surveyor = {
+            let mut state = self.state.lock();
+            state.is_open()?;
+            state.store.surveyor()?
+        };
+        surveyor.measure()
+    }
+
+    /// Shrinks the base, and tells after each round how far it has come.
+    pub(crate) fn compact(&self, mut told: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
         self.checkpoint()?;
         let _writer = self.writer.lock();
         let mut state = self.state.lock();
         state.is_open()?;
+        let total = state.store.space().base_bytes;
         // Each round frees what the next one can move.
-        while state.store.compact()? {}
+        while state.store.compact()? {
+            let done = total.saturating_sub(state.store.space().base_bytes);
+            if told(Progress { stage: Stage::Compact, done, total }).is_break() {
+                return Err(Error::new(ErrorKind::Cancelled));
+            }
+        }
         Ok(())
     }
 }

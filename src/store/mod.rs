@@ -5,6 +5,7 @@
 //! base. Nothing here starts a thread or takes a lock that is held over a call of another's.
 
 pub(crate) mod disk;
+mod traffic;
 mod record;
 mod journal;
 mod tables;
@@ -18,6 +19,7 @@ mod birth;
 mod open;
 mod heal;
 mod check;
+mod space;
 #[cfg(test)]
 mod tests;
 
@@ -36,8 +38,10 @@ pub(crate) use open::Opened;
 pub use open::{Progress, Stage};
 use overlay::Layer;
 pub(crate) use record::{Advance, Stamp, probe};
+pub use space::{BaseSpace, Space};
 use std::cell::RefCell;
 use tables::Anchor;
+use traffic::Traffic;
 use view::Rows;
 
 /// How a store is to be.
@@ -75,32 +79,11 @@ pub(crate) struct Retired {
     _frozen: Option<Arc<Layer>>,
 }
 
-/// How full things are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Space {
-    /// Bytes of the journal's ring that the base does not hold yet.
-    pub journal_used: u64,
-    /// Bytes of the journal's ring.
-    pub journal_bytes: u64,
-    /// Bytes in memory that the base does not hold yet.
-    pub overlay_bytes: u64,
-    /// Rows in memory that the base does not hold yet.
-    pub overlay_rows: u64,
-    /// Bytes of the base's file.
-    pub base_bytes: u64,
-    /// Bytes of the rows of temporary tubes.
-    pub temporary_bytes: u64,
-    /// Bytes of the payloads of all durable tubes, which
-    /// [`durable_bytes_max`](crate::Builder::durable_bytes_max) bounds. Those of a tube that was
-    /// truncated or dropped go with its rows, in steps, soon after the call.
-    pub durable_bytes: u64,
-}
-
 /// The rows of one queue, and the two files that keep them.
 pub(crate) struct Store {
     /// `None` in memory.
     disk: Option<Arc<dyn Disk>>,
+    traffic: Arc<Traffic>,
     config: Config,
     /// `None` in memory.
     ring: Option<Ring>,
@@ -114,6 +97,8 @@ pub(crate) struct Store {
     stamp: Stamp,
     /// Records so far, in memory.
     number: u64,
+    /// Since the opening.
+    checkpoints_done: u64,
     /// Whether puts are refused until the ballast stands again.
     full: bool,
     /// Set between the write and the last row applied: a panic there leaves it set.
@@ -201,9 +186,9 @@ impl Store {
         self.ring.as_ref().map(|ring| ring.shared().clone())
     }
 
-    /// How many checkpoints the base has seen since it was born; 0 without one.
+    /// How many checkpoints there were since the opening, commits with guests among them.
     pub(crate) fn checkpoints(&self) -> u64 {
-        self.base.as_ref().map_or(0, |base| base.anchor().serial)
+        self.checkpoints_done
     }
 
     /// Whether it is time for a checkpoint.
@@ -227,19 +212,6 @@ impl Store {
     /// does not stand again.
     pub(crate) fn is_full(&self) -> bool {
         self.full
-    }
-
-    pub(crate) fn space(&self) -> Space {
-        let file = self.base.as_ref().map_or(0, |base| base.opening().bytes());
-        Space {
-            journal_used: self.ring.as_ref().map_or(0, Ring::used),
-            journal_bytes: self.ring.as_ref().map_or(0, Ring::size),
-            overlay_bytes: self.rows.overlay_bytes() as u64,
-            overlay_rows: self.rows.overlay_rows() as u64,
-            base_bytes: file,
-            temporary_bytes: self.rows.temporary_bytes(),
-            durable_bytes: self.stamp.durable_bytes,
-        }
     }
 
     /// Begins a checkpoint: what is active now is frozen, and written by the steps of the answer,
@@ -286,6 +258,7 @@ impl Store {
         if let Some(ring) = &mut self.ring {
             ring.free_before(base.anchor().span);
         }
+        self.checkpoints_done += 1;
         let before = self.base.replace(base);
         let frozen = self.rows.frozen.take();
         self.frozen_runs.clear();

@@ -8,6 +8,7 @@ use super::disk::{Disk, DiskFile, FileName, Found};
 use super::journal::{self, Reader, Ring, Span, WriteFault};
 use super::record::{HEAD_BYTES, Head, HeadFault, Kind, QueueId, Stamp, next_row};
 use super::tables::Anchor;
+use super::traffic::Traffic;
 use super::view::Rows;
 use super::{Config, Store};
 use crate::bytes::FORMAT;
@@ -20,7 +21,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What an opening is at.
+/// What a long call is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
@@ -32,9 +33,11 @@ pub enum Stage {
     Scan,
     /// What was replayed is made durable.
     Settle,
+    /// Of [`compact_with`](crate::Queue::compact_with): a round is over.
+    Compact,
 }
 
-/// How far an opening has come.
+/// How far a long call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -80,10 +83,17 @@ impl Store {
     /// `progress`.
     pub(crate) fn open(disk: Arc<dyn Disk>, config: Config, progress: Told<'_>) -> Result<Opened> {
         let folder = disk.folder().to_owned();
-        Self::find(disk, config, progress).map_err(|error| error.during("open").at(&folder))
+        let (disk, traffic) = Traffic::of(disk);
+        Self::find(disk, traffic, config, progress)
+            .map_err(|error| error.during("open").at(&folder))
     }
 
-    fn find(disk: Arc<dyn Disk>, config: Config, told: Told<'_>) -> Result<Opened> {
+    fn find(
+        disk: Arc<dyn Disk>,
+        traffic: Arc<Traffic>,
+        config: Config,
+        told: Told<'_>,
+    ) -> Result<Opened> {
         match disk.found().map_err(Error::io)? {
             Found::Whole => {}
             Found::Nothing => give_birth(&*disk, &config, told)?,
@@ -98,11 +108,11 @@ impl Store {
         };
         let head = read_head(&*journal)?;
         let base = disk.open_base().map_err(Error::io)?;
-        Self::open_files(disk, config, told, journal, base, head)
+        Self::open_files((disk, traffic), config, told, journal, base, head)
     }
 
     fn open_files(
-        disk: Arc<dyn Disk>,
+        (disk, traffic): (Arc<dyn Disk>, Arc<Traffic>),
         config: Config,
         told: Told<'_>,
         file: Arc<dyn DiskFile>,
@@ -131,9 +141,11 @@ impl Store {
         let stamp = Stamp { reserved, ..tail.stamp };
         let mut store = Self {
             disk: Some(disk),
+            traffic,
             config,
             full: !ring.has_ballast().map_err(Error::io)?,
             number: tail.span.link.number,
+            checkpoints_done: 0,
             ring: Some(ring),
             base: Some(base),
             rows,
@@ -180,12 +192,14 @@ impl Store {
         let stamp = Stamp { reserved: first_number + NUMBER_BLOCK, ..anchor.stamp };
         let store = Self {
             disk: None,
+            traffic: Arc::default(),
             config,
             ring: None,
             base: Some(base),
             rows: Rows::default(),
             stamp,
             number: 0,
+            checkpoints_done: 0,
             full: false,
             armed: false,
             frozen_runs: Vec::new(),

@@ -2,8 +2,9 @@
 
 use crate::{counts, kind, listed, lone, secs, still};
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::thread;
-use tubewell::{ErrorKind, State, TubeOptions};
+use tubewell::{ErrorKind, Stage, State, TubeOptions};
 
 #[test]
 fn the_total_is_all_but_the_done() {
@@ -227,11 +228,47 @@ fn space_shrinks_by_compaction() {
     queue.checkpoint().unwrap();
     let size = || std::fs::metadata(path.join("base.redb")).unwrap().len();
     let full = size();
+    let base = queue.base_space().unwrap();
+    assert_eq!((base.bytes, base.live_bytes + base.dead_bytes), (full, full));
+    assert!(base.live_bytes > 2000 * 2000 && base.rows > 2000, "{base:?}");
     tube.truncate().unwrap();
     queue.tick().unwrap();
     queue.checkpoint().unwrap();
+    let base = queue.base_space().unwrap();
+    assert!(base.live_bytes < 10_000 && base.rows < 20, "{base:?}");
+    let mut told = Vec::new();
+    let stopped = queue.compact_with(|progress| {
+        assert_eq!((progress.stage, progress.total), (Stage::Compact, full));
+        told.push(progress.done);
+        ControlFlow::Break(())
+    });
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(told, [full - size()], "stopped after the first round, whose work stands");
     queue.compact().unwrap();
     assert!(size() * 4 < full, "{} of {full}", size());
-    assert!(!format!("{:?}", queue.space().unwrap()).is_empty());
+    assert_eq!(queue.space().unwrap().base_bytes, size());
+    crate::close_sound(queue);
+}
+
+#[test]
+fn space_counts_what_goes_to_the_disk() {
+    let (_home, path) = crate::home();
+    let queue = crate::open(&path);
+    let tube = queue.tube("t").unwrap();
+    let before = queue.space().unwrap();
+    assert_eq!((before.tasks_put, before.written_per_task()), (0, None));
+    for _ in 0..10 {
+        tube.put(&[7; 300]).unwrap();
+    }
+    let after = queue.space().unwrap();
+    assert_eq!((after.tasks_put, after.checkpoints), (10, before.checkpoints));
+    assert!(after.syncs >= before.syncs + 10, "each put is synced");
+    let written = after.written_bytes - before.written_bytes;
+    assert!((3000..10_000).contains(&written), "{written}");
+    assert_eq!(after.written_per_task(), Some(after.written_bytes / 10));
+    queue.checkpoint().unwrap();
+    let moved = queue.space().unwrap();
+    assert_eq!(moved.checkpoints, after.checkpoints + 1);
+    assert!(moved.syncs > after.syncs && moved.written_bytes > after.written_bytes);
     crate::close_sound(queue);
 }

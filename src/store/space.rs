@@ -1,0 +1,116 @@
+//! What a queue takes, on the disk and in memory, as numbers. Nothing here decides anything.
+
+use super::Store;
+use super::base::{Opening, fenced};
+use super::journal::Ring;
+use crate::error::Result;
+use crate::sync::Arc;
+use redb::{ReadableDatabase, ReadableTableMetadata, TableStats};
+
+/// How full things are, and what has gone to the disk. All of it is kept, nothing is looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Space {
+    /// Bytes of the journal's ring that the base does not hold yet.
+    pub journal_used: u64,
+    /// Bytes of the journal's ring.
+    pub journal_bytes: u64,
+    /// Bytes in memory that the base does not hold yet.
+    pub overlay_bytes: u64,
+    /// Rows in memory that the base does not hold yet.
+    pub overlay_rows: u64,
+    /// Bytes of the base's file; how many of them are in use says
+    /// [`base_space`](crate::Queue::base_space).
+    pub base_bytes: u64,
+    /// Bytes of the rows of temporary tubes.
+    pub temporary_bytes: u64,
+    /// Bytes of the payloads of all durable tubes, which
+    /// [`durable_bytes_max`](crate::Builder::durable_bytes_max) bounds. Those of a tube that was
+    /// truncated or dropped go with its rows, in steps, soon after the call.
+    pub durable_bytes: u64,
+    /// Checkpoints since the queue was opened.
+    pub checkpoints: u64,
+    /// Syncs of both files since the queue was opened.
+    pub syncs: u64,
+    /// Bytes written to both files since the queue was opened, what the opening wrote included.
+    pub written_bytes: u64,
+    /// Tasks put since the queue was opened.
+    pub tasks_put: u64,
+}
+
+impl Space {
+    /// Bytes written for each task that was put since the queue was opened, whatever else became of
+    /// it; `None` before the first.
+    pub fn written_per_task(&self) -> Option<u64> {
+        self.written_bytes.checked_div(self.tasks_put)
+    }
+}
+
+/// What the base's file is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BaseSpace {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of the rows in it, the application's own tables included, and of what leads to them.
+    pub live_bytes: u64,
+    /// The rest: pages that are free or half-empty. [`compact`](crate::Queue::compact) gives back
+    /// what it can of them.
+    pub dead_bytes: u64,
+    /// Rows in it, the application's own included.
+    pub rows: u64,
+}
+
+/// Measures the base without the store's lock.
+pub(crate) struct Surveyor {
+    opening: Arc<Opening>,
+}
+
+impl Store {
+    pub(crate) fn space(&self) -> Space {
+        let file = self.base.as_ref().map_or(0, |base| base.opening().bytes());
+        Space {
+            journal_used: self.ring.as_ref().map_or(0, Ring::used),
+            journal_bytes: self.ring.as_ref().map_or(0, Ring::size),
+            overlay_bytes: self.rows.overlay_bytes() as u64,
+            overlay_rows: self.rows.overlay_rows() as u64,
+            base_bytes: file,
+            temporary_bytes: self.rows.temporary_bytes(),
+            durable_bytes: self.stamp.durable_bytes,
+            checkpoints: self.checkpoints_done,
+            syncs: self.traffic.syncs(),
+            written_bytes: self.traffic.written(),
+            tasks_put: 0,
+        }
+    }
+
+    pub(crate) fn surveyor(&mut self) -> Result<Surveyor> {
+        self.heal()?;
+        Ok(Surveyor { opening: self.base()?.opening().clone() })
+    }
+}
+
+impl Surveyor {
+    /// Reads every page that leads to a row.
+    pub(crate) fn measure(&self) -> Result<BaseSpace> {
+        let mut space = BaseSpace { bytes: self.opening.bytes(), ..BaseSpace::default() };
+        fenced(&self.opening.fate, || {
+            let read = self.opening.db()?.begin_read()?;
+            let mut add = |stats: TableStats, rows: u64| {
+                space.live_bytes += stats.stored_bytes() + stats.metadata_bytes();
+                space.rows += rows;
+            };
+            for table in read.list_tables()? {
+                let table = read.open_untyped_table(table)?;
+                add(table.stats()?, table.len()?);
+            }
+            for table in read.list_multimap_tables()? {
+                let table = read.open_untyped_multimap_table(table)?;
+                add(table.stats()?, table.len()?);
+            }
+            Ok(())
+        })?;
+        space.dead_bytes = space.bytes.saturating_sub(space.live_bytes);
+        Ok(space)
+    }
+}
