@@ -1,0 +1,201 @@
+//! That nobody notices a checkpoint: a steady load at half of the highest rate, so that checkpoints
+//! run all the time, and how long the slowest calls take.
+//!
+//!     cargo bench --bench latency                      two minutes
+//!     cargo bench --bench latency -- --quick
+//!
+//! A call is due at its own instant, whatever became of the one before: what waits behind a slow
+//! call is late, and counts as late.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::twins::Limit;
+use common::{PAYLOAD, Run, share, time};
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tubewell::{Durability, Queue, Tube};
+
+/// Bytes that the twin writes beside its journal, again and again, as a checkpoint does.
+const BESIDE_BYTES: u64 = 20 << 20;
+
+fn main() {
+    let run = Run::begin("latency");
+    for backlog in [0, 10_000, 1_000_000] {
+        if run.wants(&format!("latency, backlog {backlog}")) {
+            at_backlog(&run, backlog);
+        }
+    }
+    run.end();
+}
+
+fn at_backlog(run: &Run, backlog: u64) {
+    let tasks = run.scale.pick(backlog.min(1_000), backlog, backlog);
+    let length = Duration::from_millis(run.scale.pick(20, 2_000, 10_000));
+    let path = run.folder.fresh("queue");
+    let queue = Queue::builder().durability(Durability::Relaxed).open(path).unwrap();
+    let tube = queue.tube("latency").unwrap();
+    fill(&tube, tasks);
+
+    let highest = highest(length / 4, || cycle(&tube));
+    let before = queue.space().unwrap().checkpoints;
+    let mut takes = Vec::new();
+    let puts = paced(length, highest / 2.0, || {
+        tube.put(&[7; PAYLOAD]).unwrap();
+        let put = Instant::now();
+        let task = tube.try_take().unwrap().unwrap();
+        takes.push(put.elapsed().as_secs_f64());
+        task.ack().unwrap();
+        put
+    });
+    let checkpoints = queue.space().unwrap().checkpoints - before;
+    let twin = beside(run, || {
+        let mut limit = Limit::new(&run.folder.fresh("limit"));
+        paced(length, highest / 2.0, || {
+            limit.unsynced(1, &[PAYLOAD, PAYLOAD, PAYLOAD]);
+            Instant::now()
+        })
+    });
+    let takes = sorted(takes);
+    let what = |verb| format!("{verb}, {tasks} deep, {:.0}/s, p99.9", highest / 2.0);
+    let beside_it = |twin: &[f64]| {
+        format!("three bare writes beside 20 MB to a file {}", time(share(twin, 0.999)))
+    };
+    line(run, what("relaxed put"), &puts, checkpoints, beside_it(&twin), &twin, "≤ 1 ms");
+    line(run, what("relaxed take"), &takes, checkpoints, beside_it(&twin), &twin, "≤ 1 ms");
+
+    durable(run, &queue, &tube, tasks, length, highest);
+}
+
+/// Durable puts at half of their highest rate, while another thread cycles at a quarter of its own,
+/// so that checkpoints are under way all the time.
+fn durable(run: &Run, queue: &Queue, tube: &Tube, tasks: u64, length: Duration, relaxed: f64) {
+    let safe = tube.durability(Durability::Durable);
+    let highest = highest(length / 4, || _ = safe.put(&[7; PAYLOAD]).unwrap());
+    let done = AtomicBool::new(false);
+    let before = queue.space().unwrap().checkpoints;
+    let puts = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // In bursts with a rest between them: with two processors a third thread that waits for
+            // its instant by looking at the clock would slow the others, and not the disk.
+            let burst = (relaxed / 4.0 / 1000.0).max(1.0) as u64;
+            while !done.load(Ordering::Relaxed) {
+                (0..burst).for_each(|_| cycle(tube));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let puts = rested(length, highest / 2.0, || _ = safe.put(&[7; PAYLOAD]).unwrap());
+        done.store(true, Ordering::Relaxed);
+        puts
+    });
+    let checkpoints = queue.space().unwrap().checkpoints - before;
+    let twin = beside(run, || {
+        let mut limit = Limit::new(&run.folder.fresh("limit"));
+        rested(length, highest / 2.0, || _ = limit.synced(1, PAYLOAD))
+    });
+    let what = format!("durable put, {tasks} deep, {:.0}/s, p99.9", highest / 2.0);
+    let its = format!("a synced write beside 20 MB to a file {}", time(share(&twin, 0.999)));
+    line(run, what, &puts, checkpoints, its, &twin, "≤ 8 ms");
+}
+
+fn line(
+    run: &Run,
+    what: String,
+    ours: &[f64],
+    checkpoints: u64,
+    its: String,
+    twin: &[f64],
+    reach: &'static str,
+) {
+    let (p50, worst) = (share(ours, 0.5), share(ours, 1.0));
+    let (ours, twin) = (share(ours, 0.999), share(twin, 0.999));
+    run.line(
+        what,
+        format!("{} (p50 {}, worst {})", time(ours), time(p50), time(worst)),
+        format!("{its}; {checkpoints} checkpoints"),
+        format!("{:.2}", ours / twin),
+        reach,
+    );
+}
+
+fn fill(tube: &Tube, tasks: u64) {
+    for from in (0..tasks).step_by(1000) {
+        let batch = (from..tasks.min(from + 1000)).map(|_| vec![7; PAYLOAD]);
+        tube.put_many(batch).unwrap();
+    }
+}
+
+fn cycle(tube: &Tube) {
+    tube.put(&[7; PAYLOAD]).unwrap();
+    tube.try_take().unwrap().unwrap().ack().unwrap();
+}
+
+/// Calls a second, one behind the other.
+fn highest(length: Duration, mut call: impl FnMut()) -> f64 {
+    let began = Instant::now();
+    let mut calls = 0;
+    while began.elapsed() < length {
+        call();
+        calls += 1;
+    }
+    f64::from(calls) / began.elapsed().as_secs_f64()
+}
+
+/// Seconds from the instant at which each call was due to the one that it answers, sorted. Waits by
+/// looking at the clock: a sleep comes back too late for thousands of calls a second.
+fn paced(length: Duration, rate: f64, mut call: impl FnMut() -> Instant) -> Vec<f64> {
+    let began = Instant::now();
+    let mut late = Vec::new();
+    for number in 0..(length.as_secs_f64() * rate) as u64 {
+        let due = began + Duration::from_secs_f64(number as f64 / rate);
+        while Instant::now() < due {
+            std::hint::spin_loop();
+        }
+        late.push(call().duration_since(due).as_secs_f64());
+    }
+    sorted(late)
+}
+
+/// Seconds that each call took, sorted, with sleeps between them; a call that is late is not rested
+/// before.
+fn rested(length: Duration, rate: f64, mut call: impl FnMut()) -> Vec<f64> {
+    let began = Instant::now();
+    let mut took = Vec::new();
+    for number in 0..(length.as_secs_f64() * rate) as u64 {
+        let due = began + Duration::from_secs_f64(number as f64 / rate);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let began = Instant::now();
+        call();
+        took.push(began.elapsed().as_secs_f64());
+    }
+    sorted(took)
+}
+
+/// Runs a twin while another thread writes and syncs another file.
+fn beside(run: &Run, twin: impl FnOnce() -> Vec<f64>) -> Vec<f64> {
+    let mut file = File::create(run.folder.fresh("beside")).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let page = vec![7; 4096];
+            while !done.load(Ordering::Relaxed) {
+                file.rewind().unwrap();
+                for _ in (0..BESIDE_BYTES).step_by(page.len()) {
+                    file.write_all(&page).unwrap();
+                }
+                file.sync_data().unwrap();
+            }
+        });
+        let times = twin();
+        done.store(true, Ordering::Relaxed);
+        times
+    })
+}
+
+fn sorted(mut times: Vec<f64>) -> Vec<f64> {
+    times.sort_by(f64::total_cmp);
+    times
+}
