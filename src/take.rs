@@ -227,7 +227,11 @@ impl<T: ?Sized> Tube<T> {
         }
     }
 
-    fn open_tasks(&self, handed: Vec<Handed>, tasks: &mut Vec<Task<T>>) -> Result<()> {
+    fn open_tasks(
+        &self,
+        handed: impl IntoIterator<Item = Handed>,
+        tasks: &mut Vec<Task<T>>,
+    ) -> Result<()> {
         for handed in handed {
             if let Ok(task) = self.open_task(handed)? {
                 tasks.push(task);

@@ -11,6 +11,7 @@ use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
 use crate::task::{Cause, Reason, State, TaskId, Ticket};
+use smallvec::SmallVec;
 use std::ops::Deref;
 
 /// Takes up to `most` tasks. None is an answer, not an error.
@@ -56,12 +57,12 @@ pub(crate) struct Payload {
 impl Payload {
     /// Reads the payload of a task, from its own row or from beside it.
     pub(crate) fn read(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Self> {
-        if let Contents::Inline(payload) = stored.row().payload {
-            let from = stored.raw().len() - payload.len();
-            return Ok(Self { row: stored.raw().clone(), from });
-        }
-        let row = view.get(&key::body(tube.run(), stored.id))?.ok_or_else(|| damaged("payload"))?;
-        Ok(Self { row, from: 0 })
+        let Contents::Inline(payload) = stored.row().payload else {
+            let row = view.get(&key::body(tube.run(), stored.id))?;
+            return Ok(Self { row: row.ok_or_else(|| damaged("payload"))?, from: 0 });
+        };
+        let from = stored.raw().len() - payload.len();
+        Ok(Self { row: stored.raw().clone(), from })
     }
 }
 
@@ -74,7 +75,7 @@ impl Deref for Payload {
 }
 
 impl Op for Take {
-    type Done = Vec<Handed>;
+    type Done = SmallVec<[Handed; 1]>;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -87,7 +88,7 @@ impl Op for Take {
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
         speaks(desk, self.holder)?;
-        let mut handed = Vec::new();
+        let mut handed = SmallVec::new();
         if tube.row.paused {
             return Ok(handed);
         }
@@ -160,6 +161,10 @@ impl Cursor {
     }
 
     fn peek(&self, desk: &Desk<'_>) -> Result<Option<Met>> {
+        // Most tubes have tasks in groups or without, and not both.
+        if desk.count(self.range) == 0 {
+            return Ok(None);
+        }
         desk.first(&self.from, &self.range.end())
     }
 }
@@ -207,9 +212,14 @@ struct Next {
 }
 
 /// Takes the task. One that is damaged is set aside instead, and its neighbours are served.
-fn hand_over(desk: &mut Desk<'_>, tube: &Tube, next: Next, holder: u32) -> Result<Option<Handed>> {
-    let opened = match &next.row {
-        Some(row) => index::open(Tag::Ready, next.id, row.clone()),
+fn hand_over(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    mut next: Next,
+    holder: u32,
+) -> Result<Option<Handed>> {
+    let opened = match next.row.take() {
+        Some(row) => index::open(Tag::Ready, next.id, row),
         None => Err(damaged("ready")),
     };
     let ((stored, standing), fault) = match opened {
