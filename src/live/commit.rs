@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
+use crate::live::pace::Pace;
 use crate::store::{Advance, Failure, Stamp, Store};
 use crate::sync::Arc;
 use crate::task::Cause;
@@ -40,6 +41,7 @@ pub(crate) struct State {
     pub(crate) calls: BTreeMap<u32, Counted>,
     /// Lease time before which a full disk is not tried again.
     refill_at: u64,
+    pub(crate) pace: Pace,
     /// Committed, and to be told once the lock is released.
     outbox: Outbox,
 }
@@ -114,6 +116,7 @@ impl State {
             due: BTreeMap::new(),
             calls: BTreeMap::new(),
             refill_at: 0,
+            pace: Pace::default(),
             outbox: Outbox::default(),
         }
     }
@@ -285,6 +288,12 @@ impl State {
         }
         self.refill_at = now.lease.saturating_add(1_000_000);
         self.store.refill()
+    }
+
+    /// Microseconds that the caller who has just written rests.
+    pub(crate) fn rest(&mut self) -> u64 {
+        let (used, size) = self.store.ring();
+        self.pace.rest(used, size, self.store.is_moving())
     }
 
     /// Lets the engine decide over rows that are not written yet, and writes nothing.

@@ -14,6 +14,7 @@ use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
 use crate::live::graces::Graces;
 use crate::live::inside;
+use crate::live::pace::Rest;
 use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub(crate) alarm: Alarm,
     /// Calls the thread that checkpoints beside the callers.
     checkpointer: Alarm,
+    resting: Rest,
     pub(crate) graces: Graces,
     closing: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -77,6 +79,7 @@ impl Core {
             hub: Hub::default(),
             alarm: Alarm::default(),
             checkpointer: Alarm::default(),
+            resting: Rest::default(),
             graces: Graces::default(),
             closing: AtomicBool::new(false),
             threads: Mutex::default(),
@@ -150,9 +153,11 @@ impl Core {
             state.heal_after(&step);
             let wants_checkpoint = state.store.wants_checkpoint();
             let checkpoints = state.store.checkpoints();
+            let rest = state.rest();
             self.release(state);
             match step? {
                 Step::Done(done, mark) => {
+                    self.rest(rest);
                     if wants_checkpoint {
                         self.checkpoint_soon();
                     }
@@ -347,6 +352,16 @@ impl Core {
         self.checkpoint_with(&writer)
     }
 
+    /// Pays for having outrun the checkpoint under way; on a clock that is moved by hand, nothing.
+    fn rest(&self, owed: u64) {
+        if owed == 0 {
+            return;
+        }
+        if let Some(nap) = self.settings.clock.nap(Duration::from_micros(owed)) {
+            self.resting.rest(nap);
+        }
+    }
+
     /// Waits for the checkpoint under way; one that came since `checkpoints` were done has made
     /// room, and with two threads at work the caller goes on beside the next. Else it does it here.
     fn make_room(&self, checkpoints: u64) -> Result<()> {
@@ -366,8 +381,12 @@ impl Core {
                 None => return Ok(()),
             }
         };
+        let began = self.lease_now();
         let moved = checkpoint.run();
+        let took = self.lease_now().saturating_sub(began);
         let mut state = self.state.lock();
+        state.pace.took = took;
+        self.resting.over();
         match moved {
             Ok(renewed) => {
                 let retired = state.store.renew(renewed);

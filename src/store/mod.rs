@@ -191,6 +191,16 @@ impl Store {
         self.checkpoints_done
     }
 
+    /// Bytes of the journal's ring in use, and of all of it; 0 in memory.
+    pub(crate) fn ring(&self) -> (u64, u64) {
+        self.ring.as_ref().map_or((0, 0), |ring| (ring.used(), ring.size()))
+    }
+
+    /// Whether a checkpoint is under way.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.rows.frozen.is_some()
+    }
+
     /// Whether it is time for a checkpoint.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         if self.rows.frozen.is_some() {

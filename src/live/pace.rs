@@ -1,0 +1,114 @@
+//! Callers that outrun the checkpoints are slowed evenly: while one is under way and the last part
+//! of the journal fills, each pays for the bytes that it brought, so that nobody finds the journal
+//! full and stands still for the rest of the checkpoint. Nobody holds a lock while it rests.
+
+use crate::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// Shorter rests are saved up: a thread that is put to sleep loses about half as much.
+const REST_MIN: u64 = 100;
+/// The last part is one in so many of the ring. A larger one is left less full at the end of a
+/// checkpoint, and the next has fewer rows to share its syncs.
+const LAST: u64 = 8;
+
+/// What callers owe, in microseconds. Stands under the engine's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// How long the last checkpoint took.
+    pub(crate) took: u64,
+    /// Bytes of the ring in use at the last look.
+    used: u64,
+    /// Microseconds, times the bytes of the last part.
+    owed: u64,
+}
+
+impl Pace {
+    /// How long a caller rests that has just written, with so many bytes of the ring in use; `busy`
+    /// while a checkpoint is under way. Who fills the whole last part rests as long as the last
+    /// checkpoint took.
+    pub(crate) fn rest(&mut self, used: u64, size: u64, busy: bool) -> u64 {
+        let brought = used.saturating_sub(self.used);
+        self.used = used;
+        let last = size / LAST;
+        if !busy || used < size - last {
+            self.owed = 0;
+            return 0;
+        }
+        self.owed = self.owed.saturating_add(self.took.saturating_mul(brought));
+        let rest = self.owed.checked_div(last).unwrap_or(0);
+        if rest < REST_MIN {
+            return 0;
+        }
+        self.owed = 0;
+        rest.min(self.took)
+    }
+}
+
+/// Where callers rest until the checkpoint is over.
+#[derive(Default)]
+pub(crate) struct Rest {
+    over: Mutex<()>,
+    called: Condvar,
+}
+
+impl Rest {
+    /// At most this long.
+    pub(crate) fn rest(&self, length: Duration) {
+        let mut over = self.over.lock();
+        // A call that came just before is missed, and costs one rest.
+        self.called.wait_for(&mut over, length);
+    }
+
+    /// The checkpoint is over: everyone goes on.
+    pub(crate) fn over(&self) {
+        self.called.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 8 << 20;
+
+    /// Fills the ring in steps; the rests, with the bytes in use at each.
+    fn rests(pace: &mut Pace, step: u64, busy: bool) -> Vec<(u64, u64)> {
+        let used = (0..SIZE).step_by(step as usize).map(|used| used + step);
+        used.map(|used| (used, pace.rest(used, SIZE, busy))).filter(|(_, rest)| *rest > 0).collect()
+    }
+
+    #[test]
+    fn who_fills_the_last_part_rests_as_long_as_a_checkpoint_takes() {
+        for step in [64, 400, 10_000, 100_000] {
+            let mut pace = Pace { took: 20_000, ..Pace::default() };
+            let rests = rests(&mut pace, step, true);
+            assert!(
+                rests.iter().all(|(used, _)| *used >= SIZE - SIZE / LAST),
+                "step {step}: {rests:?}"
+            );
+            let all: u64 = rests.iter().map(|(_, rest)| rest).sum();
+            assert!((16_000..=24_000).contains(&all), "step {step}: {all}");
+            let longest = rests.iter().map(|(_, rest)| *rest).max();
+            let share = 20_000 * step / (SIZE / LAST);
+            assert!(longest <= Some(share + REST_MIN + 1), "step {step}: evenly, {longest:?}");
+            assert!(rests.iter().all(|(_, rest)| *rest >= REST_MIN), "step {step}: {rests:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_rests_while_no_checkpoint_is_under_way_or_none_was_seen() {
+        let mut pace = Pace { took: 20_000, ..Pace::default() };
+        assert_eq!(rests(&mut pace, 400, false), []);
+        assert_eq!(rests(&mut Pace::default(), 400, true), []);
+    }
+
+    #[test]
+    fn what_is_owed_is_forgotten_once_the_checkpoint_is_over() {
+        let mut pace = Pace { took: 20_000, ..Pace::default() };
+        pace.rest(SIZE - SIZE / LAST, SIZE, false);
+        assert_eq!(pace.rest(SIZE - SIZE / LAST + 4_000, SIZE, true), 0, "saved up");
+        pace.rest(1000, SIZE, false);
+        pace.rest(SIZE - SIZE / LAST, SIZE, false);
+        assert_eq!(pace.rest(SIZE - SIZE / LAST + 2_000, SIZE, true), 0);
+    }
+}
