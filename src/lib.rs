@@ -41,7 +41,8 @@
 //! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is what was taken and [`Lease`] the hold on
 //! it, [`Consumer`] a session with a name. [`Queue::transact`] commits an ack and the application's
 //! own tables at once. What survives what is said at [`Durability`], failures at [`ErrorKind`],
-//! defaults at [`TubeOptions`] and [`Builder`].
+//! defaults at [`TubeOptions`] and [`Builder`]. The folder is of format 1, which every later
+//! version opens.
 //!
 //! # Where things are
 //!

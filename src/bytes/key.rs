@@ -488,9 +488,41 @@ mod tests {
             (delayed(RUN, id), "16010203040000000000000a0b"),
             (taken(RUN, id), "17010203040000000000000a0b"),
             (buried(RUN, &at, id), "18010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
+            (due(RUN, Deadline::Delay, 5, id), "19010203040100000000000000050000000000000a0b"),
             (due(RUN, Deadline::RunAt, 5, id), "19010203040200000000000000050000000000000a0b"),
+            (due(RUN, Deadline::Ttr, 5, id), "19010203040300000000000000050000000000000a0b"),
+            (due(RUN, Deadline::Ttl, 5, id), "19010203040400000000000000050000000000000a0b"),
             (key(RUN, "k"), "1a010203046b"),
             (held(RUN, 9, id), "1b01020304000000090000000000000a0b"),
+        ];
+        for (key, bytes) in golden {
+            assert_eq!(hex(&key), bytes);
+        }
+    }
+
+    #[test]
+    fn golden_orders() {
+        let id = TaskId::new(0x0a0b);
+        let of = |order| Place { priority: i64::MAX, order };
+        let placed = of(Order::placed(b"ab").unwrap());
+        let golden = [
+            (
+                ready(RUN, &of(Order::front(0x0a0b)), id),
+                "1201020304ffffffffffffffff7ffffffffffff5f40000000000000a0b",
+            ),
+            (
+                buried(RUN, &placed, id),
+                "1801020304ffffffffffffffff61620000000000000000000000000000\
+                 0000000000000a0b",
+            ),
+            (
+                line(RUN, "", &placed, id),
+                "130102030400ffffffffffffffff61620000000000000000000000000000\
+                 0000000000000a0b",
+            ),
+            (ready(Run(Run::TEMPORARY), &place(i64::MIN, 1), id), {
+                "1280000000000000000000000080000000000000010000000000000a0b"
+            }),
         ];
         for (key, bytes) in golden {
             assert_eq!(hex(&key), bytes);

@@ -11,5 +11,8 @@ pub(crate) use key::{Deadline, Range, Tag};
 pub(crate) use pack::Value;
 pub(crate) use view::{Met, RowOp, RowWrite, View};
 
-/// The version of everything in the two files. A folder with a higher one is refused untouched.
+/// The version of everything in the two files. A folder with a higher one is refused untouched; one
+/// with a lower one is opened, for ever: `tests/golden` has folders of each. So a change of any
+/// byte that is written, by us or by redb in its own format, is a new one here, and what reads the
+/// old one stays.
 pub(crate) const FORMAT: u32 = 1;

@@ -415,6 +415,34 @@ mod tests {
     }
 
     #[test]
+    fn golden_opening_and_change() {
+        let last = Link { number: 0, checksum: HEAD.seed() };
+        let mut draft = Draft::default();
+        draft.begin(&Stamp { reserved: 1, ..Stamp::default() });
+        draft.nonce(0xabcd);
+        let link = draft.seal(Kind::Opening, last, 0, HEAD.seed());
+        let opening = concat!(
+            "888dec0b99f138f2",
+            "64439946d8fa212d",
+            "0000000000000001",
+            "0000000000000000",
+            "00000028",
+            "00000001",
+            "0000000000000000000000000000000000000000000000010000000000000000",
+            "000000000000abcd"
+        );
+        assert_eq!(hex(draft.bytes()), opening);
+        draft.begin(&Stamp::default());
+        let op = RowOp::Change([7].as_slice().into());
+        draft.row(&RowWrite { key: Key::from_slice(b"k"), op });
+        draft.seal(Kind::Rows, link, 1, HEAD.seed());
+        assert_eq!(
+            hex(&draft.bytes()[HEADER_BYTES + STAMP_BYTES..]),
+            "0200016b000000010700000000000000"
+        );
+    }
+
+    #[test]
     fn marks_and_numbers_only_grow_and_bytes_go_both_ways() {
         let marks = |queue, wall_high| Marks { queue, wall_high };
         let first = Stamp { marks: marks(5, 6), reserved: 7, durable_bytes: 8 };

@@ -125,6 +125,7 @@ mod tests {
     use super::*;
     use crate::bytes::Tag;
     use crate::clock::Marks;
+    use redb::TableHandle;
 
     #[test]
     fn a_tally_has_room_for_every_tag() {
@@ -142,6 +143,14 @@ mod tests {
         let fields: String = (1..10).map(|field| format!("{field:016x}")).collect();
         assert_eq!(hex(&anchor.encode()), format!("30313233343536373839616263646566{fields}"));
         assert_eq!(Anchor::decode(&anchor.encode()), Some(anchor));
+        let first = Anchor::genesis(anchor.queue, 0xfeed).encode();
+        let zero = "0".repeat(16);
+        assert_eq!(
+            hex(&first[16..]),
+            format!("{zero}{zero}000000000000feed{zero}{zero}{zero}{zero}0000000000000001{zero}")
+        );
+        let names = [ROWS.name(), STATE.name()];
+        assert_eq!((names, ANCHOR), (["tubewell rows", "tubewell"], b"anchor".as_slice()));
         assert_eq!(hex(&run_key(Run(5))), "72756e00000005");
         assert_eq!(run_of(&run_key(Run(5))), Some(Run(5)));
         let mut tally = Tally::default();

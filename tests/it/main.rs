@@ -9,6 +9,7 @@ mod consumer;
 mod damage;
 mod delay;
 mod events;
+mod golden;
 mod group;
 mod input;
 mod inspect;

@@ -1,5 +1,6 @@
 //! The README keeps its promises: what it names is there.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -23,9 +24,79 @@ fn it_shows_the_two_commands_and_they_exist() {
     assert!(example.exists() || folder.exists(), "the example checksums is missing");
 }
 
+/// What a reader sees of a piece of text, and the names of what it links to: `[text][name]`.
+fn linked(text: &str) -> (String, Vec<&str>) {
+    let (mut plain, mut names) = (String::new(), Vec::new());
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        plain += before;
+        let (text, after) = link.split_once(']').unwrap_or((link, ""));
+        plain += text;
+        let named = after.strip_prefix('[').and_then(|after| after.split_once(']'));
+        rest = named.map_or(after, |(name, after)| {
+            names.push(name);
+            after
+        });
+    }
+    (plain + rest, names)
+}
+
+/// `[name]: file#function`, by name.
+fn linked_tests(readme: &str) -> BTreeMap<&str, (&str, &str)> {
+    readme
+        .lines()
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: tests/"))
+        .map(|(name, test)| (name, test.split_once('#').unwrap_or((test, ""))))
+        .collect()
+}
+
+/// The rows of the table of what survives, each cell as it stands there.
+fn survival(readme: &str) -> Vec<Vec<&str>> {
+    let table = readme.split("## What survives").nth(1).expect("README.md: what survives");
+    let rows = table.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+#[test]
+fn every_cell_of_what_survives_links_a_test_that_exists() {
+    let readme = readme();
+    let tests = linked_tests(&readme);
+    for (name, (file, test)) in &tests {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let head = format!("fn {test}()");
+        let place = text.find(&head).unwrap_or_else(|| panic!("README.md: [{name}] links nothing"));
+        // The kills are a program of their own.
+        let is_run = text[..place].trim_end().ends_with("#[test]") || *file == "kill.rs";
+        assert!(is_run, "README.md: [{name}] links {head}, which is no test");
+        assert!(readme.contains(&format!("][{name}]")), "README.md: nothing leads to [{name}]");
+    }
+    let rows = survival(&readme);
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert_eq!(row.len(), 4, "{row:?}");
+        for cell in &row[1..] {
+            let names = linked(cell).1;
+            assert!(!names.is_empty(), "README.md: no test shows {cell:?} of {}", row[0]);
+            for name in names {
+                assert!(tests.contains_key(name), "README.md: [{name}] is not defined");
+            }
+        }
+    }
+}
+
+#[test]
+fn links_are_told_from_what_a_reader_sees() {
+    let cell = "| [its tasks][a]; [they] stay |";
+    assert_eq!(linked(cell), ("| its tasks; they stay |".to_owned(), vec!["a"]));
+    assert_eq!(linked("[one][a], [two][b]").1, ["a", "b"]);
+    assert!(linked("no link: a[0]").1.is_empty());
+}
+
 #[test]
 fn it_tells_what_a_kill_and_a_power_cut_take_back() {
-    let readme = words(&readme());
+    let readme = linked(&words(&readme())).0;
     for row in [
         "| level | the call returns when | a killed process takes back | a power cut takes back |",
         "| `Durable` (default) | what it did, and all that it saw, is synced | nothing that \

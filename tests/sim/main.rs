@@ -16,6 +16,7 @@ mod scenarios;
 mod script;
 mod sessions;
 mod step;
+mod survive;
 mod trust;
 mod world;
 

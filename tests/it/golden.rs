@@ -1,0 +1,168 @@
+//! Folders of every format that was ever released, as they were on the disk, and what is in them.
+//! Each opens with this version, shows what it holds, serves it to the end and opens again. A
+//! golden folder is never written anew: it stands for the queues that users have.
+//!
+//! `tests/golden/v1/NAME` has the two files in the text of `sparse`, and in `contents.txt` what
+//! was seen when they were opened a minute after their story began, then when leases ended that
+//! waited for their consumers, and the order in which the tasks came out.
+
+mod listing;
+mod sparse;
+mod write;
+
+use crate::{close_sound, home, secs};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tubewell::{ManualClock, Queue};
+
+/// The files of a queue.
+const FILES: [&str; 2] = ["base.redb", "journal"];
+
+/// The folders of format 1. The stories are in `golden/write.rs`.
+const NAMES: [&str; 13] = [
+    "closed",
+    "killed",
+    "mid_lease",
+    "behind_a_checkpoint",
+    "sessions",
+    "sessions_closed",
+    "tubes",
+    "unswept",
+    "placed",
+    "typed",
+    "guests",
+    "wrapped",
+    "without_ballast",
+];
+
+/// Bytes of everything in `tests/golden`.
+const BYTES_MAX: u64 = 300_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn folder(name: &str) -> PathBuf {
+    root().join("v1").join(name)
+}
+
+/// The folder as it was on the disk.
+fn unpacked(name: &str) -> (TempDir, PathBuf) {
+    let (home, path) = home();
+    fs::create_dir(&path).unwrap();
+    for file in FILES {
+        let text = fs::read_to_string(folder(name).join(format!("{file}.txt"))).unwrap();
+        fs::write(path.join(file), sparse::unpack(&text)).unwrap();
+    }
+    (home, path)
+}
+
+/// Opens it a minute after its story began, on a clock that stands still.
+fn open_at(path: &Path, clock: &ManualClock) -> tubewell::Result<Queue> {
+    let builder = Queue::builder().clock(clock.clone()).by_hand(true);
+    builder.placement("shortest", write::shortest()).open(path)
+}
+
+fn a_minute_later() -> ManualClock {
+    ManualClock::at(listing::written() + secs(60))
+}
+
+fn opened(name: &str) -> (Queue, ManualClock, TempDir) {
+    let (home, path) = unpacked(name);
+    let clock = a_minute_later();
+    (open_at(&path, &clock).unwrap(), clock, home)
+}
+
+/// What is in the folder, and the order in which it comes out.
+fn contents(name: &str) -> (String, String) {
+    let text = fs::read_to_string(folder(name).join("contents.txt")).unwrap().replace('\r', "");
+    let (found, order) = text.split_once("\n\n").expect("an empty line");
+    (format!("{found}\n"), order.to_owned())
+}
+
+#[test]
+fn every_folder_of_format_1_is_what_it_was_and_serves_on() {
+    for name in NAMES {
+        println!("{name}");
+        let (found, after) = contents(name);
+        let tubes = listing::tubes_of(&found);
+        let (queue, clock, _home) = opened(name);
+        assert_eq!(listing::describe(&queue, &tubes), found);
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        let graces = listing::graces(&queue, &clock);
+        close_sound(queue);
+        let (queue, clock, _home) = opened(name);
+        assert_eq!(graces + &listing::work_off(&queue, &clock), after);
+        close_sound(queue);
+    }
+}
+
+/// No opening that closes again changes anything that can be seen, and no work is forgotten.
+#[test]
+fn every_folder_of_format_1_opens_again_as_it_was_left() {
+    for name in NAMES {
+        println!("{name}");
+        let (found, _) = contents(name);
+        let tubes = listing::tubes_of(&found);
+        let (_home, path) = unpacked(name);
+        open_at(&path, &a_minute_later()).unwrap().close().unwrap();
+
+        let clock = a_minute_later();
+        let queue = open_at(&path, &clock).unwrap();
+        assert_eq!(listing::describe(&queue, &tubes), found, "opened again");
+        listing::work_off(&queue, &clock);
+        close_sound(queue);
+
+        let queue = open_at(&path, &clock).unwrap();
+        let left = listing::describe(&queue, &tubes);
+        let stays =
+            |line: &&str| ["tube ", "digests ", "notes "].iter().any(|it| line.starts_with(it));
+        let lasting: Vec<_> = found.lines().filter(stays).collect();
+        let lines = left.lines().filter(|line| *line != "payloads: 0 bytes");
+        assert_eq!(lines.collect::<Vec<_>>(), lasting, "worked off");
+        close_sound(queue);
+    }
+}
+
+#[test]
+fn all_folders_are_opened_and_they_are_small() {
+    let names = fs::read_dir(root().join("v1")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.collect::<BTreeSet<_>>(), NAMES.map(str::to_owned).into());
+    let files = NAMES.iter().flat_map(|name| fs::read_dir(folder(name)).unwrap());
+    let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes < BYTES_MAX, "{bytes} bytes");
+}
+
+/// What an application would put into the golden files as values of its own.
+#[cfg(feature = "bincode")]
+#[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
+struct Mail {
+    to: String,
+    copies: Vec<u32>,
+    note: Option<f64>,
+}
+
+#[test]
+#[cfg(feature = "bincode")]
+fn values_of_format_1_are_read_as_they_were_written() {
+    let (queue, _clock, _home) = opened("typed");
+    let bytes = queue.tube("mail").unwrap();
+    let tube = bytes.typed::<Mail>();
+    for (to, copies, note) in [
+        ("ada", vec![], None),
+        ("bob", vec![7; 3], None),
+        ("cy", vec![7; 600], None),
+        ("di", vec![300, 70_000], Some(-1.5)),
+    ] {
+        let mail = tube.take().unwrap();
+        assert_eq!(*mail, Mail { to: to.into(), copies, note });
+        mail.ack().unwrap();
+    }
+    assert!(tube.try_take().unwrap().is_none());
+    let aside = bytes.peek_next(tubewell::State::Buried).unwrap().unwrap();
+    assert_eq!(aside.reason.unwrap().to_string(), "undecodable: it was put as plain bytes");
+    close_sound(queue);
+}
