@@ -312,16 +312,20 @@ impl TubeOptions {
         if self.in_flight == 0 {
             return Err(Error::new(ErrorKind::Invalid).because("in_flight takes 1 or more"));
         }
-        if self.ttl.is_some_and(|ttl| ttl.is_zero()) || self.ttr.is_some_and(|ttr| ttr.is_zero()) {
-            return Err(
-                Error::new(ErrorKind::Invalid).because("a tube's ttl and ttr take more than zero")
-            );
+        if self.ttl.is_some_and(is_nothing) || self.ttr.is_some_and(is_nothing) {
+            let text = "a tube's ttl and ttr take a microsecond or more";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         if let Some(placement) = &self.placement {
             name::label("placement name", placement)?;
         }
         Ok(())
     }
+}
+
+/// Whether a length of time is less than the queue counts.
+pub(crate) fn is_nothing(length: Duration) -> bool {
+    length < Duration::from_micros(1)
 }
 
 #[cfg(test)]

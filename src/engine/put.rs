@@ -10,6 +10,7 @@ use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
 use crate::name;
+use crate::options::is_nothing;
 use crate::task::{Cause, TaskId};
 use crate::verb::{Conflict, PutOutcome};
 use smallvec::SmallVec;
@@ -115,8 +116,9 @@ impl Put<'_> {
             let text = format!("option {option} with kind {:?}", options.kind);
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
-        if task.ttl.is_some_and(|ttl| ttl.is_zero()) || task.ttr.is_some_and(|ttr| ttr.is_zero()) {
-            return Err(Error::new(ErrorKind::Invalid).because("ttl and ttr take more than zero"));
+        if task.ttl.is_some_and(is_nothing) || task.ttr.is_some_and(is_nothing) {
+            let text = "ttl and ttr take a microsecond or more";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         if task.delay.is_some() && task.run_at.is_some() {
             return Err(

@@ -11,6 +11,7 @@ use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
+use crate::options::is_nothing;
 use crate::task::{Cause, Reason, TaskId, Ticket};
 use crate::verb::{Extend, Release as Terms};
 use std::time::Duration;
@@ -216,8 +217,8 @@ fn release(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, terms: &Terms) -> R
     if let Some((option, _)) = off.iter().find(|(_, off)| *off) {
         return Err(unsupported(tube, option));
     }
-    if terms.ttl.is_some_and(|ttl| ttl.is_zero()) {
-        return Err(Error::new(ErrorKind::Invalid).because("ttl takes more than zero"));
+    if terms.ttl.is_some_and(is_nothing) {
+        return Err(Error::new(ErrorKind::Invalid).because("ttl takes a microsecond or more"));
     }
     let (mut stored, taken) = held(desk, tube, ticket)?;
     let from = Standing::Taken(taken);

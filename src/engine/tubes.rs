@@ -75,7 +75,12 @@ impl Op for Create<'_> {
         if let Some(number) = look::tube_named(desk, self.name)? {
             let same = match self.exists {
                 Exists::Refuse => return Err(Error::new(ErrorKind::TubeExists)),
-                Exists::Same => desk.tube(number)?.row.options == *self.options,
+                // As they are stored, where times are whole microseconds.
+                Exists::Same => {
+                    let row = &desk.tube(number)?.row;
+                    let asked = TubeRow { options: self.options.clone(), ..row.clone() };
+                    asked.encode() == row.encode()
+                }
                 Exists::Any => true,
             };
             return if same { Ok(number) } else { Err(Error::new(ErrorKind::TubeMismatch)) };

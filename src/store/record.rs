@@ -9,6 +9,7 @@
 use crate::bytes::pack::Unpacker;
 use crate::bytes::{FORMAT, RowOp, RowWrite};
 use crate::clock::Marks;
+use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the head block; the ring begins behind it.
@@ -69,11 +70,17 @@ impl Head {
         if format > FORMAT {
             return Err(HeadFault::Newer(format));
         }
+        // There was none before the first.
+        if format == 0 {
+            return Err(HeadFault::Damaged);
+        }
         let queue = fields.bytes(16).and_then(|queue| queue.try_into().ok());
         let (Some(queue), Some(ring), Some(checksum)) = (queue, fields.u64(), fields.u64()) else {
             return Err(HeadFault::Damaged);
         };
-        if block.get(..HEAD_FIELDS).map(xxh3_64) != Some(checksum) {
+        let sizes = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
+        let fits = sizes.contains(&ring) && ring.is_multiple_of(HEAD_BYTES as u64);
+        if !fits || block.get(..HEAD_FIELDS).map(xxh3_64) != Some(checksum) {
             return Err(HeadFault::Damaged);
         }
         Ok(Self { queue, ring })
@@ -374,6 +381,20 @@ mod tests {
         assert_eq!(Head::decode(&block), Err(HeadFault::Newer(7)));
         assert_eq!(Head::decode(&block[..13]), Err(HeadFault::Damaged));
         assert_eq!(Head::decode(&[]), Err(HeadFault::Foreign));
+        block[8..12].fill(0);
+        let lead = xxh3_64(&block[..12]) as u32;
+        block[12..16].copy_from_slice(&lead.to_be_bytes());
+        assert_eq!(Head::decode(&block), Err(HeadFault::Damaged), "there was no format 0");
+    }
+
+    /// One that could not have been made: a size near the end of all numbers overflowed where the
+    /// file's length was compared.
+    #[test]
+    fn a_head_with_a_ring_that_nobody_makes_is_damaged() {
+        for ring in [0, 4096, (64 << 10) + 1, (8 << 20) - 8, (1 << 30) + 4096, u64::MAX] {
+            let head = Head { ring, ..HEAD };
+            assert_eq!(Head::decode(&head.encode()), Err(HeadFault::Damaged), "{ring}");
+        }
     }
 
     fn sample() -> (Draft, Link) {

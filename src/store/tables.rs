@@ -100,7 +100,7 @@ pub(crate) fn run_of(key: &[u8]) -> Option<Run> {
     Some(Run(u32::from_be_bytes(number)))
 }
 
-/// The counts that are not zero, each behind its place in the tally.
+/// The counts that are not zero, each behind its place in the tally, in the order of the places.
 pub(crate) fn encode_tally(tally: &Tally) -> Value {
     let mut row = Packer::with_capacity(TALLY_TAGS * 9);
     for (place, count) in tally.iter().enumerate() {
@@ -114,8 +114,11 @@ pub(crate) fn encode_tally(tally: &Tally) -> Value {
 pub(crate) fn decode_tally(row: &[u8]) -> Option<Tally> {
     let mut tally = Tally::default();
     let mut fields = Unpacker::new(row);
-    while let Some(place) = fields.u8() {
-        *tally.get_mut(usize::from(place))? = fields.u64()?;
+    let mut least = 0;
+    while let Some(place) = fields.u8().map(usize::from) {
+        let count = fields.u64().filter(|count| *count != 0 && place >= least)?;
+        *tally.get_mut(place)? = count;
+        least = place + 1;
     }
     Some(tally)
 }
@@ -157,7 +160,11 @@ mod tests {
         tally[2] = 9;
         assert_eq!(hex(&encode_tally(&tally)), "020000000000000009");
         assert_eq!(decode_tally(&encode_tally(&tally)), Some(tally));
-        assert_eq!(decode_tally(&[99, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        let one = |place: u8, count: u8| [place, 0, 0, 0, 0, 0, 0, 0, count];
+        assert_eq!(decode_tally(&one(99, 1)), None);
+        assert_eq!(decode_tally(&one(2, 0)), None, "what is zero is left out");
+        assert_eq!(decode_tally(&[one(2, 1), one(2, 1)].concat()), None, "once");
+        assert_eq!(decode_tally(&[one(3, 1), one(2, 1)].concat()), None, "in order");
         assert_eq!(hex(seal(b"k", b"v", &mut Vec::new())), "769699e464");
     }
 

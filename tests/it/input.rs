@@ -45,16 +45,17 @@ fn a_payload_larger_than_the_journal() {
     assert!(*open(&path).tube("t").unwrap().take().unwrap() == *payload);
 }
 
+/// Less than a microsecond passed for more than zero, was kept as zero, and the task was gone.
 #[test]
-fn a_ttl_or_ttr_of_zero_is_refused() {
+fn a_ttl_or_ttr_of_less_than_a_microsecond_is_refused() {
     let (tube, _) = lone();
-    assert_eq!(kind(tube.task(b"x").ttl(Duration::ZERO).put()), ErrorKind::Invalid);
-    assert_eq!(kind(tube.task(b"x").ttr(Duration::ZERO).put()), ErrorKind::Invalid);
-    for options in
-        [TubeOptions::default().ttl(Duration::ZERO), TubeOptions::default().ttr(Duration::ZERO)]
-    {
-        let queue = Queue::in_memory().unwrap();
-        assert_eq!(kind(queue.create_tube("t", options)), ErrorKind::Invalid);
+    for nothing in [Duration::ZERO, Duration::from_nanos(999)] {
+        assert_eq!(kind(tube.task(b"x").ttl(nothing).put()), ErrorKind::Invalid);
+        assert_eq!(kind(tube.task(b"x").ttr(nothing).put()), ErrorKind::Invalid);
+        for options in [TubeOptions::default().ttl(nothing), TubeOptions::default().ttr(nothing)] {
+            let queue = Queue::in_memory().unwrap();
+            assert_eq!(kind(queue.create_tube("t", options)), ErrorKind::Invalid);
+        }
     }
     tube.put(b"x").unwrap();
     let released = tube.take().unwrap().release_with(Release::new().ttl(Duration::ZERO));

@@ -1,7 +1,8 @@
 //! Tubes: made, found, listed, emptied, dropped.
 
 use crate::{counts, drain, kind, lone, next, secs, still};
-use tubewell::{ErrorKind, Queue, TubeKind, TubeOptions};
+use std::time::Duration;
+use tubewell::{Backoff, ErrorKind, Queue, TubeKind, TubeOptions};
 
 fn queue() -> Queue {
     still().0.in_memory().unwrap()
@@ -61,6 +62,21 @@ fn if_not_exists_refuses_another_kind_or_other_options() {
     ] {
         let refused = queue.create_tube("t", other.if_not_exists());
         assert_eq!(kind(refused), ErrorKind::TubeMismatch);
+    }
+}
+
+/// Times are kept as whole microseconds, and what is longer than they reach as for ever: such
+/// options did not match themselves.
+#[test]
+fn if_not_exists_knows_options_again_that_are_kept_rounded() {
+    let queue = queue();
+    for (name, options) in [
+        ("nanos", TubeOptions::default().ttl(Duration::from_nanos(1_500))),
+        ("ever", TubeOptions::default().ttr(Duration::MAX)),
+        ("most", TubeOptions::default().backoff(Backoff::doubling(secs(1)).at_most(Duration::MAX))),
+    ] {
+        queue.create_tube(name, options.clone()).unwrap();
+        queue.create_tube(name, options.if_not_exists()).unwrap();
     }
 }
 
