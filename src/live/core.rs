@@ -20,7 +20,7 @@ use crate::options::Durability;
 use crate::stop::Stop;
 use crate::store::Opened;
 use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder};
-use crate::sync::{never, select};
+use crate::sync::{First, current, first_of, never};
 use std::time::Duration;
 
 /// How the queue was opened.
@@ -302,16 +302,8 @@ impl Core {
             }
             let nap =
                 (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));
-            match nap.flatten() {
-                Some(nap) => select! {
-                    recv(seat.bell()) -> _ => {}
-                    recv(stopped) -> _ => return Ok(None),
-                    default(nap) => {}
-                },
-                None => select! {
-                    recv(seat.bell()) -> _ => {}
-                    recv(stopped) -> _ => return Ok(None),
-                },
+            if first_of(seat.bell(), &stopped, nap.flatten()) == First::Right {
+                return Ok(None);
             }
         }
     }
@@ -429,7 +421,7 @@ impl Core {
         let released = state.store.close();
         drop(state);
         drop(writer);
-        let myself = std::thread::current().id();
+        let myself = current().id();
         for thread in self.threads.lock().drain(..) {
             // The last handle may go in a callback, on one of these very threads.
             if thread.thread().id() != myself {

@@ -3,6 +3,7 @@
 //! once the thread is outside.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::thread_local;
 use std::cell::RefCell;
 
 thread_local! {
@@ -43,14 +44,15 @@ pub(crate) struct Inside(());
 
 impl Inside {
     pub(crate) fn enter() -> Self {
-        NEST.with_borrow_mut(|nest| nest.inside = true);
+        NEST.with(|nest| nest.borrow_mut().inside = true);
         Self(())
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        let later = NEST.with_borrow_mut(|nest| {
+        let later = NEST.with(|nest| {
+            let mut nest = nest.borrow_mut();
             nest.inside = false;
             std::mem::take(&mut nest.later)
         });

@@ -6,7 +6,8 @@ use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run
 use crate::bytes::key::{Key, Run, after, copy};
 use crate::bytes::{Met, Value};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+use crate::sync::plain::{AtomicBool, Mutex};
+use crate::sync::{Arc, Ordering};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageBackend};
 use std::cell::RefCell;
@@ -23,7 +24,7 @@ pub(crate) enum Fault {
     Sync,
 }
 
-/// What became of one opening of the base's file.
+/// What became of one opening of the base's file. Told and asked by redb, inside its own locks.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
     fault: Mutex<Option<Fault>>,

@@ -3,7 +3,8 @@
 //! everything in it is on the medium. Nothing but that folder and our two files is ever touched.
 
 use super::disk::{Disk, DiskFile, FileName, Found, Nursery, OsFile};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Mutex, Ordering};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};

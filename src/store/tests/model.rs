@@ -1,7 +1,7 @@
 //! Random runs of the merged view against one ordered map: layers, checkpoints in all their
-//! stages, kills, power cuts and reopenings.
+//! stages, lists that are refused, kills, power cuts and reopenings.
 
-use super::disk::{Dice, SimDisk};
+use super::disk::{Dice, Plan, SimDisk};
 use super::*;
 use crate::bytes::{Range, Tag};
 use crate::store::{Checkpoint, Renewed};
@@ -51,17 +51,25 @@ impl Run_ {
             };
             writes.push(RowWrite { key, op });
         }
+        // Sometimes the disk refuses it; then nothing of the list may have been learnt.
+        let refused = self.dice.one_in(8);
+        if refused {
+            self.disk.plan(0, Plan::FailOnce);
+        }
         match append(&mut self.store, &mut writes) {
+            Err(Failure::Refused(_)) if refused => {}
             Ok(number) => {
                 self.map = map;
                 self.history.push((number, self.map.clone()));
             }
             Err(Failure::NoRoom) => {
+                self.disk.no_plan();
                 self.finish_checkpoint();
                 self.store.checkpoint().unwrap();
             }
             Err(failure) => panic!("{failure:?}"),
         }
+        self.disk.no_plan();
     }
 
     fn finish_checkpoint(&mut self) {

@@ -1,0 +1,281 @@
+//! A disk in memory that remembers what a sync has covered: what was written before it began, and
+//! nothing that came beside it. The explorer may go on with others in the middle of a sync of the
+//! journal. The base's file is redb's, which calls it under its own locks: there it may not.
+
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::sync::{Condvar, Mutex};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::{Arc, Mutex as Plain, MutexGuard, OnceLock, PoisonError};
+use tubewell::testing::{self, DiskFile, FileName, Found, Nursery};
+use tubewell::{Builder, Queue};
+
+/// Bytes of both files.
+type Files = [Vec<u8>; 2];
+
+/// What every scenario on a disk starts from: a queue with an empty tube `t`.
+static NEWBORN: OnceLock<Files> = OnceLock::new();
+
+/// Makes the queue that scenarios start from, in a schedule of its own.
+pub(crate) fn give_birth(config: &shuttle::Config) {
+    let scheduler = shuttle::scheduler::RandomScheduler::new_from_seed(0, 1);
+    shuttle::Runner::new(scheduler, config.clone()).run(|| {
+        NEWBORN.get_or_init(|| {
+            let disk = Disk::empty();
+            let queue = disk.builder(Queue::builder()).by_hand(true).open_disk().unwrap();
+            queue.tube("t").unwrap();
+            queue.close().unwrap();
+            disk.state().files.clone().unwrap()
+        });
+    });
+}
+
+fn slot(name: FileName) -> usize {
+    match name {
+        FileName::Base => 0,
+        FileName::Journal => 1,
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` before birth.
+    files: Option<Files>,
+    /// What was written to the journal, in order.
+    log: Vec<Vec<u8>>,
+    /// Syncs of the journal until one fails; from then on all do.
+    good_syncs: Option<u32>,
+    syncs: u32,
+    failed: bool,
+    base_syncs: u32,
+    /// Alive for as long as somebody has the journal open.
+    lock: Option<Arc<()>>,
+}
+
+fn is_free(state: &State) -> bool {
+    state.lock.as_ref().is_none_or(|lock| Arc::strong_count(lock) == 1)
+}
+
+/// The disk. Clones are one and the same.
+#[derive(Clone)]
+pub(crate) struct Disk(Arc<Shared>);
+
+struct Shared {
+    state: Plain<State>,
+    /// How much of the log is on the medium.
+    covered: Mutex<usize>,
+    came: Condvar,
+    /// Where the explorer may go on with others.
+    between: AtomicU64,
+}
+
+impl Disk {
+    fn empty() -> Self {
+        Self(Arc::new(Shared {
+            state: Plain::default(),
+            covered: Mutex::new(0),
+            came: Condvar::new(),
+            between: AtomicU64::new(0),
+        }))
+    }
+
+    /// With a queue on it that has an empty tube `t`.
+    pub(crate) fn new() -> Self {
+        let disk = Self::empty();
+        disk.state().files = NEWBORN.get().cloned();
+        disk
+    }
+
+    /// Has the queue open here, over the smallest journal.
+    pub(crate) fn builder(&self, builder: Builder) -> Builder {
+        builder.disk(Arc::new(self.clone())).journal_bytes(64 << 10).cache_bytes(1 << 20)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many more syncs of the journal succeed.
+    pub(crate) fn fail_after(&self, good_syncs: u32) {
+        self.state().good_syncs = Some(good_syncs);
+    }
+
+    pub(crate) fn syncs(&self) -> u32 {
+        self.state().syncs
+    }
+
+    /// Whether a sync was asked for behind the last that was to succeed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state().failed
+    }
+
+    pub(crate) fn base_syncs(&self) -> u32 {
+        self.state().base_syncs
+    }
+
+    /// How many records were written up to the one that holds these bytes; none if it never was.
+    fn written(&self, bytes: &[u8]) -> Option<usize> {
+        let state = self.state();
+        let holds = |write: &Vec<u8>| write.windows(bytes.len()).any(|part| part == bytes);
+        state.log.iter().position(holds).map(|at| at + 1)
+    }
+
+    /// Whether a sync that began after these bytes were written has returned.
+    pub(crate) fn is_durable(&self, bytes: &[u8]) -> bool {
+        let covered = *self.0.covered.lock().unwrap();
+        self.written(bytes).is_some_and(|written| written <= covered)
+    }
+
+    /// Waits until they are durable.
+    pub(crate) fn until_durable(&self, bytes: &[u8]) {
+        let mut covered = self.0.covered.lock().unwrap();
+        while self.written(bytes).is_none_or(|written| written > *covered) {
+            covered = self.0.came.wait(covered).unwrap();
+        }
+    }
+
+    /// Whether nobody has the folder.
+    pub(crate) fn is_free(&self) -> bool {
+        is_free(&self.state())
+    }
+
+    /// Waits until nobody has it: whoever closes last may be a thread of the queue itself.
+    pub(crate) fn until_free(&self) {
+        while !self.is_free() {
+            shuttle::thread::yield_now();
+        }
+    }
+
+    fn open(&self, name: FileName, lock: Option<Arc<()>>) -> Arc<dyn DiskFile> {
+        Arc::new(Open { disk: self.clone(), at: slot(name), _lock: lock })
+    }
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a disk in memory")
+    }
+}
+
+impl testing::Disk for Disk {
+    fn folder(&self) -> &Path {
+        Path::new("explored.queue")
+    }
+
+    fn found(&self) -> io::Result<Found> {
+        let born = self.state().files.is_some();
+        Ok(if born { Found::Whole } else { Found::Nothing })
+    }
+
+    fn birth(&self) -> io::Result<Box<dyn Nursery>> {
+        self.state().files = Some(Files::default());
+        Ok(Box::new(Cradle(self.clone())))
+    }
+
+    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        let mut state = self.state();
+        if !is_free(&state) {
+            return Ok(None);
+        }
+        let lock = Arc::new(());
+        state.lock = Some(lock.clone());
+        drop(state);
+        Ok(Some(self.open(FileName::Journal, Some(lock))))
+    }
+
+    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.open(FileName::Base, None))
+    }
+}
+
+struct Cradle(Disk);
+
+impl Nursery for Cradle {
+    fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.0.open(name, None))
+    }
+
+    fn settle(self: Box<Self>) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+struct Open {
+    disk: Disk,
+    at: usize,
+    _lock: Option<Arc<()>>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "file {} in memory", self.at)
+    }
+}
+
+impl Open {
+    fn with<R>(&self, work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let mut state = self.disk.state();
+        work(&mut state.files.as_mut().unwrap()[self.at])
+    }
+
+    fn is_journal(&self) -> bool {
+        self.at == slot(FileName::Journal)
+    }
+}
+
+impl DiskFile for Open {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.with(|bytes| bytes.len() as u64))
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let at = offset as usize;
+        self.with(|bytes| {
+            let bytes = bytes.get(at..at + out.len()).ok_or(ErrorKind::UnexpectedEof)?;
+            out.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let (at, end) = (offset as usize, offset as usize + data.len());
+        self.with(|bytes| {
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[at..end].copy_from_slice(data);
+        });
+        if self.is_journal() {
+            self.disk.state().log.push(data.to_vec());
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with(|bytes| bytes.resize(len as usize, 0));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if !self.is_journal() {
+            self.disk.state().base_syncs += 1;
+            return Ok(());
+        }
+        let covers = self.disk.state().log.len();
+        // The medium is busy; others go on.
+        self.disk.0.between.fetch_add(1, Ordering::SeqCst);
+        {
+            let mut state = self.disk.state();
+            state.syncs += 1;
+            if state.good_syncs == Some(0) {
+                state.failed = true;
+                return Err(io::Error::other("simulated: a sync fails"));
+            }
+            state.good_syncs = state.good_syncs.map(|left| left - 1);
+        }
+        let mut covered = self.disk.0.covered.lock().unwrap();
+        *covered = covers.max(*covered);
+        self.disk.0.came.notify_all();
+        Ok(())
+    }
+}

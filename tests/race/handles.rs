@@ -1,0 +1,113 @@
+//! The end of a queue while others are inside: by close, by its last handle, and what a reader of
+//! events sees of it.
+
+use crate::disk::Disk;
+use crate::{acked, explore, secs, still, unless_closed};
+use shuttle::sync::Mutex;
+use shuttle::thread::spawn;
+use tubewell::{Cause, Event, Queue};
+
+/// How many tasks a queue on this disk has, which nobody has open and whose rows agree.
+fn left(disk: &Disk) -> u64 {
+    let queue = disk.builder(Queue::builder()).by_hand(true).open_disk().unwrap();
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    let left = queue.tube("t").unwrap().len().unwrap();
+    queue.close().unwrap();
+    left
+}
+
+#[test]
+fn close_while_takers_wait_and_put_and_transact_run() {
+    explore(|| {
+        let disk = Disk::new();
+        let (builder, _clock) = still();
+        let queue = disk.builder(builder).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let taker = spawn({
+            let tube = tube.clone();
+            move || {
+                let task = unless_closed(tube.take());
+                task.is_some_and(|task| acked(task.ack()))
+            }
+        });
+        let putter = spawn({
+            let tube = tube.clone();
+            move || unless_closed(tube.put(b"a")).is_some()
+        });
+        let transacting = spawn({
+            let (queue, tube) = (queue.clone(), tube.clone());
+            move || unless_closed(queue.transact(|tx| tube.put_in(tx, b"b"))).is_some()
+        });
+        let closing = spawn({
+            let (queue, disk) = (queue.clone(), disk.clone());
+            move || {
+                queue.close().unwrap();
+                assert!(disk.is_free());
+            }
+        });
+        let acked = taker.join().unwrap();
+        let put = putter.join().unwrap();
+        let transacted = transacting.join().unwrap();
+        closing.join().unwrap();
+        assert!(unless_closed(tube.put(b"late")).is_none());
+        drop((tube, queue));
+        let left = left(&disk) + u64::from(acked);
+        assert_eq!(left, u64::from(put) + u64::from(transacted));
+    });
+}
+
+#[test]
+fn the_last_handle_goes_while_others_work() {
+    explore(|| {
+        let disk = Disk::new();
+        let (builder, clock) = still();
+        let queue = disk.builder(builder).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        // A callback may drop the last one, on a thread of the queue itself.
+        let kept = Mutex::new(Some(tube.clone()));
+        tube.on_task_change(Some(move |event: &Event| {
+            if event.cause == Cause::Put {
+                let kept = kept.lock().unwrap().take();
+                drop(kept);
+            }
+        }))
+        .unwrap();
+        drop(queue);
+        let putter = spawn({
+            let tube = tube.clone();
+            move || tube.put(b"a").map(drop).unwrap()
+        });
+        let taker = spawn(move || drop(tube.take().unwrap()));
+        clock.advance(secs(1));
+        putter.join().unwrap();
+        taker.join().unwrap();
+        disk.until_free();
+        assert_eq!(left(&disk), 1);
+    });
+}
+
+#[test]
+fn a_reader_of_events_sees_all_of_them_and_then_the_end() {
+    explore(|| {
+        let (builder, _clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let events = queue.events();
+        let readers = spawn(move || events.collect::<Vec<Event>>());
+        let putters: Vec<_> = [b"a", b"b"]
+            .into_iter()
+            .map(|name| {
+                let tube = tube.clone();
+                spawn(move || unless_closed(tube.put(name)).is_some())
+            })
+            .collect();
+        queue.close().unwrap();
+        let puts = putters.into_iter().map(|putter| putter.join().unwrap());
+        let puts = puts.filter(|put| *put).count();
+        let events = readers.join().unwrap();
+        let seen: Vec<u64> = events.iter().map(|event| event.seq).collect();
+        let whole: Vec<u64> = (1..=seen.len() as u64).collect();
+        assert_eq!(seen, whole);
+        assert_eq!(events.iter().filter(|event| event.cause == Cause::Put).count(), puts);
+    });
+}

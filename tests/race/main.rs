@@ -1,0 +1,85 @@
+//! Schedules in, verdicts out: scenarios of a few threads each, run under an explorer that decides
+//! who goes on at every lock, channel and atomic. Half of the schedules are drawn at random, half
+//! with three changes of priority at places drawn at random. A thread that would sleep for ever is
+//! a finding, as is every panic; the explorer prints the schedule, and
+//! `TUBEWELL_SCHEDULE=… cargo test … name` plays that one again.
+//!
+//! Built with `--cfg shuttle` only, see .ci/run. `TUBEWELL_SCHEDULES=n` says how many schedules a
+//! scenario gets. The explorer knows no weak memory: every atomic is as strong as can be. It knows
+//! no locks of redb's either: nothing here may wait inside redb.
+#![cfg(shuttle)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+#![allow(missing_docs, unreachable_pub)]
+
+mod checkpoints;
+mod disk;
+mod handles;
+mod sync;
+mod turns;
+mod waits;
+
+use shuttle::rand::{RngCore, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
+use shuttle::{Config, Runner};
+use std::time::Duration;
+use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result};
+
+/// Schedules of one scenario.
+const SCHEDULES: usize = 10_000;
+/// Preemptions of those that are not drawn at random.
+const DEPTH: usize = 3;
+/// redb's trees are deep.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Runs a scenario under many schedules, or under the one that is asked for.
+fn explore(scenario: fn()) {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.silence_warnings = true;
+    disk::give_birth(&config);
+    if let Ok(schedule) = std::env::var("TUBEWELL_SCHEDULE") {
+        Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(scenario);
+        return;
+    }
+    let count = std::env::var("TUBEWELL_SCHEDULES")
+        .map_or(SCHEDULES, |count| count.parse().expect("TUBEWELL_SCHEDULES is a number"));
+    let half = count.div_ceil(2);
+    Runner::new(RandomScheduler::new_from_seed(SEED, half), config.clone()).run(scenario);
+    Runner::new(PctScheduler::new_from_seed(SEED, DEPTH, half), config).run(scenario);
+}
+
+/// The same schedules every time, so that a change that breaks one is the one that broke it.
+const SEED: u64 = 0x7ebe11;
+
+/// A number below this one, chosen by the explorer.
+fn below(limit: u32) -> u32 {
+    thread_rng().next_u32() % limit
+}
+
+/// A builder whose clock stands still until it is moved.
+fn still() -> (Builder, ManualClock) {
+    let clock = ManualClock::new();
+    (Queue::builder().clock(clock.clone()), clock)
+}
+
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// What a call answers that may come too late.
+fn unless_closed<R>(done: Result<R>) -> Option<R> {
+    match done {
+        Ok(done) => Some(done),
+        Err(error) if error.kind() == ErrorKind::Closed => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whether an ack was done that a close may have come before, or come in between and returned the
+/// task.
+fn acked(done: Result<()>) -> bool {
+    match done {
+        Err(error) if error.is_lease_lost() => false,
+        done => unless_closed(done).is_some(),
+    }
+}

@@ -1,0 +1,91 @@
+//! Waiters that leave, are woken and run out of time at once: a turn is never lost.
+
+use crate::{explore, secs, still};
+use shuttle::thread::spawn;
+use tubewell::{Durability, Stop, TubeOptions};
+
+#[test]
+fn a_waiter_that_leaves_passes_its_turn_on() {
+    explore(|| {
+        let (builder, _clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let stop = Stop::new();
+        let leaving = spawn({
+            let (tube, stop) = (tube.clone(), stop.clone());
+            move || tube.take_until(&stop).unwrap().map(|task| task.ack().unwrap()).is_some()
+        });
+        let staying = spawn({
+            let tube = tube.clone();
+            move || tube.take().unwrap().ack().unwrap()
+        });
+        let stopper = spawn(move || stop.stop());
+        tube.put(b"a").unwrap();
+        if leaving.join().unwrap() {
+            tube.put(b"b").unwrap();
+        }
+        staying.join().unwrap();
+        stopper.join().unwrap();
+        assert_eq!(tube.len().unwrap(), 0);
+        queue.close().unwrap();
+    });
+}
+
+#[test]
+fn a_put_wakes_one_taker_while_another_runs_out_of_time() {
+    explore(|| {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let patient = spawn({
+            let tube = tube.clone();
+            move || tube.take().unwrap().ack().unwrap()
+        });
+        let hasty = spawn({
+            let tube = tube.clone();
+            move || {
+                let taken = tube.take_timeout(secs(1)).unwrap();
+                taken.map(|task| task.ack().unwrap()).is_some()
+            }
+        });
+        let putter = spawn({
+            let tube = tube.clone();
+            move || tube.put(b"a").map(drop).unwrap()
+        });
+        clock.advance(secs(1));
+        putter.join().unwrap();
+        // Whoever came late has its second from then on; one more task is for the one left over.
+        tube.put(b"b").unwrap();
+        patient.join().unwrap();
+        clock.advance(secs(1));
+        let left = if hasty.join().unwrap() { 0 } else { 1 };
+        assert_eq!(tube.len().unwrap(), left);
+        queue.close().unwrap();
+    });
+}
+
+#[test]
+fn a_put_that_waits_for_room_gets_it() {
+    explore(|| {
+        let (builder, _clock) = still();
+        let queue = builder.durability(Durability::Relaxed).in_memory().unwrap();
+        let tube = queue.create_tube("t", TubeOptions::default().capacity(1)).unwrap();
+        tube.put(b"a").unwrap();
+        let putters: Vec<_> = [b"b", b"c"]
+            .into_iter()
+            .map(|name| {
+                let tube = tube.clone();
+                spawn(move || tube.task(name).wait_for_room(secs(1)).put().map(drop).unwrap())
+            })
+            .collect();
+        let deleter = spawn({
+            let tube = tube.clone();
+            move || tube.take().unwrap().ack().unwrap()
+        });
+        tube.take().unwrap().ack().unwrap();
+        deleter.join().unwrap();
+        putters.into_iter().for_each(|putter| putter.join().unwrap());
+        assert_eq!(tube.len().unwrap(), 1);
+        queue.close().unwrap();
+    });
+}
