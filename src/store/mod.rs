@@ -11,6 +11,7 @@ mod journal;
 mod tables;
 mod base;
 mod overlay;
+mod skips;
 mod view;
 mod merge;
 mod checkpoint;
