@@ -1,0 +1,104 @@
+//! Who takes part, and what each is set to.
+
+pub struct Peer {
+    /// The name that its binary knows it by.
+    pub name: &'static str,
+    pub binary: &'static str,
+    pub label: &'static str,
+    /// Another way of using it, for several threads.
+    pub grouped: Option<&'static str>,
+    pub set_to: &'static str,
+}
+
+impl Peer {
+    pub fn variant(&self, threads: usize) -> &'static str {
+        self.grouped.filter(|_| threads > 1).unwrap_or(self.name)
+    }
+}
+
+pub fn peer(name: &str) -> &'static Peer {
+    let peer = PEERS.iter().find(|peer| peer.name == name);
+    peer.unwrap_or_else(|| panic!("there is no peer {name}"))
+}
+
+const fn peer_of(
+    name: &'static str,
+    binary: &'static str,
+    label: &'static str,
+    grouped: Option<&'static str>,
+    set_to: &'static str,
+) -> Peer {
+    Peer { name, binary, label, grouped, set_to }
+}
+
+pub static PEERS: &[Peer] = &[
+    peer_of(
+        "limit",
+        "versus-ours",
+        "*limit*",
+        Some("limit-grouped"),
+        "overwriting a preallocated file and fdatasync; several threads: one of them writes and \
+         syncs for all that wait. A cycle is two synced records",
+    ),
+    peer_of(
+        "writes",
+        "versus-ours",
+        "*bare writes*",
+        None,
+        "the same file without syncs: a cycle is three `write()` calls, the task and twice 32 bytes",
+    ),
+    peer_of(
+        "crossbeam",
+        "versus-ours",
+        "*crossbeam channel*",
+        None,
+        "an unbounded channel in memory",
+    ),
+    peer_of("tubewell", "versus-ours", "tubewell", None, "as it comes: `Durable`"),
+    peer_of("tubewell-relaxed", "versus-ours", "tubewell", None, "as it comes: `Relaxed`"),
+    peer_of(
+        "redb",
+        "versus-ours",
+        "bare redb",
+        Some("redb-grouped"),
+        "two tables, cache 32 MiB; put and ack are durable commits, take is not",
+    ),
+    peer_of(
+        "sqlite-full",
+        "versus-sqlite",
+        "SQLite FULL",
+        Some("sqlite-full-grouped"),
+        "two tables, prepared statements, WAL, exclusive, cache 32 MiB, checkpoints every 8 MiB; \
+         put and ack at synchronous=FULL, take at NORMAL",
+    ),
+    peer_of(
+        "sqlite-normal",
+        "versus-sqlite",
+        "SQLite NORMAL",
+        None,
+        "the same at synchronous=NORMAL",
+    ),
+    peer_of(
+        "lmdb-sync",
+        "versus-lmdb",
+        "LMDB",
+        Some("lmdb-sync-grouped"),
+        "two databases; put and ack synced, take with NO_SYNC",
+    ),
+    peer_of(
+        "lmdb-nosync",
+        "versus-lmdb",
+        "LMDB nosync",
+        None,
+        "the same with NO_SYNC: never synced, a power cut may take the whole file",
+    ),
+    peer_of(
+        "fjall-sync",
+        "versus-fjall",
+        "fjall",
+        Some("fjall-sync-grouped"),
+        "two keyspaces, a low-water mark for each priority in memory; put and ack at SyncData, take \
+         at Buffer",
+    ),
+    peer_of("fjall-buffered", "versus-fjall", "fjall buffered", None, "the same, all at Buffer"),
+];
