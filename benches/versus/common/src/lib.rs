@@ -11,7 +11,6 @@ mod start;
 pub use args::Args;
 pub use engine::{Alone, Done, Engine, Grouped, Op};
 pub use load::main;
-pub use start::free_port;
 
 use std::path::Path;
 use std::process::ExitCode;

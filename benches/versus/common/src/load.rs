@@ -83,8 +83,9 @@ fn fill<Q: Queue>(queue: &Q, args: &Args, tasks: u64) {
 /// Ops in a loop on every thread, for as long as there is time.
 fn timed<Q: Queue>(queue: &Q, args: &Args, folder: &Folder) {
     fill(queue, args, args.backlog);
-    let tasks: Vec<Vec<u8>> = (0..64).map(|number| payload(args, number)).collect();
-    let batch: Vec<Vec<u8>> = (0..BATCH as u64).map(|number| payload(args, number)).collect();
+    let tasks: Vec<Vec<u8>> = (0..16).map(|number| payload(args, number)).collect();
+    let batch = if args.workload == "batch" { BATCH as u64 } else { 0 };
+    let batch: Vec<Vec<u8>> = (0..batch).map(|number| payload(args, number)).collect();
     let op = |number: u64| match args.workload.as_str() {
         "put" => queue.put(&tasks[number as usize % tasks.len()], 0),
         "batch" => queue.put_many(&batch),
@@ -238,6 +239,8 @@ fn opening<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q, kill: bool
     drop(child.stdin.take());
     let ended = child.wait().expect("it ends");
     assert!(kill || ended.success(), "who closes ends well");
+    // A server ends a moment later.
+    std::thread::sleep(Duration::from_millis(200));
 
     let before = os::memory(None);
     let began = Instant::now();

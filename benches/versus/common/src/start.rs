@@ -1,4 +1,4 @@
-//! Folders, and what servers need.
+//! Folders.
 
 use std::path::{Path, PathBuf};
 
@@ -22,10 +22,4 @@ impl Drop for Fresh {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// A port of this machine that nobody listens on.
-pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it has an address").port()
 }

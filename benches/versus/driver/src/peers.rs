@@ -101,4 +101,50 @@ pub static PEERS: &[Peer] = &[
          at Buffer",
     ),
     peer_of("fjall-buffered", "versus-fjall", "fjall buffered", None, "the same, all at Buffer"),
+    peer_of(
+        "effectum",
+        "versus-effectum",
+        "effectum",
+        None,
+        "as it comes: SQLite with a rollback journal at synchronous=NORMAL",
+    ),
+    peer_of(
+        "rustqueue",
+        "versus-rustqueue",
+        "RustQueue",
+        Some("rustqueue-grouped"),
+        "embedded, on redb, done tasks removed; several threads: write coalescing as it comes, 10 ms \
+         or 100 calls; a take is synced too",
+    ),
+    peer_of(
+        "yaque",
+        "versus-yaque",
+        "yaque",
+        None,
+        "as it comes: never synced; first in first out, and a kill gives back what was acked last, up \
+         to 250 tasks",
+    ),
+    peer_of(
+        "beanstalkd-sync",
+        "versus-servers",
+        "beanstalkd -f0",
+        None,
+        "a log, synced at each write",
+    ),
+    peer_of("beanstalkd", "versus-servers", "beanstalkd", None, "a log, synced every 50 ms"),
+    peer_of(
+        "redis-sync",
+        "versus-servers",
+        "Redis always",
+        None,
+        "the commands of redis-work-queue; appendfsync always, no snapshots; a take is synced too, it \
+         cannot be told otherwise",
+    ),
+    peer_of(
+        "redis",
+        "versus-servers",
+        "Redis everysec",
+        None,
+        "the same with appendfsync everysec: synced once a second",
+    ),
 ];

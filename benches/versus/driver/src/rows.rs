@@ -28,18 +28,76 @@ pub enum Figure {
     BytesPerOp,
 }
 
-const DURABLE: &[&str] = &["limit", "tubewell", "redb", "sqlite-full", "lmdb-sync", "fjall-sync"];
-const THREADED: &[&str] = DURABLE;
-const BATCHED: &[&str] = DURABLE;
-const PAYLOADS: &[&str] = DURABLE;
-const CYCLED: &[&str] = DURABLE;
-const RELAXED: &[&str] =
-    &["writes", "tubewell-relaxed", "sqlite-normal", "lmdb-nosync", "fjall-buffered"];
-const PRIORITIES: &[&str] = RELAXED;
-const WAKING: &[&str] =
-    &["crossbeam", "tubewell-relaxed", "sqlite-normal", "lmdb-nosync", "fjall-buffered"];
-const STORED: &[&str] =
-    &["tubewell-relaxed", "redb", "sqlite-normal", "lmdb-nosync", "fjall-buffered"];
+/// Also for payloads.
+const PUT: &[&str] = &[
+    "limit",
+    "tubewell",
+    "redb",
+    "sqlite-full",
+    "lmdb-sync",
+    "fjall-sync",
+    "effectum",
+    "rustqueue",
+    "beanstalkd-sync",
+    "redis-sync",
+];
+/// Neither has beanstalkd batches, nor RustQueue where it is embedded; with Redis any number of
+/// commands is one.
+const BATCHED: &[&str] = &[
+    "limit",
+    "tubewell",
+    "redb",
+    "sqlite-full",
+    "lmdb-sync",
+    "fjall-sync",
+    "effectum",
+    "redis-sync",
+];
+/// effectum's workers take and ack by themselves.
+const CYCLED: &[&str] = &[
+    "limit",
+    "tubewell",
+    "redb",
+    "sqlite-full",
+    "lmdb-sync",
+    "fjall-sync",
+    "rustqueue",
+    "beanstalkd-sync",
+    "redis-sync",
+];
+const RELAXED: &[&str] = &[
+    "writes",
+    "tubewell-relaxed",
+    "sqlite-normal",
+    "lmdb-nosync",
+    "fjall-buffered",
+    "yaque",
+    "beanstalkd",
+    "redis",
+];
+/// yaque and Redis's list have none.
+const PRIORITIES: &[&str] =
+    &["writes", "tubewell-relaxed", "sqlite-normal", "lmdb-nosync", "fjall-buffered", "beanstalkd"];
+const WAKING: &[&str] = &[
+    "crossbeam",
+    "tubewell-relaxed",
+    "sqlite-normal",
+    "lmdb-nosync",
+    "fjall-buffered",
+    "yaque",
+    "beanstalkd",
+    "redis",
+];
+const STORED: &[&str] = &[
+    "tubewell-relaxed",
+    "redb",
+    "sqlite-normal",
+    "lmdb-nosync",
+    "fjall-buffered",
+    "yaque",
+    "beanstalkd",
+    "redis",
+];
 
 pub const PUTS: &str = "Durable puts";
 pub const CYCLES: &str = "Durable batches and cycles";
@@ -96,17 +154,16 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
     for threads in [1, 4, 16, 64] {
         let column = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
-        let names = if threads == 1 { DURABLE } else { THREADED };
-        rows.push(Row::new(PUTS, column, "put", names).threads(threads));
+        rows.push(Row::new(PUTS, column, "put", PUT).threads(threads));
     }
     rows.push(Row::new(CYCLES, "puts in batches of 1000", "batch", BATCHED));
     let both = &[Rate, BytesPerOp];
     rows.push(Row::new(CYCLES, "cycles, 1 thread", "cycle", CYCLED).figures(both));
-    rows.push(Row::new(CYCLES, "cycles, 16 threads", "cycle", THREADED).threads(16).figures(both));
+    rows.push(Row::new(CYCLES, "cycles, 16 threads", "cycle", CYCLED).threads(16).figures(both));
     for (bytes, column) in
         [(64, "64 B"), (256, "256 B"), (4 << 10, "4 KiB"), (64 << 10, "64 KiB"), (1 << 20, "1 MiB")]
     {
-        rows.push(Row::new(SIZES, column, "put", PAYLOADS).with("--payload", bytes));
+        rows.push(Row::new(SIZES, column, "put", PUT).with("--payload", bytes));
     }
     rows.push(Row::new(DEPTHS, "one priority, 0", "cycle", RELAXED));
     let mut depths = vec![0, 10_000, million];
