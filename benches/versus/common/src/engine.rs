@@ -107,11 +107,15 @@ fn took(done: Option<Done>) -> Option<u64> {
     }
 }
 
-/// Threads that come while a commit is under way gather; the first of them commits for all.
+/// Threads that come while a commit is under way gather; the first of them commits for all. Those
+/// that take gather by themselves, as their commit need not be synced.
 pub struct Grouped<E> {
-    gathering: Mutex<Arc<Group>>,
+    lasting: Gathering,
+    taking: Gathering,
     engine: Mutex<E>,
 }
+
+type Gathering = Mutex<Arc<Group>>;
 
 #[derive(Default)]
 struct Group {
@@ -128,18 +132,20 @@ struct GroupState {
 
 impl<E: Engine> Grouped<E> {
     pub fn open(folder: &Folder, durable: bool) -> Self {
-        Self { gathering: Mutex::default(), engine: Mutex::new(E::open(folder, durable)) }
+        let engine = Mutex::new(E::open(folder, durable));
+        Self { lasting: Mutex::default(), taking: Mutex::default(), engine }
     }
 
     fn run(&self, op: Op) -> Option<Done> {
-        let (group, place) = self.join(op);
+        let gathering = if op.must_last() { &self.lasting } else { &self.taking };
+        let (group, place) = join(gathering, op);
         if place > 0 {
             return group.result(place);
         }
         // The first to come leads: once the commit before this one is over, whoever has joined is
         // in, and the next to come are another group.
         let mut engine = lock(&self.engine);
-        let group = std::mem::take(&mut *lock(&self.gathering));
+        let group = std::mem::take(&mut *lock(gathering));
         let ops = std::mem::take(&mut lock(&group.state).ops);
         let mut done = Vec::with_capacity(ops.len());
         engine.run(&ops, &mut done);
@@ -150,15 +156,15 @@ impl<E: Engine> Grouped<E> {
         group.ended.notify_all();
         mine
     }
+}
 
-    fn join(&self, op: Op) -> (Arc<Group>, usize) {
-        let gathering = lock(&self.gathering);
-        let mut state = lock(&gathering.state);
-        state.ops.push(op);
-        let place = state.ops.len() - 1;
-        drop(state);
-        (gathering.clone(), place)
-    }
+fn join(gathering: &Gathering, op: Op) -> (Arc<Group>, usize) {
+    let group = lock(gathering);
+    let mut state = lock(&group.state);
+    state.ops.push(op);
+    let place = state.ops.len() - 1;
+    drop(state);
+    (group.clone(), place)
 }
 
 impl Group {

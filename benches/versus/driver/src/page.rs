@@ -235,7 +235,7 @@ fn settings(text: &mut String, plan: &Plan) {
     }
     text.push_str(
         "\nSyncs were counted with strace by `benches/versus/syncs`: fsync, fdatasync, msync and what is \
-         written through a descriptor opened for synchronous writing. What happens once in many calls, \
-         such as a checkpoint, is in it with its share.\n",
+         written through a descriptor opened for synchronous writing. What happens less often than \
+         once in some hundred calls, such as a checkpoint, or by a timer, is hardly in it.\n",
     );
 }

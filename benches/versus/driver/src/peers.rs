@@ -55,7 +55,13 @@ pub static PEERS: &[Peer] = &[
         "an unbounded channel in memory",
     ),
     peer_of("tubewell", "versus-ours", "tubewell", None, "as it comes: `Durable`"),
-    peer_of("tubewell-relaxed", "versus-ours", "tubewell", None, "as it comes: `Relaxed`"),
+    peer_of(
+        "tubewell-relaxed",
+        "versus-ours",
+        "tubewell",
+        None,
+        "as it comes: `Relaxed`, synced within 50 ms",
+    ),
     peer_of(
         "redb",
         "versus-ours",
@@ -68,7 +74,7 @@ pub static PEERS: &[Peer] = &[
         "versus-sqlite",
         "SQLite FULL",
         Some("sqlite-full-grouped"),
-        "two tables, prepared statements, WAL, exclusive, cache 32 MiB, checkpoints every 8 MiB; \
+        "two tables, prepared statements, WAL, exclusive, cache 32 MiB, checkpoints every 32 MiB; \
          put and ack at synchronous=FULL, take at NORMAL",
     ),
     peer_of(
@@ -91,6 +97,13 @@ pub static PEERS: &[Peer] = &[
         "LMDB nosync",
         None,
         "the same with NO_SYNC: never synced, a power cut may take the whole file",
+    ),
+    peer_of(
+        "lmdb-map",
+        "versus-lmdb",
+        "LMDB nosync, writable map",
+        None,
+        "the same with WRITE_MAP",
     ),
     peer_of(
         "fjall-sync",

@@ -70,19 +70,27 @@ const RELAXED: &[&str] = &[
     "tubewell-relaxed",
     "sqlite-normal",
     "lmdb-nosync",
+    "lmdb-map",
     "fjall-buffered",
     "yaque",
     "beanstalkd",
     "redis",
 ];
 /// yaque and Redis's list have none.
-const PRIORITIES: &[&str] =
-    &["writes", "tubewell-relaxed", "sqlite-normal", "lmdb-nosync", "fjall-buffered", "beanstalkd"];
+const PRIORITIES: &[&str] = &[
+    "writes",
+    "tubewell-relaxed",
+    "sqlite-normal",
+    "lmdb-nosync",
+    "lmdb-map",
+    "fjall-buffered",
+    "beanstalkd",
+];
 const WAKING: &[&str] = &[
     "crossbeam",
     "tubewell-relaxed",
     "sqlite-normal",
-    "lmdb-nosync",
+    "lmdb-map",
     "fjall-buffered",
     "yaque",
     "beanstalkd",
@@ -92,7 +100,7 @@ const STORED: &[&str] = &[
     "tubewell-relaxed",
     "redb",
     "sqlite-normal",
-    "lmdb-nosync",
+    "lmdb-map",
     "fjall-buffered",
     "yaque",
     "beanstalkd",

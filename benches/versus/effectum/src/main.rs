@@ -15,8 +15,8 @@ fn main() -> ExitCode {
 }
 
 struct Effectum {
-    /// Until it is dropped.
-    jobs: Option<Jobs>,
+    /// Open until the process ends: its threads do not like to see it closed.
+    jobs: &'static Jobs,
     runtime: Runtime,
 }
 
@@ -24,19 +24,7 @@ impl Effectum {
     fn open(folder: &Folder) -> Self {
         let runtime = Runtime::new().unwrap();
         let jobs = runtime.block_on(Jobs::new(&folder.join("effectum.sqlite"))).unwrap();
-        Self { jobs: Some(jobs), runtime }
-    }
-
-    fn jobs(&self) -> &Jobs {
-        self.jobs.as_ref().expect("it is open")
-    }
-}
-
-impl Drop for Effectum {
-    fn drop(&mut self) {
-        // It asks for the runtime when it closes.
-        let _entered = self.runtime.enter();
-        self.jobs = None;
+        Self { jobs: Box::leak(Box::new(jobs)), runtime }
     }
 }
 
@@ -51,12 +39,12 @@ impl Queue for Effectum {
     const HAS: Has = Has { takes: false, waiting: false, opening: false, ..Has::ALL };
 
     fn put(&self, task: &[u8], priority: u8) {
-        self.runtime.block_on(self.jobs().add_job(job(task, priority))).unwrap();
+        self.runtime.block_on(self.jobs.add_job(job(task, priority))).unwrap();
     }
 
     fn put_many(&self, tasks: &[Vec<u8>]) {
         let jobs = tasks.iter().map(|task| job(task, 0)).collect();
-        self.runtime.block_on(self.jobs().add_jobs(jobs)).unwrap();
+        self.runtime.block_on(self.jobs.add_jobs(jobs)).unwrap();
     }
 
     fn take(&self) -> Option<()> {

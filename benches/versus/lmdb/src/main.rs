@@ -2,7 +2,7 @@
 
 mod queue;
 
-use queue::Lmdb;
+use queue::{Lmdb, Mapped};
 use std::process::ExitCode;
 use versus_common::{Alone, Grouped, main as run};
 
@@ -12,6 +12,7 @@ fn main() -> ExitCode {
         "lmdb-sync" => run(&args, |_, folder| Alone::<Lmdb>::open(folder, true)),
         "lmdb-sync-grouped" => run(&args, |_, folder| Grouped::<Lmdb>::open(folder, true)),
         "lmdb-nosync" => run(&args, |_, folder| Alone::<Lmdb>::open(folder, false)),
+        "lmdb-map" => run(&args, |_, folder| Alone::<Mapped>::open(folder, false)),
         _ => versus_common::unknown(&args),
     }
 }

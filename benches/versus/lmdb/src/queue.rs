@@ -25,13 +25,26 @@ fn key(priority: u8, id: u64) -> [u8; KEY] {
     key
 }
 
-impl Engine for Lmdb {
+/// The same with what is written going straight into the mapped file.
+pub struct Mapped(Lmdb);
+
+impl Engine for Mapped {
     fn open(folder: &Folder, durable: bool) -> Self {
+        Self(Lmdb::open_with(folder, durable, EnvFlags::WRITE_MAP))
+    }
+
+    fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
+        self.0.run(ops, done);
+    }
+}
+
+impl Lmdb {
+    fn open_with(folder: &Folder, durable: bool, flags: EnvFlags) -> Self {
         let mut options = EnvOpenOptions::new();
         options.map_size(64 << 30).max_dbs(2);
         // Nobody else has this environment open.
         let env = unsafe {
-            options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT);
+            options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT | flags);
             options.open(folder).unwrap()
         };
         // It stays open until the process ends: there is nothing to do at its end, and what is
@@ -59,6 +72,12 @@ impl Engine for Lmdb {
         let highest = highest.max(taken.last(&reading).unwrap().map_or(0, |last| id(last.0)));
         drop(reading);
         Self { env, ready, taken, durable, synced: false, next: highest + 1 }
+    }
+}
+
+impl Engine for Lmdb {
+    fn open(folder: &Folder, durable: bool) -> Self {
+        Self::open_with(folder, durable, EnvFlags::empty())
     }
 
     fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {

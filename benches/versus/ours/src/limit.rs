@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
-use versus_common::{Alone, Done, Engine, Folder, Has, Op, Queue};
+use versus_common::{Alone, Done, Engine, Folder, Grouped, Has, Op, Queue};
 
 /// As many bytes as a journal of tubewell has by default.
 const BYTES: u64 = 8 << 20;
@@ -57,19 +57,27 @@ impl Engine for File {
     }
 }
 
-/// One thread, one record at a time. A cycle is two of them, its take is not even written.
-pub struct Limit(Alone<File>);
+/// What is synced: a put and an ack. A take is not even written.
+pub struct Limit<Q>(Q);
 
-impl Limit {
-    pub fn open(folder: &Folder) -> Self {
+impl Limit<Alone<File>> {
+    /// One record at a time.
+    pub fn alone(folder: &Folder) -> Self {
         Self(Alone::open(folder, true))
     }
 }
 
-impl Queue for Limit {
+impl Limit<Grouped<File>> {
+    /// Several threads share their syncs.
+    pub fn grouped(folder: &Folder) -> Self {
+        Self(Grouped::open(folder, true))
+    }
+}
+
+impl<Q: Queue<Task = u64>> Queue for Limit<Q> {
     type Task = ();
 
-    const HAS: Has = Has { waiting: false, opening: false, ..Has::ALL };
+    const HAS: Has = Has { waiting: false, opening: false, ..Q::HAS };
 
     fn put(&self, task: &[u8], priority: u8) {
         self.0.put(task, priority);

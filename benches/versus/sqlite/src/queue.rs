@@ -34,9 +34,10 @@ impl Engine for Sqlite {
         connection.pragma_update(None, "synchronous", "NORMAL").unwrap();
         // One process, as with the others: no lock calls and no shared memory per commit.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE").unwrap();
-        // As much cache as tubewell has by default, and a log as long as its journal.
+        // As much cache as tubewell has by default. A longer log than SQLite's own 4 MiB: it has to
+        // stop for a checkpoint less often; one beyond this gained nothing.
         connection.pragma_update(None, "cache_size", -(32 << 10)).unwrap();
-        connection.pragma_update(None, "wal_autocheckpoint", 2048).unwrap();
+        connection.pragma_update(None, "wal_autocheckpoint", 8192).unwrap();
         connection.pragma_update(None, "temp_store", "MEMORY").unwrap();
         connection.execute_batch(TABLES).unwrap();
         connection.set_prepared_statement_cache_capacity(32);
