@@ -210,7 +210,7 @@ fn draw(text: &mut String, section: &str, columns: &[Column<'_>], turns: &Turns,
         Figure::P50 | Figure::P99 => "µs",
         _ => "seconds",
     };
-    let file = section.to_lowercase().replace(' ', "-") + ".svg";
+    let file = section.to_lowercase().replace(',', "").replace(' ', "-") + ".svg";
     let drawn = plot::plot(section, unit, &names, &series);
     std::fs::write(plots.join(&file), drawn).expect("a plot");
     let _ = writeln!(text, "![{section}](benches/versus/plots/{file})\n");

@@ -122,6 +122,13 @@ pub static PEERS: &[Peer] = &[
         "as it comes: SQLite with a rollback journal at synchronous=NORMAL",
     ),
     peer_of(
+        "apalis",
+        "versus-apalis",
+        "apalis-sqlite",
+        None,
+        "WAL, synchronous=FULL, one connection",
+    ),
+    peer_of(
         "rustqueue",
         "versus-rustqueue",
         "RustQueue",

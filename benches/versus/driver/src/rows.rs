@@ -37,6 +37,7 @@ const PUT: &[&str] = &[
     "lmdb-sync",
     "fjall-sync",
     "effectum",
+    "apalis",
     "rustqueue",
     "beanstalkd-sync",
     "redis-sync",
@@ -51,9 +52,10 @@ const BATCHED: &[&str] = &[
     "lmdb-sync",
     "fjall-sync",
     "effectum",
+    "apalis",
     "redis-sync",
 ];
-/// effectum's workers take and ack by themselves.
+/// The workers of effectum and apalis take and ack by themselves.
 const CYCLED: &[&str] = &[
     "limit",
     "tubewell",
@@ -112,7 +114,7 @@ pub const CYCLES: &str = "Durable batches and cycles";
 pub const SIZES: &str = "Durable puts by payload";
 pub const DEPTHS: &str = "Relaxed cycles by backlog";
 pub const WAKES: &str = "Wake-up of a waiting taker by a relaxed put";
-pub const OPENS: &str = "A million tasks";
+pub const OPENS: &str = "Opening, and memory";
 
 impl Row {
     fn new(
@@ -189,6 +191,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
         ("open-killed", "opened after a kill", &[Seconds, Memory]),
         ("memory", "just put", &[Memory]),
     ] {
+        let column = format!("{} {column}", grouped(million));
         let row = Row::new(OPENS, column, workload, STORED).with("--backlog", million);
         rows.push(row.figures(figures).without_twin());
     }

@@ -45,7 +45,7 @@ pub const SOCKET: &str = "socket";
 /// Waits until the server listens.
 pub fn connect() {
     let began = Instant::now();
-    while let None = Connection::open().map(keep) {
+    while Connection::open().map(keep).is_none() {
         assert!(began.elapsed() < Duration::from_secs(60), "the server does not listen");
         std::thread::sleep(Duration::from_micros(200));
     }
