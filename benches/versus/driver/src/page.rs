@@ -33,6 +33,7 @@ impl Column<'_> {
             Figure::P99 => format!("{name} p99"),
             Figure::Seconds => format!("{name}, time"),
             Figure::Memory => format!("{name}, memory"),
+            Figure::Anonymous => format!("{name}, without mapped files"),
             Figure::BytesPerOp => format!("{name}, bytes to the device each"),
         }
     }
@@ -46,6 +47,7 @@ impl Column<'_> {
             Figure::P99 => turn.number("p99_us"),
             Figure::Seconds => turn.number("seconds"),
             Figure::Memory => turn.number("rss_mib"),
+            Figure::Anonymous => turn.number("anon_mib"),
             Figure::BytesPerOp => Some(turn.number("bytes_to_device")? / turn.number("ops")?),
         };
         turns.iter().map(|turn| turn.as_ref().and_then(read)).collect()
@@ -80,7 +82,7 @@ impl Column<'_> {
             Figure::P50 | Figure::P99 => format!("{value:.1} µs"),
             Figure::Seconds if value < 1.0 => format!("{:.1} ms", value * 1000.0),
             Figure::Seconds => format!("{value:.2} s"),
-            Figure::Memory => format!("{value:.0} MiB"),
+            Figure::Memory | Figure::Anonymous => format!("{value:.0} MiB"),
             Figure::BytesPerOp => format!("{:.1} kB", value / 1000.0),
         };
         match self.ratio(turns, peer) {

@@ -24,6 +24,8 @@ pub enum Figure {
     P99,
     Seconds,
     Memory,
+    /// Of it what is not a mapped file, which the system can take back.
+    Anonymous,
     /// To the device, by everybody: the least of all rounds is the peer's own.
     BytesPerOp,
 }
@@ -159,7 +161,7 @@ impl Row {
 }
 
 pub fn rows(plan: &Plan) -> Vec<Row> {
-    use Figure::{BytesPerOp, Memory, P50, P99, Rate, Seconds};
+    use Figure::{Anonymous, BytesPerOp, Memory, P50, P99, Rate, Seconds};
     let million = if plan.quick { 50_000 } else { 1_000_000 };
     let mut rows = Vec::new();
     for threads in [1, 4, 16, 64] {
@@ -187,9 +189,9 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
     }
     rows.push(Row::new(WAKES, "latency", "wake", WAKING).figures(&[P50, P99]));
     for (workload, column, figures) in [
-        ("open", "opened after a close", &[Seconds, Memory][..]),
-        ("open-killed", "opened after a kill", &[Seconds, Memory]),
-        ("memory", "just put", &[Memory]),
+        ("open", "tasks opened after a close", &[Seconds, Memory][..]),
+        ("open-killed", "tasks opened after a kill", &[Seconds, Memory]),
+        ("memory", "tasks just put", &[Memory, Anonymous]),
     ] {
         let column = format!("{} {column}", grouped(million));
         let row = Row::new(OPENS, column, workload, STORED).with("--backlog", million);
