@@ -1,0 +1,208 @@
+//! For the peers that are stores and not queues: a queue is made of them in one place, so that all
+//! of them get the same one. A store only runs a list of ops in one commit.
+
+use crate::{Folder, Queue};
+use std::hint::black_box;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// One thing to do.
+pub enum Op {
+    Put(u8, Vec<u8>),
+    Take,
+    Ack(u64),
+}
+
+impl Op {
+    /// Whether a power cut may not take it back once it has returned. A lease may be lost: the task
+    /// is there again, which is what a lease is for.
+    pub fn must_last(&self) -> bool {
+        !matches!(self, Self::Take)
+    }
+}
+
+/// What came of it.
+pub enum Done {
+    Nothing,
+    Took(u64, Vec<u8>),
+}
+
+/// A store in which tasks lie by priority and id, and taken ones by id.
+pub trait Engine: Send + Sized {
+    /// Opens what is in the folder, or begins anew.
+    fn open(folder: &Folder, durable: bool) -> Self;
+
+    /// Does all of it in one commit, and says what came of each. The commit is synced if the store
+    /// was opened so and one of the ops must last.
+    fn run(&mut self, ops: &[Op], done: &mut Vec<Done>);
+}
+
+/// One call, one commit; threads take turns.
+pub struct Alone<E> {
+    state: Mutex<(E, Vec<Done>)>,
+    put: Condvar,
+}
+
+impl<E: Engine> Alone<E> {
+    pub fn open(folder: &Folder, durable: bool) -> Self {
+        let state = Mutex::new((E::open(folder, durable), Vec::new()));
+        Self { state, put: Condvar::new() }
+    }
+
+    fn run(&self, ops: &[Op]) -> Option<Done> {
+        let (engine, done) = &mut *lock(&self.state);
+        done.clear();
+        engine.run(ops, done);
+        done.pop()
+    }
+}
+
+impl<E: Engine> Queue for Alone<E> {
+    type Task = u64;
+
+    fn put(&self, task: &[u8], priority: u8) {
+        self.run(&[Op::Put(priority, task.to_vec())]);
+        self.put.notify_one();
+    }
+
+    fn put_many(&self, tasks: &[Vec<u8>]) {
+        let ops: Vec<Op> = tasks.iter().map(|task| Op::Put(0, task.clone())).collect();
+        self.run(&ops);
+    }
+
+    fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
+        let put = |(priority, task): &(u8, Vec<u8>)| Op::Put(*priority, task.clone());
+        let ops: Vec<Op> = tasks.iter().map(put).collect();
+        self.run(&ops);
+    }
+
+    fn take(&self) -> Option<u64> {
+        took(self.run(&[Op::Take]))
+    }
+
+    fn wait(&self) -> u64 {
+        let mut state = lock(&self.state);
+        loop {
+            let (engine, done) = &mut *state;
+            done.clear();
+            engine.run(&[Op::Take], done);
+            if let Some(id) = took(done.pop()) {
+                return id;
+            }
+            state = self.put.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn ack(&self, task: u64) {
+        self.run(&[Op::Ack(task)]);
+    }
+}
+
+fn took(done: Option<Done>) -> Option<u64> {
+    match done {
+        Some(Done::Took(id, payload)) => {
+            black_box(payload);
+            Some(id)
+        }
+        _ => None,
+    }
+}
+
+/// Threads that come while a commit is under way gather; the first of them commits for all. Those
+/// that take gather by themselves, as their commit need not be synced.
+pub struct Grouped<E> {
+    lasting: Gathering,
+    taking: Gathering,
+    engine: Mutex<E>,
+}
+
+type Gathering = Mutex<Arc<Group>>;
+
+#[derive(Default)]
+struct Group {
+    state: Mutex<GroupState>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct GroupState {
+    ops: Vec<Op>,
+    /// Once they are done.
+    done: Option<Vec<Option<Done>>>,
+}
+
+impl<E: Engine> Grouped<E> {
+    pub fn open(folder: &Folder, durable: bool) -> Self {
+        let engine = Mutex::new(E::open(folder, durable));
+        Self { lasting: Mutex::default(), taking: Mutex::default(), engine }
+    }
+
+    fn run(&self, op: Op) -> Option<Done> {
+        let gathering = if op.must_last() { &self.lasting } else { &self.taking };
+        let (group, place) = join(gathering, op);
+        if place > 0 {
+            return group.result(place);
+        }
+        // The first to come leads: once the commit before this one is over, whoever has joined is
+        // in, and the next to come are another group.
+        let mut engine = lock(&self.engine);
+        let group = std::mem::take(&mut *lock(gathering));
+        let ops = std::mem::take(&mut lock(&group.state).ops);
+        let mut done = Vec::with_capacity(ops.len());
+        engine.run(&ops, &mut done);
+        drop(engine);
+        let mut done: Vec<_> = done.into_iter().map(Some).collect();
+        let mine = done[0].take();
+        lock(&group.state).done = Some(done);
+        group.ended.notify_all();
+        mine
+    }
+}
+
+fn join(gathering: &Gathering, op: Op) -> (Arc<Group>, usize) {
+    let group = lock(gathering);
+    let mut state = lock(&group.state);
+    state.ops.push(op);
+    let place = state.ops.len() - 1;
+    drop(state);
+    (group.clone(), place)
+}
+
+impl Group {
+    fn result(&self, place: usize) -> Option<Done> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(done) = &mut state.done {
+                return done[place].take();
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<E: Engine> Queue for Grouped<E> {
+    type Task = u64;
+
+    const HAS: crate::Has = crate::Has { batches: false, waiting: false, ..crate::Has::ALL };
+
+    fn put(&self, task: &[u8], priority: u8) {
+        self.run(Op::Put(priority, task.to_vec()));
+    }
+
+    fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
+        let put = |(priority, task): &(u8, Vec<u8>)| Op::Put(*priority, task.clone());
+        let ops: Vec<Op> = tasks.iter().map(put).collect();
+        lock(&self.engine).run(&ops, &mut Vec::new());
+    }
+
+    fn take(&self) -> Option<u64> {
+        took(self.run(Op::Take))
+    }
+
+    fn ack(&self, task: u64) {
+        self.run(Op::Ack(task));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

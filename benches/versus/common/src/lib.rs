@@ -1,0 +1,87 @@
+//! What every peer's binary shares: its command line, the workloads, the clock and the one line of
+//! JSON that it prints. A peer only says what put, take and ack are to it.
+
+mod args;
+mod engine;
+mod load;
+mod os;
+mod output;
+mod start;
+
+pub use args::Args;
+pub use engine::{Alone, Done, Engine, Grouped, Op};
+pub use load::main;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Reads the command line, or says what is wrong with it and ends.
+pub fn args() -> Args {
+    Args::read().unwrap_or_else(|error| {
+        eprintln!("{error}");
+        std::process::exit(2)
+    })
+}
+
+/// What a binary answers to a peer that it does not have.
+pub fn unknown(args: &Args) -> ExitCode {
+    eprintln!("there is no peer {}", args.peer);
+    ExitCode::FAILURE
+}
+
+/// A queue as the workloads use it. Calls come from as many threads as the workload has.
+pub trait Queue: Sync + Sized {
+    /// What a taker holds until it acks.
+    type Task;
+
+    /// Whether the queue knows these things. A workload that needs one of them is refused.
+    const HAS: Has = Has::ALL;
+
+    /// Returns when the task is as safe as the peer is set to make it.
+    fn put(&self, task: &[u8], priority: u8);
+
+    /// All of them in one commit, at priority 0.
+    fn put_many(&self, tasks: &[Vec<u8>]) {
+        let _ = tasks;
+        unreachable!("the peer has no batches");
+    }
+
+    /// Fills the queue before the clock runs, by whatever way is quickest.
+    fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
+        tasks.iter().for_each(|(priority, task)| self.put(task, *priority));
+    }
+
+    /// The next task, if there is one. Its payload has been read when this returns.
+    fn take(&self) -> Option<Self::Task>;
+
+    /// Waits for a task.
+    fn wait(&self) -> Self::Task {
+        unreachable!("the peer has no waiting takers");
+    }
+
+    fn ack(&self, task: Self::Task);
+
+    /// Another process that does the work, when it is not this one.
+    fn server(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// What a queue can do.
+#[derive(Clone, Copy)]
+pub struct Has {
+    pub batches: bool,
+    pub priorities: bool,
+    pub takes: bool,
+    pub waiting: bool,
+    pub opening: bool,
+}
+
+impl Has {
+    pub const ALL: Self =
+        Self { batches: true, priorities: true, takes: true, waiting: true, opening: true };
+}
+
+/// Where a peer keeps what it stores: an empty folder on a real disk, or that of an earlier
+/// process when it is opened again.
+pub type Folder = Path;

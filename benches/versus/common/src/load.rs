@@ -1,0 +1,261 @@
+//! The workloads.
+
+use crate::output::{Line, shares};
+use crate::start::Fresh;
+use crate::{Args, Folder, Queue, os};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Barrier;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Tasks of one batch.
+const BATCH: usize = 1000;
+/// Ops before the clock runs: files are made, statements prepared, caches warm.
+const WARM: u64 = 20;
+/// Longer than anybody spins before going to sleep.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Reads the command line and runs the one workload; `open` is told the peer's name and the folder.
+pub fn main<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q) -> ExitCode {
+    let has = Q::HAS;
+    let may = match args.workload.as_str() {
+        "put" => true,
+        "batch" => has.batches,
+        "cycle" => has.takes && (args.priorities == 1 || has.priorities),
+        "wake" => has.waiting,
+        "open" | "open-killed" | "memory" | "keep" => has.opening,
+        other => {
+            eprintln!("there is no workload {other}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if !may {
+        eprintln!("{} does not have what {} needs", args.peer, args.workload);
+        return ExitCode::FAILURE;
+    }
+    match (args.workload.as_str(), &args.folder) {
+        ("open", _) => opening(args, open, false),
+        ("open-killed", _) => opening(args, open, true),
+        ("keep", Some(folder)) => keep(&open(args, folder), args),
+        _ => {
+            let folder = Fresh::new(&args.base);
+            let queue = open(args, folder.path());
+            match args.workload.as_str() {
+                "memory" => memory(&queue, args),
+                "wake" => wake(&queue, args),
+                _ => timed(&queue, args, folder.path()),
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn payload(args: &Args, number: u64) -> Vec<u8> {
+    // Not one byte over and over: some peers compress.
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(args.payload + 8);
+    while bytes.len() < args.payload {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(args.payload);
+    bytes
+}
+
+/// Spread over the priorities, and not in their order.
+fn priority(args: &Args, number: u64) -> u8 {
+    ((number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % u64::from(args.priorities)) as u8
+}
+
+fn fill<Q: Queue>(queue: &Q, args: &Args, tasks: u64) {
+    let mut from = 0;
+    while from < tasks {
+        let to = tasks.min(from + BATCH as u64);
+        let batch: Vec<_> = (from..to).map(|n| (priority(args, n), payload(args, n))).collect();
+        queue.fill(&batch);
+        from = to;
+    }
+}
+
+/// Ops in a loop on every thread, for as long as there is time.
+fn timed<Q: Queue>(queue: &Q, args: &Args, folder: &Folder) {
+    fill(queue, args, args.backlog);
+    let tasks: Vec<Vec<u8>> = (0..16).map(|number| payload(args, number)).collect();
+    let batch = if args.workload == "batch" { BATCH as u64 } else { 0 };
+    let batch: Vec<Vec<u8>> = (0..batch).map(|number| payload(args, number)).collect();
+    let op = |number: u64| match args.workload.as_str() {
+        "put" => queue.put(&tasks[number as usize % tasks.len()], 0),
+        "batch" => queue.put_many(&batch),
+        _ => {
+            let task = &tasks[number as usize % tasks.len()];
+            queue.put(task, priority(args, number));
+            queue.ack(queue.take().expect("what was put is there"));
+        }
+    };
+    (0..WARM).for_each(op);
+    let per_thread = args.times.map(|times| times / args.threads as u64);
+    let (charged, device) = (os::charged(queue.server()), os::to_device(folder));
+    let barrier = Barrier::new(args.threads);
+    let work = || {
+        let mut times: Vec<u32> = Vec::with_capacity(1 << 20);
+        barrier.wait();
+        let began = Instant::now();
+        let mut now = began;
+        for number in 0.. {
+            let over = match per_thread {
+                Some(most) => number >= most,
+                None => now.duration_since(began) >= args.time,
+            };
+            if over {
+                break;
+            }
+            op(number);
+            let end = Instant::now();
+            times.push(end.duration_since(now).as_nanos().min(u32::MAX.into()) as u32);
+            now = end;
+        }
+        (times, began, now)
+    };
+    let ends: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a worker ends")).collect()
+    });
+    let bytes = |before: Option<u64>, after: Option<u64>| Some((after? - before?) as f64);
+    let charged = bytes(charged, os::charged(queue.server()));
+    let device = bytes(device, os::to_device(folder));
+
+    let began = ends.iter().map(|end| end.1).min();
+    let ended = ends.iter().map(|end| end.2).max();
+    let seconds = began.zip(ended).map(|(began, ended)| ended.duration_since(began).as_secs_f64());
+    let times: Vec<u32> = ends.into_iter().flat_map(|end| end.0).collect();
+    let per_op = if args.workload == "batch" { BATCH } else { 1 };
+    let mut line = Line::new(args);
+    line.number("ops", Some((times.len() * per_op) as f64));
+    line.number("seconds", seconds);
+    if let Some((p50, p99)) = shares(times) {
+        line.number("p50_us", Some(p50));
+        line.number("p99_us", Some(p99));
+    }
+    line.number("rss_mib", os::memory(queue.server()).map(|memory| memory.0));
+    line.number("bytes_written", charged);
+    line.number("bytes_to_device", device);
+    line.print();
+}
+
+/// From before the put to after the take, on another thread that has gone to sleep.
+fn wake<Q: Queue>(queue: &Q, args: &Args) {
+    let task = payload(args, 1);
+    let (told, tell) = mpsc::channel::<Instant>();
+    let (acked, ready) = mpsc::channel::<()>();
+    let mut times = Vec::new();
+    std::thread::scope(|scope| {
+        let (go_on, last) = mpsc::channel::<bool>();
+        scope.spawn(move || {
+            while last.recv().expect("the putter lives") {
+                let task = queue.wait();
+                let _ = told.send(Instant::now());
+                queue.ack(task);
+                let _ = acked.send(());
+            }
+        });
+        let began = Instant::now();
+        let more = |done: usize| match args.times {
+            Some(times) => (done as u64) < times + WARM,
+            None => began.elapsed() < args.time,
+        };
+        while more(times.len()) {
+            go_on.send(true).expect("the taker lives");
+            std::thread::sleep(PAUSE);
+            let before = Instant::now();
+            queue.put(&task, 0);
+            let after = tell.recv().expect("the taker took it");
+            times.push(after.duration_since(before).as_nanos().min(u32::MAX.into()) as u32);
+            ready.recv().expect("the taker acked it");
+        }
+        go_on.send(false).expect("the taker lives");
+    });
+    let ops = times.len();
+    let mut line = Line::new(args);
+    line.number("ops", Some(ops as f64));
+    if let Some((p50, p99)) = shares(times) {
+        line.number("p50_us", Some(p50));
+        line.number("p99_us", Some(p99));
+    }
+    line.print();
+}
+
+/// The memory of a process that has just put so many tasks and then worked a little.
+fn memory<Q: Queue>(queue: &Q, args: &Args) {
+    fill(queue, args, args.backlog);
+    let task = payload(args, 1);
+    for _ in 0..WARM {
+        queue.put(&task, 0);
+        queue.ack(queue.take().expect("what was put is there"));
+    }
+    let memory = os::memory(queue.server());
+    let mut line = Line::new(args);
+    line.number("ops", Some(args.backlog as f64));
+    line.number("rss_mib", memory.map(|memory| memory.0));
+    line.number("anon_mib", memory.map(|memory| memory.1));
+    line.print();
+}
+
+/// The other side of [`opening`]: fills the queue, says so, and ends, or is killed.
+fn keep<Q: Queue>(queue: &Q, args: &Args) {
+    fill(queue, args, args.backlog);
+    // Some of them go, as in any queue that was at work.
+    for _ in 0..1000.min(args.backlog / 2) {
+        queue.ack(queue.take().expect("there are tasks"));
+    }
+    println!("filled");
+    let _ = std::io::stdout().flush();
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+/// From before the opening to after the first take. The tasks were put by another process, which
+/// then ended or was killed; the files are in the page cache, as for a program that restarts.
+fn opening<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q, kill: bool) {
+    let folder = Fresh::new(&args.base);
+    let binary = std::env::current_exe().expect("the binary has a path");
+    let mut child = Command::new(binary)
+        .args([&args.peer, "keep", "--backlog", &args.backlog.to_string()])
+        .args(["--payload", &args.payload.to_string()])
+        .arg("--folder")
+        .arg(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("another process");
+    let mut said = String::new();
+    let out = child.stdout.take().expect("it is piped");
+    BufReader::new(out).read_line(&mut said).expect("it speaks");
+    assert_eq!(said.trim(), "filled", "the other process filled the queue");
+    if kill {
+        child.kill().expect("it lives");
+    }
+    drop(child.stdin.take());
+    let ended = child.wait().expect("it ends");
+    assert!(kill || ended.success(), "who closes ends well");
+    // A server ends a moment later.
+    std::thread::sleep(Duration::from_millis(200));
+
+    let before = os::memory(None);
+    let began = Instant::now();
+    let queue = open(args, folder.path());
+    let task = queue.take().expect("the tasks are there");
+    let seconds = began.elapsed().as_secs_f64();
+    let memory = os::memory(queue.server());
+    queue.ack(task);
+    let mut line = Line::new(args);
+    line.number("ops", Some(args.backlog as f64));
+    line.number("seconds", Some(seconds));
+    let grown = memory.zip(before).map(|(after, before)| match queue.server() {
+        None => after.0 - before.0,
+        Some(_) => after.0,
+    });
+    line.number("rss_mib", grown);
+    line.print();
+}

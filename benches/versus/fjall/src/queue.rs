@@ -1,0 +1,104 @@
+//! A queue in two keyspaces: what is ready, by priority and id, and what is taken, by id. Deleted
+//! rows leave tombstones until they are compacted, and a scan from the front would walk over all of
+//! them: so the queue keeps in memory, for each priority, from where on there can be tasks.
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use std::collections::BTreeMap;
+use versus_common::{Done, Engine, Folder, Op};
+
+pub struct Fjall {
+    database: Database,
+    ready: Keyspace,
+    taken: Keyspace,
+    durable: bool,
+    next: u64,
+    /// The priorities that may have tasks, each with an id below which it has none.
+    low: BTreeMap<u8, u64>,
+}
+
+const KEY: usize = 9;
+
+fn key(priority: u8, id: u64) -> [u8; KEY] {
+    let mut key = [priority; KEY];
+    key[1..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+fn id(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key[key.len() - 8..].try_into().unwrap())
+}
+
+impl Engine for Fjall {
+    fn open(folder: &Folder, durable: bool) -> Self {
+        // Its cache is 32 MiB by default, as is ours.
+        let database = Database::builder(folder.join("fjall")).open().unwrap();
+        let ready = database.keyspace("ready", KeyspaceCreateOptions::default).unwrap();
+        let taken = database.keyspace("taken", KeyspaceCreateOptions::default).unwrap();
+        let mut next = taken.last_key_value().map_or(0, |last| id(&last.key().unwrap())) + 1;
+        let mut low = BTreeMap::new();
+        // From each priority's first task to the next priority's.
+        let mut from = key(0, 0);
+        while let Some(first) = ready.range(from..).next() {
+            let first = first.key().unwrap();
+            let priority = first[0];
+            low.insert(priority, id(&first));
+            let last = ready.range(key(priority, 0)..=key(priority, u64::MAX)).next_back();
+            next = next.max(last.map_or(0, |last| id(&last.key().unwrap())) + 1);
+            let Some(behind) = priority.checked_add(1) else { break };
+            from = key(behind, 0);
+        }
+        Self { database, ready, taken, durable, next, low }
+    }
+
+    fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
+        // A batch sees only what is committed: a take does not find what is put beside it, which has
+        // not returned either.
+        let mut put = Vec::new();
+        let synced = self.durable && ops.iter().any(Op::must_last);
+        let mode = if synced { PersistMode::SyncData } else { PersistMode::Buffer };
+        let mut batch = self.database.batch().durability(Some(mode));
+        for op in ops {
+            done.push(match op {
+                Op::Put(priority, task) => {
+                    batch.insert(&self.ready, key(*priority, self.next), &task[..]);
+                    put.push((*priority, self.next));
+                    self.next += 1;
+                    Done::Nothing
+                }
+                Op::Take => match self.first() {
+                    None => Done::Nothing,
+                    Some((key, task)) => {
+                        batch.remove_weak(&self.ready, key);
+                        batch.insert(&self.taken, &key[1..], [&key[..1], &task].concat());
+                        Done::Took(id(&key), task)
+                    }
+                },
+                Op::Ack(id) => {
+                    batch.remove_weak(&self.taken, id.to_be_bytes());
+                    Done::Nothing
+                }
+            });
+        }
+        batch.commit().unwrap();
+        for (priority, id) in put {
+            self.low.entry(priority).or_insert(id);
+        }
+    }
+}
+
+impl Fjall {
+    /// The next task; whoever asks again gets the one behind it.
+    fn first(&mut self) -> Option<([u8; KEY], Vec<u8>)> {
+        loop {
+            let (&priority, &low) = self.low.first_key_value()?;
+            let all = key(priority, low)..=key(priority, u64::MAX);
+            let Some(first) = self.ready.range(all).next() else {
+                self.low.remove(&priority);
+                continue;
+            };
+            let (key, task) = first.into_inner().unwrap();
+            self.low.insert(priority, id(&key) + 1);
+            return Some((key[..].try_into().unwrap(), task.to_vec()));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A queue in two databases: what is ready, by priority and id, and what is taken, by id.
+
+use heed::types::Bytes;
+use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, WithTls};
+use versus_common::{Done, Engine, Folder, Op};
+
+type Rows = Database<'static, Bytes, Bytes>;
+
+pub struct Lmdb {
+    env: &'static Env<WithTls>,
+    ready: Rows,
+    taken: Rows,
+    durable: bool,
+    /// Whether the next commit would be synced as the environment stands.
+    synced: bool,
+    next: u64,
+}
+
+/// Bytes of a key in `ready`: a priority and an id. Behind them in `taken`: the priority.
+const KEY: usize = 9;
+
+fn key(priority: u8, id: u64) -> [u8; KEY] {
+    let mut key = [priority; KEY];
+    key[1..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// The same with what is written going straight into the mapped file.
+pub struct Mapped(Lmdb);
+
+impl Engine for Mapped {
+    fn open(folder: &Folder, durable: bool) -> Self {
+        Self(Lmdb::open_with(folder, durable, EnvFlags::WRITE_MAP))
+    }
+
+    fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
+        self.0.run(ops, done);
+    }
+}
+
+impl Lmdb {
+    fn open_with(folder: &Folder, durable: bool, flags: EnvFlags) -> Self {
+        let mut options = EnvOpenOptions::new();
+        options.map_size(64 << 30).max_dbs(2);
+        // Nobody else has this environment open.
+        let env = unsafe {
+            options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT | flags);
+            options.open(folder).unwrap()
+        };
+        // It stays open until the process ends: there is nothing to do at its end, and what is
+        // committed is in the file.
+        let env: &'static Env<WithTls> = Box::leak(Box::new(env));
+        let creating = env.write_txn().unwrap();
+        let (ready, taken): (Rows, Rows) = env
+            .create_databases_and_commit(creating, |opener, writing| {
+                let ready = opener.create_database(writing, Some("ready"))?;
+                let taken = opener.create_database(writing, Some("taken"))?;
+                heed::Result::Ok(CommitOrAbort::<_, ()>::Commit((ready, taken)))
+            })
+            .unwrap()
+            .unwrap_commit();
+        let reading = env.read_txn().unwrap();
+        let id = |key: &[u8]| u64::from_be_bytes(key[key.len() - 8..].try_into().unwrap());
+        let last = |priority: u8| {
+            let all = key(priority, 0)..=key(priority, u64::MAX);
+            let all = (all.start().as_slice(), all.end().as_slice());
+            let all = (std::ops::Bound::Included(all.0), std::ops::Bound::Included(all.1));
+            let last = ready.rev_range(&reading, &all).unwrap().next()?;
+            Some(id(last.unwrap().0))
+        };
+        let highest = (0..=u8::MAX).filter_map(last).max().unwrap_or(0);
+        let highest = highest.max(taken.last(&reading).unwrap().map_or(0, |last| id(last.0)));
+        drop(reading);
+        Self { env, ready, taken, durable, synced: false, next: highest + 1 }
+    }
+}
+
+impl Engine for Lmdb {
+    fn open(folder: &Folder, durable: bool) -> Self {
+        Self::open_with(folder, durable, EnvFlags::empty())
+    }
+
+    fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
+        let synced = self.durable && ops.iter().any(Op::must_last);
+        if synced != self.synced {
+            let mode = if synced { FlagSetMode::Disable } else { FlagSetMode::Enable };
+            // Only this thread has it now.
+            unsafe { self.env.set_flags(EnvFlags::NO_SYNC, mode).unwrap() };
+            self.synced = synced;
+        }
+        let mut writing = self.env.write_txn().unwrap();
+        for op in ops {
+            done.push(match op {
+                Op::Put(priority, task) => {
+                    let key = key(*priority, self.next);
+                    self.next += 1;
+                    self.ready.put(&mut writing, &key, task).unwrap();
+                    Done::Nothing
+                }
+                Op::Take => {
+                    let first = self.ready.first(&writing).unwrap();
+                    match first
+                        .map(|(key, task)| (<[u8; KEY]>::try_from(key).unwrap(), task.to_vec()))
+                    {
+                        None => Done::Nothing,
+                        Some((key, task)) => {
+                            self.ready.delete(&mut writing, &key).unwrap();
+                            let bytes = 1 + task.len();
+                            let id = &key[1..];
+                            let row = |space: &mut heed::ReservedSpace<'_>| {
+                                use std::io::Write;
+                                space.write_all(&key[..1])?;
+                                space.write_all(&task)
+                            };
+                            self.taken.put_reserved(&mut writing, id, bytes, row).unwrap();
+                            Done::Took(u64::from_be_bytes(id.try_into().unwrap()), task)
+                        }
+                    }
+                }
+                Op::Ack(id) => {
+                    self.taken.delete(&mut writing, &id.to_be_bytes()).unwrap();
+                    Done::Nothing
+                }
+            });
+        }
+        writing.commit().unwrap();
+    }
+}

@@ -1,0 +1,115 @@
+//! A queue in two tables: what is ready, in the order in which it is taken, and what is taken. The
+//! ready table is its own index, so a put touches one page.
+
+use rusqlite::{CachedStatement, Connection, params};
+use versus_common::{Done, Engine, Folder, Op};
+
+pub struct Sqlite {
+    connection: Connection,
+    durable: bool,
+    /// Whether the next commit would be synced as the connection stands.
+    synced: bool,
+    next: i64,
+}
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS ready (
+        priority INTEGER NOT NULL,
+        id INTEGER NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        task BLOB NOT NULL,
+        PRIMARY KEY (priority, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS taken (
+        id INTEGER PRIMARY KEY,
+        priority INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        task BLOB NOT NULL
+    );";
+
+impl Engine for Sqlite {
+    fn open(folder: &Folder, durable: bool) -> Self {
+        let connection = Connection::open(folder.join("queue.sqlite")).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        connection.pragma_update(None, "synchronous", "NORMAL").unwrap();
+        // One process, as with the others: no lock calls and no shared memory per commit.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").unwrap();
+        // As much cache as tubewell has by default. A longer log than SQLite's own 4 MiB: it has to
+        // stop for a checkpoint less often; one beyond this gained nothing.
+        connection.pragma_update(None, "cache_size", -(32 << 10)).unwrap();
+        connection.pragma_update(None, "wal_autocheckpoint", 8192).unwrap();
+        connection.pragma_update(None, "temp_store", "MEMORY").unwrap();
+        connection.execute_batch(TABLES).unwrap();
+        connection.set_prepared_statement_cache_capacity(32);
+        let highest = "SELECT max(
+            coalesce((SELECT max(id) FROM taken), 0),
+            coalesce((SELECT max(id) FROM ready WHERE priority = ?1), 0))";
+        let highest = |priority: u8| -> i64 {
+            let mut statement = connection.prepare_cached(highest).unwrap();
+            statement.query_row([priority], |row| row.get(0)).unwrap()
+        };
+        let next = (0..=u8::MAX).map(highest).max().unwrap_or(0) + 1;
+        Self { connection, durable, synced: false, next }
+    }
+
+    fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
+        let synced = self.durable && ops.iter().any(Op::must_last);
+        if synced != self.synced {
+            // A take may be lost, so it is not synced. This is parsed each time, which costs less
+            // than a second connection that drops its cache whenever the first one commits.
+            let level = if synced { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level).unwrap();
+            self.synced = synced;
+        }
+        // A single put or ack is one statement, which is a commit of its own.
+        let alone = matches!(ops, [Op::Put(..) | Op::Ack(_)]);
+        if !alone {
+            self.statement("BEGIN IMMEDIATE").execute([]).unwrap();
+        }
+        for op in ops {
+            done.push(match op {
+                Op::Put(priority, task) => self.put(*priority, task),
+                Op::Take => self.take(),
+                Op::Ack(id) => {
+                    let mut ack = self.statement("DELETE FROM taken WHERE id = ?1");
+                    ack.execute([*id as i64]).unwrap();
+                    Done::Nothing
+                }
+            });
+        }
+        if !alone {
+            self.statement("COMMIT").execute([]).unwrap();
+        }
+    }
+}
+
+impl Sqlite {
+    /// Prepared once.
+    fn statement(&self, sql: &str) -> CachedStatement<'_> {
+        self.connection.prepare_cached(sql).unwrap()
+    }
+
+    fn put(&mut self, priority: u8, task: &[u8]) -> Done {
+        let id = self.next;
+        self.next += 1;
+        let mut put = self.statement("INSERT INTO ready (priority, id, task) VALUES (?1, ?2, ?3)");
+        put.execute(params![priority, id, task]).unwrap();
+        Done::Nothing
+    }
+
+    fn take(&self) -> Done {
+        let first = "SELECT priority, id, attempts, task FROM ready ORDER BY priority, id LIMIT 1";
+        let mut first = self.statement(first);
+        let mut rows = first.query([]).unwrap();
+        let Some(row) = rows.next().unwrap() else { return Done::Nothing };
+        let key: (u8, i64) = (row.get(0).unwrap(), row.get(1).unwrap());
+        let (attempts, task): (i64, Vec<u8>) = (row.get(2).unwrap(), row.get(3).unwrap());
+        drop(rows);
+        let delete = "DELETE FROM ready WHERE priority = ?1 AND id = ?2";
+        self.statement(delete).execute(params![key.0, key.1]).unwrap();
+        let insert = "INSERT INTO taken (id, priority, attempts, task) VALUES (?1, ?2, ?3, ?4)";
+        let mut insert = self.statement(insert);
+        insert.execute(params![key.1, key.0, attempts + 1, task]).unwrap();
+        Done::Took(key.1 as u64, task)
+    }
+}
