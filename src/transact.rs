@@ -213,6 +213,8 @@ impl From<StorageError> for Error {
         match error {
             StorageError::Io(error) => Error::io(error),
             StorageError::Corrupted(_) => Error::new(ErrorKind::Damaged).caused_by(error),
+            // A close came in the middle of a read.
+            StorageError::DatabaseClosed => Error::new(ErrorKind::Closed),
             _ => Error::new(ErrorKind::Io).caused_by(error),
         }
     }

@@ -32,8 +32,10 @@ impl Watchers {
         call: Option<Call>,
     ) -> Result<()> {
         let mut stream = self.stream.lock();
-        if call.is_some() && stream.is_none() {
+        if call.is_some() {
             core.is_open()?;
+        }
+        if call.is_some() && stream.is_none() {
             let subscriber = core.hub.subscribe(KEPT);
             let (watchers, events) = (self.clone(), subscriber.clone());
             if !core.settings.by_hand {
@@ -58,6 +60,10 @@ impl Watchers {
             subscriber.end();
         }
         drop(stream);
+        // A close forgets all callbacks; this one may have come behind that.
+        if core.is_closing() {
+            self.clear();
+        }
         // What it captured may be the last handle of a queue: dropped with no lock held.
         drop(old);
         Ok(())

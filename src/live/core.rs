@@ -412,12 +412,13 @@ impl Core {
         if !broken && ended.is_ok() {
             ended = self.checkpoint();
         }
-        self.hub.end();
         let writer = self.writer.lock();
         let mut state = self.state.lock();
         if state.status == Status::Open {
             state.status = Status::Closed;
         }
+        // Whoever was inside has told of what it did; nobody does anything any more.
+        self.hub.end();
         let released = state.store.close();
         drop(state);
         drop(writer);

@@ -31,9 +31,16 @@ pub struct Event {
 /// Hands events to subscribers.
 #[derive(Default)]
 pub(crate) struct Hub {
-    subscribers: Mutex<Vec<Arc<Subscriber>>>,
+    audience: Mutex<Audience>,
     listening: AtomicUsize,
     seq: AtomicU64,
+}
+
+#[derive(Default)]
+struct Audience {
+    subscribers: Vec<Arc<Subscriber>>,
+    /// Nothing will be told any more; who comes now comes to an end at once.
+    ended: bool,
 }
 
 /// One bounded stream.
@@ -52,22 +59,22 @@ struct Stream {
 
 impl Hub {
     pub(crate) fn subscribe(&self, kept: usize) -> Arc<Subscriber> {
+        let mut audience = self.audience.lock();
         let subscriber = Arc::new(Subscriber {
             kept: kept.max(1),
-            stream: Mutex::default(),
+            stream: Mutex::new(Stream { events: VecDeque::new(), ended: audience.ended }),
             came: Condvar::new(),
             dropped: AtomicU64::new(0),
         });
-        let mut subscribers = self.subscribers.lock();
-        subscribers.push(subscriber.clone());
-        self.listening.store(subscribers.len(), Ordering::Release);
+        audience.subscribers.push(subscriber.clone());
+        self.listening.store(audience.subscribers.len(), Ordering::Release);
         subscriber
     }
 
     pub(crate) fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
-        let mut subscribers = self.subscribers.lock();
-        subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
-        self.listening.store(subscribers.len(), Ordering::Release);
+        let mut audience = self.audience.lock();
+        audience.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
+        self.listening.store(audience.subscribers.len(), Ordering::Release);
     }
 
     /// Tells of changes. Called in commit order.
@@ -85,14 +92,16 @@ impl Hub {
             cause: change.cause,
             mark: mark.0,
         };
-        for subscriber in &*self.subscribers.lock() {
+        for subscriber in &self.audience.lock().subscribers {
             subscriber.push(changes.iter().zip(first..).map(event));
         }
     }
 
-    /// Ends every stream, once what it holds is read.
+    /// Ends every stream, once what it holds is read, and those that are still to come.
     pub(crate) fn end(&self) {
-        for subscriber in &*self.subscribers.lock() {
+        let mut audience = self.audience.lock();
+        audience.ended = true;
+        for subscriber in &audience.subscribers {
             subscriber.end();
         }
     }

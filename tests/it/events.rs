@@ -3,7 +3,7 @@
 use crate::{lone, secs, still};
 use std::sync::mpsc;
 use std::thread;
-use tubewell::{Cause, Event, Events, Queue, State, Tube};
+use tubewell::{Cause, ErrorKind, Event, Events, Queue, State, Tube};
 
 fn queue() -> (Queue, Events, Tube) {
     let queue = still().0.in_memory().unwrap();
@@ -240,4 +240,15 @@ fn a_touch_is_counted_once() {
     tube.put(b"a").unwrap();
     tube.take().unwrap().touch(secs(1)).unwrap();
     assert_eq!(tube.stats().unwrap().calls.touch, 1);
+}
+
+#[test]
+fn who_subscribes_behind_a_close_is_told_the_end() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.on_task_change(Some(|_: &Event| {})).unwrap();
+    queue.close().unwrap();
+    assert_eq!(queue.events().recv(), None);
+    let refused = tube.on_task_change(Some(|_: &Event| {})).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
 }

@@ -134,6 +134,15 @@ impl Disk {
         }
     }
 
+    /// How many tasks the queue has, which nobody has open and whose rows agree.
+    pub(crate) fn left(&self) -> u64 {
+        let queue = self.builder(Queue::builder()).by_hand(true).open_disk().unwrap();
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        let left = queue.tube("t").unwrap().len().unwrap();
+        queue.close().unwrap();
+        left
+    }
+
     /// Whether nobody has the folder.
     pub(crate) fn is_free(&self) -> bool {
         is_free(&self.state())

@@ -5,16 +5,8 @@ use crate::disk::Disk;
 use crate::{acked, explore, secs, still, unless_closed};
 use shuttle::sync::Mutex;
 use shuttle::thread::spawn;
-use tubewell::{Cause, Event, Queue};
-
-/// How many tasks a queue on this disk has, which nobody has open and whose rows agree.
-fn left(disk: &Disk) -> u64 {
-    let queue = disk.builder(Queue::builder()).by_hand(true).open_disk().unwrap();
-    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
-    let left = queue.tube("t").unwrap().len().unwrap();
-    queue.close().unwrap();
-    left
-}
+use std::sync::Arc;
+use tubewell::{Cause, Event};
 
 #[test]
 fn close_while_takers_wait_and_put_and_transact_run() {
@@ -51,7 +43,7 @@ fn close_while_takers_wait_and_put_and_transact_run() {
         closing.join().unwrap();
         assert!(unless_closed(tube.put(b"late")).is_none());
         drop((tube, queue));
-        let left = left(&disk) + u64::from(acked);
+        let left = disk.left() + u64::from(acked);
         assert_eq!(left, u64::from(put) + u64::from(transacted));
     });
 }
@@ -82,7 +74,7 @@ fn the_last_handle_goes_while_others_work() {
         putter.join().unwrap();
         taker.join().unwrap();
         disk.until_free();
-        assert_eq!(left(&disk), 1);
+        assert_eq!(disk.left(), 1);
     });
 }
 
@@ -90,7 +82,7 @@ fn the_last_handle_goes_while_others_work() {
 fn a_reader_of_events_sees_all_of_them_and_then_the_end() {
     explore(|| {
         let (builder, _clock) = still();
-        let queue = builder.in_memory().unwrap();
+        let queue = builder.by_hand(true).in_memory().unwrap();
         let tube = queue.tube("t").unwrap();
         let events = queue.events();
         let readers = spawn(move || events.collect::<Vec<Event>>());
@@ -109,5 +101,30 @@ fn a_reader_of_events_sees_all_of_them_and_then_the_end() {
         let whole: Vec<u64> = (1..=seen.len() as u64).collect();
         assert_eq!(seen, whole);
         assert_eq!(events.iter().filter(|event| event.cause == Cause::Put).count(), puts);
+    });
+}
+
+#[test]
+fn who_subscribes_while_the_queue_closes_comes_to_an_end() {
+    explore(|| {
+        let (builder, _clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let reader = spawn({
+            let queue = queue.clone();
+            move || assert_eq!(queue.events().count(), 0)
+        });
+        // What the callback captures keeps the queue, until the callback is forgotten.
+        let captured = Arc::new(queue.clone());
+        let forgotten = Arc::downgrade(&captured);
+        let watcher = spawn({
+            let tube = tube.clone();
+            let watch = move |_: &Event| assert!(!captured.is_closed());
+            move || unless_closed(tube.on_task_change(Some(watch)))
+        });
+        queue.close().unwrap();
+        reader.join().unwrap();
+        watcher.join().unwrap();
+        assert!(forgotten.upgrade().is_none(), "the callback is kept");
     });
 }

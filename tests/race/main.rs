@@ -5,8 +5,9 @@
 //! `TUBEWELL_SCHEDULE=… cargo test … name` plays that one again.
 //!
 //! Built with `--cfg shuttle` only, see .ci/run. `TUBEWELL_SCHEDULES=n` says how many schedules a
-//! scenario gets. The explorer knows no weak memory: every atomic is as strong as can be. It knows
-//! no locks of redb's either: nothing here may wait inside redb.
+//! scenario gets, `TUBEWELL_SEED=n` draws others than those of every change. The explorer knows no
+//! weak memory: every atomic is as strong as can be. It knows no locks of redb's either: nothing
+//! here may wait inside redb.
 #![cfg(shuttle)]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 #![allow(missing_docs, unreachable_pub)]
@@ -21,11 +22,14 @@ mod waits;
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, Runner};
+use std::str::FromStr;
 use std::time::Duration;
 use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result};
 
 /// Schedules of one scenario.
 const SCHEDULES: usize = 10_000;
+/// The same schedules every time, so that a change that breaks one is the one that broke it.
+const SEED: u64 = 0x7ebe11;
 /// Preemptions of those that are not drawn at random.
 const DEPTH: usize = 3;
 /// redb's trees are deep.
@@ -41,15 +45,17 @@ fn explore(scenario: fn()) {
         Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(scenario);
         return;
     }
-    let count = std::env::var("TUBEWELL_SCHEDULES")
-        .map_or(SCHEDULES, |count| count.parse().expect("TUBEWELL_SCHEDULES is a number"));
-    let half = count.div_ceil(2);
-    Runner::new(RandomScheduler::new_from_seed(SEED, half), config.clone()).run(scenario);
-    Runner::new(PctScheduler::new_from_seed(SEED, DEPTH, half), config).run(scenario);
+    let (half, seed) =
+        (asked("TUBEWELL_SCHEDULES", SCHEDULES).div_ceil(2), asked("TUBEWELL_SEED", SEED));
+    Runner::new(RandomScheduler::new_from_seed(seed, half), config.clone()).run(scenario);
+    Runner::new(PctScheduler::new_from_seed(seed, DEPTH, half), config).run(scenario);
 }
 
-/// The same schedules every time, so that a change that breaks one is the one that broke it.
-const SEED: u64 = 0x7ebe11;
+/// The number that a variable asks for.
+fn asked<N: FromStr>(variable: &str, otherwise: N) -> N {
+    let Ok(text) = std::env::var(variable) else { return otherwise };
+    text.parse().unwrap_or_else(|_| panic!("{variable} is a number"))
+}
 
 /// A number below this one, chosen by the explorer.
 fn below(limit: u32) -> u32 {
