@@ -153,10 +153,10 @@ fn said(plan: &Plan) -> String {
     let data = std::env::var("VERSUS_DIR").unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
-        "{}. {} cores ({}), {:.0} GB, Linux {}, {} on {}. {} rounds, every peer's turn in each of them \
-         {} ms; medians, and in brackets the median of the ratios to the first line's turn of the same \
-         round. Payloads have 256 bytes unless it says otherwise. A cycle is a put, a take and an ack; \
-         durable ones sync the put and the ack.\n\n",
+        "{}. {} cores ({}), {:.0} GB, Linux {}, {} on {}. {} rounds, every peer's turn in each of \
+         them {} ms; medians, and in brackets the median of the ratios to the first line's turn \
+         of the same round. Payloads have 256 bytes unless it says otherwise. A cycle is a put, a \
+         take and an ack; durable ones sync the put and the ack.\n\n",
         told("date", &["-u", "+%F"]),
         cores,
         field(&read("/proc/cpuinfo"), "model name"),
@@ -236,8 +236,9 @@ fn settings(text: &mut String, plan: &Plan) {
         let _ = writeln!(text, "| {label} | {set_to} | {put} | {cycle} |");
     }
     text.push_str(
-        "\nSyncs were counted with strace by `benches/versus/syncs`: fsync, fdatasync, msync and what is \
-         written through a descriptor opened for synchronous writing. What happens less often than \
-         once in some hundred calls, such as a checkpoint, or by a timer, is hardly in it.\n",
+        "\nSyncs were counted with strace by `benches/versus/syncs`: fsync, fdatasync, msync and \
+         what is written through a descriptor opened for synchronous writing. What happens less \
+         often than once in some hundred calls, such as a checkpoint, or by a timer, is hardly in \
+         it.\n",
     );
 }

@@ -45,7 +45,8 @@ pub static PEERS: &[Peer] = &[
         "versus-ours",
         "*bare writes*",
         None,
-        "the same file without syncs: a cycle is three `write()` calls, the task and twice 32 bytes",
+        "the same file without syncs: a cycle is three `write()` calls, the task and twice 32 \
+         bytes",
     ),
     peer_of(
         "crossbeam",
@@ -110,8 +111,8 @@ pub static PEERS: &[Peer] = &[
         "versus-fjall",
         "fjall",
         Some("fjall-sync-grouped"),
-        "two keyspaces, a low-water mark for each priority in memory; put and ack at SyncData, take \
-         at Buffer",
+        "two keyspaces, a low-water mark for each priority in memory; put and ack at SyncData, \
+         take at Buffer",
     ),
     peer_of("fjall-buffered", "versus-fjall", "fjall buffered", None, "the same, all at Buffer"),
     peer_of(
@@ -133,16 +134,16 @@ pub static PEERS: &[Peer] = &[
         "versus-rustqueue",
         "RustQueue",
         Some("rustqueue-grouped"),
-        "embedded, on redb, done tasks removed; several threads: write coalescing as it comes, 10 ms \
-         or 100 calls; a take is synced too",
+        "embedded, on redb, done tasks removed; several threads: write coalescing as it comes, 10 \
+         ms or 100 calls; a take is synced too",
     ),
     peer_of(
         "yaque",
         "versus-yaque",
         "yaque",
         None,
-        "as it comes: never synced; first in first out, and a kill gives back what was acked last, up \
-         to 250 tasks",
+        "as it comes: never synced; first in first out, and a kill gives back what was acked \
+         last, up to 250 tasks",
     ),
     peer_of(
         "beanstalkd-sync",
@@ -157,8 +158,8 @@ pub static PEERS: &[Peer] = &[
         "versus-servers",
         "Redis always",
         None,
-        "the commands of redis-work-queue; appendfsync always, no snapshots; a take is synced too, it \
-         cannot be told otherwise",
+        "the commands of redis-work-queue; appendfsync always, no snapshots; a take is synced \
+         too, it cannot be told otherwise",
     ),
     peer_of(
         "redis",

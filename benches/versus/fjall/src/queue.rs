@@ -51,8 +51,8 @@ impl Engine for Fjall {
     }
 
     fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
-        // A batch sees only what is committed: a take does not find what is put beside it, which has
-        // not returned either.
+        // A batch sees only what is committed: a take does not find what is put beside it, which
+        // has not returned either.
         let mut put = Vec::new();
         let synced = self.durable && ops.iter().any(Op::must_last);
         let mode = if synced { PersistMode::SyncData } else { PersistMode::Buffer };

@@ -1,6 +1,6 @@
-//! Redis with the commands of redis-work-queue: a task's bytes under a key of their own, its id in a
-//! list, and in another one while it is taken, with a lease that expires. The log is synced at each
-//! command, or once a second.
+//! Redis with the commands of redis-work-queue: a task's bytes under a key of their own, its id in
+//! a list, and in another one while it is taken, with a lease that expires. The log is synced at
+//! each command, or once a second.
 
 use crate::connection::{Connection, SOCKET, connect, with};
 use crate::server::Server;
