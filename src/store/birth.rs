@@ -308,6 +308,22 @@ mod tests {
         assert_eq!(names(home.path()), ["q"]);
     }
 
+    /// An opening was told `Locked` once in a hundred runs: another thread had begun to start a
+    /// process, which for a moment had a copy of every handle, that of the birth's lock too.
+    #[test]
+    fn a_lock_does_not_outlive_its_owner_in_a_copy_of_the_handle() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder::at(&home.path().join("q"));
+        assert!(born(&folder));
+        let file = File::options().write(true).open(folder.file(FileName::Journal)).unwrap();
+        file.try_lock().unwrap();
+        let copy = file.try_clone().unwrap();
+        assert!(folder.open_journal().unwrap().is_none());
+        drop(OsFile(file));
+        assert!(folder.open_journal().unwrap().is_some());
+        drop(copy);
+    }
+
     #[test]
     fn the_second_creator_finds_the_first_ones_queue() {
         let home = tempfile::tempdir().unwrap();

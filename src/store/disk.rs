@@ -90,6 +90,14 @@ pub trait Nursery {
 #[derive(Debug)]
 pub(crate) struct OsFile(pub(crate) File);
 
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        // A lock lasts as long as any copy of the handle, and a process that is just being started
+        // has one of every file until it runs its own program. So a lock is let go by word.
+        let _ = self.0.unlock();
+    }
+}
+
 impl DiskFile for OsFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
