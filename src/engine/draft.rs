@@ -3,12 +3,9 @@
 
 use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::{Met, RowOp, RowWrite, Value, View};
-use crate::engine::list::List;
+use crate::engine::list::{KEPT, List};
 use crate::error::Result;
 use crate::task::{Cause, State, TaskId};
-
-/// Steps of one op whose memory is kept for the next.
-const KEPT: usize = 1024;
 
 /// A task's step from one state to another, published once it is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

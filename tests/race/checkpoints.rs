@@ -1,7 +1,7 @@
 //! Checkpoints beside the callers: a journal so small that it fills while they write.
 
 use crate::disk::Disk;
-use crate::{acked, explore, still, unless_closed};
+use crate::{acked, explore, unless_closed};
 use redb::TableDefinition;
 use shuttle::thread::spawn;
 use tubewell::{Durability, Error, ErrorKind, Result};
@@ -15,10 +15,7 @@ const PAYLOAD_BYTES: usize = 12 << 10;
 fn checkpoints_beside_putters_takers_and_close() {
     explore(|| {
         let disk = Disk::new();
-        let (builder, _clock) = still();
-        let builder = builder.durability(Durability::Relaxed);
-        let queue = disk.builder(builder).open_disk().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, _clock) = disk.serve(Durability::Relaxed);
         let before = disk.base_syncs();
         let putters: Vec<_> = (0..2u8)
             .map(|name| {
@@ -54,9 +51,7 @@ fn checkpoints_beside_putters_takers_and_close() {
 fn upkeep_and_readers_beside_transactions_and_close() {
     explore(|| {
         let disk = Disk::new();
-        let (builder, _clock) = still();
-        let queue = disk.builder(builder).open_disk().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, _clock) = disk.serve(Durability::Durable);
         let transact = |number: u64| {
             queue.transact(|tx| -> Result<()> {
                 tx.table(NUMBERS)?.insert(number, number)?;

@@ -2,13 +2,14 @@
 //! nothing that came beside it. The explorer may go on with others in the middle of a sync of the
 //! journal. The base's file is redb's, which calls it under its own locks: there it may not.
 
+use crate::still;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex as Plain, MutexGuard, OnceLock, PoisonError};
 use tubewell::testing::{self, DiskFile, FileName, Found, Nursery};
-use tubewell::{Builder, Queue};
+use tubewell::{Builder, Durability, ManualClock, Queue, Tube};
 
 /// Bytes of both files.
 type Files = [Vec<u8>; 2];
@@ -89,6 +90,14 @@ impl Disk {
     /// Has the queue open here, over the smallest journal.
     pub(crate) fn builder(&self, builder: Builder) -> Builder {
         builder.disk(Arc::new(self.clone())).journal_bytes(64 << 10).cache_bytes(1 << 20)
+    }
+
+    /// A tube of a queue on this disk, and what moves its time.
+    pub(crate) fn serve(&self, durability: Durability) -> (Queue, Tube, ManualClock) {
+        let (builder, clock) = still();
+        let queue = self.builder(builder.durability(durability)).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        (queue, tube, clock)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

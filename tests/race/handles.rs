@@ -2,19 +2,17 @@
 //! events sees of it.
 
 use crate::disk::Disk;
-use crate::{acked, explore, secs, still, unless_closed};
+use crate::{acked, explore, lone, secs, still, unless_closed};
 use shuttle::sync::Mutex;
 use shuttle::thread::spawn;
 use std::sync::Arc;
-use tubewell::{Cause, Event};
+use tubewell::{Cause, Durability, Event};
 
 #[test]
 fn close_while_takers_wait_and_put_and_transact_run() {
     explore(|| {
         let disk = Disk::new();
-        let (builder, _clock) = still();
-        let queue = disk.builder(builder).open_disk().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, _clock) = disk.serve(Durability::Durable);
         let taker = spawn({
             let tube = tube.clone();
             move || {
@@ -52,9 +50,7 @@ fn close_while_takers_wait_and_put_and_transact_run() {
 fn the_last_handle_goes_while_others_work() {
     explore(|| {
         let disk = Disk::new();
-        let (builder, clock) = still();
-        let queue = disk.builder(builder).open_disk().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, clock) = disk.serve(Durability::Durable);
         // A callback may drop the last one, on a thread of the queue itself.
         let kept = Mutex::new(Some(tube.clone()));
         tube.on_task_change(Some(move |event: &Event| {
@@ -107,9 +103,7 @@ fn a_reader_of_events_sees_all_of_them_and_then_the_end() {
 #[test]
 fn who_subscribes_while_the_queue_closes_comes_to_an_end() {
     explore(|| {
-        let (builder, _clock) = still();
-        let queue = builder.in_memory().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, _clock) = lone();
         let reader = spawn({
             let queue = queue.clone();
             move || assert_eq!(queue.events().count(), 0)

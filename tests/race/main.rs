@@ -24,7 +24,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, Runner};
 use std::str::FromStr;
 use std::time::Duration;
-use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result};
+use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result, Tube};
 
 /// Schedules of one scenario.
 const SCHEDULES: usize = 10_000;
@@ -66,6 +66,14 @@ fn below(limit: u32) -> u32 {
 fn still() -> (Builder, ManualClock) {
     let clock = ManualClock::new();
     (Queue::builder().clock(clock.clone()), clock)
+}
+
+/// A tube of a queue in memory, and what moves its time.
+fn lone() -> (Queue, Tube, ManualClock) {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    (queue, tube, clock)
 }
 
 fn secs(count: u64) -> Duration {

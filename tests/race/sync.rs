@@ -74,10 +74,7 @@ fn a_sync_that_fails_answers_everybody() {
 fn the_flusher_forgets_nothing() {
     explore(|| {
         let disk = Disk::new();
-        let (builder, _clock) = still();
-        let builder = builder.durability(Durability::Relaxed);
-        let queue = disk.builder(builder).open_disk().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, _clock) = disk.serve(Durability::Relaxed);
         let writers: Vec<_> = NAMES[..2]
             .iter()
             .map(|name| {

@@ -1,6 +1,6 @@
 //! Who gets which task, and when: every task once, nobody sleeps for ever.
 
-use crate::{explore, secs, still, unless_closed};
+use crate::{explore, lone, secs, still, unless_closed};
 use shuttle::sync::mpsc::channel;
 use shuttle::thread::spawn;
 use tubewell::{Stop, Tube, TubeKind, TubeOptions};
@@ -17,9 +17,7 @@ fn taker(tube: &Tube, told: impl Fn(Vec<u8>)) {
 #[test]
 fn every_task_is_taken_once() {
     explore(|| {
-        let (builder, clock) = still();
-        let queue = builder.in_memory().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, clock) = lone();
         let (told, heard) = channel();
         let takers: Vec<_> = (0..3)
             .map(|_| {
@@ -79,9 +77,7 @@ fn a_lease_that_lapses_against_its_ack() {
 #[test]
 fn pause_and_resume_around_a_waiting_taker() {
     explore(|| {
-        let (builder, _clock) = still();
-        let queue = builder.in_memory().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, _clock) = lone();
         let taker = spawn({
             let tube = tube.clone();
             move || tube.take().unwrap().ack().unwrap()

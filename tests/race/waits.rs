@@ -1,15 +1,13 @@
 //! Waiters that leave, are woken and run out of time at once: a turn is never lost.
 
-use crate::{explore, secs, still};
+use crate::{explore, lone, secs, still};
 use shuttle::thread::spawn;
 use tubewell::{Durability, Stop, TubeOptions};
 
 #[test]
 fn a_waiter_that_leaves_passes_its_turn_on() {
     explore(|| {
-        let (builder, _clock) = still();
-        let queue = builder.in_memory().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, _clock) = lone();
         let stop = Stop::new();
         let leaving = spawn({
             let (tube, stop) = (tube.clone(), stop.clone());
@@ -34,9 +32,7 @@ fn a_waiter_that_leaves_passes_its_turn_on() {
 #[test]
 fn a_put_wakes_one_taker_while_another_runs_out_of_time() {
     explore(|| {
-        let (builder, clock) = still();
-        let queue = builder.in_memory().unwrap();
-        let tube = queue.tube("t").unwrap();
+        let (queue, tube, clock) = lone();
         let patient = spawn({
             let tube = tube.clone();
             move || tube.take().unwrap().ack().unwrap()
