@@ -4,7 +4,7 @@
 use crate::bytes::key::{self, Run};
 use crate::bytes::row::TubeRow;
 use crate::bytes::{Deadline, Range, RowOp, RowWrite, Tag};
-use crate::clock::{Clock, Now, Reckoning};
+use crate::clock::{Clock, Now, Reckoning, micros};
 use crate::engine::desk::{Desk, Numbers};
 use crate::engine::draft::{Change, Draft, Over};
 use crate::engine::due::{self, NextDue, WorkOff};
@@ -291,9 +291,9 @@ impl State {
     }
 
     /// Microseconds that the caller who has just written rests.
-    pub(crate) fn rest(&mut self) -> u64 {
+    pub(crate) fn rest(&mut self, clock: &dyn Clock) -> u64 {
         let (used, size) = self.store.ring();
-        self.pace.rest(used, size, self.store.is_moving())
+        self.pace.rest(used, size, self.store.is_moving(), || micros(clock.monotonic()))
     }
 
     /// Lets the engine decide over rows that are not written yet, and writes nothing.

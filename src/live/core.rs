@@ -153,7 +153,7 @@ impl Core {
             state.heal_after(&step);
             let wants_checkpoint = state.store.wants_checkpoint();
             let checkpoints = state.store.checkpoints();
-            let rest = state.rest();
+            let rest = state.rest(&*self.settings.clock);
             self.release(state);
             match step? {
                 Step::Done(done, mark) => {
@@ -369,15 +369,16 @@ impl Core {
             let mut state = self.state.lock();
             state.is_open()?;
             match state.store.freeze()? {
-                Some(checkpoint) => checkpoint,
+                Some(checkpoint) => {
+                    state.pace.begins(self.lease_now());
+                    checkpoint
+                }
                 None => return Ok(()),
             }
         };
-        let began = self.lease_now();
         let moved = checkpoint.run();
-        let took = self.lease_now().saturating_sub(began);
         let mut state = self.state.lock();
-        state.pace.took = took;
+        state.pace.ends(self.lease_now());
         self.resting.over();
         match moved {
             Ok(renewed) => {

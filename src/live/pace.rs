@@ -15,7 +15,9 @@ const LAST: u64 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// How long the last checkpoint took.
-    pub(crate) took: u64,
+    took: u64,
+    /// Lease time at which the one under way began.
+    began: u64,
     /// Bytes of the ring in use at the last look.
     used: u64,
     /// Microseconds, times the bytes of the last part.
@@ -23,10 +25,20 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// A checkpoint begins.
+    pub(crate) fn begins(&mut self, now: u64) {
+        self.began = now;
+    }
+
+    /// It is over.
+    pub(crate) fn ends(&mut self, now: u64) {
+        self.took = now.saturating_sub(self.began);
+    }
+
     /// How long a caller rests that has just written, with so many bytes of the ring in use; `busy`
     /// while a checkpoint is under way. Who fills the whole last part rests as long as the last
-    /// checkpoint took.
-    pub(crate) fn rest(&mut self, used: u64, size: u64, busy: bool) -> u64 {
+    /// checkpoint took, or as this one has taken so far, if the disk is slower now.
+    pub(crate) fn rest(&mut self, used: u64, size: u64, busy: bool, now: impl Fn() -> u64) -> u64 {
         let brought = used.saturating_sub(self.used);
         self.used = used;
         let last = size / LAST;
@@ -34,13 +46,14 @@ impl Pace {
             self.owed = 0;
             return 0;
         }
-        self.owed = self.owed.saturating_add(self.took.saturating_mul(brought));
+        let takes = self.took.max(now().saturating_sub(self.began));
+        self.owed = self.owed.saturating_add(takes.saturating_mul(brought));
         let rest = self.owed.checked_div(last).unwrap_or(0);
         if rest < REST_MIN {
             return 0;
         }
         self.owed = 0;
-        rest.min(self.took)
+        rest.min(takes)
     }
 }
 
@@ -74,7 +87,9 @@ mod tests {
     /// Fills the ring in steps; the rests, with the bytes in use at each.
     fn rests(pace: &mut Pace, step: u64, busy: bool) -> Vec<(u64, u64)> {
         let used = (0..SIZE).step_by(step as usize).map(|used| used + step);
-        used.map(|used| (used, pace.rest(used, SIZE, busy))).filter(|(_, rest)| *rest > 0).collect()
+        used.map(|used| (used, pace.rest(used, SIZE, busy, || 0)))
+            .filter(|(_, rest)| *rest > 0)
+            .collect()
     }
 
     #[test]
@@ -105,10 +120,23 @@ mod tests {
     #[test]
     fn what_is_owed_is_forgotten_once_the_checkpoint_is_over() {
         let mut pace = Pace { took: 20_000, ..Pace::default() };
-        pace.rest(SIZE - SIZE / LAST, SIZE, false);
-        assert_eq!(pace.rest(SIZE - SIZE / LAST + 4_000, SIZE, true), 0, "saved up");
-        pace.rest(1000, SIZE, false);
-        pace.rest(SIZE - SIZE / LAST, SIZE, false);
-        assert_eq!(pace.rest(SIZE - SIZE / LAST + 2_000, SIZE, true), 0);
+        pace.rest(SIZE - SIZE / LAST, SIZE, false, || 0);
+        assert_eq!(pace.rest(SIZE - SIZE / LAST + 4_000, SIZE, true, || 0), 0, "saved up");
+        pace.rest(1000, SIZE, false, || 0);
+        pace.rest(SIZE - SIZE / LAST, SIZE, false, || 0);
+        assert_eq!(pace.rest(SIZE - SIZE / LAST + 2_000, SIZE, true, || 0), 0);
+    }
+
+    #[test]
+    fn a_checkpoint_that_takes_longer_than_the_last_is_paid_for_as_it_goes() {
+        let all = |now: u64| -> u64 {
+            let mut pace = Pace { took: 2_000, ..Pace::default() };
+            pace.begins(1_000_000);
+            pace.rest(SIZE - SIZE / LAST, SIZE, false, || now);
+            let used = (SIZE - SIZE / LAST..SIZE).step_by(400);
+            used.map(|used| pace.rest(used, SIZE, true, || now)).sum()
+        };
+        assert!((1_600..=2_400).contains(&all(1_000_500)), "as the last one");
+        assert!((64_000..=96_000).contains(&all(1_080_000)), "as this one so far");
     }
 }

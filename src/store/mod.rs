@@ -273,7 +273,7 @@ impl Store {
         let before = self.base.replace(base);
         let frozen = self.rows.frozen.take();
         self.frozen_runs.clear();
-        self.rows.forget_skips();
+        self.rows.settle_skips();
         if self.full {
             self.refill();
         }

@@ -1,10 +1,16 @@
 //! Where only dead rows lie, so that no walk goes over them twice. Learnt from rows that were
 //! applied, and cut where a row comes to life; it goes with the layers that hold the dead marks.
+//! What a stretch says is true of the rows as they are seen, whichever layer hides them.
 
 use super::overlay::TAGS;
 use crate::bytes::key::{Key, after, copy};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+
+/// Stretches of a tag that are looked at when a layer goes. Mostly there is one for each end that
+/// takes go from; where there are many, as with thousands of groups, each spares a short walk only,
+/// and to ask of all whether they are needed would keep the callers waiting.
+const KEPT: usize = 256;
 
 /// Stretches without a living row, one set a tag.
 #[derive(Default)]
@@ -14,6 +20,16 @@ impl Skips {
     /// Every stretch there is.
     pub(super) fn all(&self) -> Vec<(Key, Key)> {
         self.0.iter().flat_map(|skips| skips.0.clone()).collect()
+    }
+
+    /// Keeps the stretches that are worth it; all of a tag go if they are many.
+    pub(super) fn keep(&mut self, worth: impl Fn(&[u8], &[u8]) -> bool) {
+        for skips in &mut self.0 {
+            if skips.0.len() > KEPT {
+                skips.0.clear();
+            }
+            skips.0.retain(|start, end| worth(start, end));
+        }
     }
 
     pub(super) fn of(&mut self, tag: u8) -> Option<&mut SkipsOf> {
@@ -147,5 +163,27 @@ mod tests {
         assert_eq!(pairs(&skips), [(1, 5), (6, 8)]);
         skips.stretch(&[5], &[7]);
         assert_eq!(pairs(&skips), [(1, 8)], "what it meets is one with it");
+    }
+
+    #[test]
+    fn skips_that_nobody_needs_go_with_the_layer() {
+        let mut skips = Skips::default();
+        let of = |skips: &mut Skips| pairs(skips.of(1).unwrap());
+        skips.of(1).unwrap().learn(&[1], &[3]);
+        skips.of(1).unwrap().learn(&[5], &[7]);
+        skips.keep(|from, _| from == [5]);
+        assert_eq!(of(&mut skips), [(5, 7)]);
+        (0..=KEPT as u16).for_each(|at| {
+            skips
+                .of(2)
+                .unwrap()
+                .learn(&[&at.to_be_bytes()[..], &[1]].concat(), &(at + 1).to_be_bytes());
+        });
+        skips.keep(|_, _| true);
+        assert_eq!(
+            (of(&mut skips), skips.all().len()),
+            (vec![(5, 7)], 1),
+            "many of a tag go at once"
+        );
     }
 }

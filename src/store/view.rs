@@ -357,9 +357,11 @@ impl Rows {
         self.temporary_bytes = self.temporary_bytes.saturating_sub(gone.unwrap_or(0));
     }
 
-    /// Forgets where dead rows lie: the layers that held the marks are gone.
-    pub(crate) fn forget_skips(&mut self) {
-        self.skips = RefCell::default();
+    /// The frozen layer is gone, and with it the dead marks that it held. Where the active one has
+    /// some as well, the next look would walk over every row taken while the checkpoint ran.
+    pub(crate) fn settle_skips(&mut self) {
+        let Self { active, skips, .. } = self;
+        skips.get_mut().keep(|from, to| active.range(from, to).next().is_some());
     }
 
     /// The active layer over the frozen one becomes one active layer again.
