@@ -400,21 +400,34 @@ impl Window {
 /// A few windows, by their start; the one that was unused longest goes.
 #[derive(Default)]
 struct Windows {
+    /// The one that was used last, which mostly answers again.
+    last: Option<(Key, Window)>,
+    /// The others.
     by_start: BTreeMap<Key, Window>,
     clock: u64,
 }
 
 impl Windows {
     fn look(&mut self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
-        self.clock += 1;
+        if let Some((start, window)) = &self.last
+            && start.as_slice() <= from
+            && let Some(answer) = window.look(from, to)
+        {
+            return Some(answer);
+        }
         let before = (std::ops::Bound::Unbounded, std::ops::Bound::Included(from));
-        let (_, window) = self.by_start.range_mut::<[u8], _>(before).next_back()?;
+        let (start, window) = self.by_start.range::<[u8], _>(before).next_back()?;
         let answer = window.look(from, to)?;
-        window.used = self.clock;
+        let start = copy(start);
+        if let Some(window) = self.by_start.remove(&start) {
+            self.keep(start, window);
+        }
         Some(answer)
     }
 
-    fn keep(&mut self, start: Key, mut window: Window) {
+    fn keep(&mut self, start: Key, window: Window) {
+        self.clock += 1;
+        let Some((start, mut window)) = self.last.replace((start, window)) else { return };
         window.used = self.clock;
         if self.by_start.len() >= WINDOWS {
             let oldest = self.by_start.iter().min_by_key(|(_, window)| window.used);

@@ -29,11 +29,12 @@ fn is_mirrored(tag: u8) -> bool {
     tag < Tag::Place as u8
 }
 
-type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+fn tag_of(key: &[u8]) -> u8 {
+    key.first().copied().unwrap_or_default()
+}
 
-fn range_of<'k>(from: &'k [u8], to: &'k [u8]) -> Option<Bounds<'k>> {
-    // An upside-down range would panic in the map.
-    (from < to).then_some((Bound::Included(from), Bound::Excluded(to)))
+fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>) {
+    (Bound::Included(from), Bound::Excluded(to))
 }
 
 /// The rows above the base.
@@ -111,14 +112,15 @@ impl Rows {
     }
 
     pub(crate) fn first(&self, base: &Base, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        let first = from.first().copied().unwrap_or(0);
-        for tag in first..=Tag::Held as u8 {
+        // An upside-down range would panic in the maps.
+        if from >= to {
+            return Ok(None);
+        }
+        let (first, last) = (tag_of(from), tag_of(to));
+        for tag in first..=last.min(Tag::Held as u8) {
             let (begin, next) = ([tag], [tag + 1]);
             let start = if tag == first { from } else { &begin };
-            let end = if to < next.as_slice() { to } else { &next };
-            if start >= end {
-                break;
-            }
+            let end = if tag == last { to } else { &next };
             if let Some(met) = self.first_of(base, tag, start, end)? {
                 return Ok(Some(met));
             }
@@ -128,8 +130,7 @@ impl Rows {
 
     fn first_of(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         if is_mirrored(tag) {
-            let Some(range) = range_of(from, to) else { return Ok(None) };
-            let first = self.mirror.range::<[u8], _>(range).next();
+            let first = self.mirror.range::<[u8], _>(bounds(from, to)).next();
             return Ok(first.map(|(key, value)| (copy(key), value.clone())));
         }
         if self.is_empty_between(tag, from, to) {
@@ -137,15 +138,16 @@ impl Rows {
         }
         // Temporary runs have the highest bit: they stand behind all others of the tag.
         let border = [tag, 0x80];
-        if from < border.as_slice() {
-            let end = if to < border.as_slice() { to } else { &border };
-            if let Some(met) = self.first_durable(base, tag, from, end)? {
-                return Ok(Some(met));
+        let durable_only = tag_of(to) == tag && !is_temporary(to);
+        if !is_temporary(from) {
+            let end = if durable_only { to } else { &border };
+            let met = self.first_durable(base, tag, from, end)?;
+            if met.is_some() || durable_only {
+                return Ok(met);
             }
         }
-        let from = if from < border.as_slice() { &border } else { from };
-        let Some(range) = range_of(from, to) else { return Ok(None) };
-        let first = self.temporary.range::<[u8], _>(range).next();
+        let from = if is_temporary(from) { from } else { &border };
+        let first = self.temporary.range::<[u8], _>(bounds(from, to)).next();
         Ok(first.map(|(key, value)| (copy(key), Some(value.clone()))))
     }
 
