@@ -124,7 +124,7 @@ pub(crate) fn stats(hold: &Hold, number: u32) -> Result<TubeStats> {
         let counts = look::counts(view, &tube);
         Ok((tube, counts))
     })?;
-    let counted = hold.core().state.lock().calls.get(&number).cloned();
+    let counted = hold.core().state.lock().notes.calls.get(&number).cloned();
     let of = |cause: Cause| counted.as_ref().map_or(0, |counted| counted.of(cause));
     let calls = Calls {
         put: of(Cause::Put),

@@ -38,7 +38,7 @@ impl Core {
         self.is_open()?;
         let state = self.state.lock();
         state.is_open()?;
-        let tasks_put = state.calls.values().map(|tube| tube.of(Cause::Put)).sum();
+        let tasks_put = state.notes.calls.values().map(|tube| tube.of(Cause::Put)).sum();
         Ok(Space { tasks_put, ..state.store.space() })
     }
 

@@ -9,11 +9,12 @@ use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUIET_BEFORE_CHECKPOINT;
 use crate::live::alarm::Alarm;
-use crate::live::commit::{Outbox, Site, State, Status, Step};
+use crate::live::commit::{Site, State, Status, Step};
 use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
 use crate::live::graces::Graces;
 use crate::live::inside;
+use crate::live::notes::Outbox;
 use crate::live::pace::Rest;
 use crate::live::wake::Wake;
 use crate::options::Durability;
@@ -179,15 +180,16 @@ impl Core {
     }
 
     fn publish(&self, outbox: Outbox, written: Mark) {
-        for (tube, tasks) in outbox.wakes {
-            self.takers.wake(tube, tasks);
-            self.onlookers.wake(tube, usize::MAX);
-            if tasks == usize::MAX {
-                self.room.wake(tube, tasks);
+        for told in outbox.tubes {
+            if told.ready > 0 {
+                self.takers.wake(told.tube, told.ready);
+                self.onlookers.wake(told.tube, usize::MAX);
             }
-        }
-        for (tube, tasks) in outbox.room {
-            self.room.wake(tube, tasks);
+            // A call to everybody is to those who wait for room, too.
+            let room = if told.ready == usize::MAX { usize::MAX } else { told.gone };
+            if room > 0 {
+                self.room.wake(told.tube, room);
+            }
         }
         // Room for the bytes of one put in any tube may be room for two others, or for none.
         if outbox.freed && self.settings.durable_bytes_max < u64::MAX {

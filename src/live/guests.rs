@@ -5,10 +5,11 @@ use crate::engine::Op;
 use crate::engine::draft::Draft;
 use crate::engine::due::WorkOff;
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::commit::{State, survey};
+use crate::live::commit::State;
 use crate::live::core::Core;
 use crate::live::gate::Mark;
 use crate::live::inside::{self, Inside};
+use crate::live::notes::survey;
 use crate::store::{Failure, Guests};
 use crate::sync::MutexGuard;
 
@@ -85,7 +86,7 @@ impl<'a> Session<'a> {
         let learnt = survey(&writes).learnt;
         let committed = match state.store.finish(guests, writes, advance) {
             Ok(_) => {
-                state.committed(learnt, &self.draft, Mark(0), &self.core.hub);
+                state.notes.committed(learnt, &self.draft, Mark(0), &self.core.hub);
                 Ok(())
             }
             Err(Failure::Broken(error)) => {

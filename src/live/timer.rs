@@ -55,14 +55,14 @@ impl Core {
     pub(crate) fn work_off_all(&self) -> Result<NextDue> {
         while self.apply_own(&Sweep)? == Some(true) {}
         let mut next = NextDue::NONE;
-        let tubes: Vec<u32> = self.state.lock().due.values().map(|(tube, _)| *tube).collect();
+        let tubes: Vec<u32> = self.state.lock().notes.due.values().map(|(tube, _)| *tube).collect();
         for tube in tubes {
             loop {
                 let mut state = self.state.lock();
                 let now = state.now(&*self.settings.clock);
                 let due = state.is_open().is_ok() && state.is_due(tube, now)?;
                 if !due {
-                    let bound = state.due.values().find(|(number, _)| *number == tube);
+                    let bound = state.notes.due.values().find(|(number, _)| *number == tube);
                     next = next.earlier(bound.map_or(NextDue::NONE, |(_, bound)| *bound));
                     break;
                 }

@@ -44,6 +44,7 @@ use std::cell::RefCell;
 use tables::Anchor;
 use traffic::Traffic;
 use view::Rows;
+pub(crate) use view::is_temporary;
 
 /// How a store is to be.
 #[derive(Clone, Debug)]
