@@ -4,7 +4,7 @@
 
 use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::{Tag, View, row};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
 use crate::engine::look;
 use crate::error::Result;
@@ -102,9 +102,12 @@ impl<'a> Audit<'a> {
                     self.expect(tag, met);
                     continue;
                 };
-                match index::open(tag, id, row) {
-                    Ok((stored, standing)) => self.task(tag, &stored, &standing),
-                    Err(error) => self.say(format!("task {id}: {error}")),
+                let seen = index::open(tag, id, row).and_then(|(stored, standing)| {
+                    self.task(tag, &stored.task()?, &standing);
+                    Ok(())
+                });
+                if let Err(error) = seen {
+                    self.say(format!("task {id}: {error}"));
                 }
             }
         }
@@ -115,40 +118,40 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    fn task(&mut self, tag: Tag, stored: &Stored, standing: &Standing) {
-        let (run, row) = (self.tube.run(), stored.row());
-        if !self.ids.insert(stored.id) {
-            self.say(format!("task {}: it is in two states", stored.id));
+    fn task(&mut self, tag: Tag, task: &Task<'_>, standing: &Standing) {
+        let (run, row) = (self.tube.run(), &task.row);
+        if !self.ids.insert(task.id) {
+            self.say(format!("task {}: it is in two states", task.id));
         }
-        self.expect(tag, index::state_key(self.tube, stored.id, &row, standing));
-        if let Some(place) = index::place_row(self.tube, stored.id, &row) {
-            let key = key::place(run, stored.id);
+        self.expect(tag, index::state_key(self.tube, task.id, row, standing));
+        if let Some(place) = index::place_row(self.tube, task.id, row) {
+            let key = key::place(run, task.id);
             if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != place) {
-                self.say(format!("task {}: it is looked for at another place", stored.id));
+                self.say(format!("task {}: it is looked for at another place", task.id));
             }
             self.expect(Tag::Place, key);
         }
         for (what, when) in index::deadlines(self.tube, standing).into_iter().flatten() {
-            self.expect(Tag::Due, key::due(run, what, when, stored.id));
+            self.expect(Tag::Due, key::due(run, what, when, task.id));
         }
         if index::holder(Some(standing)) != 0 {
-            let held = key::held(run, index::holder(Some(standing)), stored.id);
+            let held = key::held(run, index::holder(Some(standing)), task.id);
             self.expect(Tag::Held, held);
         }
         if row.payload.is_apart() {
-            let body = key::body(run, stored.id);
+            let body = key::body(run, task.id);
             let kept = self.view.get(&body).ok().flatten().map(|body| body.len() as u64);
             if kept.is_some_and(|kept| kept != row.payload.bytes()) {
-                self.say(format!("task {}: its payload has not the bytes it says", stored.id));
+                self.say(format!("task {}: its payload has not the bytes it says", task.id));
             }
             self.expect(Tag::Body, body);
         }
         if let Some(text) = row.key {
             self.expect(Tag::Key, key::key(run, text));
-            self.keyed(text, stored.id);
+            self.keyed(text, task.id);
         }
         if let Some(name) = row.group {
-            let turn = key::turn(run, &row.place, stored.id);
+            let turn = key::turn(run, &row.place, task.id);
             let group = self.groups.entry(name.to_owned()).or_default();
             group.in_flight += index::in_flight(Some(standing)) as u64;
             if matches!(standing, Standing::Ready(_))

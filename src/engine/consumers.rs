@@ -147,10 +147,11 @@ impl Op for End {
                     desk.remove(met);
                     continue;
                 };
+                let task = stored.task()?;
                 if self.charged {
-                    settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;
+                    settle::give_back(desk, &tube, &task, taken, Cause::Lost)?;
                 } else {
-                    settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Close)?;
+                    settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Close)?;
                 }
             }
         }
@@ -189,7 +190,8 @@ impl Op for Resume {
             if taken.token > row.void_to {
                 continue;
             }
-            let payload = Payload::read(desk, &tube, &stored)?;
+            let task = stored.task()?;
+            let payload = Payload::read(desk, &tube, &task)?;
             let now = desk.now.lease;
             let token = desk.number();
             let deadline = now.saturating_add(taken.head.ttr);
@@ -199,12 +201,12 @@ impl Op for Resume {
                 token,
                 attempts: taken.head.attempts,
                 deliveries: taken.head.deliveries,
-                codec: stored.row().codec,
-                version: stored.row().version,
+                codec: task.row.codec,
+                version: task.row.version,
                 payload,
             });
             let (from, to) = (Standing::Taken(taken), Standing::Taken(renewed));
-            index::shift(desk, &tube, &stored, Some(&from), Some(&to), Cause::Touch)?;
+            index::shift(desk, &tube, &task, Some(&from), Some(&to), Cause::Touch)?;
         }
         Ok(handed)
     }

@@ -126,6 +126,7 @@ fn fall_due(
     let Some((stored, standing)) = index::find_due(desk, tube, id, what)? else {
         return Ok(false);
     };
+    let task = stored.task()?;
     // What stands in for a damaged task has not the deadlines that the task had.
     if !index::deadlines(tube, &standing).contains(&Some((what, when))) {
         return Ok(false);
@@ -138,13 +139,13 @@ fn fall_due(
             let start = if row.wall { desk.now.queue } else { row.due };
             head.expires = start.saturating_add(head.expires);
             let (from, to) = (Standing::Delayed(row), Standing::Ready(head));
-            index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Delay)?;
+            index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Delay)?;
         }
         (Deadline::Ttl, standing) => {
-            index::erase(desk, tube, &stored, &standing, Cause::Ttl)?;
+            index::erase(desk, tube, &task, &standing, Cause::Ttl)?;
         }
         (Deadline::Ttr, Standing::Taken(taken)) => {
-            settle::give_back(desk, tube, &stored, taken, Cause::Ttr)?;
+            settle::give_back(desk, tube, &task, taken, Cause::Ttr)?;
         }
         _ => return Ok(false),
     }

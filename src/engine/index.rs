@@ -42,41 +42,43 @@ impl Standing {
     }
 }
 
-/// What the caller said of a task, as it stands behind the task's state in one row.
+/// A row that tells a task's state, with what the caller said behind it, not looked at yet.
 pub(crate) struct Stored {
-    pub(crate) id: TaskId,
+    id: TaskId,
     raw: Value,
+    /// Where what the caller said begins.
     from: usize,
 }
 
 impl Stored {
-    /// A row in which what the caller said begins here.
+    /// The task of the row.
     ///
     /// # Errors
-    /// `Damaged` if it does not decode.
-    pub(crate) fn of(id: TaskId, raw: Value, from: usize) -> Result<Self> {
-        let task = raw.get(from..).and_then(TaskRow::decode);
-        task.ok_or_else(|| damaged("task"))?;
-        Ok(Self { id, raw, from })
-    }
-
-    pub(crate) fn row(&self) -> TaskRow<'_> {
-        // Decoded once when it was made.
-        TaskRow::decode(self.task()).unwrap_or_else(|| unreachable!("checked by Stored::of"))
-    }
-
-    /// What the caller said, as bytes.
-    fn task(&self) -> &[u8] {
-        self.raw.get(self.from..).unwrap_or_default()
-    }
-
-    /// The whole row.
-    pub(crate) fn raw(&self) -> &Value {
-        &self.raw
+    /// `Damaged` if what the caller said does not decode.
+    pub(crate) fn task(&self) -> Result<Task<'_>> {
+        let row = self.raw.get(self.from..).and_then(TaskRow::decode);
+        let row = row.ok_or_else(|| damaged("task"))?;
+        Ok(Task { id: self.id, raw: &self.raw, from: self.from, row })
     }
 }
 
-/// Reads the row that tells a task's state.
+/// What the caller said of a task, and the row that says it.
+pub(crate) struct Task<'a> {
+    pub(crate) id: TaskId,
+    pub(crate) raw: &'a Value,
+    /// Where in `raw` that begins.
+    pub(crate) from: usize,
+    pub(crate) row: TaskRow<'a>,
+}
+
+impl Task<'_> {
+    /// What the caller said, as bytes.
+    fn bytes(&self) -> &[u8] {
+        self.raw.get(self.from..).unwrap_or_default()
+    }
+}
+
+/// Reads the state in a row that tells one.
 ///
 /// # Errors
 /// `Damaged` if it does not decode.
@@ -88,16 +90,16 @@ pub(crate) fn open(tag: Tag, id: TaskId, raw: Value) -> Result<(Stored, Standing
         _ => Head::decode(&raw).map(|(head, from)| (Standing::Ready(head), from)),
     };
     let (standing, from) = opened.ok_or_else(|| damaged("state"))?;
-    Ok((Stored::of(id, raw, from)?, standing))
+    Ok((Stored { id, raw, from }, standing))
 }
 
-/// Reads the row of a taken task.
+/// Reads the state in the row of a taken task.
 ///
 /// # Errors
 /// `Damaged` if it does not decode.
 pub(crate) fn lease(id: TaskId, raw: Value) -> Result<(Stored, TakenRow)> {
     let (taken, from) = TakenRow::decode(&raw).ok_or_else(|| damaged("taken"))?;
-    Ok((Stored::of(id, raw, from)?, taken))
+    Ok((Stored { id, raw, from }, taken))
 }
 
 /// Where a task of this id stands if nobody said otherwise. Such a task needs no row of its own to
@@ -233,28 +235,28 @@ pub(crate) fn holder(standing: Option<&Standing>) -> u32 {
 pub(crate) fn shift(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     from: Option<&Standing>,
     to: Option<&Standing>,
     cause: Cause,
 ) -> Result<()> {
-    let way = Way { id: stored.id, row: stored.row(), from, to };
-    step(desk, tube, &way, to.map(|to| state_value(to, stored.task())))?;
+    let way = Way { task, from, to };
+    step(desk, tube, &way, to.map(|to| state_value(to, task.bytes())))?;
     way.tell(desk, tube, cause);
     Ok(())
 }
 
-/// Brings a task into existence, with its payload if that stands apart. Unless it is delayed,
-/// `stored` is its row among the ready ones already.
+/// Brings a task into existence, with its payload if that stands apart. Unless it is delayed, its
+/// row is the one among the ready ones already.
 pub(crate) fn put(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     to: &Standing,
     apart: Option<&[u8]>,
 ) -> Result<()> {
-    let (run, id, row) = (tube.run(), stored.id, stored.row());
-    if let Some(place) = place_row(tube, id, &row) {
+    let (run, id, row) = (tube.run(), task.id, &task.row);
+    if let Some(place) = place_row(tube, id, row) {
         desk.add(key::place(run, id), place);
     }
     desk.bytes_in(run, row.payload.bytes());
@@ -266,19 +268,18 @@ pub(crate) fn put(
     }
     match to {
         Standing::Ready(_) => {
-            let way = Way { id, row, from: None, to: Some(to) };
-            step(desk, tube, &way, Some(stored.raw().clone()))?;
+            let way = Way { task, from: None, to: Some(to) };
+            step(desk, tube, &way, Some(task.raw.clone()))?;
             way.tell(desk, tube, Cause::Put);
             Ok(())
         }
-        _ => shift(desk, tube, stored, None, Some(to), Cause::Put),
+        _ => shift(desk, tube, task, None, Some(to), Cause::Put),
     }
 }
 
 /// A task on its way from one standing to another.
 struct Way<'a> {
-    id: TaskId,
-    row: TaskRow<'a>,
+    task: &'a Task<'a>,
     from: Option<&'a Standing>,
     to: Option<&'a Standing>,
 }
@@ -286,7 +287,7 @@ struct Way<'a> {
 impl Way<'_> {
     fn tell(&self, desk: &mut Desk<'_>, tube: &Tube, cause: Cause) {
         let (from, to) = (self.from.map(Standing::state), self.to.map(Standing::state));
-        desk.tell(Change { tube: tube.number, task: self.id, from, to, cause });
+        desk.tell(Change { tube: tube.number, task: self.task.id, from, to, cause });
     }
 }
 
@@ -295,37 +296,19 @@ fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, value: Option<Value>) -
     shift_deadlines(desk, tube, way);
     shift_holder(desk, tube, way);
 
-    let Way { id, row, from, to } = way;
-    let leaves = from.map(|from| state_key(tube, *id, row, from));
-    let enters = to.map(|to| state_key(tube, *id, row, to)).zip(value);
-    let same_row = leaves.is_some() && leaves.as_ref() == enters.as_ref().map(|(key, _)| key);
-    let was_ready = matches!(from, Some(Standing::Ready(_)));
+    let Way { task, from, to } = *way;
+    let key = |standing| state_key(tube, task.id, &task.row, standing);
+    if let (Some(from), Some(to)) = (from, to)
+        && from.state() == to.state()
+    {
+        value.into_iter().for_each(|value| desk.change(key(to), value));
+        return Ok(());
+    }
+    let enters = to.map(key).zip(value);
     let is_ready = matches!(to, Some(Standing::Ready(_)));
-    if same_row {
-        if let Some((key, value)) = enters {
-            desk.change(key, value);
-        }
-    } else if let Some(group) = row.group {
-        let mut step = groups::Step {
-            group,
-            leaves: None,
-            enters: None,
-            in_flight: in_flight(*to) - in_flight(*from),
-        };
-        match leaves {
-            Some(key) if was_ready => step.leaves = Some(key),
-            Some(key) => desk.remove(key),
-            None => {}
-        }
-        match enters {
-            Some(row) if is_ready => step.enters = Some(row),
-            Some((key, value)) => desk.add(key, value),
-            None => {}
-        }
-        groups::step(desk, tube, step)?;
-    } else {
-        if let Some(key) = leaves {
-            desk.remove(key);
+    let Some(group) = task.row.group else {
+        if let Some(from) = from {
+            desk.remove(key(from));
         }
         if let Some((key, value)) = enters {
             desk.add(key, value);
@@ -333,8 +316,25 @@ fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, value: Option<Value>) -
         if is_ready {
             desk.wake(tube.number);
         }
+        return Ok(());
+    };
+    let mut step = groups::Step {
+        group,
+        leaves: None,
+        enters: None,
+        in_flight: in_flight(to) - in_flight(from),
+    };
+    match from {
+        Some(Standing::Ready(_)) => step.leaves = from.map(key),
+        Some(from) => desk.remove(key(from)),
+        None => {}
     }
-    Ok(())
+    match enters {
+        Some(row) if is_ready => step.enters = Some(row),
+        Some((key, value)) => desk.add(key, value),
+        None => {}
+    }
+    groups::step(desk, tube, step)
 }
 
 /// Lets a lease end no more, until its consumer comes back or its grace is over. The task stays
@@ -342,22 +342,19 @@ fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, value: Option<Value>) -
 pub(crate) fn suspend(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     taken: TakenRow,
 ) -> Result<()> {
     let to = Standing::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
     let from = Standing::Taken(taken);
-    let way = Way { id: stored.id, row: stored.row(), from: Some(&from), to: Some(&to) };
-    step(desk, tube, &way, Some(state_value(&to, stored.task())))
+    let way = Way { task, from: Some(&from), to: Some(&to) };
+    step(desk, tube, &way, Some(state_value(&to, task.bytes())))
 }
 
 fn shift_deadlines(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
-    let (run, id) = (tube.run(), way.id);
+    let (run, id) = (tube.run(), way.task.id);
     let old = way.from.map_or([None, None], |from| deadlines(tube, from));
     let new = way.to.map_or([None, None], |to| deadlines(tube, to));
-    if old == new {
-        return;
-    }
     for (what, when) in old.iter().flatten().filter(|old| !new.contains(&Some(**old))) {
         desk.remove(key::due(run, *what, *when, id));
     }
@@ -372,10 +369,10 @@ fn shift_holder(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
         return;
     }
     if old != 0 {
-        desk.remove(key::held(run, old, way.id));
+        desk.remove(key::held(run, old, way.task.id));
     }
     if new != 0 {
-        desk.add(key::held(run, new, way.id), Value::from([]));
+        desk.add(key::held(run, new, way.task.id), Value::from([]));
     }
 }
 
@@ -383,20 +380,20 @@ fn shift_holder(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
 pub(crate) fn erase(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     from: &Standing,
     cause: Cause,
 ) -> Result<()> {
-    let (run, row) = (tube.run(), stored.row());
-    let way = Way { id: stored.id, row, from: Some(from), to: None };
+    let (run, id, row) = (tube.run(), task.id, &task.row);
+    let way = Way { task, from: Some(from), to: None };
     step(desk, tube, &way, None)?;
     way.tell(desk, tube, cause);
-    if place_row(tube, stored.id, &row).is_some() {
-        desk.remove(key::place(run, stored.id));
+    if place_row(tube, id, row).is_some() {
+        desk.remove(key::place(run, id));
     }
     desk.bytes_out(run, row.payload.bytes());
     if row.payload.is_apart() {
-        desk.remove(key::body(run, stored.id));
+        desk.remove(key::body(run, id));
     }
     if let Some(text) = row.key {
         desk.remove(key::key(run, text));
@@ -410,8 +407,9 @@ pub(crate) fn erase(
 pub(crate) fn payload_bytes(view: &dyn View, tag: Tag, (key, row): Met) -> Result<Option<u64>> {
     let run = Range::holding(&key).and_then(|range| range.run);
     let (Some(run), Some(id)) = (run, key::id_of(&key)) else { return Ok(None) };
-    if let Some(Ok((stored, _))) = row.map(|row| open(tag, id, row)) {
-        return Ok(Some(stored.row().payload.bytes()));
+    let opened = row.and_then(|row| open(tag, id, row).ok());
+    if let Some(Ok(task)) = opened.as_ref().map(|(stored, _)| stored.task()) {
+        return Ok(Some(task.row.payload.bytes()));
     }
     match view.get(&key::body(run, id)) {
         Ok(body) => Ok(body.map(|body| body.len() as u64)),

@@ -5,7 +5,7 @@ use crate::bytes::row::{ConsumerRow, Counters, TakenRow, TubeRow};
 use crate::bytes::{Deadline, Tag, View, row};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::damaged;
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
 use crate::engine::take::Payload;
 use crate::error::{Error, ErrorKind, Result};
@@ -88,29 +88,29 @@ pub(crate) fn counts(view: &dyn View, tube: &Tube) -> Counts {
 /// `TaskNotFound`, or `Damaged` if one of its rows is.
 pub(crate) fn info(view: &dyn View, tube: &Tube, id: TaskId, now: Now) -> Result<TaskInfo> {
     let (stored, standing) = index::find(view, tube, id)?;
-    describe(view, tube, &stored, &standing, now)
+    describe(view, tube, &stored.task()?, &standing, now)
 }
 
 fn describe(
     view: &dyn View,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     standing: &Standing,
     now: Now,
 ) -> Result<TaskInfo> {
-    let row = stored.row();
+    let row = &task.row;
     let head = standing.head();
     let left = |until: u64, now: u64| {
         (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
     };
     let mut info = TaskInfo {
-        id: stored.id,
+        id: task.id,
         tube: tube.row.name.clone(),
         state: standing.state(),
         priority: row.place.priority,
         group: row.group.filter(|group| !group.is_empty()).map(str::to_owned),
         key: row.key.map(str::to_owned),
-        payload: Payload::read(view, tube, stored)?.to_vec(),
+        payload: Payload::read(view, tube, task)?.to_vec(),
         created: instant(row.created),
         due: None,
         ttl_left: left(head.expires, now.queue),
@@ -231,9 +231,10 @@ pub(crate) fn page(
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
             let opened = row.ok_or_else(|| damaged("state"));
             let opened = opened.and_then(|row| index::open(*tag, id, row));
-            match opened
-                .and_then(|(stored, standing)| describe(view, tube, &stored, &standing, now))
-            {
+            let info = opened.and_then(|(stored, standing)| {
+                describe(view, tube, &stored.task()?, &standing, now)
+            });
+            match info {
                 Ok(info) => tasks.push(info),
                 // A damaged task does not hide its neighbours; `check` names it.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}

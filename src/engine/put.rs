@@ -5,7 +5,7 @@ use crate::bytes::row::{Contents, DelayedRow, Head, TaskRow};
 use crate::bytes::{Tag, View, row};
 use crate::clock::{NEVER, micros};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
@@ -90,7 +90,11 @@ impl Op for Put<'_> {
             self.check(&tube, task)?;
         }
         let most = self.durable_bytes_max;
-        self.tasks.iter().map(|task| put(desk, &tube, task, most)).collect()
+        let mut done = SmallVec::with_capacity(self.tasks.len());
+        for task in self.tasks {
+            done.push(put(desk, &tube, task, most)?);
+        }
+        Ok(done)
     }
 }
 
@@ -103,16 +107,17 @@ impl Put<'_> {
                 format!("{} bytes, the limit is {}", task.payload.len(), self.payload_bytes_max);
             return Err(Error::new(ErrorKind::TooLarge).because(text));
         }
-        let off = [
-            ("priority", !switches.priority && task.priority.is_some()),
-            ("ttl", !switches.timed && task.ttl.is_some()),
-            ("ttr", !switches.timed && task.ttr.is_some()),
-            ("delay", !switches.timed && task.delay.is_some()),
-            ("run_at", !switches.timed && task.run_at.is_some()),
-            ("group", !switches.grouped && task.group.is_some()),
-            ("front", options.placement.is_some() && task.front),
-        ];
-        if let Some((option, _)) = off.iter().find(|(_, off)| *off) {
+        let off = match task {
+            _ if !switches.priority && task.priority.is_some() => Some("priority"),
+            _ if !switches.timed && task.ttl.is_some() => Some("ttl"),
+            _ if !switches.timed && task.ttr.is_some() => Some("ttr"),
+            _ if !switches.timed && task.delay.is_some() => Some("delay"),
+            _ if !switches.timed && task.run_at.is_some() => Some("run_at"),
+            _ if !switches.grouped && task.group.is_some() => Some("group"),
+            _ if options.placement.is_some() && task.front => Some("front"),
+            _ => None,
+        };
+        if let Some(option) = off {
             let text = format!("option {option} with kind {:?}", options.kind);
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
@@ -154,7 +159,7 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
             }
             Conflict::Replace => {
                 let (stored, standing) = index::find(desk, tube, id)?;
-                index::erase(desk, tube, &stored, &standing, Cause::Delete)?;
+                index::erase(desk, tube, &stored.task()?, &standing, Cause::Delete)?;
                 outcome = PutOutcome::Replaced;
             }
         }
@@ -181,21 +186,21 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
         payload: contents(task.payload),
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let (stored, standing) = match wait {
+    let (raw, from, standing) = match wait {
         None => {
             let head = Head::fresh(now.queue.saturating_add(ttl), ttr);
             let (raw, from) = head.encode_with(&row);
-            (Stored::of(id, raw, from)?, Standing::Ready(head))
+            (raw, from, Standing::Ready(head))
         }
         Some((due, wall)) => {
             // While delayed, a life stands still: what is kept is its length.
             let head = Head::fresh(ttl, ttr);
             let delayed = DelayedRow { head, due, wall, holds_group: false };
-            (Stored::of(id, row.encode(), 0)?, Standing::Delayed(delayed))
+            (row.encode(), 0, Standing::Delayed(delayed))
         }
     };
     let apart = row.payload.is_apart().then_some(task.payload);
-    index::put(desk, tube, &stored, &standing, apart)?;
+    index::put(desk, tube, &Task { id, raw: &raw, from, row }, &standing, apart)?;
     Ok(PutDone { id, outcome })
 }
 

@@ -77,15 +77,16 @@ impl Op for Return {
             from = TaskId::new(id.get().saturating_add(1));
             // A damaged one stays: nobody knows whose it is.
             let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
+            let Ok(task) = stored.task() else { continue };
             if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
                 // Lease time starts again with each process, so its deadline means nothing.
                 if taken.deadline != NEVER {
-                    index::suspend(desk, &tube, &stored, taken)?;
+                    index::suspend(desk, &tube, &task, taken)?;
                 }
             } else if self.charged {
-                settle::give_back(desk, &tube, &stored, taken, Cause::Lost)?;
+                settle::give_back(desk, &tube, &task, taken, Cause::Lost)?;
             } else {
-                settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Close)?;
+                settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Close)?;
             }
         }
         Ok(Some(from))

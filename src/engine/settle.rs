@@ -3,10 +3,10 @@
 
 use crate::bytes::View;
 use crate::bytes::key::{self, Order, Place};
-use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow};
+use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow, TaskRow};
 use crate::clock::{NEVER, micros};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing, Stored, Task};
 use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::REASON_BYTES_MAX;
@@ -73,31 +73,31 @@ pub(crate) fn is_voided(tube: &Tube, taken: &TakenRow) -> bool {
 pub(crate) fn give_back(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     taken: TakenRow,
     cause: Cause,
 ) -> Result<()> {
     if is_voided(tube, &taken) {
-        return give_back_uncharged(desk, tube, stored, taken, Cause::Release);
+        return give_back_uncharged(desk, tube, task, taken, Cause::Release);
     }
     let from = Standing::Taken(taken);
     let head = from.head().clone();
     let to = if exhausted(tube, &head) { bury(head, exhaustion) } else { Standing::Ready(head) };
-    index::shift(desk, tube, stored, Some(&from), Some(&to), cause)
+    index::shift(desk, tube, task, Some(&from), Some(&to), cause)
 }
 
 /// Back to its place as if it had not been taken.
 pub(crate) fn give_back_uncharged(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     taken: TakenRow,
     cause: Cause,
 ) -> Result<()> {
     let from = Standing::Taken(taken);
     let mut head = from.head().clone();
     head.attempts = head.attempts.saturating_sub(1);
-    index::shift(desk, tube, stored, Some(&from), Some(&Standing::Ready(head)), cause)
+    index::shift(desk, tube, task, Some(&from), Some(&Standing::Ready(head)), cause)
 }
 
 fn exhausted(tube: &Tube, head: &Head) -> bool {
@@ -167,7 +167,8 @@ impl Op for Ack<'_> {
         for ticket in self.tickets {
             match held(desk, &tube, *ticket) {
                 Ok((stored, taken)) => {
-                    index::erase(desk, &tube, &stored, &Standing::Taken(taken), Cause::Ack)?;
+                    let (task, from) = (stored.task()?, Standing::Taken(taken));
+                    index::erase(desk, &tube, &task, &from, Cause::Ack)?;
                 }
                 Err(error) if error.is_lease_lost() => lost.push(ticket.id),
                 Err(error) => return Err(error),
@@ -220,7 +221,8 @@ fn release(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, terms: &Terms) -> R
     if terms.ttl.is_some_and(is_nothing) {
         return Err(Error::new(ErrorKind::Invalid).because("ttl takes a microsecond or more"));
     }
-    let (mut stored, taken) = held(desk, tube, ticket)?;
+    let (stored, taken) = held(desk, tube, ticket)?;
+    let mut task = stored.task()?;
     let from = Standing::Taken(taken);
     let mut head = from.head().clone();
     head.attempts = head.attempts.saturating_sub(1);
@@ -228,27 +230,30 @@ fn release(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, terms: &Terms) -> R
     if let Some(ttl) = terms.ttl {
         head.expires = desk.now.queue.saturating_add(micros(ttl));
     }
+    let raw;
     if terms.priority.is_some() || terms.to_back {
-        stored = replaced(desk, tube, &stored, terms)?;
+        let row = replaced(desk, tube, &task, terms);
+        raw = row.encode();
+        task = Task { raw: &raw, from: 0, row, ..task };
     }
     let to = later(desk, tube, head, terms.delay.unwrap_or_default());
-    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Release)
+    index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Release)
 }
 
 /// Gives a taken task another place. Only here is what the caller said written anew.
-fn replaced(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, terms: &Terms) -> Result<Stored> {
-    let mut row = stored.row();
-    let before = index::place_row(tube, stored.id, &row);
+fn replaced<'a>(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'a>, terms: &Terms) -> TaskRow<'a> {
+    let mut row = task.row;
+    let before = index::place_row(tube, task.id, &row);
     let order = if terms.to_back { Order::back(desk.number()) } else { row.place.order };
     row.place = Place { priority: terms.priority.unwrap_or(row.place.priority), order };
-    let key = key::place(tube.run(), stored.id);
-    match (before, index::place_row(tube, stored.id, &row)) {
+    let key = key::place(tube.run(), task.id);
+    match (before, index::place_row(tube, task.id, &row)) {
         (None, Some(place)) => desk.add(key, place),
         (Some(before), Some(place)) if before != place => desk.change(key, place),
         (Some(_), None) => desk.remove(key),
         _ => {}
     }
-    Stored::of(stored.id, row.encode(), 0)
+    row
 }
 
 /// Gives a task back after a failure, charged. `after` stands instead of the tube's back-off.
@@ -273,7 +278,7 @@ fn retry(
         let wait = after.unwrap_or_else(|| options.backoff.wait(head.attempts));
         later(desk, tube, head, wait)
     };
-    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Retry)
+    index::shift(desk, tube, &stored.task()?, Some(&from), Some(&to), Cause::Retry)
 }
 
 /// Sets a held task aside.
@@ -281,13 +286,13 @@ fn set_aside(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, reason: &Reason) 
     let (stored, taken) = held(desk, tube, ticket)?;
     let from = Standing::Taken(taken);
     let to = bury(from.head().clone(), |_| bounded(reason));
-    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Bury)
+    index::shift(desk, tube, &stored.task()?, Some(&from), Some(&to), Cause::Bury)
 }
 
 /// Returns a task whose holder went away, charged.
 fn lose(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket) -> Result<()> {
     let (stored, taken) = held(desk, tube, ticket)?;
-    give_back(desk, tube, &stored, taken, Cause::Lost)
+    give_back(desk, tube, &stored.task()?, taken, Cause::Lost)
 }
 
 /// Extends a lease.
@@ -310,5 +315,5 @@ fn touch(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, how: Extend) -> Resul
         Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
     }
     let (from, to) = (Standing::Taken(taken), Standing::Taken(to));
-    index::shift(desk, tube, &stored, Some(&from), Some(&to), Cause::Touch)
+    index::shift(desk, tube, &stored.task()?, Some(&from), Some(&to), Cause::Touch)
 }

@@ -87,8 +87,9 @@ fn release(desk: &mut Desk<'_>, tube: u32, from: u64) -> Result<Option<u64>> {
         from = TaskId::new(id.get().saturating_add(1));
         // A damaged one stays: nobody knows whose it is.
         let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
+        let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
-            settle::give_back_uncharged(desk, &tube, &stored, taken, Cause::Release)?;
+            settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Release)?;
         }
     }
     Ok(Some(from.get()))

@@ -6,7 +6,7 @@ use crate::bytes::row::{BuriedRow, Contents, Head, TakenRow, TaskRow};
 use crate::bytes::{Met, Tag, Value, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
@@ -56,13 +56,13 @@ pub(crate) struct Payload {
 
 impl Payload {
     /// Reads the payload of a task, from its own row or from beside it.
-    pub(crate) fn read(view: &dyn View, tube: &Tube, stored: &Stored) -> Result<Self> {
-        let Contents::Inline(payload) = stored.row().payload else {
-            let row = view.get(&key::body(tube.run(), stored.id))?;
+    pub(crate) fn read(view: &dyn View, tube: &Tube, task: &Task<'_>) -> Result<Self> {
+        let Contents::Inline(payload) = task.row.payload else {
+            let row = view.get(&key::body(tube.run(), task.id))?;
             return Ok(Self { row: row.ok_or_else(|| damaged("payload"))?, from: 0 });
         };
-        let from = stored.raw().len() - payload.len();
-        Ok(Self { row: stored.raw().clone(), from })
+        let from = task.raw.len() - payload.len();
+        Ok(Self { row: task.raw.clone(), from })
     }
 }
 
@@ -119,6 +119,7 @@ impl Op for Claim {
         let tube = desk.tube(self.tube)?;
         speaks(desk, self.holder)?;
         let (stored, standing) = index::find(desk, &tube, self.id)?;
+        let task = stored.task()?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
         if standing.state() != State::Ready {
@@ -127,14 +128,14 @@ impl Op for Claim {
         if tube.row.paused {
             return Err(refused("its tube is paused".to_owned()));
         }
-        if let Some(group) = stored.row().group
+        if let Some(group) = task.row.group
             && crate::engine::groups::in_flight(desk, &tube, group)?
                 >= u64::from(tube.row.options.in_flight)
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let payload = Payload::read(desk, &tube, &stored)?;
-        take(desk, &tube, &stored, standing, payload, self.holder)
+        let payload = Payload::read(desk, &tube, &task)?;
+        take(desk, &tube, &task, standing, payload, self.holder)
     }
 }
 
@@ -152,12 +153,13 @@ fn speaks(desk: &Desk<'_>, holder: u32) -> Result<()> {
 /// A walk over a range that never goes back.
 struct Cursor {
     range: Range,
-    from: Key,
+    /// It goes on behind this row.
+    last: Option<Key>,
 }
 
 impl Cursor {
     fn new(range: Range) -> Self {
-        Self { range, from: range.start() }
+        Self { range, last: None }
     }
 
     fn peek(&self, desk: &Desk<'_>) -> Result<Option<Met>> {
@@ -165,7 +167,8 @@ impl Cursor {
         if desk.count(self.range) == 0 {
             return Ok(None);
         }
-        desk.first(&self.from, &self.range.end())
+        let from = self.last.as_ref().map_or_else(|| self.range.start(), |last| key::after(last));
+        desk.first(&from, &self.range.end())
     }
 }
 
@@ -186,10 +189,10 @@ fn next(
         (Some(free), None) => (free, ready),
         (None, None) => return Ok(None),
     };
-    cursor.from = key::after(&key);
     let of_key = || damaged("ready").in_tube(&tube.row.name);
     let id = key::id_of(&key).ok_or_else(of_key)?;
     let place = key::place_of(&key, RUN_PREFIX).ok_or_else(of_key)?;
+    cursor.last = Some(key);
     if cursor.range.tag == Tag::Ready {
         return Ok(Some(Next { id, place, group: None, row: value }));
     }
@@ -218,36 +221,32 @@ fn hand_over(
     mut next: Next,
     holder: u32,
 ) -> Result<Option<Handed>> {
-    let opened = match next.row.take() {
-        Some(row) => index::open(Tag::Ready, next.id, row),
-        None => Err(damaged("ready")),
+    let row = next.row.take().ok_or_else(|| damaged("ready"));
+    let (stored, standing) = match row.and_then(|row| index::open(Tag::Ready, next.id, row)) {
+        Ok(opened) => opened,
+        Err(fault) => return stand_in(desk, tube, &next, &fault),
     };
-    let ((stored, standing), fault) = match opened {
-        Ok(opened) => (opened, None),
-        Err(error) => (stand_in(desk, tube, &next)?, Some(error)),
+    let task = match stored.task() {
+        Ok(task) => task,
+        Err(fault) => return stand_in(desk, tube, &next, &fault),
     };
-    let payload = match fault {
-        None => Payload::read(desk, tube, &stored),
-        Some(fault) => Err(fault),
-    };
-    match payload {
-        Ok(payload) => take(desk, tube, &stored, standing, payload, holder).map(Some),
-        Err(error) if error.kind() == ErrorKind::Damaged => {
-            let head = Head {
-                buries: standing.head().buries.saturating_add(1),
-                ..standing.head().clone()
-            };
-            let reason = Reason::Undecodable(error.to_string());
-            let to = Standing::Buried(BuriedRow { head, reason });
-            index::shift(desk, tube, &stored, Some(&standing), Some(&to), Cause::Bury)?;
-            Ok(None)
+    match Payload::read(desk, tube, &task) {
+        Ok(payload) => take(desk, tube, &task, standing, payload, holder).map(Some),
+        Err(fault) if fault.kind() == ErrorKind::Damaged => {
+            set_aside(desk, tube, &task, &standing, &fault)
         }
         Err(error) => Err(error),
     }
 }
 
-/// A task whose row is damaged, by what its key says and with its payload if that stands apart.
-fn stand_in(desk: &Desk<'_>, tube: &Tube, next: &Next) -> Result<(Stored, Standing)> {
+/// Sets a task aside whose row is damaged, by what its key says and with its payload if that stands
+/// apart.
+fn stand_in(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    next: &Next,
+    fault: &Error,
+) -> Result<Option<Handed>> {
     let payload = match desk.get(&key::body(tube.run(), next.id)) {
         Ok(Some(payload)) => Contents::Apart(payload.len() as u64),
         Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
@@ -262,20 +261,33 @@ fn stand_in(desk: &Desk<'_>, tube: &Tube, next: &Next) -> Result<(Stored, Standi
         key: None,
         payload,
     };
-    let head = Head::fresh(NEVER, NEVER);
-    Ok((Stored::of(next.id, row.encode(), 0)?, Standing::Ready(head)))
+    let task = Task { id: next.id, raw: &row.encode(), from: 0, row };
+    set_aside(desk, tube, &task, &Standing::Ready(Head::fresh(NEVER, NEVER)), fault)
+}
+
+fn set_aside(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    task: &Task<'_>,
+    from: &Standing,
+    fault: &Error,
+) -> Result<Option<Handed>> {
+    let head = from.head();
+    let head = Head { buries: head.buries.saturating_add(1), ..head.clone() };
+    let to = Standing::Buried(BuriedRow { head, reason: Reason::Undecodable(fault.to_string()) });
+    index::shift(desk, tube, task, Some(from), Some(&to), Cause::Bury)?;
+    Ok(None)
 }
 
 fn take(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     standing: Standing,
     payload: Payload,
     holder: u32,
 ) -> Result<Handed> {
-    let row = stored.row();
-    let (codec, version) = (row.codec, row.version);
+    let (codec, version) = (task.row.codec, task.row.version);
     let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);
@@ -284,6 +296,6 @@ fn take(
     let deadline = now.lease.saturating_add(head.ttr);
     let (attempts, deliveries) = (head.attempts, head.deliveries);
     let taken = Standing::Taken(TakenRow { head, token, holder, since: now.lease, deadline });
-    index::shift(desk, tube, stored, Some(&standing), Some(&taken), Cause::Take)?;
-    Ok(Handed { id: stored.id, token, attempts, deliveries, codec, version, payload })
+    index::shift(desk, tube, task, Some(&standing), Some(&taken), Cause::Take)?;
+    Ok(Handed { id: task.id, token, attempts, deliveries, codec, version, payload })
 }

@@ -4,7 +4,7 @@
 use crate::bytes::key::{self, Key};
 use crate::bytes::{Tag, View};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
 use crate::engine::settle::{bounded, bury};
 use crate::error::{Error, ErrorKind, Result};
@@ -47,14 +47,15 @@ impl Op for Tool {
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
         let (tube, id) = (&*desk.tube(self.tube)?, self.id);
         let (stored, from) = index::find(desk, tube, id)?;
+        let task = stored.task()?;
         match &self.verb {
-            Verb::Bury(reason) => set_aside(desk, tube, &stored, from, reason),
-            Verb::Kick if from.state() == State::Buried => kick(desk, tube, &stored, from),
+            Verb::Bury(reason) => set_aside(desk, tube, &task, from, reason),
+            Verb::Kick if from.state() == State::Buried => kick(desk, tube, &task, from),
             Verb::Kick => {
                 let text = format!("it is {:?}, not Buried", from.state());
                 Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
             }
-            Verb::Delete => index::erase(desk, tube, &stored, &from, Cause::Delete),
+            Verb::Delete => index::erase(desk, tube, &task, &from, Cause::Delete),
         }
     }
 }
@@ -63,7 +64,7 @@ impl Op for Tool {
 fn set_aside(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    stored: &Stored,
+    task: &Task<'_>,
     from: Standing,
     reason: &Reason,
 ) -> Result<()> {
@@ -75,13 +76,13 @@ fn set_aside(
         head.expires = desk.now.queue.saturating_add(head.expires);
     }
     let to = bury(head, |_| bounded(reason));
-    index::shift(desk, tube, stored, Some(&from), Some(&to), Cause::Bury)
+    index::shift(desk, tube, task, Some(&from), Some(&to), Cause::Bury)
 }
 
-fn kick(desk: &mut Desk<'_>, tube: &Tube, stored: &Stored, from: Standing) -> Result<()> {
+fn kick(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>, from: Standing) -> Result<()> {
     let mut head = from.head().clone();
     head.attempts = 0;
-    index::shift(desk, tube, stored, Some(&from), Some(&Standing::Ready(head)), Cause::Kick)
+    index::shift(desk, tube, task, Some(&from), Some(&Standing::Ready(head)), Cause::Kick)
 }
 
 impl Op for Kick {
@@ -100,12 +101,13 @@ impl Op for Kick {
             let Some((met, _)) = desk.first(&from, &range.end())? else { break };
             from = key::after(&met);
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
-            match index::find(desk, &tube, id) {
-                Ok((stored, standing)) => kick(desk, &tube, &stored, standing)?,
-                // It cannot be taken anyway; it stays aside, and the next one is kicked.
+            // A damaged one cannot be taken anyway; it stays aside, and the next one is kicked.
+            let (stored, standing) = match index::find(desk, &tube, id) {
                 Err(error) if error.kind() == ErrorKind::Damaged => continue,
-                Err(error) => return Err(error),
-            }
+                found => found?,
+            };
+            let Ok(task) = stored.task() else { continue };
+            kick(desk, &tube, &task, standing)?;
             kicked += 1;
         }
         Ok(kicked)
