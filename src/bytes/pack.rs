@@ -1,18 +1,26 @@
 //! Writing and reading fixed big-endian fields. Reading past the end is `None`, never a panic.
 
-use crate::sync::Arc;
+use crate::sync::{Arc, thread_local};
+use std::cell::Cell;
 
 /// A row's value. Shared, so that handing it on copies nothing.
 pub(crate) type Value = Arc<[u8]>;
 
+thread_local! {
+    /// Memory for the next row. Every verb packs one, and a value is made in one piece.
+    static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Bytes that are kept for the next row at most.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// Collects the fields of a row.
-#[derive(Default)]
 pub(crate) struct Packer(Vec<u8>);
 
 impl Packer {
     #[inline]
-    pub(crate) fn with_capacity(bytes: usize) -> Self {
-        Self(Vec::with_capacity(bytes))
+    pub(crate) fn new() -> Self {
+        Self(KEPT.try_with(Cell::take).unwrap_or_default())
     }
 
     #[inline]
@@ -62,8 +70,13 @@ impl Packer {
     }
 
     #[inline]
-    pub(crate) fn done(self) -> Value {
-        Value::from(self.0)
+    pub(crate) fn done(mut self) -> Value {
+        let value = Value::from(self.0.as_slice());
+        if self.0.capacity() <= KEPT_BYTES {
+            self.0.clear();
+            let _ = KEPT.try_with(|kept| kept.set(self.0));
+        }
+        value
     }
 }
 

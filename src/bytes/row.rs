@@ -21,7 +21,7 @@ impl Counters {
     pub(crate) const WHAT: u8 = 1;
 
     pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(12);
+        let mut row = Packer::new();
         row.u32(self.tube).u32(self.run).u32(self.consumer);
         row.done()
     }
@@ -51,7 +51,7 @@ impl TubeRow {
             | u8::from(options.temporary) << 1
             | u8::from(options.hold_group_while_delayed) << 2
             | u8::from(options.ttl_spares_buried) << 3;
-        let mut row = Packer::with_capacity(96);
+        let mut row = Packer::new();
         row.short(&self.name).u32(self.run.0).u64(self.void_to).u8(flags).u8(options.kind.code());
         row.u64(options.priority as u64);
         row.u64(length(options.ttl)).u64(length(options.ttr));
@@ -108,7 +108,7 @@ pub(crate) enum WorkRow {
 
 impl WorkRow {
     pub(crate) fn encode(self) -> Value {
-        let mut row = Packer::default();
+        let mut row = Packer::new();
         match self {
             Self::Clear => row.u8(1),
             Self::Release { tube, from } => row.u8(2).u32(tube).u64(from),
@@ -142,7 +142,7 @@ pub(crate) struct ConsumerRow {
 
 impl ConsumerRow {
     pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(32);
+        let mut row = Packer::new();
         row.short(&self.name).u64(self.grace).u64(self.until).u64(self.void_to);
         row.done()
     }
@@ -194,19 +194,9 @@ impl Contents<'_> {
 
 impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(self.bytes());
+        let mut row = Packer::new();
         self.pack(&mut row);
         row.done()
-    }
-
-    /// About how many bytes it takes.
-    fn bytes(&self) -> usize {
-        let text = |label: Option<&str>| label.map_or(0, |label| label.len() + 1);
-        let payload = match self.payload {
-            Contents::Inline(payload) => payload.len(),
-            Contents::Apart(_) => 8,
-        };
-        40 + text(self.group) + text(self.key) + payload
     }
 
     fn pack(&self, row: &mut Packer) {
@@ -215,8 +205,12 @@ impl<'a> TaskRow<'a> {
             | u8::from(self.key.is_some()) << 1
             | u8::from(self.payload.is_apart()) << 2
             | u8::from(order.len() != 8) << 3;
-        row.u8(flags).u8(self.codec).u16(self.version);
-        row.u64(self.created).u64(self.place.priority as u64).bytes(order);
+        let mut fixed = [0; 20];
+        (fixed[0], fixed[1]) = (flags, self.codec);
+        fixed[2..4].copy_from_slice(&self.version.to_be_bytes());
+        fixed[4..12].copy_from_slice(&self.created.to_be_bytes());
+        fixed[12..].copy_from_slice(&self.place.priority.to_be_bytes());
+        row.bytes(&fixed).bytes(order);
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
         match self.payload {
@@ -266,7 +260,7 @@ pub(crate) struct PlaceRow<'a> {
 impl<'a> PlaceRow<'a> {
     pub(crate) fn encode(&self) -> Value {
         let order = self.place.order.as_bytes();
-        let mut row = Packer::with_capacity(32);
+        let mut row = Packer::new();
         row.u8(u8::from(self.group.is_some()) | u8::from(order.len() != 8) << 1);
         row.u64(self.place.priority as u64).bytes(order);
         self.group.map(|group| row.short(group));
@@ -310,7 +304,7 @@ impl Head {
 
     /// The row of a task that is put as ready.
     pub(crate) fn encode_with(&self, task: &TaskRow<'_>) -> Fronted<Value> {
-        let mut row = Packer::with_capacity(64 + task.bytes());
+        let mut row = Packer::new();
         self.pack(&mut row);
         let from = row.len();
         task.pack(&mut row);
@@ -319,7 +313,7 @@ impl Head {
 
     /// The row of a ready task.
     pub(crate) fn encode(&self, task: &[u8]) -> Value {
-        let mut row = Packer::with_capacity(64 + task.len());
+        let mut row = Packer::new();
         self.pack(&mut row);
         row.bytes(task);
         row.done()
@@ -392,7 +386,7 @@ pub(crate) struct TakenRow {
 
 impl TakenRow {
     pub(crate) fn encode(&self, task: &[u8]) -> Value {
-        let mut row = Packer::with_capacity(96 + task.len());
+        let mut row = Packer::new();
         row.u64(self.token).u32(self.holder).u64(self.since).u64(self.deadline);
         self.head.pack(&mut row);
         row.bytes(task);
@@ -427,7 +421,7 @@ impl DelayedRow {
     }
 
     pub(crate) fn encode(&self, task: &[u8]) -> Value {
-        let mut row = Packer::with_capacity(64 + task.len());
+        let mut row = Packer::new();
         row.u64(self.due).u8(u8::from(self.wall) | u8::from(self.holds_group) << 1);
         self.head.pack(&mut row);
         row.bytes(task);
@@ -452,7 +446,7 @@ pub(crate) struct BuriedRow {
 
 impl BuriedRow {
     pub(crate) fn encode(&self, task: &[u8]) -> Value {
-        let mut row = Packer::with_capacity(96 + task.len());
+        let mut row = Packer::new();
         match &self.reason {
             Reason::Buried(text) => row.u8(1).text(text),
             Reason::Failed { group, message } => row.u8(2).text(group).text(message),

@@ -67,7 +67,7 @@ impl Anchor {
     }
 
     pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::with_capacity(88);
+        let mut row = Packer::new();
         row.bytes(&self.queue).u64(self.serial);
         row.u64(self.span.link.number).u64(self.span.link.checksum);
         row.u64(self.span.start).u64(self.span.end).bytes(&self.stamp.bytes());
@@ -102,7 +102,7 @@ pub(crate) fn run_of(key: &[u8]) -> Option<Run> {
 
 /// The counts that are not zero, each behind its place in the tally, in the order of the places.
 pub(crate) fn encode_tally(tally: &Tally) -> Value {
-    let mut row = Packer::with_capacity(TALLY_TAGS * 9);
+    let mut row = Packer::new();
     for (place, count) in tally.iter().enumerate() {
         if *count != 0 {
             row.u8(place as u8).u64(*count);
