@@ -16,6 +16,7 @@ use crate::tube::Tube;
 use crate::verb::{Conflict, PutOutcome};
 use std::borrow::Borrow;
 use std::fmt;
+use std::slice;
 use std::time::{Duration, SystemTime};
 
 /// What a put did, and to which task.
@@ -87,7 +88,9 @@ impl<T: ?Sized> Tube<T> {
         buffers.resize_with(payloads.len(), Vec::new);
         let mut rows = Vec::with_capacity(payloads.len());
         for (payload, buffer) in payloads.iter().zip(&mut buffers) {
-            rows.push(self.row(payload.borrow(), buffer, NewRow::default())?);
+            let mut row = NewRow::default();
+            self.fill(&mut row, payload.borrow(), buffer)?;
+            rows.push(row);
         }
         let places = rows.iter().map(|row| self.place(row)).collect::<Result<Vec<_>>>()?;
         for (row, place) in rows.iter_mut().zip(&places) {
@@ -124,16 +127,18 @@ impl<T: ?Sized> Tube<T> {
         NewTask { tube: self, payload, row, durability: self.durability, room: None }
     }
 
-    fn row<'a>(
+    /// Puts the payload's bytes into a row, and which codec wrote them.
+    fn fill<'a>(
         &self,
+        row: &mut NewRow<'a>,
         payload: &'a T,
         buffer: &'a mut Vec<u8>,
-        row: NewRow<'a>,
-    ) -> Result<NewRow<'a>> {
+    ) -> Result<()> {
         let Coding { codec, version, encode, .. } = self.coding;
-        let payload = encode(payload, buffer)
+        row.payload = encode(payload, buffer)
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
-        Ok(NewRow { payload, codec, version, ..row })
+        (row.codec, row.version) = (codec, version);
+        Ok(())
     }
 
     /// Asks the tube's placement, if it has one that is registered.
@@ -311,15 +316,22 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self,
         carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
     ) -> Result<R> {
+        let tube = self.tube;
+        tube.name_errors("put", self.do_submit(carry_out))
+    }
+
+    fn do_submit<R>(
+        self,
+        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
+    ) -> Result<R> {
         let Self { tube, payload, row, .. } = self;
+        // A row that lives as long as what it is about to borrow.
+        let mut row: NewRow<'_> = row;
         let mut buffer = Vec::new();
-        let done = (|| {
-            let row = tube.row(payload, &mut buffer, row)?;
-            let place = tube.place(&row)?;
-            let rows = [NewRow { placed: place.as_ref().map(Place::placed), ..row }];
-            carry_out(tube, &tube.op(&rows))
-        })();
-        tube.name_errors("put", done)
+        tube.fill(&mut row, payload, &mut buffer)?;
+        let place = tube.place(&row)?;
+        row.placed = place.as_ref().map(Place::placed);
+        carry_out(tube, &tube.op(slice::from_ref(&row)))
     }
 }
 

@@ -98,7 +98,9 @@ impl Op for Take {
         let mut turn = Cursor::new(tube.range(Tag::Turn));
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
             let Some(met) = next(desk, &tube, &mut ready, &mut turn)? else { break };
-            handed.extend(hand_over(desk, &tube, met, self.holder)?);
+            if let Some(task) = hand_over(desk, &tube, met, self.holder)? {
+                handed.push(task);
+            }
         }
         Ok(handed)
     }
