@@ -156,6 +156,15 @@ impl Range {
     }
 }
 
+/// Whether the row of this key never reaches the disk.
+#[inline]
+pub(crate) fn is_temporary(key: &[u8]) -> bool {
+    match key {
+        [tag, run, ..] => *tag >= Tag::Place as u8 && run & 0x80 != 0,
+        _ => false,
+    }
+}
+
 /// The first key that does not begin with `prefix`.
 pub(crate) fn end_of(prefix: &[u8]) -> Key {
     let mut end = Key::from_slice(prefix);
@@ -463,6 +472,14 @@ mod tests {
 
     fn place(priority: i64, number: u64) -> Place {
         Place { priority, order: Order::back(number) }
+    }
+
+    #[test]
+    fn temporary_keys_are_told_by_their_run() {
+        assert!(is_temporary(&[0x10, 0x80, 0, 0, 1]));
+        assert!(!is_temporary(&[0x10, 0x7f, 0, 0, 1]));
+        assert!(!is_temporary(&[0x04, 0x80, 0, 0, 1]), "the work on a temporary run is durable");
+        assert!(!is_temporary(&[0x10]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What an op decides, as a value: row writes, changes and wake-ups; and how the rows look with
 //! them carried out. It is dropped without a trace if the op is refused.
 
-use crate::bytes::key::{self, Key, Range, Run};
+use crate::bytes::key::{self, Key, Range, Run, Tag};
 use crate::bytes::{Met, RowOp, RowWrite, Value, View};
 use crate::engine::list::{KEPT, List};
 use crate::error::Result;
@@ -17,12 +17,18 @@ pub(crate) struct Change {
     pub(crate) cause: Cause,
 }
 
+/// Tags of the rows that are kept in memory beside the rows, or that a thread works off.
+const TELLING: [u8; 3] = [Tag::Tube as u8, Tag::Work as u8, Tag::Due as u8];
+
 /// What an op decided.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     rows: List,
-    /// How many rows more or fewer.
-    counts: Vec<(Range, i64)>,
+    /// Whether a row of a temporary tube is among them, and whether one that is not.
+    temporary: bool,
+    durable: bool,
+    /// Whether a row is among them that tells the threads something.
+    telling: bool,
     changes: Vec<Change>,
     wakes: Vec<(u32, usize)>,
     /// Payload bytes that come into durable tubes, less those that go.
@@ -33,7 +39,7 @@ impl Draft {
     /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
-        self.counts.clear();
+        (self.temporary, self.durable, self.telling) = (false, false, false);
         self.changes.clear();
         self.changes.shrink_to(KEPT);
         self.wakes.clear();
@@ -42,6 +48,17 @@ impl Draft {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Whether a power cut could take it back. What a temporary tube did never touches the disk, so
+    /// nothing is waited for; an op that wrote nothing has at least seen what others wrote.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable || !self.temporary
+    }
+
+    /// Whether its rows tell the threads something.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.telling
     }
 
     /// The row writes, in key order, one a key. Whoever carries them out empties the list.
@@ -91,19 +108,10 @@ impl Draft {
     }
 
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        let moved = match &op {
-            RowOp::Add(_) => 1,
-            RowOp::Change(_) => 0,
-            RowOp::Remove => -1,
-        };
-        if moved != 0
-            && let Some(range) = Range::holding(&key)
-        {
-            match self.counts.iter_mut().find(|(counted, _)| *counted == range) {
-                Some((_, count)) => *count += moved,
-                None => self.counts.push((range, moved)),
-            }
-        }
+        let temporary = key::is_temporary(&key);
+        self.temporary |= temporary;
+        self.durable |= !temporary;
+        self.telling |= key.first().is_some_and(|tag| TELLING.contains(tag));
         self.rows.write(key, op);
     }
 
@@ -162,8 +170,7 @@ impl View for Over<'_> {
     }
 
     fn count(&self, range: Range) -> u64 {
-        let moved = self.draft.counts.iter().find(|(counted, _)| *counted == range);
-        self.view.count(range).saturating_add_signed(moved.map_or(0, |(_, moved)| *moved))
+        self.view.count(range).saturating_add_signed(self.draft.rows.moved(range))
     }
 
     fn durable_bytes(&self) -> u64 {

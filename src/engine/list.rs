@@ -1,7 +1,7 @@
 //! The row writes of a draft: one a key, in key order. A sorted vector while they are few, as they
 //! are for every single verb, and a map once they are many. It reads nothing and writes nothing.
 
-use crate::bytes::key::Key;
+use crate::bytes::key::{Key, Range};
 use crate::bytes::{RowOp, RowWrite};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,41 @@ pub(crate) const KEPT: usize = 1024;
 pub(crate) struct List {
     /// Empty once there are many.
     few: Vec<RowWrite>,
-    many: Option<BTreeMap<Key, RowOp>>,
+    many: Option<Many>,
+}
+
+#[derive(Debug, Default)]
+struct Many {
+    rows: BTreeMap<Key, RowOp>,
+    /// How many rows more or fewer, by range.
+    moved: Vec<(Range, i64)>,
+}
+
+/// How many rows more there are by this write.
+fn moves(op: &RowOp) -> i64 {
+    match op {
+        RowOp::Add(_) => 1,
+        RowOp::Change(_) => 0,
+        RowOp::Remove => -1,
+    }
+}
+
+impl Many {
+    fn write(&mut self, key: Key, op: RowOp) {
+        if let (Some(range), by @ (1 | -1)) = (Range::holding(&key), moves(&op)) {
+            match self.moved.iter_mut().find(|(moved, _)| *moved == range) {
+                Some((_, count)) => *count += by,
+                None => self.moved.push((range, by)),
+            }
+        }
+        match self.rows.get_mut(&key) {
+            None => drop(self.rows.insert(key, op)),
+            Some(earlier) => match over(earlier, op) {
+                Some(op) => *earlier = op,
+                None => drop(self.rows.remove(&key)),
+            },
+        }
+    }
 }
 
 impl List {
@@ -27,7 +61,7 @@ impl List {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.few.is_empty() && self.many.as_ref().is_none_or(BTreeMap::is_empty)
+        self.few.is_empty() && self.many.as_ref().is_none_or(|many| many.rows.is_empty())
     }
 
     fn find(&self, key: &[u8]) -> Result<usize, usize> {
@@ -36,7 +70,7 @@ impl List {
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<&RowOp> {
         if let Some(many) = &self.many {
-            return many.get(key);
+            return many.rows.get(key);
         }
         let at = self.find(key).ok()?;
         self.few.get(at).map(|write| &write.op)
@@ -50,7 +84,7 @@ impl List {
         }
         if let Some(many) = &self.many {
             let bounds = (Bound::Included(from), Bound::Excluded(to));
-            return many.range::<[u8], _>(bounds).find(|(_, op)| lives(op));
+            return many.rows.range::<[u8], _>(bounds).find(|(_, op)| lives(op));
         }
         let at = self.find(from).unwrap_or_else(|at| at);
         let behind = self.few.get(at..).unwrap_or_default().iter();
@@ -58,37 +92,42 @@ impl List {
         inside.find(|write| lives(&write.op)).map(|write| (&write.key, &write.op))
     }
 
+    /// How many rows more or fewer a range has once the list is carried out.
+    pub(crate) fn moved(&self, range: Range) -> i64 {
+        if let Some(many) = &self.many {
+            let moved = many.moved.iter().find(|(moved, _)| *moved == range);
+            return moved.map_or(0, |(_, count)| *count);
+        }
+        let inside = |write: &&RowWrite| Range::holding(&write.key) == Some(range);
+        self.few.iter().filter(inside).map(|write| moves(&write.op)).sum()
+    }
+
     /// Adds a write, over an earlier one of the same key.
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        if self.few.len() == FEW {
-            self.many = Some(self.few.drain(..).map(|write| (write.key, write.op)).collect());
+        if let Some(many) = &mut self.many {
+            return many.write(key, op);
         }
-        let Some(many) = &mut self.many else {
-            match self.find(&key) {
-                Err(at) => self.few.insert(at, RowWrite { key, op }),
-                Ok(at) => {
-                    let Some(earlier) = self.few.get_mut(at) else { return };
-                    match over(&earlier.op, op) {
-                        Some(op) => earlier.op = op,
-                        None => drop(self.few.remove(at)),
-                    }
+        match self.find(&key) {
+            Err(at) => self.few.insert(at, RowWrite { key, op }),
+            Ok(at) => {
+                let Some(earlier) = self.few.get_mut(at) else { return };
+                match over(&earlier.op, op) {
+                    Some(op) => earlier.op = op,
+                    None => drop(self.few.remove(at)),
                 }
             }
-            return;
-        };
-        match many.get_mut(&key) {
-            None => drop(many.insert(key, op)),
-            Some(earlier) => match over(earlier, op) {
-                Some(op) => *earlier = op,
-                None => drop(many.remove(&key)),
-            },
+        }
+        if self.few.len() > FEW {
+            let mut many = Many::default();
+            self.few.drain(..).for_each(|write| many.write(write.key, write.op));
+            self.many = Some(many);
         }
     }
 
     /// All writes, in key order. Nothing is added to a list that was looked at like this.
     pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
         if let Some(many) = self.many.take() {
-            self.few.extend(many.into_iter().map(|(key, op)| RowWrite { key, op }));
+            self.few.extend(many.rows.into_iter().map(|(key, op)| RowWrite { key, op }));
         }
         &mut self.few
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
-use crate::live::notes::{Notes, Outbox, Survey, survey};
+use crate::live::notes::{self, Notes, Outbox};
 use crate::live::pace::Pace;
 use crate::store::{Advance, Failure, Stamp, Store};
 
@@ -184,7 +184,8 @@ impl State {
         let mut desk = Desk::new(&self.store, known, numbers, &mut self.draft, now);
         let done = op.decide(&mut desk)?;
         let advance = self.advance(self.draft.durable_bytes());
-        let Survey { durable, learnt } = survey(self.draft.writes());
+        let learnt = notes::learnt(&mut self.draft);
+        let durable = self.draft.is_durable();
         let wrote = (durable && !self.draft.is_empty()).then_some(now.lease);
         self.armed = true;
         let number = match self.store.append(self.draft.writes(), advance) {

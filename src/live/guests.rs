@@ -9,7 +9,7 @@ use crate::live::commit::State;
 use crate::live::core::Core;
 use crate::live::gate::Mark;
 use crate::live::inside::{self, Inside};
-use crate::live::notes::survey;
+use crate::live::notes;
 use crate::store::{Failure, Guests};
 use crate::sync::MutexGuard;
 
@@ -82,8 +82,8 @@ impl<'a> Session<'a> {
             return Err(Error::new(ErrorKind::Closed));
         };
         let advance = state.advance(self.draft.durable_bytes());
+        let learnt = notes::learnt(&mut self.draft);
         let writes = std::mem::take(self.draft.writes());
-        let learnt = survey(&writes).learnt;
         let committed = match state.store.finish(guests, writes, advance) {
             Ok(_) => {
                 state.notes.committed(learnt, &self.draft, Mark(0), &self.core.hub);

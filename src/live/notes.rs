@@ -9,7 +9,6 @@ use crate::engine::due::NextDue;
 use crate::engine::known::Known;
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
-use crate::store::is_temporary;
 use crate::sync::Arc;
 use crate::task::Cause;
 use smallvec::SmallVec;
@@ -66,13 +65,14 @@ pub(crate) struct Told {
 }
 
 impl Outbox {
-    fn of(&mut self, tube: u32) -> Option<&mut Told> {
-        let at = self.tubes.iter().rposition(|told| told.tube == tube);
-        let at = at.unwrap_or_else(|| {
-            self.tubes.push(Told { tube, ready: 0, gone: 0 });
-            self.tubes.len() - 1
-        });
-        self.tubes.get_mut(at)
+    fn tell(&mut self, tube: u32, ready: usize, gone: usize) {
+        match self.tubes.iter_mut().find(|told| told.tube == tube) {
+            Some(told) => {
+                told.ready = told.ready.saturating_add(ready);
+                told.gone = told.gone.saturating_add(gone);
+            }
+            None => self.tubes.push(Told { tube, ready, gone }),
+        }
     }
 }
 
@@ -97,9 +97,7 @@ impl Notes {
             self.count(change);
         }
         for (tube, tasks) in draft.wakes() {
-            if let Some(told) = self.outbox.of(*tube) {
-                told.ready = told.ready.saturating_add(*tasks);
-            }
+            self.outbox.tell(*tube, *tasks, 0);
         }
         let calls = &self.calls;
         let name = |tube: u32| calls.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
@@ -111,10 +109,8 @@ impl Notes {
         if let Some(calls) = counted.and_then(|tube| tube.calls.get_mut(change.cause as usize)) {
             *calls += 1;
         }
-        if change.to.is_none()
-            && let Some(told) = self.outbox.of(change.tube)
-        {
-            told.gone += 1;
+        if change.to.is_none() {
+            self.outbox.tell(change.tube, 0, 1);
         }
     }
 
@@ -142,7 +138,7 @@ impl Notes {
     }
 }
 
-/// What a list of writes tells the threads.
+/// What a row write tells the threads.
 pub(crate) enum Learnt {
     Due(Run, NextDue),
     Tube(u32, TubeRow),
@@ -176,24 +172,10 @@ impl Learnt {
     }
 }
 
-/// What a list of writes says to those who keep things in memory beside the rows.
-pub(crate) struct Survey {
-    /// Whether a power cut could take it back. What a temporary tube did never touches the disk, so
-    /// nothing is waited for; a list without a write has at least seen what others wrote.
-    pub(crate) durable: bool,
-    pub(crate) learnt: Vec<Learnt>,
-}
-
-/// Reads a list of writes, before the store consumes it.
-pub(crate) fn survey(writes: &[RowWrite]) -> Survey {
-    let mut survey = Survey { durable: writes.is_empty(), learnt: Vec::new() };
-    for RowWrite { key, op } in writes {
-        let key = key.as_slice();
-        survey.durable |= !is_temporary(key);
-        let tag = key.first().copied().unwrap_or_default();
-        if [Tag::Due as u8, Tag::Tube as u8, Tag::Work as u8].contains(&tag) {
-            survey.learnt.extend(Learnt::of(key, op));
-        }
+/// What the writes tell, before the store consumes them.
+pub(crate) fn learnt(draft: &mut Draft) -> Vec<Learnt> {
+    if !draft.is_telling() {
+        return Vec::new();
     }
-    survey
+    draft.writes().iter().filter_map(|RowWrite { key, op }| Learnt::of(key, op)).collect()
 }

@@ -24,7 +24,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use crate::bytes::key::Run;
+use crate::bytes::key::{Run, is_temporary};
 use crate::bytes::{Met, Range, RowWrite, Value, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -44,7 +44,6 @@ use std::cell::RefCell;
 use tables::Anchor;
 use traffic::Traffic;
 use view::Rows;
-pub(crate) use view::is_temporary;
 
 /// How a store is to be.
 #[derive(Clone, Debug)]
@@ -120,8 +119,8 @@ impl Store {
         self.stopped().map_err(Failure::Broken)?;
         self.admit_temporary(writes).map_err(Failure::Refused)?;
         let stamp = self.stamp.moved(advance);
-        if writes.iter().any(|write| !view::is_temporary(&write.key)) {
-            let durable = writes.iter().filter(|write| !view::is_temporary(&write.key));
+        if writes.iter().any(|write| !is_temporary(&write.key)) {
+            let durable = writes.iter().filter(|write| !is_temporary(&write.key));
             self.armed = true;
             let written = match &mut self.ring {
                 Some(ring) => ring.append(&stamp, durable),

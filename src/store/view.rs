@@ -5,7 +5,7 @@
 use super::base::Base;
 use super::overlay::{Counts, Entry, Layer};
 use super::skips::Skips;
-use crate::bytes::key::{Key, Range, Run, Tag, after, copy};
+use crate::bytes::key::{Key, Range, Run, Tag, after, copy, is_temporary};
 use crate::bytes::{Met, RowOp, RowWrite, Value};
 use crate::error::Result;
 use crate::sync::Arc;
@@ -15,14 +15,6 @@ use std::ops::Bound;
 
 /// Bytes that a temporary row takes beside its key and value, roughly.
 const TEMPORARY_ROW_BYTES: u64 = 64;
-
-/// Whether the row never reaches the disk.
-pub(crate) fn is_temporary(key: &[u8]) -> bool {
-    match key {
-        [tag, run, ..] => *tag >= Tag::Place as u8 && run & 0x80 != 0,
-        _ => false,
-    }
-}
 
 /// Tags of few and often read rows, which are kept in memory as a whole.
 fn is_mirrored(tag: u8) -> bool {
@@ -391,18 +383,5 @@ impl Rows {
     /// Runs that have a count.
     pub(crate) fn counted_runs(&self) -> Vec<Run> {
         self.counts.each().map(|(run, _)| run).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn temporary_keys_are_told_by_their_run() {
-        assert!(is_temporary(&[0x10, 0x80, 0, 0, 1]));
-        assert!(!is_temporary(&[0x10, 0x7f, 0, 0, 1]));
-        assert!(!is_temporary(&[0x04, 0x80, 0, 0, 1]), "the work on a temporary run is durable");
-        assert!(!is_temporary(&[0x10]));
     }
 }

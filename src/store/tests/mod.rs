@@ -5,10 +5,9 @@ mod model;
 mod trust;
 
 use super::record::Advance;
-use super::view::is_temporary;
 use super::{Config, Failure, Guests, Store};
 use crate::bytes::key::Key;
-use crate::bytes::key::Run;
+use crate::bytes::key::{Run, is_temporary};
 use crate::bytes::{RowOp, RowWrite, Value, View};
 use crate::clock::Marks;
 use crate::error::{Error, Result};
