@@ -4,6 +4,7 @@
 
 use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::{Tag, View, row};
+use crate::clock::NEVER;
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
 use crate::engine::look;
@@ -131,7 +132,8 @@ impl<'a> Audit<'a> {
             }
             self.expect(Tag::Place, key);
         }
-        for (what, when) in index::deadlines(self.tube, standing).into_iter().flatten() {
+        let deadlines = index::deadlines(self.tube, standing).into_iter();
+        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
             self.expect(Tag::Due, key::due(run, what, when, task.id));
         }
         if index::holder(Some(standing)) != 0 {

@@ -17,8 +17,11 @@ pub(crate) struct Change {
     pub(crate) cause: Cause,
 }
 
-/// Tags of the rows that are kept in memory beside the rows, or that a thread works off.
-const TELLING: [u8; 3] = [Tag::Tube as u8, Tag::Work as u8, Tag::Due as u8];
+/// Whether a row is kept in memory beside the rows, or worked off by a thread.
+fn is_telling(key: &[u8]) -> bool {
+    let tag = key.first().copied().unwrap_or_default();
+    tag == Tag::Tube as u8 || tag == Tag::Work as u8 || tag == Tag::Due as u8
+}
 
 /// What an op decided.
 #[derive(Debug, Default)]
@@ -111,7 +114,7 @@ impl Draft {
         let temporary = key::is_temporary(&key);
         self.temporary |= temporary;
         self.durable |= !temporary;
-        self.telling |= key.first().is_some_and(|tag| TELLING.contains(tag));
+        self.telling |= is_telling(&key);
         self.rows.write(key, op);
     }
 
@@ -135,6 +138,9 @@ pub(crate) struct Over<'a> {
 
 impl View for Over<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        if self.draft.rows.is_empty() {
+            return self.view.get(key);
+        }
         match self.draft.rows.get(key) {
             Some(RowOp::Add(value) | RowOp::Change(value)) => Ok(Some(value.clone())),
             Some(RowOp::Remove) => Ok(None),

@@ -128,7 +128,7 @@ fn fall_due(
     };
     let task = stored.task()?;
     // What stands in for a damaged task has not the deadlines that the task had.
-    if !index::deadlines(tube, &standing).contains(&Some((what, when))) {
+    if !index::deadlines(tube, &standing).contains(&(what, when)) {
         return Ok(false);
     }
     match (what, standing) {

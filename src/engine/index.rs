@@ -202,17 +202,16 @@ fn state_value(standing: &Standing, task: &[u8]) -> Value {
     }
 }
 
-/// The deadlines of a standing, at most one a sort.
-pub(crate) fn deadlines(tube: &Tube, standing: &Standing) -> [Option<(Deadline, u64)>; 2] {
-    let some = |what, when| (when != NEVER).then_some((what, when));
-    let ttl = |head: &Head| some(Deadline::Ttl, head.expires);
-    match standing {
-        Standing::Ready(head) => [ttl(head), None],
-        Standing::Delayed(row) => [some(row.deadline(), row.due), None],
-        Standing::Taken(row) => [ttl(&row.head), some(Deadline::Ttr, row.deadline)],
-        Standing::Buried(_) if tube.row.options.ttl_spares_buried => [None, None],
-        Standing::Buried(row) => [ttl(&row.head), None],
-    }
+/// The deadlines of a standing, at most one a sort; [`NEVER`] is none.
+pub(crate) fn deadlines(tube: &Tube, standing: &Standing) -> [(Deadline, u64); 2] {
+    let (what, when, lease) = match standing {
+        Standing::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
+        Standing::Delayed(row) => (row.deadline(), row.due, NEVER),
+        Standing::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
+        Standing::Buried(_) if tube.row.options.ttl_spares_buried => (Deadline::Ttl, NEVER, NEVER),
+        Standing::Buried(row) => (Deadline::Ttl, row.head.expires, NEVER),
+    };
+    [(what, when), (Deadline::Ttr, lease)]
 }
 
 pub(crate) fn in_flight(standing: Option<&Standing>) -> i64 {
@@ -353,13 +352,14 @@ pub(crate) fn suspend(
 
 fn shift_deadlines(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
     let (run, id) = (tube.run(), way.task.id);
-    let old = way.from.map_or([None, None], |from| deadlines(tube, from));
-    let new = way.to.map_or([None, None], |to| deadlines(tube, to));
-    for (what, when) in old.iter().flatten().filter(|old| !new.contains(&Some(**old))) {
-        desk.remove(key::due(run, *what, *when, id));
+    let none = [(Deadline::Ttl, NEVER); 2];
+    let old = way.from.map_or(none, |from| deadlines(tube, from));
+    let new = way.to.map_or(none, |to| deadlines(tube, to));
+    for (what, when) in old.into_iter().filter(|old| old.1 != NEVER && !new.contains(old)) {
+        desk.remove(key::due(run, what, when, id));
     }
-    for (what, when) in new.iter().flatten().filter(|new| !old.contains(&Some(**new))) {
-        desk.add(key::due(run, *what, *when, id), Value::from([]));
+    for (what, when) in new.into_iter().filter(|new| new.1 != NEVER && !old.contains(new)) {
+        desk.add(key::due(run, what, when, id), Value::from([]));
     }
 }
 

@@ -244,8 +244,8 @@ impl Draft {
             RowOp::Remove => (REMOVE, None),
         };
         debug_assert!(u16::try_from(write.key.len()).is_ok());
-        self.0.push(code);
-        self.0.extend_from_slice(&(write.key.len() as u16).to_be_bytes());
+        let [high, low] = (write.key.len() as u16).to_be_bytes();
+        self.0.extend_from_slice(&[code, high, low]);
         self.0.extend_from_slice(&write.key);
         if let Some(value) = value {
             debug_assert!(u32::try_from(value.len()).is_ok());
@@ -265,10 +265,12 @@ impl Draft {
         let number = last.number + 1;
         let len = (self.0.len() - HEADER_BYTES) as u32;
         let tail = (u64::from(len) << 32) | kind as u64;
-        for (at, field) in [(8, last.checksum), (16, number), (24, synced), (32, tail)] {
-            if let Some(place) = self.0.get_mut(at..at + 8) {
-                place.copy_from_slice(&field.to_be_bytes());
-            }
+        let mut fields = [0; HEADER_BYTES - 8];
+        for (to, field) in fields.chunks_exact_mut(8).zip([last.checksum, number, synced, tail]) {
+            to.copy_from_slice(&field.to_be_bytes());
+        }
+        if let Some(place) = self.0.get_mut(8..HEADER_BYTES) {
+            place.copy_from_slice(&fields);
         }
         let checksum = checksum(self.0.get(8..).unwrap_or_default(), seed);
         if let Some(place) = self.0.get_mut(..8) {

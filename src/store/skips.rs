@@ -42,6 +42,10 @@ impl Skips {
 pub(super) struct SkipsOf(BTreeMap<Key, Key>);
 
 impl SkipsOf {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The stretch that holds a key.
     fn around(&self, key: &[u8]) -> Option<(&Key, &Key)> {
         // Mostly there is one, at the end that takes go from.
@@ -103,9 +107,6 @@ impl SkipsOf {
 
     /// A row comes to life inside: what is left of the stretch stays where it still spares a walk.
     pub(super) fn cut(&mut self, key: &[u8], worth: impl Fn(&[u8], &[u8]) -> bool) {
-        if self.0.is_empty() {
-            return;
-        }
         let Some((start, end)) = self.around(key) else { return };
         let (start, end) = (copy(start), copy(end));
         self.0.remove(&start);

@@ -281,21 +281,18 @@ impl Rows {
             return;
         }
         self.reflect(&key, &op);
-        let slot = key.first().copied().unwrap_or_default();
-        if let RowOp::Add(_) = op {
+        let skips = self.skips.get_mut().of(tag_of(&key));
+        if let Some(skips) = skips.filter(|skips| !skips.is_empty()) {
             let lives = |from: &[u8], to: &[u8]| {
                 let frozen = self.frozen.as_ref();
                 self.active.range(from, to).next().is_some()
                     || frozen.is_some_and(|it| it.range(from, to).next().is_some())
             };
-            if let Some(skips) = self.skips.borrow_mut().of(slot) {
-                skips.cut(&key, lives);
+            match op {
+                RowOp::Add(_) => skips.cut(&key, lives),
+                RowOp::Change(_) => {}
+                RowOp::Remove => skips.stretch(&key, &after(&key)),
             }
-        }
-        if let RowOp::Remove = op
-            && let Some(skips) = self.skips.borrow_mut().of(slot)
-        {
-            skips.stretch(&key, &after(&key));
         }
         self.active.apply(key, op);
     }
@@ -315,11 +312,13 @@ impl Rows {
     }
 
     fn count_step(&mut self, key: &[u8], op: &RowOp) {
-        let Some(range) = Range::holding(key) else { return };
-        match op {
-            RowOp::Add(_) => self.counts.step(range, true),
-            RowOp::Remove => self.counts.step(range, false),
-            RowOp::Change(_) => {}
+        let up = match op {
+            RowOp::Add(_) => true,
+            RowOp::Remove => false,
+            RowOp::Change(_) => return,
+        };
+        if let Some(range) = Range::holding(key) {
+            self.counts.step(range, up);
         }
     }
 
