@@ -6,10 +6,9 @@ use crate::bytes::row::TubeRow;
 use crate::bytes::{Met, RowOp, Value, View};
 use crate::clock::Now;
 use crate::engine::draft::{Change, Draft, Over};
-use crate::engine::known::{Known, Tube};
+use crate::engine::known::{InHand, Known, Tube};
 use crate::error::{Error, ErrorKind, Result};
 use crate::task::TaskId;
-use std::borrow::Cow;
 
 /// One call of a user, as a value.
 pub(crate) trait Op {
@@ -136,15 +135,15 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     /// `TubeNotFound` if it was dropped.
-    pub(crate) fn tube(&self, number: u32) -> Result<Cow<'a, Tube>> {
+    pub(crate) fn tube(&self, number: u32) -> Result<InHand<'a>> {
         if let Some(tube) = self.known.get(number) {
-            return Ok(Cow::Borrowed(tube));
+            return Ok(InHand::Known(tube));
         }
         let row = self.view.get(&key::tube(number))?;
         let row =
             row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
         let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
-        Ok(Cow::Owned(Tube { number, row }))
+        Ok(InHand::Read(Box::new(Tube { number, row })))
     }
 }
 

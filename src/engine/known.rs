@@ -4,6 +4,7 @@
 use crate::bytes::key::{Range, Run, Tag};
 use crate::bytes::row::TubeRow;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 /// A tube as an op met it.
 #[derive(Clone, Debug)]
@@ -19,6 +20,24 @@ impl Tube {
 
     pub(crate) fn range(&self, tag: Tag) -> Range {
         Range::in_run(tag, self.row.run)
+    }
+}
+
+/// A tube in the hands of an op: one that is known, or one that only the rows tell of, as it is for
+/// the verbs of a transaction.
+pub(crate) enum InHand<'a> {
+    Known(&'a Tube),
+    Read(Box<Tube>),
+}
+
+impl Deref for InHand<'_> {
+    type Target = Tube;
+
+    fn deref(&self) -> &Tube {
+        match self {
+            Self::Known(tube) => tube,
+            Self::Read(tube) => tube,
+        }
     }
 }
 

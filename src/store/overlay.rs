@@ -229,7 +229,11 @@ impl Counts {
             turn(total);
         }
         let Some(run) = range.run else { return };
-        let counted = self.runs.entry(run).or_default();
+        // Nearly always it is there, and then to look costs half of what making room does.
+        let counted = match self.runs.get_mut(&run) {
+            Some(counted) => counted,
+            None => self.runs.entry(run).or_default(),
+        };
         if let Some(count) = counted.tally.get_mut(place(range.tag)) {
             turn(count);
         }
