@@ -27,8 +27,7 @@ fn is_telling(key: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     rows: List,
-    /// Whether a row of a temporary tube is among them, and whether one that is not.
-    temporary: bool,
+    /// Whether a row goes to the disk.
     durable: bool,
     /// Whether a row is among them that tells the threads something.
     telling: bool,
@@ -42,7 +41,7 @@ impl Draft {
     /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
-        (self.temporary, self.durable, self.telling) = (false, false, false);
+        (self.durable, self.telling) = (false, false);
         self.changes.clear();
         self.changes.shrink_to(KEPT);
         self.wakes.clear();
@@ -56,7 +55,7 @@ impl Draft {
     /// Whether a power cut could take it back. What a temporary tube did never touches the disk, so
     /// nothing is waited for; an op that wrote nothing has at least seen what others wrote.
     pub(crate) fn is_durable(&self) -> bool {
-        self.durable || !self.temporary
+        self.durable || self.rows.is_empty()
     }
 
     /// Whether its rows tell the threads something.
@@ -111,9 +110,7 @@ impl Draft {
     }
 
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        let temporary = key::is_temporary(&key);
-        self.temporary |= temporary;
-        self.durable |= !temporary;
+        self.durable |= !key::is_temporary(&key);
         self.telling |= is_telling(&key);
         self.rows.write(key, op);
     }
