@@ -172,12 +172,14 @@ impl<T: ?Sized> Tube<T> {
         self.run("release all", &tubes::ReleaseAll { tube: self.at.number }).map(drop)
     }
 
-    /// Removes all tasks, in every state, in one small step however many there are.
+    /// Removes all tasks, in every state, in one small step however many there are. How many there
+    /// were. They are neither told as [events](crate::Queue::events) nor counted as
+    /// [calls](crate::TubeStats::calls), one by one: nobody visits them.
     ///
     /// # Errors
     /// As [`kick`](Tube::kick).
-    pub fn truncate(&self) -> Result<()> {
-        self.run("truncate", &tubes::Truncate { tube: self.at.number }).map(drop)
+    pub fn truncate(&self) -> Result<u64> {
+        self.run("truncate", &tubes::Truncate { tube: self.at.number })
     }
 
     /// Keeps tasks from being taken, until [`resume`](Tube::resume). Everything else goes on.

@@ -4,8 +4,7 @@
 use crate::bytes::key::{self, Run};
 use crate::bytes::row::{Counters, TubeRow, WorkRow};
 use crate::bytes::{Tag, View, row};
-use crate::engine::desk::Op;
-use crate::engine::desk::{Desk, damaged};
+use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::look;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::tube_name;
@@ -38,7 +37,7 @@ pub(crate) struct Drop {
     pub(crate) force: bool,
 }
 
-/// Removes a tube's tasks, in every state.
+/// Removes a tube's tasks, in every state. Answers how many there were.
 pub(crate) struct Truncate {
     pub(crate) tube: u32,
 }
@@ -132,14 +131,16 @@ impl Op for Drop {
 }
 
 impl Op for Truncate {
-    type Done = ();
+    type Done = u64;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let mut row = desk.tube(self.tube)?.row.clone();
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
+        let tube = desk.tube(self.tube)?;
+        let tasks = Tag::STATES.into_iter().map(|tag| desk.count(tube.range(tag))).sum();
+        let mut row = tube.row.clone();
         let mut counters = look::counters(desk)?;
         let old = row.run;
         row.run = next_run(&mut counters, old.is_temporary())?;
@@ -147,7 +148,8 @@ impl Op for Truncate {
         desk.change(key::tube(self.tube), row.encode());
         // There is room now.
         desk.wake_all(self.tube);
-        desk.set(key::work(old), WorkRow::Clear.encode())
+        desk.set(key::work(old), WorkRow::Clear.encode())?;
+        Ok(tasks)
     }
 }
 

@@ -139,7 +139,7 @@ fn a_lease_after_everything_that_can_happen_to_its_task() {
     lost_after(|_, tube, task| tube.ticket(task.ticket()).release().unwrap());
     lost_after(|_, tube, task| tube.bury(task.id(), "").unwrap());
     lost_after(|_, tube, task| tube.delete(task.id()).unwrap());
-    lost_after(|_, tube, _| tube.truncate().unwrap());
+    lost_after(|_, tube, _| _ = tube.truncate().unwrap());
     lost_after(|_, tube, _| tube.release_all().unwrap());
     lost_after(|queue, _, _| queue.force_drop_tube("t").unwrap());
 }

@@ -59,7 +59,7 @@ fn a_key_is_free_again_once_its_task_is_gone() {
     let ends: [fn(&Tube, TaskId); 4] = [
         |tube, _| tube.take().unwrap().ack().unwrap(),
         |tube, id| tube.delete(id).unwrap(),
-        |tube, _| tube.truncate().unwrap(),
+        |tube, _| _ = tube.truncate().unwrap(),
         |_, _| {},
     ];
     for (at, end) in ends.into_iter().enumerate() {

@@ -134,7 +134,7 @@ fn truncate_empties_every_state_and_every_hand() {
     tube.task(b"delayed").delay(secs(1)).put().unwrap();
     let id = tube.put(b"buried").unwrap();
     tube.bury(id, "").unwrap();
-    tube.truncate().unwrap();
+    assert_eq!(tube.truncate().unwrap(), 4);
     assert_eq!(counts(&tube), [0, 0, 0, 0]);
     assert!(task.ack().unwrap_err().is_lease_lost());
     tube.put(b"new").unwrap();

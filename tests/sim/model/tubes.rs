@@ -115,9 +115,12 @@ impl Model {
                 tube.swept += swept;
             }
             Step::Truncate { .. } => {
+                let there = self.tasks.len();
                 self.tasks.retain(|_, task| task.tube != tube);
+                let gone = there - self.tasks.len();
                 let tube = self.tubes.get_mut(&tube).unwrap();
                 (tube.calls[Call::Delete as usize], tube.done) = (None, None);
+                return Ok(Answer::Count(gone as u64));
             }
             Step::Pause { paused, .. } => self.tubes.get_mut(&tube).unwrap().paused = *paused,
             Step::DropTube { force, .. } => {

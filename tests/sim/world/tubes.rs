@@ -89,7 +89,7 @@ impl World {
                 Ok(answer)
             }
             Step::ReleaseAll { .. } => done(tube.release_all()),
-            Step::Truncate { .. } => done(tube.truncate()),
+            Step::Truncate { .. } => Ok(tube.truncate().map(Answer::Count)),
             Step::Pause { paused: true, .. } => done(tube.pause()),
             _ => done(tube.resume()),
         }
