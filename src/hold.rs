@@ -4,6 +4,7 @@
 use crate::engine::Op;
 use crate::error::Result;
 use crate::live::core::Core;
+use crate::live::inside;
 use crate::options::Durability;
 use crate::placement::Placement;
 use crate::sync::{Arc, Mutex, Weak};
@@ -44,8 +45,12 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; opening again replays what was written.
-        let _ = self.core.close();
-        self.watchers.clear();
+        let (core, watchers) = (self.core.clone(), self.watchers.clone());
+        // Inside another queue's transaction a close would be refused, and nobody would ask again.
+        inside::run_outside(move || {
+            // Nobody is left to hear of an error; opening again replays what was written.
+            let _ = core.close();
+            watchers.clear();
+        });
     }
 }

@@ -197,42 +197,47 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self
     }
 
-    /// Not before this time has passed, in queue time. Zero: at once. It is added to the ttl.
+    /// Not before this time has passed, in [queue time](crate#time). Zero: at once. It is added to
+    /// the ttl.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.row.delay = Some(delay);
         self
     }
 
-    /// Not before this time of day, by the system's clock. In the past: at once. Its ttl runs from
-    /// then.
+    /// Not before this time of day, in [wall time](crate#time). In the past: at once. Its ttl runs
+    /// from then.
     pub fn run_at(mut self, time: SystemTime) -> Self {
         self.row.run_at = Some(time);
         self
     }
 
-    /// How long it lives, delays not counted; then it is gone, wherever it is. More than zero.
+    /// How long it lives in [queue time](crate#time), delays not counted; then it is gone, wherever
+    /// it is. More than zero.
     /// Default: the tube's, which is for ever unless it was made with another.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.row.ttl = Some(ttl);
         self
     }
 
-    /// How long a taker may hold it; then it returns to its place, charged. More than zero.
+    /// How long a taker may hold it in [lease time](crate#time); then it returns to its place,
+    /// charged. More than zero.
     /// Default: the tube's, which is for ever unless it was made with another.
     pub fn ttr(mut self, ttr: Duration) -> Self {
         self.row.ttr = Some(ttr);
         self
     }
 
-    /// In this group, whose tasks are taken in order and, unless the tube says otherwise, one at a
-    /// time. 1 to 255 bytes without control characters.
+    /// In this group, whose tasks are taken in order and, unless the tube
+    /// [says otherwise](crate::TubeOptions::in_flight), one at a time. 1 to 255 bytes without
+    /// control characters.
     pub fn group(mut self, group: &'a str) -> Self {
         self.row.group = Some(group);
         self
     }
 
-    /// Under the caller's own key, which one living task of the tube can have. 1 to 255 bytes
-    /// without control characters.
+    /// Under the caller's own key, which one task of the tube can have as long as it is there, also
+    /// while it is buried: a task that failed for good keeps its key until it is kicked, deleted or
+    /// replaced. 1 to 255 bytes without control characters.
     pub fn key(mut self, key: &'a str) -> Self {
         self.row.key = Some(key);
         self
@@ -279,34 +284,23 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// # Errors
     /// As [`put`](NewTask::put).
     pub fn put_outcome(self) -> Result<Put> {
-        let durability = self.durability;
-        let room = self.room;
+        let (durability, room) = (self.durability, self.room);
         self.submit(|tube, op| {
-            let done = match room {
-                None => tube.hold.run(op, durability)?,
-                Some(wait) => {
-                    let (done, mark) = apply_with_room(tube, op, wait)?;
-                    match durability {
-                        Durability::Durable => tube.hold.core().sync(op, done, mark)?,
-                        Durability::Relaxed => done,
-                    }
-                }
-            };
-            one(&done)
+            one(&tube.hold.core().finish(op, apply(tube, op, room), durability)?)
         })
     }
 
-    /// Puts the task and does not wait for the sync: [`Receipt::wait`] does.
+    /// Puts the task and does not wait for the sync: [`Receipt::wait`] does. A refusal has nothing
+    /// to be waited for later, and comes as it would from [`put`](NewTask::put).
     ///
     /// # Errors
-    /// As [`put`](NewTask::put), [`Unknown`](ErrorKind::Unknown) aside.
+    /// As [`put`](NewTask::put).
     pub fn put_receipt(self) -> Result<Receipt> {
-        let room = self.room;
+        let (durability, room) = (self.durability, self.room);
         self.submit(|tube, op| {
-            let (done, mark) = match room {
-                None => tube.hold.core().apply(op)?,
-                Some(wait) => apply_with_room(tube, op, wait)?,
-            };
+            let core = tube.hold.core();
+            let applied = apply(tube, op, room);
+            let (done, mark) = applied.or_else(|error| core.refused(error, durability))?;
             Ok(Receipt { hold: tube.hold.clone(), put: one(&done)?, mark })
         })
     }
@@ -335,13 +329,14 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 }
 
-/// Tries again whenever there may be room.
-fn apply_with_room<T: ?Sized>(
+/// Step one of a put, tried again whenever there may be room if it shall wait for that.
+fn apply<T: ?Sized>(
     tube: &Tube<T>,
     op: &put::Put<'_>,
-    wait: Duration,
+    room: Option<Duration>,
 ) -> Result<(<put::Put<'static> as Op>::Done, Mark)> {
     let core = tube.hold.core();
+    let Some(wait) = room else { return core.apply(op) };
     let mut full = None;
     let mut attempt = || match core.apply(op) {
         Ok(done) => Ok(Some(done)),

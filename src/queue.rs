@@ -19,7 +19,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue, which is
-/// open as long as a handle or a guard of it lives, or until [`close`](Queue::close).
+/// open as long as one of them lives, or a tube, a guard, a consumer, a receipt or a stream of
+/// events, or until [`close`](Queue::close).
 ///
 /// ```
 /// use tubewell::Queue;
@@ -156,7 +157,8 @@ impl Queue {
         names.map_err(|error| error.during("list tubes"))
     }
 
-    /// Opens the consumer of this name, or joins its session. A new one has the builder's grace.
+    /// Joins the open session of this name, whose grace stays. If there is none it begins one, with
+    /// the builder's grace, also where an earlier session has left leases.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
@@ -196,7 +198,8 @@ impl Queue {
     ///
     /// let task = files.take()?;
     /// queue.transact(|tx| {
-    ///     tx.table(DIGESTS)?.insert("a.txt", 42)?;
+    ///     let mut digests = tx.table(DIGESTS)?; // may stay open beside the verbs
+    ///     digests.insert("a.txt", 42)?;
     ///     tx.ack(&task)?;
     ///     next.put_in(tx, b"a.txt is done")
     /// })?;
@@ -215,10 +218,7 @@ impl Queue {
     /// [`Error::into_source`] gives back; [`InTransaction`](ErrorKind::InTransaction);
     /// [`Closed`](ErrorKind::Closed); [`DiskFull`](ErrorKind::DiskFull) and
     /// [`Io`](ErrorKind::Io), and then nothing happened; [`Unknown`](ErrorKind::Unknown).
-    pub fn transact<R, E>(
-        &self,
-        work: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
-    ) -> Result<R>
+    pub fn transact<R, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<R, E>) -> Result<R>
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {

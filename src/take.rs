@@ -19,7 +19,8 @@ use std::time::Duration;
 
 impl<T: ?Sized> Tube<T> {
     /// Takes the best ready task: smallest priority first, then put order, locked groups left out.
-    /// Waits for one for as long as it takes; who waits longest is served first.
+    /// Waits for one for as long as it takes, also while the tube is paused; who waits longest is
+    /// served first.
     ///
     /// A task whose payload does not decode is buried as
     /// [`Reason::Undecodable`](crate::Reason::Undecodable), and the next one is taken.
@@ -42,7 +43,7 @@ impl<T: ?Sized> Tube<T> {
         self.take_waiting(Wait::No)
     }
 
-    /// Takes the best ready task; waits for one at most this long, in lease time.
+    /// Takes the best ready task; waits for one at most this long, in [lease time](crate#time).
     ///
     /// # Errors
     /// As [`take`](Tube::take).
@@ -50,8 +51,8 @@ impl<T: ?Sized> Tube<T> {
         self.take_waiting(Wait::For(timeout))
     }
 
-    /// Takes the best ready task; waits for one until `stop` is turned. Once it is, nothing is
-    /// taken any more.
+    /// Takes the best ready task; waits for one until [`stop`](Stop::stop) is called. From then on
+    /// it takes nothing and answers `None`.
     ///
     /// # Errors
     /// As [`take`](Tube::take).
@@ -66,7 +67,7 @@ impl<T: ?Sized> Tube<T> {
                 let Some(handed) = self.hold.core().take(self.at.number, holder, wait)? else {
                     return Ok(None);
                 };
-                if let Ok(task) = self.open_task(handed)? {
+                if let Ok(task) = self.open_task(self.guard(handed))? {
                     return Ok(Some(task));
                 }
             }
@@ -125,7 +126,7 @@ impl<T: ?Sized> Tube<T> {
             let op = Claim { tube: self.at.number, id, holder: self.holder()? };
             let handed = self.hold.run(&op, Durability::Relaxed)?;
             let undecodable = |text: String| Error::new(ErrorKind::Codec).because(text);
-            self.open_task(handed)?.map_err(undecodable)
+            self.open_task(self.guard(handed))?.map_err(undecodable)
         })();
         self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
     }
@@ -207,21 +208,26 @@ impl<T: ?Sized> Tube<T> {
         }
     }
 
+    /// Guards what was handed out, before a codec sees it: one that panics would leave the task in
+    /// nobody's hands.
+    fn guard(&self, handed: Handed) -> (Lease, Handed) {
+        (Lease::new(self.ticket(handed.ticket()), self.consumer.clone()), handed)
+    }
+
     /// Makes a task of what was handed out; or sets it aside and answers why.
-    fn open_task(&self, handed: Handed) -> Result<Result<Task<T>, String>> {
-        let held = self.ticket(handed.ticket());
+    fn open_task(&self, (mut lease, handed): (Lease, Handed)) -> Result<Result<Task<T>, String>> {
         match (self.coding.decode)(handed.codec, handed.version, &handed.payload) {
-            Ok(payload) => {
-                let lease = Lease::new(held, self.consumer.clone());
-                Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries)))
-            }
+            Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries))),
             Err(cause) => {
                 let text = cause.to_string();
-                let reason = Reason::Undecodable(text.clone());
-                match self.hold.run(&held.verdict(Verdict::Bury(reason)), self.durability) {
+                let bury = lease.held().verdict(Verdict::Bury(Reason::Undecodable(text.clone())));
+                match self.hold.run(&bury, self.durability) {
                     // Lost in between: it is somebody else's, who will find the same.
                     Err(error) if !error.is_lease_lost() => Err(error),
-                    _ => Ok(Err(text)),
+                    _ => {
+                        lease.disarm();
+                        Ok(Err(text))
+                    }
                 }
             }
         }
@@ -232,8 +238,9 @@ impl<T: ?Sized> Tube<T> {
         handed: impl IntoIterator<Item = Handed>,
         tasks: &mut Vec<Task<T>>,
     ) -> Result<()> {
-        for handed in handed {
-            if let Ok(task) = self.open_task(handed)? {
+        let guarded: Vec<_> = handed.into_iter().map(|handed| self.guard(handed)).collect();
+        for guarded in guarded {
+            if let Ok(task) = self.open_task(guarded)? {
                 tasks.push(task);
             }
         }

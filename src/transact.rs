@@ -3,7 +3,7 @@
 
 use crate::engine::settle::{self, Verdict};
 use crate::error::{Error, ErrorKind, Result};
-use crate::held::Held;
+use crate::held::{Held, failed};
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::live::core::Core;
@@ -20,6 +20,7 @@ use redb::{TableHandle, Value};
 use std::error::Error as StdError;
 use std::fmt;
 use std::fmt::Display;
+use std::time::Duration;
 
 /// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
 pub struct Transaction<'a> {
@@ -31,14 +32,16 @@ impl<'a> Transaction<'a> {
     /// Runs the closure inside a transaction and commits what it did, if it says so.
     pub(crate) fn run<R, E>(
         hold: &'a Arc<Hold>,
-        work: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
     ) -> Result<R>
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
+        inside::refuse()?;
+        hold.core().is_open()?;
         let session = Session::begin(hold.core())?;
-        let mut tx = Transaction { hold, session };
-        let done = work(&mut tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
+        let tx = Transaction { hold, session };
+        let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
         let done = done?;
         tx.session.commit()?;
         Ok(done)
@@ -63,7 +66,7 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the tube is of another queue.
-    pub fn put<T: ?Sized>(&mut self, tube: &Tube<T>, payload: &T) -> Result<TaskId> {
+    pub fn put<T: ?Sized>(&self, tube: &Tube<T>, payload: &T) -> Result<TaskId> {
         tube.put_in(self, payload)
     }
 
@@ -73,7 +76,7 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`LeaseLost`](ErrorKind::LeaseLost); [`Invalid`](ErrorKind::Invalid) if the task is of
     /// another queue.
-    pub fn ack(&mut self, task: &impl AsRef<Lease>) -> Result<()> {
+    pub fn ack(&self, task: &impl AsRef<Lease>) -> Result<()> {
         self.settle("ack", task, |session, held| {
             let op = settle::Ack { tube: held.at.number, tickets: &[held.ticket] };
             let lost = session.run(&op)?;
@@ -85,7 +88,7 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     /// As [`ack`](Transaction::ack).
-    pub fn release(&mut self, task: &impl AsRef<Lease>) -> Result<()> {
+    pub fn release(&self, task: &impl AsRef<Lease>) -> Result<()> {
         self.release_with(task, Release::new())
     }
 
@@ -93,40 +96,83 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     /// As [`Lease::release_with`] and [`ack`](Transaction::ack).
-    pub fn release_with(&mut self, task: &impl AsRef<Lease>, terms: Release) -> Result<()> {
+    pub fn release_with(&self, task: &impl AsRef<Lease>, terms: Release) -> Result<()> {
         self.settle("release", task, |session, held| {
             session.run(&held.verdict(Verdict::Release(terms)))
         })
     }
 
-    /// Gives a task back after a failure, its attempt kept.
+    /// Gives a task back after a failure, its attempt kept; see [`Lease::retry`].
     ///
     /// # Errors
     /// As [`ack`](Transaction::ack).
-    pub fn retry(&mut self, task: &impl AsRef<Lease>, error: impl Display) -> Result<()> {
+    pub fn retry(&self, task: &impl AsRef<Lease>, error: impl Display) -> Result<()> {
+        self.give_back(task, &error, None)
+    }
+
+    /// As [`retry`](Transaction::retry), with this wait instead of the tube's back-off.
+    ///
+    /// # Errors
+    /// As [`Lease::retry_after`] and [`ack`](Transaction::ack).
+    pub fn retry_after(
+        &self,
+        task: &impl AsRef<Lease>,
+        error: impl Display,
+        wait: Duration,
+    ) -> Result<()> {
+        self.give_back(task, &error, Some(wait))
+    }
+
+    /// Buries a task with a reason.
+    ///
+    /// # Errors
+    /// As [`ack`](Transaction::ack).
+    pub fn bury(&self, task: &impl AsRef<Lease>, reason: impl Display) -> Result<()> {
+        self.set_aside("bury", task, Reason::Buried(reason.to_string()))
+    }
+
+    /// Buries a task under a group of failures.
+    ///
+    /// # Errors
+    /// As [`ack`](Transaction::ack).
+    pub fn fail(
+        &self,
+        task: &impl AsRef<Lease>,
+        group: impl Into<String>,
+        message: impl Display,
+    ) -> Result<()> {
+        self.set_aside("fail", task, failed(group, message))
+    }
+
+    fn give_back(
+        &self,
+        task: &impl AsRef<Lease>,
+        error: &dyn Display,
+        after: Option<Duration>,
+    ) -> Result<()> {
         let error = error.to_string();
         self.settle("retry", task, |session, held| {
-            session.run(&held.verdict(Verdict::Retry { error: &error, after: None }))
+            session.run(&held.verdict(Verdict::Retry { error: &error, after }))
         })
     }
 
-    /// Sets a task aside, with a reason.
-    ///
-    /// # Errors
-    /// As [`ack`](Transaction::ack).
-    pub fn bury(&mut self, task: &impl AsRef<Lease>, reason: impl Display) -> Result<()> {
-        let reason = Reason::Buried(reason.to_string());
-        self.settle("bury", task, |session, held| session.run(&held.verdict(Verdict::Bury(reason))))
+    fn set_aside(
+        &self,
+        action: &'static str,
+        task: &impl AsRef<Lease>,
+        reason: Reason,
+    ) -> Result<()> {
+        self.settle(action, task, |session, held| session.run(&held.verdict(Verdict::Bury(reason))))
     }
 
     fn settle(
-        &mut self,
+        &self,
         action: &'static str,
         task: &impl AsRef<Lease>,
-        verdict: impl FnOnce(&mut Session<'a>, &Held) -> Result<()>,
+        verdict: impl FnOnce(&Session<'a>, &Held) -> Result<()>,
     ) -> Result<()> {
         let held = task.as_ref().held();
-        let done = self.same_queue(&held.hold).and_then(|()| verdict(&mut self.session, held));
+        let done = self.same_queue(&held.hold).and_then(|()| verdict(&self.session, held));
         done.map_err(|error| error.during(action).on_task(held.ticket.id).in_tube(&held.at.name))
     }
 
@@ -143,7 +189,7 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the transaction is of another queue.
-    pub fn put_in(&self, tx: &mut Transaction<'_>, payload: &T) -> Result<TaskId> {
+    pub fn put_in(&self, tx: &Transaction<'_>, payload: &T) -> Result<TaskId> {
         self.task(payload).put_in(tx)
     }
 }
@@ -155,7 +201,7 @@ impl<T: ?Sized> NewTask<'_, T> {
     /// # Errors
     /// As [`put`](NewTask::put); [`Invalid`](ErrorKind::Invalid) if the transaction is of another
     /// queue.
-    pub fn put_in(self, tx: &mut Transaction<'_>) -> Result<TaskId> {
+    pub fn put_in(self, tx: &Transaction<'_>) -> Result<TaskId> {
         self.submit(|tube, op| {
             tx.same_queue(&tube.hold)?;
             one(&tx.session.run(op)?).map(|put| put.id)

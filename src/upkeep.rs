@@ -57,17 +57,23 @@ impl Core {
     /// Shrinks the base, and tells after each round how far it has come.
     pub(crate) fn compact(&self, mut told: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
         self.checkpoint()?;
-        let _writer = self.writer.lock();
-        let mut state = self.state.lock();
-        state.is_open()?;
-        let total = state.store.space().base_bytes;
+        let total = self.state.lock().store.space().base_bytes;
         // Each round frees what the next one can move.
-        while state.store.compact()? {
-            let done = total.saturating_sub(state.store.space().base_bytes);
+        while let Some(bytes) = self.compact_once()? {
+            let done = total.saturating_sub(bytes);
             if told(Progress { stage: Stage::Compact, done, total }).is_break() {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
         }
         Ok(())
+    }
+
+    /// Bytes of the base behind one round of compaction, if they are fewer now.
+    fn compact_once(&self) -> Result<Option<u64>> {
+        let _writer = self.writer.lock();
+        let mut state = self.state.lock();
+        state.is_open()?;
+        let smaller = state.store.compact()?;
+        Ok(smaller.then(|| state.store.space().base_bytes))
     }
 }

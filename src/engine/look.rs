@@ -150,7 +150,8 @@ pub(crate) fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>
 }
 
 fn instant(micros: u64) -> SystemTime {
-    let longest = Duration::from_secs(1 << 40);
+    // Windows counts no further than to the year 30 000.
+    let longest = Duration::from_secs(1 << 39);
     UNIX_EPOCH + Duration::from_micros(micros).min(longest)
 }
 

@@ -97,18 +97,23 @@ impl Core {
             }
         }));
         if !core.settings.by_hand {
-            core.spawn("tubewell-timer", Core::keep_time)?;
-            core.spawn("tubewell-checkpoint", |core| {
-                while core.checkpointer.sleep(None) {
-                    core.checkpoint_if_free();
-                }
-            })?;
-            core.spawn("tubewell-flush", |core| {
-                let written = || core.state.lock().written();
-                core.gate.flush_until_closed(core.settings.flush_interval, written);
-            })?;
+            // Those that have started keep the folder until they are told to end.
+            core.start_threads().inspect_err(|_| _ = core.close())?;
         }
         Ok(core)
+    }
+
+    fn start_threads(self: &Arc<Self>) -> Result<()> {
+        self.spawn("tubewell-timer", Core::keep_time)?;
+        self.spawn("tubewell-checkpoint", |core| {
+            while core.checkpointer.sleep(None) {
+                core.checkpoint_if_free();
+            }
+        })?;
+        self.spawn("tubewell-flush", |core| {
+            let written = || core.state.lock().written();
+            core.gate.flush_until_closed(core.settings.flush_interval, written);
+        })
     }
 
     /// Starts a thread that ends at close.
@@ -185,7 +190,7 @@ impl Core {
                 self.takers.wake(told.tube, told.ready);
                 self.onlookers.wake(told.tube, usize::MAX);
             }
-            // A call to everybody is to those who wait for room, too.
+            // Waking everybody includes those who wait for room.
             let room = if told.ready == usize::MAX { usize::MAX } else { told.gone };
             if room > 0 {
                 self.room.wake(told.tube, room);
@@ -212,19 +217,32 @@ impl Core {
         self.gate.wait(mark)
     }
 
-    /// Both steps. A refusal tells of rows too, so a durable one waits as well.
+    /// Both steps.
     pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
-        let applied = self.apply(op);
-        match (applied, durability) {
-            (Ok((done, _)), Durability::Relaxed) => Ok(done),
-            (Ok((done, mark)), Durability::Durable) => self.sync(op, done, mark),
-            (Err(error), Durability::Durable) if tells_of_rows(error.kind()) => {
-                let seen = self.state.lock().written();
-                self.wait(seen)?;
-                Err(error)
-            }
-            (Err(error), _) => Err(error),
+        self.finish(op, self.apply(op), durability)
+    }
+
+    /// Step two of an op that may have been refused.
+    pub(crate) fn finish<O: Op>(
+        &self,
+        op: &O,
+        applied: Result<(O::Done, Mark)>,
+        durability: Durability,
+    ) -> Result<O::Done> {
+        let (done, mark) = applied.or_else(|error| self.refused(error, durability))?;
+        match durability {
+            Durability::Relaxed => Ok(done),
+            Durability::Durable => self.sync(op, done, mark),
         }
+    }
+
+    /// Step two of a refusal: it may tell of rows, and a durable one waits until they are synced.
+    pub(crate) fn refused<D>(&self, error: Error, durability: Durability) -> Result<D> {
+        if durability == Durability::Durable && tells_of_rows(error.kind()) {
+            let seen = self.state.lock().written();
+            self.wait(seen)?;
+        }
+        Err(error)
     }
 
     /// Step two of an op, which names its tasks if it cannot say what became of them.
@@ -295,8 +313,15 @@ impl Core {
         let seat = wake.sit(tube, holder, since, Some(until));
         loop {
             seat.look();
-            if let Some(found) = look()? {
-                return Ok(Some(found));
+            match look() {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(error) => {
+                    // What this look was woken for is still there, for another.
+                    drop(seat);
+                    wake.wake(tube, 1);
+                    return Err(error);
+                }
             }
             let left = until.saturating_sub(self.lease_now());
             if left == 0 {
@@ -318,8 +343,7 @@ impl Core {
     /// Everything written so far is synced.
     pub(crate) fn flush(&self) -> Result<()> {
         inside::refuse()?;
-        let written = self.state.lock().written();
-        self.wait(written)
+        self.gate.flush(|| self.state.lock().written())
     }
 
     /// Has the checkpointer's thread look; where there is none, checkpoints here.

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Journal;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -22,12 +22,10 @@ pub(crate) struct Gate {
     journal: Option<Arc<Journal>>,
     room: Mutex<Room>,
     failed: AtomicBool,
-    /// Lease time of the oldest record that no sync has begun to cover; 0 if there is none.
-    oldest: AtomicU64,
     /// Whether the flusher will look again by itself, and need not be called.
     minded: AtomicBool,
     flusher: Mutex<Flusher>,
-    flush: Condvar,
+    called: Condvar,
 }
 
 #[derive(Default)]
@@ -78,10 +76,9 @@ impl Gate {
             journal,
             room: Mutex::default(),
             failed: AtomicBool::new(false),
-            oldest: AtomicU64::new(0),
             minded: AtomicBool::new(false),
             flusher: Mutex::default(),
-            flush: Condvar::new(),
+            called: Condvar::new(),
         }
     }
 
@@ -128,7 +125,6 @@ impl Gate {
     /// Syncs once. The leader's own record was written before, so one sync covers it; then it wakes
     /// exactly the covered and hands the lead to the first of the others.
     fn lead(&self, journal: &Journal) -> Result<()> {
-        self.oldest.store(0, Ordering::Release);
         let synced = journal.sync();
         let mut room = self.room.lock();
         let Ok(synced) = synced else {
@@ -156,23 +152,21 @@ impl Gate {
     /// Notes that a record was written at this lease time. Whether the oldest unsynced record is
     /// older than `limit`: then the caller syncs, so that the limit does not hang on the flusher.
     pub(crate) fn written(&self, lease: u64, limit: u64) -> bool {
-        if self.journal.is_none() {
-            return false;
-        }
+        let Some(journal) = &self.journal else { return false };
         // 0 says that there is none, so the first microsecond of a clock is its second.
         let now = lease.max(1);
-        let oldest = self.oldest.load(Ordering::Acquire);
+        let oldest = journal.oldest.load(Ordering::Acquire);
         if oldest != 0 {
             return now.saturating_sub(oldest) > limit;
         }
-        match self.oldest.compare_exchange(0, now, Ordering::SeqCst, Ordering::Acquire) {
+        match journal.oldest.compare_exchange(0, now, Ordering::SeqCst, Ordering::Acquire) {
             // A durable caller comes here for every sync; a call of the flusher for each of them
             // would cost as much as the rest of the verb.
             Ok(_) if self.minded.load(Ordering::SeqCst) => false,
             Ok(_) => {
                 // Under the lock, or the word could fall between the flusher's look and its sleep.
                 let flusher = self.flusher.lock();
-                self.flush.notify_one();
+                self.called.notify_one();
                 drop(flusher);
                 false
             }
@@ -185,29 +179,46 @@ impl Gate {
     pub(crate) fn flush_until_closed(&self, interval: Duration, written: impl Fn() -> Mark) {
         let mut flusher = self.flusher.lock();
         while !flusher.closed {
-            // Not minded first, then the look: whoever writes does it the other way round.
+            // Cleared before `oldest` is read, and a writer sets `oldest` before it reads this: one
+            // of the two always sees the other.
             self.minded.store(false, Ordering::SeqCst);
-            if self.oldest.load(Ordering::SeqCst) == 0 {
-                self.flush.wait_while(&mut flusher, |flusher| {
-                    !flusher.closed && self.oldest.load(Ordering::Acquire) == 0
-                });
+            if self.oldest() == 0 {
+                self.called
+                    .wait_while(&mut flusher, |flusher| !flusher.closed && self.oldest() == 0);
                 continue;
             }
             self.minded.store(true, Ordering::SeqCst);
-            self.flush.wait_for(&mut flusher, interval - interval / HEAD_START);
-            if self.oldest.load(Ordering::Acquire) != 0 && !flusher.closed && !self.has_failed() {
+            self.called.wait_for(&mut flusher, interval - interval / HEAD_START);
+            if self.oldest() != 0 && !flusher.closed && !self.has_failed() {
                 drop(flusher);
                 // A failure is remembered, and every later call says so.
-                let _ = self.wait(written());
+                let _ = self.flush(&written);
                 flusher = self.flusher.lock();
             }
         }
     }
 
+    /// Syncs everything that is written when it is called.
+    ///
+    /// # Errors
+    /// As [`wait`](Gate::wait).
+    pub(crate) fn flush(&self, written: impl Fn() -> Mark) -> Result<()> {
+        // Who wrote may have noted it only after another's sync had covered it. Cleared before it
+        // is seen what is written: whoever writes later sets it anew.
+        if let Some(journal) = &self.journal {
+            journal.oldest.store(0, Ordering::SeqCst);
+        }
+        self.wait(written())
+    }
+
+    fn oldest(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.oldest.load(Ordering::SeqCst))
+    }
+
     /// Ends the flusher's thread.
     pub(crate) fn close(&self) {
         self.flusher.lock().closed = true;
-        self.flush.notify_all();
+        self.called.notify_all();
     }
 }
 

@@ -12,23 +12,28 @@ use crate::live::inside::{self, Inside};
 use crate::live::notes;
 use crate::store::{Failure, Guests};
 use crate::sync::MutexGuard;
+use std::cell::RefCell;
 
 /// An open transaction.
 pub(crate) struct Session<'a> {
     core: &'a Core,
     guests: Option<Guests>,
-    draft: Draft,
     // Dropped in this order: the engine's lock, the writer's, and then what waits for both.
-    state: Option<MutexGuard<'a, State>>,
+    list: RefCell<List<'a>>,
     _writer: MutexGuard<'a, ()>,
     _inside: Inside,
 }
 
+/// What the verbs have decided so far. In a cell, so that a table can stay open beside them.
+struct List<'a> {
+    state: Option<MutexGuard<'a, State>>,
+    draft: Draft,
+}
+
 impl<'a> Session<'a> {
-    /// Waits for the writer and the engine.
+    /// Waits for the writer and the engine. The queue's own work goes this way while it closes.
     pub(crate) fn begin(core: &'a Core) -> Result<Self> {
         inside::refuse()?;
-        core.is_open()?;
         let writer = core.writer.lock();
         let door = {
             let mut state = core.state.lock();
@@ -42,8 +47,7 @@ impl<'a> Session<'a> {
         Ok(Self {
             core,
             guests: Some(guests),
-            draft: Draft::default(),
-            state: Some(state),
+            list: RefCell::new(List { state: Some(state), draft: Draft::default() }),
             _writer: writer,
             _inside: Inside::enter(),
         })
@@ -55,38 +59,44 @@ impl<'a> Session<'a> {
     }
 
     /// Adds a verb to the list. A refusal adds nothing.
-    pub(crate) fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
-        let Some(state) = &mut self.state else { return Err(Error::new(ErrorKind::Closed)) };
+    pub(crate) fn run<O: Op>(&self, op: &O) -> Result<O::Done> {
+        let Ok(mut list) = self.list.try_borrow_mut() else {
+            return Err(Error::new(ErrorKind::InTransaction));
+        };
+        let List { state: Some(state), draft } = &mut *list else {
+            return Err(Error::new(ErrorKind::Closed));
+        };
         let now = state.now(&*self.core.settings.clock);
         if let Some(tube) = op.tube()
             && state.is_due(tube, now)?
         {
             // Until nothing is left: a delay that ends may find that its task's ttl is over, too.
             loop {
-                let (_, due) = state.decide_over(&WorkOff { tube }, now, &self.draft)?;
+                let (_, due) = state.decide_over(&WorkOff { tube }, now, draft)?;
                 if due.is_empty() {
                     break;
                 }
-                self.draft.merge(due);
+                draft.merge(due);
             }
         }
         state.draw(op.numbers(), &self.core.gate)?;
-        let (done, later) = state.decide_over(op, now, &self.draft)?;
-        self.draft.merge(later);
+        let (done, later) = state.decide_over(op, now, draft)?;
+        draft.merge(later);
         Ok(done)
     }
 
     /// Overlay, list and guests become one commit.
     pub(crate) fn commit(mut self) -> Result<()> {
-        let (Some(mut state), Some(guests)) = (self.state.take(), self.guests.take()) else {
+        let List { state, draft } = self.list.get_mut();
+        let (Some(mut state), Some(guests)) = (state.take(), self.guests.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
-        let advance = state.advance(self.draft.durable_bytes());
-        let learnt = notes::learnt(&mut self.draft);
-        let writes = std::mem::take(self.draft.writes());
+        let advance = state.advance(draft.durable_bytes());
+        let learnt = notes::learnt(draft);
+        let writes = std::mem::take(draft.writes());
         let committed = match state.store.finish(guests, writes, advance) {
             Ok(_) => {
-                state.notes.committed(learnt, &self.draft, Mark(0), &self.core.hub);
+                state.notes.committed(learnt, draft, Mark(0), &self.core.hub);
                 Ok(())
             }
             Err(Failure::Broken(error)) => {
@@ -105,7 +115,7 @@ impl Drop for Session<'_> {
     fn drop(&mut self) {
         // Aborts, if it was not committed.
         drop(self.guests.take());
-        if let Some(mut state) = self.state.take() {
+        if let Some(mut state) = self.list.get_mut().state.take() {
             // The base may have failed beneath the closure; a failed sync is told from now on.
             if let Err(error) = state.store.heal() {
                 state.break_down(&error);
@@ -118,7 +128,7 @@ impl Drop for Session<'_> {
 impl Core {
     /// An op whose record does not fit the journal: its rows go to the base with a checkpoint.
     pub(crate) fn apply_by_checkpoint<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
-        let mut session = Session::begin(self)?;
+        let session = Session::begin(self)?;
         let done = session.run(op)?;
         session.commit()?;
         Ok((done, Mark(0)))

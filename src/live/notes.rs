@@ -130,7 +130,11 @@ impl Notes {
                     self.due.retain(|run, (tube, _)| *tube != number || *run == row.run);
                     self.learn(number, row, NextDue::NONE);
                 }
-                Learnt::Gone(number) => self.known.forget(number),
+                Learnt::Gone(number) => {
+                    self.known.forget(number);
+                    // A deadline of nobody's would be due for ever, and keep the timer awake.
+                    self.due.retain(|_, (tube, _)| *tube != number);
+                }
                 Learnt::Work => sooner = true,
             }
         }

@@ -23,7 +23,10 @@ impl Core {
         let grace = self.run(&Leave { consumer }, durability)?;
         self.takers.nudge_all();
         if now || grace == 0 {
-            return self.end_session(consumer);
+            let ended = self.end_session(consumer);
+            // Until its last task was back, its takers could look and find it alive.
+            self.takers.nudge_all();
+            return ended;
         }
         self.graces.keep(consumer, self.lease_now().saturating_add(grace));
         self.alarm.ring();

@@ -59,9 +59,11 @@ impl Core {
         for tube in tubes {
             loop {
                 let mut state = self.state.lock();
+                state.is_open()?;
                 let now = state.now(&*self.settings.clock);
-                let due = state.is_open().is_ok() && state.is_due(tube, now)?;
-                if !due {
+                let due = state.is_due(tube, now);
+                state.heal_after(&due);
+                if !due? {
                     let bound = state.notes.due.values().find(|(number, _)| *number == tube);
                     next = next.earlier(bound.map_or(NextDue::NONE, |(_, bound)| *bound));
                     break;
@@ -104,5 +106,29 @@ impl Core {
         self.alarm.mind_no_quiet();
         let worth_it = self.state.lock().store.wants_quiet_checkpoint();
         if worth_it && self.is_open().is_ok() { self.checkpoint() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, Queue};
+
+    /// The deadlines of a dropped tube stayed. Once one of them had come, the timer had nothing to
+    /// work off and nothing to wait for, and looked again for ever.
+    #[test]
+    fn a_dropped_tube_keeps_no_deadline() {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.task(b"a").delay(Duration::from_secs(1)).put().unwrap();
+        tube.task(b"b").ttr(Duration::from_secs(1)).put().unwrap();
+        tube.take().unwrap().detach();
+        let core = tube.hold.core();
+        assert_ne!(core.work_off_all().unwrap(), NextDue::NONE);
+        queue.force_drop_tube("t").unwrap();
+        assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The call that failed first, which decides what can be done about it.
+/// The worst that failed, or the first of it, which decides what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A read, a write or a change of length: open the files again and go on.
@@ -47,7 +47,10 @@ impl Fate {
             let kind = error.kind();
             let full = matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
             let fault = if sync { Fault::Sync } else { Fault::Passing { full } };
-            self.fault.lock().get_or_insert(fault);
+            let mut noted = self.fault.lock();
+            if sync || noted.is_none() {
+                *noted = Some(fault);
+            }
         }
         done
     }
@@ -436,5 +439,24 @@ impl Windows {
             }
         }
         self.by_start.insert(start, window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write that failed for want of room was noted and the failed sync behind it was not: the
+    /// store opened its files again and went on, over pages that were never on the medium.
+    #[test]
+    fn a_failed_sync_outweighs_whatever_failed_before() {
+        let fate = Fate::default();
+        let full = || io::Result::<()>::Err(io::ErrorKind::StorageFull.into());
+        assert!(fate.note(full(), false).is_err());
+        assert_eq!(fate.fault(), Some(Fault::Passing { full: true }));
+        assert!(fate.note(full(), true).is_err());
+        assert_eq!(fate.fault(), Some(Fault::Sync));
+        assert!(fate.note(full(), false).is_err());
+        assert_eq!(fate.fault(), Some(Fault::Sync));
     }
 }

@@ -9,7 +9,7 @@ use super::record::{
 use crate::bytes::RowWrite;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BALLAST_BYTES;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
 use std::io;
 
 /// Bytes read or written at a time where a file is walked as a whole.
@@ -27,9 +27,15 @@ pub(crate) struct Journal {
     /// Gone once the store is closed, and the folder's lock with it. Read while it is synced, so
     /// that a close waits for that.
     file: RwLock<Option<Arc<dyn DiskFile>>>,
+    /// Held over a sync. Of two at a time the system tells only one that it failed, and the other
+    /// would pass for a good one.
+    turn: Mutex<()>,
     written: AtomicU64,
     synced: AtomicU64,
     failed: AtomicBool,
+    /// Lease time of the oldest record that no sync has begun to cover; 0 if there is none. Set by
+    /// those who write, see `live::gate`.
+    pub(crate) oldest: AtomicU64,
 }
 
 impl Journal {
@@ -39,6 +45,7 @@ impl Journal {
     /// `Io` if the sync failed, then and ever after: what the file shows is no longer what is on
     /// the disk, and a later sync that returns says nothing about it.
     pub(crate) fn sync(&self) -> Result<u64> {
+        let _turn = self.turn.lock();
         if self.has_failed() {
             return Err(Error::new(ErrorKind::Broken).because("a sync of the journal has failed"));
         }
@@ -49,6 +56,8 @@ impl Journal {
             let all = synced >= self.written();
             return if all { Ok(synced) } else { Err(Error::new(ErrorKind::Closed)) };
         };
+        // Cleared before it is seen what is written: whoever writes later sets it anew.
+        self.oldest.store(0, Ordering::SeqCst);
         // Read before the sync begins: what is written beside it may or may not be covered.
         let written = self.written.load(Ordering::Acquire);
         if self.synced.load(Ordering::Acquire) < written {
@@ -124,9 +133,11 @@ impl Ring {
     pub(crate) fn resume(file: Arc<dyn DiskFile>, head: &Head, start: u64, last: Span) -> Self {
         let shared = Arc::new(Journal {
             file: RwLock::new(Some(file.clone())),
+            turn: Mutex::new(()),
             written: AtomicU64::new(last.link.number),
             synced: AtomicU64::new(last.link.number),
             failed: AtomicBool::new(false),
+            oldest: AtomicU64::new(0),
         });
         let draft = Draft::default();
         Self { file, shared, seed: head.seed(), size: head.ring, start, last, draft }
@@ -390,4 +401,70 @@ pub(crate) fn wipe(file: &dyn DiskFile, places: &[u64]) -> io::Result<()> {
         file.write_at(HEAD_BYTES as u64 + at, &[0; HEADER_BYTES])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    /// A file whose first sync fails once another has begun, or after all that had time to.
+    #[derive(Debug)]
+    struct Failing {
+        syncs: AtomicU64,
+        met: Barrier,
+    }
+
+    impl DiskFile for Failing {
+        fn len(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            if self.syncs.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(());
+            }
+            self.met.wait();
+            Err(io::Error::other("the system tells one of them"))
+        }
+    }
+
+    /// Linux tells an error of writing back once to each open file, and all syncs share one. Two
+    /// at a time, of a caller and of a checkpoint: one failed, and the other said that all is well.
+    #[test]
+    fn of_two_syncs_at_a_time_none_passes_if_one_fails() {
+        let file = Arc::new(Failing { syncs: AtomicU64::new(0), met: Barrier::new(2) });
+        let head = Head { queue: [0; 16], ring: 64 << 10 };
+        let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
+        let ring = Ring::resume(file.clone(), &head, 0, last);
+        let journal = ring.shared().clone();
+        journal.written.store(2, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| journal.sync());
+            while file.syncs.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let second = scope.spawn(|| journal.sync());
+            // It waits its turn, or is through by then.
+            for _ in 0..10_000 {
+                std::thread::yield_now();
+            }
+            file.met.wait();
+            assert!(first.join().unwrap().is_err());
+            assert!(second.join().unwrap().is_err());
+        });
+        assert_eq!(journal.synced(), 1);
+    }
 }

@@ -212,3 +212,41 @@ fn a_receipt_kept_over_a_close_is_synced() {
     let id = receipt.id();
     assert_eq!(receipt.wait().unwrap(), id);
 }
+
+/// The ops by which a close returns leases were too large for a small journal, went the way of a
+/// transaction, and were refused there because the queue was closing: the next opening charged
+/// every lease.
+#[test]
+fn a_close_returns_more_leases_than_a_record_holds() {
+    let (_home, path) = home();
+    let small = || still().0.journal_bytes(64 << 10).durability(Durability::Relaxed).open(&path);
+    let queue = small().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put_many((0..30).map(|_| vec![7; 300])).unwrap();
+    tube.put_many((30..60).map(|_| vec![7; 300])).unwrap();
+    tube.put_many((60..128).map(|_| vec![7; 100])).unwrap();
+    let taken: Vec<_> = std::iter::from_fn(|| tube.try_take().unwrap()).collect();
+    assert_eq!(taken.len(), 128);
+    queue.close().unwrap();
+    drop((taken, tube, queue));
+    let queue = small().unwrap();
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(counts(&tube), [128, 0, 0, 0]);
+    assert!(tube.tasks(State::Ready).all(|task| task.unwrap().attempts == 0));
+}
+
+/// A close is refused inside a transaction. The last handle's was refused in that of another queue,
+/// nobody asked again, and its folder stayed locked.
+#[test]
+fn a_last_handle_may_go_inside_another_queues_transaction() {
+    let (_home, path) = home();
+    // With threads, which would keep it.
+    let (here, there) = (Queue::in_memory().unwrap(), Queue::open(&path).unwrap());
+    there.tube("t").unwrap().put(b"a").unwrap();
+    here.transact(move |_| {
+        drop(there);
+        ok(())
+    })
+    .unwrap();
+    assert_eq!(next(&open(&path).tube("t").unwrap()), "a");
+}

@@ -2,7 +2,8 @@
 
 use crate::{counts, kind, lone};
 use serde::{Deserialize, Serialize};
-use tubewell::{BoxError, Codec, ErrorKind, Reason, State};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tubewell::{BoxError, Codec, ErrorKind, Reason, Result, State, Tube};
 
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 struct Mail {
@@ -146,4 +147,43 @@ fn a_codec_reads_the_versions_that_it_knows() {
     let values: Vec<String> = tasks.iter().map(|task| (**task).clone()).collect();
     assert_eq!(values, ["old: one", "two"].map(str::to_owned), "three was from the future");
     assert_eq!(counts(&bytes)[3], 1);
+}
+
+struct Fragile;
+
+impl Codec<String> for Fragile {
+    const ID: u8 = 64;
+    const VERSION: u16 = 2;
+
+    fn encode(value: &String, out: &mut Vec<u8>) -> Result<(), BoxError> {
+        Calm::encode(value, out)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<String, BoxError> {
+        let text = Calm::decode(bytes)?;
+        assert_ne!(text, "crack");
+        Ok(text)
+    }
+}
+
+/// The guards were made behind the decoding. A codec that panicked left its task, and all that were
+/// handed out with it, in nobody's hands.
+#[test]
+fn a_codec_that_panics_keeps_no_task() {
+    let (bytes, _) = lone();
+    let tube = bytes.with_codec::<String, Fragile>();
+    tube.put_many(["fine", "crack", "good"].map(str::to_owned)).unwrap();
+    type Take = fn(&Tube<String>) -> Result<()>;
+    let takes: [Take; 2] = [
+        |tube| tube.take_many(3).map(drop),
+        |tube| {
+            tube.take()?.ack()?;
+            tube.take().map(drop)
+        },
+    ];
+    for (take, left) in takes.into_iter().zip([3, 2]) {
+        let broke = catch_unwind(AssertUnwindSafe(|| take(&tube)));
+        assert!(broke.is_err());
+        assert_eq!(counts(&bytes), [left, 0, 0, 0]);
+    }
 }

@@ -327,7 +327,7 @@ fn a_put_waits_for_room() {
     let leaves: [Leave; 4] = [
         |_, task, _| task.ack().unwrap(),
         |tube, task, _| tube.delete(task.id()).unwrap(),
-        |tube, _task, _| tube.truncate().unwrap(),
+        |tube, _task, _| _ = tube.truncate().unwrap(),
         |tube, _task, clock| {
             clock.advance(secs(100));
             drop(tube.stats().unwrap());
@@ -380,4 +380,28 @@ fn on_the_machines_clock_a_delay_wakes_too() {
     let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
     tube.task(b"a").delay(Duration::from_millis(5)).put().unwrap();
     assert_eq!(taker.join().unwrap(), Some("a".into()));
+}
+
+/// A consumer with more leases than one step returns is alive until the last is back. A taker of
+/// its own that looked in between went to sleep, and nobody called it again.
+#[test]
+fn a_closed_consumers_take_ends_however_much_it_holds() {
+    let (queue, tube, _) = queue();
+    let ada = queue.consumer("ada").unwrap();
+    let full = queue.tube("full").unwrap();
+    full.put_many((0..1000).map(|_| b"x".to_vec())).unwrap();
+    for task in full.by(&ada).take_many(1000).unwrap() {
+        task.detach();
+    }
+    let takers: Vec<_> = (0..8)
+        .map(|_| {
+            let ada = ada.clone();
+            waiting(&tube, move |tube| kind(tube.by(&ada).take()))
+        })
+        .collect();
+    ada.close().unwrap();
+    for taker in takers {
+        assert_eq!(taker.join().unwrap(), ErrorKind::Closed);
+    }
+    assert_eq!(counts(&full), [1000, 0, 0, 0]);
 }

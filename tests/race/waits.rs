@@ -85,3 +85,28 @@ fn a_put_that_waits_for_room_gets_it() {
         queue.close().unwrap();
     });
 }
+
+/// A taker that was called and then refused kept the call for itself.
+#[test]
+fn a_taker_of_a_closed_consumer_passes_its_turn_on() {
+    explore(|| {
+        let (queue, tube, _clock) = lone();
+        let ada = queue.consumer("ada").unwrap();
+        let refused = spawn({
+            let tube = tube.by(&ada);
+            move || tube.take().map(|task| task.ack().unwrap()).is_ok()
+        });
+        let served = spawn({
+            let tube = tube.clone();
+            move || tube.take().unwrap().ack().unwrap()
+        });
+        let closer = spawn(move || ada.close().unwrap());
+        tube.put(b"a").unwrap();
+        if refused.join().unwrap() {
+            tube.put(b"b").unwrap();
+        }
+        closer.join().unwrap();
+        served.join().unwrap();
+        queue.close().unwrap();
+    });
+}

@@ -7,8 +7,9 @@ use crate::run::Run;
 use crate::step::*;
 use crate::trust::{numbers, open, open_on, put};
 use crate::world::kind_of;
+use std::time::Duration;
 use tubewell::testing::FileName;
-use tubewell::{Durability, ErrorKind, ManualClock, Queue, TubeKind};
+use tubewell::{Durability, ErrorKind, ManualClock, Queue, State, TubeKind};
 
 #[test]
 fn s1_s2_i2_a_read_that_fails_in_an_opening_is_told_and_loses_nothing() {
@@ -122,4 +123,40 @@ fn after_a_read_that_failed_the_queue_goes_on_or_says_that_it_is_broken() {
         }
     }
     assert!(struck > 3, "{struck}");
+}
+
+/// The base keeps an error in mind until it is opened anew. Only verbs saw to that: with everybody
+/// asleep, the timer met the same error for ever, and nothing fell due any more.
+#[test]
+fn the_timer_goes_on_after_a_read_that_failed() {
+    let names: Vec<String> = (0..100).map(|number| format!("tube {number}")).collect();
+    let mut struck = 0;
+    for at in 1..20 {
+        let disk = SimDisk::new(at);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        for name in &names {
+            queue.tube(name).unwrap().put(name.as_bytes()).unwrap();
+        }
+        tube.task(b"due").delay(Duration::from_secs(5)).put().unwrap();
+        queue.close().unwrap();
+        drop((queue, tube));
+        let clock = ManualClock::new();
+        let builder = Queue::builder().clock(clock.clone()).cache_bytes(0).by_hand(true);
+        let queue = builder.disk(disk.lend()).open_disk().unwrap();
+        // So that the deadlines, which the opening has read, are read anew.
+        for name in &names {
+            assert!(queue.tube(name).unwrap().peek_next(State::Ready).unwrap().is_some());
+        }
+        clock.advance(Duration::from_secs(6));
+        disk.plan(Fault::ReadOnce(at));
+        if let Err(error) = queue.tick() {
+            struck += 1;
+            assert_eq!(error.kind(), ErrorKind::Io, "read {at}: {error}");
+            queue.tick().unwrap();
+        }
+        disk.plan(Fault::None);
+        let task = queue.tube("t").unwrap().try_take().unwrap().unwrap();
+        assert_eq!(&task[..], b"due", "read {at}");
+    }
+    assert!(struck > 0);
 }

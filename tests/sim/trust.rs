@@ -280,7 +280,21 @@ fn s6_a_failed_sync_of_either_file() {
 /// A durable call that changed nothing still tells what it has seen, so that has to be synced.
 #[test]
 fn a_durable_call_that_changes_nothing_syncs_what_it_saw() {
-    let calls: [fn(&Tube); 4] = [
+    // A key that is there already is refused, and so is a kick of what is not buried.
+    fn taken<'a>(tube: &'a Tube, bytes: &'a [u8]) -> tubewell::NewTask<'a> {
+        tube.task(bytes).key("k").on_conflict(Conflict::Reject)
+    }
+    let calls: [fn(&Tube); 8] = [
+        |tube| assert_eq!(kind_of(&taken(tube, b"r").put()), Some(ErrorKind::KeyExists)),
+        |tube| {
+            let waiting = taken(tube, b"r").wait_for_room(Duration::from_secs(1));
+            assert_eq!(kind_of(&waiting.put()), Some(ErrorKind::KeyExists));
+        },
+        |tube| assert_eq!(kind_of(&taken(tube, b"r").put_receipt()), Some(ErrorKind::KeyExists)),
+        |tube| {
+            let ready = tube.peek_next(State::Ready).unwrap().unwrap();
+            assert_eq!(kind_of(&tube.kick_task(ready.id)), Some(ErrorKind::WrongState));
+        },
         |tube| {
             let bytes = 7u64.to_be_bytes();
             let put = tube.task(&bytes).key("k").on_conflict(Conflict::Keep).put_outcome();
@@ -302,6 +316,32 @@ fn a_durable_call_that_changes_nothing_syncs_what_it_saw() {
             let (queue, _) = open(&disk, Durability::Durable);
             assert_eq!(numbers(&queue), [0], "call {no}, seed {seed}");
         }
+    }
+}
+
+/// Only the gate's own syncs were noted. After that of a checkpoint the flusher went on waking up,
+/// and the next relaxed call found the interval long over and synced in its place.
+#[test]
+fn what_a_checkpoint_has_synced_is_not_synced_again() {
+    let steps: [fn(&Queue, &Tube); 2] = [
+        |queue, _| queue.checkpoint().unwrap(),
+        |queue, tube| queue.transact(|tx| tx.put(tube, b"b")).map(drop).unwrap(),
+    ];
+    for step in steps {
+        let (disk, clock) = (SimDisk::new(1), ManualClock::new());
+        let builder = Queue::builder().clock(clock.clone()).by_hand(true);
+        let queue = builder.durability(Durability::Relaxed).disk(disk.lend()).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let put_late = || {
+            clock.advance(Duration::from_secs(1));
+            let before = queue.space().unwrap().syncs;
+            tube.put(b"c").unwrap();
+            queue.space().unwrap().syncs - before
+        };
+        tube.put(b"a").unwrap();
+        step(&queue, &tube);
+        assert_eq!(put_late(), 0, "nothing waits for a sync");
+        assert_eq!(put_late(), 1, "what was put a second ago does");
     }
 }
 
