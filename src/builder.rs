@@ -170,8 +170,8 @@ impl Builder {
         self
     }
 
-    /// Gives a placement to the tubes that were made with this name. A second one of the same name
-    /// is refused when the queue is opened.
+    /// Registers a placement under the name that tubes refer to it by. A second one of the same
+    /// name is refused when the queue is opened.
     pub fn placement(mut self, name: impl Into<String>, placement: impl Placement) -> Self {
         self.placements.push((name.into(), Arc::new(placement)));
         self
@@ -191,8 +191,27 @@ impl Builder {
         self
     }
 
-    /// Starts no threads: [`Queue::tick`] and [`Queue::flush`] do their work when the application
-    /// calls them. For tests, and for programs with a loop of their own. Default: off.
+    /// Starts no threads, of which there are else three: [`Queue::tick`] does the work of the one
+    /// for deadlines, [`Queue::flush`] that of the one that syncs what is relaxed, and checkpoints
+    /// run in the call that needs one. For tests, and for programs with a loop of their own.
+    /// Default: off.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"hello").delay(Duration::from_secs(60)).put()?;
+    /// assert!(tube.try_take()?.is_none());
+    /// clock.advance(Duration::from_secs(60));
+    /// queue.tick()?;
+    /// assert_eq!(&tube.try_take()?.unwrap()[..], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn by_hand(mut self, yes: bool) -> Self {
         self.by_hand = yes;
         self
@@ -233,7 +252,8 @@ impl Builder {
     }
 
     /// Makes a queue in memory, gone with its last handle. Everything else is the same, `transact`
-    /// included.
+    /// included; `journal_bytes` are then the bytes that gather before they are sorted in, and
+    /// `progress` and `accept_loss` have nothing to do.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).

@@ -75,7 +75,7 @@ pub enum ErrorKind {
     Damaged,
     /// The operating system refused a read, a write or a sync.
     Io,
-    /// A payload could not be encoded.
+    /// A payload could not be encoded or decoded.
     Codec,
     /// A plain verb, or a second `transact`, was called inside `transact`.
     InTransaction,
@@ -113,7 +113,7 @@ impl ErrorKind {
             Self::NewerFormat => "written by a newer version of tubewell; update this program",
             Self::Damaged => "damaged; restore the folder from a copy",
             Self::Io => "the operating system refused it",
-            Self::Codec => "the payload could not be encoded",
+            Self::Codec => "the payload cannot be encoded or decoded",
             Self::InTransaction => "not possible inside transact; use the transaction's own verbs",
             Self::Rejected => "rolled back, because the closure returned an error",
             Self::Cancelled => "stopped by the progress function",

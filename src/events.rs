@@ -10,9 +10,12 @@ use std::time::Duration;
 
 /// Every step of every task since the subscription, in commit order, from
 /// [`Queue::events`](crate::Queue::events). It never holds the queue up: of a reader that does not
-/// keep up the oldest events are dropped, and counted.
+/// keep up the oldest events are dropped, and counted. What goes with its whole tube, by truncate
+/// or drop, is not told task by task.
 ///
-/// As an iterator it waits for the next event and ends when the queue is closed.
+/// As an iterator it waits for the next event and ends when the queue is closed. It is a handle of
+/// the queue, which stays open as long as it lives: a thread that reads to the end needs a
+/// [`close`](crate::Queue::close).
 ///
 /// ```
 /// use tubewell::{Cause, Queue, State};

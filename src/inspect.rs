@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct TubeStats {
     /// The tube's name.
     pub tube: String,
-    /// Tasks that may be taken, those in locked groups included.
+    /// Tasks in the state Ready, also those in locked groups or a paused tube.
     pub ready: u64,
     /// Tasks that wait for their time.
     pub delayed: u64,
@@ -93,7 +93,7 @@ pub struct TubeInfo {
 pub struct WaiterInfo {
     /// The tube's name.
     pub tube: String,
-    /// The consumer that it waits for, if it has a name.
+    /// The consumer on whose behalf it waits, if it has a name.
     pub consumer: Option<String>,
     /// How long it has been waiting, in lease time.
     pub waiting_for: Duration,

@@ -105,7 +105,7 @@ impl Lease {
         self.settle(|held| held.do_retry(&error, Some(wait)))
     }
 
-    /// Aside, with a reason, until it is kicked or deleted. Of the text 4096 bytes are kept.
+    /// Aside, with a reason cut to 4096 bytes, until it is kicked or deleted.
     ///
     /// # Errors
     /// As [`ack`](Lease::ack).
@@ -113,7 +113,8 @@ impl Lease {
         self.settle(|held| held.do_bury("bury", Reason::Buried(reason.to_string())))
     }
 
-    /// Aside, under a group of failures.
+    /// Aside as [`bury`](Lease::bury), under a group of failures; see
+    /// [`Reason::Failed`](crate::Reason::Failed).
     ///
     /// # Errors
     /// As [`ack`](Lease::ack).

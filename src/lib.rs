@@ -44,6 +44,14 @@
 //! defaults at [`TubeOptions`] and [`Builder`]. The folder is of format 1, which every later
 //! version opens.
 //!
+//! # Time
+//!
+//! *Queue time* (delay, ttl, back-off) goes on while the machine sleeps or the queue is closed,
+//! never goes back, and takes a clock that is set forward for time that has passed. *Wall time*
+//! (`run_at`) is the system's clock as it is. *Lease time* (ttr, waits, an open session's grace)
+//! stands still while the machine sleeps, and no change of the clock moves it. `Duration::MAX` is
+//! for ever.
+//!
 //! # Where things are
 //!
 //! A call goes one way: handle → op → `live` (one group, one sync) → `engine` (decides) → rows as

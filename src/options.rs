@@ -8,6 +8,14 @@ use std::time::Duration;
 
 /// When a call that changes something returns, and so what a power cut may take back. A killed
 /// process takes back nothing that returned, at either level.
+///
+/// Set for the queue by [`Builder::durability`](crate::Builder::durability), for one handle by
+/// [`Tube::durability`](crate::Tube::durability) and for one put by
+/// [`NewTask::durability`](crate::NewTask::durability).
+///
+/// Take, touch, renew, release and the drop of a guard return when they are written, at either
+/// level: a power cut may take them back, and then the task is where it was before, its attempt not
+/// counted. What a temporary tube does never touches the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
@@ -42,7 +50,7 @@ impl Backoff {
         Self { first: wait, factor: 1, most: wait }
     }
 
-    /// Multiplies by `factor` each time instead.
+    /// Multiplies by `factor` each time instead, up to [`at_most`](Backoff::at_most).
     #[must_use]
     pub const fn factor(mut self, factor: u32) -> Self {
         self.factor = factor;
@@ -107,7 +115,7 @@ impl TubeKind {
         }
     }
 
-    /// Whether tasks without a group stand together in one, as in the seed's utubes.
+    /// Whether tasks without a group stand together in one, as in tarantool's utubes.
     pub(crate) fn groups_all(self) -> bool {
         matches!(self, Self::Utube | Self::UtubeTtl)
     }
@@ -167,7 +175,7 @@ pub struct TubeOptions {
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
     pub(crate) placement: Option<String>,
-    /// Of the call, not of the tube: never stored, never compared.
+    /// Of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
 }
 
@@ -178,7 +186,7 @@ impl Default for TubeOptions {
 }
 
 impl TubeOptions {
-    /// The defaults of a kind. The seed's kinds have no limit of attempts and no back-off.
+    /// The defaults of a kind. Only the general one limits attempts and backs off.
     pub fn new(kind: TubeKind) -> Self {
         let general = kind == TubeKind::General;
         Self {
@@ -246,23 +254,25 @@ impl TubeOptions {
         self
     }
 
-    /// How long a retried task waits. Default: one second, doubling, at most an hour; none for the
-    /// seed's kinds.
+    /// How long a retried task waits. Default: one second, doubling, at most an hour, for the
+    /// general kind; no wait for the others.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// How many tasks of one group may be taken at the same time. Default 1: strict order.
+    /// How many tasks of one group may be taken at the same time. Default 1: a task is handed out
+    /// when the one before it is settled. One that waits for a retry lets the next one pass, unless
+    /// the group [is held](TubeOptions::hold_group_while_delayed).
     #[must_use]
     pub fn in_flight(mut self, tasks: u32) -> Self {
         self.in_flight = tasks;
         self
     }
 
-    /// Keeps a group locked while a task of it waits after a release or retry with a delay.
-    /// Default: off, as in the seed.
+    /// Keeps a group locked while a task of it waits after a release or retry with a delay, so that
+    /// nothing overtakes it. Default: off, as in tarantool's utubes.
     #[must_use]
     pub fn hold_group_while_delayed(mut self, yes: bool) -> Self {
         self.hold_group_while_delayed = yes;

@@ -1,4 +1,4 @@
-//! A word that ends waiting: given to takers, said once.
+//! A switch that ends the waiting of takers, thrown once.
 
 use crate::sync::{Arc, Mutex, Receiver, Sender, bounded};
 
@@ -37,17 +37,17 @@ impl Stop {
         Self { alive: Arc::new(Mutex::new(Some(alive))), stopped }
     }
 
-    /// Says it. Saying it again changes nothing.
+    /// Ends every wait, now and later. A second call changes nothing.
     pub fn stop(&self) {
         *self.alive.lock() = None;
     }
 
-    /// Whether it was said.
+    /// Whether [`stop`](Stop::stop) was called.
     pub fn is_stopped(&self) -> bool {
         self.alive.lock().is_none()
     }
 
-    /// Disconnected once it is said.
+    /// Disconnected by `stop`.
     pub(crate) fn stopped(&self) -> &Receiver<()> {
         &self.stopped
     }

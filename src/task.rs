@@ -35,7 +35,9 @@ impl fmt::Debug for TaskId {
 }
 
 /// The right to settle one taken task: its id and the token of the hand-out. Plain data; it may be
-/// copied, stored and sent. It is worth nothing once the task was settled, lapsed or taken again.
+/// copied and sent, and with the feature `serde` stored. It does not know its tube: whoever keeps
+/// it keeps that too, and gives it to [`Tube::ticket`](crate::Tube::ticket). It is worth nothing
+/// once the task was settled, lapsed or taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ticket {
@@ -73,7 +75,7 @@ pub enum Reason {
     Buried(String),
     /// By `fail`, under a group of failures.
     Failed {
-        /// The group of failures, for listing and kicking alike ones together.
+        /// The group of failures, to tell alike ones by.
         group: String,
         /// What went wrong.
         message: String,
@@ -104,27 +106,27 @@ pub enum Cause {
     Put,
     /// `take` or `claim`.
     Take,
-    /// `touch` or `renew`; the state stays.
+    /// `touch` or `renew`, or `resume` of a consumer; the state stays.
     Touch,
     /// `ack`.
     Ack,
     /// `release`, or `release_all`.
     Release,
-    /// `retry`.
+    /// `retry`, also of the last attempt, which buries.
     Retry,
-    /// `bury` or `fail`.
+    /// `bury` or `fail`, or the payload or the row did not decode.
     Bury,
     /// `kick`.
     Kick,
     /// `delete`, or a keyed put that replaced it.
     Delete,
-    /// A delay ended.
+    /// A delay, a back-off or the wait for a `run_at` ended.
     Delay,
     /// The task's ttl passed.
     Ttl,
-    /// The lease's ttr passed.
+    /// The lease's ttr passed. The last attempt is buried.
     Ttr,
-    /// The guard was dropped, the session ended, or the process died.
+    /// The guard was dropped, the session ended, or the process died. The last attempt is buried.
     Lost,
     /// The queue was closed.
     Close,
