@@ -73,3 +73,19 @@ fn random_damage_is_reported_and_serves_no_wrong_payload() {
 fn an_unharmed_image_opens_and_serves_everything() {
     bodies::unharmed();
 }
+
+/// A sample, so that it takes seconds. With `TUBEWELL_FLIPS` set, every byte of the first 16 KiB
+/// and one in eleven elsewhere.
+#[test]
+fn a_flip_in_the_base_is_survived_and_serves_no_wrong_payload() {
+    let (head, rest) = match std::env::var_os("TUBEWELL_FLIPS") {
+        Some(_) => (1, 11),
+        None => (17, 211),
+    };
+    let flips = bodies::flips(head, rest);
+    assert!(flips.len() > 2000, "{}", flips.len());
+    for flip in flips {
+        let ran = std::panic::catch_unwind(|| bodies::open(&flip));
+        assert!(ran.is_ok(), "{flip:02x?} fails; see above");
+    }
+}
