@@ -3,28 +3,116 @@
 //! every row; for `check`, and for tests after each of their steps.
 
 use crate::bytes::key::{self, Key, Range, Run};
-use crate::bytes::{Tag, View, row};
+use crate::bytes::row::{Counters, TakenRow, WorkRow};
+use crate::bytes::{Tag, Value, View, row};
 use crate::clock::NEVER;
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
-use crate::engine::look;
+use crate::engine::{consumers, look, settle};
 use crate::error::Result;
 use crate::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reports each disagreement as one line.
 pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
-    let mut runs = BTreeSet::new();
+    let mut tubes = BTreeMap::new();
     for number in look::numbers(view)? {
         let tube = look::tube(view, number)?;
-        runs.insert(tube.run());
         if look::tube_named(view, &tube.row.name)? != Some(number) {
             report(format!("tube {:?}: its name does not lead to it", tube.row.name));
         }
         Audit::of(view, &tube, report).walk()?;
+        tubes.insert(tube.run(), tube);
     }
-    strays(view, &runs, report)?;
+    names(view, report)?;
+    numbers(view, &tubes, report)?;
+    work(view, &tubes, report)?;
+    strays(view, &tubes, report)?;
     durable_bytes(view, report)
+}
+
+type Tubes = BTreeMap<Run, Tube>;
+
+/// Every row of a range.
+fn each(
+    view: &dyn View,
+    range: Range,
+    mut met: impl FnMut(Key, Option<Value>) -> Result<()>,
+) -> Result<()> {
+    let mut from = range.start();
+    while let Some((key, row)) = view.first(&from, &range.end())? {
+        from = key::after(&key);
+        met(key, row)?;
+    }
+    Ok(())
+}
+
+/// Names that lead to nothing, and consumers that no name leads to.
+fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+    for name in look::names(view)? {
+        let number = look::tube_named(view, &name)?.unwrap_or_default();
+        let leads = match look::tube(view, number) {
+            Err(error) if error.is_not_found() => false,
+            tube => tube?.row.name == name,
+        };
+        if !leads {
+            report(format!("name {name:?}: there is no such tube"));
+        }
+    }
+    let mut expected = BTreeSet::new();
+    for (number, row) in consumers::all(view)? {
+        let key = key::consumer_name(&row.name);
+        let kept = view.get(&key)?;
+        if kept.and_then(|kept| row::read_number(&kept)) != Some(u64::from(number)) {
+            report(format!("consumer {:?}: its name does not lead to it", row.name));
+        }
+        expected.insert(key);
+    }
+    each(view, Range::of(Tag::ConsumerName), |key, _| {
+        if !expected.contains(&key) {
+            report(format!("ConsumerName: a name of no consumer: {key:02x?}"));
+        }
+        Ok(())
+    })
+}
+
+/// Numbers in use that would be given again.
+fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
+    let given = look::counters(view)?;
+    let tube = tubes.values().map(|tube| tube.number).max();
+    let run = tubes.keys().map(|run| run.0 & !Run::TEMPORARY).max();
+    let consumer = consumers::all(view)?.into_iter().map(|(number, _)| number).max();
+    let pairs = [(tube, given.tube), (run, given.run), (consumer, given.consumer)];
+    for ((used, given), what) in pairs.into_iter().zip(["tube", "run", "consumer"]) {
+        if let Some(used) = used.filter(|used| *used > given) {
+            report(format!("{what} {used} is in use, but {given} is the last that was given"));
+        }
+    }
+    each(view, Range::of(Tag::Meta), |key, _| {
+        if key != key::meta(Counters::WHAT) {
+            report(format!("Meta: a row that nothing reads: {key:02x?}"));
+        }
+        Ok(())
+    })
+}
+
+/// Sweeps that would do harm, or that cannot be done.
+fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
+    each(view, Range::of(Tag::Work), |key, row| {
+        let run = key.get(1..5).and_then(|run| run.try_into().ok()).map(u32::from_be_bytes);
+        let tube = run.and_then(|run| tubes.get(&Run(run))).map(|tube| tube.number);
+        match row.as_deref().and_then(WorkRow::decode) {
+            None => report(format!("Work: a damaged row: {key:02x?}")),
+            Some(WorkRow::Clear) if tube.is_some() => {
+                report(format!("Work: a sweep would clear tube {tube:?}"));
+            }
+            Some(WorkRow::Release { tube: of, .. }) if tube != Some(of) => {
+                report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    })
 }
 
 /// The kept total against the tasks, those included that a sweep has still to remove. It may be
@@ -50,7 +138,7 @@ fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> 
 }
 
 /// Rows under a run that no tube has, and that no sweep is going to remove.
-fn strays(view: &dyn View, runs: &BTreeSet<Run>, report: &mut dyn FnMut(String)) -> Result<()> {
+fn strays(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
         let mut from = Range::of(tag).start();
         let end = Range::of(tag).end();
@@ -61,7 +149,7 @@ fn strays(view: &dyn View, runs: &BTreeSet<Run>, report: &mut dyn FnMut(String))
                 continue;
             };
             from = Range::in_run(tag, run).end();
-            if !runs.contains(&run) && view.get(&key::work(run))?.is_none() {
+            if !tubes.contains_key(&run) && view.get(&key::work(run))?.is_none() {
                 report(format!("{tag:?}: rows under run {} that no tube has", run.0));
             }
         }
@@ -136,9 +224,8 @@ impl<'a> Audit<'a> {
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
             self.expect(Tag::Due, key::due(run, what, when, task.id));
         }
-        if index::holder(Some(standing)) != 0 {
-            let held = key::held(run, index::holder(Some(standing)), task.id);
-            self.expect(Tag::Held, held);
+        if let Standing::Taken(taken) = standing {
+            self.lease(task.id, taken);
         }
         if row.payload.is_apart() {
             let body = key::body(run, task.id);
@@ -162,6 +249,21 @@ impl<'a> Audit<'a> {
                 group.first = Some(turn);
             }
         }
+    }
+
+    fn lease(&mut self, id: TaskId, taken: &TakenRow) {
+        let run = self.tube.run();
+        let has = |key: Key| self.view.get(&key).ok().flatten().is_some();
+        if settle::is_voided(self.tube, taken) && !has(key::work(run)) {
+            self.say(format!("task {id}: its lease is void, and no sweep returns it"));
+        }
+        if taken.holder == 0 {
+            return;
+        }
+        if !has(key::consumer(taken.holder)) {
+            self.say(format!("task {id}: its consumer {} is not there", taken.holder));
+        }
+        self.expect(Tag::Held, key::held(run, taken.holder, id));
     }
 
     fn keyed(&mut self, text: &str, id: TaskId) {
@@ -224,3 +326,6 @@ impl<'a> Audit<'a> {
         (self.report)(format!("tube {:?}: {line}", self.tube.row.name));
     }
 }
+
+#[cfg(test)]
+mod tests;

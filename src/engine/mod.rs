@@ -20,7 +20,6 @@ pub(crate) mod index;
 pub(crate) mod put;
 pub(crate) mod take;
 pub(crate) mod look;
-pub(crate) mod audit;
 pub(crate) mod settle;
 pub(crate) mod tools;
 pub(crate) mod sweep;
@@ -28,5 +27,6 @@ pub(crate) mod due;
 pub(crate) mod tubes;
 pub(crate) mod consumers;
 pub(crate) mod recover;
+pub(crate) mod audit;
 
 pub(crate) use desk::{Desk, Op};

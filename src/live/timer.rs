@@ -112,7 +112,9 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ManualClock, Queue};
+    use crate::limits::SWEEP_TASKS;
+    use crate::{Clock, ManualClock, Queue};
+    use std::collections::BTreeMap;
 
     /// The deadlines of a dropped tube stayed. Once one of them had come, the timer had nothing to
     /// work off and nothing to wait for, and looked again for ever.
@@ -130,5 +132,36 @@ mod tests {
         assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
         clock.advance(Duration::from_secs(2));
         assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
+    }
+
+    /// T3. An event tells by its mark which commit it came with.
+    #[test]
+    fn what_is_due_at_once_goes_in_commits_of_one_sweep_each() {
+        for tick in [false, true] {
+            let clock = ManualClock::new();
+            let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+            let tube = queue.tube("t").unwrap();
+            for number in 0..300 {
+                let (task, minute) = (tube.task(b"x"), Duration::from_secs(60));
+                match number % 3 {
+                    0 => task.delay(minute).put(),
+                    1 => task.ttl(minute).put(),
+                    _ => task.run_at(clock.wall() + minute).put(),
+                }
+                .unwrap();
+            }
+            let events = queue.events();
+            clock.suspend(Duration::from_secs(10 * 365 * 86_400));
+            if tick {
+                queue.tick().unwrap();
+            } else {
+                assert_eq!(tube.len().unwrap(), 200);
+            }
+            let mut commits = BTreeMap::new();
+            std::iter::from_fn(|| events.try_recv())
+                .for_each(|event| *commits.entry(event.mark).or_insert(0) += 1);
+            let sizes: Vec<usize> = commits.into_values().collect();
+            assert_eq!(sizes, [SWEEP_TASKS, SWEEP_TASKS, 300 - 2 * SWEEP_TASKS], "tick: {tick}");
+        }
     }
 }

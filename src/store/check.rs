@@ -230,3 +230,6 @@ impl Store {
         done
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,12 +6,16 @@ mod bodies;
 
 use std::path::Path;
 
-/// Runs every kept input, and names the one that fails.
-fn replay(target: &str, body: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let Ok(kept) = std::fs::read_dir(&folder) else { return };
+/// Runs every kept input, at least so many, and names the one that fails.
+fn replay(target: &str, least: usize, body: fn(&[u8])) {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    if !fuzz.is_dir() {
+        return;
+    }
+    let kept = std::fs::read_dir(fuzz.join("corpus").join(target)).expect("the kept corpus");
     let mut paths: Vec<_> = kept.map(|input| input.unwrap().path()).collect();
     paths.sort();
+    assert!(paths.len() >= least, "{} inputs are kept for {target}", paths.len());
     for path in paths {
         let bytes = std::fs::read(&path).unwrap();
         let ran = std::panic::catch_unwind(|| body(&bytes));
@@ -37,7 +41,7 @@ fn random(count: u64, longest: usize, body: fn(&[u8])) {
 
 #[test]
 fn kept_scripts_leave_a_sound_queue() {
-    replay("script", bodies::script);
+    replay("script", 14, bodies::script);
 }
 
 #[test]
@@ -47,7 +51,7 @@ fn random_scripts_leave_a_sound_queue() {
 
 #[test]
 fn kept_bytes_decode_to_one_thing_or_to_none() {
-    replay("decode", bodies::decode);
+    replay("decode", 38, bodies::decode);
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn random_bytes_decode_to_one_thing_or_to_none() {
 
 #[test]
 fn kept_damage_is_reported_and_serves_no_wrong_payload() {
-    replay("open", bodies::open);
+    replay("open", 56, bodies::open);
 }
 
 #[test]
@@ -68,4 +72,20 @@ fn random_damage_is_reported_and_serves_no_wrong_payload() {
 #[test]
 fn an_unharmed_image_opens_and_serves_everything() {
     bodies::unharmed();
+}
+
+/// A sample, so that it takes seconds. With `TUBEWELL_FLIPS` set, every byte of the first 16 KiB
+/// and one in eleven elsewhere.
+#[test]
+fn a_flip_in_the_base_is_survived_and_serves_no_wrong_payload() {
+    let (head, rest) = match std::env::var_os("TUBEWELL_FLIPS") {
+        Some(_) => (1, 11),
+        None => (17, 211),
+    };
+    let flips = bodies::flips(head, rest);
+    assert!(flips.len() > 2000, "{}", flips.len());
+    for flip in flips {
+        let ran = std::panic::catch_unwind(|| bodies::open(&flip));
+        assert!(ran.is_ok(), "{flip:02x?} fails; see above");
+    }
 }

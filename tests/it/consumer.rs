@@ -1,7 +1,7 @@
 //! Named sessions that own leases, and the time that these outlive them.
 
-use crate::{counts, drain, home, killed, kind, lone, secs, still};
-use tubewell::{ErrorKind, ManualClock, Queue, State};
+use crate::{close_sound, counts, drain, home, killed, kind, lone, secs, still};
+use tubewell::{Clock, ErrorKind, ManualClock, Queue, State};
 
 fn queue() -> (Queue, ManualClock) {
     let (builder, clock) = still();
@@ -31,6 +31,25 @@ fn a_second_call_joins_and_any_of_them_settles_what_another_took() {
     drop(first);
     assert_eq!(counts(&tube), [0, 0, 1, 0], "the session is still open");
     tube.by(&second).ticket(ticket).ack().unwrap();
+}
+
+/// Names are data, a ticket is the right: a program may keep it and have another part settle.
+#[test]
+fn a_ticket_settles_through_any_consumers_tube() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    let (ada, bob) = (queue.consumer("ada").unwrap(), queue.consumer("bob").unwrap());
+    for text in ["a", "b", "c"] {
+        tube.put(text.as_bytes()).unwrap();
+    }
+    let [a, b, c] = [(); 3].map(|()| tube.by(&ada).take().unwrap().detach());
+    tube.by(&bob).ticket(a).ack().unwrap();
+    assert_eq!(tube.peek(b.id()).unwrap().holder.as_deref(), Some("ada"), "it is hers still");
+    tube.by(&bob).ticket(b).release().unwrap();
+    tube.ticket(c).bury("no").unwrap();
+    assert_eq!((counts(&tube), drain(&tube).as_str()), ([1, 0, 0, 1], "b"));
+    let late = tube.by(&ada).ticket(a).ack();
+    assert!(late.unwrap_err().is_lease_lost(), "it was settled");
 }
 
 #[test]
@@ -163,8 +182,43 @@ fn a_reopen_within_the_grace_finds_the_tasks_taken() {
     }
 }
 
+/// A close begins the grace of who is still there; who had left before has begun it himself.
 #[test]
-fn a_reopen_after_the_grace_finds_them_ready() {
+fn a_reopen_after_the_stored_end_of_the_grace_finds_them_ready() {
+    for (left, kill) in [(false, false), (true, false), (true, true)] {
+        let (_home, path) = home();
+        let (builder, clock) = still();
+        let queue = builder.open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        let id = tube.put(b"a").unwrap();
+        let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+        tube.by(&ada).take().unwrap().detach();
+        let ada = (!left).then_some(ada);
+        let (_copy, path) = if kill { killed(&path) } else { (tempfile::tempdir().unwrap(), path) };
+        queue.close().unwrap();
+        drop(ada);
+
+        // Another process, whose monotonic clock begins anew: only the time of day has gone on.
+        // An opening in between makes the grace no longer.
+        for (away, found) in [(30, [0, 0, 1, 0]), (59, [0, 0, 1, 0]), (60, [1, 0, 0, 0])] {
+            let clock = ManualClock::at(clock.wall() + secs(away));
+            let (_copy, path) = killed(&path);
+            let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+            let tube = queue.tube("t").unwrap();
+            assert_eq!(counts(&tube), found, "left: {left}, kill: {kill}, after {away} s");
+            clock.advance(secs(60 - away));
+            queue.tick().unwrap();
+            let info = tube.peek(id).unwrap();
+            assert_eq!((info.state, info.attempts), (State::Ready, 1), "the holder never came");
+            close_sound(queue);
+        }
+    }
+}
+
+/// Nobody knows when a killed process was last alive, so whoever was there then has the whole grace
+/// from the opening on.
+#[test]
+fn a_grace_that_a_kill_left_unbegun_begins_at_the_opening() {
     let (_home, path) = home();
     let (builder, clock) = still();
     let queue = builder.open(&path).unwrap();
@@ -173,13 +227,13 @@ fn a_reopen_after_the_grace_finds_them_ready() {
     let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
     let _task = tube.by(&ada).take().unwrap();
     let (_copy, copy) = killed(&path);
-    clock.advance(secs(61));
-    // Nobody knows when a killed process was last alive, so its consumers have their grace from
-    // the opening on.
+    clock.advance(secs(3600));
     let queue = still().0.clock(clock.clone()).open(&copy).unwrap();
-    assert_eq!(drain(&queue.tube("t").unwrap()), "");
-    clock.advance(secs(60));
-    assert_eq!(drain(&queue.tube("t").unwrap()), "a");
+    let tube = queue.tube("t").unwrap();
+    clock.advance(secs(59));
+    assert_eq!(counts(&tube), [0, 0, 1, 0]);
+    clock.advance(secs(1));
+    assert_eq!(drain(&tube), "a");
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use crate::{close_sound, drain, home, killed, kind, open, secs, still};
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use tempfile::TempDir;
+use tubewell::testing::{Disk, DiskFile, FileName, Found, Nursery};
 use tubewell::{ErrorKind, ManualClock, Queue, Reason, State};
 
 const FILES: [&str; 2] = ["base.redb", "journal"];
@@ -84,9 +86,106 @@ fn strange_files_beside_the_two_are_left_alone() {
     assert!(path.join("more").is_dir());
 }
 
+/// What a place refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refuses {
+    Birth,
+    Journal,
+    Base,
+    /// Every write and sync of the base.
+    BaseWrites,
+}
+
+/// The folder of a queue, or an empty place, that may only be read.
+#[derive(Debug)]
+struct ReadOnly {
+    path: PathBuf,
+    refuses: Refuses,
+}
+
+#[derive(Debug)]
+struct ReadOnlyFile(Vec<u8>);
+
+fn denied<T>() -> io::Result<T> {
+    Err(io::ErrorKind::PermissionDenied.into())
+}
+
+impl ReadOnly {
+    fn file(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(ReadOnlyFile(fs::read(self.path.join(name.as_str()))?)))
+    }
+}
+
+impl Disk for ReadOnly {
+    fn folder(&self) -> &Path {
+        &self.path
+    }
+
+    fn found(&self) -> io::Result<Found> {
+        let empty = self.refuses == Refuses::Birth;
+        Ok(if empty { Found::Nothing } else { Found::Whole })
+    }
+
+    fn birth(&self) -> io::Result<Box<dyn Nursery>> {
+        denied()
+    }
+
+    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        if self.refuses == Refuses::Journal {
+            return denied();
+        }
+        self.file(FileName::Journal).map(Some)
+    }
+
+    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
+        if self.refuses == Refuses::Base {
+            return denied();
+        }
+        self.file(FileName::Base)
+    }
+}
+
+impl DiskFile for ReadOnlyFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let found = self.0.get(offset as usize..).and_then(|rest| rest.get(..out.len()));
+        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
+        denied()
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        denied()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        denied()
+    }
+}
+
+/// Also for root, whom no mode of a file keeps out.
+#[test]
+fn what_may_not_be_written_is_an_io_error_that_says_so() {
+    for refuses in [Refuses::Birth, Refuses::Journal, Refuses::Base, Refuses::BaseWrites] {
+        let (_home, path) = made();
+        let disk = Arc::new(ReadOnly { path, refuses });
+        let error = still().0.disk(disk).open_disk().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{refuses:?}: {error}");
+        let cause = error.into_source().expect("the disk's own words");
+        let cause = cause.downcast::<io::Error>().unwrap();
+        assert_eq!(cause.kind(), io::ErrorKind::PermissionDenied, "{refuses:?}");
+    }
+}
+
 #[test]
 #[cfg(unix)]
-fn a_read_only_place() {
+fn a_place_that_may_not_be_written_is_left_as_it_is() {
     use std::os::unix::fs::PermissionsExt;
     let (home, path) = home();
     let mode = |path: &Path, mode| {
@@ -95,12 +194,14 @@ fn a_read_only_place() {
     mode(home.path(), 0o555);
     let refused = still().0.open(&path);
     mode(home.path(), 0o755);
-    // Who is root may write everywhere.
+    // Who is root may write everywhere: for him there is the test above.
     if let Err(error) = refused {
         assert_eq!(error.kind(), ErrorKind::Io);
         let (_home, path) = made();
+        let before = bytes(&path);
         mode(&path.join("journal"), 0o444);
         assert_eq!(kind(still().0.open(&path)), ErrorKind::Io);
+        assert_eq!(bytes(&path), before);
     }
 }
 
@@ -238,7 +339,13 @@ fn a_damaged_row_is_reported_and_its_neighbours_are_served() {
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
     let faults = queue.check().unwrap();
-    assert!(!faults.is_empty(), "the row's own checksum tells");
+    let told = |words: &str| faults.iter().any(|fault| fault.contains(words));
+    // Its tag and run, and at the end of the key its id.
+    let own = faults.iter().filter(|fault| fault.contains("the row 1200000001"));
+    let id = format!("{:016x} is damaged", ids[1].get());
+    assert_eq!(own.filter(|fault| fault.ends_with(&id)).count(), 1, "{faults:?}");
+    assert!(told("tube \"t\": Ready: a damaged row"), "{faults:?}");
+    assert!(told("did not pass redb's own check"), "{faults:?}");
     assert_eq!(drain(&tube), "payload one payload three");
     let info = tube.peek(ids[1]).unwrap();
     assert_eq!((info.state, info.payload.len()), (State::Buried, 0));

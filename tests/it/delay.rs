@@ -2,7 +2,7 @@
 
 use crate::{counts, drain, is_gone, kind, lone, lone_with, next, secs, state};
 use std::time::Duration;
-use tubewell::{Clock, ErrorKind, Release, State, TubeOptions};
+use tubewell::{Clock, ErrorKind, Release, State, TubeKind, TubeOptions};
 
 const TICK: Duration = Duration::from_micros(1);
 
@@ -79,14 +79,16 @@ fn a_tube_may_spare_its_buried_tasks() {
 
 #[test]
 fn a_taken_task_dies_at_its_ttl_and_its_lease_is_lost() {
-    let (tube, clock) = lone();
-    let id = tube.task(b"a").ttl(secs(10)).ttr(secs(60)).put().unwrap();
-    let task = tube.take().unwrap();
-    assert_eq!(task.left().unwrap(), Some(secs(10)), "the earlier of ttr and ttl");
-    clock.advance(secs(10));
-    assert!(task.left().unwrap_err().is_lease_lost());
-    assert!(is_gone(&tube, id));
-    assert!(task.ack().unwrap_err().is_lease_lost());
+    for kind in [TubeKind::General, TubeKind::FifoTtl, TubeKind::LimFifoTtl, TubeKind::UtubeTtl] {
+        let (tube, clock) = lone_with(TubeOptions::new(kind));
+        let id = tube.task(b"a").ttl(secs(10)).ttr(secs(60)).put().unwrap();
+        let task = tube.take().unwrap();
+        assert_eq!(task.left().unwrap(), Some(secs(10)), "{kind:?}: the earlier of ttr and ttl");
+        clock.advance(secs(10));
+        assert!(task.left().unwrap_err().is_lease_lost(), "{kind:?}");
+        assert!(is_gone(&tube, id), "{kind:?}");
+        assert!(task.ack().unwrap_err().is_lease_lost(), "{kind:?}");
+    }
 }
 
 #[test]

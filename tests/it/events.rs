@@ -73,12 +73,16 @@ fn every_cause_is_told() {
     clock.advance(secs(2000));
     queue.tick().unwrap();
     tube.delete(tube.put(b"b").unwrap()).unwrap();
+    tube.put_many([b"c".to_vec(), b"d".to_vec()]).unwrap();
+    tube.take().unwrap().ack().unwrap();
+    let _task = tube.take().unwrap();
+    queue.close().unwrap();
     use Cause::*;
     assert_eq!(
         told(&events),
         [
             Put, Take, Touch, Release, Take, Retry, Delay, Take, Lost, Take, Bury, Kick, Take, Ttr,
-            Ttl, Put, Delete,
+            Ttl, Put, Delete, Put, Put, Take, Ack, Take, Close,
         ]
     );
 }

@@ -228,3 +228,19 @@ fn who_settles_first_settles() {
     assert!(task.release().unwrap_err().is_lease_lost());
     assert_eq!(tube.len().unwrap(), 0);
 }
+
+/// In a codec that knows nothing of names, so that what is stored is the numbers.
+#[test]
+#[cfg(all(feature = "serde", feature = "bincode"))]
+fn a_ticket_that_was_stored_elsewhere_settles() {
+    let form = bincode::config::standard();
+    let (tube, _) = lone();
+    let id = tube.put(b"a").unwrap();
+    let ticket = tube.take().unwrap().detach();
+    let stored = bincode::serde::encode_to_vec((id, ticket), form).unwrap();
+    let (read, length) = bincode::serde::decode_from_slice(&stored, form).unwrap();
+    let (read_id, read): (tubewell::TaskId, tubewell::Ticket) = read;
+    assert_eq!((read_id, read, length), (id, ticket, stored.len()));
+    tube.ticket(read).ack().unwrap();
+    assert!(tube.is_empty().unwrap());
+}

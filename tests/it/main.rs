@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod batch;
+mod clocks;
 mod close;
 mod consumer;
 mod damage;

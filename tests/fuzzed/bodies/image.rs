@@ -46,6 +46,27 @@ pub fn open(bytes: &[u8]) {
     drop(queue.close());
 }
 
+/// Inputs that flip one bit of the base each, of a queue that was closed and of one that was killed
+/// behind a checkpoint: one byte in `head` of the first 16 KiB, where redb keeps its own, and one
+/// in `rest` behind them, where rows stand. Blocks of zeros are nobody's.
+pub fn flips(head: usize, rest: usize) -> Vec<[u8; 7]> {
+    const HEAD: usize = 16 << 10;
+    let [closed, killed, _] = images();
+    let mut flips = Vec::new();
+    for (image, [base, _]) in [(0, closed), (2, killed)] {
+        let written = |at: &usize| {
+            let block = base.chunks(4096).nth(at / 4096);
+            block.is_some_and(|block| block.iter().any(|byte| *byte != 0))
+        };
+        let places = (0..HEAD).step_by(head).chain((HEAD..base.len()).step_by(rest));
+        for (count, at) in places.filter(written).enumerate() {
+            let [.., high, middle, low] = at.to_be_bytes();
+            flips.push([image, 1, 0, high, middle, low, 1 << (count % 8)]);
+        }
+    }
+    flips
+}
+
 /// Opens and serves each image as it is, so that a refusal of all damage means something.
 pub fn unharmed() {
     for image in images() {

@@ -8,7 +8,7 @@
 mod image;
 mod script;
 
-pub use image::{open, unharmed};
+pub use image::{flips, open, unharmed};
 pub use script::script;
 
 /// Every key, row and record decoder is tried; what decodes must encode to the same bytes.

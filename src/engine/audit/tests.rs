@@ -1,0 +1,358 @@
+//! That the audit can say no: a queue with every sort of row is sound, and with any row less, any
+//! row more or any row changed it is not. Where that cannot be seen, the test says why.
+
+use super::audit;
+use crate::bytes::key::{self, Key, Range, Run};
+use crate::bytes::row::{self, TubeRow, WorkRow};
+use crate::bytes::{Deadline, Met, Tag, Value, View};
+use crate::clock::{Clock, ManualClock};
+use crate::engine::desk::damaged;
+use crate::engine::known::Tube;
+use crate::engine::look;
+use crate::error::Result;
+use crate::options::TubeOptions;
+use crate::queue::Queue;
+use crate::task::TaskId;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const NOTHING: [&str; 0] = [];
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Rows that anything can be done to. A damaged one is `None`.
+#[derive(Clone)]
+struct Rows {
+    rows: BTreeMap<Key, Option<Value>>,
+    /// `None`: counted, as if a fault had moved the counts along.
+    counts: Option<BTreeMap<Range, u64>>,
+    bytes: u64,
+    reads: Cell<u64>,
+}
+
+impl View for Rows {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.reads.set(self.reads.get() + 1);
+        match self.rows.get(key) {
+            Some(Some(row)) => Ok(Some(row.clone())),
+            Some(None) => Err(damaged("planted")),
+            None => Ok(None),
+        }
+    }
+
+    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        self.reads.set(self.reads.get() + 1);
+        let next = self.rows.range(Key::from_slice(from)..Key::from_slice(to)).next();
+        Ok(next.map(|(key, row)| (key.clone(), row.clone())))
+    }
+
+    fn count(&self, range: Range) -> u64 {
+        match &self.counts {
+            Some(counts) => counts.get(&range).copied().unwrap_or(0),
+            None => self.counted().get(&range).copied().unwrap_or(0),
+        }
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Rows {
+    /// Copies what a queue holds.
+    fn of(queue: &Queue) -> Self {
+        let tube = queue.tube("first").unwrap();
+        let copied = tube.hold.core().look(|view, _| {
+            let (counts, reads, bytes) = (None, Cell::default(), view.durable_bytes());
+            let mut copy = Self { rows: BTreeMap::new(), counts, bytes, reads };
+            let mut from = Key::new();
+            while let Some((key, row)) = view.first(&from, &[u8::MAX])? {
+                from = key::after(&key);
+                copy.rows.insert(key, row);
+            }
+            Ok(copy)
+        });
+        copied.unwrap()
+    }
+
+    fn counted(&self) -> BTreeMap<Range, u64> {
+        let mut counts = BTreeMap::new();
+        for range in self.rows.keys().filter_map(|key| Range::holding(key)) {
+            *counts.entry(range).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The same with counts that stay as they are, whatever becomes of the rows.
+    fn with_kept_counts(&self) -> Self {
+        Self { counts: Some(self.counted()), ..self.clone() }
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Err(error) = audit(self, &mut |line| lines.push(line)) {
+            lines.push(error.to_string());
+        }
+        lines
+    }
+
+    /// The rows of a tag, in order.
+    fn keys(&self, tag: Tag) -> Vec<Key> {
+        let keys = self.rows.keys().filter(|key| key.first() == Some(&(tag as u8)));
+        keys.cloned().collect()
+    }
+
+    fn tube(&self, name: &str) -> Tube {
+        look::tube(self, look::tube_named(self, name).unwrap().unwrap()).unwrap()
+    }
+
+    /// The first row of a tag in a tube.
+    fn in_tube(&self, name: &str, tag: Tag) -> Key {
+        let range = self.tube(name).range(tag);
+        self.first(&range.start(), &range.end()).unwrap().expect("a row of the tag").0
+    }
+
+    fn set(&mut self, key: Key, row: Value) {
+        self.rows.insert(key, Some(row));
+    }
+}
+
+/// A queue with rows of every tag, also of a temporary tube, a sweep that clears a run and one that
+/// returns leases.
+fn filled() -> Rows {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+    let temporary = TubeOptions::default().temporary(true);
+    let tubes = [
+        queue.tube("first").unwrap(),
+        queue.create_tube("temporary", temporary).unwrap(),
+        queue.tube("cleared").unwrap(),
+    ];
+    let ada = queue.consumer_with_grace("ada", HOUR).unwrap();
+    let bob = queue.consumer("bob").unwrap();
+    for tube in &tubes {
+        tube.task(b"held").ttr(HOUR).priority(-9).put().unwrap();
+        tube.by(&ada).take().unwrap().detach();
+        tube.put(b"alone").unwrap();
+        tube.take().unwrap().detach();
+        for _ in 0..3 {
+            tube.task(b"locked").group("locked").put().unwrap();
+            tube.task(b"open").group("open").put().unwrap();
+        }
+        tube.take().unwrap().detach();
+        let buried = tube.task(b"buried").ttl(HOUR).put().unwrap();
+        tube.bury(buried, "no").unwrap();
+        tube.task(b"later").delay(HOUR).ttl(HOUR).put().unwrap();
+        tube.task(b"at noon").run_at(clock.wall() + HOUR).put().unwrap();
+        tube.task(b"keyed").key("key").ttl(HOUR).put().unwrap();
+        tube.task(b"urgent").priority(-1).put().unwrap();
+        tube.task(&[7; 5000]).put().unwrap();
+        tube.put(b"alone").unwrap();
+    }
+    queue.tube("empty").unwrap();
+    tubes[2].truncate().unwrap();
+    let voided = queue.tube("voided").unwrap();
+    voided.put(b"in hand").unwrap();
+    voided.take().unwrap().detach();
+    voided.release_all().unwrap();
+    let rows = Rows::of(&queue);
+    drop((ada, bob));
+    for tag in Tag::ALL {
+        assert!(!rows.keys(tag).is_empty(), "no row of {tag:?}");
+    }
+    assert_eq!(rows.faults(), NOTHING);
+    assert_eq!(rows.with_kept_counts().faults(), NOTHING);
+    rows
+}
+
+/// Whether a sweep is going to remove the row, whatever it says.
+fn is_swept(rows: &Rows, key: &[u8]) -> bool {
+    let Some(Range { run: Some(run), .. }) = Range::holding(key) else { return false };
+    let work = rows.rows.get(&key::work(run)).cloned().flatten();
+    work.as_deref().and_then(WorkRow::decode) == Some(WorkRow::Clear)
+}
+
+/// The same of a row that tells no state: of the others the payload bytes are kept count of until
+/// they go.
+fn is_swept_unseen(rows: &Rows, key: &[u8]) -> bool {
+    let tells = Range::holding(key).is_some_and(|range| Tag::STATES.contains(&range.tag));
+    is_swept(rows, key) && !tells
+}
+
+/// Whether the row is all that there is of a task whose bytes nobody counts.
+fn is_alone(key: &[u8], row: Option<&Value>) -> bool {
+    key::is_temporary(key) && row.is_some_and(|row| row.ends_with(b"alone"))
+}
+
+#[test]
+fn a_row_that_is_gone_is_missed() {
+    let sound = filled();
+    for (key, row) in &sound.rows {
+        let mut less = sound.with_kept_counts();
+        less.rows.remove(key);
+        let unseen = is_swept_unseen(&sound, key);
+        assert_eq!(less.faults().is_empty(), unseen, "{key:02x?}");
+        // A fault in the engine would have moved the counts along.
+        less.counts = None;
+        let unseen = unseen || is_alone(key, row.as_ref());
+        assert_eq!(less.faults().is_empty(), unseen, "{key:02x?}, counted");
+        less.rows.insert(key.clone(), row.clone());
+        assert_eq!(less.faults(), NOTHING);
+    }
+}
+
+#[test]
+fn a_damaged_row_is_told_of() {
+    let sound = filled();
+    for key in sound.rows.keys() {
+        let mut bad = sound.clone();
+        bad.rows.insert(key.clone(), None);
+        assert_eq!(bad.faults().is_empty(), is_swept(&sound, key), "{key:02x?}");
+    }
+}
+
+/// Beside each row another with the last byte of its key changed: another id, name or number.
+#[test]
+fn a_row_too_many_is_told_of() {
+    let sound = filled();
+    for (key, row) in &sound.rows {
+        let mut stray = key.clone();
+        if let Some(last) = stray.last_mut() {
+            *last ^= 0x40;
+        }
+        let mut more = sound.clone();
+        assert!(more.rows.insert(stray.clone(), row.clone()).is_none(), "{stray:02x?}");
+        // A tube that had no rows leaves such a one when it is dropped.
+        let clears = row.as_deref().and_then(WorkRow::decode) == Some(WorkRow::Clear);
+        let harmless = clears && key.first() == Some(&(Tag::Work as u8));
+        let unseen = harmless || is_swept_unseen(&sound, key);
+        assert_eq!(more.faults().is_empty(), unseen, "{stray:02x?}");
+    }
+    for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+        let mut more = sound.clone();
+        more.set(Range::in_run(tag, Run(77)).start(), Value::from([]));
+        let told = more.faults();
+        assert!(told.iter().any(|line| line.contains("that no tube has")), "{tag:?}: {told:?}");
+    }
+}
+
+/// Every line that the audit can say, each by a fault of its own.
+#[test]
+fn every_fault_has_its_line() {
+    type Spoil = fn(&mut Rows);
+    let faults: [(&str, Spoil); 23] = [
+        ("its name does not lead to it", |rows| rows.set(key::name("first"), row::number(2))),
+        ("name \"first\": there is no such tube", |rows| {
+            rows.set(key::name("first"), row::number(99));
+        }),
+        ("consumer \"ada\": its name does not lead to it", |rows| {
+            rows.set(key::consumer_name("ada"), row::number(2));
+        }),
+        ("a name of no consumer", |rows| rows.set(key::consumer_name("eve"), row::number(1))),
+        ("is the last that was given", |rows| drop(rows.rows.remove(&key::meta(1)))),
+        ("a row that nothing reads", |rows| rows.set(key::meta(9), row::number(1))),
+        ("a sweep would clear tube", |rows| {
+            let run = rows.tube("first").run();
+            rows.set(key::work(run), WorkRow::Clear.encode());
+        }),
+        ("a sweep of tube 9 under the run", |rows| {
+            let run = rows.tube("voided").run();
+            rows.set(key::work(run), WorkRow::Release { tube: 9, from: 0 }.encode());
+        }),
+        ("Work: a damaged row", |rows| {
+            let run = rows.tube("voided").run();
+            rows.set(key::work(run), row::number(9));
+        }),
+        ("its lease is void, and no sweep returns it", |rows| {
+            let run = rows.tube("voided").run();
+            rows.rows.remove(&key::work(run));
+        }),
+        ("its consumer 1 is not there", |rows| drop(rows.rows.remove(&key::consumer(1)))),
+        ("payload bytes, but", |rows| rows.bytes += 1),
+        ("a key that is none", |rows| {
+            rows.set(Key::from_slice(&[Tag::Held as u8, 0]), Value::from([]));
+        }),
+        ("a state row does not decode", |rows| {
+            let ready = rows.in_tube("first", Tag::Ready);
+            rows.set(ready, Value::from([u8::MAX]));
+        }),
+        ("it is in two states", |rows| {
+            let delayed = rows.in_tube("first", Tag::Delayed);
+            let (id, run) = (key::id_of(&delayed).unwrap(), rows.tube("first").run());
+            let taken = rows.rows[&rows.in_tube("first", Tag::Taken)].clone();
+            rows.rows.insert(key::taken(run, id), taken);
+        }),
+        ("it is looked for at another place", |rows| {
+            let key = rows.in_tube("first", Tag::Place);
+            let mut place = rows.rows[&key].clone().unwrap().to_vec();
+            place[8] ^= 1;
+            rows.set(key, Value::from(place.as_slice()));
+        }),
+        ("its payload has not the bytes it says", |rows| {
+            let body = rows.in_tube("first", Tag::Body);
+            rows.set(body, Value::from([7; 9]));
+        }),
+        ("key \"key\" does not lead to task", |rows| {
+            let run = rows.tube("first").run();
+            rows.set(key::key(run, "key"), row::number(1));
+        }),
+        ("1 in flight, kept Some(2)", |rows| {
+            let group = rows.in_tube("first", Tag::Group);
+            rows.set(group, row::number(2));
+        }),
+        ("a damaged row", |rows| {
+            let due = rows.in_tube("first", Tag::Due);
+            rows.rows.insert(due, None);
+        }),
+        ("a row that no task accounts for", |rows| {
+            let run = rows.tube("first").run();
+            rows.set(key::due(run, Deadline::Ttl, 1, TaskId::new(1)), Value::from([]));
+        }),
+        ("Turn: a row is missing", |rows| {
+            let turn = rows.in_tube("first", Tag::Turn);
+            rows.rows.remove(&turn);
+        }),
+        ("are kept count of", |rows| {
+            let range = rows.tube("first").range(Tag::Ready);
+            let mut counts = rows.counted();
+            *counts.get_mut(&range).unwrap() += 1;
+            rows.counts = Some(counts);
+        }),
+    ];
+    let sound = filled();
+    for (line, spoil) in faults {
+        let mut spoilt = sound.clone();
+        spoil(&mut spoilt);
+        let told = spoilt.faults();
+        assert!(told.iter().any(|told| told.contains(line)), "{line}: {told:?}");
+    }
+}
+
+/// A tube whose row tells of another run loses all that it has.
+#[test]
+fn the_tasks_of_a_run_that_no_tube_has_are_told_of() {
+    let mut rows = filled();
+    let Tube { number, row } = rows.tube("first");
+    let row = TubeRow { run: Run(1000), ..row };
+    rows.set(key::tube(number), row.encode());
+    let told = rows.faults();
+    for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+        let line = format!("{tag:?}: rows under run");
+        assert!(told.iter().any(|told| told.starts_with(&line)), "{line}: {told:?}");
+    }
+}
+
+#[test]
+fn counts_are_kept_so_statistics_read_no_task() {
+    let reads = |tasks: usize| {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("first").unwrap();
+        tube.put_many((0..tasks).map(|_| b"x".to_vec())).unwrap();
+        let rows = Rows::of(&queue);
+        let rows = rows.with_kept_counts();
+        let counts = look::counts(&rows, &look::tube(&rows, tube.at.number).unwrap());
+        assert_eq!(counts.ready, tasks as u64);
+        rows.reads.get()
+    };
+    assert_eq!((reads(10), reads(10_000)), (1, 1), "the tube's own row");
+}

@@ -1,0 +1,180 @@
+//! That the check of the files can say no: every line that it has, each by a fault of its own.
+
+use super::super::base::{Base, fenced};
+use super::super::record::{Advance, HEAD_BYTES};
+use super::super::tables::{ROWS, seal};
+use super::super::{Config, Folder, Store};
+use crate::bytes::key::{self, Key, Range, Run};
+use crate::bytes::{RowOp, RowWrite, Tag, Value, View};
+use crate::clock::Marks;
+use crate::limits::JOURNAL_BYTES_MIN;
+use crate::sync::Arc;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use tempfile::TempDir;
+
+const NEEDLE: [u8; 64] = [0xa5; 64];
+
+fn open(path: &Path) -> Store {
+    let config = Config {
+        journal_bytes: JOURNAL_BYTES_MIN,
+        cache_bytes: 1 << 20,
+        temporary_bytes_max: 1 << 20,
+        accept_loss: false,
+    };
+    let disk = Arc::new(Folder::at(path));
+    Store::open(disk, config, &mut |_| ControlFlow::Continue(())).unwrap().store
+}
+
+fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
+    let writes = writes.into_iter().map(|(key, op)| RowWrite { key, op });
+    let advance = Advance { marks: Marks::default(), reserved: 0, durable_bytes: 7 };
+    store.append(&mut writes.collect(), advance).unwrap();
+}
+
+fn add(value: &[u8]) -> RowOp {
+    RowOp::Add(Value::from(value))
+}
+
+/// A row of a tube, as far as the store knows.
+fn ready(number: u8) -> Key {
+    Key::from_slice(&[Tag::Ready as u8, 0, 0, 0, 1, number])
+}
+
+/// Ten rows of a tube and one that is kept in memory, in the base; three of them removed since.
+fn made() -> (TempDir, Store) {
+    let home = tempfile::tempdir().unwrap();
+    let mut store = open(&home.path().join("q"));
+    write(&mut store, (0..10).map(|number| (ready(number), add(&NEEDLE))));
+    write(&mut store, [(key::tube(1), add(b"a tube"))]);
+    store.checkpoint().unwrap();
+    write(&mut store, (3..6).map(|number| (ready(number), RowOp::Remove)));
+    (home, store)
+}
+
+fn told(store: &mut Store) -> Vec<String> {
+    let mut lines = Vec::new();
+    store.check(&mut |line| lines.push(line)).unwrap();
+    lines
+}
+
+/// Puts a row into the base behind the store's back.
+fn plant(store: &mut Store, key: &[u8], sealed: &[u8]) {
+    let opening = store.base.take().unwrap().into_opening();
+    let txn = opening.begin_write().unwrap();
+    fenced(&opening.fate, || {
+        txn.open_table(ROWS)?.insert(key, sealed)?;
+        Ok(txn.commit()?)
+    })
+    .unwrap();
+    store.base = Some(Base::over(opening).unwrap());
+}
+
+fn plant_sound(store: &mut Store, key: &[u8]) {
+    let mut buffer = Vec::new();
+    let sealed = seal(key, b"planted", &mut buffer).to_vec();
+    plant(store, key, &sealed);
+}
+
+#[test]
+fn every_fault_of_the_rows_has_its_line() {
+    type Spoil = fn(&mut Store);
+    let faults: [(&str, Spoil); 10] = [
+        ("the row 20 has no tag or no run", |store| plant_sound(store, &[0x20])),
+        ("the row 1200 has no tag or no run", |store| plant_sound(store, &[0x12, 0])),
+        ("the row 12000000010407 is skipped over", |store| {
+            store.first(&ready(3), &ready(9)).unwrap().expect("a row behind the dead ones");
+            plant_sound(store, &[ready(4).as_slice(), &[7]].concat());
+        }),
+        ("the row 128000000100 of a temporary tube is in the base", |store| {
+            plant_sound(store, &[Tag::Ready as u8, 0x80, 0, 0, 1, 0]);
+        }),
+        ("the row 120000000107 is damaged", |store| plant(store, &ready(7), b"no seal")),
+        ("the row 0300000001 in memory is not the one that is kept", |store| {
+            plant_sound(store, &key::tube(1));
+        }),
+        ("rows kept in memory are missing or too many", |store| {
+            plant_sound(store, &key::tube(2));
+        }),
+        ("counts 7 rows and has 8", |store| plant_sound(store, &ready(70))),
+        ("counts 8 rows and has 7", |store| {
+            store.rows.counts.step(Range::in_run(Tag::Ready, Run(1)), true);
+        }),
+        ("counts 1 rows and has 0", |store| {
+            store.rows.counts.step(Range::in_run(Tag::Due, Run(9)), true);
+        }),
+    ];
+    for (line, spoil) in faults {
+        let (_home, mut store) = made();
+        assert_eq!(told(&mut store), Vec::<String>::new());
+        spoil(&mut store);
+        let told = told(&mut store);
+        assert!(told.iter().any(|told| told.contains(line)), "{line}: {told:?}");
+    }
+}
+
+#[test]
+fn a_record_that_is_not_as_it_was_written_is_told_of() {
+    let (_home, mut store) = made();
+    let ring = store.ring.as_ref().unwrap();
+    let (number, at) = (ring.last().link.number, HEAD_BYTES as u64 + ring.last().start + 50);
+    let mut byte = [0];
+    ring.file().read_at(at, &mut byte).unwrap();
+    ring.file().write_at(at, &[byte[0] ^ 1]).unwrap();
+    let line = format!("journal: record {number} is missing or damaged");
+    assert_eq!(told(&mut store), [line]);
+    store.ring.as_ref().unwrap().file().write_at(at, &byte).unwrap();
+    assert_eq!(told(&mut store), Vec::<String>::new());
+}
+
+/// The journal of a copy that went on by itself: the same chain up to the copy, then another.
+#[test]
+fn a_chain_that_ends_elsewhere_is_told_of() {
+    let (home, mut store) = made();
+    let copy = home.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    for name in ["base.redb", "journal"] {
+        fs::copy(home.path().join("q").join(name), copy.join(name)).unwrap();
+    }
+    write(&mut store, [(ready(3), add(b"back"))]);
+    drop(open(&copy));
+    let other = fs::read(copy.join("journal")).unwrap();
+    store.ring.as_ref().unwrap().file().write_at(0, &other).unwrap();
+    let told = told(&mut store);
+    assert!(told.contains(&"journal: its end is not where it was written".into()), "{told:?}");
+}
+
+#[test]
+fn a_total_that_no_record_tells_is_told_of() {
+    let (_home, mut store) = made();
+    store.stamp.durable_bytes += 1;
+    let told = told(&mut store);
+    assert_eq!(told, ["journal: its end tells of Some(21) payload bytes, not of 22"]);
+}
+
+#[test]
+fn a_page_that_is_not_as_redb_wrote_it_is_told_of() {
+    let (home, mut store) = made();
+    let base = home.path().join("q").join("base.redb");
+    let mut bytes = fs::read(&base).unwrap();
+    let at = bytes.windows(NEEDLE.len()).position(|part| part == NEEDLE).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&base, bytes).unwrap();
+    let told = told(&mut store);
+    assert!(told.iter().any(|line| line.contains("redb's own check")), "{told:?}");
+}
+
+#[test]
+fn a_base_in_use_is_said_to_be_unverified() {
+    const UNVERIFIED: &str = "base.redb was not verified, because it is in use";
+    let (_home, mut store) = made();
+    let reader = store.read_transaction().unwrap();
+    assert_eq!(told(&mut store), [UNVERIFIED]);
+    drop(reader);
+    assert_eq!(told(&mut store), Vec::<String>::new());
+    let writer = store.writer().unwrap();
+    assert_eq!(told(&mut store), [UNVERIFIED]);
+    drop(writer);
+    assert_eq!(told(&mut store), Vec::<String>::new());
+}

@@ -1,0 +1,223 @@
+//! What a jump of the machine's clocks does to a queue that runs: a burst is whole and counted
+//! once, a jump is noticed before long (T3), and what goes by lease time, graces and the quiet
+//! before a checkpoint, does not move at all. Every jump at every step of a task's life is in
+//! `tests/sim`.
+
+use crate::{close_sound, counts, home, open, secs, still, until};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use tubewell::{Cause, Clock, ManualClock, Queue};
+
+const TEN_YEARS: Duration = secs(10 * 365 * 86_400);
+
+/// Hands that move without a sign, as a machine's do. Tells how long the timer means to sleep.
+#[derive(Clone)]
+struct Machine {
+    hands: ManualClock,
+    naps: Sender<Duration>,
+    sleepers: Arc<Mutex<Vec<Sleeper>>>,
+}
+
+type Sleeper = Arc<dyn Fn() + Send + Sync>;
+
+impl Machine {
+    fn new() -> (Self, Receiver<Duration>) {
+        let (naps, told) = channel();
+        (Self { hands: ManualClock::new(), naps, sleepers: Arc::default() }, told)
+    }
+
+    /// Lets a nap end.
+    fn sleep_over(&self, nap: Duration) {
+        self.hands.freeze_wall(nap);
+        self.sleepers.lock().unwrap().iter().for_each(|wake| wake());
+    }
+}
+
+impl Clock for Machine {
+    fn monotonic(&self) -> Duration {
+        self.hands.monotonic()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.hands.wall()
+    }
+
+    fn nap(&self, left: Duration) -> Option<Duration> {
+        // Nobody listens once the test has seen enough.
+        let _ = self.naps.send(left);
+        None
+    }
+
+    fn watch(&self, moved: Arc<dyn Fn() + Send + Sync>) {
+        self.sleepers.lock().unwrap().push(moved);
+    }
+}
+
+#[test]
+fn t3_a_jump_is_noticed_within_30_seconds() {
+    for by_wall in [false, true] {
+        let (clock, naps) = Machine::new();
+        let queue = Queue::builder().clock(clock.clone()).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let task = tube.task(b"a");
+        let task = match by_wall {
+            true => task.run_at(clock.wall() + secs(3600)),
+            false => task.delay(secs(3600)),
+        };
+        task.put().unwrap();
+        let events = queue.events();
+        let mut next = || naps.recv_timeout(secs(60)).expect("the timer sleeps for longer");
+        // What it meant to sleep before the put may come first.
+        let nap = std::iter::repeat_with(&mut next).find(|nap| *nap <= secs(30)).unwrap();
+        assert_eq!(nap, secs(30), "nothing is due for an hour");
+        clock.hands.suspend(secs(3600));
+        assert!(events.try_recv().is_none(), "nobody has looked yet");
+        clock.sleep_over(nap);
+        let woken = events.recv_timeout(secs(60)).map(|event| event.cause);
+        assert_eq!(woken, Some(Cause::Delay));
+        queue.close().unwrap();
+    }
+}
+
+#[test]
+fn t3_ten_years_at_once_move_every_task_once() {
+    for tick in [false, true] {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        for number in 0..300 {
+            let task = tube.task(b"x");
+            let noon = clock.wall() + secs(60 + number);
+            match number % 3 {
+                0 => task.delay(secs(60 + number)).put(),
+                1 => task.ttl(secs(60 + number)).put(),
+                _ => task.run_at(noon).put(),
+            }
+            .unwrap();
+        }
+        let held = tube.task(b"held").priority(-1).ttr(secs(60)).put().unwrap();
+        let task = tube.take().unwrap();
+        let events = queue.events();
+        clock.suspend(TEN_YEARS);
+        if tick {
+            queue.tick().unwrap();
+        }
+        assert_eq!(counts(&tube), [200, 0, 1, 0], "tick: {tick}");
+        let mut causes = BTreeMap::new();
+        std::iter::from_fn(|| events.try_recv())
+            .for_each(|event| *causes.entry(event.cause).or_insert(0) += 1);
+        assert_eq!(causes, BTreeMap::from([(Cause::Delay, 200), (Cause::Ttl, 100)]));
+        clock.set_wall(clock.wall() - TEN_YEARS);
+        queue.tick().unwrap();
+        assert_eq!((events.try_recv(), task.id()), (None, held), "and back, nothing falls due");
+        task.ack().unwrap();
+    }
+}
+
+#[test]
+fn a_grace_goes_by_lease_time_while_the_queue_is_open() {
+    type Jump = fn(&ManualClock);
+    let jumps: [Jump; 3] = [
+        |clock| clock.set_wall(clock.wall() + TEN_YEARS),
+        |clock| clock.set_wall(clock.wall() - TEN_YEARS),
+        |clock| clock.suspend(secs(86_400)),
+    ];
+    for (no, jump) in jumps.into_iter().enumerate() {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.put(b"a").unwrap();
+        let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+        tube.by(&ada).take().unwrap().detach();
+        drop(ada);
+        jump(&clock);
+        queue.tick().unwrap();
+        clock.freeze_wall(secs(59));
+        assert_eq!(counts(&tube), [0, 0, 1, 0], "jump {no}");
+        clock.freeze_wall(secs(1));
+        assert_eq!(counts(&tube), [1, 0, 0, 0], "jump {no}");
+    }
+}
+
+/// Over a restart it goes by queue time, which follows the time of day forward and never back.
+#[test]
+fn a_grace_over_a_restart_goes_by_queue_time() {
+    let year = 365 * 86_400;
+    for (jump, found) in [(-10 * year, 1), (-30, 1), (59, 1), (60, 0), (10 * year, 0)] {
+        let (_home, path) = home();
+        let (builder, clock) = still();
+        let queue = builder.open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.put(b"a").unwrap();
+        let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+        tube.by(&ada).take().unwrap().detach();
+        drop(ada);
+        close_sound(queue);
+        drop(tube);
+
+        let by = secs(i64::unsigned_abs(jump));
+        let wall = if jump < 0 { clock.wall() - by } else { clock.wall() + by };
+        let clock = ManualClock::at(wall);
+        let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        assert_eq!(counts(&tube), [1 - found, 0, found, 0], "after {jump} s");
+        clock.freeze_wall(secs(60));
+        assert_eq!(counts(&tube), [1, 0, 0, 0], "after {jump} s, and a minute more");
+        close_sound(queue);
+    }
+}
+
+/// So much that the journal is a quarter full, and not half.
+fn quarter(queue: &Queue) {
+    let tube = queue.tube("t").unwrap();
+    let space = queue.space().unwrap();
+    while queue.space().unwrap().journal_used < space.journal_bytes / 4 {
+        tube.put(&[7; 4000]).unwrap();
+    }
+    assert_eq!(queue.space().unwrap().checkpoints, space.checkpoints);
+}
+
+#[test]
+fn a_quiet_minute_checkpoints_a_journal_that_is_a_quarter_full() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.journal_bytes(64 << 10).open(&path).unwrap();
+    let checkpoints = || {
+        queue.tick().unwrap();
+        queue.space().unwrap().checkpoints
+    };
+    let before = checkpoints();
+    queue.tube("t").unwrap().put(b"a").unwrap();
+    clock.advance(secs(60));
+    assert_eq!(checkpoints(), before, "next to nothing is in it");
+
+    quarter(&queue);
+    clock.advance(secs(59));
+    assert_eq!(checkpoints(), before);
+    queue.tube("t").unwrap().put(b"a").unwrap();
+    clock.advance(secs(59));
+    assert_eq!(checkpoints(), before, "it was not quiet");
+    clock.suspend(TEN_YEARS);
+    assert_eq!(checkpoints(), before, "asleep is not quiet");
+    clock.advance(secs(1));
+    assert_eq!(checkpoints(), before + 1);
+    assert!(queue.space().unwrap().journal_used < 8 << 10, "the next opening has little to do");
+    clock.advance(secs(3600));
+    assert_eq!(checkpoints(), before + 1, "once is enough");
+    close_sound(queue);
+    open(&path).close().unwrap();
+}
+
+#[test]
+fn the_queues_own_thread_minds_the_quiet() {
+    let (_home, path) = home();
+    let clock = ManualClock::new();
+    let queue = Queue::builder().clock(clock.clone()).journal_bytes(64 << 10).open(&path).unwrap();
+    let before = queue.space().unwrap().checkpoints;
+    quarter(&queue);
+    clock.advance(secs(60));
+    until(|| queue.space().unwrap().checkpoints > before);
+    queue.close().unwrap();
+}
