@@ -7,17 +7,18 @@
 //! The walk puts each file into a durable tube; what was seen and what was put commit together. A
 //! pool of threads hashes; one transaction per batch acks the tasks and writes the digests into a
 //! table of our own. Stop it with Ctrl-C or `kill -9` at any moment and run it again: it goes on
-//! where it was, and at the end every file has exactly one digest. Links are not followed.
+//! where it was, and at the end every file has exactly one digest. What cannot be read is listed at
+//! the end, with the reason. Links are not followed.
 
 use redb::{ReadableTable, ReadableTableMetadata, TableDefinition};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tubewell::{Queue, State, Stop, Task, Tube, TubeKind, TubeOptions};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -27,6 +28,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const DIGESTS: TableDefinition<&[u8], u128> = TableDefinition::new("digests");
 /// Folder that is not walked to its end → the last name in it that was.
 const FOLDERS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("folders");
+/// Folder that could not be read to its end → the reason.
+const UNREAD: TableDefinition<&[u8], &str> = TableDefinition::new("unread");
 /// "begun" and "files", the number of files put.
 const WALK: TableDefinition<&str, u64> = TableDefinition::new("walk");
 
@@ -41,6 +44,8 @@ const RESULTS: usize = 1024;
 /// How long the first result of a transaction waits for others.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// Failures that the summary lists.
+const LISTED: usize = 20;
 /// Time between two drawings of the bar.
 const FRAME: Duration = Duration::from_millis(200);
 
@@ -54,6 +59,10 @@ struct Seen {
 }
 
 fn main() -> Outcome<()> {
+    let stop = Stop::new();
+    let interrupted = stop.clone();
+    ctrlc::set_handler(move || interrupted.stop())?;
+
     let root = match std::env::args_os().nth(1) {
         Some(path) => PathBuf::from(path),
         None => some_folder(),
@@ -65,10 +74,6 @@ fn main() -> Outcome<()> {
     let options = TubeOptions::new(TubeKind::Fifo).if_not_exists();
     let files = queue.create_tube("files", options)?;
     eprintln!("{}: the queue is {}", root.display(), home.display());
-
-    let stop = Stop::new();
-    let interrupted = stop.clone();
-    ctrlc::set_handler(move || interrupted.stop())?;
 
     let seen = Seen::default();
     recall(&queue, &files, &seen)?;
@@ -118,6 +123,7 @@ fn recall(queue: &Queue, files: &Tube, seen: &Seen) -> Outcome<()> {
         // Made here, so that everyone finds them.
         tx.table(DIGESTS)?;
         tx.table(FOLDERS)?;
+        tx.table(UNREAD)?;
         Ok(tx.table(WALK)?.get("files")?.map_or(0, |files| files.value()))
     })?;
     let stats = files.stats()?;
@@ -155,7 +161,8 @@ fn walk(
         })?;
         if next.is_empty() {
             seen.walked.store(true, Ordering::Release);
-            return Ok(());
+            // The last result may have been settled before.
+            return stop_if_done(files, stop, seen);
         }
         let mut pages: Vec<(Vec<u8>, Page)> = Vec::new();
         for (folder, last) in next {
@@ -181,6 +188,12 @@ fn walk(
                     None => folders.remove(&**folder)?.map(drop),
                 };
             }
+            let mut unread = tx.table(UNREAD)?;
+            for (folder, page) in &pages {
+                if let Some(reason) = &page.unread {
+                    unread.insert(&**folder, &**reason)?;
+                }
+            }
             let mut walk = tx.table(WALK)?;
             let files = walk.get("files")?.map_or(0, |files| files.value()) + put;
             walk.insert("files", files)?;
@@ -198,18 +211,32 @@ struct Page {
     folders: Vec<Vec<u8>>,
     /// Where the next page of this folder begins; none at its end.
     last: Option<Vec<u8>>,
+    /// Why the rest of the folder is not known.
+    unread: Option<String>,
 }
 
 /// Reads on in a folder, behind the name `last`.
 fn read_page(folder: &Path, last: &[u8], home: &Path) -> Page {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        // Whoever tries to hash it will find out why, and bury it with the reason.
-        return Page { files: vec![to_bytes(folder)], ..Page::default() };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        // Of all folders only the root can be a file.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Page { files: vec![to_bytes(folder)], ..Page::default() };
+        }
+        Err(error) => return Page { unread: Some(error.to_string()), ..Page::default() },
     };
     // The smallest names behind `last`, in order, so that it says where the next page begins.
     let mut names = BTreeSet::new();
     let mut more = false;
-    for entry in entries.flatten() {
+    let mut unread = None;
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                unread = Some(error.to_string());
+                break;
+            }
+        };
         let name = to_bytes(Path::new(&entry.file_name()));
         if &*name > last {
             names.insert((name, entry.path(), entry.file_type().ok().map(Kind::of)));
@@ -219,7 +246,7 @@ fn read_page(folder: &Path, last: &[u8], home: &Path) -> Page {
             more = true;
         }
     }
-    let mut page = Page::default();
+    let mut page = Page { unread, ..Page::default() };
     if more {
         page.last = names.last().map(|(name, ..)| name.clone());
     }
@@ -293,36 +320,33 @@ fn settle_all(
     stop: &Stop,
     seen: &Seen,
 ) -> Outcome<()> {
-    let mut batch: Vec<Hashed> = Vec::new();
-    loop {
-        let over = match receive.recv_timeout(GATHER) {
-            Ok(hashed) => {
-                batch.push(hashed);
-                false
-            }
-            Err(RecvTimeoutError::Timeout) => false,
-            // Every worker has gone home.
-            Err(RecvTimeoutError::Disconnected) => true,
-        };
+    // Ends when every worker has gone home.
+    while let Ok(first) = receive.recv() {
+        let end = Instant::now() + GATHER;
+        let left = || end.saturating_duration_since(Instant::now());
+        let mut batch = vec![first];
         while batch.len() < RESULTS
-            && let Ok(hashed) = receive.recv_timeout(if over { Duration::ZERO } else { GATHER })
+            && let Ok(hashed) = receive.recv_timeout(left())
         {
             batch.push(hashed);
         }
-        if !batch.is_empty() {
-            settle(queue, &batch)?;
-            seen.settled.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            batch.clear();
-        }
-        if over {
-            return Ok(());
-        }
-        let walked = seen.walked.load(Ordering::Acquire);
+        settle(queue, &batch)?;
+        seen.settled.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        stop_if_done(files, stop, seen)?;
+    }
+    Ok(())
+}
+
+/// Lets the workers go home once there is nothing to do for them. Asked by the walk at its end and
+/// behind every batch, so that whoever comes last sees it.
+fn stop_if_done(files: &Tube, stop: &Stop, seen: &Seen) -> Outcome<()> {
+    if seen.walked.load(Ordering::Acquire) {
         let stats = files.stats()?;
-        if walked && stats.ready == 0 && stats.taken == 0 {
+        if stats.ready == 0 && stats.taken == 0 {
             stop.stop();
         }
     }
+    Ok(())
 }
 
 fn settle(queue: &Queue, batch: &[Hashed]) -> Outcome<()> {
@@ -365,7 +389,7 @@ fn draw_until_over(seen: &Seen, at_work: mpsc::Receiver<()>) {
 }
 
 fn summary(queue: &Queue, files: &Tube, seen: &Seen) -> Outcome<()> {
-    let (digests, sum) = queue.read(|r| -> tubewell::Result<_> {
+    let (digests, sum, unread) = queue.read(|r| -> tubewell::Result<_> {
         let digests = r.table(DIGESTS)?;
         let mut all = Xxh3::new();
         for row in digests.iter()? {
@@ -373,7 +397,12 @@ fn summary(queue: &Queue, files: &Tube, seen: &Seen) -> Outcome<()> {
             all.update(path.value());
             all.update(&digest.value().to_be_bytes());
         }
-        Ok((digests.len()?, all.digest()))
+        let mut unread = Vec::new();
+        for row in r.table(UNREAD)?.iter()? {
+            let (folder, reason) = row?;
+            unread.push((to_path(folder.value()), reason.value().to_owned()));
+        }
+        Ok((digests.len()?, all.digest(), unread))
     })?;
     let stats = files.stats()?;
     let found = seen.found.load(Ordering::Relaxed);
@@ -382,13 +411,22 @@ fn summary(queue: &Queue, files: &Tube, seen: &Seen) -> Outcome<()> {
     if digests + stats.buried + left != found {
         return Err("not every file has exactly one digest".into());
     }
-    for task in files.tasks(State::Buried).take(20) {
+    for task in files.tasks(State::Buried).take(LISTED) {
         let task = task?;
         let reason = task.reason.map_or_else(String::new, |reason| reason.to_string());
         println!("  failed: {}: {reason}", to_path(&task.payload).display());
     }
-    if stats.buried > 20 {
-        println!("  and {} more", stats.buried - 20);
+    if stats.buried > LISTED as u64 {
+        println!("  and {} more", stats.buried - LISTED as u64);
+    }
+    if !unread.is_empty() {
+        println!("folders not read to their end: {}", unread.len());
+    }
+    for (folder, reason) in unread.iter().take(LISTED) {
+        println!("  not read: {}: {reason}", folder.display());
+    }
+    if unread.len() > LISTED {
+        println!("  and {} more", unread.len() - LISTED);
     }
     match left == 0 && seen.walked.load(Ordering::Relaxed) {
         true => println!("checksum of all: {sum:016x}"),

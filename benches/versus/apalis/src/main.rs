@@ -61,7 +61,7 @@ fn task(task: &[u8], priority: u8) -> SqliteTask {
 impl Queue for Apalis {
     type Task = ();
 
-    const HAS: Has = Has { takes: false, waiting: false, opening: false, ..Has::ALL };
+    const HAS: Has = Has { takes: false, waiting: false, opening: false, ..Has::USUAL };
 
     fn put(&self, payload: &[u8], priority: u8) {
         self.push(&[task(payload, priority)]);

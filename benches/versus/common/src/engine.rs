@@ -1,14 +1,18 @@
 //! For the peers that are stores and not queues: a queue is made of them in one place, so that all
 //! of them get the same one. A store only runs a list of ops in one commit.
 
-use crate::{Folder, Queue};
+use crate::{Args, Folder, Has, Queue, main};
+use std::collections::VecDeque;
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// One thing to do.
 pub enum Op {
     Put(u8, Vec<u8>),
     Take,
+    /// The first of this priority.
+    TakeOf(u8),
     Ack(u64),
 }
 
@@ -16,7 +20,7 @@ impl Op {
     /// Whether a power cut may not take it back once it has returned. A lease may be lost: the task
     /// is there again, which is what a lease is for.
     pub fn must_last(&self) -> bool {
-        !matches!(self, Self::Take)
+        !matches!(self, Self::Take | Self::TakeOf(_))
     }
 }
 
@@ -36,6 +40,14 @@ pub trait Engine: Send + Sized {
     fn run(&mut self, ops: &[Op], done: &mut Vec<Done>);
 }
 
+/// Runs a peer that is a store with one commit for each call.
+pub fn stored<E: Engine>(args: &Args, durable: bool) -> ExitCode {
+    match args.workload.as_str() {
+        "groups" => main(args, |_, folder| Strict::<E>::open(folder, durable)),
+        _ => main(args, |_, folder| Alone::<E>::open(folder, durable)),
+    }
+}
+
 /// One call, one commit; threads take turns.
 pub struct Alone<E> {
     state: Mutex<(E, Vec<Done>)>,
@@ -50,10 +62,15 @@ impl<E: Engine> Alone<E> {
 
     fn run(&self, ops: &[Op]) -> Option<Done> {
         let (engine, done) = &mut *lock(&self.state);
-        done.clear();
-        engine.run(ops, done);
-        done.pop()
+        run(engine, ops, done)
     }
+}
+
+/// Runs them and answers what came of the last.
+fn run<E: Engine>(engine: &mut E, ops: &[Op], done: &mut Vec<Done>) -> Option<Done> {
+    done.clear();
+    engine.run(ops, done);
+    done.pop()
 }
 
 impl<E: Engine> Queue for Alone<E> {
@@ -83,9 +100,7 @@ impl<E: Engine> Queue for Alone<E> {
         let mut state = lock(&self.state);
         loop {
             let (engine, done) = &mut *state;
-            done.clear();
-            engine.run(&[Op::Take], done);
-            if let Some(id) = took(done.pop()) {
+            if let Some(id) = took(run(engine, &[Op::Take], done)) {
                 return id;
             }
             state = self.put.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -94,6 +109,98 @@ impl<E: Engine> Queue for Alone<E> {
 
     fn ack(&self, task: u64) {
         self.run(&[Op::Ack(task)]);
+    }
+
+    fn take_many(&self, most: usize) -> Vec<u64> {
+        let ops: Vec<Op> = (0..most).map(|_| Op::Take).collect();
+        let (engine, done) = &mut *lock(&self.state);
+        done.clear();
+        engine.run(&ops, done);
+        done.drain(..).filter_map(|done| took(Some(done))).collect()
+    }
+
+    fn ack_many(&self, tasks: Vec<u64>) {
+        let ops: Vec<Op> = tasks.into_iter().map(Op::Ack).collect();
+        self.run(&ops);
+    }
+}
+
+/// One call, one commit, and strict groups. A group lies where otherwise a priority does; which
+/// groups have a task that may be taken is known in memory, so that no take is a scan.
+pub struct Strict<E> {
+    state: Mutex<StrictState<E>>,
+}
+
+struct StrictState<E> {
+    engine: E,
+    done: Vec<Done>,
+    groups: [StrictGroup; 256],
+    /// Those that have tasks, none of them taken; who waits longest is first.
+    free: VecDeque<u8>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct StrictGroup {
+    waiting: u64,
+    taken: bool,
+}
+
+impl<E: Engine> Strict<E> {
+    /// In an empty folder: groups of an earlier process are not looked for.
+    fn open(folder: &Folder, durable: bool) -> Self {
+        let engine = E::open(folder, durable);
+        let groups = [StrictGroup::default(); 256];
+        let state = StrictState { engine, done: Vec::new(), groups, free: VecDeque::new() };
+        Self { state: Mutex::new(state) }
+    }
+}
+
+impl<E: Engine> StrictState<E> {
+    fn change(&mut self, group: u8, change: impl FnOnce(&mut StrictGroup)) {
+        let state = &mut self.groups[usize::from(group)];
+        let was_free = state.waiting > 0 && !state.taken;
+        change(state);
+        if !was_free && state.waiting > 0 && !state.taken {
+            self.free.push_back(group);
+        }
+    }
+}
+
+impl<E: Engine> Queue for Strict<E> {
+    type Task = (u8, u64);
+
+    const HAS: Has = Has {
+        batches: false,
+        priorities: false,
+        takes: false,
+        waiting: false,
+        opening: false,
+        groups: true,
+        delays: false,
+    };
+
+    fn put(&self, task: &[u8], _: u8) {
+        self.put_in(0, task);
+    }
+
+    fn put_in(&self, group: u8, task: &[u8]) {
+        let state = &mut *lock(&self.state);
+        run(&mut state.engine, &[Op::Put(group, task.to_vec())], &mut state.done);
+        state.change(group, |group| group.waiting += 1);
+    }
+
+    fn take(&self) -> Option<(u8, u64)> {
+        let state = &mut *lock(&self.state);
+        let group = state.free.pop_front()?;
+        let id = took(run(&mut state.engine, &[Op::TakeOf(group)], &mut state.done))?;
+        state.change(group, |group| (group.waiting, group.taken) = (group.waiting - 1, true));
+        Some((group, id))
+    }
+
+    fn ack(&self, (group, id): (u8, u64)) {
+        let state = &mut *lock(&self.state);
+        run(&mut state.engine, &[Op::Ack(id)], &mut state.done);
+        state.change(group, |group| group.taken = false);
     }
 }
 
@@ -182,7 +289,7 @@ impl Group {
 impl<E: Engine> Queue for Grouped<E> {
     type Task = u64;
 
-    const HAS: crate::Has = crate::Has { batches: false, waiting: false, ..crate::Has::ALL };
+    const HAS: Has = Has { batches: false, waiting: false, ..Has::USUAL };
 
     fn put(&self, task: &[u8], priority: u8) {
         self.run(Op::Put(priority, task.to_vec()));

@@ -9,11 +9,12 @@ mod output;
 mod start;
 
 pub use args::Args;
-pub use engine::{Alone, Done, Engine, Grouped, Op};
+pub use engine::{Alone, Done, Engine, Grouped, Op, Strict, stored};
 pub use load::main;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 /// Reads the command line, or says what is wrong with it and ends.
 pub fn args() -> Args {
@@ -35,7 +36,7 @@ pub trait Queue: Sync + Sized {
     type Task;
 
     /// Whether the queue knows these things. A workload that needs one of them is refused.
-    const HAS: Has = Has::ALL;
+    const HAS: Has = Has::USUAL;
 
     /// Returns when the task is as safe as the peer is set to make it.
     fn put(&self, task: &[u8], priority: u8);
@@ -61,6 +62,35 @@ pub trait Queue: Sync + Sized {
 
     fn ack(&self, task: Self::Task);
 
+    /// As many in one step, or as many as there are.
+    fn take_many(&self, most: usize) -> Vec<Self::Task> {
+        let _ = most;
+        unreachable!("the peer has no batches");
+    }
+
+    /// All of them in one commit.
+    fn ack_many(&self, tasks: Vec<Self::Task>) {
+        let _ = tasks;
+        unreachable!("the peer has no batches");
+    }
+
+    /// Puts a task of a group. While one of a group is taken, `take` passes the others over.
+    fn put_in(&self, group: u8, task: &[u8]) {
+        let _ = (group, task);
+        unreachable!("the peer has no groups");
+    }
+
+    /// Puts a task that falls due after the delay, and says when that is.
+    fn put_delayed(&self, number: u64, delay: Duration) -> SystemTime {
+        let _ = (number, delay);
+        unreachable!("the peer has no delays");
+    }
+
+    /// Waits for a task that was put with a delay, leaves it taken, and says its number.
+    fn wait_due(&self) -> u64 {
+        unreachable!("the peer has no delays");
+    }
+
     /// Another process that does the work, when it is not this one.
     fn server(&self) -> Option<u32> {
         None
@@ -75,11 +105,20 @@ pub struct Has {
     pub takes: bool,
     pub waiting: bool,
     pub opening: bool,
+    pub groups: bool,
+    pub delays: bool,
 }
 
 impl Has {
-    pub const ALL: Self =
-        Self { batches: true, priorities: true, takes: true, waiting: true, opening: true };
+    pub const USUAL: Self = Self {
+        batches: true,
+        priorities: true,
+        takes: true,
+        waiting: true,
+        opening: true,
+        groups: false,
+        delays: false,
+    };
 }
 
 /// Where a peer keeps what it stores: an empty folder on a real disk, or that of an earlier

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Barrier;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Tasks of one batch.
 const BATCH: usize = 1000;
@@ -15,6 +15,13 @@ const BATCH: usize = 1000;
 const WARM: u64 = 20;
 /// Longer than anybody spins before going to sleep.
 const PAUSE: Duration = Duration::from_micros(200);
+/// Behind it everybody who syncs now and then has done so.
+const SETTLED: Duration = Duration::from_millis(1500);
+/// How many turns long nothing happens.
+const IDLE: u32 = 3;
+/// Timers fall due within this time, and are put in another one before it.
+const DUE: Duration = Duration::from_secs(1);
+const PUTTING: Duration = Duration::from_micros(40);
 
 /// Reads the command line and runs the one workload; `open` is told the peer's name and the folder.
 pub fn main<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q) -> ExitCode {
@@ -23,7 +30,10 @@ pub fn main<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q) -> ExitCo
         "put" => true,
         "batch" => has.batches,
         "cycle" => has.takes && (args.priorities == 1 || has.priorities),
-        "wake" => has.waiting,
+        "batch-cycle" => has.takes && has.batches,
+        "wake" | "idle" => has.waiting,
+        "groups" => has.groups,
+        "timers" => has.delays,
         "open" | "open-killed" | "memory" | "keep" => has.opening,
         other => {
             eprintln!("there is no workload {other}");
@@ -44,6 +54,9 @@ pub fn main<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q) -> ExitCo
             match args.workload.as_str() {
                 "memory" => memory(&queue, args),
                 "wake" => wake(&queue, args),
+                "idle" => idle(&queue, args, folder.path()),
+                "groups" => groups(&queue, args),
+                "timers" => timers(&queue, args),
                 _ => timed(&queue, args, folder.path()),
             }
         }
@@ -84,11 +97,17 @@ fn fill<Q: Queue>(queue: &Q, args: &Args, tasks: u64) {
 fn timed<Q: Queue>(queue: &Q, args: &Args, folder: &Folder) {
     fill(queue, args, args.backlog);
     let tasks: Vec<Vec<u8>> = (0..16).map(|number| payload(args, number)).collect();
-    let batch = if args.workload == "batch" { BATCH as u64 } else { 0 };
-    let batch: Vec<Vec<u8>> = (0..batch).map(|number| payload(args, number)).collect();
+    let per_op = if args.workload.starts_with("batch") { BATCH } else { 1 };
+    let batch: Vec<Vec<u8>> = (0..per_op as u64).map(|number| payload(args, number)).collect();
     let op = |number: u64| match args.workload.as_str() {
         "put" => queue.put(&tasks[number as usize % tasks.len()], 0),
         "batch" => queue.put_many(&batch),
+        "batch-cycle" => {
+            queue.put_many(&batch);
+            let taken = queue.take_many(BATCH);
+            assert_eq!(taken.len(), BATCH, "what was put is there");
+            queue.ack_many(taken);
+        }
         _ => {
             let task = &tasks[number as usize % tasks.len()];
             queue.put(task, priority(args, number));
@@ -131,7 +150,6 @@ fn timed<Q: Queue>(queue: &Q, args: &Args, folder: &Folder) {
     let ended = ends.iter().map(|end| end.2).max();
     let seconds = began.zip(ended).map(|(began, ended)| ended.duration_since(began).as_secs_f64());
     let times: Vec<u32> = ends.into_iter().flat_map(|end| end.0).collect();
-    let per_op = if args.workload == "batch" { BATCH } else { 1 };
     let mut line = Line::new(args);
     line.number("ops", Some((times.len() * per_op) as f64));
     line.number("seconds", seconds);
@@ -185,6 +203,114 @@ fn wake<Q: Queue>(queue: &Q, args: &Args) {
         line.number("p99_us", Some(p99));
     }
     line.print();
+}
+
+/// Tasks of as many groups as there are threads: all are put, and then each thread takes and acks
+/// until there is nothing for it.
+fn groups<Q: Queue>(queue: &Q, args: &Args) {
+    let tasks: Vec<Vec<u8>> = (0..16).map(|number| payload(args, number)).collect();
+    let groups = 0..args.threads as u8;
+    let (mut put, mut drained, mut ops) = (Duration::ZERO, Duration::ZERO, 0);
+    // A few tasks take less time than a turn has: others follow them into the emptied queue.
+    while ops == 0 || put + drained < args.time {
+        let began = Instant::now();
+        for number in 0..args.backlog {
+            let task = &tasks[number as usize % tasks.len()];
+            groups.clone().for_each(|group| queue.put_in(group, task));
+        }
+        put += began.elapsed();
+        drained += drain(queue, args.threads);
+        assert!(queue.take().is_none(), "every task was acked");
+        ops += args.backlog * args.threads as u64;
+    }
+    let mut line = Line::new(args);
+    line.number("ops", Some(ops as f64));
+    line.number("seconds", Some((put + drained).as_secs_f64()));
+    line.number("put_seconds", Some(put.as_secs_f64()));
+    line.print();
+}
+
+fn drain<Q: Queue>(queue: &Q, threads: usize) -> Duration {
+    let barrier = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                barrier.wait();
+                while let Some(task) = queue.take() {
+                    queue.ack(task);
+                }
+            });
+        }
+        barrier.wait();
+        Instant::now()
+    })
+    .elapsed()
+}
+
+/// How late a waiting taker has tasks that fall due evenly within a second.
+fn timers<Q: Queue>(queue: &Q, args: &Args) {
+    let tasks = args.backlog;
+    // All are put before the first is due, with room to spare on a slow machine.
+    let first = Instant::now() + DUE + PUTTING * tasks as u32;
+    let put = |number: u64| {
+        let due = first + DUE * number as u32 / tasks as u32;
+        queue.put_delayed(number, due.saturating_duration_since(Instant::now()))
+    };
+    let dues: Vec<SystemTime> = (0..tasks).map(put).collect();
+    assert!(Instant::now() < first, "the machine is too slow: some are due before all are put");
+    let take = |_| {
+        let due = dues[queue.wait_due() as usize];
+        let late = SystemTime::now().duration_since(due).unwrap_or_default();
+        late.as_nanos().min(u32::MAX.into()) as u32
+    };
+    let lateness: Vec<u32> = (0..tasks).map(take).collect();
+    let mut line = Line::new(args);
+    line.number("ops", Some(tasks as f64));
+    if let Some((p50, p99)) = shares(lateness) {
+        line.number("p50_us", Some(p50));
+        line.number("p99_us", Some(p99));
+    }
+    line.print();
+}
+
+/// A queue that was at work, a waiting taker, and nothing to do. A server is looked at together
+/// with its client.
+fn idle<Q: Queue>(queue: &Q, args: &Args, folder: &Folder) {
+    let task = payload(args, 1);
+    for _ in 0..WARM {
+        queue.put(&task, 0);
+        queue.ack(queue.take().expect("what was put is there"));
+    }
+    let activity = || {
+        let (own, server) = (os::activity(None)?, queue.server().map(Some));
+        let server = server.map_or(Some(os::Activity::default()), os::activity)?;
+        Some((own.processor + server.processor, own.sleeps + server.sleeps))
+    };
+    let written = || {
+        let server = queue.server().map(Some).map_or(Some(0), os::charged)?;
+        Some(os::charged(None)? + server)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| queue.ack(queue.wait()));
+        std::thread::sleep(SETTLED);
+        let (device, bytes, before) = (os::to_device(folder), written(), activity());
+        let began = Instant::now();
+        std::thread::sleep(args.time * IDLE);
+        let seconds = began.elapsed().as_secs_f64();
+        let (after, bytes_after, device_after) = (activity(), written(), os::to_device(folder));
+        queue.put(&task, 0);
+        let mut line = Line::new(args);
+        line.number("seconds", Some(seconds));
+        if let Some((before, after)) = before.zip(after) {
+            line.number("sleeps", Some(after.1.saturating_sub(before.1) as f64));
+            let processor = after.0.saturating_sub(before.0);
+            line.number("processor_us", Some(processor.as_secs_f64() * 1e6));
+        }
+        let grown = |before: Option<u64>, after: Option<u64>| Some((after? - before?) as f64);
+        line.number("bytes_written", grown(bytes, bytes_after));
+        line.number("bytes_to_device", grown(device, device_after));
+        line.print();
+    });
 }
 
 /// The memory of a process that has just put so many tasks and then worked a little.

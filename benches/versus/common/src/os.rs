@@ -1,6 +1,7 @@
 //! What the operating system counts of a process. Linux only.
 
 use std::path::Path;
+use std::time::Duration;
 
 /// A line `name: number` of a file of a process.
 fn counter(process: Option<u32>, file: &str, name: &str) -> Option<u64> {
@@ -20,6 +21,31 @@ pub(crate) fn memory(process: Option<u32>) -> Option<(f64, f64)> {
 /// again each time it is written to after it has gone to the device.
 pub(crate) fn charged(process: Option<u32>) -> Option<u64> {
     counter(process, "io", "write_bytes")
+}
+
+/// What the threads of a process did, but for the one that asks: processor time, and how often one
+/// of them went to sleep.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Activity {
+    pub(crate) processor: Duration,
+    pub(crate) sleeps: u64,
+}
+
+pub(crate) fn activity(process: Option<u32>) -> Option<Activity> {
+    let name = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
+    let mut all = Activity::default();
+    let own = std::fs::read_link("/proc/thread-self").ok()?;
+    for thread in std::fs::read_dir(format!("/proc/{name}/task")).ok()?.flatten() {
+        if own.file_name() == Some(&thread.file_name()) {
+            continue;
+        }
+        let schedule = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let nanos = schedule.split_whitespace().next()?.parse().ok()?;
+        all.processor += Duration::from_nanos(nanos);
+        let status = format!("task/{}/status", thread.file_name().to_string_lossy());
+        all.sleeps += counter(process, &status, "voluntary_ctxt_switches")?;
+    }
+    Some(all)
 }
 
 /// Bytes that have gone to the device that the folder lies on, by everybody.

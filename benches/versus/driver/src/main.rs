@@ -18,7 +18,7 @@ use turn::{Ended, Turn};
 /// How the command line wants it.
 pub struct Plan {
     quick: bool,
-    /// Also ten million tasks deep.
+    /// Also ten million tasks deep, and the slower ones in the deepest groups.
     deep: bool,
     filter: Option<String>,
     rounds: usize,

@@ -35,6 +35,10 @@ impl Column<'_> {
             Figure::Memory => format!("{name}, memory"),
             Figure::Anonymous => format!("{name}, without mapped files"),
             Figure::BytesPerOp => format!("{name}, bytes to the device each"),
+            Figure::Cost => format!("{name}, µs a task"),
+            Figure::WakeUps => format!("{name}, wake-ups"),
+            Figure::Processor => format!("{name}, processor time"),
+            Figure::Written => format!("{name}, bytes written"),
         }
     }
 
@@ -49,6 +53,10 @@ impl Column<'_> {
             Figure::Memory => turn.number("rss_mib"),
             Figure::Anonymous => turn.number("anon_mib"),
             Figure::BytesPerOp => Some(turn.number("bytes_to_device")? / turn.number("ops")?),
+            Figure::Cost => Some(turn.number("seconds")? / turn.number("ops")? * 1e6),
+            Figure::WakeUps => Some(turn.number("sleeps")? / turn.number("seconds")?),
+            Figure::Processor => Some(turn.number("processor_us")? / turn.number("seconds")?),
+            Figure::Written => Some(turn.number("bytes_written")? / turn.number("seconds")?),
         };
         turns.iter().map(|turn| turn.as_ref().and_then(read)).collect()
     }
@@ -84,6 +92,10 @@ impl Column<'_> {
             Figure::Seconds => format!("{value:.2} s"),
             Figure::Memory | Figure::Anonymous => format!("{value:.0} MiB"),
             Figure::BytesPerOp => format!("{:.1} kB", value / 1000.0),
+            Figure::Cost => format!("{value:.2}"),
+            Figure::WakeUps => format!("{value:.1}"),
+            Figure::Processor => format!("{value:.0} µs"),
+            Figure::Written => grouped(value.round() as u64),
         };
         match self.ratio(turns, peer) {
             Some(ratio) if self.row.twin != Some(peer) => format!("{value} ({ratio:.2})"),
@@ -210,6 +222,8 @@ fn draw(text: &mut String, section: &str, columns: &[Column<'_>], turns: &Turns,
     let unit = match first {
         Figure::Rate => "tasks a second",
         Figure::P50 | Figure::P99 => "µs",
+        Figure::Cost => "µs a task",
+        Figure::WakeUps => "wake-ups a second",
         _ => "seconds",
     };
     let file = section.to_lowercase().replace(',', "").replace(' ', "-") + ".svg";

@@ -28,6 +28,13 @@ pub enum Figure {
     Anonymous,
     /// To the device, by everybody: the least of all rounds is the peer's own.
     BytesPerOp,
+    /// The time of one task.
+    Cost,
+    /// Of all threads, in a second.
+    WakeUps,
+    Processor,
+    /// What a process is charged for, in a second: nothing is told well from something.
+    Written,
 }
 
 /// Also for payloads.
@@ -57,6 +64,8 @@ const BATCHED: &[&str] = &[
     "apalis",
     "redis-sync",
 ];
+const BATCHES_CYCLED: &[&str] =
+    &["limit", "tubewell", "redb", "sqlite-full", "lmdb-sync", "fjall-sync", "redis-sync"];
 /// The workers of effectum and apalis take and ack by themselves.
 const CYCLED: &[&str] = &[
     "limit",
@@ -100,6 +109,14 @@ const WAKING: &[&str] = &[
     "beanstalkd",
     "redis",
 ];
+/// Nothing falls due in the stores, nor in Redis's list and yaque; effectum, apalis and beanstalkd
+/// have whole seconds, and RustQueue looks once a second.
+const DELAYING: &[&str] = &["crossbeam", "tubewell-relaxed"];
+/// beanstalkd, Redis's list and yaque have none, nor have the others' workers.
+const STRICT: &[&str] =
+    &["tubewell-relaxed", "sqlite-normal", "lmdb-nosync", "lmdb-map", "fjall-buffered"];
+/// The others need most of a minute for a million and a half.
+const STRICT_AND_QUICK: &[&str] = &["tubewell-relaxed", "lmdb-map", "fjall-buffered"];
 const STORED: &[&str] = &[
     "tubewell-relaxed",
     "redb",
@@ -115,7 +132,10 @@ pub const PUTS: &str = "Durable puts";
 pub const CYCLES: &str = "Durable batches and cycles";
 pub const SIZES: &str = "Durable puts by payload";
 pub const DEPTHS: &str = "Relaxed cycles by backlog";
+pub const GROUPS: &str = "Ten busy groups and ten consumers";
 pub const WAKES: &str = "Wake-up of a waiting taker by a relaxed put";
+pub const TIMERS: &str = "Timers that fall due within a second, until taken";
+pub const IDLES: &str = "An open queue and a waiting taker, each second";
 pub const OPENS: &str = "Opening, and memory";
 
 impl Row {
@@ -161,7 +181,9 @@ impl Row {
 }
 
 pub fn rows(plan: &Plan) -> Vec<Row> {
-    use Figure::{Anonymous, BytesPerOp, Memory, P50, P99, Rate, Seconds};
+    use Figure::{
+        Anonymous, BytesPerOp, Cost, Memory, P50, P99, Processor, Rate, Seconds, WakeUps, Written,
+    };
     let million = if plan.quick { 50_000 } else { 1_000_000 };
     let mut rows = Vec::new();
     for threads in [1, 4, 16, 64] {
@@ -170,6 +192,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
     }
     rows.push(Row::new(CYCLES, "puts in batches of 1000", "batch", BATCHED));
     let both = &[Rate, BytesPerOp];
+    rows.push(Row::new(CYCLES, "cycles in batches of 1000", "batch-cycle", BATCHES_CYCLED));
     rows.push(Row::new(CYCLES, "cycles, 1 thread", "cycle", CYCLED).figures(both));
     rows.push(Row::new(CYCLES, "cycles, 16 threads", "cycle", CYCLED).threads(16).figures(both));
     for (bytes, column) in
@@ -187,7 +210,18 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
         let row = Row::new(DEPTHS, column, "cycle", PRIORITIES).with("--priorities", 16);
         rows.push(row.with("--backlog", depth));
     }
+    let depths = if plan.quick { [1_000, 2_000, 5_000] } else { [1_000, 20_000, 150_000] };
+    for depth in depths {
+        let names = if depth < depths[2] || plan.deep { STRICT } else { STRICT_AND_QUICK };
+        let row = Row::new(GROUPS, format!("10 × {}", grouped(depth)), "groups", names);
+        rows.push(row.with("--backlog", depth).threads(10).figures(&[Cost]).without_twin());
+    }
     rows.push(Row::new(WAKES, "latency", "wake", WAKING).figures(&[P50, P99]));
+    let many = if plan.quick { 10_000 } else { 100_000 };
+    let row = Row::new(TIMERS, format!("{} timers, late", grouped(many)), "timers", DELAYING);
+    rows.push(row.with("--backlog", many).figures(&[P50, P99]));
+    let row = Row::new(IDLES, "idle", "idle", WAKING).figures(&[WakeUps, Processor, Written]);
+    rows.push(row.without_twin());
     for (workload, column, figures) in [
         ("open", "tasks opened after a close", &[Seconds, Memory][..]),
         ("open-killed", "tasks opened after a kill", &[Seconds, Memory]),

@@ -36,7 +36,7 @@ fn job(task: &[u8], priority: u8) -> Job {
 impl Queue for Effectum {
     type Task = ();
 
-    const HAS: Has = Has { takes: false, waiting: false, opening: false, ..Has::ALL };
+    const HAS: Has = Has { takes: false, waiting: false, opening: false, ..Has::USUAL };
 
     fn put(&self, task: &[u8], priority: u8) {
         self.runtime.block_on(self.jobs.add_job(job(task, priority))).unwrap();

@@ -2,7 +2,7 @@
 //! rows leave tombstones until they are compacted, and a scan from the front would walk over all of
 //! them: so the queue keeps in memory, for each priority, from where on there can be tasks.
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use std::collections::BTreeMap;
 use versus_common::{Done, Engine, Folder, Op};
 
@@ -65,14 +65,14 @@ impl Engine for Fjall {
                     self.next += 1;
                     Done::Nothing
                 }
-                Op::Take => match self.first() {
-                    None => Done::Nothing,
-                    Some((key, task)) => {
-                        batch.remove_weak(&self.ready, key);
-                        batch.insert(&self.taken, &key[1..], [&key[..1], &task].concat());
-                        Done::Took(id(&key), task)
-                    }
-                },
+                Op::Take => {
+                    let first = self.first();
+                    self.take(&mut batch, first)
+                }
+                Op::TakeOf(priority) => {
+                    let first = self.first_of(*priority);
+                    self.take(&mut batch, first)
+                }
                 Op::Ack(id) => {
                     batch.remove_weak(&self.taken, id.to_be_bytes());
                     Done::Nothing
@@ -87,18 +87,33 @@ impl Engine for Fjall {
 }
 
 impl Fjall {
+    fn take(&self, batch: &mut OwnedWriteBatch, first: Option<([u8; KEY], Vec<u8>)>) -> Done {
+        let Some((key, task)) = first else { return Done::Nothing };
+        batch.remove_weak(&self.ready, key);
+        batch.insert(&self.taken, &key[1..], [&key[..1], &task].concat());
+        Done::Took(id(&key), task)
+    }
+
     /// The next task; whoever asks again gets the one behind it.
     fn first(&mut self) -> Option<([u8; KEY], Vec<u8>)> {
         loop {
-            let (&priority, &low) = self.low.first_key_value()?;
-            let all = key(priority, low)..=key(priority, u64::MAX);
-            let Some(first) = self.ready.range(all).next() else {
-                self.low.remove(&priority);
-                continue;
-            };
-            let (key, task) = first.into_inner().unwrap();
-            self.low.insert(priority, id(&key) + 1);
-            return Some((key[..].try_into().unwrap(), task.to_vec()));
+            let (&priority, _) = self.low.first_key_value()?;
+            let first = self.first_of(priority);
+            if first.is_some() {
+                return first;
+            }
         }
+    }
+
+    fn first_of(&mut self, priority: u8) -> Option<([u8; KEY], Vec<u8>)> {
+        let low = *self.low.get(&priority)?;
+        let Some(first) = self.ready.range(key(priority, low)..=key(priority, u64::MAX)).next()
+        else {
+            self.low.remove(&priority);
+            return None;
+        };
+        let (key, task) = first.into_inner().unwrap();
+        self.low.insert(priority, id(&key) + 1);
+        Some((key[..].try_into().unwrap(), task.to_vec()))
     }
 }

@@ -2,6 +2,7 @@
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, WithTls};
+use std::ops::Bound;
 use versus_common::{Done, Engine, Folder, Op};
 
 type Rows = Database<'static, Bytes, Bytes>;
@@ -23,6 +24,12 @@ fn key(priority: u8, id: u64) -> [u8; KEY] {
     let mut key = [priority; KEY];
     key[1..].copy_from_slice(&id.to_be_bytes());
     key
+}
+
+type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+fn within((first, last): &([u8; KEY], [u8; KEY])) -> Range<'_> {
+    (Bound::Included(first), Bound::Included(last))
 }
 
 /// The same with what is written going straight into the mapped file.
@@ -62,10 +69,8 @@ impl Lmdb {
         let reading = env.read_txn().unwrap();
         let id = |key: &[u8]| u64::from_be_bytes(key[key.len() - 8..].try_into().unwrap());
         let last = |priority: u8| {
-            let all = key(priority, 0)..=key(priority, u64::MAX);
-            let all = (all.start().as_slice(), all.end().as_slice());
-            let all = (std::ops::Bound::Included(all.0), std::ops::Bound::Included(all.1));
-            let last = ready.rev_range(&reading, &all).unwrap().next()?;
+            let all = (key(priority, 0), key(priority, u64::MAX));
+            let last = ready.rev_range(&reading, &within(&all)).unwrap().next()?;
             Some(id(last.unwrap().0))
         };
         let highest = (0..=u8::MAX).filter_map(last).max().unwrap_or(0);
@@ -97,8 +102,15 @@ impl Engine for Lmdb {
                     self.ready.put(&mut writing, &key, task).unwrap();
                     Done::Nothing
                 }
-                Op::Take => {
-                    let first = self.ready.first(&writing).unwrap();
+                Op::Take | Op::TakeOf(_) => {
+                    let first = match op {
+                        Op::TakeOf(priority) => {
+                            let all = (key(*priority, 0), key(*priority, u64::MAX));
+                            let mut all = self.ready.range(&writing, &within(&all)).unwrap();
+                            all.next().transpose().unwrap()
+                        }
+                        _ => self.ready.first(&writing).unwrap(),
+                    };
                     match first
                         .map(|(key, task)| (<[u8; KEY]>::try_from(key).unwrap(), task.to_vec()))
                     {

@@ -1,34 +1,62 @@
-//! A channel in memory: how soon a thread can be woken at all.
+//! A channel in memory: how soon a thread can be woken at all, by another one or by the clock.
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, at, unbounded};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime};
 use versus_common::{Has, Queue};
 
-pub struct Channel(Sender<()>, Receiver<()>);
+pub struct Channel {
+    send: Sender<()>,
+    receive: Receiver<()>,
+    /// Each with its number; the first to be due is on top.
+    delayed: Mutex<BinaryHeap<Reverse<(Instant, u64)>>>,
+}
 
 impl Channel {
     pub fn new() -> Self {
         let (send, receive) = unbounded();
-        Self(send, receive)
+        Self { send, receive, delayed: Mutex::default() }
     }
 }
 
 impl Queue for Channel {
     type Task = ();
 
-    const HAS: Has =
-        Has { batches: false, priorities: false, takes: false, waiting: true, opening: false };
+    const HAS: Has = Has {
+        batches: false,
+        priorities: false,
+        takes: false,
+        waiting: true,
+        opening: false,
+        groups: false,
+        delays: true,
+    };
 
     fn put(&self, _: &[u8], _: u8) {
-        self.0.send(()).unwrap();
+        self.send.send(()).unwrap();
     }
 
     fn take(&self) -> Option<()> {
-        self.1.try_recv().ok()
+        self.receive.try_recv().ok()
     }
 
     fn wait(&self) {
-        self.1.recv().unwrap();
+        self.receive.recv().unwrap();
     }
 
     fn ack(&self, (): ()) {}
+
+    fn put_delayed(&self, number: u64, delay: Duration) -> SystemTime {
+        let due = Reverse((Instant::now() + delay, number));
+        self.delayed.lock().unwrap().push(due);
+        SystemTime::now() + delay
+    }
+
+    fn wait_due(&self) -> u64 {
+        let Reverse((due, number)) = self.delayed.lock().unwrap().pop().unwrap();
+        at(due).recv().unwrap();
+        number
+    }
 }

@@ -35,7 +35,7 @@ impl Engine for File {
                     self.bytes.extend_from_slice(task);
                     Done::Nothing
                 }
-                Op::Take => {
+                Op::Take | Op::TakeOf(_) => {
                     self.bytes.extend_from_slice(&[1; NOTE]);
                     Done::Took(0, Vec::new())
                 }
@@ -93,5 +93,13 @@ impl<Q: Queue<Task = u64>> Queue for Limit<Q> {
 
     fn ack(&self, (): ()) {
         self.0.ack(0);
+    }
+
+    fn take_many(&self, most: usize) -> Vec<()> {
+        vec![(); most]
+    }
+
+    fn ack_many(&self, tasks: Vec<()>) {
+        self.0.ack_many(vec![0; tasks.len()]);
     }
 }

@@ -7,14 +7,14 @@ mod redb;
 mod tubewell;
 
 use std::process::ExitCode;
-use versus_common::{Alone, Grouped, main as run};
+use versus_common::{Alone, Grouped, main as run, stored};
 
 fn main() -> ExitCode {
     let args = versus_common::args();
     match args.peer.as_str() {
         "tubewell" => run(&args, |_, folder| tubewell::Tubewell::open(folder, true)),
         "tubewell-relaxed" => run(&args, |_, folder| tubewell::Tubewell::open(folder, false)),
-        "redb" => run(&args, |_, folder| Alone::<redb::Redb>::open(folder, true)),
+        "redb" => stored::<redb::Redb>(&args, true),
         "redb-grouped" => run(&args, |_, folder| Grouped::<redb::Redb>::open(folder, true)),
         "limit" => run(&args, |_, folder| limit::Limit::alone(folder)),
         "limit-grouped" => run(&args, |_, folder| limit::Limit::grouped(folder)),

@@ -60,6 +60,18 @@ impl Engine for Redb {
                             Done::Took(id, task.value().to_vec())
                         }
                     },
+                    Op::TakeOf(priority) => {
+                        let mut all = ready.range((*priority, 0)..=(*priority, u64::MAX)).unwrap();
+                        let first = all.next().map(|first| first.unwrap().0.value());
+                        drop(all);
+                        match first.map(|key| (key, ready.remove(key).unwrap().unwrap())) {
+                            None => Done::Nothing,
+                            Some(((priority, id), task)) => {
+                                taken.insert(id, (priority, task.value())).unwrap();
+                                Done::Took(id, task.value().to_vec())
+                            }
+                        }
+                    }
                     Op::Ack(id) => {
                         taken.remove(id).unwrap();
                         Done::Nothing

@@ -1,8 +1,11 @@
 //! tubewell as it comes: the builder's defaults, one tube.
 
 use std::hint::black_box;
+use std::time::{Duration, SystemTime};
 use tubewell::{Durability, Queue, Task, Tube};
-use versus_common::Folder;
+use versus_common::{Folder, Has};
+
+const GROUPS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
 pub struct Tubewell {
     tube: Tube,
@@ -19,6 +22,8 @@ impl Tubewell {
 
 impl versus_common::Queue for Tubewell {
     type Task = Task;
+
+    const HAS: Has = Has { groups: true, delays: true, ..Has::USUAL };
 
     fn put(&self, task: &[u8], priority: u8) {
         // A task without anything special is put as one would.
@@ -52,5 +57,30 @@ impl versus_common::Queue for Tubewell {
 
     fn ack(&self, task: Task) {
         task.ack().unwrap();
+    }
+
+    fn take_many(&self, most: usize) -> Vec<Task> {
+        self.tube.take_many(most).unwrap()
+    }
+
+    fn ack_many(&self, tasks: Vec<Task>) {
+        self.tube.ack_many(tasks).unwrap();
+    }
+
+    fn put_in(&self, group: u8, task: &[u8]) {
+        self.tube.task(task).group(GROUPS[usize::from(group)]).put().unwrap();
+    }
+
+    fn put_delayed(&self, number: u64, delay: Duration) -> SystemTime {
+        let id = self.tube.task(&number.to_le_bytes()).delay(delay).put().unwrap();
+        // The put may have waited for a checkpoint, and the delay begins behind that.
+        self.tube.peek(id).unwrap().due.unwrap()
+    }
+
+    fn wait_due(&self) -> u64 {
+        let task = self.tube.take().unwrap();
+        let number = u64::from_le_bytes(task[..].try_into().unwrap());
+        task.detach();
+        number
     }
 }

@@ -40,7 +40,7 @@ impl Rust {
 impl Queue for Rust {
     type Task = JobId;
 
-    const HAS: Has = Has { batches: false, waiting: false, opening: false, ..Has::ALL };
+    const HAS: Has = Has { batches: false, waiting: false, opening: false, ..Has::USUAL };
 
     fn put(&self, task: &[u8], priority: u8) {
         // It stores JSON: a text without escapes, of as many bytes as the task with its quotes.

@@ -53,7 +53,7 @@ fn reserved(connection: &mut Connection) -> Option<u64> {
 impl Queue for Beanstalkd {
     type Task = u64;
 
-    const HAS: Has = Has { batches: false, ..Has::ALL };
+    const HAS: Has = Has { batches: false, ..Has::USUAL };
 
     fn put(&self, task: &[u8], priority: u8) {
         with(|connection| {

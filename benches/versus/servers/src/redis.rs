@@ -84,21 +84,37 @@ fn added(connection: &mut Connection) {
     number(connection);
 }
 
-/// The second half of a lease: what the id stands for, and how long it is ours.
-fn leased(connection: &mut Connection, id: Vec<u8>) -> String {
-    let id = String::from_utf8(id).unwrap();
-    command(connection, &[b"GET", &key("item", &id)]);
-    command(connection, &[b"SETEX", &key("lease", &id), b"3600", b"versus"]);
+/// The second half of a lease: what the ids stand for, and how long they are ours.
+fn leased(connection: &mut Connection, ids: Vec<Vec<u8>>) -> Vec<String> {
+    let ids: Vec<String> = ids.into_iter().map(|id| String::from_utf8(id).unwrap()).collect();
+    for id in &ids {
+        command(connection, &[b"GET", &key("item", id)]);
+        command(connection, &[b"SETEX", &key("lease", id), b"3600", b"versus"]);
+    }
     connection.send();
-    std::hint::black_box(text(connection).expect("the task has bytes"));
-    assert_eq!(connection.line(), "+OK");
-    id
+    for _ in &ids {
+        std::hint::black_box(text(connection).expect("the task has bytes"));
+        assert_eq!(connection.line(), "+OK");
+    }
+    ids
+}
+
+fn acked(connection: &mut Connection, ids: &[String]) {
+    for id in ids {
+        command(connection, &[b"LREM", PROCESSING.as_bytes(), b"0", id.as_bytes()]);
+        command(connection, &[b"DEL", &key("item", id), &key("lease", id)]);
+    }
+    connection.send();
+    for _ in ids {
+        assert_eq!(number(connection), 1, "the task was taken");
+        number(connection);
+    }
 }
 
 impl Queue for Redis {
     type Task = String;
 
-    const HAS: Has = Has { priorities: false, ..Has::ALL };
+    const HAS: Has = Has { priorities: false, ..Has::USUAL };
 
     fn put(&self, task: &[u8], _: u8) {
         with(|connection| {
@@ -145,7 +161,7 @@ impl Queue for Redis {
             command(connection, &[b"RPOPLPUSH", MAIN.as_bytes(), PROCESSING.as_bytes()]);
             connection.send();
             let id = text(connection)?;
-            Some(leased(connection, id))
+            leased(connection, vec![id]).pop()
         })
     }
 
@@ -154,18 +170,27 @@ impl Queue for Redis {
             command(connection, &[b"BRPOPLPUSH", MAIN.as_bytes(), PROCESSING.as_bytes(), b"0"]);
             connection.send();
             let id = text(connection).expect("it waits for ever");
-            leased(connection, id)
+            leased(connection, vec![id]).remove(0)
         })
     }
 
     fn ack(&self, task: String) {
+        with(|connection| acked(connection, &[task]));
+    }
+
+    fn take_many(&self, most: usize) -> Vec<String> {
         with(|connection| {
-            command(connection, &[b"LREM", PROCESSING.as_bytes(), b"0", task.as_bytes()]);
-            command(connection, &[b"DEL", &key("item", &task), &key("lease", &task)]);
+            for _ in 0..most {
+                command(connection, &[b"RPOPLPUSH", MAIN.as_bytes(), PROCESSING.as_bytes()]);
+            }
             connection.send();
-            assert_eq!(number(connection), 1, "the task was taken");
-            number(connection);
-        });
+            let ids = (0..most).filter_map(|_| text(connection)).collect();
+            leased(connection, ids)
+        })
+    }
+
+    fn ack_many(&self, tasks: Vec<String>) {
+        with(|connection| acked(connection, &tasks));
     }
 
     fn server(&self) -> Option<u32> {

@@ -1,7 +1,7 @@
 //! A queue in two tables: what is ready, in the order in which it is taken, and what is taken. The
 //! ready table is its own index, so a put touches one page.
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{CachedStatement, Connection, params, params_from_iter};
 use versus_common::{Done, Engine, Folder, Op};
 
 pub struct Sqlite {
@@ -69,7 +69,8 @@ impl Engine for Sqlite {
         for op in ops {
             done.push(match op {
                 Op::Put(priority, task) => self.put(*priority, task),
-                Op::Take => self.take(),
+                Op::Take => self.take(None),
+                Op::TakeOf(priority) => self.take(Some(*priority)),
                 Op::Ack(id) => {
                     let mut ack = self.statement("DELETE FROM taken WHERE id = ?1");
                     ack.execute([*id as i64]).unwrap();
@@ -97,10 +98,16 @@ impl Sqlite {
         Done::Nothing
     }
 
-    fn take(&self) -> Done {
-        let first = "SELECT priority, id, attempts, task FROM ready ORDER BY priority, id LIMIT 1";
+    fn take(&self, priority: Option<u8>) -> Done {
+        let first = match priority {
+            None => "SELECT priority, id, attempts, task FROM ready ORDER BY priority, id LIMIT 1",
+            Some(_) => {
+                "SELECT priority, id, attempts, task FROM ready WHERE priority = ?1
+                 ORDER BY id LIMIT 1"
+            }
+        };
         let mut first = self.statement(first);
-        let mut rows = first.query([]).unwrap();
+        let mut rows = first.query(params_from_iter(priority)).unwrap();
         let Some(row) = rows.next().unwrap() else { return Done::Nothing };
         let key: (u8, i64) = (row.get(0).unwrap(), row.get(1).unwrap());
         let (attempts, task): (i64, Vec<u8>) = (row.get(2).unwrap(), row.get(3).unwrap());
