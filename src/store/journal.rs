@@ -56,6 +56,10 @@ impl Journal {
                 self.failed.store(true, Ordering::Release);
                 return Err(Error::io(error).because("the journal was not synced"));
             }
+            // The system tells of a failure once: beside that one, this one says nothing.
+            if self.has_failed() {
+                return Err(Error::new(ErrorKind::Broken).because("another sync has failed"));
+            }
             // Planted; .ci/canaries shows that a test finds it.
             #[cfg(canary_synced_late)]
             let written = self.written();
@@ -234,6 +238,10 @@ impl Ring {
         let done = self.file.sync();
         if done.is_err() {
             self.shared.failed.store(true, Ordering::Release);
+        }
+        // Beside a sync that failed, one that returned says nothing.
+        if self.shared.has_failed() {
+            return done.and(Err(io::Error::other("another sync has failed")));
         }
         done
     }
