@@ -52,7 +52,8 @@ fn seeds(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {
 
 /// Lets everything that is left come to its end: nothing may be stuck (L3).
 fn calm() -> Vec<Step> {
-    let mut steps = vec![Step::Clock(Turn::Advance(86_400_000_000)), Step::Tick];
+    let mut steps =
+        vec![Step::EndCheckpoint, Step::Clock(Turn::Advance(86_400_000_000)), Step::Tick];
     for tube in 0..4 {
         steps.push(Step::Pause { tube, paused: false });
         steps.push(Step::Kick { tube, count: step::EVER });
