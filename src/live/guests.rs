@@ -12,12 +12,15 @@ use crate::live::inside::{self, Inside};
 use crate::live::notes;
 use crate::store::{Failure, Guests};
 use crate::sync::MutexGuard;
+use crate::task::TaskId;
 
 /// An open transaction.
 pub(crate) struct Session<'a> {
     core: &'a Core,
     guests: Option<Guests>,
     draft: Draft,
+    /// The tasks of all verbs so far.
+    tasks: Vec<TaskId>,
     // Dropped in this order: the engine's lock, the writer's, and then what waits for both.
     state: Option<MutexGuard<'a, State>>,
     _writer: MutexGuard<'a, ()>,
@@ -43,6 +46,7 @@ impl<'a> Session<'a> {
             core,
             guests: Some(guests),
             draft: Draft::default(),
+            tasks: Vec::new(),
             state: Some(state),
             _writer: writer,
             _inside: Inside::enter(),
@@ -73,6 +77,7 @@ impl<'a> Session<'a> {
         state.draw(op.numbers(), &self.core.gate)?;
         let (done, later) = state.decide_over(op, now, &self.draft)?;
         self.draft.merge(later);
+        self.tasks.extend(op.in_doubt(&done));
         Ok(done)
     }
 
@@ -91,7 +96,8 @@ impl<'a> Session<'a> {
             }
             Err(Failure::Broken(error)) => {
                 state.break_down(&error);
-                Err(error)
+                let tasks = std::mem::take(&mut self.tasks);
+                Err(if error.is_outcome_unknown() { error.with_tasks(tasks) } else { error })
             }
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::NoRoom | Failure::TooLarge) => Err(Error::new(ErrorKind::Full)),

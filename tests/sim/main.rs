@@ -18,6 +18,7 @@ mod sessions;
 mod step;
 mod survive;
 mod trust;
+mod unknown;
 mod world;
 
 use disk::{Fault, SimDisk};
