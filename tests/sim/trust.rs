@@ -13,22 +13,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tubewell::testing::{self, FileName};
 use tubewell::{
-    Conflict, Durability, ErrorKind, ManualClock, PutOutcome, Queue, Result, State, Tube, TubeKind,
+    Builder, Conflict, Durability, ErrorKind, ManualClock, PutOutcome, Queue, Result, State, Tube,
+    TubeKind,
 };
 
+fn builder(disk: Arc<dyn testing::Disk>, durability: Durability) -> Builder {
+    let builder = Queue::builder().durability(durability).journal_bytes(64 << 10);
+    builder.cache_bytes(1 << 20).by_hand(true).disk(disk)
+}
+
 pub fn open_on(disk: Arc<dyn testing::Disk>, durability: Durability) -> Result<Queue> {
-    Queue::builder()
-        .durability(durability)
-        .clock(ManualClock::new())
-        .journal_bytes(64 << 10)
-        .cache_bytes(1 << 20)
-        .by_hand(true)
-        .disk(disk)
-        .open_disk()
+    builder(disk, durability).clock(ManualClock::new()).open_disk()
 }
 
 pub fn open(disk: &SimDisk, durability: Durability) -> (Queue, Tube) {
-    let queue = open_on(disk.lend(), durability).unwrap();
+    open_at(disk, durability, &ManualClock::new())
+}
+
+/// The same on a clock that the test moves.
+pub fn open_at(disk: &SimDisk, durability: Durability, clock: &ManualClock) -> (Queue, Tube) {
+    let queue = builder(disk.lend(), durability).clock(clock.clone()).open_disk().unwrap();
     let tube = queue.tube("t").unwrap();
     (queue, tube)
 }
