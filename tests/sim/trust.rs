@@ -215,26 +215,47 @@ fn steps(tube_steps: &[Step]) -> Vec<Step> {
     steps
 }
 
-/// A queue that dies while it replays has to be able to replay again.
+/// A queue that dies while it replays has to be able to replay again, and so has one that dies in
+/// the checkpoint behind it.
 #[test]
 fn a_replay_and_its_checkpoint_interrupted_at_every_write() {
     let fill = steps(&vec![Step::PutMany { tube: 0, count: 5 }; 60]);
+    let reopen = [Step::Reopen(End::Kill)];
+    let checkpoint = [Step::Checkpoint, Step::Look];
+    let filled = |seed, end| {
+        let disk = SimDisk::new(seed);
+        let mut run = Run::new(Some(disk.clone()), Durability::Durable);
+        run.after_death = end;
+        run.open().and_then(|()| run.play(&fill)).unwrap();
+        (disk, run)
+    };
     for end in [End::Kill, End::Cut] {
         let mut at = 1;
         loop {
-            let disk = SimDisk::new(at);
-            let mut run = Run::new(Some(disk.clone()), Durability::Durable);
-            run.after_death = end;
-            run.open().and_then(|()| run.play(&fill)).unwrap();
+            let (_, mut run) = filled(at, end);
             run.deaths_in_recovery = vec![at, at / 2 + 1];
-            let reopen = [Step::Reopen(End::Kill), Step::Checkpoint, Step::Look];
-            run.play(&reopen).unwrap_or_else(|why| panic!("{end:?} at {at}: {why}"));
-            // Past the last call of an opening there is nothing left to interrupt.
-            if at > 60 {
+            let played = run.play(&reopen).and_then(|()| run.play(&checkpoint));
+            played.unwrap_or_else(|why| panic!("{end:?} at {at} of the replay: {why}"));
+            if run.late_deaths == 2 {
                 break;
             }
             at += 1;
         }
+        assert!(at > 6, "{at} calls of an opening");
+        at = 1;
+        loop {
+            let (disk, mut run) = filled(at, end);
+            let planned = run.play(&reopen).map(|()| disk.plan(Fault::Die(at)));
+            let before = run.crashes;
+            run.deaths_in_recovery = vec![at / 2 + 1];
+            let played = planned.and_then(|()| run.play(&checkpoint));
+            played.unwrap_or_else(|why| panic!("{end:?} at {at} of the checkpoint: {why}"));
+            if run.crashes == before {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 6, "{at} calls of a checkpoint");
     }
 }
 
@@ -366,14 +387,15 @@ fn release_take_and_ack_across_checkpoints() {
     let release = Step::Release { lease: 0, back: Default::default() };
     let verbs = [put.clone(), put, take.clone(), release, take, Step::Ack { lease: 0 }];
     // A checkpoint, a kill or a cut between any two of them.
-    let between = [None, Some(Step::Checkpoint), Some(Step::Reopen(End::Kill))];
-    for mix in 0..3usize.pow(verbs.len() as u32) {
+    let ends = [End::Kill, End::Cut].map(|end| Some(Step::Reopen(end)));
+    let between = [&[None, Some(Step::Checkpoint)], ends.as_slice()].concat();
+    for mix in 0..between.len().pow(verbs.len() as u32 - 1) {
         let mut script = steps(&[]);
         let mut digits = mix;
         for verb in &verbs {
             script.push(verb.clone());
-            script.extend(between[digits % 3].clone());
-            digits /= 3;
+            script.extend(between[digits % between.len()].clone());
+            digits /= between.len();
         }
         script.extend([Step::Look, Step::Reopen(End::Cut), Step::Look]);
         let mut run = Run::new(Some(SimDisk::new(mix as u64)), Durability::Durable);
