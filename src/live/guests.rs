@@ -12,6 +12,7 @@ use crate::live::inside::{self, Inside};
 use crate::live::notes;
 use crate::store::{Failure, Guests};
 use crate::sync::MutexGuard;
+use crate::task::TaskId;
 use std::cell::RefCell;
 
 /// An open transaction.
@@ -28,6 +29,8 @@ pub(crate) struct Session<'a> {
 struct List<'a> {
     state: Option<MutexGuard<'a, State>>,
     draft: Draft,
+    /// The tasks of all verbs.
+    tasks: Vec<TaskId>,
 }
 
 impl<'a> Session<'a> {
@@ -47,7 +50,11 @@ impl<'a> Session<'a> {
         Ok(Self {
             core,
             guests: Some(guests),
-            list: RefCell::new(List { state: Some(state), draft: Draft::default() }),
+            list: RefCell::new(List {
+                state: Some(state),
+                draft: Draft::default(),
+                tasks: Vec::new(),
+            }),
             _writer: writer,
             _inside: Inside::enter(),
         })
@@ -63,7 +70,7 @@ impl<'a> Session<'a> {
         let Ok(mut list) = self.list.try_borrow_mut() else {
             return Err(Error::new(ErrorKind::InTransaction));
         };
-        let List { state: Some(state), draft } = &mut *list else {
+        let List { state: Some(state), draft, tasks } = &mut *list else {
             return Err(Error::new(ErrorKind::Closed));
         };
         let now = state.now(&*self.core.settings.clock);
@@ -82,12 +89,13 @@ impl<'a> Session<'a> {
         state.draw(op.numbers(), &self.core.gate)?;
         let (done, later) = state.decide_over(op, now, draft)?;
         draft.merge(later);
+        tasks.extend(op.in_doubt(&done));
         Ok(done)
     }
 
     /// Overlay, list and guests become one commit.
     pub(crate) fn commit(mut self) -> Result<()> {
-        let List { state, draft } = self.list.get_mut();
+        let List { state, draft, tasks } = self.list.get_mut();
         let (Some(mut state), Some(guests)) = (state.take(), self.guests.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
@@ -101,7 +109,8 @@ impl<'a> Session<'a> {
             }
             Err(Failure::Broken(error)) => {
                 state.break_down(&error);
-                Err(error)
+                let tasks = std::mem::take(tasks);
+                Err(if error.is_outcome_unknown() { error.with_tasks(tasks) } else { error })
             }
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::NoRoom | Failure::TooLarge) => Err(Error::new(ErrorKind::Full)),

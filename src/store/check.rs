@@ -2,7 +2,7 @@
 //! mends in its own file when asked to verify it.
 
 use super::Store;
-use super::base::{Base, fenced};
+use super::base::{Base, Fault, fenced};
 use super::journal::Reader;
 use super::record::{Head, Stamp};
 use crate::bytes::Value;
@@ -182,10 +182,10 @@ impl Store {
             while db.compact()? {}
             Ok(())
         });
+        // Compaction leaves no record of what is free, and an unclean end would walk the file.
+        let done = done.and_then(|done| done.map_or(Ok(()), |()| self.touch_base()));
         match done {
-            // Compaction leaves no record of what is free, and an unclean end would walk the file.
-            Ok(Some(())) => self.touch_base()?,
-            Ok(None) => {}
+            Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Broken => return Err(self.stop(error)),
             Err(error) => {
                 self.heal()?;
@@ -222,8 +222,10 @@ impl Store {
             }
             None => Ok(None),
         };
+        let fate = opening.fate.clone();
         match Base::over(opening) {
             Ok(base) => self.base = Some(base),
+            Err(error) if fate.fault() == Some(Fault::Sync) => return Err(self.stop(error)),
             // Whatever the work has left behind, a new opening repairs.
             Err(_) => self.reopen()?,
         }

@@ -242,6 +242,10 @@ impl Ring {
 
     /// Syncs; a failure is remembered for ever, whatever it was done for.
     fn sync(&self) -> io::Result<()> {
+        let _turn = self.shared.turn.lock();
+        if self.shared.has_failed() {
+            return Err(io::Error::other("an earlier sync has failed"));
+        }
         let done = self.file.sync();
         if done.is_err() {
             self.shared.failed.store(true, Ordering::Release);

@@ -269,14 +269,29 @@ fn read_head(file: &dyn DiskFile) -> Result<Head> {
     Ok(head)
 }
 
+/// Where redb's first block has its flags, and what they say of the last commit: that nobody has
+/// closed the file since, and that what the block points to was synced before it was written.
+const FLAGS_AT: usize = 9;
+const FLAG_UNCLEAN: u8 = 2;
+const FLAG_TWO_PHASES: u8 = 4;
+
 /// redb's first block says which of its two roots counts. After a failed sync the system may show
 /// a block that is not on the medium, so it is written again, byte for byte, and synced before
-/// anything is built on it. What it points to was synced before it was written.
+/// anything is built on it. What it points to was synced before it was written, save by redb's
+/// compaction, which commits in one phase: behind that one the whole file is written again.
 pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
-    let len = file.len().map_err(Error::io)?.min(4096);
-    let mut block = vec![0; usize::try_from(len).unwrap_or(0)];
-    file.read_at(0, &mut block).map_err(Error::io)?;
-    file.write_at(0, &block).map_err(Error::io)?;
+    let len = file.len().map_err(Error::io)?;
+    let mut chunk = vec![0; usize::try_from(len.min(4096)).unwrap_or(0)];
+    file.read_at(0, &mut chunk).map_err(Error::io)?;
+    file.write_at(0, &chunk).map_err(Error::io)?;
+    let flags = chunk.get(FLAGS_AT).copied().unwrap_or(0);
+    let mut at = if flags & (FLAG_UNCLEAN | FLAG_TWO_PHASES) == FLAG_UNCLEAN { 4096 } else { len };
+    while at < len {
+        chunk.resize((len - at).min(1 << 20) as usize, 0);
+        file.read_at(at, &mut chunk).map_err(Error::io)?;
+        file.write_at(at, &chunk).map_err(Error::io)?;
+        at += chunk.len() as u64;
+    }
     file.sync().map_err(Error::io)
 }
 

@@ -1,34 +1,51 @@
 //! A checkpoint that stands still. It runs in a thread of its own, which the disk stops in the
-//! middle of a sync, so that a script can go on beside it; never do the two run at once, so a seed
+//! middle of a call, so that a script can go on beside it; never do the two run at once, so a seed
 //! stays a seed.
 
 use crate::disk::SimDisk;
+use crate::step::At;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use tubewell::{Queue, Result};
 
-/// A checkpoint in the middle of a sync.
+/// A checkpoint in the middle of a call.
 pub struct Beside {
     thread: JoinHandle<Result<()>>,
     go_on: Sender<()>,
 }
 
-/// Where the disk stops whoever syncs.
+/// Where the disk stops whoever comes.
 pub struct Stop {
-    /// The sync that is stopped; 1 is the next.
-    pub at: u8,
+    pub at: At,
+    /// Only the thread of this name is stopped, and only its calls count.
+    pub thread: Option<&'static str>,
     /// Hears `true` when somebody has come to it.
     pub stopped: Sender<bool>,
     pub go_on: Receiver<()>,
 }
 
+impl Stop {
+    /// Counts a call. Whether it is the one.
+    pub fn comes(&mut self, is_sync: bool) -> bool {
+        if self.thread.is_some() && self.thread != std::thread::current().name() {
+            return false;
+        }
+        let left = match &mut self.at {
+            At::Sync(_) if !is_sync => return false,
+            At::Sync(left) | At::Call(left) => left,
+        };
+        *left -= 1;
+        *left == 0
+    }
+}
+
 impl Beside {
-    /// Runs up to this sync. `Err` with the checkpoint's answer if it ended before.
-    pub fn begin(queue: &Queue, disk: &SimDisk, at: u8) -> std::result::Result<Self, Result<()>> {
+    /// Runs up to this call. `Err` with the checkpoint's answer if it ended before.
+    pub fn begin(queue: &Queue, disk: &SimDisk, at: At) -> std::result::Result<Self, Result<()>> {
         let (stopped, word) = channel();
         let (go_on, may_go_on) = channel();
         let ended = stopped.clone();
-        disk.stop_at(Stop { at, stopped, go_on: may_go_on });
+        disk.stop_at(Stop { at, thread: None, stopped, go_on: may_go_on });
         let queue = queue.clone();
         let thread = std::thread::spawn(move || {
             let done = queue.checkpoint();
@@ -53,6 +70,7 @@ impl Beside {
 mod tests {
     use crate::beside::Beside;
     use crate::disk::SimDisk;
+    use crate::step::At;
     use crate::trust::{numbers, open, put};
     use tubewell::Durability;
 
@@ -64,7 +82,7 @@ mod tests {
             let disk = SimDisk::new(u64::from(sync));
             let (queue, tube) = open(&disk, Durability::Durable);
             (0..100).for_each(|number| put(&tube, number).unwrap());
-            let beside = Beside::begin(&queue, &disk, sync).ok().unwrap();
+            let beside = Beside::begin(&queue, &disk, At::Sync(sync)).ok().unwrap();
             let mut count = 100;
             while {
                 let space = queue.space().unwrap();

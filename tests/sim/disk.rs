@@ -135,7 +135,7 @@ impl SimDisk {
         self.state().syncs.clone()
     }
 
-    /// Stops the thread that comes to a sync.
+    /// Stops the thread that comes to a call.
     pub fn stop_at(&self, stop: Stop) {
         self.state().stop = Some(stop);
     }
@@ -270,8 +270,13 @@ impl State {
             Fault::ReadSticky(at) => self.reads >= at,
             _ => false,
         };
-        self.strikes += u64::from(fails);
-        if fails { Err(refused()) } else { Ok(()) }
+        if !fails {
+            return Ok(());
+        }
+        self.strikes += 1;
+        // As after a call that changes something.
+        self.stop = None;
+        Err(refused())
     }
 
     fn answer<T>(luck: &Luck, value: T) -> Result<T> {
@@ -457,6 +462,27 @@ impl std::fmt::Debug for Open {
     }
 }
 
+impl Open {
+    /// Stands still, if this is the call to stand still at, until it may go on.
+    fn stand(&self, is_sync: bool) {
+        let mut state = self.disk.state();
+        let grows = matches!(state.files[self.file].pending.last(), Some(Pending::Len(_)));
+        // The journal is synced by one at a time, who would keep out all that come beside him.
+        let journal = state.names[slot(FileName::Journal)] == Some(self.file);
+        let comes = |stop: &mut Stop| !(journal && stop.thread.is_none()) && stop.comes(is_sync);
+        // redb does this under a lock that a new reader takes.
+        if grows || !state.stop.as_mut().is_some_and(comes) {
+            return;
+        }
+        let stop = state.stop.take();
+        drop(state);
+        if let Some(Stop { stopped, go_on, .. }) = stop {
+            let _ = stopped.send(true);
+            let _ = go_on.recv();
+        }
+    }
+}
+
 impl testing::DiskFile for Open {
     fn len(&self) -> Result<u64> {
         let state = self.disk.state();
@@ -474,6 +500,7 @@ impl testing::DiskFile for Open {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.stand(false);
         let mut state = self.disk.state();
         let (file, at) = (self.file, offset as usize);
         let luck = state.luck(self.process, false)?;
@@ -510,22 +537,8 @@ impl testing::DiskFile for Open {
     }
 
     fn sync(&self) -> Result<()> {
-        let mut state = self.disk.state();
-        let to = state.files[self.file].written();
-        let journal = state.names[slot(FileName::Journal)] == Some(self.file);
-        match &mut state.stop {
-            // The journal is synced by one at a time: who stands there keeps out all others.
-            _ if journal => {}
-            Some(stop) if stop.at > 1 => stop.at -= 1,
-            _ => {
-                if let Some(Stop { stopped, go_on, .. }) = state.stop.take() {
-                    drop(state);
-                    let _ = stopped.send(true);
-                    let _ = go_on.recv();
-                    state = self.disk.state();
-                }
-            }
-        }
-        state.sync(self.process, self.file, to)
+        let to = self.disk.state().files[self.file].written();
+        self.stand(true);
+        self.disk.state().sync(self.process, self.file, to)
     }
 }

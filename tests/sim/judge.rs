@@ -358,7 +358,11 @@ impl Line {
 /// Whether a step that was answered is on the medium.
 fn is_durable(step: &Step, durability: Durability) -> bool {
     match step {
-        Step::Flush | Step::Checkpoint | Step::Transact { .. } | Step::Reopen(End::Close) => true,
+        Step::Flush
+        | Step::Checkpoint
+        | Step::Compact
+        | Step::Transact { .. }
+        | Step::Reopen(End::Close) => true,
         Step::Put { new, .. } => durability == Durability::Durable && !new.relaxed,
         Step::PutMany { .. }
         | Step::Ack { .. }

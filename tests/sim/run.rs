@@ -20,6 +20,8 @@ pub struct Run {
     /// Deaths in the opening that follows a death, one after the other.
     pub deaths_in_recovery: Vec<u64>,
     pub crashes: u64,
+    /// Of the deaths in recoveries, those that came only after it was through.
+    pub late_deaths: u64,
     /// What the clocks do between the next end and the opening after it.
     pub while_closed: Vec<Turn>,
 }
@@ -42,6 +44,7 @@ impl Run {
             after_death: End::Kill,
             deaths_in_recovery: Vec::new(),
             crashes: 0,
+            late_deaths: 0,
             while_closed: Vec::new(),
         }
     }
@@ -106,7 +109,10 @@ impl Run {
             }
             Step::EndCheckpoint if !self.world.is_beside() => return None,
             // These wait for its end, and the script is to end it.
-            Step::BeginCheckpoint { .. } | Step::Checkpoint | Step::Transact { .. }
+            Step::BeginCheckpoint { .. }
+            | Step::Checkpoint
+            | Step::Compact
+            | Step::Transact { .. }
                 if self.world.is_beside() =>
             {
                 return None;
@@ -196,6 +202,8 @@ impl Run {
 
     /// Checks that nothing disagrees inside; costs a walk over both files.
     pub fn check(&mut self) -> Verdict<()> {
+        // It would wait for the checkpoint under way.
+        self.step(&Step::EndCheckpoint)?;
         match self.world.check()? {
             Ok(()) => Ok(()),
             Err(error) if self.is_struck(error.kind()) => self.recover(),
@@ -258,6 +266,7 @@ impl Run {
             if !self.is_dead() {
                 // It was through before its time had come; die here.
                 opened.map_err(|error| format!("opening again: {error}"))?;
+                self.late_deaths += 1;
             }
             self.trace.push("died in the recovery".into());
             self.replace();

@@ -52,13 +52,27 @@ pub struct Profile {
     /// happens again later, which gives another end of life.
     pub wall_ttl: bool,
     pub temporary: bool,
+    /// Checkpoints stand still beside what follows, and the base is compacted.
+    pub beside: bool,
 }
 
 impl Profile {
-    pub const MEMORY: Self =
-        Self { steps: 100, odd_clocks: true, ends: false, wall_ttl: true, temporary: true };
-    pub const DISK: Self =
-        Self { steps: 80, odd_clocks: false, ends: true, wall_ttl: false, temporary: true };
+    pub const MEMORY: Self = Self {
+        steps: 100,
+        odd_clocks: true,
+        ends: false,
+        wall_ttl: true,
+        temporary: true,
+        beside: false,
+    };
+    pub const DISK: Self = Self {
+        steps: 80,
+        odd_clocks: false,
+        ends: true,
+        wall_ttl: false,
+        temporary: true,
+        beside: true,
+    };
 }
 
 const SECOND: u64 = 1_000_000;
@@ -214,11 +228,18 @@ impl Maker {
         }
     }
 
+    fn stop(&mut self) -> At {
+        match self.rng.below(3) {
+            0 => At::Call(1 + self.rng.below(24) as u8),
+            _ => At::Sync(1 + self.rng.below(3) as u8),
+        }
+    }
+
     fn step(&mut self) -> Step {
         let tube = self.tube();
         let (task, lease) = (self.rng.near(), self.rng.near());
         let timed = !matches!(self.kinds[usize::from(tube)], TubeKind::Fifo | TubeKind::Utube);
-        match self.rng.below(224) {
+        match self.rng.below(if self.profile.beside { 242 } else { 224 }) {
             0..45 => self.put(tube),
             45..50 => Step::PutMany { tube, count: self.rng.below(6) as u8 },
             50..80 => Step::Take { tube },
@@ -272,6 +293,9 @@ impl Maker {
                 let states = [State::Ready, State::Delayed, State::Taken, State::Buried];
                 Step::PeekNext { tube, state: self.rng.of(&states) }
             }
+            224..230 => Step::BeginCheckpoint { at: self.stop() },
+            230..240 => Step::EndCheckpoint,
+            240..242 => Step::Compact,
             _ => {
                 let count = self.rng.below(3);
                 let leases = (0..count).map(|_| self.rng.near()).collect();

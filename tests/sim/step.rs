@@ -148,6 +148,15 @@ pub type LeaseNo = u64;
 /// Added to a pick: not only what is alive.
 pub const ANY: u32 = 1 << 16;
 
+/// A call of the disk that somebody stands still at; 1 is the next. What makes a file grow does not
+/// count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    Sync(u8),
+    /// A write or a sync.
+    Call(u8),
+}
+
 /// One thing to do. `task` and `lease` are picks among those known so far, the latest first, so
 /// that a step means something wherever it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,12 +293,13 @@ pub enum Step {
     Tick,
     Flush,
     Checkpoint,
-    /// A checkpoint in a thread of its own, which stands still in its sync of this number until
-    /// it is told to go on. What comes between runs beside it.
+    /// A checkpoint in a thread of its own, which stands still at this call until it is told to go
+    /// on. What comes between runs beside it.
     BeginCheckpoint {
-        sync: u8,
+        at: At,
     },
     EndCheckpoint,
+    Compact,
     /// Everything visible is compared.
     Look,
     Reopen(End),

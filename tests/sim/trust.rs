@@ -1,34 +1,40 @@
 //! What a queue's owner has to be able to trust, one plain story each. The stories that need every
 //! moment of a crash are in `scenarios`; here stand those that need a hand of their own.
 
+use crate::beside::Stop;
 use crate::disk::{Fault, SimDisk};
 use crate::run::Run;
 use crate::script::Rng;
-use crate::step::{End, New, Opts, Step};
+use crate::step::{At, End, New, Opts, Step};
 use crate::world::kind_of;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tubewell::testing::{self, FileName};
 use tubewell::{
-    Conflict, Durability, ErrorKind, ManualClock, PutOutcome, Queue, Result, State, Tube, TubeKind,
+    Builder, Conflict, Durability, ErrorKind, ManualClock, PutOutcome, Queue, Result, State, Tube,
+    TubeKind,
 };
 
+fn builder(disk: Arc<dyn testing::Disk>, durability: Durability) -> Builder {
+    let builder = Queue::builder().durability(durability).journal_bytes(64 << 10);
+    builder.cache_bytes(1 << 20).by_hand(true).disk(disk)
+}
+
 pub fn open_on(disk: Arc<dyn testing::Disk>, durability: Durability) -> Result<Queue> {
-    Queue::builder()
-        .durability(durability)
-        .clock(ManualClock::new())
-        .journal_bytes(64 << 10)
-        .cache_bytes(1 << 20)
-        .by_hand(true)
-        .disk(disk)
-        .open_disk()
+    builder(disk, durability).clock(ManualClock::new()).open_disk()
 }
 
 pub fn open(disk: &SimDisk, durability: Durability) -> (Queue, Tube) {
-    let queue = open_on(disk.lend(), durability).unwrap();
+    open_at(disk, durability, &ManualClock::new())
+}
+
+/// The same on a clock that the test moves.
+pub fn open_at(disk: &SimDisk, durability: Durability, clock: &ManualClock) -> (Queue, Tube) {
+    let queue = builder(disk.lend(), durability).clock(clock.clone()).open_disk().unwrap();
     let tube = queue.tube("t").unwrap();
     (queue, tube)
 }
@@ -211,26 +217,47 @@ fn steps(tube_steps: &[Step]) -> Vec<Step> {
     steps
 }
 
-/// A queue that dies while it replays has to be able to replay again.
+/// A queue that dies while it replays has to be able to replay again, and so has one that dies in
+/// the checkpoint behind it.
 #[test]
 fn a_replay_and_its_checkpoint_interrupted_at_every_write() {
     let fill = steps(&vec![Step::PutMany { tube: 0, count: 5 }; 60]);
+    let reopen = [Step::Reopen(End::Kill)];
+    let checkpoint = [Step::Checkpoint, Step::Look];
+    let filled = |seed, end| {
+        let disk = SimDisk::new(seed);
+        let mut run = Run::new(Some(disk.clone()), Durability::Durable);
+        run.after_death = end;
+        run.open().and_then(|()| run.play(&fill)).unwrap();
+        (disk, run)
+    };
     for end in [End::Kill, End::Cut] {
         let mut at = 1;
         loop {
-            let disk = SimDisk::new(at);
-            let mut run = Run::new(Some(disk.clone()), Durability::Durable);
-            run.after_death = end;
-            run.open().and_then(|()| run.play(&fill)).unwrap();
+            let (_, mut run) = filled(at, end);
             run.deaths_in_recovery = vec![at, at / 2 + 1];
-            let reopen = [Step::Reopen(End::Kill), Step::Checkpoint, Step::Look];
-            run.play(&reopen).unwrap_or_else(|why| panic!("{end:?} at {at}: {why}"));
-            // Past the last call of an opening there is nothing left to interrupt.
-            if at > 60 {
+            let played = run.play(&reopen).and_then(|()| run.play(&checkpoint));
+            played.unwrap_or_else(|why| panic!("{end:?} at {at} of the replay: {why}"));
+            if run.late_deaths == 2 {
                 break;
             }
             at += 1;
         }
+        assert!(at > 6, "{at} calls of an opening");
+        at = 1;
+        loop {
+            let (disk, mut run) = filled(at, end);
+            let planned = run.play(&reopen).map(|()| disk.plan(Fault::Die(at)));
+            let before = run.crashes;
+            run.deaths_in_recovery = vec![at / 2 + 1];
+            let played = planned.and_then(|()| run.play(&checkpoint));
+            played.unwrap_or_else(|why| panic!("{end:?} at {at} of the checkpoint: {why}"));
+            if run.crashes == before {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 6, "{at} calls of a checkpoint");
     }
 }
 
@@ -402,14 +429,15 @@ fn release_take_and_ack_across_checkpoints() {
     let release = Step::Release { lease: 0, back: Default::default() };
     let verbs = [put.clone(), put, take.clone(), release, take, Step::Ack { lease: 0 }];
     // A checkpoint, a kill or a cut between any two of them.
-    let between = [None, Some(Step::Checkpoint), Some(Step::Reopen(End::Kill))];
-    for mix in 0..3usize.pow(verbs.len() as u32) {
+    let ends = [End::Kill, End::Cut].map(|end| Some(Step::Reopen(end)));
+    let between = [&[None, Some(Step::Checkpoint)], ends.as_slice()].concat();
+    for mix in 0..between.len().pow(verbs.len() as u32 - 1) {
         let mut script = steps(&[]);
         let mut digits = mix;
         for verb in &verbs {
             script.push(verb.clone());
-            script.extend(between[digits % 3].clone());
-            digits /= 3;
+            script.extend(between[digits % between.len()].clone());
+            digits /= between.len();
         }
         script.extend([Step::Look, Step::Reopen(End::Cut), Step::Look]);
         let mut run = Run::new(Some(SimDisk::new(mix as u64)), Durability::Durable);
@@ -552,20 +580,134 @@ fn s1_a_lost_sync_of_the_base_a_kill_and_a_power_cut_after_more_traffic() {
     }
 }
 
+/// A queue whose callers are those that sync what is relaxed, once an interval is over: how time is
+/// counted where no clock is asked.
+struct Intervals {
+    queue: Queue,
+    tube: Tube,
+}
+
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Far more than a thread ever needs that is to do something within one.
+const INTERVALS_MAX: u32 = 20_000;
+
+impl Intervals {
+    fn new() -> Self {
+        let builder = Queue::builder().durability(Durability::Relaxed).by_hand(true);
+        let queue = builder.disk(SimDisk::new(0).lend()).flush_interval(INTERVAL).open_disk();
+        let queue = queue.unwrap();
+        let tube = queue.tube("t").unwrap();
+        Self { queue, tube }
+    }
+
+    fn pass(&self) {
+        let syncs = || self.queue.space().unwrap().syncs;
+        let before = syncs();
+        while syncs() == before {
+            self.tube.pause().unwrap();
+            self.tube.resume().unwrap();
+        }
+    }
+
+    /// Until it has happened; fails if it never does.
+    fn until<T>(&self, what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
+        for _ in 0..INTERVALS_MAX {
+            if let Some(happened) = happened() {
+                return happened;
+            }
+            self.pass();
+        }
+        panic!("{what}: not within {INTERVALS_MAX} intervals");
+    }
+}
+
+/// A queue with threads, on a clock that stands still: no caller finds an interval over.
+fn open_with_threads(disk: &SimDisk, clock: &ManualClock) -> (Queue, Tube) {
+    let builder = builder(disk.lend(), Durability::Relaxed).by_hand(false);
+    let queue = builder.clock(clock.clone()).flush_interval(INTERVAL).open_disk().unwrap();
+    let tube = queue.tube("t").unwrap();
+    queue.flush().unwrap();
+    (queue, tube)
+}
+
+/// Holds the flusher at its next sync: hears when it is there, and lets it go on when it is dropped.
+fn hold_flusher(disk: &SimDisk) -> (Receiver<bool>, Sender<()>) {
+    let ((stopped, word), (go_on, may_go_on)) = (channel(), channel());
+    let thread = Some("tubewell-flush");
+    disk.stop_at(Stop { at: At::Sync(1), thread, stopped, go_on: may_go_on });
+    (word, go_on)
+}
+
 /// What is written without a caller that waits for it is synced by a thread of the queue, also
 /// after a time in which there was nothing to sync.
 #[test]
 fn what_is_relaxed_is_synced_whenever_it_comes() {
-    let disk = SimDisk::new(1);
-    let builder = Queue::builder().durability(Durability::Relaxed).disk(disk.lend());
-    let queue = builder.flush_interval(Duration::from_millis(1)).open_disk().unwrap();
-    let tube = queue.tube("t").unwrap();
-    let syncs = || disk.syncs().iter().filter(|is_sync| **is_sync).count();
+    let (disk, intervals) = (SimDisk::new(1), Intervals::new());
+    let (queue, tube) = open_with_threads(&disk, &ManualClock::new());
+    let syncs = || queue.space().unwrap().syncs;
     for number in 0..20 {
+        (0..number % 4).for_each(|_| intervals.pass());
         let before = syncs();
         put(&tube, number).unwrap();
-        while syncs() == before {
-            std::thread::yield_now();
-        }
+        intervals.until("a sync", || (syncs() > before).then_some(()));
+    }
+}
+
+#[test]
+fn a_power_cut_takes_back_at_most_what_came_since_the_last_whole_sync_began() {
+    let intervals = Intervals::new();
+    let (mut fewest, mut most) = (u64::MAX, 0);
+    for seed in 0..60 {
+        let (disk, mut rng) = (SimDisk::new(seed), Rng::new(seed));
+        let (queue, tube) = open_with_threads(&disk, &ManualClock::new());
+        let (came, go_on) = hold_flusher(&disk);
+        put(&tube, 0).unwrap();
+        intervals.until("the first sync", || came.try_recv().ok());
+        let during = 2 + rng.below(4);
+        (1..during).for_each(|number| put(&tube, number).unwrap());
+        let (came, hold) = hold_flusher(&disk);
+        drop(go_on);
+        intervals.until("the second sync", || came.try_recv().ok());
+        let all = during + rng.below(4);
+        (during..all).for_each(|number| put(&tube, number).unwrap());
+        disk.cut_power();
+        drop(hold);
+        drop((queue, tube));
+        let found = numbers(&open(&disk, Durability::Durable).0);
+        assert!(!found.is_empty(), "seed {seed}: the first sync was whole");
+        assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>(), "seed {seed}: a prefix");
+        let lost = all - found.len() as u64;
+        (fewest, most) = (fewest.min(lost), most.max(lost));
+    }
+    assert!(fewest == 0 && most > 4, "{fewest} to {most} lost");
+}
+
+/// A sync may take long. Who writes when the one before is older than an interval waits for it, so
+/// that what a power cut takes back does not grow on.
+#[test]
+fn who_writes_past_the_interval_returns_behind_the_sync_under_way() {
+    let intervals = Intervals::new();
+    for seed in 0..20 {
+        let (disk, clock) = (SimDisk::new(seed), ManualClock::new());
+        let (queue, tube) = open_with_threads(&disk, &clock);
+        let (came, go_on) = hold_flusher(&disk);
+        put(&tube, 0).unwrap();
+        intervals.until("the sync", || came.try_recv().ok());
+        put(&tube, 1).unwrap();
+        clock.advance(2 * INTERVAL);
+        let (returned, has_returned) = channel();
+        let (late, number) = (tube.clone(), 2);
+        let writer = std::thread::spawn(move || {
+            put(&late, number).unwrap();
+            let _ = returned.send(());
+        });
+        (0..4).for_each(|_| intervals.pass());
+        assert!(has_returned.try_recv().is_err(), "seed {seed}: it did not wait");
+        drop(go_on);
+        intervals.until("its return", || has_returned.try_recv().ok());
+        disk.cut_power();
+        writer.join().unwrap();
+        drop((queue, tube));
+        assert_eq!(numbers(&open(&disk, Durability::Durable).0), [0, 1, 2], "seed {seed}");
     }
 }

@@ -172,9 +172,10 @@ impl World {
             Step::Tick | Step::Look => done(self.queue().tick()),
             Step::Flush => done(self.queue().flush()),
             Step::Checkpoint => done(self.queue().checkpoint()),
-            Step::BeginCheckpoint { sync } => {
+            Step::Compact => done(self.queue().compact()),
+            Step::BeginCheckpoint { at } => {
                 let disk = self.disk.as_ref().expect("who checkpoints beside has a disk");
-                match Beside::begin(self.queue(), disk, *sync) {
+                match Beside::begin(self.queue(), disk, *at) {
                     Ok(beside) => {
                         self.beside = Some(beside);
                         Ok(Ok(Answer::Done))

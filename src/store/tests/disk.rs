@@ -183,6 +183,16 @@ impl SimDisk {
         state.dice = dice.roll();
     }
 
+    /// Takes over the files of another disk as they stand.
+    pub(super) fn copy(&self, other: &Self) {
+        let (files, born) = {
+            let other = other.0.lock();
+            (other.files.clone(), other.born)
+        };
+        let mut state = self.0.lock();
+        (state.files, state.born) = (files, born);
+    }
+
     pub(super) fn file(&self, name: FileName) -> Stored {
         self.0.lock().files[index(name)].clone()
     }
