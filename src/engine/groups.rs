@@ -133,8 +133,9 @@ pub(crate) fn plan<'a>(desk: &Desk<'_>, tube: &Tube, step: Step<'a>) -> Result<P
             has = next.map(|key| first_of(key, line.len())).transpose()?;
         }
     }
-    // Where the turn's own key is damaged there is none to take away.
-    if had != has
+    // Where the turn's own key is damaged there is none to take away; and the count that decided on
+    // the turn may have been another than is counted now.
+    if (had != has || before.row == CountRow::Damaged)
         && let Some(First { place, id }) = &had
         && !is_there(desk, &key::turn(tube.run(), place, *id))?
     {

@@ -147,6 +147,8 @@ fn a_damaged_counter_is_counted_anew() {
 
     let queue = open(&copy);
     let tube = queue.tube("t").unwrap();
+    put(&tube, "needle", &["g"]);
+    is_mended(&queue);
     let third = tube.take().unwrap();
     assert_eq!(&third[..], b"c");
     let other = tube.take().unwrap();
@@ -176,6 +178,28 @@ fn with_a_damaged_lease(grace: Duration) -> (TempDir, PathBuf, TaskId) {
 }
 
 const STRAW: [u8; 2000] = [b's'; 2000];
+
+/// One of two leases of a group is damaged as well as the group's counter. Only one returns.
+#[test]
+fn a_damaged_lease_is_counted_too() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.create_tube("t", TubeOptions::default().in_flight(2)).unwrap();
+    let id = tube.task(&STRAW).group("needle").put().unwrap();
+    put(&tube, "needle", &["b", "c", "d"]);
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let _held = [tube.by(&ada).take().unwrap(), tube.by(&ada).take().unwrap()];
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip(&copy, &[b"\x06needle", &(STRAW.len() as u64).to_be_bytes()[..]].concat(), 7);
+    flip_counter(&copy, 2);
+
+    let queue = open(&copy);
+    let tube = queue.tube("t").unwrap();
+    is_aside(&tube, id);
+    let _third = tube.try_take().unwrap().expect("a task");
+    assert!(tube.try_take().unwrap().is_none(), "two are in flight");
+    is_mended(&queue);
+}
 
 fn is_aside(tube: &Tube, id: TaskId) {
     let aside = tube.peek(id).unwrap();
@@ -207,7 +231,8 @@ fn a_damaged_lease_of_a_consumer_refuses_no_open() {
 #[test]
 fn a_damaged_lease_hides_no_other_from_a_consumer_that_comes_back() {
     let (_copy, copy, id) = with_a_damaged_lease(secs(1000));
-    let queue = open(&copy);
+    let (builder, clock) = still();
+    let queue = builder.open(&copy).unwrap();
     let tube = queue.tube("t").unwrap();
     is_aside(&tube, id);
     let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
@@ -215,6 +240,9 @@ fn a_damaged_lease_hides_no_other_from_a_consumer_that_comes_back() {
     assert_eq!((back.len(), &back[0][..]), (1, &b"c"[..]));
     back.remove(0).ack().unwrap();
     assert_eq!(drain(&tube), "b");
+    clock.advance(secs(61));
+    queue.tick().unwrap();
+    is_mended(&queue);
 }
 
 /// Of a damaged consumer nobody knows the grace, so its leases return. Its name is free again.
