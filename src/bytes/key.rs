@@ -444,6 +444,12 @@ pub(crate) fn place_of(key: &[u8], prefix: usize) -> Option<Place> {
     Some(Place { priority: priority as i64, order: Order::of_bytes(placed.get(8..)?)? })
 }
 
+/// The group in a key of [`Tag::Line`].
+pub(crate) fn group_of(line: &[u8]) -> Option<&str> {
+    let (len, rest) = line.get(RUN_PREFIX..)?.split_first()?;
+    std::str::from_utf8(rest.get(..usize::from(*len))?).ok()
+}
+
 /// The deadline in a key of [`Tag::Due`].
 pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(due.get(6..14)?.try_into().ok()?))
@@ -454,7 +460,7 @@ pub(crate) const RUN_PREFIX: usize = 5;
 
 /// Reads the bytes as a key in every way there is. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
-    let _ = (id_of(bytes), when_of(bytes), place_of(bytes, RUN_PREFIX));
+    let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

@@ -8,7 +8,7 @@ use crate::bytes::{Tag, Value, View, row};
 use crate::clock::NEVER;
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
-use crate::engine::{consumers, look, settle};
+use crate::engine::{consumers, look, places, settle};
 use crate::error::Result;
 use crate::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,7 +213,7 @@ impl<'a> Audit<'a> {
             self.say(format!("task {}: it is in two states", task.id));
         }
         self.expect(tag, index::state_key(self.tube, task.id, row, standing));
-        if let Some(place) = index::place_row(self.tube, task.id, row) {
+        if let Some(place) = places::row_of(self.tube, task.id, row) {
             let key = key::place(run, task.id);
             if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != place) {
                 self.say(format!("task {}: it is looked for at another place", task.id));

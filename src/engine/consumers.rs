@@ -1,19 +1,20 @@
 //! Named consumers: sessions that own leases. While one is open its leases are its guards'; once
 //! it left they wait for `resume` or for the end of its grace.
 
-use crate::bytes::key;
+use crate::bytes::key::{self, Key};
 use crate::bytes::row::{ConsumerRow, Counters, TakenRow};
-use crate::bytes::{Range, Tag, Value, View, row};
+use crate::bytes::{Range, Tag, View, row};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Stored};
+use crate::engine::index::{self, Standing};
 use crate::engine::known::Tube;
 use crate::engine::take::{Handed, Payload};
-use crate::engine::{look, settle};
+use crate::engine::{aside, look, settle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
 use crate::name::label;
 use crate::task::{Cause, TaskId};
+use std::collections::BTreeMap;
 
 /// Opens a consumer, or joins it. Answers its number.
 pub(crate) struct Join<'a> {
@@ -139,19 +140,10 @@ impl Op for End {
                 if left == 0 {
                     return Ok(true);
                 }
-                left -= 1;
                 from = key::after(&met);
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
-                let Some((stored, taken)) = lease(desk, &tube, id)? else {
-                    desk.remove(met);
-                    continue;
-                };
-                let task = stored.task()?;
-                if self.charged {
-                    settle::give_back(desk, &tube, &task, taken, Cause::Lost)?;
-                } else {
-                    settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Close)?;
-                }
+                // What stays as it is does not count, so that the next sweep comes further.
+                left -= usize::from(self.give_back(desk, &tube, id, met)?);
             }
         }
         desk.remove(key::consumer(self.consumer));
@@ -160,8 +152,25 @@ impl Op for End {
     }
 }
 
-fn lease(desk: &Desk<'_>, tube: &Tube, id: TaskId) -> Result<Option<(Stored, TakenRow)>> {
-    desk.get(&key::taken(tube.run(), id))?.map(|row| index::lease(id, row)).transpose()
+impl End {
+    /// Returns one lease. False if it is damaged so that it stays as it is.
+    fn give_back(&self, desk: &mut Desk<'_>, tube: &Tube, id: TaskId, held: Key) -> Result<bool> {
+        let row = match desk.get(&key::taken(tube.run(), id)) {
+            Ok(None) => {
+                desk.remove(held);
+                return Ok(true);
+            }
+            Err(error) if error.kind() == ErrorKind::Damaged => None,
+            row => row?,
+        };
+        aside::with_lease(desk, tube, (id, row), |desk, task, taken| {
+            if self.charged {
+                settle::give_back(desk, tube, task, taken, Cause::Lost)
+            } else {
+                settle::give_back_uncharged(desk, tube, task, taken, Cause::Close)
+            }
+        })
+    }
 }
 
 impl Op for Resume {
@@ -185,30 +194,76 @@ impl Op for Resume {
             let Some((met, _)) = desk.first(&from, &key::end_of(&prefix))? else { break };
             from = key::after(&met);
             let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
-            let Some((stored, taken)) = lease(desk, &tube, id)? else { continue };
-            if taken.token > row.void_to {
-                continue;
+            match resumed(desk, &tube, id, row.void_to) {
+                // It waits for the end of the grace, and its neighbours are handed out.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                task => handed.extend(task?),
             }
-            let task = stored.task()?;
-            let payload = Payload::read(desk, &tube, &task)?;
-            let now = desk.now.lease;
-            let token = desk.number();
-            let deadline = now.saturating_add(taken.head.ttr);
-            let renewed = TakenRow { token, since: now, deadline, ..taken.clone() };
-            handed.push(Handed {
-                id,
-                token,
-                attempts: taken.head.attempts,
-                deliveries: taken.head.deliveries,
-                codec: task.row.codec,
-                version: task.row.version,
-                payload,
-            });
-            let (from, to) = (Standing::Taken(taken), Standing::Taken(renewed));
-            index::shift(desk, &tube, &task, Some(&from), Some(&to), Cause::Touch)?;
         }
         Ok(handed)
     }
+}
+
+/// Hands out a lease again, unless its consumer got it since it came back.
+fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result<Option<Handed>> {
+    let Some(row) = desk.get(&key::taken(tube.run(), id))? else { return Ok(None) };
+    let (stored, taken) = index::lease(id, row)?;
+    if taken.token > void_to {
+        return Ok(None);
+    }
+    let task = stored.task()?;
+    let payload = Payload::read(desk, tube, &task)?;
+    let now = desk.now.lease;
+    let token = desk.number();
+    let deadline = now.saturating_add(taken.head.ttr);
+    let renewed = TakenRow { token, since: now, deadline, ..taken.clone() };
+    let handed = Handed {
+        id,
+        token,
+        attempts: taken.head.attempts,
+        deliveries: taken.head.deliveries,
+        codec: task.row.codec,
+        version: task.row.version,
+        payload,
+    };
+    let (from, to) = (Standing::Taken(taken), Standing::Taken(renewed));
+    index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Touch)?;
+    Ok(Some(handed))
+}
+
+/// The consumers there are, at open. One whose row is damaged is forgotten, since nobody knows how
+/// long its leases were to outlive it; then each name leads to its consumer again.
+pub(crate) fn mended(desk: &mut Desk<'_>) -> Result<Vec<(u32, ConsumerRow)>> {
+    let range = Range::of(Tag::Consumer);
+    let mut from = range.start();
+    while let Some((met, row)) = desk.first(&from, &range.end())? {
+        from = key::after(&met);
+        if row.as_deref().and_then(ConsumerRow::decode).is_none() {
+            desk.remove(met);
+        }
+    }
+    let consumers = all(desk)?;
+    let mut names: BTreeMap<Key, u32> =
+        consumers.iter().map(|(number, row)| (key::consumer_name(&row.name), *number)).collect();
+    let range = Range::of(Tag::ConsumerName);
+    let mut from = range.start();
+    while let Some((met, row)) = desk.first(&from, &range.end())? {
+        from = key::after(&met);
+        let told = row.as_deref().and_then(row::read_number);
+        match names.remove(&met).map(u64::from) {
+            Some(number) if told == Some(number) => {}
+            Some(number) => desk.change(met, row::number(number)),
+            None => desk.remove(met),
+        }
+    }
+    for (name, number) in names {
+        desk.add(name, row::number(u64::from(number)));
+    }
+    Ok(consumers)
+}
+
+fn number_of(consumer: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(consumer.get(1..5)?.try_into().ok()?))
 }
 
 /// The consumers there are, by number.
@@ -218,10 +273,8 @@ pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
     let mut consumers = Vec::new();
     while let Some((met, row)) = view.first(&from, &range.end())? {
         from = key::after(&met);
-        let number = met.get(1..5).and_then(|number| number.try_into().ok());
-        let row = row.as_ref().and_then(|row: &Value| ConsumerRow::decode(row));
-        match (number, row) {
-            (Some(number), Some(row)) => consumers.push((u32::from_be_bytes(number), row)),
+        match (number_of(&met), row.as_deref().and_then(ConsumerRow::decode)) {
+            (Some(number), Some(row)) => consumers.push((number, row)),
             _ => return Err(damaged("consumer")),
         }
     }

@@ -2,13 +2,12 @@
 //! by the timer, in bounded steps; correctness never waits for the timer.
 
 use crate::bytes::key::{self, Key, Run};
-use crate::bytes::row::WorkRow;
 use crate::bytes::{Deadline, Range, Tag, View};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing};
 use crate::engine::known::Tube;
-use crate::engine::{settle, sweep};
+use crate::engine::{aside, settle, sweep};
 use crate::error::{ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
@@ -72,7 +71,8 @@ pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
     if view.count(Range::of(Tag::Work)) == 0 {
         return Ok(false);
     }
-    Ok(view.get(&key::work(run))?.is_some())
+    let work = key::work(run);
+    Ok(view.first(&work, &key::after(&work))?.is_some())
 }
 
 impl Op for WorkOff {
@@ -85,9 +85,10 @@ impl Op for WorkOff {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
         let tube = desk.tube(self.tube)?;
-        if let Some(work) = desk.get(&key::work(tube.run()))? {
-            let work = WorkRow::decode(&work).ok_or_else(|| damaged("work"))?;
-            sweep::step(desk, tube.run(), work)?;
+        if has_work(desk, tube.run())? {
+            let work = key::work(tube.run());
+            let met = desk.first(&work, &key::after(&work))?;
+            sweep::step(desk, tube.run(), met.and_then(|(_, row)| row))?;
             return Ok(true);
         }
         let mut left = SWEEP_TASKS;
@@ -122,8 +123,14 @@ fn fall_due(
     what: Deadline,
     when: u64,
 ) -> Result<bool> {
-    let Some((stored, standing)) = index::find_due(desk, tube, id, what)? else {
-        return Ok(false);
+    let (stored, standing) = match index::find_due(desk, tube, id, what) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(false),
+        Err(fault) if what == Deadline::Ttr && fault.kind() == ErrorKind::Damaged => {
+            aside::stand_in_for_lease(desk, tube, id, &fault)?;
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
     };
     let task = stored.task()?;
     // What stands in for a damaged task has not the deadlines that the task had.

@@ -3,10 +3,12 @@
 //! take never walks past a locked group, at any depth.
 
 use crate::bytes::key::{self, Key, Place};
-use crate::bytes::{View, row};
+use crate::bytes::row::{self, DelayedRow, TakenRow, TaskRow};
+use crate::bytes::{Tag, Value, View};
 use crate::engine::desk::{Desk, damaged};
 use crate::engine::known::Tube;
-use crate::error::Result;
+use crate::engine::places;
+use crate::error::{ErrorKind, Result};
 use crate::task::TaskId;
 
 /// The first task of a group's line.
@@ -16,71 +18,230 @@ struct First {
     id: TaskId,
 }
 
-/// What one step changes in a group.
+/// The step of a task of a group.
 pub(crate) struct Step<'a> {
     pub(crate) group: &'a str,
-    /// The line's row that goes.
+    /// The row of its state that goes.
     pub(crate) leaves: Option<Key>,
-    /// The line's row that comes, with its value.
-    pub(crate) enters: Option<(Key, crate::bytes::Value)>,
+    /// The row of its state that comes, with its value.
+    pub(crate) enters: Option<(Key, Value)>,
     /// How many more are in flight.
     pub(crate) in_flight: i64,
 }
 
+/// A step, and all that has to be known of the group for it.
+pub(crate) struct Plan<'a> {
+    step: Step<'a>,
+    before: Count,
+    after: u64,
+    /// Who has the group's turn, before and after.
+    had: Option<First>,
+    has: Option<First>,
+}
+
+/// How many tasks of a group are in flight.
+struct Count {
+    tasks: u64,
+    row: CountRow,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CountRow {
+    /// There is none while nothing is in flight.
+    Absent,
+    Sound,
+    Damaged,
+}
+
 /// How many tasks of the group are in flight.
 pub(crate) fn in_flight(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
-    match desk.get(&key::group(tube.run(), group))? {
-        Some(count) => row::read_number(&count).ok_or_else(|| damaged("group")),
-        None => Ok(0),
+    Ok(count(desk, tube, group)?.tasks)
+}
+
+fn count(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<Count> {
+    let kept = match desk.get(&key::group(tube.run(), group)) {
+        Ok(None) => return Ok(Count { tasks: 0, row: CountRow::Absent }),
+        Ok(Some(kept)) => row::read_number(&kept),
+        Err(error) if error.kind() == ErrorKind::Damaged => None,
+        Err(error) => return Err(error),
+    };
+    match kept {
+        Some(tasks) => Ok(Count { tasks, row: CountRow::Sound }),
+        None => Ok(Count { tasks: recount(desk, tube, group)?, row: CountRow::Damaged }),
     }
 }
 
-/// Carries out a step and keeps the group's turn right.
-pub(crate) fn step(desk: &mut Desk<'_>, tube: &Tube, step: Step<'_>) -> Result<()> {
-    let run = tube.run();
-    let before = in_flight(desk, tube, step.group)?;
-    let had = turn(desk, tube, step.group, before)?;
+/// Counts who is in flight, for a group whose row is damaged. As long as what is taken; the step
+/// that asked writes the row anew.
+fn recount(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
+    let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
+    let mut tasks = 0;
+    for tag in [Tag::Taken].into_iter().chain(delayed) {
+        let range = tube.range(tag);
+        let mut from = range.start();
+        while let Some((met, row)) = desk.first(&from, &range.end())? {
+            from = key::after(&met);
+            let task = row.as_deref().and_then(|row| task_in_flight(tag, row));
+            let is_own = match (task, key::id_of(&met)) {
+                (Some(task), _) => task.group == Some(group),
+                // A damaged lease is one all the same, and its place may still tell its group.
+                (None, Some(id)) if tag == Tag::Taken => {
+                    places::of(desk, tube, id).is_ok_and(|(_, own)| own.as_deref() == Some(group))
+                }
+                _ => false,
+            };
+            tasks += u64::from(is_own);
+        }
+    }
+    Ok(tasks)
+}
 
-    if let Some(key) = step.leaves {
-        desk.remove(key);
+fn task_in_flight(tag: Tag, row: &[u8]) -> Option<TaskRow<'_>> {
+    let from = match tag {
+        Tag::Taken => TakenRow::decode(row)?.1,
+        _ => DelayedRow::decode(row).filter(|(delayed, _)| delayed.holds_group)?.1,
+    };
+    TaskRow::decode(row.get(from..)?)
+}
+
+/// Reads all that a step needs to know. Nothing is written yet, so a task whose group is damaged
+/// beyond counting is still where it was.
+pub(crate) fn plan<'a>(desk: &Desk<'_>, tube: &Tube, step: Step<'a>) -> Result<Plan<'a>> {
+    let most = u64::from(tube.row.options.in_flight);
+    let before = count(desk, tube, step.group)?;
+    let after = before.tasks.saturating_add_signed(step.in_flight);
+    let (was_open, is_open) = (before.tasks < most, after < most);
+
+    let (mut had, mut has) = (None, None);
+    if was_open || is_open {
+        let line = key::line_of(tube.run(), step.group);
+        let end = key::end_of(&line);
+        let first = desk.first(&line, &end)?.map(|(met, _)| met);
+        if was_open {
+            had = first.as_ref().map(|met| first_of(met, line.len())).transpose()?;
+        }
+        if is_open {
+            let stays = match first {
+                Some(first) if step.leaves.as_ref() == Some(&first) => {
+                    desk.first(&key::after(&first), &end)?.map(|(met, _)| met)
+                }
+                first => first,
+            };
+            let comes = step.enters.as_ref().map(|(key, _)| key);
+            let comes = comes.filter(|key| key.starts_with(&line));
+            let next = stays.iter().chain(comes).min();
+            has = next.map(|key| first_of(key, line.len())).transpose()?;
+        }
     }
-    if let Some((key, value)) = step.enters {
-        desk.add(key, value);
+    // Where the turn's own key is damaged there is none to take away; and the count that decided on
+    // the turn may have been another than is counted now.
+    if (had != has || before.row == CountRow::Damaged)
+        && let Some(First { place, id }) = &had
+        && !is_there(desk, &key::turn(tube.run(), place, *id))?
+    {
+        had = None;
     }
-    let after = before.saturating_add_signed(step.in_flight);
-    let key = key::group(run, step.group);
-    match (before, after) {
-        (before, after) if before == after => {}
-        (0, after) => desk.add(key, row::number(after)),
-        (_, 0) => desk.remove(key),
-        (_, after) => desk.change(key, row::number(after)),
+    Ok(Plan { step, before, after, had, has })
+}
+
+/// Whether there is such a row, damaged or not.
+fn is_there(desk: &Desk<'_>, key: &Key) -> Result<bool> {
+    match desk.get(key) {
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(true),
+        row => Ok(row?.is_some()),
+    }
+}
+
+/// Whose turn a row is: the group, and the row in its line, `None` if that is damaged. No answer if
+/// the turn is of no task that stands in a line.
+pub(crate) fn whose_turn(
+    desk: &Desk<'_>,
+    tube: &Tube,
+    (place, id): (&Place, TaskId),
+    group: Option<Value>,
+) -> Result<Option<(String, Option<Value>)>> {
+    let group = group.and_then(|group| String::from_utf8(group.to_vec()).ok());
+    let Some(group) = group else { return Ok(None) };
+    match desk.get(&key::line(tube.run(), &group, place, id)) {
+        Ok(None) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(Some((group, None))),
+        row => Ok(Some((group, row?))),
+    }
+}
+
+/// Takes the turns away that are of nobody, and gives one to each group that should have it: what a
+/// damaged turn was of is not known any more. As long as the groups are many, but only once a
+/// damage, for no such turn is left.
+pub(crate) fn mend_turns(desk: &mut Desk<'_>, tube: &Tube) -> Result<()> {
+    let range = tube.range(Tag::Turn);
+    let mut from = range.start();
+    while let Some((met, group)) = desk.first(&from, &range.end())? {
+        from = key::after(&met);
+        let place = key::place_of(&met, key::RUN_PREFIX).zip(key::id_of(&met));
+        let whose = match place {
+            Some((place, id)) => whose_turn(desk, tube, (&place, id), group)?,
+            None => None,
+        };
+        if whose.is_none() {
+            desk.remove(met);
+        }
     }
 
-    let has = turn(desk, tube, step.group, after)?;
-    if had == has {
-        return Ok(());
-    }
-    if let Some(First { place, id }) = had {
-        desk.remove(key::turn(run, &place, id));
-    }
-    if let Some(First { place, id }) = has {
-        desk.add(key::turn(run, &place, id), group_value(step.group));
-        desk.wake(tube.number);
+    let range = tube.range(Tag::Line);
+    let mut from = range.start();
+    while let Some((met, _)) = desk.first(&from, &range.end())? {
+        from = key::after(&met);
+        let Some(group) = key::group_of(&met) else { continue };
+        let line = key::line_of(tube.run(), group);
+        from = key::end_of(&line);
+        let Ok(First { place, id }) = first_of(&met, line.len()) else { continue };
+        let turn = key::turn(tube.run(), &place, id);
+        let is_open = in_flight(desk, tube, group)? < u64::from(tube.row.options.in_flight);
+        if is_open && !is_there(desk, &turn)? {
+            desk.add(turn, group_value(group));
+        }
     }
     Ok(())
 }
 
-fn turn(desk: &Desk<'_>, tube: &Tube, group: &str, in_flight: u64) -> Result<Option<First>> {
-    if in_flight >= u64::from(tube.row.options.in_flight) {
-        return Ok(None);
-    }
-    let line = key::line_of(tube.run(), group);
-    let Some((met, _)) = desk.first(&line, &key::end_of(&line))? else { return Ok(None) };
-    let place = key::place_of(&met, line.len()).ok_or_else(|| damaged("line"))?;
-    let id = key::id_of(&met).ok_or_else(|| damaged("line"))?;
-    Ok(Some(First { place, id }))
+fn first_of(key: &[u8], line: usize) -> Result<First> {
+    let place = key::place_of(key, line).ok_or_else(|| damaged("line"))?;
+    let id = key::id_of(key).ok_or_else(|| damaged("line"))?;
+    Ok(First { place, id })
 }
 
-fn group_value(group: &str) -> crate::bytes::Value {
-    crate::bytes::Value::from(group.as_bytes())
+impl Plan<'_> {
+    /// Carries out the step and keeps the group's turn right.
+    pub(crate) fn carry_out(self, desk: &mut Desk<'_>, tube: &Tube) {
+        let Self { step, before, after, had, has } = self;
+        let run = tube.run();
+        if let Some(key) = step.leaves {
+            desk.remove(key);
+        }
+        if let Some((key, value)) = step.enters {
+            desk.add(key, value);
+        }
+        if before.tasks != after || before.row == CountRow::Damaged {
+            let key = key::group(run, step.group);
+            match (before.row, after) {
+                (CountRow::Absent, after) => desk.add(key, row::number(after)),
+                (_, 0) => desk.remove(key),
+                (_, after) => desk.change(key, row::number(after)),
+            }
+        }
+        if had == has {
+            return;
+        }
+        if let Some(First { place, id }) = had {
+            desk.remove(key::turn(run, &place, id));
+        }
+        if let Some(First { place, id }) = has {
+            desk.add(key::turn(run, &place, id), group_value(step.group));
+            desk.wake(tube.number);
+        }
+    }
+}
+
+fn group_value(group: &str) -> Value {
+    Value::from(group.as_bytes())
 }

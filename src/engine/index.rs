@@ -2,14 +2,14 @@
 //! that tells it, and a task is in exactly one of them; what else hangs on a state (deadlines, the
 //! group's line, the holder's list) is derived here and nowhere else.
 
-use crate::bytes::key::{self, Key, Order, Place};
-use crate::bytes::row::{self, BuriedRow, DelayedRow, Head, PlaceRow, TakenRow, TaskRow};
+use crate::bytes::key::{self, Key};
+use crate::bytes::row::{self, BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Deadline, Met, Range, Tag, Value, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, damaged};
 use crate::engine::draft::Change;
-use crate::engine::groups;
 use crate::engine::known::Tube;
+use crate::engine::{groups, places};
 use crate::error::{Error, ErrorKind, Result};
 use crate::task::{Cause, State, TaskId};
 
@@ -102,18 +102,14 @@ pub(crate) fn lease(id: TaskId, raw: Value) -> Result<(Stored, TakenRow)> {
     Ok((Stored { id, raw, from }, taken))
 }
 
-/// Where a task of this id stands if nobody said otherwise. Such a task needs no row of its own to
-/// be found by its id.
-fn plain(tube: &Tube, id: TaskId) -> PlaceRow<'static> {
-    let options = &tube.row.options;
-    let place = Place { priority: options.priority, order: Order::back(id.get()) };
-    PlaceRow { place, group: options.kind.groups_all().then_some("") }
-}
-
-/// The row by which a task is found that does not stand where its id says.
-pub(crate) fn place_row(tube: &Tube, id: TaskId, row: &TaskRow<'_>) -> Option<Value> {
-    let place = PlaceRow { place: row.place, group: row.group };
-    (place != plain(tube, id)).then(|| place.encode())
+/// Reads the state and the task in the row of a taken task, as a walk met it.
+///
+/// # Errors
+/// `Damaged` if any of it is.
+pub(crate) fn whole_lease(id: TaskId, row: Option<Value>) -> Result<(Stored, TakenRow)> {
+    let (stored, taken) = lease(id, row.ok_or_else(|| damaged("taken"))?)?;
+    stored.task()?;
+    Ok((stored, taken))
 }
 
 /// The task and its standing.
@@ -160,15 +156,8 @@ fn seek(view: &dyn View, tube: &Tube, id: TaskId) -> Result<Option<(Stored, Stan
             return Ok(Some(found));
         }
     }
-    let placed = match view.count(tube.range(Tag::Place)) {
-        0 => None,
-        _ => view.get(&key::place(run, id))?,
-    };
-    let PlaceRow { place, group } = match &placed {
-        Some(row) => PlaceRow::decode(row).ok_or_else(|| damaged("place"))?,
-        None => plain(tube, id),
-    };
-    let ready = match group {
+    let (place, group) = places::of(view, tube, id)?;
+    let ready = match &group {
         Some(group) => (Tag::Line, key::line(run, group, &place, id)),
         None => (Tag::Ready, key::ready(run, &place, id)),
     };
@@ -178,6 +167,29 @@ fn seek(view: &dyn View, tube: &Tube, id: TaskId) -> Result<Option<(Stored, Stan
         }
     }
     Ok(None)
+}
+
+/// Whether another row than this one tells a state of the task of this id.
+pub(crate) fn stands_elsewhere(view: &dyn View, tube: &Tube, id: TaskId, at: &Key) -> Result<bool> {
+    let run = tube.run();
+    let mut keys = vec![key::taken(run, id), key::delayed(run, id)];
+    match places::of(view, tube, id) {
+        Ok((place, group)) => keys.extend([
+            key::buried(run, &place, id),
+            match &group {
+                Some(group) => key::line(run, group, &place, id),
+                None => key::ready(run, &place, id),
+            },
+        ]),
+        Err(error) if error.kind() == ErrorKind::Damaged => {}
+        Err(error) => return Err(error),
+    }
+    for key in keys.iter().filter(|key| *key != at) {
+        if view.first(key, &key::after(key))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The key of the row that tells a standing.
@@ -255,7 +267,7 @@ pub(crate) fn put(
     apart: Option<&[u8]>,
 ) -> Result<()> {
     let (run, id, row) = (tube.run(), task.id, &task.row);
-    if let Some(place) = place_row(tube, id, row) {
+    if let Some(place) = places::row_of(tube, id, row) {
         desk.add(key::place(run, id), place);
     }
     desk.bytes_in(run, row.payload.bytes());
@@ -290,50 +302,42 @@ impl Way<'_> {
     }
 }
 
-/// Moves the rows, with this value for the state that is entered.
+/// Moves the rows, with this value for the state that is entered. An error means that none has
+/// moved: whoever goes on over it goes on with the task where it was.
 fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, value: Option<Value>) -> Result<()> {
+    let Way { task, from, to } = *way;
+    let key = |standing| state_key(tube, task.id, &task.row, standing);
+    let mut enters = to.map(key).zip(value);
+    let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
+    let in_group = match task.row.group {
+        Some(group) if !stays => {
+            let (leaves, enters) = (from.map(key), enters.take());
+            let in_flight = in_flight(to) - in_flight(from);
+            Some(groups::plan(desk, tube, groups::Step { group, leaves, enters, in_flight })?)
+        }
+        _ => None,
+    };
     shift_deadlines(desk, tube, way);
     shift_holder(desk, tube, way);
 
-    let Way { task, from, to } = *way;
-    let key = |standing| state_key(tube, task.id, &task.row, standing);
-    if let (Some(from), Some(to)) = (from, to)
-        && from.state() == to.state()
-    {
-        value.into_iter().for_each(|value| desk.change(key(to), value));
+    if let Some(plan) = in_group {
+        plan.carry_out(desk, tube);
         return Ok(());
     }
-    let enters = to.map(key).zip(value);
-    let is_ready = matches!(to, Some(Standing::Ready(_)));
-    let Some(group) = task.row.group else {
-        if let Some(from) = from {
-            desk.remove(key(from));
-        }
-        if let Some((key, value)) = enters {
-            desk.add(key, value);
-        }
-        if is_ready {
-            desk.wake(tube.number);
-        }
+    if stays {
+        enters.into_iter().for_each(|(key, value)| desk.change(key, value));
         return Ok(());
-    };
-    let mut step = groups::Step {
-        group,
-        leaves: None,
-        enters: None,
-        in_flight: in_flight(to) - in_flight(from),
-    };
-    match from {
-        Some(Standing::Ready(_)) => step.leaves = from.map(key),
-        Some(from) => desk.remove(key(from)),
-        None => {}
     }
-    match enters {
-        Some(row) if is_ready => step.enters = Some(row),
-        Some((key, value)) => desk.add(key, value),
-        None => {}
+    if let Some(from) = from {
+        desk.remove(key(from));
     }
-    groups::step(desk, tube, step)
+    if let Some((key, value)) = enters {
+        desk.add(key, value);
+    }
+    if matches!(to, Some(Standing::Ready(_))) {
+        desk.wake(tube.number);
+    }
+    Ok(())
 }
 
 /// Lets a lease end no more, until its consumer comes back or its grace is over. The task stays
@@ -388,7 +392,7 @@ pub(crate) fn erase(
     let way = Way { task, from: Some(from), to: None };
     step(desk, tube, &way, None)?;
     way.tell(desk, tube, cause);
-    if place_row(tube, id, row).is_some() {
+    if places::row_of(tube, id, row).is_some() {
         desk.remove(key::place(run, id));
     }
     desk.bytes_out(run, row.payload.bytes());

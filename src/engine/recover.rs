@@ -3,12 +3,13 @@
 //! bounded steps, proportional to what was taken. At close leases return too, uncharged.
 
 use crate::bytes::key;
-use crate::bytes::row::ConsumerRow;
+use crate::bytes::row::{ConsumerRow, TakenRow};
 use crate::bytes::{Tag, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index;
-use crate::engine::{consumers, settle};
+use crate::engine::index::{self, Task};
+use crate::engine::known::Tube;
+use crate::engine::{aside, consumers, settle};
 use crate::error::Result;
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
@@ -41,7 +42,7 @@ impl Op for Silence {
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let mut over = Vec::new();
         let void_to = desk.number();
-        for (number, row) in consumers::all(desk)? {
+        for (number, row) in consumers::mended(desk)? {
             let mut silenced = ConsumerRow { void_to, ..row.clone() };
             if row.until == NEVER {
                 silenced.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
@@ -74,21 +75,35 @@ impl Op for Return {
             let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
             let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
             from = TaskId::new(id.get().saturating_add(1));
-            // A damaged one stays: nobody knows whose it is.
-            let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
-            let Ok(task) = stored.task() else { continue };
-            if !settle::is_voided(&tube, &taken) && waits(desk, taken.holder)? {
-                // Lease time starts again with each process, so its deadline means nothing.
-                if taken.deadline != NEVER {
-                    index::suspend(desk, &tube, &task, taken)?;
-                }
-            } else if self.charged {
-                settle::give_back(desk, &tube, &task, taken, Cause::Lost)?;
-            } else {
-                settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Close)?;
-            }
+            // Whoever held a damaged one cannot settle it, nor come back for it.
+            aside::with_lease(desk, &tube, (id, row), |desk, task, taken| {
+                self.give_back(desk, &tube, task, taken)
+            })?;
         }
         Ok(Some(from))
+    }
+}
+
+impl Return {
+    fn give_back(
+        &self,
+        desk: &mut Desk<'_>,
+        tube: &Tube,
+        task: &Task<'_>,
+        taken: TakenRow,
+    ) -> Result<()> {
+        if !settle::is_voided(tube, &taken) && waits(desk, taken.holder)? {
+            // Lease time starts again with each process, so its deadline means nothing.
+            return match taken.deadline {
+                NEVER => Ok(()),
+                _ => index::suspend(desk, tube, task, taken),
+            };
+        }
+        if self.charged {
+            settle::give_back(desk, tube, task, taken, Cause::Lost)
+        } else {
+            settle::give_back_uncharged(desk, tube, task, taken, Cause::Close)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::clock::{NEVER, micros};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Stored, Task};
 use crate::engine::known::Tube;
+use crate::engine::places;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
@@ -243,11 +244,11 @@ fn release(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, terms: &Terms) -> R
 /// Gives a taken task another place. Only here is what the caller said written anew.
 fn replaced<'a>(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'a>, terms: &Terms) -> TaskRow<'a> {
     let mut row = task.row;
-    let before = index::place_row(tube, task.id, &row);
+    let before = places::row_of(tube, task.id, &row);
     let order = if terms.to_back { Order::back(desk.number()) } else { row.place.order };
     row.place = Place { priority: terms.priority.unwrap_or(row.place.priority), order };
     let key = key::place(tube.run(), task.id);
-    match (before, index::place_row(tube, task.id, &row)) {
+    match (before, places::row_of(tube, task.id, &row)) {
         (None, Some(place)) => desk.add(key, place),
         (Some(before), Some(place)) if before != place => desk.change(key, place),
         (Some(_), None) => desk.remove(key),

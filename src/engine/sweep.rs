@@ -3,11 +3,11 @@
 
 use crate::bytes::key::{self, Key, Run};
 use crate::bytes::row::WorkRow;
-use crate::bytes::{Range, Tag, View};
+use crate::bytes::{Range, Tag, Value, View};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index;
-use crate::engine::settle;
-use crate::error::Result;
+use crate::engine::{look, settle};
+use crate::error::{ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
 
@@ -25,17 +25,28 @@ impl Op for Sweep {
         let range = Range::of(Tag::Work);
         let Some((met, row)) = desk.first(&range.start(), &range.end())? else { return Ok(false) };
         let run = met.get(1..5).and_then(|run| run.try_into().ok()).map(u32::from_be_bytes);
-        let work = row.as_deref().and_then(WorkRow::decode);
-        match (run, work) {
-            (Some(run), Some(work)) => step(desk, Run(run), work)?,
-            _ => return Err(damaged("work")),
-        }
+        let run = run.map(Run).ok_or_else(|| damaged("work"))?;
+        step(desk, run, row)?;
         Ok(true)
     }
 }
 
+/// What a sweep has to do under a run. Of a damaged row it is known by whose the run is.
+fn work(desk: &Desk<'_>, run: Run, row: Option<Value>) -> Result<WorkRow> {
+    if let Some(work) = row.as_deref().and_then(WorkRow::decode) {
+        return Ok(work);
+    }
+    for tube in look::numbers(desk)? {
+        if desk.tube(tube)?.run() == run {
+            return Ok(WorkRow::Release { tube, from: 0 });
+        }
+    }
+    Ok(WorkRow::Clear)
+}
+
 /// Does one sweep's worth of a work row, and notes how far it came.
-pub(crate) fn step(desk: &mut Desk<'_>, run: Run, work: WorkRow) -> Result<()> {
+pub(crate) fn step(desk: &mut Desk<'_>, run: Run, row: Option<Value>) -> Result<()> {
+    let work = work(desk, run, row)?;
     let left = match work {
         WorkRow::Clear => clear(desk, run)?.then_some(work),
         WorkRow::Release { tube, from } => {
@@ -89,7 +100,11 @@ fn release(desk: &mut Desk<'_>, tube: u32, from: u64) -> Result<Option<u64>> {
         let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
-            settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Release)?;
+            match settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Release) {
+                // Nothing of it was written; the others are returned.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                done => done?,
+            }
         }
     }
     Ok(Some(from.get()))

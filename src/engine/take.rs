@@ -2,15 +2,15 @@
 //! is written before the task is handed over, so that a task that kills its process is charged.
 
 use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
-use crate::bytes::row::{BuriedRow, Contents, Head, TakenRow, TaskRow};
+use crate::bytes::row::{Contents, TakenRow};
 use crate::bytes::{Met, Tag, Value, View};
-use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
+use crate::engine::{aside, groups};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
-use crate::task::{Cause, Reason, State, TaskId, Ticket};
+use crate::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
 use std::ops::Deref;
 
@@ -98,7 +98,7 @@ impl Op for Take {
         let mut turn = Cursor::new(tube.range(Tag::Turn));
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
             let Some(met) = next(desk, &tube, &mut ready, &mut turn)? else { break };
-            if let Some(task) = hand_over(desk, &tube, met, self.holder)? {
+            if let Some(task) = hand_over(desk, &tube, met, &mut turn, self.holder)? {
                 handed.push(task);
             }
         }
@@ -131,8 +131,7 @@ impl Op for Claim {
             return Err(refused("its tube is paused".to_owned()));
         }
         if let Some(group) = task.row.group
-            && crate::engine::groups::in_flight(desk, &tube, group)?
-                >= u64::from(tube.row.options.in_flight)
+            && groups::in_flight(desk, &tube, group)? >= u64::from(tube.row.options.in_flight)
         {
             return Err(refused("its group is locked".to_owned()));
         }
@@ -196,24 +195,31 @@ fn next(
     let place = key::place_of(&key, RUN_PREFIX).ok_or_else(of_key)?;
     cursor.last = Some(key);
     if cursor.range.tag == Tag::Ready {
-        return Ok(Some(Next { id, place, group: None, row: value }));
+        return Ok(Some(Next { id, place, stands: Stands::Alone, row: value }));
     }
-    let group = value.and_then(|group| String::from_utf8(group.to_vec()).ok());
-    let line = group.as_ref().map(|group| key::line(tube.run(), group, &place, id));
-    let row = match line.map_or(Ok(None), |line| desk.get(&line)) {
-        Err(error) if error.kind() == ErrorKind::Damaged => None,
-        row => row?,
+    let (stands, row) = match groups::whose_turn(desk, tube, (&place, id), value)? {
+        Some((group, row)) => (Stands::InLine(group), row),
+        None => (Stands::Nowhere, None),
     };
-    Ok(Some(Next { id, place, group, row }))
+    Ok(Some(Next { id, place, stands, row }))
 }
 
 /// What the index says of the task that is next.
 struct Next {
     id: TaskId,
     place: Place,
-    group: Option<String>,
+    stands: Stands,
     /// Its row among the ready ones; `None` if that is damaged.
     row: Option<Value>,
+}
+
+/// Where the row of a ready task is.
+enum Stands {
+    Alone,
+    /// In the line of this group.
+    InLine(String),
+    /// A turn leads to no row: the damage is in the index.
+    Nowhere,
 }
 
 /// Takes the task. One that is damaged is set aside instead, and its neighbours are served.
@@ -221,64 +227,46 @@ fn hand_over(
     desk: &mut Desk<'_>,
     tube: &Tube,
     mut next: Next,
+    turn: &mut Cursor,
     holder: u32,
 ) -> Result<Option<Handed>> {
     let row = next.row.take().ok_or_else(|| damaged("ready"));
     let (stored, standing) = match row.and_then(|row| index::open(Tag::Ready, next.id, row)) {
         Ok(opened) => opened,
-        Err(fault) => return stand_in(desk, tube, &next, &fault),
+        Err(fault) => return stand_in(desk, tube, &next, turn, &fault),
     };
     let task = match stored.task() {
         Ok(task) => task,
-        Err(fault) => return stand_in(desk, tube, &next, &fault),
+        Err(fault) => return stand_in(desk, tube, &next, turn, &fault),
     };
     match Payload::read(desk, tube, &task) {
         Ok(payload) => take(desk, tube, &task, standing, payload, holder).map(Some),
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
-            set_aside(desk, tube, &task, &standing, &fault)
+            aside::set_aside(desk, tube, &task, &standing, &fault).map(|()| None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Sets a task aside whose row is damaged, by what its key says and with its payload if that stands
-/// apart.
+/// Sets a task aside whose row is damaged. Where the turn is damaged there is no such task; the
+/// walk over the turns begins again.
 fn stand_in(
     desk: &mut Desk<'_>,
     tube: &Tube,
     next: &Next,
+    turn: &mut Cursor,
     fault: &Error,
 ) -> Result<Option<Handed>> {
-    let payload = match desk.get(&key::body(tube.run(), next.id)) {
-        Ok(Some(payload)) => Contents::Apart(payload.len() as u64),
-        Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
-        _ => Contents::Inline(&[]),
+    let group = match &next.stands {
+        Stands::Alone => None,
+        Stands::InLine(group) => Some(group.as_str()),
+        Stands::Nowhere => {
+            *turn = Cursor::new(turn.range);
+            return groups::mend_turns(desk, tube).map(|()| None);
+        }
     };
-    let row = TaskRow {
-        place: next.place,
-        created: desk.now.queue,
-        codec: 0,
-        version: 0,
-        group: next.group.as_deref(),
-        key: None,
-        payload,
-    };
-    let task = Task { id: next.id, raw: &row.encode(), from: 0, row };
-    set_aside(desk, tube, &task, &Standing::Ready(Head::fresh(NEVER, NEVER)), fault)
-}
-
-fn set_aside(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: &Task<'_>,
-    from: &Standing,
-    fault: &Error,
-) -> Result<Option<Handed>> {
-    let head = from.head();
-    let head = Head { buries: head.buries.saturating_add(1), ..head.clone() };
-    let to = Standing::Buried(BuriedRow { head, reason: Reason::Undecodable(fault.to_string()) });
-    index::shift(desk, tube, task, Some(from), Some(&to), Cause::Bury)?;
-    Ok(None)
+    let from = Standing::Ready(aside::unknown());
+    aside::stand_in(desk, tube, next.id, (next.place, group), &from, fault).map(|_| None)
 }
 
 fn take(

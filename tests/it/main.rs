@@ -24,6 +24,7 @@ mod presets;
 mod put;
 mod readme;
 mod receipt;
+mod rows;
 mod settle;
 mod take;
 mod temporary;

@@ -1,0 +1,478 @@
+//! Damaged rows of the base: each is told by `check`, no neighbour suffers, and no task is lost.
+
+use crate::{counts, drain, home, killed, kind, next, open, secs, state, still};
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use tubewell::{Consumer, ErrorKind, Queue, Reason, State, TaskId, Ticket, Tube, TubeOptions};
+use xxhash_rust::xxh3::xxh3_64;
+
+const GROUP: u8 = 0x15;
+const TURN: u8 = 0x14;
+const LINE: u8 = 0x13;
+const READY: u8 = 0x12;
+/// The first tube's.
+const RUN: [u8; 4] = [0, 0, 0, 1];
+
+/// A key of the first tube.
+fn key(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    [&[tag], &RUN[..], &parts.concat()].concat()
+}
+
+/// Where a task of priority 0 stands that was put at the end.
+fn place(id: TaskId) -> Vec<u8> {
+    let middle = 1_u64 << 63;
+    [middle, middle | id.get(), id.get()].map(u64::to_be_bytes).concat()
+}
+
+/// A value as it stands in the base.
+fn sealed(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let checksum = (xxh3_64(value) ^ xxh3_64(key).rotate_left(32)) as u32;
+    [value, &checksum.to_be_bytes()].concat()
+}
+
+/// Flips a bit in every copy of these bytes, this far behind their beginning.
+fn flip(folder: &Path, bytes: &[u8], behind: usize) {
+    let base = folder.join("base.redb");
+    let held = fs::read(&base).unwrap();
+    let mut file = OpenOptions::new().write(true).open(&base).unwrap();
+    let met = |at: &usize| held[*at..].starts_with(bytes);
+    let places: Vec<usize> = (0..held.len()).filter(met).map(|at| at + behind).collect();
+    assert!(!places.is_empty(), "the row is not there");
+    for at in places {
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[held[at] ^ 0x20]).unwrap();
+    }
+}
+
+/// Flips a bit in the value of a row.
+fn flip_value(folder: &Path, key: &[u8], value: &[u8]) {
+    flip(folder, &sealed(key, value), 0);
+}
+
+fn flip_counter(folder: &Path, in_flight: u64) {
+    flip_value(folder, &key(GROUP, &[b"\x06needle"]), &in_flight.to_be_bytes());
+}
+
+fn put(tube: &Tube, group: &str, texts: &[&str]) -> Vec<TaskId> {
+    let put = |text: &&str| tube.task(text.as_bytes()).group(group).ttr(secs(60)).put().unwrap();
+    texts.iter().map(put).collect()
+}
+
+/// What a kill leaves of a queue whose rows all stand in the base.
+fn checkpointed(queue: &Queue, path: &Path) -> (TempDir, PathBuf) {
+    queue.checkpoint().unwrap();
+    killed(path)
+}
+
+fn faults(queue: &Queue) -> String {
+    queue.check().unwrap().join("\n")
+}
+
+/// Sound but for what redb's own checksums remember of the flipped page.
+fn is_mended(queue: &Queue) {
+    let faults = queue.check().unwrap();
+    assert!(faults.iter().all(|fault| fault.contains("redb's own check")), "{faults:?}");
+}
+
+/// A group's counter had a flipped byte. The lease of its task lapsed, the task left its row among
+/// the taken ones, and only then was the counter read: the task was nowhere from then on.
+#[test]
+fn a_damaged_counter_loses_no_task_whose_lease_lapses() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let ids = put(&tube, "needle", &["a", "b"]);
+    put(&tube, "hay", &["c"]);
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip_counter(&copy, 1);
+
+    let (builder, clock) = still();
+    let queue = builder.open(&copy).unwrap();
+    let tube = queue.tube("t").unwrap();
+    assert!(faults(&queue).contains("damaged row"), "{}", faults(&queue));
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let lease = ada.resume(&tube).unwrap().remove(0).detach();
+    clock.advance(secs(61));
+    queue.tick().unwrap();
+    assert_eq!(state(&tube, ids[0]), State::Ready);
+    assert_eq!(kind(tube.ticket(lease).ack()), ErrorKind::LeaseLost);
+    assert_eq!(counts(&tube), [3, 0, 0, 0]);
+    is_mended(&queue);
+    assert_eq!(drain(&tube), "a b c");
+    is_mended(&queue);
+}
+
+/// The same byte and a kill: the task could not be returned, so the queue did not open any more.
+#[test]
+fn a_damaged_counter_refuses_no_open() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    put(&tube, "needle", &["a", "b"]);
+    put(&tube, "hay", &["c"]);
+    let _held = tube.take().unwrap();
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip_counter(&copy, 1);
+
+    let queue = open(&copy);
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(counts(&tube), [3, 0, 0, 0]);
+    is_mended(&queue);
+    assert_eq!(drain(&tube), "a b c");
+    is_mended(&queue);
+}
+
+/// How many are in flight is counted anew: those that are taken, and those that hold the group
+/// while they are delayed.
+#[test]
+fn a_damaged_counter_is_counted_anew() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let options = TubeOptions::default().in_flight(3).hold_group_while_delayed(true);
+    let tube = queue.create_tube("t", options).unwrap();
+    put(&tube, "needle", &["a", "b", "c", "d", "e"]);
+    put(&tube, "hay", &["f"]);
+    tube.task(b"later").group("needle").delay(secs(500)).put().unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let mine = tube.by(&ada);
+    mine.take().unwrap().retry_after("not now", secs(100)).unwrap();
+    mine.take().unwrap().detach();
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip_counter(&copy, 2);
+
+    let queue = open(&copy);
+    let tube = queue.tube("t").unwrap();
+    put(&tube, "needle", &["g"]);
+    is_mended(&queue);
+    let third = tube.take().unwrap();
+    assert_eq!(&third[..], b"c");
+    let other = tube.take().unwrap();
+    assert_eq!(&other[..], b"f", "three of the group are in flight");
+    assert!(tube.try_take().unwrap().is_none());
+    is_mended(&queue);
+    third.ack().unwrap();
+    assert_eq!(next(&tube), "d");
+    other.ack().unwrap();
+    is_mended(&queue);
+}
+
+/// A queue killed while ada held the first of two tasks of a group, and one of another. The row of
+/// the first has a flipped byte; its payload stands apart.
+fn with_a_damaged_lease(grace: Duration) -> (TempDir, PathBuf, TaskId) {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let id = tube.task(&STRAW).group("needle").ttr(secs(60)).put().unwrap();
+    put(&tube, "needle", &["b"]);
+    put(&tube, "hay", &["c"]);
+    let ada = queue.consumer_with_grace("ada", grace).unwrap();
+    let _held = [tube.by(&ada).take().unwrap(), tube.by(&ada).take().unwrap()];
+    let (copied, copy) = checkpointed(&queue, &path);
+    flip(&copy, &[b"\x06needle", &(STRAW.len() as u64).to_be_bytes()[..]].concat(), 7);
+    (copied, copy, id)
+}
+
+const STRAW: [u8; 2000] = [b's'; 2000];
+
+/// One of two leases of a group is damaged as well as the group's counter. Only one returns.
+#[test]
+fn a_damaged_lease_is_counted_too() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.create_tube("t", TubeOptions::default().in_flight(2)).unwrap();
+    let id = tube.task(&STRAW).group("needle").put().unwrap();
+    put(&tube, "needle", &["b", "c", "d"]);
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let _held = [tube.by(&ada).take().unwrap(), tube.by(&ada).take().unwrap()];
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip(&copy, &[b"\x06needle", &(STRAW.len() as u64).to_be_bytes()[..]].concat(), 7);
+    flip_counter(&copy, 2);
+
+    let queue = open(&copy);
+    let tube = queue.tube("t").unwrap();
+    is_aside(&tube, id);
+    let _third = tube.try_take().unwrap().expect("a task");
+    assert!(tube.try_take().unwrap().is_none(), "two are in flight");
+    is_mended(&queue);
+}
+
+fn is_aside(tube: &Tube, id: TaskId) {
+    let aside = tube.peek(id).unwrap();
+    assert_eq!((aside.state, aside.group.as_deref()), (State::Buried, Some("needle")));
+    assert!(matches!(aside.reason, Some(Reason::Undecodable(_))), "{:?}", aside.reason);
+    assert_eq!(aside.payload, STRAW);
+}
+
+/// A consumer without grace was killed with a task whose row had a flipped byte. The walk over the
+/// taken tasks went on behind it, the consumer's end did not, and the queue did not open any more.
+#[test]
+fn a_damaged_lease_of_a_consumer_refuses_no_open() {
+    let (_copy, copy, id) = with_a_damaged_lease(secs(0));
+    let (builder, clock) = still();
+    let queue = builder.open(&copy).unwrap();
+    let tube = queue.tube("t").unwrap();
+    is_aside(&tube, id);
+    assert_eq!(counts(&tube), [2, 0, 0, 1]);
+    assert_eq!(drain(&tube), "b c", "its group is not locked for ever");
+    // Its deadline stands until it is due.
+    clock.advance(secs(61));
+    queue.tick().unwrap();
+    is_mended(&queue);
+    tube.kick_task(id).unwrap();
+    tube.take().unwrap().ack().unwrap();
+    is_mended(&queue);
+}
+
+#[test]
+fn a_damaged_lease_hides_no_other_from_a_consumer_that_comes_back() {
+    let (_copy, copy, id) = with_a_damaged_lease(secs(1000));
+    let (builder, clock) = still();
+    let queue = builder.open(&copy).unwrap();
+    let tube = queue.tube("t").unwrap();
+    is_aside(&tube, id);
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let mut back = ada.resume(&tube).unwrap();
+    assert_eq!((back.len(), &back[0][..]), (1, &b"c"[..]));
+    back.remove(0).ack().unwrap();
+    assert_eq!(drain(&tube), "b");
+    clock.advance(secs(61));
+    queue.tick().unwrap();
+    is_mended(&queue);
+}
+
+/// Of a damaged consumer nobody knows the grace, so its leases return. Its name is free again.
+#[test]
+fn a_damaged_consumer_refuses_no_open() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    put(&tube, "needle", &["a"]);
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let bob = queue.consumer_with_grace("bob", secs(1000)).unwrap();
+    tube.put(b"b").unwrap();
+    let _held = [tube.by(&ada).take().unwrap(), tube.by(&bob).take().unwrap()];
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip(&copy, b"\x03ada", 1);
+
+    let queue = open(&copy);
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(counts(&tube), [1, 0, 1, 0]);
+    assert_eq!(drain(&tube), "a");
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    assert!(ada.resume(&tube).unwrap().is_empty());
+    let bob = queue.consumer_with_grace("bob", secs(1000)).unwrap();
+    assert_eq!(bob.resume(&tube).unwrap().len(), 1);
+    is_mended(&queue);
+}
+
+/// Its name leads to another number, or to none. Whoever opened it got an error, for ever.
+#[test]
+fn a_damaged_name_of_a_consumer_leads_to_it_again() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    put(&tube, "needle", &["a"]);
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let _held = tube.by(&ada).take().unwrap();
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip_value(&copy, b"\x06ada", &1_u64.to_be_bytes());
+
+    let queue = open(&copy);
+    let tube = queue.tube("t").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    assert_eq!(ada.resume(&tube).unwrap().len(), 1);
+    is_mended(&queue);
+}
+
+/// Every verb in the tube begins with the rest of a sweep that nobody could read.
+#[test]
+fn a_damaged_sweep_of_leases_goes_on() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    put(&tube, "needle", &["a", "b"]);
+    tube.take().unwrap().detach();
+    tube.release_all().unwrap();
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip_value(&copy, &[&[0x04], &RUN[..]].concat(), b"\x02\0\0\0\x01\0\0\0\0\0\0\0\0");
+
+    let queue = open(&copy);
+    assert_eq!(drain(&queue.tube("t").unwrap()), "a b");
+    is_mended(&queue);
+}
+
+/// No sweep came further than the one that nobody could read, and no deadline.
+#[test]
+fn a_damaged_sweep_of_a_run_goes_on() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"gone").unwrap();
+    tube.truncate().unwrap();
+    tube.task(b"later").delay(secs(5)).put().unwrap();
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip_value(&copy, &[&[0x04], &RUN[..]].concat(), b"\x01");
+
+    let (builder, clock) = still();
+    let queue = builder.open(&copy).unwrap();
+    let tube = queue.tube("t").unwrap();
+    clock.advance(secs(6));
+    queue.tick().unwrap();
+    assert_eq!(counts(&tube), [1, 0, 0, 0]);
+    is_mended(&queue);
+}
+
+/// A turn with a flipped byte led to no group, so its task was set aside as one without: a row went
+/// that was not there, the turn stayed, and with each take that met it one more ready task was
+/// counted as buried, until the takes took the tube for empty.
+#[test]
+fn a_damaged_turn_hides_no_task() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let ids = put(&tube, "needle", &["0", "x"]);
+    let texts = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    tube.put_many(texts.map(str::as_bytes)).unwrap();
+    queue.close().unwrap();
+    flip_value(&path, &key(TURN, &[&place(ids[0])]), b"needle");
+
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert!(faults(&queue).contains("Turn: a damaged row"), "{}", faults(&queue));
+    let held: Vec<_> = (0..10).map(|_| tube.try_take().unwrap().expect("a task")).collect();
+    assert!(held.iter().map(|task| task[0]).eq(b'0'..=b'9'));
+    assert_eq!(counts(&tube), [1, 0, 10, 0]);
+    is_mended(&queue);
+    held.into_iter().for_each(|task| task.ack().unwrap());
+    assert_eq!(drain(&tube), "x");
+    is_mended(&queue);
+}
+
+/// The damage is in the turn's key, so that it is nobody's, and its group has none.
+#[test]
+fn a_turn_of_nobody_goes_and_its_group_has_one_again() {
+    let (_home, path) = with_a_turn_of_nobody();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(drain(&tube), "a b c d e");
+    assert_eq!(counts(&tube), [0, 0, 0, 0]);
+    is_mended(&queue);
+}
+
+/// Nobody has met the damaged turn yet when the group moves on. What its group has not cannot go:
+/// a count of turns that was too low would hide the turn of another.
+#[test]
+fn a_group_without_its_turn_moves_on() {
+    let (_home, path) = with_a_turn_of_nobody();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    tube.task(b"z").group("needle").priority(-1).put().unwrap();
+    assert_eq!(drain(&tube), "z a b c d e");
+    assert_eq!(counts(&tube), [0, 0, 0, 0]);
+    is_mended(&queue);
+}
+
+fn with_a_turn_of_nobody() -> (TempDir, PathBuf) {
+    let (home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let ids = put(&tube, "needle", &["a", "b"]);
+    put(&tube, "hay", &["c"]);
+    tube.put_many(["d", "e"].map(str::as_bytes)).unwrap();
+    queue.close().unwrap();
+    // In its id, so that the rows stay in order.
+    flip(&path, &key(TURN, &[&place(ids[0])]), 28);
+    (home, path)
+}
+
+/// The turn leads to a line in which its task is not: there the damage is in the key of the line's
+/// row, which stands in the line of another group by now.
+#[test]
+fn a_task_in_the_line_of_another_group_is_set_aside() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let ids = put(&tube, "needle", &["a", "b"]);
+    tube.put_many(["c", "d", "e"].map(str::as_bytes)).unwrap();
+    queue.close().unwrap();
+    flip(&path, &key(LINE, &[b"\x06needle", &place(ids[0])]), 11);
+
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert!(faults(&queue).contains("Line: a damaged row"), "{}", faults(&queue));
+    assert_eq!(drain(&tube), "b c d e");
+    assert_eq!(counts(&tube), [0, 0, 0, 1]);
+    assert!(matches!(tube.peek(ids[0]).unwrap().reason, Some(Reason::Undecodable(_))));
+}
+
+/// The damage is in the key of a ready task, and makes it the key of another that stands elsewhere.
+/// What was buried for it had the other's id and its payload, and took both along when it went.
+#[test]
+fn a_row_under_the_id_of_another_task_does_not_stand_for_it() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let large = b"x".repeat(2000);
+    let ids = tube.put_many(vec![&large[..]; 40]).unwrap();
+    queue.close().unwrap();
+    flip(&path, &key(READY, &[&place(ids[0])]), 28);
+
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let held: Vec<_> = (0..39).map(|_| tube.try_take().unwrap().expect("a task")).collect();
+    assert!(tube.try_take().unwrap().is_none());
+    assert!(held.iter().all(|task| **task == large));
+    assert_eq!(counts(&tube), [1, 0, 39, 0]);
+}
+
+/// Two tasks are held, and the row of the first goes bad beneath its holder.
+fn gone_bad(queue: &Queue, path: &Path, holder: Option<&Consumer>) -> (Tube, [Ticket; 2]) {
+    let tube = queue.tube("t").unwrap();
+    put(&tube, "needle", &["straw one", "straw two"]);
+    put(&tube, "hay", &["straw three"]);
+    let mine = holder.map_or_else(|| tube.clone(), |holder| tube.by(holder));
+    let held = [(), ()].map(|()| mine.take().unwrap().detach());
+    // More than the one page of rows that is always in memory.
+    queue.tube("u").unwrap().put_many(vec![&b"u"[..]; 500]).unwrap();
+    queue.checkpoint().unwrap();
+    flip(path, b"straw one", 0);
+    (tube, held)
+}
+
+/// At the end of its time it is set aside, and its group is served.
+#[test]
+fn a_damaged_lease_that_lapses_is_set_aside() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.cache_bytes(0).open(&path).unwrap();
+    let (tube, [first, second]) = gone_bad(&queue, &path, None);
+    assert_eq!(kind(tube.ticket(first).touch(secs(1))), ErrorKind::Damaged);
+    tube.ticket(second).touch(secs(60)).unwrap();
+    clock.advance(secs(61));
+    queue.tick().unwrap();
+    assert_eq!(counts(&tube), [1, 0, 1, 1]);
+    assert_eq!(tube.peek(first.id()).unwrap().group.as_deref(), Some("needle"));
+    assert_eq!(drain(&tube), "straw two");
+}
+
+/// Its consumer comes back for the other, and when it ends the damaged one is set aside.
+#[test]
+fn a_damaged_lease_does_not_keep_a_consumer_from_its_end() {
+    let (_home, path) = home();
+    let queue = still().0.cache_bytes(0).open(&path).unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let (tube, [first, second]) = gone_bad(&queue, &path, Some(&ada));
+    drop(ada);
+    let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
+    let back = ada.resume(&tube).unwrap();
+    assert_eq!((back.len(), back[0].id()), (1, second.id()));
+    ada.close().unwrap();
+    assert_eq!(counts(&tube), [2, 0, 0, 1]);
+    assert_eq!(state(&tube, first.id()), State::Buried);
+    assert_eq!(drain(&tube), "straw two straw three");
+}
