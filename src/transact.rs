@@ -226,9 +226,12 @@ impl Reading {
     fn begin(core: &Core) -> Result<Self> {
         inside::refuse()?;
         core.is_open()?;
-        let state = core.state.lock();
-        state.is_open()?;
-        Ok(Self(state.store.read_transaction()?))
+        let reader = {
+            let state = core.state.lock();
+            state.is_open()?;
+            state.store.reader()?
+        };
+        Ok(Self(reader.begin()?))
     }
 
     /// One of the application's own tables.

@@ -7,7 +7,7 @@ use super::checkpoint::abort;
 use super::tables::OWN_NAMES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
-use redb::WriteTransaction;
+use redb::{ReadTransaction, WriteTransaction};
 
 /// Where a commit with guests begins. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -21,6 +21,20 @@ impl Writer {
     pub(crate) fn begin(&self) -> Result<Guests> {
         let txn = self.opening.begin_write()?;
         Ok(Guests { txn: Some(txn), opening: self.opening.clone() })
+    }
+}
+
+/// Where a look at the application's tables begins. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(super) opening: Arc<Opening>,
+}
+
+impl Reader {
+    /// A snapshot of the base. To be dropped soon: it holds on to every page that is written anew.
+    /// Not to be called with the store's lock held: redb keeps it waiting while the file grows.
+    pub(crate) fn begin(&self) -> Result<ReadTransaction> {
+        self.opening.begin_read()
     }
 }
 

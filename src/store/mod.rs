@@ -32,7 +32,7 @@ use base::Base;
 pub(crate) use birth::Folder;
 pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
-pub(crate) use guests::{Guests, Writer, is_guest_table};
+pub(crate) use guests::{Guests, Reader, Writer, is_guest_table};
 pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
@@ -298,11 +298,10 @@ impl Store {
         Ok(Writer { opening: self.base()?.opening().clone() })
     }
 
-    /// A snapshot of the base, for the application's own tables. To be dropped soon: it holds on to
-    /// every page that is written anew.
-    pub(crate) fn read_transaction(&self) -> Result<redb::ReadTransaction> {
+    /// Where a look at the application's own tables begins.
+    pub(crate) fn reader(&self) -> Result<Reader> {
         self.stopped()?;
-        self.base()?.opening().begin_read()
+        Ok(Reader { opening: self.base()?.opening().clone() })
     }
 
     /// A last checkpoint, and both files are let go, whatever happens.

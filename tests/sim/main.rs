@@ -32,7 +32,7 @@ use world::Verdict;
 /// Scripts against the model, in memory.
 const SCRIPTS: u64 = 20_000;
 /// Scripts on a disk that crashes; a fault is planned in each of three parts, and not all strike.
-const CRASHING_SCRIPTS: u64 = 10_000;
+const CRASHING_SCRIPTS: u64 = 9_000;
 /// Ends of a process that a fault has brought about, over all of these.
 const CRASHES_MIN: u64 = 20_000;
 

@@ -169,7 +169,7 @@ fn a_page_that_is_not_as_redb_wrote_it_is_told_of() {
 fn a_base_in_use_is_said_to_be_unverified() {
     const UNVERIFIED: &str = "base.redb was not verified, because it is in use";
     let (_home, mut store) = made();
-    let reader = store.read_transaction().unwrap();
+    let reader = store.reader().unwrap().begin().unwrap();
     assert_eq!(told(&mut store), [UNVERIFIED]);
     drop(reader);
     assert_eq!(told(&mut store), Vec::<String>::new());

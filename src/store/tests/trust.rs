@@ -599,7 +599,7 @@ const GUESTS: redb::TableDefinition<'static, u64, u64> = redb::TableDefinition::
 #[test]
 fn guests_and_rows_are_one_commit() {
     let guest = |store: &Store| {
-        let read = store.read_transaction().unwrap();
+        let read = store.reader().unwrap().begin().unwrap();
         let table = read.open_table(GUESTS).ok();
         table.and_then(|table| table.get(1).unwrap().map(|value| value.value()))
     };
@@ -787,7 +787,7 @@ fn a_commit_with_guests_may_end_at_every_call() {
             |disk, done| {
                 let mut store = open(disk).unwrap();
                 let found = numbers(&store);
-                let read = store.read_transaction().unwrap();
+                let read = store.reader().unwrap().begin().unwrap();
                 let guest = read.open_table(GUESTS).is_ok();
                 drop(read);
                 assert_eq!(found.contains(&700), guest, "both or neither");
