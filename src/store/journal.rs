@@ -4,7 +4,7 @@
 
 use super::disk::DiskFile;
 use super::record::{
-    ALIGN, Draft, HEAD_BYTES, HEADER_BYTES, Head, Header, Kind, Link, Stamp, is_whole,
+    ALIGN, Draft, HEAD_BYTES, HEADER_BYTES, Head, Header, Kind, Link, STAMP_BYTES, Stamp, is_whole,
 };
 use crate::bytes::RowWrite;
 use crate::error::{Error, ErrorKind, Result};
@@ -338,6 +338,14 @@ impl<'a> Reader<'a> {
         Ok(is_whole(record, &header, seed).then_some((header, record)))
     }
 
+    /// Whether it may be a header: what is not synced yet is in the ring, so a record is not further
+    /// from the last synced one than records fit in. Rows look like headers otherwise, at some of
+    /// their bytes, and a megabyte was read for each.
+    fn is_likely(&self, header: &Header) -> bool {
+        let records_max = self.head.ring / (HEADER_BYTES + STAMP_BYTES) as u64;
+        header.number - header.synced <= records_max
+    }
+
     /// The record that hangs on `last`: behind it, or at the ring's start where it did not fit.
     pub(crate) fn next(&mut self, last: Span) -> io::Result<Option<(Header, Span, &[u8])>> {
         let mut found = None;
@@ -372,7 +380,7 @@ impl<'a> Reader<'a> {
             }
             let header = self.get(at, HEADER_BYTES).map_err(Error::io)?.and_then(Header::read);
             // The cheap question first: nearly every place answers it.
-            if header.is_some_and(|header| header.number > tail && header.synced > tail)
+            if header.is_some_and(|header| header.synced > tail && self.is_likely(&header))
                 && self.record(at).map_err(Error::io)?.is_some()
             {
                 found.push(at);
@@ -470,5 +478,51 @@ mod tests {
             assert!(second.join().unwrap().is_err());
         });
         assert_eq!(journal.synced(), 1);
+    }
+
+    /// A ring full of row keys; counts what is read of it.
+    #[derive(Debug)]
+    struct Rows {
+        read: AtomicU64,
+    }
+
+    impl DiskFile for Rows {
+        fn len(&self) -> io::Result<u64> {
+            Ok(HEAD_BYTES as u64 + (8 << 20))
+        }
+
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            // Priority and order of a ready task, as a header has number, synced, length and kind.
+            let fields = [7, 7, 0x1_8000_0000, 0x8000_0000, 0x0010_0000_0000_0000, 7, 7, 7_u64];
+            for (at, byte) in (offset..).zip(&mut *out) {
+                let field = fields[(at / 8 % 8) as usize];
+                *byte = field.to_be_bytes()[(at % 8) as usize];
+            }
+            self.read.fetch_add(out.len() as u64, Ordering::SeqCst);
+            Ok(())
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Keys of ready tasks passed for headers of long records, and an opening read a megabyte for
+    /// each: 0.15 s where 5 ms were enough.
+    #[test]
+    fn rows_that_look_like_headers_are_read_once() {
+        let file = Rows { read: AtomicU64::new(0) };
+        let head = Head { queue: [0; 16], ring: 8 << 20 };
+        let found = Reader::new(&file, &head).beyond(1000, |_| Ok(())).unwrap();
+        assert_eq!(found, []);
+        assert!(file.read.load(Ordering::SeqCst) < 9 << 20, "{file:?}");
     }
 }
