@@ -338,7 +338,7 @@ impl<'a> Reader<'a> {
         Ok(is_whole(record, &header, seed).then_some((header, record)))
     }
 
-    /// Whether it may be a header: what is not synced yet is in the ring, so a record is not further
+    /// Whether it may be a header: what is not synced yet is in the ring, so a record is no further
     /// from the last synced one than records fit in. Rows look like headers otherwise, at some of
     /// their bytes, and a megabyte was read for each.
     fn is_likely(&self, header: &Header) -> bool {
