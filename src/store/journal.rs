@@ -420,73 +420,22 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    /// A file whose first sync fails once another has begun, or after all that had time to.
+    /// A file full of row keys, which counts what is read of it, and whose first sync fails once
+    /// it was met.
     #[derive(Debug)]
-    struct Failing {
+    struct Double {
+        read: AtomicU64,
         syncs: AtomicU64,
         met: Barrier,
     }
 
-    impl DiskFile for Failing {
-        fn len(&self) -> io::Result<u64> {
-            Ok(0)
-        }
-
-        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn set_len(&self, _: u64) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            if self.syncs.fetch_add(1, Ordering::SeqCst) > 0 {
-                return Ok(());
-            }
-            self.met.wait();
-            Err(io::Error::other("the system tells one of them"))
+    impl Double {
+        fn new() -> Self {
+            Self { read: AtomicU64::new(0), syncs: AtomicU64::new(0), met: Barrier::new(2) }
         }
     }
 
-    /// Linux tells an error of writing back once to each open file, and all syncs share one. Two
-    /// at a time, of a caller and of a checkpoint: one failed, and the other said that all is well.
-    #[test]
-    fn of_two_syncs_at_a_time_none_passes_if_one_fails() {
-        let file = Arc::new(Failing { syncs: AtomicU64::new(0), met: Barrier::new(2) });
-        let head = Head { queue: [0; 16], ring: 64 << 10 };
-        let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
-        let ring = Ring::resume(file.clone(), &head, 0, last);
-        let journal = ring.shared().clone();
-        journal.written.store(2, Ordering::SeqCst);
-        std::thread::scope(|scope| {
-            let first = scope.spawn(|| journal.sync());
-            while file.syncs.load(Ordering::SeqCst) == 0 {
-                std::thread::yield_now();
-            }
-            let second = scope.spawn(|| journal.sync());
-            // It waits its turn, or is through by then.
-            for _ in 0..10_000 {
-                std::thread::yield_now();
-            }
-            file.met.wait();
-            assert!(first.join().unwrap().is_err());
-            assert!(second.join().unwrap().is_err());
-        });
-        assert_eq!(journal.synced(), 1);
-    }
-
-    /// A ring full of row keys; counts what is read of it.
-    #[derive(Debug)]
-    struct Rows {
-        read: AtomicU64,
-    }
-
-    impl DiskFile for Rows {
+    impl DiskFile for Double {
         fn len(&self) -> io::Result<u64> {
             Ok(HEAD_BYTES as u64 + (8 << 20))
         }
@@ -511,15 +460,46 @@ mod tests {
         }
 
         fn sync(&self) -> io::Result<()> {
-            Ok(())
+            if self.syncs.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(());
+            }
+            self.met.wait();
+            Err(io::Error::other("the system tells one of them"))
         }
+    }
+
+    /// Linux tells an error of writing back once to each open file, and all syncs share one. Two
+    /// at a time, of a caller and of a checkpoint: one failed, and the other said that all is well.
+    #[test]
+    fn of_two_syncs_at_a_time_none_passes_if_one_fails() {
+        let file = Arc::new(Double::new());
+        let head = Head { queue: [0; 16], ring: 64 << 10 };
+        let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
+        let ring = Ring::resume(file.clone(), &head, 0, last);
+        let journal = ring.shared().clone();
+        journal.written.store(2, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| journal.sync());
+            while file.syncs.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let second = scope.spawn(|| journal.sync());
+            // It waits its turn, or is through by then.
+            for _ in 0..10_000 {
+                std::thread::yield_now();
+            }
+            file.met.wait();
+            assert!(first.join().unwrap().is_err());
+            assert!(second.join().unwrap().is_err());
+        });
+        assert_eq!(journal.synced(), 1);
     }
 
     /// Keys of ready tasks passed for headers of long records, and an opening read a megabyte for
     /// each: 0.15 s where 5 ms were enough.
     #[test]
     fn rows_that_look_like_headers_are_read_once() {
-        let file = Rows { read: AtomicU64::new(0) };
+        let file = Double::new();
         let head = Head { queue: [0; 16], ring: 8 << 20 };
         let found = Reader::new(&file, &head).beyond(1000, |_| Ok(())).unwrap();
         assert_eq!(found, []);
