@@ -1,32 +1,23 @@
 //! Writing and reading fixed big-endian fields. Reading past the end is `None`, never a panic.
 
-use crate::sync::{Arc, thread_local};
-use std::cell::Cell;
+use super::value::{Value, cut, piece};
+use bytes::BytesMut;
 
-/// A row's value. Shared, so that handing it on copies nothing.
-pub(crate) type Value = Arc<[u8]>;
-
-thread_local! {
-    /// Memory for the next row. Every verb packs one, and a value is made in one piece.
-    static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Bytes that are kept for the next row at most.
-const KEPT_BYTES: usize = 64 << 10;
+/// Most rows are shorter; a longer one is moved once while it is packed.
+const ROW_BYTES: usize = 768;
 
 /// Collects the fields of a row.
-pub(crate) struct Packer(Vec<u8>);
+pub(crate) struct Packer(BytesMut);
 
 impl Packer {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self(KEPT.try_with(Cell::take).unwrap_or_default())
+        Self(piece(ROW_BYTES))
     }
 
     #[inline]
     pub(crate) fn u8(&mut self, field: u8) -> &mut Self {
-        self.0.push(field);
-        self
+        self.bytes(&[field])
     }
 
     #[inline]
@@ -70,13 +61,8 @@ impl Packer {
     }
 
     #[inline]
-    pub(crate) fn done(mut self) -> Value {
-        let value = Value::from(self.0.as_slice());
-        if self.0.capacity() <= KEPT_BYTES {
-            self.0.clear();
-            let _ = KEPT.try_with(|kept| kept.set(self.0));
-        }
-        value
+    pub(crate) fn done(self) -> Value {
+        cut(self.0)
     }
 }
 

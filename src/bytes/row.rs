@@ -2,7 +2,8 @@
 //! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
 
 use crate::bytes::key::{Deadline, Order, Place, Run};
-use crate::bytes::pack::{Packer, Unpacker, Value};
+use crate::bytes::pack::{Packer, Unpacker};
+use crate::bytes::value::Value;
 use crate::clock::NEVER;
 use crate::options::{Backoff, TubeKind, TubeOptions};
 use crate::task::Reason;

@@ -1,7 +1,7 @@
 //! The two seams between the engine and the store: what it reads, and what it decides.
 
 use crate::bytes::key::{Key, Range};
-use crate::bytes::pack::Value;
+use crate::bytes::value::Value;
 use crate::error::Result;
 
 /// What happens to one row. The writer tells what it found, so that the overlay knows without

@@ -165,7 +165,7 @@ mod tests {
                 let (rows, dead) = (below(if round % 2 == 0 { 8 } else { 300 }), below(2) == 0);
                 for number in (from..).step_by(step as usize).take(rows as usize) {
                     let key = Key::from_slice(&number.to_be_bytes());
-                    let value = Value::from(vec![round as u8; below(600) as usize]);
+                    let value = Value::from(vec![round as u8; below(600) as usize].as_slice());
                     let value = (!dead).then_some(value);
                     layer.insert(key, Entry { value, beneath: true });
                 }

@@ -51,7 +51,7 @@ impl Rows {
         }
         let mirror = &mut rows.mirror;
         base.each(&[], &[Tag::Place as u8], |key, value| {
-            mirror.insert(Key::from_slice(key), value.map(Value::from));
+            mirror.insert(Key::from_slice(key), value.map(Value::alone));
         })?;
         rows.count_mirror();
         Ok(rows)
@@ -328,7 +328,7 @@ impl Rows {
         }
         match op {
             RowOp::Add(value) | RowOp::Change(value) => {
-                self.mirror.insert(copy(key), Some(value.clone()));
+                self.mirror.insert(copy(key), Some(Value::alone(value)));
             }
             RowOp::Remove => {
                 self.mirror.remove(key);
@@ -342,7 +342,7 @@ impl Rows {
         let gone = match op {
             RowOp::Add(value) | RowOp::Change(value) => {
                 self.temporary_bytes += weight(&key, &value);
-                let before = self.temporary.insert(copy(&key), value);
+                let before = self.temporary.insert(copy(&key), Value::alone(&value));
                 before.map(|before| weight(&key, &before))
             }
             RowOp::Remove => self.temporary.remove(&key).map(|before| weight(&key, &before)),

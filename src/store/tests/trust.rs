@@ -814,7 +814,7 @@ fn temporary_rows_never_touch_the_disk() {
     let range = crate::bytes::Range::in_run(crate::bytes::Tag::Ready, Run(1 << 31 | 1));
     assert_eq!(store.count(range), 2);
     assert_eq!(all(&store).len(), 3);
-    let mut large = vec![row(3, RowOp::Add(vec![0; 1 << 20].into())), add(2, b"x")];
+    let mut large = vec![row(3, RowOp::Add(vec![0; 1 << 20].as_slice().into())), add(2, b"x")];
     let refused = append(&mut store, &mut large);
     assert!(matches!(refused, Err(Failure::Refused(error)) if error.kind() == ErrorKind::Full));
     assert_eq!(all(&store).len(), 3, "nothing of the list");
