@@ -106,7 +106,7 @@ impl Builder {
 
     /// Bytes of the journal, from 64 KiB to 1 GiB, for a queue that is made by this opening; an
     /// existing one keeps its own. More of them make checkpoints rarer and longer, and an opening
-    /// after a kill slower. Default: 8 MiB.
+    /// after a kill slower. Default: 16 MiB.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.config.journal_bytes = bytes;
         self

@@ -27,7 +27,12 @@ pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
 pub(crate) const PAGE_TASKS: usize = 256;
 
 /// Bytes of the journal's ring.
-pub(crate) const JOURNAL_BYTES: u64 = 8 << 20;
+pub(crate) const JOURNAL_BYTES: u64 = 16 << 20;
+/// One part in so many of the ring, and a checkpoint begins when that much is in use. The rest is
+/// for callers while it runs: a disk that stands still for a moment must not make them wait.
+pub(crate) const CHECKPOINT_PART: u64 = 4;
+/// The same for a queue that has been quiet.
+pub(crate) const QUIET_PART: u64 = 8;
 /// Least bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 /// Most bytes of the journal's ring.
@@ -49,7 +54,7 @@ pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the timer sleeps at most while a queue-time or wall deadline is pending, so that a
 /// suspend or a set clock is noticed.
 pub(crate) const TIMER_NAP_MAX: Duration = Duration::from_secs(30);
-/// How long a quiet queue waits before it checkpoints a journal that is a quarter full.
+/// How long a quiet queue waits before it checkpoints what is in its journal.
 pub(crate) const QUIET_BEFORE_CHECKPOINT: Duration = Duration::from_secs(60);
 /// Events kept for a subscriber that does not keep up.
 pub(crate) const EVENTS_KEPT: usize = 4096;

@@ -16,7 +16,7 @@ pub(crate) struct Limit {
 }
 
 /// As many bytes as a journal has by default.
-const LIMIT_BYTES: u64 = 8 << 20;
+const LIMIT_BYTES: u64 = 16 << 20;
 
 impl Limit {
     pub(crate) fn new(path: &Path) -> Self {

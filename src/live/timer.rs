@@ -98,7 +98,7 @@ impl Core {
         self.alarm.quiet_since().map_or(NEVER, |since| since.saturating_add(self.quiet()))
     }
 
-    /// A quiet queue with a journal a quarter full is checkpointed, so that a kill costs little.
+    /// A quiet queue is checkpointed if that spares a kill something.
     fn checkpoint_if_quiet(&self) -> Result<()> {
         if self.lease_now() < self.next_quiet() {
             return Ok(());

@@ -27,6 +27,7 @@ mod tests;
 use crate::bytes::key::{Run, is_temporary};
 use crate::bytes::{Met, Range, RowWrite, Value, View};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{CHECKPOINT_PART, QUIET_PART};
 use crate::sync::Arc;
 use base::Base;
 pub(crate) use birth::Folder;
@@ -208,15 +209,15 @@ impl Store {
             return false;
         }
         match &self.ring {
-            Some(ring) => ring.used() >= ring.size() / 2,
+            Some(ring) => ring.used() >= ring.size() / CHECKPOINT_PART,
             None => self.rows.active.bytes() as u64 >= self.config.journal_bytes,
         }
     }
 
     /// Whether a quiet queue should checkpoint, so that its next opening is quick.
     pub(crate) fn wants_quiet_checkpoint(&self) -> bool {
-        let quarter = self.ring.as_ref().is_some_and(|ring| ring.used() >= ring.size() / 4);
-        quarter && self.rows.frozen.is_none()
+        let worth_it = |ring: &Ring| ring.used() >= ring.size() / QUIET_PART;
+        self.ring.as_ref().is_some_and(worth_it) && self.rows.frozen.is_none()
     }
 
     /// Whether puts are to be refused: a checkpoint met a full disk, and the ballast that it freed
@@ -232,8 +233,14 @@ impl Store {
         let base = self.base()?;
         let before = *base.anchor();
         let span = self.ring.as_ref().map_or(before.span, Ring::last);
-        let moved = span != before.span || self.rows.active.rows() > 0;
-        if self.rows.frozen.is_some() || !moved {
+        if self.rows.frozen.is_some() {
+            return Ok(None);
+        }
+        if span == before.span && self.rows.active.rows() == 0 {
+            // Room may have come back since the one that met the full disk.
+            if self.full {
+                self.refill();
+            }
             return Ok(None);
         }
         let opening = base.opening().clone();

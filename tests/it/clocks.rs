@@ -169,18 +169,18 @@ fn a_grace_over_a_restart_goes_by_queue_time() {
     }
 }
 
-/// So much that the journal is a quarter full, and not half.
-fn quarter(queue: &Queue) {
+/// So much that an eighth of the journal is in use, and not a quarter.
+fn eighth(queue: &Queue) {
     let tube = queue.tube("t").unwrap();
     let space = queue.space().unwrap();
-    while queue.space().unwrap().journal_used < space.journal_bytes / 4 {
-        tube.put(&[7; 4000]).unwrap();
+    while queue.space().unwrap().journal_used < space.journal_bytes / 8 {
+        tube.put(&[7; 1000]).unwrap();
     }
     assert_eq!(queue.space().unwrap().checkpoints, space.checkpoints);
 }
 
 #[test]
-fn a_quiet_minute_checkpoints_a_journal_that_is_a_quarter_full() {
+fn a_quiet_minute_checkpoints_a_journal_that_is_worth_it() {
     let (_home, path) = home();
     let (builder, clock) = still();
     let queue = builder.journal_bytes(64 << 10).open(&path).unwrap();
@@ -193,7 +193,7 @@ fn a_quiet_minute_checkpoints_a_journal_that_is_a_quarter_full() {
     clock.advance(secs(60));
     assert_eq!(checkpoints(), before, "next to nothing is in it");
 
-    quarter(&queue);
+    eighth(&queue);
     clock.advance(secs(59));
     assert_eq!(checkpoints(), before);
     queue.tube("t").unwrap().put(b"a").unwrap();
@@ -216,7 +216,7 @@ fn the_queues_own_thread_minds_the_quiet() {
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).journal_bytes(64 << 10).open(&path).unwrap();
     let before = queue.space().unwrap().checkpoints;
-    quarter(&queue);
+    eighth(&queue);
     clock.advance(secs(60));
     until(|| queue.space().unwrap().checkpoints > before);
     queue.close().unwrap();

@@ -73,7 +73,8 @@ fn r3_every_block_budget_of_a_full_disk() {
         }
         assert_eq!(tube.len().unwrap(), 0, "budget {budget}");
         disk.set_quota(usize::MAX);
-        // Room came back: the ballast stands again with the next checkpoint, and at the latest
+        // Room came back: the ballast stands again with the next checkpoint, also one that has
+        // nothing to move (at budget 60 the last ack had caused one), and at the latest
         // with the first put a second after the last try.
         if budget % 4 == 0 {
             queue.checkpoint().unwrap_or_else(|e| panic!("budget {budget}: {e}"));

@@ -255,10 +255,8 @@ fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
                 run.play(&scenario.before)?;
                 disk.plan(crash.fault);
                 run.play(during)?;
-                if run.world.cache_bytes == 0 {
-                    // A call that was answered may have left the queue broken.
-                    run.step(&Step::Look)?;
-                }
+                // A call that was answered may have left the queue broken.
+                run.step(&Step::Look)?;
             }
         }
         // Whoever replaces a process plans anew.

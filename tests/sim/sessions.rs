@@ -57,7 +57,8 @@ fn a_consumer_that_ended_leaves_no_rows() {
         consumer.close().unwrap();
         drop(task);
         tube.try_take().unwrap().unwrap().ack().unwrap();
-        queue.space().unwrap().overlay_rows
+        queue.checkpoint().unwrap();
+        queue.space().unwrap().overlay_rows + queue.base_space().unwrap().rows
     };
     let first = rows("first".into());
     (0..20).for_each(|number| assert_eq!(rows(format!("c{number}")), first));

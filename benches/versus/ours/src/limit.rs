@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use versus_common::{Alone, Done, Engine, Folder, Grouped, Has, Op, Queue};
 
 /// As many bytes as a journal of tubewell has by default.
-const BYTES: u64 = 8 << 20;
+const BYTES: u64 = 16 << 20;
 /// What must at least be written of a take or an ack.
 const NOTE: usize = 32;
 
