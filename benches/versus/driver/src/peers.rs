@@ -168,4 +168,19 @@ pub static PEERS: &[Peer] = &[
         None,
         "the same with appendfsync everysec: synced once a second",
     ),
+    peer_of(
+        "tarantool-sync",
+        "versus-servers",
+        "tarantool fsync",
+        None,
+        "a queue in Lua, a procedure for each verb and one transaction for all that wait; wal_mode \
+         fsync; a take is not in the log",
+    ),
+    peer_of(
+        "tarantool",
+        "versus-servers",
+        "tarantool write",
+        None,
+        "the same at wal_mode write: never synced",
+    ),
 ];

@@ -50,6 +50,7 @@ const PUT: &[&str] = &[
     "rustqueue",
     "beanstalkd-sync",
     "redis-sync",
+    "tarantool-sync",
 ];
 /// Neither has beanstalkd batches, nor RustQueue where it is embedded; with Redis any number of
 /// commands is one.
@@ -63,9 +64,18 @@ const BATCHED: &[&str] = &[
     "effectum",
     "apalis",
     "redis-sync",
+    "tarantool-sync",
 ];
-const BATCHES_CYCLED: &[&str] =
-    &["limit", "tubewell", "redb", "sqlite-full", "lmdb-sync", "fjall-sync", "redis-sync"];
+const BATCHES_CYCLED: &[&str] = &[
+    "limit",
+    "tubewell",
+    "redb",
+    "sqlite-full",
+    "lmdb-sync",
+    "fjall-sync",
+    "redis-sync",
+    "tarantool-sync",
+];
 /// The workers of effectum and apalis take and ack by themselves.
 const CYCLED: &[&str] = &[
     "limit",
@@ -77,6 +87,7 @@ const CYCLED: &[&str] = &[
     "rustqueue",
     "beanstalkd-sync",
     "redis-sync",
+    "tarantool-sync",
 ];
 const RELAXED: &[&str] = &[
     "writes",
@@ -88,6 +99,7 @@ const RELAXED: &[&str] = &[
     "yaque",
     "beanstalkd",
     "redis",
+    "tarantool",
 ];
 /// yaque and Redis's list have none.
 const PRIORITIES: &[&str] = &[
@@ -98,6 +110,7 @@ const PRIORITIES: &[&str] = &[
     "lmdb-map",
     "fjall-buffered",
     "beanstalkd",
+    "tarantool",
 ];
 const WAKING: &[&str] = &[
     "crossbeam",
@@ -108,14 +121,21 @@ const WAKING: &[&str] = &[
     "yaque",
     "beanstalkd",
     "redis",
+    "tarantool",
 ];
-/// Nothing falls due in the stores, nor in Redis's list and yaque; effectum, apalis and beanstalkd
-/// have whole seconds, and RustQueue looks once a second.
+/// Nothing falls due in the stores and tarantool's queue, nor in Redis's list and yaque; effectum,
+/// apalis and beanstalkd have whole seconds, and RustQueue looks once a second.
 const DELAYING: &[&str] = &["crossbeam", "tubewell-relaxed"];
 /// beanstalkd, Redis's list and yaque have none, nor have the others' workers.
-const STRICT: &[&str] =
-    &["tubewell-relaxed", "sqlite-normal", "lmdb-nosync", "lmdb-map", "fjall-buffered"];
-/// The others need most of a minute for a million and a half.
+const STRICT: &[&str] = &[
+    "tubewell-relaxed",
+    "sqlite-normal",
+    "lmdb-nosync",
+    "lmdb-map",
+    "fjall-buffered",
+    "tarantool",
+];
+/// The others need most of a minute, or longer, for a million and a half.
 const STRICT_AND_QUICK: &[&str] = &["tubewell-relaxed", "lmdb-map", "fjall-buffered"];
 const STORED: &[&str] = &[
     "tubewell-relaxed",
@@ -126,6 +146,7 @@ const STORED: &[&str] = &[
     "yaque",
     "beanstalkd",
     "redis",
+    "tarantool",
 ];
 
 pub const PUTS: &str = "Durable puts";

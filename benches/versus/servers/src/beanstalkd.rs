@@ -46,7 +46,7 @@ fn reserved(connection: &mut Connection) -> Option<u64> {
         return None;
     };
     let (id, bytes) = (id.parse().unwrap(), bytes.parse().unwrap());
-    std::hint::black_box(connection.bytes(bytes));
+    std::hint::black_box(connection.bytes_of_line(bytes));
     Some(id)
 }
 

@@ -9,13 +9,15 @@ pub struct Connection {
     stream: BufReader<UnixStream>,
     /// What is sent in one write.
     pub out: Vec<u8>,
+    /// Whether what the server says to a new connection has been read, if it says anything.
+    pub greeted: bool,
     line: String,
 }
 
 impl Connection {
     fn open() -> Option<Self> {
         let stream = BufReader::with_capacity(1 << 16, UnixStream::connect(SOCKET).ok()?);
-        Some(Self { stream, out: Vec::new(), line: String::new() })
+        Some(Self { stream, out: Vec::new(), greeted: false, line: String::new() })
     }
 
     pub fn send(&mut self) {
@@ -31,10 +33,15 @@ impl Connection {
         self.line.trim_end()
     }
 
-    /// So many bytes and the end of a line.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count + 2];
+        let mut bytes = vec![0; count];
         self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// So many bytes and the end of a line.
+    pub fn bytes_of_line(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = self.bytes(count + 2);
         bytes.truncate(count);
         bytes
     }

@@ -63,7 +63,7 @@ fn key(kind: &str, id: &str) -> Vec<u8> {
 /// An answer that is a text or nothing.
 fn text(connection: &mut Connection) -> Option<Vec<u8>> {
     let length: i64 = connection.line().strip_prefix('$').expect("a text").parse().unwrap();
-    usize::try_from(length).ok().map(|length| connection.bytes(length))
+    usize::try_from(length).ok().map(|length| connection.bytes_of_line(length))
 }
 
 fn number(connection: &mut Connection) -> i64 {
