@@ -257,6 +257,20 @@ impl<T: ?Sized> Tube<T> {
 
     /// Everything there is to know of a task. Changes nothing.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.task(b"hello").group("ada").delay(Duration::from_secs(60)).put()?;
+    /// let task = tube.peek(id)?;
+    /// assert_eq!((task.state, task.payload), (State::Delayed, b"hello".to_vec()));
+    /// assert_eq!((task.group.as_deref(), task.attempts), (Some("ada"), 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); as [`info`](Tube::info).
     pub fn peek(&self, id: TaskId) -> Result<TaskInfo> {

@@ -363,6 +363,22 @@ pub(crate) fn one(done: &[PutDone]) -> Result<Put> {
 
 /// A put that is written and can be taken, and whose sync has not been waited for. Dropping it
 /// takes nothing back.
+///
+/// ```
+/// use tubewell::{Queue, Receipt, Result};
+///
+/// # fn main() -> Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("work.queue");
+/// let queue = Queue::open(&path)?;
+/// let tube = queue.tube("letters")?;
+/// let receipts: Result<Vec<Receipt>> = (0..100).map(|_| tube.put_receipt(b"hello")).collect();
+/// let mut receipts = receipts?;
+/// receipts.pop().unwrap().wait()?;
+/// assert!(receipts.iter().all(Receipt::is_synced)); // one sync covers all that was put before
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the put is not known to be synced before `wait`"]
 pub struct Receipt {
     hold: Arc<Hold>,
