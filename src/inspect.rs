@@ -95,9 +95,9 @@ pub struct WaiterInfo {
     pub tube: String,
     /// The consumer on whose behalf it waits, if it has a name.
     pub consumer: Option<String>,
-    /// How long it has been waiting, in lease time.
+    /// How long it has been waiting, in [lease time](crate#time).
     pub waiting_for: Duration,
-    /// How long it will go on; none if for ever.
+    /// How long it will go on, in lease time; none if for ever.
     pub left: Option<Duration>,
 }
 
@@ -111,7 +111,7 @@ pub struct TakenInfo {
     pub id: TaskId,
     /// The consumer that holds it, if it has a name.
     pub holder: Option<String>,
-    /// For how long, in lease time.
+    /// For how long, in [lease time](crate#time).
     pub held_for: Duration,
 }
 

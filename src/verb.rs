@@ -63,7 +63,8 @@ impl Release {
         Self { delay: None, priority: None, to_back: false, ttl: None }
     }
 
-    /// Ready after this long. Its ttl is moved along, its ttr is not touched.
+    /// Ready after this long, in [queue time](crate#time). Its ttl is moved along, its ttr is not
+    /// touched.
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
@@ -81,7 +82,7 @@ impl Release {
         self
     }
 
-    /// With a new ttl, from now on.
+    /// With a new ttl, from now on, in [queue time](crate#time). More than zero.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
