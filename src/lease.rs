@@ -55,6 +55,11 @@ impl Lease {
         self.held.ticket.id
     }
 
+    /// The name of the task's tube.
+    pub fn tube(&self) -> &str {
+        self.held.tube()
+    }
+
     /// The right to settle the task, as plain data. The guard stays; whoever comes first settles.
     pub fn ticket(&self) -> Ticket {
         self.held.ticket
@@ -336,6 +341,11 @@ impl<T: ?Sized> Task<T> {
     /// Its number.
     pub fn id(&self) -> TaskId {
         self.lease.id()
+    }
+
+    /// The name of its tube, such as for a loop that works on tasks of several.
+    pub fn tube(&self) -> &str {
+        self.lease.tube()
     }
 
     /// The right to settle it, as plain data.
