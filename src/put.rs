@@ -10,6 +10,7 @@ use crate::live::core::Wait;
 use crate::live::gate::Mark;
 use crate::options::Durability;
 use crate::placement::{Place, PutView};
+use crate::stop::Stop;
 use crate::sync::Arc;
 use crate::task::TaskId;
 use crate::tube::Tube;
@@ -124,7 +125,7 @@ impl<T: ?Sized> Tube<T> {
     /// Begins a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
         let row = NewRow::default();
-        NewTask { tube: self, payload, row, durability: self.durability, room: None }
+        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
     /// Puts the payload's bytes into a row, and which codec wrote them.
@@ -187,7 +188,7 @@ pub struct NewTask<'a, T: ?Sized = [u8]> {
     payload: &'a T,
     row: NewRow<'a>,
     durability: Durability,
-    room: Option<Duration>,
+    room: Wait<'a>,
 }
 
 impl<'a, T: ?Sized> NewTask<'a, T> {
@@ -261,10 +262,35 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self
     }
 
-    /// Waits at most this long, in lease time, while the tube is at its capacity or all durable
-    /// tubes are at [theirs](crate::Builder::durable_bytes_max). Default: not at all.
-    pub fn wait_for_room(mut self, wait: Duration) -> Self {
-        self.room = Some(wait);
+    /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity or
+    /// all durable tubes are at [theirs](crate::Builder::durable_bytes_max). Default: not at all.
+    pub fn wait_for_room(mut self, timeout: Duration) -> Self {
+        self.room = Wait::For(timeout);
+        self
+    }
+
+    /// Waits for room as [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
+    /// called. From then on it is refused where it would have to wait.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue, Stop, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
+    /// tube.put(b"a")?;
+    /// let stop = Stop::new();
+    /// let waiting = std::thread::spawn({
+    ///     let (tube, stop) = (tube.clone(), stop.clone());
+    ///     move || tube.task(b"b").wait_for_room_until(&stop).put()
+    /// });
+    /// stop.stop();
+    /// assert_eq!(waiting.join().unwrap().unwrap_err().kind(), ErrorKind::Full);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_for_room_until(mut self, stop: &'a Stop) -> Self {
+        self.room = Wait::Until(stop);
         self
     }
 
@@ -329,14 +355,13 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 }
 
-/// Step one of a put, tried again whenever there may be room if it shall wait for that.
+/// Step one of a put, tried again whenever there may be room, for as long as it shall wait for it.
 fn apply<T: ?Sized>(
     tube: &Tube<T>,
     op: &put::Put<'_>,
-    room: Option<Duration>,
+    room: Wait<'_>,
 ) -> Result<(<put::Put<'static> as Op>::Done, Mark)> {
     let core = tube.hold.core();
-    let Some(wait) = room else { return core.apply(op) };
     let mut full = None;
     let mut attempt = || match core.apply(op) {
         Ok(done) => Ok(Some(done)),
@@ -348,7 +373,7 @@ fn apply<T: ?Sized>(
     };
     let done = match attempt()? {
         Some(done) => Some(done),
-        None => core.wait_for(&core.room, tube.at.number, 0, Wait::For(wait), attempt)?,
+        None => core.wait_for(&core.room, tube.at.number, 0, room, attempt)?,
     };
     done.ok_or_else(|| full.unwrap_or_else(|| Error::new(ErrorKind::Full)))
 }

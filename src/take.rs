@@ -164,12 +164,42 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
     }
 
-    /// Waits until there is a ready task, at most this long. Takes nothing, and never uses up a
-    /// taker's turn. Whether there is one.
+    /// Waits until there is a ready task, at most this long, in [lease time](crate#time). Takes
+    /// nothing, and never uses up a taker's turn. Whether there is one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// assert!(!tube.wait_ready(Duration::ZERO)?);
+    /// tube.put(b"hello")?;
+    /// assert!(tube.wait_ready(Duration::MAX)?);
+    /// assert_eq!(tube.stats()?.ready, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`take`](Tube::take).
     pub fn wait_ready(&self, timeout: Duration) -> Result<bool> {
+        self.look_waiting(Wait::For(timeout))
+    }
+
+    /// Waits until there is a ready task, as [`wait_ready`](Tube::wait_ready), or until
+    /// [`stop`](Stop::stop) is called. From then on it looks at nothing and answers `false`.
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn wait_ready_until(&self, stop: &Stop) -> Result<bool> {
+        self.look_waiting(Wait::Until(stop))
+    }
+
+    fn look_waiting(&self, wait: Wait<'_>) -> Result<bool> {
+        if wait.is_stopped() {
+            return Ok(false);
+        }
         let core = self.hold.core();
         let look = || {
             core.look_in(self.at.number, |view, now| {
@@ -182,7 +212,7 @@ impl<T: ?Sized> Tube<T> {
             })
         };
         let ready = match look() {
-            Ok(None) => core.wait_for(&core.onlookers, self.at.number, 0, Wait::For(timeout), look),
+            Ok(None) => core.wait_for(&core.onlookers, self.at.number, 0, wait, look),
             ready => ready,
         };
         self.name_errors("wait", ready.map(|ready| ready.is_some()))
