@@ -164,7 +164,8 @@ impl Builder {
         self
     }
 
-    /// How long the leases of a consumer outlive it, unless it says otherwise. Default: not at all.
+    /// How long the leases of a [`Consumer`](crate::Consumer) outlive it, unless it
+    /// [says otherwise](crate::Queue::consumer_with_grace). Default: not at all.
     pub fn session_grace(mut self, grace: Duration) -> Self {
         self.session_grace = grace;
         self

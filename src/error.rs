@@ -12,6 +12,19 @@ type Cause = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Why a call failed. One small opaque type for the whole library; [`kind`](Error::kind) tells the
 /// case, the predicates tell what callers branch on, and the text says what to do.
+///
+/// ```
+/// use tubewell::{ErrorKind, Queue, TaskId};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// let error = tube.claim(TaskId::new(7)).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::TaskNotFound);
+/// assert!(error.is_not_found());
+/// assert_eq!(error.to_string(), "claim task 7 in tube \"letters\": no such task in this tube");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Error(Box<Inner>);
 
 struct Inner {

@@ -106,6 +106,11 @@ impl Held {
         self.ticket.id
     }
 
+    /// The name of the task's tube.
+    pub fn tube(&self) -> &str {
+        &self.at.name
+    }
+
     /// The ticket.
     pub fn ticket(&self) -> Ticket {
         self.ticket

@@ -95,9 +95,9 @@ pub struct WaiterInfo {
     pub tube: String,
     /// The consumer on whose behalf it waits, if it has a name.
     pub consumer: Option<String>,
-    /// How long it has been waiting, in lease time.
+    /// How long it has been waiting, in [lease time](crate#time).
     pub waiting_for: Duration,
-    /// How long it will go on; none if for ever.
+    /// How long it will go on, in lease time; none if for ever.
     pub left: Option<Duration>,
 }
 
@@ -111,7 +111,7 @@ pub struct TakenInfo {
     pub id: TaskId,
     /// The consumer that holds it, if it has a name.
     pub holder: Option<String>,
-    /// For how long, in lease time.
+    /// For how long, in [lease time](crate#time).
     pub held_for: Duration,
 }
 
@@ -256,6 +256,20 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Everything there is to know of a task. Changes nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.task(b"hello").group("ada").delay(Duration::from_secs(60)).put()?;
+    /// let task = tube.peek(id)?;
+    /// assert_eq!((task.state, task.payload), (State::Delayed, b"hello".to_vec()));
+    /// assert_eq!((task.group.as_deref(), task.attempts), (Some("ada"), 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); as [`info`](Tube::info).

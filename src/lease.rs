@@ -55,6 +55,11 @@ impl Lease {
         self.held.ticket.id
     }
 
+    /// The name of the task's tube.
+    pub fn tube(&self) -> &str {
+        self.held.tube()
+    }
+
     /// The right to settle the task, as plain data. The guard stays; whoever comes first settles.
     pub fn ticket(&self) -> Ticket {
         self.held.ticket
@@ -90,6 +95,28 @@ impl Lease {
     /// Back after a failure, its attempt kept: ready when the tube's back-off has passed, or
     /// buried as exhausted with this error if that was its last attempt.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Backoff, ManualClock, Queue, Reason, State, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let backoff = Backoff::constant(Duration::from_secs(10));
+    /// let options = TubeOptions::default().max_attempts(2).backoff(backoff);
+    /// let tube = queue.create_tube("letters", options)?;
+    /// tube.put(b"hello")?;
+    ///
+    /// tube.take()?.retry("no answer")?;
+    /// assert!(tube.try_take()?.is_none());
+    /// clock.advance(Duration::from_secs(10));
+    /// tube.take()?.retry("still no answer")?;
+    /// let buried = tube.peek_next(State::Buried)?.unwrap();
+    /// assert_eq!(buried.reason, Some(Reason::Exhausted("still no answer".into())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`ack`](Lease::ack).
     pub fn retry(self, error: impl Display) -> Result<()> {
@@ -97,6 +124,22 @@ impl Lease {
     }
 
     /// As [`retry`](Lease::retry), with this wait instead of the tube's back-off.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    ///
+    /// tube.take()?.retry_after("the server is busy", Duration::from_secs(60))?;
+    /// let delayed = tube.peek_next(State::Delayed)?.unwrap();
+    /// assert_eq!(delayed.last_error.as_deref(), Some("the server is busy"));
+    /// assert_eq!(delayed.attempts, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`ack`](Lease::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no
@@ -116,6 +159,21 @@ impl Lease {
     /// Aside as [`bury`](Lease::bury), under a group of failures; see
     /// [`Reason::Failed`](crate::Reason::Failed).
     ///
+    /// ```
+    /// use tubewell::{Queue, Reason, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    ///
+    /// tube.take()?.fail("address", "no such street")?;
+    /// let buried = tube.peek_next(State::Buried)?.unwrap();
+    /// let (group, message) = ("address".into(), "no such street".into());
+    /// assert_eq!(buried.reason, Some(Reason::Failed { group, message }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`ack`](Lease::ack).
     pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
@@ -124,6 +182,25 @@ impl Lease {
 
     /// Adds this much to the lease's deadline, to the task's ttr and to its ttl. Zero changes
     /// nothing; [`Duration::MAX`] makes them endless. May be called from another thread.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
+    /// let task = tube.take()?;
+    /// clock.advance(Duration::from_secs(50));
+    /// task.touch(Duration::from_secs(30))?;
+    /// assert_eq!(task.left()?, Some(Duration::from_secs(40)));
+    /// task.renew()?; // a full ttr, which is longer now
+    /// assert_eq!(task.left()?, Some(Duration::from_secs(90)));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is not held any more;
@@ -135,6 +212,27 @@ impl Lease {
 
     /// Sets the lease's deadline to now + ttr: a heartbeat.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
+    /// let task = tube.take()?;
+    /// for _ in 0..3 {
+    ///     clock.advance(Duration::from_secs(40));
+    ///     task.renew()?;
+    /// }
+    /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
+    /// clock.advance(Duration::from_secs(60));
+    /// assert!(task.renew().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`touch`](Lease::touch).
     pub fn renew(&self) -> Result<()> {
@@ -142,6 +240,22 @@ impl Lease {
     }
 
     /// Sets the lease's deadline to now + `length`, also if it had none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new(); // stands still
+    /// let tube = Queue::builder().clock(clock).in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// assert_eq!(task.left()?, None); // for ever
+    /// task.renew_for(Duration::from_secs(60))?;
+    /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`touch`](Lease::touch).
@@ -227,6 +341,11 @@ impl<T: ?Sized> Task<T> {
     /// Its number.
     pub fn id(&self) -> TaskId {
         self.lease.id()
+    }
+
+    /// The name of its tube, such as for a loop that works on tasks of several.
+    pub fn tube(&self) -> &str {
+        self.lease.tube()
     }
 
     /// The right to settle it, as plain data.

@@ -27,8 +27,24 @@ pub enum Durability {
     Relaxed,
 }
 
-/// How long a task waits after `retry`, by the number of attempts it has used: `first`, then
-/// `factor` times as long each time, and never longer than `most`.
+/// How long a task waits after `retry`, in [queue time](crate#time), by the number of attempts it
+/// has used: `first`, then `factor` times as long each time, and never longer than `most`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Backoff, Queue, TubeOptions};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let backoff = Backoff::doubling(Duration::from_secs(5)).at_most(Duration::from_secs(60));
+/// let seconds = [1, 2, 3, 4, 5, 6].map(|attempts| backoff.wait(attempts).as_secs());
+/// assert_eq!(seconds, [5, 10, 20, 40, 60, 60]);
+///
+/// let queue = Queue::in_memory()?;
+/// let tube = queue.create_tube("letters", TubeOptions::default().backoff(backoff))?;
+/// assert_eq!(tube.info()?.options.get_backoff(), backoff);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     pub(crate) first: Duration,
@@ -64,8 +80,23 @@ impl Backoff {
         self
     }
 
-    /// The wait after the given number of attempts, from 1.
-    pub(crate) fn wait(&self, attempts: u32) -> Duration {
+    /// How long the first wait is.
+    pub const fn get_first(&self) -> Duration {
+        self.first
+    }
+
+    /// How many times as long each wait is as the one before.
+    pub const fn get_factor(&self) -> u32 {
+        self.factor
+    }
+
+    /// What no wait is longer than.
+    pub const fn get_most(&self) -> Duration {
+        self.most
+    }
+
+    /// How long a task waits that has used this many attempts, from 1.
+    pub fn wait(&self, attempts: u32) -> Duration {
         let grown = self.factor.saturating_pow(attempts.saturating_sub(1));
         self.first.saturating_mul(grown).min(self.most)
     }
@@ -161,6 +192,26 @@ impl TubeKind {
 ///     .temporary(false);
 /// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
 /// ```
+///
+/// What a tube was made with is in [`TubeInfo`](crate::TubeInfo), each option to be read by `get_`
+/// and the name of what sets it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Queue, TubeOptions};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let options = TubeOptions::default().ttr(Duration::from_secs(60)).capacity(1000);
+/// let tube = queue.create_tube("letters", options)?;
+///
+/// let options = tube.info()?.options;
+/// assert_eq!(options.get_ttr(), Some(Duration::from_secs(60)));
+/// assert_eq!((options.get_capacity(), options.get_max_attempts()), (Some(1000), Some(20)));
+/// assert_eq!((options.get_ttl(), options.get_placement()), (None, None));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TubeOptions {
     pub(crate) kind: TubeKind,
@@ -211,35 +262,37 @@ impl TubeOptions {
     }
 
     /// Keeps the tasks in memory only: they never touch the disk and are gone with the process.
-    /// The tube itself stays.
+    /// The tube itself stays. Default: off.
     #[must_use]
     pub fn temporary(mut self, yes: bool) -> Self {
         self.temporary = yes;
         self
     }
 
-    /// The priority of tasks put without one. Smaller first.
+    /// The priority of tasks put without one. Smaller first. Default: 0.
     #[must_use]
     pub fn priority(mut self, priority: i64) -> Self {
         self.priority = priority;
         self
     }
 
-    /// How long tasks live that are put without a ttl. Default: for ever.
+    /// How long tasks live that are put without a ttl, in [queue time](crate#time). A microsecond
+    /// or more. Default: for ever.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// How long takers may hold tasks that are put without a ttr. Default: for ever.
+    /// How long takers may hold tasks that are put without a ttr, in [lease time](crate#time). A
+    /// microsecond or more. Default: for ever.
     #[must_use]
     pub fn ttr(mut self, ttr: Duration) -> Self {
         self.ttr = Some(ttr);
         self
     }
 
-    /// The most tasks that the tube holds, in every state. 0 or absent: unlimited.
+    /// The most tasks that the tube holds, in every state. 0: unlimited, which is the default.
     #[must_use]
     pub fn capacity(mut self, tasks: u64) -> Self {
         self.capacity = (tasks > 0).then_some(tasks);
@@ -286,7 +339,8 @@ impl TubeOptions {
         self
     }
 
-    /// Orders tasks by a `Placement` of this name, given to the builder.
+    /// Orders tasks by the [`Placement`](crate::Placement) that the
+    /// [builder](crate::Builder::placement) was given under this name. Default: none.
     #[must_use]
     pub fn placement(mut self, name: impl Into<String>) -> Self {
         self.placement = Some(name.into());
@@ -299,6 +353,66 @@ impl TubeOptions {
     pub fn if_not_exists(mut self) -> Self {
         self.if_not_exists = true;
         self
+    }
+
+    /// The kind.
+    pub fn get_kind(&self) -> TubeKind {
+        self.kind
+    }
+
+    /// Whether the tasks are kept in memory only.
+    pub fn get_temporary(&self) -> bool {
+        self.temporary
+    }
+
+    /// The priority of tasks put without one. Smaller first.
+    pub fn get_priority(&self) -> i64 {
+        self.priority
+    }
+
+    /// How long tasks live that are put without a ttl. `None`: for ever.
+    pub fn get_ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// How long takers may hold tasks that are put without a ttr. `None`: for ever.
+    pub fn get_ttr(&self) -> Option<Duration> {
+        self.ttr
+    }
+
+    /// The most tasks that the tube holds, in every state. `None`: unlimited.
+    pub fn get_capacity(&self) -> Option<u64> {
+        self.capacity
+    }
+
+    /// Attempts before a task is buried as exhausted. `None`: no limit.
+    pub fn get_max_attempts(&self) -> Option<u32> {
+        self.max_attempts
+    }
+
+    /// How long a retried task waits.
+    pub fn get_backoff(&self) -> Backoff {
+        self.backoff
+    }
+
+    /// How many tasks of one group may be taken at the same time.
+    pub fn get_in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Whether a group stays locked while a task of it waits after a release or retry.
+    pub fn get_hold_group_while_delayed(&self) -> bool {
+        self.hold_group_while_delayed
+    }
+
+    /// Whether buried tasks stay beyond their ttl.
+    pub fn get_ttl_spares_buried(&self) -> bool {
+        self.ttl_spares_buried
+    }
+
+    /// The name of the placement that orders the tasks. `None`: priority and put order.
+    pub fn get_placement(&self) -> Option<&str> {
+        self.placement.as_deref()
     }
 
     /// Refuses what the kind's switches do not allow and what makes no sense.

@@ -10,6 +10,7 @@ use crate::live::core::Wait;
 use crate::live::gate::Mark;
 use crate::options::Durability;
 use crate::placement::{Place, PutView};
+use crate::stop::Stop;
 use crate::sync::Arc;
 use crate::task::TaskId;
 use crate::tube::Tube;
@@ -75,30 +76,7 @@ impl<T: ?Sized> Tube<T> {
         &self,
         payloads: impl IntoIterator<Item = B>,
     ) -> Result<Vec<TaskId>> {
-        self.name_errors("put", self.do_put_many(payloads))
-    }
-
-    fn do_put_many<B: Borrow<T>>(
-        &self,
-        payloads: impl IntoIterator<Item = B>,
-    ) -> Result<Vec<TaskId>> {
-        // One more than fits, so that an endless iterator is refused.
-        let payloads: Vec<B> = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
-        let mut buffers: Vec<Vec<u8>> = Vec::new();
-        buffers.resize_with(payloads.len(), Vec::new);
-        let mut rows = Vec::with_capacity(payloads.len());
-        for (payload, buffer) in payloads.iter().zip(&mut buffers) {
-            let mut row = NewRow::default();
-            self.fill(&mut row, payload.borrow(), buffer)?;
-            rows.push(row);
-        }
-        let places = rows.iter().map(|row| self.place(row)).collect::<Result<Vec<_>>>()?;
-        for (row, place) in rows.iter_mut().zip(&places) {
-            row.placed = place.as_ref().map(Place::placed);
-        }
-        let op = self.op(&rows);
-        let done = self.hold.run(&op, self.durability)?;
-        Ok(done.iter().map(|done| done.id).collect())
+        self.batch(payloads).put()
     }
 
     /// Puts a task and does not wait for the sync: [`Receipt::wait`] does.
@@ -123,8 +101,39 @@ impl<T: ?Sized> Tube<T> {
 
     /// Begins a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
+        self.begin(payload)
+    }
+
+    /// Begins a put of several tasks with options that they have in common. A key, the front and
+    /// the wait for room are a single task's: a batch does not wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"one")?;
+    /// let urgent = tube
+    ///     .batch([b"two".to_vec(), b"three".to_vec()])
+    ///     .priority(-1) // smaller first
+    ///     .ttr(Duration::from_secs(60))
+    ///     .put()?;
+    /// assert_eq!(tube.take()?.id(), urgent[0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn batch<B: Borrow<T>>(
+        &self,
+        payloads: impl IntoIterator<Item = B>,
+    ) -> NewTask<'_, T, Vec<B>> {
+        // One more than fits, so that an endless iterator is refused.
+        self.begin(payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect())
+    }
+
+    fn begin<P>(&self, payload: P) -> NewTask<'_, T, P> {
         let row = NewRow::default();
-        NewTask { tube: self, payload, row, durability: self.durability, room: None }
+        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
     /// Puts the payload's bytes into a row, and which codec wrote them.
@@ -155,7 +164,8 @@ impl<T: ?Sized> Tube<T> {
     }
 }
 
-/// A put with options. Nothing happens before one of [`put`](NewTask::put),
+/// A put with options: of one task, from [`Tube::task`], or of a `Vec` of them, from
+/// [`Tube::batch`]. Nothing happens before one of [`put`](NewTask::put),
 /// [`put_outcome`](NewTask::put_outcome), [`put_receipt`](NewTask::put_receipt) and
 /// [`put_in`](NewTask::put_in). An option that the tube's kind has switched off is refused.
 ///
@@ -182,15 +192,16 @@ impl<T: ?Sized> Tube<T> {
 /// # }
 /// ```
 #[must_use = "nothing is put before `put`"]
-pub struct NewTask<'a, T: ?Sized = [u8]> {
-    pub(crate) tube: &'a Tube<T>,
-    payload: &'a T,
+pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
+    tube: &'a Tube<T>,
+    payload: P,
     row: NewRow<'a>,
     durability: Durability,
-    room: Option<Duration>,
+    room: Wait<'a>,
 }
 
-impl<'a, T: ?Sized> NewTask<'a, T> {
+/// What one task and a batch have in common.
+impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// Smaller first. Default: the tube's, which is 0 unless it was made with another.
     pub fn priority(mut self, priority: i64) -> Self {
         self.row.priority = Some(priority);
@@ -235,6 +246,15 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self
     }
 
+    /// With this durability instead of the handle's.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+}
+
+/// What only one task has.
+impl<'a, T: ?Sized> NewTask<'a, T> {
     /// Under the caller's own key, which one task of the tube can have as long as it is there, also
     /// while it is buried: a task that failed for good keeps its key until it is kicked, deleted or
     /// replaced. 1 to 255 bytes without control characters.
@@ -255,16 +275,35 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self
     }
 
-    /// With this durability instead of the handle's.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+    /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity or
+    /// all durable tubes are at [theirs](crate::Builder::durable_bytes_max). Default: not at all.
+    pub fn wait_for_room(mut self, timeout: Duration) -> Self {
+        self.room = Wait::For(timeout);
         self
     }
 
-    /// Waits at most this long, in lease time, while the tube is at its capacity or all durable
-    /// tubes are at [theirs](crate::Builder::durable_bytes_max). Default: not at all.
-    pub fn wait_for_room(mut self, wait: Duration) -> Self {
-        self.room = Some(wait);
+    /// Waits for room as [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
+    /// called. From then on it is refused where it would have to wait.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue, Stop, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
+    /// tube.put(b"a")?;
+    /// let stop = Stop::new();
+    /// let waiting = std::thread::spawn({
+    ///     let (tube, stop) = (tube.clone(), stop.clone());
+    ///     move || tube.task(b"b").wait_for_room_until(&stop).put()
+    /// });
+    /// stop.stop();
+    /// assert_eq!(waiting.join().unwrap().unwrap_err().kind(), ErrorKind::Full);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_for_room_until(mut self, stop: &'a Stop) -> Self {
+        self.room = Wait::Until(stop);
         self
     }
 
@@ -329,14 +368,57 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 }
 
-/// Step one of a put, tried again whenever there may be room if it shall wait for that.
+/// What a batch has.
+// It does not wait for room: one that is called when there is room for a single task would keep
+// the call, and leave those that wait behind it asleep.
+impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
+    /// Puts the tasks in one step, all or none, at most 65 536. Their ids, in the batch's order.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put) of one task, and then none was put; [`Invalid`](ErrorKind::Invalid)
+    /// for more than 65 536.
+    pub fn put(self) -> Result<Vec<TaskId>> {
+        let durability = self.durability;
+        self.submit(|tube, op| Ok(ids(&tube.hold.run(op, durability)?)))
+    }
+
+    /// Makes the op and hands it to whoever carries it out.
+    pub(crate) fn submit<R>(
+        self,
+        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let tube = self.tube;
+        tube.name_errors("put", self.do_submit(carry_out))
+    }
+
+    fn do_submit<R>(
+        self,
+        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let Self { tube, payload: payloads, row: common, .. } = self;
+        let mut buffers: Vec<Vec<u8>> = Vec::new();
+        buffers.resize_with(payloads.len(), Vec::new);
+        let mut rows = Vec::with_capacity(payloads.len());
+        for (payload, buffer) in payloads.iter().zip(&mut buffers) {
+            let mut row: NewRow<'_> = common;
+            tube.fill(&mut row, payload.borrow(), buffer)?;
+            rows.push(row);
+        }
+        let places = rows.iter().map(|row| tube.place(row)).collect::<Result<Vec<_>>>()?;
+        for (row, place) in rows.iter_mut().zip(&places) {
+            row.placed = place.as_ref().map(Place::placed);
+        }
+        carry_out(tube, &tube.op(&rows))
+    }
+}
+
+/// Step one of a put, tried again whenever there may be room, for as long as it shall wait for it.
 fn apply<T: ?Sized>(
     tube: &Tube<T>,
     op: &put::Put<'_>,
-    room: Option<Duration>,
+    room: Wait<'_>,
 ) -> Result<(<put::Put<'static> as Op>::Done, Mark)> {
     let core = tube.hold.core();
-    let Some(wait) = room else { return core.apply(op) };
     let mut full = None;
     let mut attempt = || match core.apply(op) {
         Ok(done) => Ok(Some(done)),
@@ -348,7 +430,7 @@ fn apply<T: ?Sized>(
     };
     let done = match attempt()? {
         Some(done) => Some(done),
-        None => core.wait_for(&core.room, tube.at.number, 0, Wait::For(wait), attempt)?,
+        None => core.wait_for(&core.room, tube.at.number, 0, room, attempt)?,
     };
     done.ok_or_else(|| full.unwrap_or_else(|| Error::new(ErrorKind::Full)))
 }
@@ -361,8 +443,28 @@ pub(crate) fn one(done: &[PutDone]) -> Result<Put> {
     }
 }
 
+pub(crate) fn ids(done: &[PutDone]) -> Vec<TaskId> {
+    done.iter().map(|done| done.id).collect()
+}
+
 /// A put that is written and can be taken, and whose sync has not been waited for. Dropping it
 /// takes nothing back.
+///
+/// ```
+/// use tubewell::{Queue, Receipt, Result};
+///
+/// # fn main() -> Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("work.queue");
+/// let queue = Queue::open(&path)?;
+/// let tube = queue.tube("letters")?;
+/// let receipts: Result<Vec<Receipt>> = (0..100).map(|_| tube.put_receipt(b"hello")).collect();
+/// let mut receipts = receipts?;
+/// receipts.pop().unwrap().wait()?;
+/// assert!(receipts.iter().all(Receipt::is_synced)); // one sync covers all that was put before
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the put is not known to be synced before `wait`"]
 pub struct Receipt {
     hold: Arc<Hold>,
@@ -398,7 +500,7 @@ impl Receipt {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for NewTask<'_, T> {
+impl<T: ?Sized, P> fmt::Debug for NewTask<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewTask").field("tube", &self.tube.at.name).finish_non_exhaustive()
     }

@@ -408,6 +408,26 @@ impl Queue {
     /// waits for guards: they keep their payloads, their verdicts return
     /// [`Closed`](ErrorKind::Closed), their drop does nothing. A second close does nothing.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// queue.close()?;
+    /// assert!(tube.try_take().unwrap_err().is_closed());
+    /// assert!(task.ack().unwrap_err().is_closed());
+    ///
+    /// let queue = Queue::open(&path)?;
+    /// assert_eq!(queue.tube("letters")?.take()?.attempt(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What the last checkpoint answers, such as [`Io`](ErrorKind::Io): the folder is free all the
     /// same, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).

@@ -1,8 +1,10 @@
-//! A switch that ends the waiting of takers, thrown once.
+//! A switch that ends waiting, thrown once.
 
 use crate::sync::{Arc, Mutex, Receiver, Sender, bounded};
 
-/// Ends every `take_until` that waits with it, now and later. Clones are one and the same.
+/// Ends every wait that goes on until it, now and later:
+/// [`take_until`](crate::Tube::take_until), [`wait_ready_until`](crate::Tube::wait_ready_until) and
+/// [`wait_for_room_until`](crate::NewTask::wait_for_room_until). Clones are one and the same.
 ///
 /// ```
 /// use tubewell::{Queue, Stop};

@@ -54,6 +54,24 @@ impl<T: ?Sized> Tube<T> {
     /// Takes the best ready task; waits for one until [`stop`](Stop::stop) is called. From then on
     /// it takes nothing and answers `None`.
     ///
+    /// ```
+    /// use tubewell::{Queue, Stop};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([b"a".to_vec(), b"the last".to_vec(), b"left".to_vec()])?;
+    /// let stop = Stop::new(); // a clone of it stops from any thread
+    /// while let Some(task) = tube.take_until(&stop)? {
+    ///     if &task[..] == b"the last" {
+    ///         stop.stop();
+    ///     }
+    ///     task.ack()?;
+    /// }
+    /// assert_eq!(tube.len()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`take`](Tube::take).
     pub fn take_until(&self, stop: &Stop) -> Result<Option<Task<T>>> {
@@ -117,6 +135,21 @@ impl<T: ?Sized> Tube<T> {
 
     /// Takes this task, whatever stands before it.
     ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"first")?;
+    /// let second = tube.put(b"second")?;
+    /// let task = tube.claim(second)?;
+    /// assert_eq!(&task[..], b"second");
+    /// assert_eq!(tube.claim(second).unwrap_err().kind(), ErrorKind::WrongState); // it is taken
+    /// task.ack()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongState`](ErrorKind::WrongState) if it is
     /// not ready, its group is locked or the tube is paused; [`Codec`](ErrorKind::Codec) if its
@@ -131,12 +164,42 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
     }
 
-    /// Waits until there is a ready task, at most this long. Takes nothing, and never uses up a
-    /// taker's turn. Whether there is one.
+    /// Waits until there is a ready task, at most this long, in [lease time](crate#time). Takes
+    /// nothing, and never uses up a taker's turn. Whether there is one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// assert!(!tube.wait_ready(Duration::ZERO)?);
+    /// tube.put(b"hello")?;
+    /// assert!(tube.wait_ready(Duration::MAX)?);
+    /// assert_eq!(tube.stats()?.ready, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`take`](Tube::take).
     pub fn wait_ready(&self, timeout: Duration) -> Result<bool> {
+        self.look_waiting(Wait::For(timeout))
+    }
+
+    /// Waits until there is a ready task, as [`wait_ready`](Tube::wait_ready), or until
+    /// [`stop`](Stop::stop) is called. From then on it looks at nothing and answers `false`.
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn wait_ready_until(&self, stop: &Stop) -> Result<bool> {
+        self.look_waiting(Wait::Until(stop))
+    }
+
+    fn look_waiting(&self, wait: Wait<'_>) -> Result<bool> {
+        if wait.is_stopped() {
+            return Ok(false);
+        }
         let core = self.hold.core();
         let look = || {
             core.look_in(self.at.number, |view, now| {
@@ -149,13 +212,29 @@ impl<T: ?Sized> Tube<T> {
             })
         };
         let ready = match look() {
-            Ok(None) => core.wait_for(&core.onlookers, self.at.number, 0, Wait::For(timeout), look),
+            Ok(None) => core.wait_for(&core.onlookers, self.at.number, 0, wait, look),
             ready => ready,
         };
         self.name_errors("wait", ready.map(|ready| ready.is_some()))
     }
 
     /// Acks what is still held of these, in one step; batches above 65 536 in several.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let ids = tube.put_many([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()])?;
+    /// let tasks = tube.take_many(3)?;
+    /// tube.delete(ids[1])?;
+    /// let lost = tube.ack_many(tasks).unwrap_err();
+    /// assert!(lost.is_lease_lost());
+    /// assert_eq!(lost.tasks(), [ids[1]]);
+    /// assert!(tube.is_empty()?); // the others are done
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`LeaseLost`](ErrorKind::LeaseLost) if some were lost, and [`Error::tasks`] names them: the
@@ -251,6 +330,34 @@ impl<T: ?Sized> Tube<T> {
 impl Consumer {
     /// Takes over the leases in `tube` that this consumer's earlier session left: with new tickets,
     /// as many attempts used as then, and their ttr from now on.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let grace = Duration::from_secs(60);
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let ada = queue.consumer_with_grace("ada", grace)?;
+    /// let before = tube.by(&ada).take()?.detach();
+    /// queue.close()?; // or a kill
+    ///
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// assert!(tube.try_take()?.is_none()); // kept for ada
+    /// let ada = queue.consumer_with_grace("ada", grace)?;
+    /// for task in ada.resume(&tube)? {
+    ///     assert_eq!((task.id(), task.attempt()), (before.id(), 1));
+    ///     task.ack()?;
+    /// }
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) if the tube is of another queue;

@@ -150,15 +150,17 @@ pub struct TaskInfo {
     pub key: Option<String>,
     /// The payload's bytes.
     pub payload: Vec<u8>,
-    /// When it was put, in queue time.
+    /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,
-    /// When it will be ready, while it is delayed.
+    /// When it will be ready, while it is delayed: in queue time, or in wall time if it was put
+    /// with a `run_at`.
     pub due: Option<SystemTime>,
-    /// What is left of its ttl; none if it lives for ever.
+    /// What is left of its ttl, in queue time, which stands still for it while it is delayed; none
+    /// if it lives for ever.
     pub ttl_left: Option<Duration>,
-    /// How long a taker may hold it; none if for ever.
+    /// How long a taker may hold it, in [lease time](crate#time); none if for ever.
     pub ttr: Option<Duration>,
-    /// What is left of the lease, while it is taken with a ttr.
+    /// What is left of the lease, in lease time, while it is taken with a ttr.
     pub lease_left: Option<Duration>,
     /// The consumer that holds it, while it is taken by one that has a name.
     pub holder: Option<String>,

@@ -9,7 +9,7 @@ use crate::lease::Lease;
 use crate::live::core::Core;
 use crate::live::guests::Session;
 use crate::live::inside;
-use crate::put::{NewTask, one};
+use crate::put::{NewTask, ids, one};
 use crate::store::is_guest_table;
 use crate::sync::Arc;
 use crate::task::{Reason, TaskId};
@@ -17,6 +17,7 @@ use crate::tube::Tube;
 use crate::verb::Release;
 use redb::{Key, ReadOnlyTable, ReadTransaction, StorageError, Table, TableDefinition, TableError};
 use redb::{TableHandle, Value};
+use std::borrow::Borrow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::fmt::Display;
@@ -205,6 +206,21 @@ impl<T: ?Sized> NewTask<'_, T> {
         self.submit(|tube, op| {
             tx.same_queue(&tube.hold)?;
             one(&tx.session.run(op)?).map(|put| put.id)
+        })
+    }
+}
+
+impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
+    /// Puts the batch inside a transaction: its tasks can be taken once that is committed. It never
+    /// waits for room.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
+    /// transaction is of another queue.
+    pub fn put_in(self, tx: &Transaction<'_>) -> Result<Vec<TaskId>> {
+        self.submit(|tube, op| {
+            tx.same_queue(&tube.hold)?;
+            Ok(ids(&tx.session.run(op)?))
         })
     }
 }

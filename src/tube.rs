@@ -118,6 +118,23 @@ impl<T: ?Sized> Tube<T> {
     /// Brings up to `most` buried tasks back, smallest priority first, then put order, with no
     /// attempts used. Answers how many.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([b"to ada".to_vec(), b"to bob".to_vec()])?;
+    /// tube.take()?.bury("no stamp")?;
+    /// tube.take()?.bury("no such street")?;
+    ///
+    /// assert_eq!(tube.kick(1)?, 1);
+    /// let task = tube.take()?;
+    /// assert_eq!((&task[..], task.attempt()), (&b"to ada"[..], 1));
+    /// assert_eq!(tube.kick(10)?, 1); // the other one
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if it was dropped;
     /// [`Closed`](crate::ErrorKind::Closed);
@@ -148,6 +165,19 @@ impl<T: ?Sized> Tube<T> {
 
     /// Removes a task, in whatever state. Who held it has lost it.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// tube.delete(id)?;
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
     pub fn delete(&self, id: TaskId) -> Result<()> {
@@ -176,6 +206,20 @@ impl<T: ?Sized> Tube<T> {
     /// were. They are neither told as [events](crate::Queue::events) nor counted as
     /// [calls](crate::TubeStats::calls), one by one: nobody visits them.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([b"a".to_vec(), b"b".to_vec()])?;
+    /// let task = tube.take()?;
+    /// assert_eq!(tube.truncate()?, 2);
+    /// assert!(tube.is_empty()?);
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`kick`](Tube::kick).
     pub fn truncate(&self) -> Result<u64> {
@@ -183,6 +227,21 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Keeps tasks from being taken, until [`resume`](Tube::resume). Everything else goes on.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"a")?;
+    /// tube.pause()?;
+    /// tube.put(b"b")?;
+    /// assert!(tube.try_take()?.is_none());
+    /// tube.resume()?;
+    /// assert_eq!(&tube.take()?[..], b"a");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`kick`](Tube::kick).

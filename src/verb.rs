@@ -30,6 +30,24 @@ pub enum PutOutcome {
 
 /// The terms on which a task is released. [`Release::new`] keeps everything as it was: the task
 /// is ready at its old place.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Queue, Release};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// tube.put_many([b"a".to_vec(), b"b".to_vec()])?;
+/// tube.take()?.release_with(Release::new().to_back())?;
+/// let task = tube.take()?;
+/// assert_eq!(&task[..], b"b");
+/// task.release_with(Release::new().priority(-1).delay(Duration::from_secs(60)))?;
+/// let stats = tube.stats()?;
+/// assert_eq!((stats.ready, stats.delayed), (1, 1));
+/// assert_eq!(tube.take()?.attempt(), 1); // a release gives the attempt back
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Release {
@@ -45,7 +63,8 @@ impl Release {
         Self { delay: None, priority: None, to_back: false, ttl: None }
     }
 
-    /// Ready after this long. Its ttl is moved along, its ttr is not touched.
+    /// Ready after this long, in [queue time](crate#time). Its ttl is moved along, its ttr is not
+    /// touched.
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
@@ -63,7 +82,7 @@ impl Release {
         self
     }
 
-    /// With a new ttl, from now on.
+    /// With a new ttl, from now on, in [queue time](crate#time). More than zero.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self

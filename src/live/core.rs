@@ -54,13 +54,20 @@ pub(crate) struct Core {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// How long a take waits for a task.
+/// How long a call waits for what it wants.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait<'a> {
     No,
     For(Duration),
     Ever,
     Until(&'a Stop),
+}
+
+impl Wait<'_> {
+    /// Whether it was ended before it began.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self, Wait::Until(stop) if stop.is_stopped())
+    }
 }
 
 impl Core {
@@ -279,9 +286,7 @@ impl Core {
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Handed>> {
         let op = Take { tube, most: 1, holder };
         let try_take = || Ok(self.apply(&op)?.0.pop());
-        if let Wait::Until(stop) = &wait
-            && stop.is_stopped()
-        {
+        if wait.is_stopped() {
             return Ok(None);
         }
         if let Some(task) = try_take()? {

@@ -38,15 +38,18 @@ pub enum Stage {
     Compact,
 }
 
-/// How far a long call has come.
+/// How far a long call has come: an opening, for [`progress`](crate::Builder::progress), or
+/// [`compact_with`](crate::Queue::compact_with).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// What it is at.
     pub stage: Stage,
-    /// Bytes done of this stage.
+    /// Bytes done of this stage; of [`Compact`](Stage::Compact), bytes given back so far. `Settle`
+    /// is one step: 0 before it, 1 behind it.
     pub done: u64,
-    /// Bytes of this stage at most.
+    /// What `done` may come to: bytes of the journal's ring; of `Compact`, bytes of the base's file
+    /// as it began; of `Settle`, 1. A stage may be over before.
     pub total: u64,
 }
 

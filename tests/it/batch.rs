@@ -1,7 +1,7 @@
 //! Many in one step.
 
-use crate::{drain, home, is_gone, kind, lone, open, secs};
-use tubewell::{ErrorKind, Lease};
+use crate::{drain, home, is_gone, kind, lone, lone_with, open, secs};
+use tubewell::{Durability, ErrorKind, Lease, State, Transaction, TubeKind, TubeOptions};
 
 fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
@@ -30,6 +30,75 @@ fn a_batch_with_one_that_is_refused_puts_none() {
     let refused = tube.put_many(bytes(&["short", "much too long for it", "short"]));
     assert_eq!(kind(refused), ErrorKind::TooLarge);
     assert_eq!(tube.len().unwrap(), 0);
+}
+
+#[test]
+fn a_batch_has_its_options_in_common() {
+    let (tube, clock) = lone();
+    tube.put(b"later").unwrap();
+    let batch = tube.batch(bytes(&["a", "b"])).priority(-1).group("g").ttr(secs(5)).ttl(secs(50));
+    for id in batch.delay(secs(10)).put().unwrap() {
+        let task = tube.peek(id).unwrap();
+        assert_eq!((task.state, task.priority), (State::Delayed, -1));
+        assert_eq!((task.group.as_deref(), task.ttr), (Some("g"), Some(secs(5))));
+        assert_eq!(task.ttl_left, Some(secs(50)), "a delay is added to it");
+    }
+    clock.advance(secs(10));
+    let first = tube.take().unwrap();
+    assert_eq!((&first[..], &tube.take().unwrap()[..]), (&b"a"[..], &b"later"[..]), "one group");
+    first.ack().unwrap();
+    assert_eq!(drain(&tube), "b later");
+
+    let noon = std::time::UNIX_EPOCH + secs(4_000_000_000);
+    let ids = tube.batch(bytes(&["a"])).run_at(noon).put().unwrap();
+    assert_eq!(tube.peek(ids[0]).unwrap().due, Some(noon));
+}
+
+#[test]
+fn a_batch_is_as_durable_as_it_says() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let syncs = || queue.space().unwrap().syncs;
+    let before = syncs();
+    tube.batch(bytes(&["a", "b"])).durability(Durability::Relaxed).put().unwrap();
+    assert_eq!(syncs(), before);
+    tube.batch(bytes(&["c", "d"])).put().unwrap();
+    assert_eq!(syncs(), before + 1);
+    assert_eq!(drain(&tube), "a b c d");
+}
+
+#[test]
+fn an_option_that_is_refused_refuses_the_batch() {
+    let (tube, _) = lone_with(TubeOptions::new(TubeKind::Fifo));
+    let batch = || tube.batch(bytes(&["a", "b"]));
+    assert_eq!(kind(batch().priority(1).put()), ErrorKind::Unsupported);
+    assert_eq!(kind(batch().delay(secs(1)).put()), ErrorKind::Unsupported);
+    assert_eq!(kind(batch().group("g").put()), ErrorKind::Unsupported);
+    assert_eq!(tube.len().unwrap(), 0);
+    let (tube, _) = lone();
+    assert_eq!(kind(tube.batch(bytes(&["a"])).ttl(secs(0)).put()), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_batch_is_put_with_its_transaction_or_not() {
+    let queue = crate::still().0.in_memory().unwrap();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("u").unwrap());
+    let stranger = lone().0;
+    let put = |tx: &Transaction<'_>| tube.batch(bytes(&["b", "c"])).priority(-1).put_in(tx);
+    let undone = queue.transact(|tx| {
+        put(tx).unwrap();
+        assert_eq!(kind(stranger.batch(bytes(&["x"])).put_in(tx)), ErrorKind::Invalid);
+        assert_eq!(kind(tube.batch(vec![Vec::new(); 65_537]).put_in(tx)), ErrorKind::Invalid);
+        Err::<(), _>("no")
+    });
+    assert_eq!((kind(undone), tube.len().unwrap()), (ErrorKind::Rejected, 0));
+    let ids = queue.transact(|tx| {
+        other.put_in(tx, b"a")?;
+        put(tx)
+    });
+    assert!(ids.as_ref().is_ok_and(|ids| ids.is_sorted() && ids.len() == 2));
+    assert_eq!((drain(&tube), drain(&other)), ("b c".into(), "a".into()));
 }
 
 #[test]

@@ -244,3 +244,19 @@ fn a_ticket_that_was_stored_elsewhere_settles() {
     tube.ticket(read).ack().unwrap();
     assert!(tube.is_empty().unwrap());
 }
+
+#[test]
+fn what_is_held_names_its_tube() {
+    let queue = crate::still().0.in_memory().unwrap();
+    for name in ["mail", "a/b c"] {
+        let tube = queue.tube(name).unwrap();
+        tube.put(b"x").unwrap();
+        let task = tube.take().unwrap();
+        assert_eq!(task.tube(), name);
+        let (_, lease) = task.split();
+        assert_eq!(lease.tube(), name);
+        let held = tube.ticket(lease.detach());
+        queue.force_drop_tube(name).unwrap();
+        assert_eq!(held.tube(), name, "also when it is gone");
+    }
+}

@@ -2,7 +2,8 @@
 
 use crate::{counts, drain, kind, lone, next, secs, still};
 use std::time::Duration;
-use tubewell::{Backoff, ErrorKind, Queue, TubeKind, TubeOptions};
+use tubewell::{Backoff, ErrorKind, Place, Placement, PutView};
+use tubewell::{Queue, TubeKind, TubeOptions};
 
 fn queue() -> Queue {
     still().0.in_memory().unwrap()
@@ -197,6 +198,50 @@ fn a_tubes_kind_and_options_are_kept_over_a_reopen() {
     queue.create_tube("t", options.clone()).unwrap();
     crate::close_sound(queue);
     assert_eq!(crate::open(&path).tube("t").unwrap().info().unwrap().options, options);
+}
+
+#[test]
+fn what_a_tube_was_made_with_is_read_back_option_by_option() {
+    let (builder, _) = still();
+    let queue = builder.placement("p", Anywhere).in_memory().unwrap();
+    let backoff = Backoff::doubling(secs(9)).factor(10).at_most(secs(11));
+    let options = TubeOptions::new(TubeKind::General)
+        .temporary(true)
+        .priority(-3)
+        .ttl(secs(5))
+        .ttr(secs(6))
+        .capacity(7)
+        .max_attempts(8)
+        .backoff(backoff)
+        .in_flight(12)
+        .hold_group_while_delayed(true)
+        .ttl_spares_buried(true)
+        .placement("p");
+    let made = queue.create_tube("t", options).unwrap().info().unwrap().options;
+    assert_eq!((made.get_kind(), made.get_temporary()), (TubeKind::General, true));
+    assert_eq!((made.get_priority(), made.get_capacity()), (-3, Some(7)));
+    assert_eq!((made.get_ttl(), made.get_ttr()), (Some(secs(5)), Some(secs(6))));
+    assert_eq!((made.get_max_attempts(), made.get_in_flight()), (Some(8), 12));
+    assert!(made.get_hold_group_while_delayed() && made.get_ttl_spares_buried());
+    assert_eq!(made.get_placement(), Some("p"));
+    let made = made.get_backoff();
+    assert_eq!((made.get_first(), made.get_factor(), made.get_most()), (secs(9), 10, secs(11)));
+
+    let plain = TubeOptions::new(TubeKind::Fifo);
+    assert_eq!((plain.get_kind(), plain.get_temporary()), (TubeKind::Fifo, false));
+    assert_eq!((plain.get_priority(), plain.get_capacity()), (0, None));
+    assert_eq!((plain.get_ttl(), plain.get_ttr()), (None, None));
+    assert_eq!((plain.get_max_attempts(), plain.get_in_flight()), (None, 1));
+    assert!(!plain.get_hold_group_while_delayed() && !plain.get_ttl_spares_buried());
+    assert_eq!((plain.get_placement(), plain.get_backoff()), (None, Backoff::NONE));
+}
+
+struct Anywhere;
+
+impl Placement for Anywhere {
+    fn place(&self, _put: &PutView<'_>) -> Place {
+        Place::new(&[])
+    }
 }
 
 #[test]

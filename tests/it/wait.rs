@@ -362,6 +362,53 @@ fn a_put_that_finds_no_room_in_time_is_refused() {
 }
 
 #[test]
+fn stop_ends_the_waits_for_room_and_for_what_is_ready() {
+    let (queue, tube, _) = queue();
+    let full = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
+    full.put(b"a").unwrap();
+    let stop = Stop::new();
+    let (told, heard) = channel();
+    let onlooker = announced(&told, &tube, {
+        let stop = stop.clone();
+        move |tube| tube.wait_ready_until(&stop).unwrap()
+    });
+    let putter = announced(&told, &full, {
+        let stop = stop.clone();
+        move |tube| kind(tube.task(b"b").wait_for_room_until(&stop).put())
+    });
+    heard.recv().unwrap();
+    heard.recv().unwrap();
+    stop.stop();
+    assert!(!onlooker.join().unwrap());
+    assert_eq!(putter.join().unwrap(), ErrorKind::Full);
+
+    assert!(!full.wait_ready_until(&stop).unwrap(), "it looks at nothing any more");
+    assert_eq!(kind(full.task(b"b").wait_for_room_until(&stop).put()), ErrorKind::Full);
+    assert_eq!(next(&full), "a");
+    full.task(b"b").wait_for_room_until(&stop).put().unwrap();
+    assert_eq!(next(&full), "b");
+}
+
+#[test]
+fn without_a_stop_a_put_gets_its_room_and_an_onlooker_sees_it() {
+    let (queue, _, _) = queue();
+    let full = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
+    full.put(b"a").unwrap();
+    let task = full.take().unwrap();
+    let (told, heard) = channel();
+    let onlooker = announced(&told, &full, |tube| tube.wait_ready_until(&Stop::new()).unwrap());
+    let putter = announced(&told, &full, |tube| {
+        tube.task(b"b").wait_for_room_until(&Stop::new()).put().unwrap()
+    });
+    heard.recv().unwrap();
+    heard.recv().unwrap();
+    task.ack().unwrap();
+    let id = putter.join().unwrap();
+    assert!(onlooker.join().unwrap());
+    assert_eq!(full.take().unwrap().id(), id);
+}
+
+#[test]
 fn what_is_due_wakes_by_the_queues_own_thread() {
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).in_memory().unwrap();
