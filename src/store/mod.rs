@@ -49,7 +49,7 @@ use view::Rows;
 /// How a store is to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Bytes of the journal's ring; counts when the queue is born. In memory, bytes of the overlay
+    /// Bytes of the journal's ring; counts when the queue is born. In memory, bytes that come
     /// before a checkpoint.
     pub(crate) journal_bytes: u64,
     /// Bytes of redb's cache.
@@ -210,7 +210,7 @@ impl Store {
         }
         match &self.ring {
             Some(ring) => ring.used() >= ring.size() / CHECKPOINT_PART,
-            None => self.rows.active.bytes() as u64 >= self.config.journal_bytes,
+            None => self.rows.active.came() as u64 >= self.config.journal_bytes,
         }
     }
 

@@ -30,6 +30,7 @@ pub(crate) struct Layer {
     by_tag: [BTreeMap<Key, Entry>; TAGS],
     bytes: usize,
     rows: usize,
+    came: usize,
 }
 
 fn slot(key: &[u8]) -> usize {
@@ -51,6 +52,12 @@ impl Layer {
 
     pub(crate) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Bytes of all that ever came, which bound the memory that the layer keeps: a value that
+    /// stays keeps that of its neighbours.
+    pub(crate) fn came(&self) -> usize {
+        self.came
     }
 
     /// Entries of one tag with `from <= key < to`, dead marks among them, in order.
@@ -90,6 +97,10 @@ impl Layer {
     /// Carries out one row write that told the truth about what it found.
     pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
         let Some(map) = self.by_tag.get_mut(slot(&key)) else { return };
+        self.came += match &op {
+            RowOp::Add(value) | RowOp::Change(value) => weight(&key, Some(value)),
+            RowOp::Remove => weight(&key, None),
+        };
         match (map.entry(key), op) {
             (Slot::Vacant(free), RowOp::Add(value)) => {
                 self.bytes += weight(free.key(), Some(&value));
@@ -131,6 +142,7 @@ impl Layer {
         let added = weight(&key, value.as_ref());
         let before = map.get(&key).map(|before| weight(&key, before.value.as_ref()));
         self.bytes = self.bytes + added - before.unwrap_or(0);
+        self.came += added;
         self.rows += usize::from(before.is_none());
         map.insert(key, Entry { value, beneath: true });
     }
