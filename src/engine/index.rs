@@ -9,6 +9,7 @@ use crate::clock::NEVER;
 use crate::engine::desk::{Desk, damaged};
 use crate::engine::draft::Change;
 use crate::engine::known::Tube;
+use crate::engine::payload::Payload;
 use crate::engine::{groups, places};
 use crate::error::{Error, ErrorKind, Result};
 use crate::task::{Cause, State, TaskId};
@@ -75,6 +76,14 @@ impl Task<'_> {
     /// What the caller said, as bytes.
     fn bytes(&self) -> &[u8] {
         self.raw.get(self.from..).unwrap_or_default()
+    }
+
+    /// Its payload.
+    ///
+    /// # Errors
+    /// `Damaged` if it is, or is gone.
+    pub(crate) fn payload(&self, view: &dyn View, tube: &Tube) -> Result<Payload> {
+        Payload::read(view, tube.run(), self.id, self.raw, self.row.payload)
     }
 }
 
