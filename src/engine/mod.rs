@@ -32,4 +32,4 @@ pub(crate) mod consumers;
 pub(crate) mod recover;
 pub(crate) mod audit;
 
-pub(crate) use desk::{Desk, Op};
+pub(crate) use desk::{Desk, Op, Wants};
