@@ -10,7 +10,7 @@ mod common;
 
 use common::{PAYLOAD, Run, os, share, time};
 use std::time::{Duration, Instant, SystemTime};
-use tubewell::{Cause, Durability, Queue, Tube};
+use tubewell::{Cause, Durability, EventOptions, Queue, Tube};
 
 fn main() {
     let run = Run::begin("wakeup");
@@ -141,7 +141,7 @@ fn lateness(run: &Run, tasks: u64, taking: bool) -> Vec<f64> {
         };
         return (0..tasks).map(|_| take(&tube)).collect();
     }
-    let events = queue.events_keeping(tasks as usize);
+    let events = queue.events_with(EventOptions::new().kept(tasks as usize));
     let mut lateness = Vec::with_capacity(ids.len());
     while lateness.len() < ids.len() {
         let event = events.recv().unwrap();

@@ -2,8 +2,9 @@
 
 use crate::error::Result;
 use crate::hold::Hold;
-use crate::live::events::{Event, Subscriber};
+use crate::live::events::{Event, Heed, Subscriber};
 use crate::live::gate::Mark;
+use crate::options::EventOptions;
 use crate::sync::Arc;
 use std::fmt;
 use std::time::Duration;
@@ -41,8 +42,11 @@ pub struct Events {
 }
 
 impl Events {
-    pub(crate) fn subscribe(hold: &Arc<Hold>, kept: usize) -> Self {
-        let subscriber = hold.core().hub.subscribe(kept);
+    pub(crate) fn subscribe(hold: &Arc<Hold>, options: EventOptions) -> Self {
+        let heed = if options.payloads { Heed::Payloads } else { Heed::Events };
+        // An op that is half-way may have passed over the payloads of its first steps.
+        let _between = options.payloads.then(|| hold.core().between_ops());
+        let subscriber = hold.core().hub.subscribe(options, Box::new(move |_| heed));
         Self { hold: hold.clone(), subscriber }
     }
 

@@ -119,7 +119,7 @@ pub use held::Held;
 pub use inspect::{BaseSpace, Calls, Space, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo};
 pub use lease::{Lease, Task};
 pub use live::events::Event;
-pub use options::{Backoff, Durability, TubeKind, TubeOptions};
+pub use options::{Backoff, Durability, EventOptions, TubeKind, TubeOptions};
 pub use placement::{Place, Placement, PutView};
 pub use put::{NewTask, Put, Receipt};
 pub use queue::Queue;

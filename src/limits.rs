@@ -58,6 +58,8 @@ pub(crate) const TIMER_NAP_MAX: Duration = Duration::from_secs(30);
 pub(crate) const QUIET_BEFORE_CHECKPOINT: Duration = Duration::from_secs(60);
 /// Events kept for a subscriber that does not keep up.
 pub(crate) const EVENTS_KEPT: usize = 4096;
+/// Payload bytes kept in such events together.
+pub(crate) const EVENT_BYTES_KEPT: usize = 64 << 20;
 /// Attempts of a task in a tube of the general kind before it is buried as exhausted.
 pub(crate) const ATTEMPTS_MAX: u32 = 20;
 

@@ -1,5 +1,5 @@
-//! How to open a queue and how to make a tube, every default written out. Plain values; what they
-//! mean is decided elsewhere.
+//! How to open a queue, how to make a tube and how to be told of events, every default written out.
+//! Plain values; what they mean is decided elsewhere.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
@@ -25,6 +25,59 @@ pub enum Durability {
     /// When it is written to the operating system. A power cut takes back at most the last
     /// `flush_interval` and one sync, as a suffix.
     Relaxed,
+}
+
+/// What a reader of events is told, and how much is kept for it while it does not keep up.
+///
+/// ```
+/// use tubewell::EventOptions;
+///
+/// let plain = EventOptions::default(); // without payloads
+/// let spelled_out = EventOptions::new().kept(4096).bytes_kept(64 << 20);
+/// assert_eq!(plain, spelled_out);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct EventOptions {
+    pub(crate) payloads: bool,
+    pub(crate) kept: usize,
+    pub(crate) bytes_kept: usize,
+}
+
+impl Default for EventOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl EventOptions {
+    /// Without payloads, and with the bounds that are told at [`kept`](EventOptions::kept) and
+    /// [`bytes_kept`](EventOptions::bytes_kept).
+    pub const fn new() -> Self {
+        let (kept, bytes_kept) = (limits::EVENTS_KEPT, limits::EVENT_BYTES_KEPT);
+        Self { payloads: false, kept, bytes_kept }
+    }
+
+    /// Each event with a copy of the task's payload, see
+    /// [`Event::payload`](crate::Event::payload). Every verb then makes that copy, and for payloads
+    /// of more than 512 bytes it may have to read.
+    pub const fn payloads(mut self) -> Self {
+        self.payloads = true;
+        self
+    }
+
+    /// The events that are kept, at least one. Default: 4096.
+    pub const fn kept(mut self, events: usize) -> Self {
+        self.kept = events;
+        self
+    }
+
+    /// The payload bytes that are kept in events together; the newest event is, whatever its size.
+    /// Default: 64 MiB.
+    pub const fn bytes_kept(mut self, bytes: usize) -> Self {
+        self.bytes_kept = bytes;
+        self
+    }
 }
 
 /// How long a task waits after `retry`, in [queue time](crate#time), by the number of attempts it

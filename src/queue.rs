@@ -7,8 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::hold::Hold;
 use crate::inspect::{self, BaseSpace, Space, TakenInfo, TubeStats, WaiterInfo};
-use crate::limits::EVENTS_KEPT;
-use crate::options::TubeOptions;
+use crate::options::{EventOptions, TubeOptions};
 use crate::store::Progress;
 use crate::sync::Arc;
 use crate::transact::{Reading, Transaction};
@@ -270,12 +269,30 @@ impl Queue {
     /// Subscribes to every step of every task from now on. 4096 events are kept for a reader that
     /// does not keep up.
     pub fn events(&self) -> Events {
-        self.events_keeping(EVENTS_KEPT)
+        self.events_with(EventOptions::new())
     }
 
-    /// As [`events`](Queue::events), keeping this many, at least one.
-    pub fn events_keeping(&self, kept: usize) -> Events {
-        Events::subscribe(&self.hold, kept)
+    /// As [`events`](Queue::events), with the tasks' payloads or with other bounds of what is kept.
+    ///
+    /// ```
+    /// use tubewell::{Cause, EventOptions, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let events = queue.events_with(EventOptions::new().payloads());
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.take()?.ack()?;
+    /// queue.close()?;
+    ///
+    /// let done = events.last().unwrap();
+    /// assert_eq!((done.cause, done.to), (Cause::Ack, None));
+    /// assert_eq!(done.payload(), Some(&b"hello"[..])); // of a task that is gone
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events_with(&self, options: EventOptions) -> Events {
+        Events::subscribe(&self.hold, options)
     }
 
     /// Reads both files and every row, and reports each disagreement as one line. A sound queue has

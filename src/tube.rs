@@ -13,7 +13,7 @@ use crate::live::events::Event;
 use crate::options::Durability;
 use crate::sync::Arc;
 use crate::task::{Reason, TaskId, Ticket};
-use crate::watch::Call;
+use crate::watch::{Call, Watcher};
 use std::fmt;
 use std::fmt::Display;
 
@@ -288,7 +288,43 @@ impl<T: ?Sized> Tube<T> {
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<()> {
         let call = on_change.map(|call| Arc::new(call) as Call);
-        let set = self.hold.watchers.set(self.hold.core(), &self.at.name, call);
+        self.watch(call.map(|call| Watcher { call, payloads: false }))
+    }
+
+    /// As [`on_task_change`](Tube::on_task_change), which it replaces and is replaced by, with the
+    /// task's payload in every event; see [`EventOptions::payloads`](crate::EventOptions::payloads)
+    /// for what that costs.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use tubewell::{Cause, Event, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let (told, heard) = mpsc::channel();
+    /// tube.on_task_change_with_payload(Some(move |event: &Event| {
+    ///     let _ = told.send((event.cause, event.payload().map(<[u8]>::to_vec)));
+    /// }))?;
+    /// tube.delete(tube.put(b"hello")?)?;
+    /// let (payload, last) = (Some(b"hello".to_vec()), heard.iter().nth(1));
+    /// assert_eq!(last, Some((Cause::Delete, payload)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`on_task_change`](Tube::on_task_change).
+    pub fn on_task_change_with_payload(
+        &self,
+        on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
+    ) -> Result<()> {
+        let call = on_change.map(|call| Arc::new(call) as Call);
+        self.watch(call.map(|call| Watcher { call, payloads: true }))
+    }
+
+    fn watch(&self, watcher: Option<Watcher>) -> Result<()> {
+        let set = self.hold.watchers.set(self.hold.core(), &self.at.name, watcher);
         self.name_errors("on_task_change", set)
     }
 

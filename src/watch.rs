@@ -4,7 +4,8 @@
 use crate::error::Result;
 use crate::limits::EVENTS_KEPT;
 use crate::live::core::Core;
-use crate::live::events::{Event, Subscriber};
+use crate::live::events::{Event, Heed, Heeds, Subscriber};
+use crate::options::EventOptions;
 use crate::sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,13 +13,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A callback of one tube.
 pub(crate) type Call = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Events kept for callbacks that do not keep up; then the oldest are passed over.
-const KEPT: usize = 16 * EVENTS_KEPT;
+/// A callback, and whether it is told the payloads.
+pub(crate) struct Watcher {
+    pub(crate) call: Call,
+    pub(crate) payloads: bool,
+}
 
-/// The callbacks of a queue, by the tube's name.
+/// By the tube's name.
+type Calls = BTreeMap<Box<str>, Watcher>;
+
+/// Events kept for callbacks that do not keep up; then the oldest are passed over. Any callback may
+/// ask for payloads.
+const KEPT: EventOptions = EventOptions::new().kept(16 * EVENTS_KEPT).payloads();
+
+/// The callbacks of a queue.
 #[derive(Default)]
 pub(crate) struct Watchers {
-    calls: Mutex<BTreeMap<Box<str>, Call>>,
+    calls: Arc<Mutex<Calls>>,
     stream: Mutex<Option<Arc<Subscriber>>>,
 }
 
@@ -29,14 +40,17 @@ impl Watchers {
         self: &Arc<Self>,
         core: &Arc<Core>,
         tube: &str,
-        call: Option<Call>,
+        watcher: Option<Watcher>,
     ) -> Result<()> {
+        let asks = watcher.as_ref().is_some_and(|watcher| watcher.payloads);
+        // An op that is half-way may have passed over the payloads of its first steps.
+        let between = asks.then(|| core.between_ops());
         let mut stream = self.stream.lock();
-        if call.is_some() {
+        if watcher.is_some() {
             core.is_open()?;
         }
-        if call.is_some() && stream.is_none() {
-            let subscriber = core.hub.subscribe(KEPT);
+        if watcher.is_some() && stream.is_none() {
+            let subscriber = core.hub.subscribe(KEPT, self.heeds());
             let (watchers, events) = (self.clone(), subscriber.clone());
             if !core.settings.by_hand {
                 core.spawn("tubewell-events", move |_| {
@@ -49,8 +63,8 @@ impl Watchers {
         }
         let (old, none_left) = {
             let mut calls = self.calls.lock();
-            let old = match call {
-                Some(call) => calls.insert(tube.into(), call),
+            let old = match watcher {
+                Some(watcher) => calls.insert(tube.into(), watcher),
                 None => calls.remove(tube),
             };
             (old, calls.is_empty())
@@ -60,6 +74,7 @@ impl Watchers {
             subscriber.end();
         }
         drop(stream);
+        drop(between);
         // A close forgets all callbacks; this one may have come behind that.
         if core.is_closing() {
             self.clear();
@@ -67,6 +82,16 @@ impl Watchers {
         // What it captured may be the last handle of a queue: dropped with no lock held.
         drop(old);
         Ok(())
+    }
+
+    /// What the callbacks there are want to be told.
+    fn heeds(&self) -> Heeds {
+        let calls = self.calls.clone();
+        Box::new(move |tube| match calls.lock().get(tube) {
+            None => Heed::Nothing,
+            Some(Watcher { payloads: false, .. }) => Heed::Events,
+            Some(Watcher { payloads: true, .. }) => Heed::Payloads,
+        })
     }
 
     /// Calls what is due, for a queue without threads.
@@ -79,7 +104,7 @@ impl Watchers {
     }
 
     fn tell(&self, event: &Event) {
-        let call = self.calls.lock().get(&*event.tube).cloned();
+        let call = self.calls.lock().get(&*event.tube).map(|watcher| watcher.call.clone());
         if let Some(call) = call {
             // The panic was reported by its hook; the next event finds the callback in place.
             let _ = catch_unwind(AssertUnwindSafe(|| call(event)));

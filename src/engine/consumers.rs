@@ -8,7 +8,7 @@ use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing};
 use crate::engine::known::Tube;
-use crate::engine::take::{Handed, Payload};
+use crate::engine::take::Handed;
 use crate::engine::{aside, look, settle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
@@ -212,7 +212,7 @@ fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result
         return Ok(None);
     }
     let task = stored.task()?;
-    let payload = Payload::read(desk, tube, &task)?;
+    let payload = task.payload(desk, tube)?;
     let now = desk.now.lease;
     let token = desk.number();
     let deadline = now.saturating_add(taken.head.ttr);

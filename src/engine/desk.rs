@@ -8,6 +8,7 @@ use crate::clock::Now;
 use crate::engine::draft::{Change, Draft, Over};
 use crate::engine::known::{InHand, Known, Tube};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
 use crate::task::TaskId;
 
 /// One call of a user, as a value.
@@ -51,25 +52,34 @@ impl Numbers {
     }
 }
 
+/// What those want who will be told of the steps.
+pub(crate) trait Wants {
+    /// Whether the payloads of this tube's tasks.
+    fn payloads_of(&self, tube: &str) -> bool;
+}
+
 /// The place of one op.
 pub(crate) struct Desk<'a> {
     view: &'a dyn View,
     known: &'a Known,
     numbers: &'a mut Numbers,
     draft: &'a mut Draft,
+    wants: Option<&'a dyn Wants>,
     pub(crate) now: Now,
 }
 
 impl<'a> Desk<'a> {
-    /// A place over these rows; `known` must agree with them. What is decided gathers in `draft`.
+    /// A place over these rows; `known` must agree with them. What is decided gathers in `draft`;
+    /// no payload goes there for the events if nobody wants one.
     pub(crate) fn new(
         view: &'a dyn View,
         known: &'a Known,
         numbers: &'a mut Numbers,
         draft: &'a mut Draft,
+        wants: Option<&'a dyn Wants>,
         now: Now,
     ) -> Self {
-        Self { view, known, numbers, draft, now }
+        Self { view, known, numbers, draft, wants, now }
     }
 
     fn over(&self) -> Over<'_> {
@@ -116,9 +126,25 @@ impl<'a> Desk<'a> {
         self.draft.bytes_out(run, bytes);
     }
 
+    /// Whether some steps are told with payloads.
+    #[inline]
+    pub(crate) fn tells_payloads(&self) -> bool {
+        self.wants.is_some()
+    }
+
+    /// Whether the steps of the tube's tasks are told with their payloads.
+    pub(crate) fn tells_payloads_of(&self, tube: &Tube) -> bool {
+        self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
+    }
+
     /// Tells of a task's step.
     pub(crate) fn tell(&mut self, change: Change) {
         self.draft.tell(change);
+    }
+
+    /// Adds the payload of the task whose step was told last.
+    pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
+        self.draft.tell_payload(payload);
     }
 
     /// Tells that a task of the tube became takeable.

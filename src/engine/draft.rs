@@ -5,6 +5,7 @@ use crate::bytes::key::{self, Key, Range, Run, Tag};
 use crate::bytes::{Met, RowOp, RowWrite, Value, View};
 use crate::engine::list::{KEPT, List};
 use crate::error::Result;
+use crate::sync::Arc;
 use crate::task::{Cause, State, TaskId};
 
 /// A task's step from one state to another, published once it is committed.
@@ -32,6 +33,8 @@ pub(crate) struct Draft {
     /// Whether a row is among them that tells the threads something.
     telling: bool,
     changes: Vec<Change>,
+    /// By the place of a change the payload of its task, where that is wanted.
+    payloads: Vec<(usize, Arc<[u8]>)>,
     wakes: Vec<(u32, usize)>,
     /// Payload bytes that come into durable tubes, less those that go.
     durable_bytes: i64,
@@ -44,6 +47,7 @@ impl Draft {
         (self.durable, self.telling) = (false, false);
         self.changes.clear();
         self.changes.shrink_to(KEPT);
+        self.let_go();
         self.wakes.clear();
         self.durable_bytes = 0;
     }
@@ -71,6 +75,20 @@ impl Draft {
     /// The steps, in order.
     pub(crate) fn changes(&self) -> &[Change] {
         &self.changes
+    }
+
+    /// The payload of the task of the step in this place, if it is wanted and could be read.
+    pub(crate) fn payload(&self, step: usize) -> Option<Arc<[u8]>> {
+        let at = self.payloads.binary_search_by_key(&step, |(step, _)| *step).ok()?;
+        self.payloads.get(at).map(|(_, payload)| payload.clone())
+    }
+
+    /// Lets the payloads go, once the steps are told.
+    #[inline]
+    pub(crate) fn let_go(&mut self) {
+        if !self.payloads.is_empty() {
+            self.payloads = Vec::new();
+        }
     }
 
     /// Tubes in which tasks became takeable, and how many.
@@ -103,6 +121,9 @@ impl Draft {
             self.write(key, op);
         }
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
+        let before = self.changes.len();
+        let payloads = later.payloads.into_iter();
+        self.payloads.extend(payloads.map(|(step, payload)| (before + step, payload)));
         self.changes.extend(later.changes);
         for (tube, tasks) in later.wakes {
             self.wake(tube, tasks);
@@ -117,6 +138,13 @@ impl Draft {
 
     pub(crate) fn tell(&mut self, change: Change) {
         self.changes.push(change);
+    }
+
+    /// Adds the payload of the task whose step was told last.
+    pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
+        if let Some(last) = self.changes.len().checked_sub(1) {
+            self.payloads.push((last, payload));
+        }
     }
 
     pub(crate) fn wake(&mut self, tube: u32, tasks: usize) {

@@ -9,8 +9,10 @@ use crate::clock::NEVER;
 use crate::engine::desk::{Desk, damaged};
 use crate::engine::draft::Change;
 use crate::engine::known::Tube;
+use crate::engine::payload::Payload;
 use crate::engine::{groups, places};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
 use crate::task::{Cause, State, TaskId};
 
 /// A task's state with all that belongs to it.
@@ -75,6 +77,14 @@ impl Task<'_> {
     /// What the caller said, as bytes.
     fn bytes(&self) -> &[u8] {
         self.raw.get(self.from..).unwrap_or_default()
+    }
+
+    /// Its payload.
+    ///
+    /// # Errors
+    /// `Damaged` if it is, or is gone.
+    pub(crate) fn payload(&self, view: &dyn View, tube: &Tube) -> Result<Payload> {
+        Payload::read(view, tube.run(), self.id, self.raw, self.row.payload)
     }
 }
 
@@ -253,8 +263,7 @@ pub(crate) fn shift(
 ) -> Result<()> {
     let way = Way { task, from, to };
     step(desk, tube, &way, to.map(|to| state_value(to, task.bytes())))?;
-    way.tell(desk, tube, cause);
-    Ok(())
+    way.tell(desk, tube, cause)
 }
 
 /// Brings a task into existence, with its payload if that stands apart. Unless it is delayed, its
@@ -281,8 +290,7 @@ pub(crate) fn put(
         Standing::Ready(_) => {
             let way = Way { task, from: None, to: Some(to) };
             step(desk, tube, &way, Some(task.raw.clone()))?;
-            way.tell(desk, tube, Cause::Put);
-            Ok(())
+            way.tell(desk, tube, Cause::Put)
         }
         _ => shift(desk, tube, task, None, Some(to), Cause::Put),
     }
@@ -296,10 +304,29 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn tell(&self, desk: &mut Desk<'_>, tube: &Tube, cause: Cause) {
+    /// Tells of the step, while the payload is still there.
+    #[inline]
+    fn tell(&self, desk: &mut Desk<'_>, tube: &Tube, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(Standing::state), self.to.map(Standing::state));
         desk.tell(Change { tube: tube.number, task: self.task.id, from, to, cause });
+        if desk.tells_payloads() { tell_payload(desk, tube, self.task) } else { Ok(()) }
     }
+}
+
+/// Adds the payload to the step that was told last, if it is wanted. One that is damaged or gone is
+/// not told; an error means that nothing could be read, and nobody goes on over it.
+#[cold]
+fn tell_payload(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>) -> Result<()> {
+    if !desk.tells_payloads_of(tube) {
+        return Ok(());
+    }
+    match task.payload(desk, tube) {
+        // A copy of its own: the row's memory may be shared with others.
+        Ok(payload) => desk.tell_payload(Arc::from(&*payload)),
+        Err(error) if error.kind() == ErrorKind::Damaged => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Moves the rows, with this value for the state that is entered. An error means that none has
@@ -391,7 +418,7 @@ pub(crate) fn erase(
     let (run, id, row) = (tube.run(), task.id, &task.row);
     let way = Way { task, from: Some(from), to: None };
     step(desk, tube, &way, None)?;
-    way.tell(desk, tube, cause);
+    way.tell(desk, tube, cause)?;
     if places::row_of(tube, id, row).is_some() {
         desk.remove(key::place(run, id));
     }

@@ -7,7 +7,6 @@ use crate::clock::{NEVER, Now};
 use crate::engine::desk::damaged;
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
-use crate::engine::take::Payload;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::PAGE_TASKS;
 use crate::task::{State, TaskId, TaskInfo};
@@ -110,7 +109,7 @@ fn describe(
         priority: row.place.priority,
         group: row.group.filter(|group| !group.is_empty()).map(str::to_owned),
         key: row.key.map(str::to_owned),
-        payload: Payload::read(view, tube, task)?.to_vec(),
+        payload: task.payload(view, tube)?.to_vec(),
         created: instant(row.created),
         due: None,
         ttl_left: left(head.expires, now.queue),

@@ -17,6 +17,7 @@ pub(crate) mod known;
 pub(crate) mod desk;
 pub(crate) mod places;
 pub(crate) mod groups;
+pub(crate) mod payload;
 pub(crate) mod index;
 pub(crate) mod aside;
 pub(crate) mod put;
@@ -31,4 +32,4 @@ pub(crate) mod consumers;
 pub(crate) mod recover;
 pub(crate) mod audit;
 
-pub(crate) use desk::{Desk, Op};
+pub(crate) use desk::{Desk, Op, Wants};

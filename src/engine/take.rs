@@ -2,17 +2,17 @@
 //! is written before the task is handed over, so that a task that kills its process is charged.
 
 use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
-use crate::bytes::row::{Contents, TakenRow};
+use crate::bytes::row::TakenRow;
 use crate::bytes::{Met, Tag, Value, View};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
+use crate::engine::payload::Payload;
 use crate::engine::{aside, groups};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
 use crate::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
-use std::ops::Deref;
 
 /// Takes up to `most` tasks. None is an answer, not an error.
 pub(crate) struct Take {
@@ -44,33 +44,6 @@ pub(crate) struct Handed {
 impl Handed {
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket { id: self.id, token: self.token }
-    }
-}
-
-/// A payload inside the row that holds it.
-#[derive(Debug)]
-pub(crate) struct Payload {
-    row: Value,
-    from: usize,
-}
-
-impl Payload {
-    /// Reads the payload of a task, from its own row or from beside it.
-    pub(crate) fn read(view: &dyn View, tube: &Tube, task: &Task<'_>) -> Result<Self> {
-        let Contents::Inline(payload) = task.row.payload else {
-            let row = view.get(&key::body(tube.run(), task.id))?;
-            return Ok(Self { row: row.ok_or_else(|| damaged("payload"))?, from: 0 });
-        };
-        let from = task.raw.len() - payload.len();
-        Ok(Self { row: task.raw.clone(), from })
-    }
-}
-
-impl Deref for Payload {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.row.get(self.from..).unwrap_or_default()
     }
 }
 
@@ -135,7 +108,7 @@ impl Op for Claim {
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let payload = Payload::read(desk, &tube, &task)?;
+        let payload = task.payload(desk, &tube)?;
         take(desk, &tube, &task, standing, payload, self.holder)
     }
 }
@@ -239,7 +212,7 @@ fn hand_over(
         Ok(task) => task,
         Err(fault) => return stand_in(desk, tube, &next, turn, &fault),
     };
-    match Payload::read(desk, tube, &task) {
+    match task.payload(desk, tube) {
         Ok(payload) => take(desk, tube, &task, standing, payload, holder).map(Some),
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
             aside::set_aside(desk, tube, &task, &standing, &fault).map(|()| None)

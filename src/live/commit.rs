@@ -6,7 +6,7 @@ use crate::engine::desk::{Desk, Numbers};
 use crate::engine::draft::{Draft, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::known::Known;
-use crate::engine::{Op, look};
+use crate::engine::{Op, Wants, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::live::events::Hub;
@@ -125,7 +125,7 @@ impl State {
     /// After a read or write that failed: the base remembers it until it is opened anew, which else
     /// waits for a checkpoint that may never come.
     pub(crate) fn heal_after<T>(&mut self, done: &Result<T>) {
-        if done.as_ref().err().is_some_and(|error| error.kind() == ErrorKind::Io)
+        if is_io(done)
             && let Err(error) = self.store.heal()
         {
             self.break_down(&error);
@@ -179,10 +179,19 @@ impl State {
         if !self.has_numbers(op.numbers(), site) {
             return self.reserve(op.numbers());
         }
-        self.draft.clear();
-        let (known, numbers) = (&self.notes.known, &mut self.numbers);
-        let mut desk = Desk::new(&self.store, known, numbers, &mut self.draft, now);
-        let done = op.decide(&mut desk)?;
+        let (mut wants, numbers) = (site.hub.wants(), self.numbers);
+        let done = loop {
+            self.draft.clear();
+            let (known, numbers_left) = (&self.notes.known, &mut self.numbers);
+            let mut desk = Desk::new(&self.store, known, numbers_left, &mut self.draft, wants, now);
+            let decided = op.decide(&mut desk);
+            if wants.is_none() || !is_io(&decided) {
+                break decided?;
+            }
+            // Perhaps it read a payload that only readers of events want; they hold nothing up.
+            self.heal_after(&decided);
+            (wants, self.numbers) = (None, numbers);
+        };
         let advance = self.advance(self.draft.durable_bytes());
         let learnt = notes::learnt(&mut self.draft);
         let durable = self.draft.is_durable();
@@ -197,7 +206,7 @@ impl State {
         };
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.notes.outbox.wrote = wrote.or(self.notes.outbox.wrote);
-        self.notes.committed(learnt, &self.draft, mark, site.hub);
+        self.notes.committed(learnt, &mut self.draft, mark, site.hub);
         self.armed = false;
         Ok(Step::Done(done, mark))
     }
@@ -236,12 +245,13 @@ impl State {
         op: &O,
         now: Now,
         over: &Draft,
+        wants: Option<&dyn Wants>,
     ) -> Result<(O::Done, Draft)> {
         let view = Over { view: &self.store, draft: over };
         // The list may hold what is not known yet.
         let known = Known::default();
         let mut draft = Draft::default();
-        let mut desk = Desk::new(&view, &known, &mut self.numbers, &mut draft, now);
+        let mut desk = Desk::new(&view, &known, &mut self.numbers, &mut draft, wants, now);
         let done = op.decide(&mut desk)?;
         Ok((done, draft))
     }
@@ -285,6 +295,10 @@ impl State {
             Err(failure) => self.failed(failure),
         }
     }
+}
+
+fn is_io<T>(done: &Result<T>) -> bool {
+    done.as_ref().is_err_and(|error| error.kind() == ErrorKind::Io)
 }
 
 /// What a commit needs from around it.

@@ -183,6 +183,11 @@ impl Core {
         }
     }
 
+    /// Holds the ops up, so that none is half-way; no lock if this thread is in a transaction.
+    pub(crate) fn between_ops(&self) -> Option<MutexGuard<'_, State>> {
+        inside::refuse().is_ok().then(|| self.state.lock())
+    }
+
     /// Releases the engine's lock and tells what was committed under it.
     pub(crate) fn release(&self, mut state: MutexGuard<'_, State>) {
         let outbox = state.take_outbox();

@@ -1,16 +1,19 @@
 //! The stream of changes. Pushed in commit order and never waited for: a subscriber that does not
 //! keep up loses the oldest, and is told how many.
 
-use crate::engine::draft::Change;
+use crate::engine::Wants;
+use crate::engine::draft::{Change, Draft};
 use crate::live::gate::Mark;
+use crate::options::EventOptions;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::task::{Cause, State, TaskId};
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A task's step from one state to another. It is told once it is committed; a power cut may take
 /// back what was not synced, see [`Events::synced`](crate::Events::synced).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
     /// Counts the changes of this process, from 1, in commit order.
@@ -26,6 +29,22 @@ pub struct Event {
     /// What moved it.
     pub cause: Cause,
     pub(crate) mark: u64,
+    payload: Option<Arc<[u8]>>,
+}
+
+impl Event {
+    /// The task's payload, also of one that is gone, if the reader asked for it with
+    /// [`EventOptions::payloads`] or [`Tube::on_task_change_with_payload`]. `None` also if it could
+    /// not be read, and for the steps of a transaction that came before the question.
+    ///
+    /// [`Tube::on_task_change_with_payload`]: crate::Tube::on_task_change_with_payload
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.payload.as_deref()
+    }
+
+    fn bytes(&self) -> usize {
+        self.payload().map_or(0, <[u8]>::len)
+    }
 }
 
 /// Hands events to subscribers.
@@ -33,8 +52,21 @@ pub struct Event {
 pub(crate) struct Hub {
     audience: Mutex<Audience>,
     listening: AtomicUsize,
+    /// How many of them may want payloads.
+    wanting: AtomicUsize,
     seq: AtomicU64,
 }
+
+/// What a subscriber is told of a tube's tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heed {
+    Nothing,
+    Events,
+    Payloads,
+}
+
+/// By the tube's name. It may take a lock of its own, under which no other is taken.
+pub(crate) type Heeds = Box<dyn Fn(&str) -> Heed + Send + Sync>;
 
 #[derive(Default)]
 struct Audience {
@@ -45,7 +77,8 @@ struct Audience {
 
 /// One bounded stream.
 pub(crate) struct Subscriber {
-    kept: usize,
+    options: EventOptions,
+    heeds: Heeds,
     stream: Mutex<Stream>,
     came: Condvar,
     dropped: AtomicU64,
@@ -54,46 +87,62 @@ pub(crate) struct Subscriber {
 #[derive(Default)]
 struct Stream {
     events: VecDeque<Event>,
+    /// Of their payloads.
+    bytes: usize,
     ended: bool,
 }
 
 impl Hub {
-    pub(crate) fn subscribe(&self, kept: usize) -> Arc<Subscriber> {
+    pub(crate) fn subscribe(&self, options: EventOptions, heeds: Heeds) -> Arc<Subscriber> {
         let mut audience = self.audience.lock();
         let subscriber = Arc::new(Subscriber {
-            kept: kept.max(1),
-            stream: Mutex::new(Stream { events: VecDeque::new(), ended: audience.ended }),
+            options,
+            heeds,
+            stream: Mutex::new(Stream { ended: audience.ended, ..Stream::default() }),
             came: Condvar::new(),
             dropped: AtomicU64::new(0),
         });
         audience.subscribers.push(subscriber.clone());
-        self.listening.store(audience.subscribers.len(), Ordering::Release);
+        self.count(&audience.subscribers);
         subscriber
     }
 
     pub(crate) fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
         let mut audience = self.audience.lock();
         audience.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
-        self.listening.store(audience.subscribers.len(), Ordering::Release);
+        self.count(&audience.subscribers);
+    }
+
+    fn count(&self, subscribers: &[Arc<Subscriber>]) {
+        let wanting = subscribers.iter().filter(|subscriber| subscriber.options.payloads).count();
+        self.listening.store(subscribers.len(), Ordering::Release);
+        self.wanting.store(wanting, Ordering::Release);
+    }
+
+    /// Whom to ask whether a payload is wanted; `None` if none is.
+    pub(crate) fn wants(&self) -> Option<&dyn Wants> {
+        (self.wanting.load(Ordering::Acquire) > 0).then_some(self)
     }
 
     /// Tells of changes. Called in commit order.
-    pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, changes: &[Change], mark: Mark) {
+    pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, draft: &Draft, mark: Mark) {
+        let changes = draft.changes();
         let first = self.seq.fetch_add(changes.len() as u64, Ordering::Relaxed) + 1;
         if self.listening.load(Ordering::Acquire) == 0 {
             return;
         }
-        let event = |(change, seq): (&Change, u64)| Event {
-            seq,
+        let event = |(place, change): (usize, &Change)| Event {
+            seq: first + place as u64,
             tube: tube(change.tube),
             task: change.task,
             from: change.from,
             to: change.to,
             cause: change.cause,
             mark: mark.0,
+            payload: draft.payload(place),
         };
         for subscriber in &self.audience.lock().subscribers {
-            subscriber.push(changes.iter().zip(first..).map(event));
+            subscriber.push(changes.iter().enumerate().map(event));
         }
     }
 
@@ -107,19 +156,60 @@ impl Hub {
     }
 }
 
+impl Wants for Hub {
+    fn payloads_of(&self, tube: &str) -> bool {
+        let audience = self.audience.lock();
+        audience.subscribers.iter().any(|subscriber| (subscriber.heeds)(tube) == Heed::Payloads)
+    }
+}
+
+impl Stream {
+    fn push(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        self.events.push_back(event);
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.bytes -= event.bytes();
+        Some(event)
+    }
+
+    /// Drops the oldest until there is room for one more of so many bytes. How many went.
+    fn make_room(&mut self, bytes: usize, options: &EventOptions) -> u64 {
+        let mut dropped = 0;
+        while self.events.len() >= options.kept.max(1)
+            || self.bytes.saturating_add(bytes) > options.bytes_kept
+        {
+            if self.pop().is_none() {
+                break;
+            }
+            dropped += 1;
+        }
+        dropped
+    }
+}
+
 impl Subscriber {
     /// All events of one commit at once: a call of the reader costs more than many of them.
     fn push(&self, events: impl Iterator<Item = Event>) {
         let mut stream = self.stream.lock();
-        for event in events {
-            if stream.events.len() == self.kept {
-                stream.events.pop_front();
-                self.dropped.fetch_add(1, Ordering::Relaxed);
+        let (mut came, mut dropped) = (false, 0);
+        for mut event in events {
+            match (self.heeds)(&event.tube) {
+                Heed::Nothing => continue,
+                Heed::Events => event.payload = None,
+                Heed::Payloads => {}
             }
-            stream.events.push_back(event);
+            dropped += stream.make_room(event.bytes(), &self.options);
+            stream.push(event);
+            came = true;
         }
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
         drop(stream);
-        self.came.notify_all();
+        if came {
+            self.came.notify_all();
+        }
     }
 
     pub(crate) fn end(&self) {
@@ -132,7 +222,7 @@ impl Subscriber {
     }
 
     pub(crate) fn try_next(&self) -> Option<Event> {
-        self.stream.lock().events.pop_front()
+        self.stream.lock().pop()
     }
 
     /// The next event; waits for it, for at most `timeout`. `None` if it did not come, or the
@@ -141,7 +231,7 @@ impl Subscriber {
         let until = timeout.and_then(deadline);
         let mut stream = self.stream.lock();
         loop {
-            if let Some(event) = stream.events.pop_front() {
+            if let Some(event) = stream.pop() {
                 return Some(event);
             }
             if stream.ended {
@@ -150,7 +240,7 @@ impl Subscriber {
             match until {
                 Some(until) => {
                     if self.came.wait_until(&mut stream, until).timed_out() {
-                        return stream.events.pop_front();
+                        return stream.pop();
                     }
                 }
                 None => self.came.wait(&mut stream),
@@ -161,4 +251,18 @@ impl Subscriber {
 
 fn deadline(timeout: Duration) -> Option<Instant> {
     crate::clock::machine_now().checked_add(timeout)
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("seq", &self.seq)
+            .field("tube", &self.tube)
+            .field("task", &self.task)
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("cause", &self.cause)
+            .field("payload_bytes", &self.payload().map(<[u8]>::len))
+            .finish_non_exhaustive()
+    }
 }

@@ -74,12 +74,13 @@ impl<'a> Session<'a> {
             return Err(Error::new(ErrorKind::Closed));
         };
         let now = state.now(&*self.core.settings.clock);
+        let wants = self.core.hub.wants();
         if let Some(tube) = op.tube()
             && state.is_due(tube, now)?
         {
             // Until nothing is left: a delay that ends may find that its task's ttl is over, too.
             loop {
-                let (_, due) = state.decide_over(&WorkOff { tube }, now, draft)?;
+                let (_, due) = state.decide_over(&WorkOff { tube }, now, draft, wants)?;
                 if due.is_empty() {
                     break;
                 }
@@ -87,7 +88,7 @@ impl<'a> Session<'a> {
             }
         }
         state.draw(op.numbers(), &self.core.gate)?;
-        let (done, later) = state.decide_over(op, now, draft)?;
+        let (done, later) = state.decide_over(op, now, draft, wants)?;
         draft.merge(later);
         tasks.extend(op.in_doubt(&done));
         Ok(done)

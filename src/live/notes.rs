@@ -88,7 +88,13 @@ impl Notes {
 
     /// Takes note of what is committed: deadlines, counts, events, whom to wake, and whether there
     /// is room.
-    pub(crate) fn committed(&mut self, learnt: Vec<Learnt>, draft: &Draft, mark: Mark, hub: &Hub) {
+    pub(crate) fn committed(
+        &mut self,
+        learnt: Vec<Learnt>,
+        draft: &mut Draft,
+        mark: Mark,
+        hub: &Hub,
+    ) {
         if !learnt.is_empty() {
             self.outbox.sooner |= self.adopt(learnt);
         }
@@ -101,7 +107,8 @@ impl Notes {
         }
         let calls = &self.calls;
         let name = |tube: u32| calls.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
-        hub.tell(name, draft.changes(), mark);
+        hub.tell(name, draft, mark);
+        draft.let_go();
     }
 
     fn count(&mut self, change: &Change) {

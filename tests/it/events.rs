@@ -1,9 +1,12 @@
 //! The stream of changes, and callbacks on it.
 
-use crate::{lone, secs, still};
+use crate::{close_sound, home, lone, ok, secs, still};
+use std::fs;
 use std::sync::mpsc;
 use std::thread;
-use tubewell::{Cause, ErrorKind, Event, Events, Queue, State, Tube};
+use tubewell::{
+    Cause, Conflict, ErrorKind, Event, EventOptions, Events, Queue, State, Tube, TubeOptions,
+};
 
 fn queue() -> (Queue, Events, Tube) {
     let queue = still().0.in_memory().unwrap();
@@ -108,7 +111,7 @@ fn what_is_refused_is_not_told() {
 #[test]
 fn a_reader_that_does_not_keep_up_loses_the_oldest_and_is_told_how_many() {
     let queue = still().0.in_memory().unwrap();
-    let events = queue.events_keeping(3);
+    let events = queue.events_with(EventOptions::new().kept(3));
     let tube = queue.tube("t").unwrap();
     let ids: Vec<_> = (0..10).map(|_| tube.put(b"x").unwrap()).collect();
     assert_eq!(events.dropped(), 7);
@@ -255,4 +258,183 @@ fn who_subscribes_behind_a_close_is_told_the_end() {
     assert_eq!(queue.events().recv(), None);
     let refused = tube.on_task_change(Some(|_: &Event| {})).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
+}
+
+/// Events with payloads.
+const WHOLE: EventOptions = EventOptions::new().payloads();
+
+/// Payloads in the task's own row, beside it, and beside it over many pages.
+fn payloads() -> [Vec<u8>; 4] {
+    [vec![], vec![1; 512], vec![2; 513], vec![3; 100_000]]
+}
+
+fn told_whole(events: &Events) -> Vec<(Cause, Option<Vec<u8>>)> {
+    let whole = |event: Event| (event.cause, event.payload().map(<[u8]>::to_vec));
+    std::iter::from_fn(|| events.try_recv()).map(whole).collect()
+}
+
+#[test]
+fn every_step_tells_the_payload_to_whom_it_is_asked_for() {
+    for options in [TubeOptions::default(), TubeOptions::default().temporary(true)] {
+        for payload in payloads() {
+            let (builder, clock) = still();
+            let queue = builder.in_memory().unwrap();
+            let (plain, whole) = (queue.events(), queue.events_with(WHOLE));
+            let tube = queue.create_tube("t", options.clone()).unwrap();
+            tube.task(&payload).ttr(secs(5)).ttl(secs(1000)).delay(secs(1)).put().unwrap();
+            clock.advance(secs(1));
+            queue.tick().unwrap();
+            let task = tube.take().unwrap();
+            task.touch(secs(1)).unwrap();
+            task.release_with(tubewell::Release::new().to_back()).unwrap();
+            tube.take().unwrap().retry("no").unwrap();
+            clock.advance(secs(1));
+            drop(tube.take().unwrap());
+            tube.take().unwrap().bury("no").unwrap();
+            tube.kick(1).unwrap();
+            tube.take().unwrap().detach();
+            clock.advance(secs(6));
+            queue.tick().unwrap();
+            clock.advance(secs(2000));
+            queue.tick().unwrap();
+            tube.delete(tube.put(&payload).unwrap()).unwrap();
+            tube.put(&payload).unwrap();
+            tube.take().unwrap().ack().unwrap();
+            use Cause::*;
+            let causes = [
+                Put, Delay, Take, Touch, Release, Take, Retry, Delay, Take, Lost, Take, Bury, Kick,
+                Take, Ttr, Ttl, Put, Delete, Put, Take, Ack,
+            ];
+            assert_eq!(told_whole(&plain), causes.map(|cause| (cause, None)));
+            assert_eq!(told_whole(&whole), causes.map(|cause| (cause, Some(payload.clone()))));
+        }
+    }
+}
+
+#[test]
+fn a_batch_tells_the_payload_of_each_task() {
+    let (queue, _, tube) = queue();
+    let events = queue.events_with(WHOLE);
+    tube.put_many(payloads()).unwrap();
+    let tasks = tube.take_many(4).unwrap();
+    tube.ack_many(tasks).unwrap();
+    let of = |cause| payloads().map(|payload| (cause, Some(payload)));
+    assert_eq!(told_whole(&events), [of(Cause::Put), of(Cause::Take), of(Cause::Ack)].concat());
+}
+
+#[test]
+fn a_transaction_tells_the_payloads_also_of_what_it_put_itself() {
+    let (queue, _, tube) = queue();
+    let events = queue.events_with(WHOLE);
+    let [_, inline, beside, long] = payloads();
+    tube.put(&beside).unwrap();
+    let task = tube.take().unwrap();
+    let within = queue.transact(|tx| {
+        let within = queue.events_with(WHOLE);
+        tx.ack(&task)?;
+        tube.task(&inline).key("k").put_in(tx)?;
+        tube.task(&long).key("k").on_conflict(Conflict::Replace).put_in(tx)?;
+        ok(within)
+    });
+    let ends = [
+        (Cause::Ack, Some(beside.clone())),
+        (Cause::Put, Some(inline.clone())),
+        (Cause::Delete, Some(inline)),
+        (Cause::Put, Some(long)),
+    ];
+    assert_eq!(told_whole(&within.unwrap()), ends);
+    let begins = [(Cause::Put, Some(beside.clone())), (Cause::Take, Some(beside))];
+    assert_eq!(told_whole(&events), [&begins[..], &ends].concat());
+}
+
+#[test]
+fn payloads_are_kept_up_to_their_bound_and_the_newest_whatever_its_size() {
+    let (queue, _, tube) = queue();
+    let events = queue.events_with(WHOLE.bytes_kept(1000));
+    let ids: Vec<_> = (0..5).map(|_| tube.put(&[1; 300]).unwrap()).collect();
+    assert_eq!(events.dropped(), 2);
+    assert_eq!(events.recv().unwrap().task, ids[2], "what is read makes room");
+    tube.put(&[2; 400]).unwrap();
+    assert_eq!(events.dropped(), 2);
+    tube.put(&[3; 1001]).unwrap();
+    assert_eq!(events.dropped(), 5);
+    assert_eq!(told_whole(&events), [(Cause::Put, Some(vec![3; 1001]))]);
+}
+
+#[test]
+fn a_payload_in_the_base_is_told_and_a_damaged_one_holds_no_verb_up() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(&b"hello ".repeat(100)).unwrap();
+    tube.put(&b"needle".repeat(100)).unwrap();
+    tube.task(&b"needle".repeat(100)).ttl(secs(9)).put().unwrap();
+    close_sound(queue);
+    drop(tube);
+    let base = path.join("base.redb");
+    let mut bytes = fs::read(&base).unwrap();
+    (0..bytes.len() - 6).for_each(|at| {
+        if bytes[at..].starts_with(b"needle") {
+            bytes[at] ^= 0x20;
+        }
+    });
+    fs::write(&base, bytes).unwrap();
+
+    let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+    let (events, tube) = (queue.events_with(WHOLE), queue.find_tube("t").unwrap().unwrap());
+    tube.take().unwrap().ack().unwrap();
+    assert!(tube.try_take().unwrap().is_none(), "both are set aside");
+    tube.kick(1).unwrap();
+    clock.advance(secs(9));
+    queue.tick().unwrap();
+    let hello = Some(b"hello ".repeat(100));
+    use Cause::*;
+    assert_eq!(
+        told_whole(&events),
+        [
+            (Take, hello.clone()),
+            (Ack, hello),
+            (Bury, None),
+            (Bury, None),
+            (Kick, None),
+            (Ttl, None),
+        ]
+    );
+}
+
+#[test]
+fn a_callback_is_told_the_payload_if_it_asked() {
+    let queue = Queue::in_memory().unwrap();
+    let (told, heard) = mpsc::channel();
+    let watch = |name: &'static str| {
+        let told = told.clone();
+        move |event: &Event| {
+            told.send((name, event.cause, event.payload().map(<[u8]>::to_vec))).unwrap();
+        }
+    };
+    let (plain, whole) = (queue.tube("plain").unwrap(), queue.tube("whole").unwrap());
+    plain.on_task_change(Some(watch("plain"))).unwrap();
+    whole.on_task_change_with_payload(Some(watch("whole"))).unwrap();
+    queue.tube("other").unwrap().put(b"b").unwrap();
+    plain.put(b"a").unwrap();
+    whole.put(b"a").unwrap();
+    whole.take().unwrap().ack().unwrap();
+    let a = || Some(b"a".to_vec());
+    assert_eq!(
+        heard.iter().take(4).collect::<Vec<_>>(),
+        [
+            ("plain", Cause::Put, None),
+            ("whole", Cause::Put, a()),
+            ("whole", Cause::Take, a()),
+            ("whole", Cause::Ack, a()),
+        ]
+    );
+    whole.on_task_change(Some(watch("replaced"))).unwrap();
+    whole.put(b"a").unwrap();
+    assert_eq!(heard.recv().unwrap(), ("replaced", Cause::Put, None));
+    whole.on_task_change_with_payload(None::<fn(&Event)>).unwrap();
+    whole.put(b"a").unwrap();
+    queue.close().unwrap();
+    assert_eq!(heard.try_iter().count(), 0);
 }

@@ -6,7 +6,7 @@ use crate::{acked, explore, lone, secs, still, unless_closed};
 use shuttle::sync::Mutex;
 use shuttle::thread::spawn;
 use std::sync::Arc;
-use tubewell::{Cause, Durability, Event};
+use tubewell::{Cause, Durability, Event, EventOptions};
 
 #[test]
 fn close_while_takers_wait_and_put_and_transact_run() {
@@ -97,6 +97,31 @@ fn a_reader_of_events_sees_all_of_them_and_then_the_end() {
         let whole: Vec<u64> = (1..=seen.len() as u64).collect();
         assert_eq!(seen, whole);
         assert_eq!(events.iter().filter(|event| event.cause == Cause::Put).count(), puts);
+    });
+}
+
+/// An op that began without a thought of payloads may end in front of a reader who wants them.
+#[test]
+fn who_asks_for_payloads_is_told_them_with_its_first_event() {
+    explore(|| {
+        let (builder, _clock) = still();
+        let queue = builder.by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let putter = spawn({
+            let tube = tube.clone();
+            move || (0..2).for_each(|_| tube.put(b"a").map(drop).unwrap())
+        });
+        let watcher = spawn({
+            let tube = tube.clone();
+            let watch = |event: &Event| assert_eq!(event.payload(), Some(&b"a"[..]));
+            move || tube.on_task_change_with_payload(Some(watch)).unwrap()
+        });
+        let events = queue.events_with(EventOptions::new().payloads());
+        putter.join().unwrap();
+        watcher.join().unwrap();
+        queue.tick().unwrap();
+        queue.close().unwrap();
+        assert!(events.into_iter().all(|event| event.payload() == Some(b"a")));
     });
 }
 

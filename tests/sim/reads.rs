@@ -9,7 +9,7 @@ use crate::trust::{numbers, open, open_on, put};
 use crate::world::kind_of;
 use std::time::Duration;
 use tubewell::testing::FileName;
-use tubewell::{Durability, ErrorKind, ManualClock, Queue, State, TubeKind};
+use tubewell::{Durability, ErrorKind, EventOptions, ManualClock, Queue, State, TubeKind};
 
 #[test]
 fn s1_s2_i2_a_read_that_fails_in_an_opening_is_told_and_loses_nothing() {
@@ -123,6 +123,37 @@ fn after_a_read_that_failed_the_queue_goes_on_or_says_that_it_is_broken() {
         }
     }
     assert!(struck > 3, "{struck}");
+}
+
+/// Only readers of events want the payload of a task that is acked, and they hold nothing up.
+#[test]
+fn a_payload_that_cannot_be_read_for_an_event_stops_no_verb() {
+    let mut struck = 0;
+    loop {
+        let disk = SimDisk::new(struck);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        let payloads = [vec![1; 5000], vec![2; 5000]];
+        tube.put_many(payloads.clone()).unwrap();
+        queue.close().unwrap();
+        drop((queue, tube));
+        let builder = Queue::builder().clock(ManualClock::new()).cache_bytes(0).by_hand(true);
+        let queue = builder.disk(disk.lend()).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let tasks = tube.take_many(2).unwrap();
+        let events = queue.events_with(EventOptions::new().payloads());
+        disk.plan(Fault::ReadOnce(struck + 1));
+        tube.ack_many(tasks).unwrap();
+        let told = std::iter::from_fn(|| events.try_recv());
+        let told: Vec<_> = told.map(|event| event.payload().map(<[u8]>::to_vec)).collect();
+        if disk.strikes() == 0 {
+            assert_eq!(told, payloads.map(Some));
+            break;
+        }
+        assert_eq!(told, [None, None], "read {struck}");
+        struck += 1;
+        assert!(tube.is_empty().unwrap() && queue.check().unwrap().is_empty());
+    }
+    assert!(struck > 1, "{struck} reads");
 }
 
 /// The base keeps an error in mind until it is opened anew. Only verbs saw to that: with everybody

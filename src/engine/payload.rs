@@ -1,0 +1,45 @@
+//! A task's payload: at the end of the task's row, or in a row of its own if it is long.
+
+use crate::bytes::key::{self, Run};
+use crate::bytes::row::Contents;
+use crate::bytes::{Value, View};
+use crate::engine::desk::damaged;
+use crate::error::Result;
+use crate::task::TaskId;
+use std::ops::Deref;
+
+/// A payload inside the row that holds it.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    row: Value,
+    from: usize,
+}
+
+impl Payload {
+    /// Reads the payload of a task, whose own row is `row`, from there or from beside it.
+    ///
+    /// # Errors
+    /// `Damaged` if it is, or is gone.
+    pub(crate) fn read(
+        view: &dyn View,
+        run: Run,
+        id: TaskId,
+        row: &Value,
+        contents: Contents<'_>,
+    ) -> Result<Self> {
+        let Contents::Inline(payload) = contents else {
+            let row = view.get(&key::body(run, id))?;
+            return Ok(Self { row: row.ok_or_else(|| damaged("payload"))?, from: 0 });
+        };
+        let from = row.len() - payload.len();
+        Ok(Self { row: row.clone(), from })
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.row.get(self.from..).unwrap_or_default()
+    }
+}
