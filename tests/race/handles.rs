@@ -2,7 +2,7 @@
 //! events sees of it.
 
 use crate::disk::Disk;
-use crate::{acked, explore, lone, secs, still, unless_closed};
+use crate::{acked, below, explore, lone, secs, still, unless_closed};
 use shuttle::sync::Mutex;
 use shuttle::thread::spawn;
 use std::sync::Arc;
@@ -139,7 +139,10 @@ fn who_subscribes_while_the_queue_closes_comes_to_an_end() {
         let watcher = spawn({
             let tube = tube.clone();
             let watch = move |_: &Event| assert!(!captured.is_closed());
-            move || unless_closed(tube.on_task_change(Some(watch)))
+            move || match below(2) {
+                0 => unless_closed(tube.on_task_change(Some(watch))),
+                _ => unless_closed(tube.on_task_change_with_payload(Some(watch))),
+            }
         });
         queue.close().unwrap();
         reader.join().unwrap();

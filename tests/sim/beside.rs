@@ -26,12 +26,14 @@ pub struct Stop {
 
 impl Stop {
     /// Counts a call. Whether it is the one.
-    pub fn comes(&mut self, is_sync: bool) -> bool {
-        if self.thread.is_some() && self.thread != std::thread::current().name() {
+    pub fn comes(&mut self, is_sync: bool, grows: bool) -> bool {
+        let of_another = self.thread.is_some() && self.thread != std::thread::current().name();
+        if of_another || grows != (self.at == At::Growth) {
             return false;
         }
         let left = match &mut self.at {
             At::Sync(_) if !is_sync => return false,
+            At::Growth => return is_sync,
             At::Sync(left) | At::Call(left) => left,
         };
         *left -= 1;
@@ -72,7 +74,47 @@ mod tests {
     use crate::disk::SimDisk;
     use crate::step::At;
     use crate::trust::{numbers, open, put};
-    use tubewell::Durability;
+    use std::sync::mpsc::channel;
+    use std::thread::{spawn, yield_now};
+    use std::time::Duration;
+    use tubewell::{Durability, Result};
+
+    /// redb keeps a new reader waiting while the file grows. It waited with the engine's lock in its
+    /// hands, and every verb waited for it.
+    #[test]
+    fn a_reader_that_waits_for_a_base_that_grows_keeps_nobody_waiting() {
+        let disk = SimDisk::new(1);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        let grows = (0..1000).find_map(|_| {
+            tube.put(&[7; 8 << 10]).unwrap();
+            Beside::begin(&queue, &disk, At::Growth).map_err(Result::unwrap).ok()
+        });
+        let beside = grows.expect("the base grows");
+        let (begins, has_begun) = channel();
+        let reader = spawn({
+            let queue = queue.clone();
+            move || {
+                begins.send(()).unwrap();
+                queue.read(|_| -> Result<()> { Ok(()) })
+            }
+        });
+        has_begun.recv().unwrap();
+        let (ends, has_ended) = channel();
+        // Often enough for the reader to come to where it waits.
+        let verbs = move || {
+            for _ in 0..10_000 {
+                assert!(tube.len().unwrap() > 0);
+                yield_now();
+            }
+            ends.send(()).unwrap();
+        };
+        spawn(verbs);
+        has_ended.recv_timeout(Duration::from_secs(60)).expect("a verb waits for the reader");
+        assert!(!reader.is_finished(), "redb kept nobody waiting");
+        beside.end().unwrap();
+        reader.join().unwrap().unwrap();
+        assert!(queue.check().unwrap().is_empty());
+    }
 
     /// Only space behind a commit that returned is written again: as long as a checkpoint is under
     /// way, what it moves stands in the journal alone.

@@ -469,9 +469,9 @@ impl Open {
         let grows = matches!(state.files[self.file].pending.last(), Some(Pending::Len(_)));
         // The journal is synced by one at a time, who would keep out all that come beside him.
         let journal = state.names[slot(FileName::Journal)] == Some(self.file);
-        let comes = |stop: &mut Stop| !(journal && stop.thread.is_none()) && stop.comes(is_sync);
-        // redb does this under a lock that a new reader takes.
-        if grows || !state.stop.as_mut().is_some_and(comes) {
+        let comes =
+            |stop: &mut Stop| !(journal && stop.thread.is_none()) && stop.comes(is_sync, grows);
+        if !state.stop.as_mut().is_some_and(comes) {
             return;
         }
         let stop = state.stop.take();

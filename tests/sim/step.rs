@@ -148,13 +148,15 @@ pub type LeaseNo = u64;
 /// Added to a pick: not only what is alive.
 pub const ANY: u32 = 1 << 16;
 
-/// A call of the disk that somebody stands still at; 1 is the next. What makes a file grow does not
-/// count.
+/// A call of the disk that somebody stands still at; 1 is the next. What makes a file grow does
+/// not count there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Sync(u8),
     /// A write or a sync.
     Call(u8),
+    /// The sync that makes a file's growth last. redb keeps a new reader waiting meanwhile.
+    Growth,
 }
 
 /// One thing to do. `task` and `lease` are picks among those known so far, the latest first, so
