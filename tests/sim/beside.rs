@@ -79,8 +79,8 @@ mod tests {
     use std::time::Duration;
     use tubewell::{Durability, Result};
 
-    /// redb keeps a new reader waiting while the file grows. It waited with the engine's lock in its
-    /// hands, and every verb waited for it.
+    /// redb keeps a new reader waiting while the file grows. It waited with the engine's lock in
+    /// its hands, and every verb waited for it.
     #[test]
     fn a_reader_that_waits_for_a_base_that_grows_keeps_nobody_waiting() {
         let disk = SimDisk::new(1);
