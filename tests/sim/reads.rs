@@ -157,8 +157,9 @@ fn a_payload_that_cannot_be_read_for_an_event_stops_no_verb() {
 }
 
 /// The base keeps an error in mind until it is opened anew. Only verbs saw to that: with everybody
-/// asleep, the timer met the same error for ever, and nothing fell due any more. Behind a checkpoint
-/// nothing of the base has been read yet, so the first read is the timer's look for what is due.
+/// asleep, the timer met the same error for ever, and nothing fell due any more. Behind a
+/// checkpoint nothing of the base has been read yet, so the first read is the timer's look for what
+/// is due.
 #[test]
 fn the_timer_goes_on_after_a_read_that_failed() {
     for comes_again in [true, false] {
