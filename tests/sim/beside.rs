@@ -86,7 +86,7 @@ mod tests {
         let disk = SimDisk::new(1);
         let (queue, tube) = open(&disk, Durability::Durable);
         let grows = (0..1000).find_map(|_| {
-            tube.put(&[7; 8 << 10]).unwrap();
+            tube.put(&[7; 4 << 10]).unwrap();
             Beside::begin(&queue, &disk, At::Growth).map_err(Result::unwrap).ok()
         });
         let beside = grows.expect("the base grows");
