@@ -251,6 +251,19 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
         self.durability = durability;
         self
     }
+
+    /// Makes the op and hands it to whoever carries it out.
+    pub(crate) fn submit<R>(
+        self,
+        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
+    ) -> Result<R>
+    where
+        P: Payloads<T>,
+    {
+        let Self { tube, payload, row, .. } = self;
+        let done = payload.rows(tube, row, |rows| carry_out(tube, &tube.op(rows)));
+        tube.name_errors("put", done)
+    }
 }
 
 /// What only one task has.
@@ -343,29 +356,6 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
             Ok(Receipt { hold: tube.hold.clone(), put: one(&done)?, mark })
         })
     }
-
-    /// Makes the op and hands it to whoever carries it out.
-    pub(crate) fn submit<R>(
-        self,
-        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
-    ) -> Result<R> {
-        let tube = self.tube;
-        tube.name_errors("put", self.do_submit(carry_out))
-    }
-
-    fn do_submit<R>(
-        self,
-        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
-    ) -> Result<R> {
-        let Self { tube, payload, row, .. } = self;
-        // A row that lives as long as what it is about to borrow.
-        let mut row: NewRow<'_> = row;
-        let mut buffer = Vec::new();
-        tube.fill(&mut row, payload, &mut buffer)?;
-        let place = tube.place(&row)?;
-        row.placed = place.as_ref().map(Place::placed);
-        carry_out(tube, &tube.op(slice::from_ref(&row)))
-    }
 }
 
 /// What a batch has.
@@ -381,25 +371,47 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
         let durability = self.durability;
         self.submit(|tube, op| Ok(ids(&tube.hold.run(op, durability)?)))
     }
+}
 
-    /// Makes the op and hands it to whoever carries it out.
-    pub(crate) fn submit<R>(
-        self,
-        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
+/// What a put is of: one payload, or a batch of them.
+pub(crate) trait Payloads<T: ?Sized> {
+    /// Makes a row of each, with what they have in common, and hands them on.
+    fn rows<R>(
+        &self,
+        tube: &Tube<T>,
+        common: NewRow<'_>,
+        then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
+    ) -> Result<R>;
+}
+
+impl<T: ?Sized> Payloads<T> for &T {
+    fn rows<R>(
+        &self,
+        tube: &Tube<T>,
+        common: NewRow<'_>,
+        then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
-        let tube = self.tube;
-        tube.name_errors("put", self.do_submit(carry_out))
+        // A row that lives as long as what it is about to borrow.
+        let mut row: NewRow<'_> = common;
+        let mut buffer = Vec::new();
+        tube.fill(&mut row, self, &mut buffer)?;
+        let place = tube.place(&row)?;
+        row.placed = place.as_ref().map(Place::placed);
+        then(slice::from_ref(&row))
     }
+}
 
-    fn do_submit<R>(
-        self,
-        carry_out: impl FnOnce(&Tube<T>, &put::Put<'_>) -> Result<R>,
+impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
+    fn rows<R>(
+        &self,
+        tube: &Tube<T>,
+        common: NewRow<'_>,
+        then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
-        let Self { tube, payload: payloads, row: common, .. } = self;
         let mut buffers: Vec<Vec<u8>> = Vec::new();
-        buffers.resize_with(payloads.len(), Vec::new);
-        let mut rows = Vec::with_capacity(payloads.len());
-        for (payload, buffer) in payloads.iter().zip(&mut buffers) {
+        buffers.resize_with(self.len(), Vec::new);
+        let mut rows = Vec::with_capacity(self.len());
+        for (payload, buffer) in self.iter().zip(&mut buffers) {
             let mut row: NewRow<'_> = common;
             tube.fill(&mut row, payload.borrow(), buffer)?;
             rows.push(row);
@@ -408,7 +420,7 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
         for (row, place) in rows.iter_mut().zip(&places) {
             row.placed = place.as_ref().map(Place::placed);
         }
-        carry_out(tube, &tube.op(&rows))
+        then(&rows)
     }
 }
 

@@ -1,8 +1,11 @@
 //! The store against a map, over a disk that fails.
 
+mod calls;
 mod disk;
+mod failing;
 mod model;
-mod trust;
+mod promises;
+mod ring;
 
 use super::record::Advance;
 use super::{Config, Failure, Guests, Store};
@@ -15,6 +18,9 @@ use crate::limits::JOURNAL_BYTES_MIN;
 use crate::sync::Arc;
 use disk::SimDisk;
 use std::ops::ControlFlow;
+
+/// The application's own.
+const GUESTS: redb::TableDefinition<'static, u64, u64> = redb::TableDefinition::new("guests");
 
 fn config() -> Config {
     Config {
@@ -131,4 +137,41 @@ fn refused<T>(opened: Result<T>) -> Error {
         Ok(_) => panic!("it opened"),
         Err(error) => error,
     }
+}
+
+fn rows_then_kill(disk: &SimDisk, rows: u64) -> Vec<u64> {
+    let mut store = open(disk).unwrap();
+    let mut ends = Vec::new();
+    for number in 0..rows {
+        write(&mut store, vec![add(number, b"value")]).unwrap();
+        ends.push(store.ring.as_ref().unwrap().last().start);
+        sync(&store).unwrap();
+    }
+    disk.kill();
+    ends
+}
+
+/// Fifty rows below a checkpoint, and above it fifty more and ten removals, all synced.
+fn prepared(disk: &SimDisk) {
+    let mut store = open(disk).unwrap();
+    for number in 0..50 {
+        write(&mut store, vec![add(number, &[1; 30])]).unwrap();
+    }
+    store.checkpoint().unwrap();
+    for number in 50..100 {
+        write(&mut store, vec![add(number, &[1; 30])]).unwrap();
+    }
+    write(&mut store, (0..10).map(remove).collect()).unwrap();
+    sync(&store).unwrap();
+    disk.kill();
+}
+
+fn stands(disk: &SimDisk, _done: bool) {
+    let mut store = open(disk).unwrap();
+    assert_eq!(numbers(&store), (10..100).collect::<Vec<_>>());
+    checked(&mut store);
+    write(&mut store, vec![add(100, b"on it goes")]).unwrap();
+    store.close().unwrap();
+    assert_eq!(numbers(&open(disk).unwrap()).len(), 91);
+    disk.kill();
 }

@@ -10,7 +10,7 @@ pub struct Row {
     pub workload: &'static str,
     pub flags: Vec<String>,
     pub threads: usize,
-    names: &'static [&'static str],
+    names: Vec<&'static str>,
     /// Who the others are set against.
     pub twin: Option<&'static str>,
     pub figures: &'static [Figure],
@@ -37,8 +37,8 @@ pub enum Figure {
     Written,
 }
 
-/// Also for payloads.
-const PUT: &[&str] = &[
+/// They answer once it is synced.
+const DURABLE: &[&str] = &[
     "limit",
     "tubewell",
     "redb",
@@ -52,43 +52,7 @@ const PUT: &[&str] = &[
     "redis-sync",
     "tarantool-sync",
 ];
-/// Neither has beanstalkd batches, nor RustQueue where it is embedded; with Redis any number of
-/// commands is one.
-const BATCHED: &[&str] = &[
-    "limit",
-    "tubewell",
-    "redb",
-    "sqlite-full",
-    "lmdb-sync",
-    "fjall-sync",
-    "effectum",
-    "apalis",
-    "redis-sync",
-    "tarantool-sync",
-];
-const BATCHES_CYCLED: &[&str] = &[
-    "limit",
-    "tubewell",
-    "redb",
-    "sqlite-full",
-    "lmdb-sync",
-    "fjall-sync",
-    "redis-sync",
-    "tarantool-sync",
-];
-/// The workers of effectum and apalis take and ack by themselves.
-const CYCLED: &[&str] = &[
-    "limit",
-    "tubewell",
-    "redb",
-    "sqlite-full",
-    "lmdb-sync",
-    "fjall-sync",
-    "rustqueue",
-    "beanstalkd-sync",
-    "redis-sync",
-    "tarantool-sync",
-];
+/// They answer before.
 const RELAXED: &[&str] = &[
     "writes",
     "tubewell-relaxed",
@@ -101,53 +65,25 @@ const RELAXED: &[&str] = &[
     "redis",
     "tarantool",
 ];
-/// yaque and Redis's list have none.
-const PRIORITIES: &[&str] = &[
-    "writes",
-    "tubewell-relaxed",
-    "sqlite-normal",
-    "lmdb-nosync",
-    "lmdb-map",
-    "fjall-buffered",
-    "beanstalkd",
-    "tarantool",
-];
-const WAKING: &[&str] = &[
-    "crossbeam",
-    "tubewell-relaxed",
-    "sqlite-normal",
-    "lmdb-map",
-    "fjall-buffered",
-    "yaque",
-    "beanstalkd",
-    "redis",
-    "tarantool",
-];
+/// The workers of effectum and apalis take and ack by themselves.
+const WORKERS: &[&str] = &["effectum", "apalis"];
+/// Neither has beanstalkd batches, nor RustQueue where it is embedded; with Redis any number of
+/// commands is one.
+const SINGLE: &[&str] = &["rustqueue", "beanstalkd-sync"];
 /// Nothing falls due in the stores and tarantool's queue, nor in Redis's list and yaque; effectum,
 /// apalis and beanstalkd have whole seconds, and RustQueue looks once a second.
 const DELAYING: &[&str] = &["crossbeam", "tubewell-relaxed"];
-/// beanstalkd, Redis's list and yaque have none, nor have the others' workers.
-const STRICT: &[&str] = &[
-    "tubewell-relaxed",
-    "sqlite-normal",
-    "lmdb-nosync",
-    "lmdb-map",
-    "fjall-buffered",
-    "tarantool",
-];
-/// The others need most of a minute, or longer, for a million and a half.
-const STRICT_AND_QUICK: &[&str] = &["tubewell-relaxed", "lmdb-map", "fjall-buffered"];
-const STORED: &[&str] = &[
-    "tubewell-relaxed",
-    "redb",
-    "sqlite-normal",
-    "lmdb-map",
-    "fjall-buffered",
-    "yaque",
-    "beanstalkd",
-    "redis",
-    "tarantool",
-];
+/// Without priorities.
+const UNORDERED: &[&str] = &["yaque", "redis"];
+/// Without groups, as are the others' workers.
+const UNGROUPED: &[&str] = &["writes", "yaque", "beanstalkd", "redis"];
+/// Their groups need most of a minute, or longer, for a million and a half.
+const SLOWLY_GROUPED: &[&str] = &["sqlite-normal", "lmdb-nosync", "tarantool"];
+
+fn without(names: &[&'static str], left_out: &[&[&str]]) -> Vec<&'static str> {
+    let stays = |name: &&&str| !left_out.iter().any(|list| list.contains(name));
+    names.iter().filter(stays).copied().collect()
+}
 
 pub const PUTS: &str = "Durable puts";
 pub const CYCLES: &str = "Durable batches and cycles";
@@ -164,7 +100,7 @@ impl Row {
         section: &'static str,
         column: impl Into<String>,
         workload: &'static str,
-        names: &'static [&'static str],
+        names: Vec<&'static str>,
     ) -> Self {
         let (column, figures) = (column.into(), &[Figure::Rate][..]);
         let twin = Some(names[0]);
@@ -206,42 +142,58 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
         Anonymous, BytesPerOp, Cost, Memory, P50, P99, Processor, Rate, Seconds, WakeUps, Written,
     };
     let million = if plan.quick { 50_000 } else { 1_000_000 };
+    let durable = || DURABLE.to_vec();
+    let cycled = || without(DURABLE, &[WORKERS]);
+    let ordered = || without(RELAXED, &[UNORDERED]);
+    // The wake-up is no question of the store's safety: of the two LMDBs the quicker one.
+    let waking = || [&["crossbeam"], &without(RELAXED, &[&["writes", "lmdb-nosync"]])[..]].concat();
+    let stored = || {
+        let peers = without(RELAXED, &[&["writes", "tubewell-relaxed", "lmdb-nosync"]]);
+        [&["tubewell-relaxed", "redb"], &peers[..]].concat()
+    };
     let mut rows = Vec::new();
     for threads in [1, 4, 16, 64] {
         let column = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
-        rows.push(Row::new(PUTS, column, "put", PUT).threads(threads));
+        rows.push(Row::new(PUTS, column, "put", durable()).threads(threads));
     }
-    rows.push(Row::new(CYCLES, "puts in batches of 1000", "batch", BATCHED));
+    rows.push(Row::new(CYCLES, "puts in batches of 1000", "batch", without(DURABLE, &[SINGLE])));
     let both = &[Rate, BytesPerOp];
-    rows.push(Row::new(CYCLES, "cycles in batches of 1000", "batch-cycle", BATCHES_CYCLED));
-    rows.push(Row::new(CYCLES, "cycles, 1 thread", "cycle", CYCLED).figures(both));
-    rows.push(Row::new(CYCLES, "cycles, 16 threads", "cycle", CYCLED).threads(16).figures(both));
+    rows.push(Row::new(
+        CYCLES,
+        "cycles in batches of 1000",
+        "batch-cycle",
+        without(DURABLE, &[WORKERS, SINGLE]),
+    ));
+    rows.push(Row::new(CYCLES, "cycles, 1 thread", "cycle", cycled()).figures(both));
+    rows.push(Row::new(CYCLES, "cycles, 16 threads", "cycle", cycled()).threads(16).figures(both));
     for (bytes, column) in
         [(64, "64 B"), (256, "256 B"), (4 << 10, "4 KiB"), (64 << 10, "64 KiB"), (1 << 20, "1 MiB")]
     {
-        rows.push(Row::new(SIZES, column, "put", PUT).with("--payload", bytes));
+        rows.push(Row::new(SIZES, column, "put", durable()).with("--payload", bytes));
     }
-    rows.push(Row::new(DEPTHS, "one priority, 0", "cycle", RELAXED));
+    rows.push(Row::new(DEPTHS, "one priority, 0", "cycle", RELAXED.to_vec()));
     let mut depths = vec![0, 10_000, million];
     if plan.deep {
         depths.push(10_000_000);
     }
     for depth in depths {
         let column = format!("16 priorities, {}", grouped(depth));
-        let row = Row::new(DEPTHS, column, "cycle", PRIORITIES).with("--priorities", 16);
+        let row = Row::new(DEPTHS, column, "cycle", ordered()).with("--priorities", 16);
         rows.push(row.with("--backlog", depth));
     }
     let depths = if plan.quick { [1_000, 2_000, 5_000] } else { [1_000, 20_000, 150_000] };
     for depth in depths {
-        let names = if depth < depths[2] || plan.deep { STRICT } else { STRICT_AND_QUICK };
+        let slow = if depth < depths[2] || plan.deep { &[][..] } else { SLOWLY_GROUPED };
+        let names = without(RELAXED, &[UNGROUPED, slow]);
         let row = Row::new(GROUPS, format!("10 × {}", grouped(depth)), "groups", names);
         rows.push(row.with("--backlog", depth).threads(10).figures(&[Cost]).without_twin());
     }
-    rows.push(Row::new(WAKES, "latency", "wake", WAKING).figures(&[P50, P99]));
+    rows.push(Row::new(WAKES, "latency", "wake", waking()).figures(&[P50, P99]));
     let many = if plan.quick { 10_000 } else { 100_000 };
-    let row = Row::new(TIMERS, format!("{} timers, late", grouped(many)), "timers", DELAYING);
+    let row =
+        Row::new(TIMERS, format!("{} timers, late", grouped(many)), "timers", DELAYING.to_vec());
     rows.push(row.with("--backlog", many).figures(&[P50, P99]));
-    let row = Row::new(IDLES, "idle", "idle", WAKING).figures(&[WakeUps, Processor, Written]);
+    let row = Row::new(IDLES, "idle", "idle", waking()).figures(&[WakeUps, Processor, Written]);
     rows.push(row.without_twin());
     for (workload, column, figures) in [
         ("open", "tasks opened after a close", &[Seconds, Memory][..]),
@@ -249,7 +201,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
         ("memory", "tasks just put", &[Memory, Anonymous]),
     ] {
         let column = format!("{} {column}", grouped(million));
-        let row = Row::new(OPENS, column, workload, STORED).with("--backlog", million);
+        let row = Row::new(OPENS, column, workload, stored()).with("--backlog", million);
         rows.push(row.figures(figures).without_twin());
     }
     rows

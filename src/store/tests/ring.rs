@@ -1,0 +1,111 @@
+//! The journal as a ring: wraps, torn tails, and records of a former life.
+
+use super::disk::{Dice, SimDisk};
+use super::*;
+use crate::error::ErrorKind;
+use crate::store::disk::FileName;
+
+#[test]
+fn a_ring_that_wraps_many_times_keeps_every_record() {
+    let disk = SimDisk::new(2);
+    let mut store = open(&disk).unwrap();
+    let mut dice = Dice(2);
+    for number in 0..4_000 {
+        let value = vec![number as u8; dice.below(600) as usize];
+        let mut writes = vec![add(number, &value)];
+        if number >= 10 {
+            writes.push(remove(number - 10));
+        }
+        write(&mut store, writes).unwrap();
+        if dice.one_in(300) {
+            disk.kill();
+            drop(store);
+            store = open(&disk).unwrap();
+            checked(&mut store);
+        }
+    }
+    assert_eq!(numbers(&store), (3_990..4_000).collect::<Vec<_>>());
+    checked(&mut store);
+}
+
+#[test]
+fn a_record_of_a_quarter_fits_behind_every_checkpoint() {
+    let mut dice = Dice(3);
+    let disk = SimDisk::new(3);
+    let mut store = open(&disk).unwrap();
+    let quarter = JOURNAL_BYTES_MIN as usize / 4;
+    for number in 0..200 {
+        let len = if dice.one_in(2) { quarter - 200 } else { dice.below(3_000) as usize };
+        write(&mut store, vec![add(number, &vec![7; len])]).unwrap();
+    }
+    let mut writes = vec![add(999, &vec![7; quarter])];
+    assert!(matches!(append(&mut store, &mut writes), Err(Failure::TooLarge)));
+    assert_eq!(writes.len(), 1, "the list is the caller's still");
+    let guests = store.writer().unwrap().begin().unwrap();
+    finish(&mut store, guests, writes).unwrap();
+    assert_eq!(store.get(&key(999)).unwrap().unwrap().len(), quarter);
+    disk.kill();
+    drop(store);
+    let mut store = open(&disk).unwrap();
+    assert_eq!(numbers(&store).len(), 201);
+    checked(&mut store);
+}
+
+/// An unchained record came back from the past in a third of runs with two power cuts: records of
+/// one size stand at the same places, and the second of the first life followed the first of the
+/// second by number.
+#[test]
+fn two_power_cuts_bring_nothing_back() {
+    for seed in 0..300 {
+        let disk = SimDisk::new(seed);
+        let mut store = open(&disk).unwrap();
+        write(&mut store, vec![add(1, b"a")]).unwrap();
+        sync(&store).unwrap();
+        for life in 0..3 {
+            for number in 0..6 {
+                write(&mut store, vec![add(100 * (life + 1) + number, b"a")]).unwrap();
+            }
+            disk.power_cut();
+            drop(store);
+            store = open(&disk).unwrap();
+            let found = numbers(&store);
+            for life in 0..=life {
+                let first = 100 * (life + 1);
+                let own = found.iter().filter(|n| (first..first + 6).contains(*n));
+                let own: Vec<u64> = own.copied().collect();
+                let prefix: Vec<u64> = (first..first + own.len() as u64).collect();
+                assert_eq!(own, prefix, "seed {seed}: a suffix is lost, never a middle");
+            }
+            checked(&mut store);
+        }
+    }
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_a_synced_record_is_not() {
+    let disk = SimDisk::new(4);
+    let starts = rows_then_kill(&disk, 20);
+    let whole = disk.file(FileName::Journal);
+    // The last record: nothing says that it was synced.
+    disk.poke(FileName::Journal, |bytes| bytes[4096 + starts[19] as usize + 50] ^= 1);
+    let store = open(&disk).unwrap();
+    assert_eq!(numbers(&store), (0..19).collect::<Vec<_>>());
+    disk.kill();
+    drop(store);
+    for flipped in [0, 7, 18] {
+        disk.set_file(FileName::Journal, whole.clone());
+        disk.poke(FileName::Journal, |bytes| bytes[4096 + starts[flipped] as usize + 50] ^= 1);
+        let before = disk.file(FileName::Journal).shown;
+        assert_eq!(refused(open(&disk)).kind(), ErrorKind::Damaged, "record {flipped}");
+        assert!(disk.file(FileName::Journal).shown == before, "and nothing is changed");
+        let lossy = Config { accept_loss: true, ..config() };
+        let store = open_with(&disk, lossy).unwrap();
+        assert_eq!(numbers(&store), (0..flipped as u64).collect::<Vec<_>>());
+        disk.kill();
+        drop(store);
+        let store = open(&disk).unwrap();
+        assert_eq!(numbers(&store), (0..flipped as u64).collect::<Vec<_>>(), "asked once only");
+        disk.kill();
+        drop(store);
+    }
+}
