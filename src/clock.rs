@@ -202,6 +202,7 @@ impl Reckoning {
     /// Reads the clock. Queue time advances by the monotonic time elapsed, and by what the wall
     /// clock is ahead of the highest ever seen, moved along with the monotonic one. Moved along:
     /// else each reading would keep the larger of two roundings, and a busy queue run fast.
+    #[inline]
     pub(crate) fn read(&mut self, clock: &dyn Clock) -> Now {
         let lease = micros(clock.monotonic()).max(self.lease);
         let wall = clock.wall().duration_since(UNIX_EPOCH).map_or(0, micros);

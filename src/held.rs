@@ -62,6 +62,7 @@ impl Held {
         self.run(action, &self.verdict(verdict), durability)
     }
 
+    #[inline]
     pub(crate) fn do_ack(&self) -> Result<()> {
         let op = settle::Ack { tube: self.at.number, tickets: &[self.ticket] };
         let lost = self.run("ack", &op, self.durability)?;

@@ -34,10 +34,12 @@ impl Hold {
         Arc::new(Self { core, settings, watchers: Arc::default(), sessions: Mutex::default() })
     }
 
+    #[inline]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
+    #[inline]
     pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
         self.core.run(op, durability)
     }

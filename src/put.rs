@@ -131,12 +131,14 @@ impl<T: ?Sized> Tube<T> {
         self.begin(payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect())
     }
 
+    #[inline]
     fn begin<P>(&self, payload: P) -> NewTask<'_, T, P> {
         let row = NewRow::default();
         NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
     /// Puts the payload's bytes into a row, and which codec wrote them.
+    #[inline]
     fn fill<'a>(
         &self,
         row: &mut NewRow<'a>,
@@ -151,12 +153,14 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Asks the tube's placement, if it has one that is registered.
+    #[inline]
     fn place(&self, row: &NewRow<'_>) -> Result<Option<Place>> {
         let Some(name) = &self.at.placement else { return Ok(None) };
         let placement = self.hold.settings.placements.get(&**name);
         Ok(placement.map(|placement| placement.place(&PutView::of(row))))
     }
 
+    #[inline]
     fn op<'a>(&self, tasks: &'a [NewRow<'a>]) -> put::Put<'a> {
         let payload_bytes_max = self.hold.settings.payload_bytes_max;
         let durable_bytes_max = self.hold.core().settings.durable_bytes_max;
@@ -425,6 +429,7 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
 }
 
 /// Step one of a put, tried again whenever there may be room, for as long as it shall wait for it.
+#[inline]
 fn apply<T: ?Sized>(
     tube: &Tube<T>,
     op: &put::Put<'_>,
@@ -447,6 +452,7 @@ fn apply<T: ?Sized>(
     done.ok_or_else(|| full.unwrap_or_else(|| Error::new(ErrorKind::Full)))
 }
 
+#[inline]
 pub(crate) fn one(done: &[PutDone]) -> Result<Put> {
     match done.first() {
         Some(PutDone { id, outcome }) => Ok(Put { id: *id, outcome: *outcome }),

@@ -95,14 +95,17 @@ impl<'a> Desk<'a> {
         number
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, key: Key, value: Value) {
         self.draft.write(key, RowOp::Add(value));
     }
 
+    #[inline]
     pub(crate) fn change(&mut self, key: Key, value: Value) {
         self.draft.write(key, RowOp::Change(value));
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, key: Key) {
         self.draft.write(key, RowOp::Remove);
     }
@@ -161,6 +164,7 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     /// `TubeNotFound` if it was dropped.
+    #[inline]
     pub(crate) fn tube(&self, number: u32) -> Result<InHand<'a>> {
         if let Some(tube) = self.known.get(number) {
             return Ok(InHand::Known(tube));
@@ -174,14 +178,17 @@ impl<'a> Desk<'a> {
 }
 
 impl View for Desk<'_> {
+    #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.over().get(key)
     }
 
+    #[inline]
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         self.over().first(from, to)
     }
 
+    #[inline]
     fn count(&self, range: Range) -> u64 {
         self.over().count(range)
     }

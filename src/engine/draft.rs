@@ -42,6 +42,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         (self.durable, self.telling) = (false, false);
@@ -68,6 +69,7 @@ impl Draft {
     }
 
     /// The row writes, in key order, one a key. Whoever carries them out empties the list.
+    #[inline]
     pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
         self.rows.writes()
     }
@@ -130,6 +132,7 @@ impl Draft {
         }
     }
 
+    #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
         self.durable |= !key::is_temporary(&key);
         self.telling |= is_telling(&key);
@@ -147,6 +150,7 @@ impl Draft {
         }
     }
 
+    #[inline]
     pub(crate) fn wake(&mut self, tube: u32, tasks: usize) {
         match self.wakes.iter_mut().find(|(woken, _)| *woken == tube) {
             Some((_, count)) => *count = count.saturating_add(tasks),
@@ -162,6 +166,7 @@ pub(crate) struct Over<'a> {
 }
 
 impl View for Over<'_> {
+    #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         if self.draft.rows.is_empty() {
             return self.view.get(key);
@@ -173,6 +178,7 @@ impl View for Over<'_> {
         }
     }
 
+    #[inline]
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         if self.draft.rows.is_empty() {
             return self.view.first(from, to);
@@ -200,6 +206,7 @@ impl View for Over<'_> {
         }
     }
 
+    #[inline]
     fn count(&self, range: Range) -> u64 {
         self.view.count(range).saturating_add_signed(self.draft.rows.moved(range))
     }

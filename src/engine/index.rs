@@ -57,6 +57,7 @@ impl Stored {
     ///
     /// # Errors
     /// `Damaged` if what the caller said does not decode.
+    #[inline]
     pub(crate) fn task(&self) -> Result<Task<'_>> {
         let row = self.raw.get(self.from..).and_then(TaskRow::decode);
         let row = row.ok_or_else(|| damaged("task"))?;
@@ -83,6 +84,7 @@ impl Task<'_> {
     ///
     /// # Errors
     /// `Damaged` if it is, or is gone.
+    #[inline]
     pub(crate) fn payload(&self, view: &dyn View, tube: &Tube) -> Result<Payload> {
         Payload::read(view, tube.run(), self.id, self.raw, self.row.payload)
     }
@@ -92,6 +94,7 @@ impl Task<'_> {
 ///
 /// # Errors
 /// `Damaged` if it does not decode.
+#[inline]
 pub(crate) fn open(tag: Tag, id: TaskId, raw: Value) -> Result<(Stored, Standing)> {
     let opened = match tag {
         Tag::Delayed => DelayedRow::decode(&raw).map(|(row, from)| (Standing::Delayed(row), from)),
@@ -203,6 +206,7 @@ pub(crate) fn stands_elsewhere(view: &dyn View, tube: &Tube, id: TaskId, at: &Ke
 }
 
 /// The key of the row that tells a standing.
+#[inline]
 pub(crate) fn state_key(tube: &Tube, id: TaskId, row: &TaskRow<'_>, standing: &Standing) -> Key {
     let run = tube.run();
     match (standing, row.group) {
@@ -268,6 +272,7 @@ pub(crate) fn shift(
 
 /// Brings a task into existence, with its payload if that stands apart. Unless it is delayed, its
 /// row is the one among the ready ones already.
+#[inline]
 pub(crate) fn put(
     desk: &mut Desk<'_>,
     tube: &Tube,

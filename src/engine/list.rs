@@ -35,6 +35,7 @@ fn moves(op: &RowOp) -> i64 {
 }
 
 impl Many {
+    #[inline]
     fn write(&mut self, key: Key, op: RowOp) {
         if let (Some(range), by @ (1 | -1)) = (Range::holding(&key), moves(&op)) {
             match self.moved.iter_mut().find(|(moved, _)| *moved == range) {
@@ -54,20 +55,24 @@ impl Many {
 
 impl List {
     /// Forgets the writes, and keeps the memory of a short list.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.few.clear();
         self.few.shrink_to(KEPT);
         self.many = None;
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.few.is_empty() && self.many.as_ref().is_none_or(|many| many.rows.is_empty())
     }
 
+    #[inline]
     fn find(&self, key: &[u8]) -> Result<usize, usize> {
         self.few.binary_search_by(|write| write.key.as_slice().cmp(key))
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&RowOp> {
         if let Some(many) = &self.many {
             return many.rows.get(key);
@@ -77,6 +82,7 @@ impl List {
     }
 
     /// The first row with `from <= key < to` that is there once the list is carried out.
+    #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
         let lives = |op: &RowOp| !matches!(op, RowOp::Remove);
         if from >= to {
@@ -93,6 +99,7 @@ impl List {
     }
 
     /// How many rows more or fewer a range has once the list is carried out.
+    #[inline]
     pub(crate) fn moved(&self, range: Range) -> i64 {
         if let Some(many) = &self.many {
             let moved = many.moved.iter().find(|(moved, _)| *moved == range);
@@ -103,6 +110,7 @@ impl List {
     }
 
     /// Adds a write, over an earlier one of the same key.
+    #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
         if let Some(many) = &mut self.many {
             return many.write(key, op);
@@ -125,6 +133,7 @@ impl List {
     }
 
     /// All writes, in key order. Nothing is added to a list that was looked at like this.
+    #[inline]
     pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
         if let Some(many) = self.many.take() {
             self.few.extend(many.rows.into_iter().map(|(key, op)| RowWrite { key, op }));

@@ -20,6 +20,7 @@ impl Payload {
     ///
     /// # Errors
     /// `Damaged` if it is, or is gone.
+    #[inline]
     pub(crate) fn read(
         view: &dyn View,
         run: Run,

@@ -89,11 +89,13 @@ impl State {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn now(&mut self, clock: &dyn Clock) -> Now {
         self.reckoning.read(clock)
     }
 
     /// What travels with the next record, whose rows move so many payload bytes.
+    #[inline]
     pub(crate) fn advance(&self, durable_bytes: i64) -> Advance {
         Advance { marks: self.reckoning.marks(), reserved: self.reserved, durable_bytes }
     }
@@ -105,6 +107,7 @@ impl State {
 
     /// # Errors
     /// `Closed` or `Broken`.
+    #[inline]
     pub(crate) fn is_open(&self) -> Result<()> {
         match &self.status {
             Status::Open if self.armed => {
@@ -133,6 +136,7 @@ impl State {
     }
 
     /// Runs one op, behind whatever is due in its tube.
+    #[inline]
     pub(crate) fn step<O: Op>(&mut self, op: &O, site: &Site<'_>) -> Result<Step<O::Done>> {
         self.is_open()?;
         let now = self.now(site.clock);
@@ -167,6 +171,7 @@ impl State {
     }
 
     /// Decides one op and writes what it decided.
+    #[inline]
     pub(crate) fn commit<O: Op>(
         &mut self,
         op: &O,
@@ -234,6 +239,7 @@ impl State {
     }
 
     /// Microseconds that the caller who has just written rests.
+    #[inline]
     pub(crate) fn rest(&mut self, clock: &dyn Clock) -> u64 {
         let (used, size) = self.store.ring();
         self.pace.rest(used, size, self.store.is_moving(), || micros(clock.monotonic()))
@@ -258,6 +264,7 @@ impl State {
 
     /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
     /// synced by the time it is needed.
+    #[inline]
     fn has_numbers(&mut self, need: u64, site: &Site<'_>) -> bool {
         if self.reserved > self.numbers.end && site.is_synced(self.reserved_at) {
             self.numbers.end = self.reserved;

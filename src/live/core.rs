@@ -151,6 +151,7 @@ impl Core {
     }
 
     /// Step one of a call: written, visible and published.
+    #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         inside::refuse()?;
         self.is_open()?;
@@ -159,6 +160,7 @@ impl Core {
     }
 
     /// The same for the queue's own work, which goes on while it closes.
+    #[inline]
     pub(crate) fn apply_inside<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         loop {
             let mut state = self.state.lock();
@@ -230,6 +232,7 @@ impl Core {
     }
 
     /// Both steps.
+    #[inline]
     pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
         self.finish(op, self.apply(op), durability)
     }
@@ -258,6 +261,7 @@ impl Core {
     }
 
     /// Step two of an op, which names its tasks if it cannot say what became of them.
+    #[inline]
     pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
         match self.wait(mark) {
             Ok(()) => Ok(done),

@@ -125,6 +125,7 @@ impl Hub {
     }
 
     /// Tells of changes. Called in commit order.
+    #[inline]
     pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, draft: &Draft, mark: Mark) {
         let changes = draft.changes();
         let first = self.seq.fetch_add(changes.len() as u64, Ordering::Relaxed) + 1;

@@ -95,6 +95,7 @@ impl Gate {
     ///
     /// # Errors
     /// `Unknown` if the sync failed, by whoever led it.
+    #[inline]
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
         let Some(journal) = &self.journal else { return Ok(()) };
         if journal.synced() >= mark.0 {
@@ -151,6 +152,7 @@ impl Gate {
 
     /// Notes that a record was written at this lease time. Whether the oldest unsynced record is
     /// older than `limit`: then the caller syncs, so that the limit does not hang on the flusher.
+    #[inline]
     pub(crate) fn written(&self, lease: u64, limit: u64) -> bool {
         let Some(journal) = &self.journal else { return false };
         // 0 says that there is none, so the first microsecond of a clock is its second.

@@ -285,6 +285,7 @@ impl Base {
 
     /// The first row with `from <= key < to`, from a window of rows read ahead: the snapshot does
     /// not change, so taking in order costs one seek for many rows.
+    #[inline]
     pub(crate) fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         if let Some(answer) = self.windows.borrow_mut().look(from, to) {
             return Ok(answer);
@@ -389,6 +390,7 @@ struct Window {
 
 impl Window {
     /// `None` if the window does not reach far enough to say.
+    #[inline]
     fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
         let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
         match self.rows.get(at) {
@@ -411,6 +413,7 @@ struct Windows {
 }
 
 impl Windows {
+    #[inline]
     fn look(&mut self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
         if let Some((start, window)) = &self.last
             && start.as_slice() <= from

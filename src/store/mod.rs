@@ -112,6 +112,7 @@ impl Store {
     /// Carries out a list of row writes as a whole: one record, then visible. On success the list
     /// is empty, on failure as it was. The number of the record, or of the last one if nothing of
     /// the list goes to the disk.
+    #[inline]
     pub(crate) fn append(
         &mut self,
         writes: &mut Vec<RowWrite>,
@@ -158,6 +159,7 @@ impl Store {
         Ok(self.number)
     }
 
+    #[inline]
     fn admit_temporary(&self, writes: &[RowWrite]) -> Result<()> {
         let before = self.rows.temporary_bytes();
         let after = self.rows.temporary_bytes_after(writes);
@@ -344,12 +346,14 @@ impl Store {
         done
     }
 
+    #[inline]
     fn base(&self) -> Result<&Base> {
         self.base.as_ref().ok_or_else(|| Error::new(ErrorKind::Broken).because("no base"))
     }
 
     /// # Errors
     /// `Broken` if an earlier failure has stopped the store.
+    #[inline]
     fn stopped(&self) -> Result<()> {
         let broken = |why: &str| Err(self.named(Error::new(ErrorKind::Broken).because(why)));
         if let Some(why) = &*self.broken.borrow() {
@@ -379,6 +383,7 @@ impl Store {
     }
 
     /// Passes a read's answer on; a panic in it stops the store.
+    #[inline]
     fn watched<T>(&self, answer: Result<T>) -> Result<T> {
         answer.map_err(|error| match error.kind() {
             ErrorKind::Broken => self.stop(error),

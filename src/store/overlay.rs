@@ -33,15 +33,18 @@ pub(crate) struct Layer {
     came: usize,
 }
 
+#[inline]
 fn slot(key: &[u8]) -> usize {
     usize::from(key.first().copied().unwrap_or_default()) % TAGS
 }
 
+#[inline]
 fn weight(key: &[u8], value: Option<&Value>) -> usize {
     ENTRY_BYTES + key.len() + value.map_or(0, |value| value.len())
 }
 
 impl Layer {
+    #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Entry> {
         self.by_tag.get(slot(key))?.get(key)
     }
@@ -73,6 +76,7 @@ impl Layer {
     }
 
     /// The first of them.
+    #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a Entry)> {
         let map = self.by_tag.get(slot(from))?;
         // Takes go from one end, where no search is needed.
@@ -95,6 +99,7 @@ impl Layer {
     }
 
     /// Carries out one row write that told the truth about what it found.
+    #[inline]
     pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
         let Some(map) = self.by_tag.get_mut(slot(&key)) else { return };
         self.came += match &op {
@@ -201,6 +206,7 @@ fn place(tag: Tag) -> usize {
 const _: () = assert!(Tag::Held as usize - Tag::Place as usize + 1 == TALLY_TAGS);
 
 impl Counts {
+    #[inline]
     pub(crate) fn of(&self, range: Range) -> u64 {
         match range.run {
             Some(run) => {
@@ -233,6 +239,7 @@ impl Counts {
         }
     }
 
+    #[inline]
     pub(crate) fn step(&mut self, range: Range, up: bool) {
         let turn = |count: &mut u64| {
             *count = if up { count.saturating_add(1) } else { count.saturating_sub(1) };

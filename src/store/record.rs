@@ -132,6 +132,7 @@ impl Stamp {
     }
 
     /// The stamp of the next record.
+    #[inline]
     pub(crate) fn moved(self, by: Advance) -> Self {
         let durable_bytes = self.durable_bytes.saturating_add_signed(by.durable_bytes);
         let next = Self { marks: by.marks, reserved: by.reserved, durable_bytes };

@@ -81,6 +81,7 @@ impl Rows {
         self.active.get(key).or_else(frozen)
     }
 
+    #[inline]
     pub(crate) fn get(&self, base: &Base, key: &[u8]) -> Result<Option<Value>> {
         let Some(tag) = key.first() else { return Ok(None) };
         if is_mirrored(*tag) {
@@ -103,6 +104,7 @@ impl Rows {
         self.counts.of(range)
     }
 
+    #[inline]
     pub(crate) fn first(&self, base: &Base, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         // An upside-down range would panic in the maps.
         if from >= to {
@@ -273,6 +275,7 @@ impl Rows {
     }
 
     /// Carries out one row write that told the truth about what it found.
+    #[inline]
     pub(crate) fn apply(&mut self, write: RowWrite) {
         let RowWrite { key, op } = write;
         self.count_step(&key, &op);
@@ -311,6 +314,7 @@ impl Rows {
         self.active.apply_unsure(key, value);
     }
 
+    #[inline]
     fn count_step(&mut self, key: &[u8], op: &RowOp) {
         let up = match op {
             RowOp::Add(_) => true,
@@ -322,6 +326,7 @@ impl Rows {
         }
     }
 
+    #[inline]
     fn reflect(&mut self, key: &Key, op: &RowOp) {
         if !key.first().is_some_and(|tag| is_mirrored(*tag)) {
             return;
