@@ -32,7 +32,7 @@ use std::time::Duration;
 ///     .durability(Durability::Durable)
 ///     .flush_interval(Duration::from_millis(50))
 ///     .cache_bytes(32 << 20)
-///     .journal_bytes(8 << 20)
+///     .journal_bytes(16 << 20)
 ///     .payload_bytes_max(16 << 20)
 ///     .temporary_bytes_max(256 << 20)
 ///     .durable_bytes_max(u64::MAX)

@@ -295,6 +295,12 @@ impl Queue {
         Events::subscribe(&self.hold, options)
     }
 
+    /// How many steps no [callback](Tube::on_task_change) was called for, since the callbacks of
+    /// this queue did not keep up.
+    pub fn callbacks_dropped(&self) -> u64 {
+        self.hold.watchers.dropped()
+    }
+
     /// Reads both files and every row, and reports each disagreement as one line. A sound queue has
     /// none. Other calls wait meanwhile.
     ///
@@ -397,8 +403,8 @@ impl Queue {
     /// Returns once everything written so far is synced.
     ///
     /// # Errors
-    /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed);
-    /// [`InTransaction`](ErrorKind::InTransaction).
+    /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed), since
+    /// the close has synced everything; [`InTransaction`](ErrorKind::InTransaction).
     pub fn flush(&self) -> Result<()> {
         self.hold.core().flush().map_err(|error| error.during("flush"))
     }

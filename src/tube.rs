@@ -259,7 +259,10 @@ impl<T: ?Sized> Tube<T> {
 
     /// Calls `on_change` for every step of a task of this tube, in commit order, on a thread of its
     /// own, with no lock held: it may call any verb. It replaces the one before; `None` removes it.
-    /// A panic in it is caught. It is forgotten when the queue is closed.
+    /// A panic in it is caught. It is forgotten when the queue is closed. Nothing waits for it: of
+    /// the steps that callbacks have not been called for yet the newest 65 536 are kept (and 64 MiB
+    /// of their payloads), and [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts
+    /// the others.
     ///
     /// ```
     /// use std::sync::mpsc;

@@ -6,7 +6,7 @@ use crate::limits::EVENTS_KEPT;
 use crate::live::core::Core;
 use crate::live::events::{Event, Heed, Heeds, Subscriber};
 use crate::options::EventOptions;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,6 +31,8 @@ const KEPT: EventOptions = EventOptions::new().kept(16 * EVENTS_KEPT).payloads()
 pub(crate) struct Watchers {
     calls: Arc<Mutex<Calls>>,
     stream: Mutex<Option<Arc<Subscriber>>>,
+    /// What earlier streams passed over.
+    dropped: AtomicU64,
 }
 
 impl Watchers {
@@ -71,6 +73,7 @@ impl Watchers {
         };
         if none_left && let Some(subscriber) = stream.take() {
             core.hub.unsubscribe(&subscriber);
+            self.dropped.fetch_add(subscriber.dropped(), Ordering::Relaxed);
             subscriber.end();
         }
         drop(stream);
@@ -109,6 +112,13 @@ impl Watchers {
             // The panic was reported by its hook; the next event finds the callback in place.
             let _ = catch_unwind(AssertUnwindSafe(|| call(event)));
         }
+    }
+
+    /// How many events callbacks were not called for, since they did not keep up.
+    pub(crate) fn dropped(&self) -> u64 {
+        let stream = self.stream.lock();
+        let now = stream.as_ref().map_or(0, |stream| stream.dropped());
+        self.dropped.load(Ordering::Relaxed) + now
     }
 
     /// Forgets all callbacks, with the handles that they may have captured.

@@ -357,6 +357,9 @@ impl Core {
     /// Everything written so far is synced.
     pub(crate) fn flush(&self) -> Result<()> {
         inside::refuse()?;
+        if self.is_closing() {
+            return Err(Error::new(ErrorKind::Closed));
+        }
         self.gate.flush(|| self.state.lock().written())
     }
 

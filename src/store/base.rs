@@ -11,7 +11,6 @@ use crate::sync::{Arc, Ordering};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageBackend};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -275,6 +274,11 @@ impl Base {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        // A task whose turn came stands in a window that was read when it came.
+        if let Some(met) = self.windows.borrow_mut().look(key, &after(key)) {
+            let value = |(_, value): Met| value.ok_or_else(|| damaged(key));
+            return met.map(value).transpose();
+        }
         fenced(&self.opening.fate, || {
             let Some(sealed) = self.rows.get(key)? else { return Ok(None) };
             Ok(Some(unseal(key, sealed.value()).map(Value::from)))
@@ -405,43 +409,51 @@ impl Window {
 /// A few windows, by their start; the one that was unused longest goes.
 #[derive(Default)]
 struct Windows {
+    by_start: Vec<(Key, Window)>,
     /// The one that was used last, which mostly answers again.
-    last: Option<(Key, Window)>,
-    /// The others.
-    by_start: BTreeMap<Key, Window>,
+    last: usize,
     clock: u64,
 }
 
 impl Windows {
     #[inline]
     fn look(&mut self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
-        if let Some((start, window)) = &self.last
-            && start.as_slice() <= from
-            && let Some(answer) = window.look(from, to)
-        {
+        if let Some(answer) = self.ask(self.last, from, to) {
             return Some(answer);
         }
-        let before = (std::ops::Bound::Unbounded, std::ops::Bound::Included(from));
-        let (start, window) = self.by_start.range::<[u8], _>(before).next_back()?;
-        let answer = window.look(from, to)?;
-        let start = copy(start);
-        if let Some(window) = self.by_start.remove(&start) {
-            self.keep(start, window);
+        let starts_before = |(start, _): &(Key, Window)| start.as_slice() <= from;
+        self.ask(self.by_start.partition_point(starts_before).checked_sub(1)?, from, to)
+    }
+
+    fn ask(&mut self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
+        let (start, window) = self.by_start.get_mut(at)?;
+        if start.as_slice() > from {
+            return None;
         }
+        let answer = window.look(from, to)?;
+        self.clock += 1;
+        (window.used, self.last) = (self.clock, at);
         Some(answer)
     }
 
-    fn keep(&mut self, start: Key, window: Window) {
+    fn keep(&mut self, start: Key, mut window: Window) {
         self.clock += 1;
-        let Some((start, mut window)) = self.last.replace((start, window)) else { return };
         window.used = self.clock;
-        if self.by_start.len() >= WINDOWS {
-            let oldest = self.by_start.iter().min_by_key(|(_, window)| window.used);
-            if let Some(oldest) = oldest.map(|(start, _)| start.clone()) {
-                self.by_start.remove(&oldest);
+        let place = |kept: &[(Key, Window)]| kept.partition_point(|(other, _)| *other < start);
+        let mut at = place(&self.by_start);
+        if let Some(same) = self.by_start.get_mut(at).filter(|(other, _)| *other == start) {
+            same.1 = window;
+        } else {
+            if self.by_start.len() >= WINDOWS {
+                let used = |at: &usize| self.by_start.get(*at).map(|(_, window)| window.used);
+                if let Some(oldest) = (0..self.by_start.len()).min_by_key(used) {
+                    self.by_start.remove(oldest);
+                    at = place(&self.by_start);
+                }
             }
+            self.by_start.insert(at, (start, window));
         }
-        self.by_start.insert(start, window);
+        self.last = at;
     }
 }
 

@@ -86,6 +86,35 @@ fn a_reader_that_does_not_keep_up_loses_the_oldest_and_is_told_how_many() {
 }
 
 #[test]
+fn a_callback_that_stands_still_holds_nothing_up_and_misses_the_oldest_which_are_counted() {
+    let queue = Queue::in_memory().unwrap();
+    let (slow, quick) = (queue.tube("slow").unwrap(), queue.tube("quick").unwrap());
+    let (entered, has_entered) = mpsc::channel();
+    let (go_on, gone_on) = mpsc::channel();
+    let (told, heard) = mpsc::channel();
+    let gone_on = std::sync::Mutex::new(gone_on);
+    slow.on_task_change(Some(move |event: &Event| {
+        entered.send(()).unwrap();
+        gone_on.lock().unwrap().recv().unwrap();
+        told.send(event.task).unwrap();
+    }))
+    .unwrap();
+    let first = slow.put(b"a").unwrap();
+    has_entered.recv().unwrap();
+    let kept = 65_536;
+    let batch = |tasks| vec![b"b".to_vec(); tasks];
+    let missed = slow.put_many(batch(3)).unwrap();
+    let next = slow.put_many(batch(kept)).unwrap();
+    quick.put(b"c").unwrap();
+    assert_eq!(queue.callbacks_dropped(), missed.len() as u64, "others' tubes do not count");
+    (0..2).for_each(|_| go_on.send(()).unwrap());
+    assert_eq!([heard.recv().unwrap(), heard.recv().unwrap()], [first, next[0]]);
+    slow.on_task_change(None::<fn(&Event)>).unwrap();
+    assert_eq!(queue.callbacks_dropped(), missed.len() as u64, "also once there is no callback");
+    drop(go_on);
+}
+
+#[test]
 fn a_stream_begins_with_its_subscription_and_every_reader_has_its_own() {
     let (queue, early, tube) = queue();
     tube.put(b"a").unwrap();

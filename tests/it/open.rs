@@ -40,7 +40,7 @@ fn the_default_is_the_builder_with_every_default_written_out() {
         .durability(Durability::Durable)
         .flush_interval(std::time::Duration::from_millis(50))
         .cache_bytes(32 << 20)
-        .journal_bytes(8 << 20)
+        .journal_bytes(16 << 20)
         .payload_bytes_max(16 << 20)
         .temporary_bytes_max(256 << 20)
         .durable_bytes_max(u64::MAX)
@@ -51,7 +51,11 @@ fn the_default_is_the_builder_with_every_default_written_out() {
         .open(&path)
         .unwrap();
     queue.tube("t").unwrap().put(b"a").unwrap();
+    let written_out = queue.space().unwrap().journal_bytes;
     queue.close().unwrap();
+    let (_other, elsewhere) = home();
+    let plain = Queue::open(&elsewhere).unwrap();
+    assert_eq!(plain.space().unwrap().journal_bytes, written_out);
     assert_eq!(next(&Queue::open(&path).unwrap().tube("t").unwrap()), "a");
 }
 
