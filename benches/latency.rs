@@ -5,8 +5,8 @@
 //!     cargo bench --bench latency -- 'backlog 0'       forty seconds
 //!     cargo bench --bench latency -- --quick
 //!
-//! A call is due at its own instant, whatever became of the one before: what waits behind a slow
-//! call is late, and counts as late.
+//! A put is due at its own instant, whatever became of the call before: what waits behind a slow
+//! call is late, and counts as late. A take is due once its put has returned.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -183,15 +183,20 @@ fn paced(length: Duration, rate: f64, mut call: impl FnMut() -> Instant) -> Vec<
     sorted(late)
 }
 
-/// Seconds that each call took, sorted, with sleeps between them; a call that is late is not rested
-/// before.
+/// As [`paced`], with sleeps between the calls. How much too late a sleep comes back is no call's;
+/// behind a call that took too long nobody sleeps, and the next counts from when it was due.
 fn rested(length: Duration, rate: f64, mut call: impl FnMut()) -> Vec<f64> {
     let began = Instant::now();
     let mut took = Vec::new();
     for number in 0..(length.as_secs_f64() * rate) as u64 {
         let due = began + Duration::from_secs_f64(number as f64 / rate);
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let began = Instant::now();
+        let early = due.saturating_duration_since(Instant::now());
+        let began = if early.is_zero() {
+            due
+        } else {
+            std::thread::sleep(early);
+            Instant::now()
+        };
         call();
         took.push(began.elapsed().as_secs_f64());
     }

@@ -221,3 +221,40 @@ fn the_queues_own_thread_minds_the_quiet() {
     until(|| queue.space().unwrap().checkpoints > before);
     queue.close().unwrap();
 }
+
+/// The clocks jump while a transaction is open: each verb goes by its own time. A lease that lapses
+/// meanwhile rejects the whole, and nothing that was put is ready early.
+#[test]
+fn a_jump_inside_a_transaction_is_seen_by_its_next_verb() {
+    for (jump, back) in [(4, false), (4, true), (6, false), (6, true), (86_400, false)] {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.task(b"held").ttr(secs(5)).put().unwrap();
+        let task = tube.take().unwrap();
+        let put_around = |acks: bool| {
+            let begun = clock.wall();
+            queue.transact(|tx| -> tubewell::Result<()> {
+                tube.task(b"early").delay(secs(5)).put_in(tx)?;
+                clock.freeze_wall(secs(jump));
+                clock.set_wall(if back { begun - TEN_YEARS } else { begun + secs(jump) });
+                tube.task(b"late").delay(secs(5)).put_in(tx)?;
+                if acks { tx.ack(&task) } else { Ok(()) }
+            })
+        };
+        let lapsed = jump > 5;
+        let done = put_around(true);
+        assert_eq!(done.is_err(), lapsed, "{jump}: {done:?}");
+        if lapsed {
+            queue.tick().unwrap();
+            assert_eq!(counts(&tube), [1, 0, 0, 0], "as before, and the lease is over");
+            assert_eq!(crate::next(&tube), "held");
+            put_around(false).unwrap();
+        }
+        let early = tube.try_take().unwrap();
+        assert_eq!(early.as_deref(), lapsed.then_some(&b"early"[..]), "{jump}, {back}");
+        assert!(tube.try_take().unwrap().is_none(), "late is not due before its own five seconds");
+        clock.advance(secs(5));
+        assert!(tube.try_take().unwrap().is_some());
+    }
+}

@@ -50,6 +50,25 @@ fn between_groups_the_first_takeable_task_decides() {
     assert_eq!(drain(&tube), "0 1 2 3");
 }
 
+/// A group that never runs empty keeps no other waiting (O2).
+#[test]
+fn a_busy_group_starves_no_other_of_its_priority() {
+    let (tube, _) = lone();
+    put(&tube, "busy", &["1", "2", "3"]);
+    put(&tube, "h", &["h"]);
+    let mut before = 0;
+    loop {
+        let task = tube.try_take().unwrap().expect("a task");
+        put(&tube, "busy", &["more"]);
+        if &task[..] == b"h" {
+            break;
+        }
+        task.ack().unwrap();
+        before += 1;
+    }
+    assert_eq!(before, 3, "what was there before it, and nothing that came behind");
+}
+
 #[test]
 fn priority_also_orders_within_a_group() {
     let (tube, _) = lone();

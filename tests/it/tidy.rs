@@ -367,6 +367,18 @@ fn only_the_store_and_transact_name_redb() {
 }
 
 #[test]
+fn the_engine_knows_no_store_no_lock_and_no_thread() {
+    let mut sources = library();
+    sources.retain(|source| {
+        ["src/bytes/", "src/engine/"].iter().any(|it| source.path.starts_with(it))
+    });
+    assert!(sources.len() > 20);
+    for word in ["crate::store", "crate::live", "Mutex", "Condvar", "thread", "File"] {
+        report(&misplaced(&sources, word, &[], "the engine decides over values; see src/lib.rs"));
+    }
+}
+
+#[test]
 fn only_the_clock_reads_a_clock() {
     let (all, home) = (library(), ["src/clock.rs"]);
     let advice = "read time through `Clock`, see src/clock.rs";

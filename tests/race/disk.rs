@@ -48,6 +48,8 @@ struct State {
     good_syncs: Option<u32>,
     syncs: u32,
     failed: bool,
+    /// Writes to either file until one fails, which is the only one.
+    good_writes: Option<u32>,
     base_syncs: u32,
     /// Alive for as long as somebody has the journal open.
     lock: Option<Arc<()>>,
@@ -107,6 +109,21 @@ impl Disk {
     /// So many more syncs of the journal succeed.
     pub(crate) fn fail_after(&self, good_syncs: u32) {
         self.state().good_syncs = Some(good_syncs);
+    }
+
+    /// So many more writes succeed, to either file, and then one does not.
+    pub(crate) fn fail_a_write_after(&self, good_writes: u32) {
+        self.state().good_writes = Some(good_writes);
+    }
+
+    /// Whether that write has come.
+    pub(crate) fn has_failed_a_write(&self) -> bool {
+        self.state().good_writes.is_none()
+    }
+
+    /// No write fails any more.
+    pub(crate) fn mend(&self) {
+        self.state().good_writes = None;
     }
 
     pub(crate) fn syncs(&self) -> u32 {
@@ -257,6 +274,11 @@ impl DiskFile for Open {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let (at, end) = (offset as usize, offset as usize + data.len());
+        let left = self.disk.state().good_writes;
+        self.disk.state().good_writes = left.and_then(|left| left.checked_sub(1));
+        if left == Some(0) {
+            return Err(io::Error::other("simulated: a write fails"));
+        }
         self.with(|bytes| {
             if bytes.len() < end {
                 bytes.resize(end, 0);

@@ -18,6 +18,7 @@ mod handles;
 mod sync;
 mod turns;
 mod waits;
+mod writes;
 
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
