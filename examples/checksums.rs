@@ -44,8 +44,6 @@ const RESULTS: usize = 1024;
 /// How long the first result of a transaction waits for others.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Failures that the summary lists.
-const LISTED: usize = 20;
 /// Time between two drawings of the bar.
 const FRAME: Duration = Duration::from_millis(200);
 
@@ -70,6 +68,8 @@ fn main() -> Outcome<()> {
     let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
     let home = std::env::current_dir()?.join(format!("checksums-{:08x}.queue", name_of(&root)));
     let queue = Queue::open(&home)?;
+    // The walk spells its paths this way, and must know the queue when it meets it.
+    let home = home.canonicalize()?;
     // A file is not to blame for our being killed while it is hashed, however often that happens.
     let options = TubeOptions::new(TubeKind::Fifo).if_not_exists();
     let files = queue.create_tube("files", options)?;
@@ -286,30 +286,30 @@ type Hashed = (Task, std::io::Result<u128>);
 fn hash_all(files: &Tube, send: mpsc::SyncSender<Hashed>, stop: &Stop, seen: &Seen) -> Outcome<()> {
     while let Some(first) = files.take_until(stop)? {
         for task in std::iter::once(first).chain(files.take_many(TAKES - 1)?) {
-            if stop.is_stopped() {
-                task.release()?;
-                continue;
+            match hash(&to_path(&task), stop, seen).transpose() {
+                // Nobody listens after a failure; the task returns as its guard is dropped.
+                Some(digest) => drop(send.send((task, digest))),
+                None => task.release()?,
             }
-            let digest = hash(&to_path(&task), seen);
-            // Nobody listens any more after a failure; the task returns as its guard is dropped.
-            let _ = send.send((task, digest));
         }
     }
     Ok(())
 }
 
-fn hash(path: &Path, seen: &Seen) -> std::io::Result<u128> {
+/// None if it was stopped before the end of the file, which may be hours away.
+fn hash(path: &Path, stop: &Stop, seen: &Seen) -> std::io::Result<Option<u128>> {
     let mut file = File::open(path)?;
     let mut hasher = Xxh3::new();
     let mut buffer = [0; 1 << 16];
-    loop {
+    while !stop.is_stopped() {
         let read = file.read(&mut buffer)?;
         if read == 0 {
-            return Ok(hasher.digest128());
+            return Ok(Some(hasher.digest128()));
         }
         hasher.update(buffer.get(..read).unwrap_or_default());
         seen.bytes.fetch_add(read as u64, Ordering::Relaxed);
     }
+    Ok(None)
 }
 
 /// Acks the tasks of a batch and writes their digests, in one commit.
@@ -411,22 +411,16 @@ fn summary(queue: &Queue, files: &Tube, seen: &Seen) -> Outcome<()> {
     if digests + stats.buried + left != found {
         return Err("not every file has exactly one digest".into());
     }
-    for task in files.tasks(State::Buried).take(LISTED) {
+    for task in files.tasks(State::Buried) {
         let task = task?;
         let reason = task.reason.map_or_else(String::new, |reason| reason.to_string());
         println!("  failed: {}: {reason}", to_path(&task.payload).display());
     }
-    if stats.buried > LISTED as u64 {
-        println!("  and {} more", stats.buried - LISTED as u64);
-    }
     if !unread.is_empty() {
         println!("folders not read to their end: {}", unread.len());
     }
-    for (folder, reason) in unread.iter().take(LISTED) {
+    for (folder, reason) in &unread {
         println!("  not read: {}: {reason}", folder.display());
-    }
-    if unread.len() > LISTED {
-        println!("  and {} more", unread.len() - LISTED);
     }
     match left == 0 && seen.walked.load(Ordering::Relaxed) {
         true => println!("checksum of all: {sum:016x}"),
