@@ -9,6 +9,7 @@ mod close;
 mod consumer;
 mod damage;
 mod delay;
+mod durable;
 mod events;
 mod golden;
 mod group;

@@ -1,0 +1,147 @@
+//! What is synced before a call returns: as the queue says, or the handle, or the call itself.
+
+use crate::{home, still};
+use tempfile::TempDir;
+use tubewell::Durability::{self, Durable, Relaxed};
+use tubewell::{Queue, Release, Task, Tube};
+
+/// What the queue says, and what a handle or a call says against it.
+const PAIRS: [(Durability, Durability); 2] = [(Durable, Relaxed), (Relaxed, Durable)];
+
+fn queue(durability: Durability) -> (TempDir, Queue, Tube) {
+    let (home, path) = home();
+    let queue = still().0.durability(durability).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    (home, queue, tube)
+}
+
+/// Syncs only if it is as durable as that.
+fn is_synced_as(durability: Durability, queue: &Queue, call: &str, work: impl FnOnce()) {
+    let syncs = || queue.space().unwrap().syncs;
+    let before = syncs();
+    work();
+    let wanted = u64::from(durability == Durable);
+    assert_eq!(syncs() - before, wanted, "{call}, {durability:?}");
+}
+
+fn taken(tube: &Tube) -> Task {
+    tube.durability(Relaxed).put(b"x").unwrap();
+    tube.take().unwrap()
+}
+
+#[test]
+fn a_put_is_as_durable_as_its_handle_or_else_the_queue() {
+    for (own, other) in PAIRS {
+        let (_home, queue, tube) = queue(own);
+        let ada = queue.consumer("ada").unwrap();
+        for (durability, tube) in [
+            (own, tube.clone()),
+            (other, tube.durability(other)),
+            (other, tube.durability(other).clone()),
+            (other, tube.durability(other).by(&ada)),
+            (own, tube.durability(other).durability(own)),
+        ] {
+            let said = |call, work: &dyn Fn()| is_synced_as(durability, &queue, call, work);
+            said("put", &|| _ = tube.put(b"x").unwrap());
+            said("put_front", &|| _ = tube.put_front(b"x").unwrap());
+            said("put_many", &|| drop(tube.put_many([b"x".to_vec()]).unwrap()));
+            said("put_outcome", &|| _ = tube.task(b"x").put_outcome().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_put_may_say_its_own_durability() {
+    for (own, other) in PAIRS {
+        let (_home, queue, tube) = queue(own);
+        let said = |durability, tube: &Tube| {
+            is_synced_as(durability, &queue, "put", || {
+                tube.task(b"x").durability(durability).put().unwrap();
+            });
+            is_synced_as(durability, &queue, "batch", || {
+                tube.batch([b"x".to_vec()]).durability(durability).put().unwrap();
+            });
+        };
+        said(other, &tube);
+        said(own, &tube.durability(other));
+        is_synced_as(own, &queue, "the next put", || _ = tube.put(b"x").unwrap());
+    }
+}
+
+#[test]
+fn a_verdict_is_as_durable_as_the_handle_that_took() {
+    for (own, other) in PAIRS {
+        let (_home, queue, tube) = queue(own);
+        for (durability, tube) in [(own, tube.clone()), (other, tube.durability(other))] {
+            let said = |call, verdict: fn(Task) -> tubewell::Result<()>| {
+                let task = taken(&tube);
+                is_synced_as(durability, &queue, call, || verdict(task).unwrap());
+                tube.truncate().unwrap();
+            };
+            said("ack", |task| task.ack());
+            said("release_with", |task| task.release_with(Release::new().to_back()));
+            said("retry", |task| task.retry("no"));
+            said("bury", |task| task.bury("no"));
+            said("fail", |task| task.fail("g", "no"));
+            let tasks = [taken(&tube), taken(&tube)];
+            is_synced_as(durability, &queue, "ack_many", || tube.ack_many(tasks).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_tickets_verdict_is_as_durable_as_the_handle_that_redeems_it() {
+    for (own, other) in PAIRS {
+        let (_home, queue, tube) = queue(own);
+        for (durability, by) in [(own, tube.clone()), (other, tube.durability(other))] {
+            for taker in [&tube, &tube.durability(other)] {
+                let ticket = taken(taker).detach();
+                is_synced_as(durability, &queue, "ack", || by.ticket(ticket).ack().unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn verbs_by_id_are_as_durable_as_their_handle() {
+    for (own, other) in PAIRS {
+        let (_home, queue, tube) = queue(own);
+        for (durability, tube) in [(own, tube.clone()), (other, tube.durability(other))] {
+            let said = |call, work: &dyn Fn()| is_synced_as(durability, &queue, call, work);
+            let id = tube.put(b"x").unwrap();
+            said("bury", &|| tube.bury(id, "no").unwrap());
+            said("kick_task", &|| tube.kick_task(id).unwrap());
+            tube.bury(id, "no").unwrap();
+            said("kick", &|| assert_eq!(tube.kick(1).unwrap(), 1));
+            said("delete", &|| tube.delete(id).unwrap());
+            said("pause", &|| tube.pause().unwrap());
+            said("resume", &|| tube.resume().unwrap());
+            tube.put(b"x").unwrap();
+            said("truncate", &|| assert_eq!(tube.truncate().unwrap(), 1));
+        }
+    }
+}
+
+#[test]
+fn taking_and_giving_back_are_never_synced() {
+    for (own, _) in PAIRS {
+        let (_home, queue, tube) = queue(own);
+        let said = |call, work: &dyn Fn()| is_synced_as(Relaxed, &queue, call, work);
+        tube.put(b"x").unwrap();
+        said("take and release", &|| tube.take().unwrap().release().unwrap());
+        said("take and drop", &|| drop(tube.take().unwrap()));
+        said("take_many", &|| drop(tube.take_many(9).unwrap()));
+        said("renew_for", &|| tube.take().unwrap().renew_for(crate::secs(9)).unwrap());
+    }
+}
+
+/// They have no handle that could say otherwise.
+#[test]
+fn tubes_come_and_go_as_durably_as_the_queue_says() {
+    for (own, _) in PAIRS {
+        let (_home, queue, _tube) = queue(own);
+        let said = |call, work: &dyn Fn()| is_synced_as(own, &queue, call, work);
+        said("tube", &|| drop(queue.tube("u").unwrap()));
+        said("drop_tube", &|| queue.drop_tube("u").unwrap());
+    }
+}
