@@ -13,6 +13,7 @@ mod durable;
 mod events;
 mod golden;
 mod group;
+mod handles;
 mod input;
 mod inspect;
 mod keyed;
