@@ -1,7 +1,12 @@
 //! Many in one step.
 
-use crate::{drain, home, is_gone, kind, lone, lone_with, open, secs};
-use tubewell::{Durability, ErrorKind, Lease, State, Transaction, TubeKind, TubeOptions};
+use crate::{drain, home, is_gone, killed, kind, lone, lone_with, open, secs};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tubewell::{
+    Durability, ErrorKind, Lease, State, Task, Transaction, Tube, TubeKind, TubeOptions,
+};
 
 fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
@@ -66,6 +71,47 @@ fn a_batch_is_as_durable_as_it_says() {
     tube.batch(bytes(&["c", "d"])).put().unwrap();
     assert_eq!(syncs(), before + 1);
     assert_eq!(drain(&tube), "a b c d");
+}
+
+/// The folder as a kill leaves it that came when so much of the last write was on the disk: the
+/// journal of before with that part of what differs behind.
+fn torn(path: &Path, before: &[u8], part: impl FnOnce(usize) -> usize) -> (TempDir, PathBuf) {
+    let (home, copy) = killed(path);
+    let after = fs::read(copy.join("journal")).unwrap();
+    let differs: Vec<usize> = (0..after.len()).filter(|at| before[*at] != after[*at]).collect();
+    let (first, end) = (differs[0], differs[differs.len() - 1] + 1);
+    let cut = first + part(end - first);
+    let torn = [&after[..cut], &before[cut..]].concat();
+    fs::write(copy.join("journal"), torn).unwrap();
+    (home, copy)
+}
+
+/// A batch is one record of the journal: who dies in the middle of writing it leaves none of it.
+#[test]
+fn a_batch_is_written_whole_or_not_at_all() {
+    type Step = fn(&Tube, &mut Vec<Task>);
+    let put: Step = |tube, _| drop(tube.put_many(vec![b"x".to_vec(); 100]).unwrap());
+    let take: Step = |tube, tasks| *tasks = tube.take_many(100).unwrap();
+    let ack: Step = |tube, tasks| tube.ack_many(tasks.drain(..)).unwrap();
+    // How many there are when it is not there, how many of them were ever taken; when it is there.
+    let steps = [(put, (0, 0), (100, 0)), (take, (100, 0), (100, 100)), (ack, (100, 100), (0, 0))];
+    let (_home, path) = home();
+    let tube = open(&path).tube("t").unwrap();
+    let mut tasks = Vec::new();
+    for (no, (step, without, with)) in steps.into_iter().enumerate() {
+        let before = fs::read(path.join("journal")).unwrap();
+        step(&tube, &mut tasks);
+        let found = |part: fn(usize) -> usize| {
+            let (_copy, copy) = torn(&path, &before, part);
+            let tube = open(&copy).tube("t").unwrap();
+            let all: Vec<_> = tube.tasks(State::Ready).map(|task| task.unwrap()).collect();
+            (all.len(), all.iter().filter(|task| task.attempts > 0).count())
+        };
+        for part in [|_| 0, |all| all / 4, |all| all / 2, |all| all - 1] {
+            assert_eq!(found(part), without, "step {no}");
+        }
+        assert_eq!(found(|all| all), with, "step {no}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Named sessions that own leases, and the time that these outlive them.
 
 use crate::{close_sound, counts, drain, home, killed, kind, lone, secs, still};
-use tubewell::{Clock, ErrorKind, ManualClock, Queue, State};
+use tubewell::{Clock, ErrorKind, ManualClock, Queue, State, Task};
 
 fn queue() -> (Queue, ManualClock) {
     let (builder, clock) = still();
@@ -158,6 +158,23 @@ fn resume_hands_out_what_has_no_holder_and_nothing_else() {
 }
 
 #[test]
+fn resume_hands_out_more_than_a_page_each_once() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    let ids = tube.put_many((0..600).map(|_| b"x".to_vec())).unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let old: Vec<_> = tube.by(&ada).take_many(600).unwrap().into_iter().map(Task::detach).collect();
+    drop(ada);
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let tasks = ada.resume(&tube).unwrap();
+    assert_eq!(tasks.iter().map(Task::id).collect::<Vec<_>>(), ids);
+    assert!(ada.resume(&tube).unwrap().is_empty());
+    assert!(old.into_iter().all(|ticket| kind(tube.ticket(ticket).ack()) == ErrorKind::LeaseLost));
+    tube.ack_many(tasks).unwrap();
+    assert!(tube.is_empty().unwrap());
+}
+
+#[test]
 fn a_reopen_within_the_grace_finds_the_tasks_taken() {
     for kill in [false, true] {
         let (_home, path) = home();
@@ -178,7 +195,7 @@ fn a_reopen_within_the_grace_finds_the_tasks_taken() {
         assert_eq!(counts(&tube), [1, 0, 1, 0], "kill: {kill}");
         let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
         let tasks = ada.resume(&tube).unwrap();
-        assert_eq!(tasks.iter().map(tubewell::Task::id).collect::<Vec<_>>(), [named]);
+        assert_eq!(tasks.iter().map(Task::id).collect::<Vec<_>>(), [named]);
     }
 }
 

@@ -168,6 +168,31 @@ fn a_callback_is_replaced_and_removed() {
 }
 
 #[test]
+fn a_dropped_tubes_callback_hears_nothing_of_the_next_of_its_name() {
+    type Drop = fn(&Queue, &str) -> tubewell::Result<()>;
+    let drops: [Drop; 2] = [Queue::drop_tube, Queue::force_drop_tube];
+    for drop in drops {
+        let (queue, _events, tube) = queue();
+        let (told, heard) = mpsc::channel();
+        tube.on_task_change(Some(move |event: &Event| told.send(event.task).unwrap())).unwrap();
+        let id = tube.put(b"a").unwrap();
+        queue.tick().unwrap();
+        drop(&queue, "t").unwrap();
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [id]);
+        let next = queue.tube("t").unwrap();
+        next.put(b"b").unwrap();
+        queue.tick().unwrap();
+        assert_eq!(heard.try_recv(), Err(mpsc::TryRecvError::Disconnected), "nor is it kept");
+
+        let (told, heard) = mpsc::channel();
+        next.on_task_change(Some(move |event: &Event| told.send(event.cause).unwrap())).unwrap();
+        next.take().unwrap().ack().unwrap();
+        queue.tick().unwrap();
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [Cause::Take, Cause::Ack]);
+    }
+}
+
+#[test]
 fn a_callback_hears_of_its_own_tube_only_in_order() {
     let queue = Queue::in_memory().unwrap();
     let (told, heard) = mpsc::channel();

@@ -1,8 +1,12 @@
 //! Bad input gets a clear error and loses nothing: what has no module of its own.
 
-use crate::{counts, drain, home, is_gone, kind, lone, lone_with, open, secs, still};
+use crate::{counts, drain, home, is_gone, kind, lone, lone_with, open, secs, state, still};
+use std::fs;
 use std::time::{Duration, SystemTime};
-use tubewell::{Error, ErrorKind, Queue, Release, Result, State, Task, Tube, TubeOptions};
+use tubewell::{
+    Backoff, Conflict, Error, ErrorKind, PutOutcome, Queue, Release, Result, State, Task, Tube,
+    TubeOptions,
+};
 
 const LONG: Duration = Duration::from_secs(500 * 365 * 86_400);
 
@@ -20,6 +24,49 @@ fn payloads_at_their_limit() {
     assert!(refused.to_string().contains("10001 bytes, the limit is 10000"), "{refused}");
     assert_eq!(format!("{:?}", queue.space().unwrap()), format!("{written:?}"), "before any I/O");
     assert_eq!(tube.take_many(9).unwrap().len(), 2);
+}
+
+#[test]
+fn every_way_to_put_knows_the_limit_of_payloads() {
+    for temporary in [false, true] {
+        let (_home, path) = home();
+        let queue = still().0.payload_bytes_max(100).open(&path).unwrap();
+        let options = TubeOptions::default().temporary(temporary);
+        let tube = queue.create_tube("t", options).unwrap();
+        let kept = tube.task(b"kept").key("k").put().unwrap();
+        let journal = || fs::read(path.join("journal")).unwrap();
+        let (written, before) = (queue.space().unwrap(), journal());
+        let long = vec![3; 101];
+        let batch = || [b"short".to_vec(), long.clone()];
+        let replace = || tube.task(&long).key("k").on_conflict(Conflict::Replace);
+        let refused = [
+            kind(tube.put(&long)),
+            kind(tube.put_front(&long)),
+            kind(tube.put_many(batch())),
+            kind(tube.put_receipt(&long)),
+            kind(replace().put_outcome()),
+            kind(replace().put_receipt()),
+            kind(tube.task(&long).delay(secs(1)).put()),
+            kind(tube.task(&long).wait_for_room(secs(1)).put()),
+        ];
+        assert_eq!(refused, [ErrorKind::TooLarge; 8]);
+        let undone = queue.transact(|tx| {
+            let refused = [
+                kind(tube.put_in(tx, &long)),
+                kind(tx.put(&tube, &long)),
+                kind(tube.batch(batch()).put_in(tx)),
+                kind(replace().put_in(tx)),
+            ];
+            assert_eq!(refused, [ErrorKind::TooLarge; 4]);
+            Err::<(), _>("no")
+        });
+        assert_eq!(kind(undone), ErrorKind::Rejected);
+        assert_eq!(queue.space().unwrap(), written, "before any I/O");
+        assert!(journal() == before);
+        let again = tube.task(b"again").key("k").put_outcome().unwrap();
+        assert_eq!((again.id, again.outcome), (kept, PutOutcome::Existing));
+        assert_eq!(drain(&tube), "kept");
+    }
 }
 
 #[test]
@@ -79,6 +126,62 @@ fn times_of_500_years_and_of_max_are_long_and_nothing_else() {
         task.release_with(Release::new().delay(long).ttl(long)).unwrap();
         assert_eq!(counts(&tube), [0, 2, 0, 0]);
         assert_eq!(tube.peek(waits).unwrap().state, State::Delayed);
+    }
+}
+
+#[test]
+fn a_tubes_times_of_500_years_and_of_max_are_long_and_nothing_else() {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+    for long in [LONG, Duration::MAX] {
+        let ever = long == Duration::MAX;
+        let options = TubeOptions::default;
+        for options in [
+            options().ttl(long),
+            options().ttr(long),
+            options().backoff(Backoff::constant(long)),
+            options().backoff(Backoff::doubling(long).factor(u32::MAX).at_most(long)),
+            options().ttl(long).ttr(long).backoff(Backoff::constant(long)),
+        ] {
+            let (tube, clock) = lone_with(options.clone());
+            let id = tube.put(b"a").unwrap();
+            let backs_off = options.get_backoff().get_first() == long;
+            clock.advance(CENTURY);
+            assert_eq!(state(&tube, id), State::Ready, "{options:?}");
+            let task = tube.take().unwrap();
+            clock.advance(CENTURY);
+            let bounds = [options.get_ttl().map(|_| 2), options.get_ttr().map(|_| 1)];
+            let passed = bounds.into_iter().flatten().max().filter(|_| !ever);
+            assert_eq!(task.left().unwrap(), passed.map(|passed| long - CENTURY * passed));
+            task.ack().unwrap();
+            assert!(is_gone(&tube, id), "{options:?}");
+
+            let id = tube.put(b"b").unwrap();
+            tube.take().unwrap().retry("no").unwrap();
+            clock.advance(CENTURY);
+            let found = if backs_off { State::Delayed } else { State::Ready };
+            assert_eq!(state(&tube, id), found, "{options:?}");
+            tube.bury(id, "no").unwrap();
+            clock.advance(CENTURY);
+            assert_eq!(tube.kick(1).unwrap(), 1);
+            assert_eq!(drain(&tube), "b", "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_grace_of_500_years_and_of_max_is_long_and_nothing_else() {
+    for long in [LONG, Duration::MAX] {
+        let (builder, clock) = still();
+        let queue = builder.session_grace(long).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.put(b"a").unwrap();
+        tube.by(&queue.consumer("ada").unwrap()).take().unwrap().detach();
+        clock.advance(LONG - secs(1));
+        queue.tick().unwrap();
+        assert_eq!(counts(&tube), [0, 0, 1, 0]);
+        let mut tasks = queue.consumer("ada").unwrap().resume(&tube).unwrap();
+        tasks.pop().unwrap().ack().unwrap();
+        assert!(tube.is_empty().unwrap());
     }
 }
 

@@ -167,6 +167,51 @@ fn waiters_and_taken_tasks_are_listed() {
 }
 
 #[test]
+fn taken_tasks_are_listed_over_many_pages_by_tube_and_id() {
+    let queue = still().0.in_memory().unwrap();
+    let mut wanted = Vec::new();
+    let mut held = Vec::new();
+    for (name, count) in [("b", 600), ("none", 0), ("a", 256), ("c", 1)] {
+        let tube = queue.tube(name).unwrap();
+        tube.put(b"ready").unwrap();
+        // The last put is taken first, so that ids are not in the order of taking.
+        for _ in 0..count {
+            wanted.push((name.to_owned(), tube.put_front(b"x").unwrap()));
+        }
+        held.extend(tube.take_many(count).unwrap());
+    }
+    let told = || queue.taken().unwrap().into_iter().map(|task| (task.tube, task.id));
+    assert_eq!(told().collect::<Vec<_>>(), wanted);
+    held.remove(300).ack().unwrap();
+    assert_eq!((told().count(), told().collect::<BTreeSet<_>>().len()), (856, 856));
+}
+
+#[test]
+fn waiters_are_listed_by_how_long_they_wait_whatever_they_wait_for() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let (late, early) = (queue.tube("late").unwrap(), queue.tube("early").unwrap());
+    thread::scope(|threads| {
+        threads.spawn(|| early.take().unwrap().ack().unwrap());
+        crate::until_waiting(&early, 1);
+        clock.advance(secs(2));
+        threads.spawn(|| late.take_timeout(secs(60)).unwrap().unwrap().ack().unwrap());
+        crate::until_waiting(&late, 1);
+        clock.advance(secs(3));
+        let waiters = queue.waiters().unwrap();
+        let told: Vec<_> = waiters
+            .iter()
+            .map(|waiter| (waiter.tube.as_str(), waiter.waiting_for, waiter.left))
+            .collect();
+        early.put(b"x").unwrap();
+        late.put(b"x").unwrap();
+        assert_eq!(told, [("early", secs(5), None), ("late", secs(3), Some(secs(57)))]);
+        assert!(waiters.iter().all(|waiter| waiter.consumer.is_none()));
+    });
+    assert!(queue.waiters().unwrap().is_empty());
+}
+
+#[test]
 fn info_tells_options_pause_and_waiters() {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.create_tube("t", TubeOptions::default().priority(4)).unwrap();

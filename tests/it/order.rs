@@ -1,6 +1,7 @@
 //! Who is next: smaller priority first, then put order; the exceptions say so.
 
 use crate::{drain, kind, listed, lone, secs, still};
+use std::sync::mpsc;
 use std::time::SystemTime;
 use tubewell::{ErrorKind, Place, Placement, PutView, Queue, Release, State, TubeOptions};
 
@@ -161,6 +162,49 @@ fn a_placement_may_group_and_delay() {
     assert_eq!(crate::counts(&tube), [2, 1, 0, 0]);
     let _first = tube.take().unwrap();
     assert!(tube.try_take().unwrap().is_none(), "the group is locked");
+}
+
+/// Who asked for a priority first, then by the name of the group; tells what it was shown.
+struct ByAsked(mpsc::Sender<(Option<i64>, Option<String>, Option<String>)>);
+
+impl Placement for ByAsked {
+    fn place(&self, put: &PutView<'_>) -> Place {
+        let (group, key) = (put.group.map(str::to_owned), put.key.map(str::to_owned));
+        let mut order = vec![u8::from(put.priority.is_none())];
+        order.extend(put.group.unwrap_or_default().bytes());
+        self.0.send((put.priority, group, key)).unwrap();
+        Place::new(&order)
+    }
+}
+
+#[test]
+fn a_placement_sees_the_priority_group_and_key_that_were_asked_for() {
+    let (told, shown) = mpsc::channel();
+    let queue = still().0.placement("asked", ByAsked(told)).in_memory().unwrap();
+    let options = TubeOptions::default().priority(5).placement("asked");
+    let tube = queue.create_tube("t", options).unwrap();
+    tube.task(b"e").group("z").put().unwrap();
+    tube.task(b"d").group("y").key("k").put().unwrap();
+    tube.task(b"c").put().unwrap();
+    tube.task(b"b").priority(5).group("z").put().unwrap();
+    tube.task(b"a").priority(5).put().unwrap();
+    tube.task(b"f").priority(6).put().unwrap();
+    tube.batch([b"g".to_vec()]).priority(7).group("x").put().unwrap();
+    let text = |text: &str| Some(text.to_owned());
+    let shown: Vec<_> = shown.try_iter().collect();
+    assert_eq!(
+        shown,
+        [
+            (None, text("z"), None),
+            (None, text("y"), text("k")),
+            (None, None, None),
+            (Some(5), text("z"), None),
+            (Some(5), None, None),
+            (Some(6), None, None),
+            (Some(7), text("x"), None),
+        ]
+    );
+    assert_eq!(drain(&tube), "a b c d e f g");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread;
-use tubewell::{Error, ErrorKind, Queue, Release, Result, State, Tube, TubeOptions};
+use tubewell::{Clock, Error, ErrorKind, Queue, Reason, Release, Result, State, Tube, TubeOptions};
 
 const DONE: TableDefinition<&str, u64> = TableDefinition::new("done");
 
@@ -264,22 +264,57 @@ fn a_consumer_dropped_inside_leaves_afterwards() {
 #[test]
 fn every_verdict_can_be_given_inside() {
     let (queue, tube) = queue();
-    for text in ["acked", "released", "retried", "buried", "later"] {
+    for text in ["acked", "released", "retried", "buried", "later", "failed", "waits"] {
         tube.put(text.as_bytes()).unwrap();
     }
-    let tasks = tube.take_many(5).unwrap();
+    let tasks = tube.take_many(7).unwrap();
     queue
         .transact(|tx| {
             tx.ack(&tasks[0])?;
             tx.release(&tasks[1])?;
             tx.retry(&tasks[2], "no")?;
             tx.bury(&tasks[3], "no")?;
-            tx.release_with(&tasks[4], Release::new().delay(secs(9)))
+            tx.release_with(&tasks[4], Release::new().delay(secs(9)))?;
+            tx.fail(&tasks[5], "net", "no")?;
+            tx.retry_after(&tasks[6], "no", secs(9))
         })
         .unwrap();
-    assert_eq!(counts(&tube), [1, 2, 0, 1]);
+    assert_eq!(counts(&tube), [1, 3, 0, 2]);
     drop(tasks);
-    assert_eq!(counts(&tube), [1, 2, 0, 1], "the guards have no tasks any more");
+    assert_eq!(counts(&tube), [1, 3, 0, 2], "the guards have no tasks any more");
+}
+
+#[test]
+fn a_failure_inside_keeps_its_reason_its_wait_and_its_attempt() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().max_attempts(2)).unwrap();
+    let (failed, busy) = (tube.put(b"failed").unwrap(), tube.put(b"busy").unwrap());
+    let tasks = tube.take_many(2).unwrap();
+    queue
+        .transact(|tx| {
+            tx.fail(&tasks[0], "address", "no such street")?;
+            tx.retry_after(&tasks[1], "the server is busy", secs(60))
+        })
+        .unwrap();
+    let task = tube.peek(failed).unwrap();
+    let (group, message) = ("address".into(), "no such street".into());
+    assert_eq!(task.reason, Some(Reason::Failed { group, message }));
+    assert_eq!((task.state, task.attempts, task.buries), (State::Buried, 1, 1));
+
+    let task = tube.peek(busy).unwrap();
+    assert_eq!((task.state, task.attempts, task.releases), (State::Delayed, 1, 0));
+    assert_eq!(task.last_error.as_deref(), Some("the server is busy"));
+    assert_eq!(task.due, Some(clock.wall() + secs(60)), "not the tube's back-off of a second");
+    clock.advance(secs(59));
+    assert!(tube.try_take().unwrap().is_none());
+    clock.advance(secs(1));
+    let task = tube.take().unwrap();
+    assert_eq!((task.id(), task.attempt()), (busy, 2));
+    queue.transact(|tx| tx.retry_after(&task, "still busy", secs(60))).unwrap();
+    let task = tube.peek(busy).unwrap();
+    let reason = Reason::Exhausted("still busy".into());
+    assert_eq!((task.state, task.reason), (State::Buried, Some(reason)), "its last attempt");
 }
 
 #[test]

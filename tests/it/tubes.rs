@@ -256,6 +256,9 @@ fn a_name_is_text_of_1_to_255_bytes() {
         assert_eq!(kind(queue.tube(name)), ErrorKind::Invalid, "{name:?}");
         let created = queue.create_tube(name, TubeOptions::default());
         assert_eq!(kind(created), ErrorKind::Invalid, "{name:?}");
+        assert_eq!(kind(queue.find_tube(name)), ErrorKind::Invalid, "{name:?}");
+        assert_eq!(kind(queue.drop_tube(name)), ErrorKind::Invalid, "{name:?}");
+        assert_eq!(kind(queue.force_drop_tube(name)), ErrorKind::Invalid, "{name:?}");
     }
     assert_eq!(queue.tubes().unwrap().len(), 3);
 }
