@@ -30,7 +30,30 @@ fn main() {
             at_backlog(&run, backlog);
         }
     }
+    if run.wants("latency, outrun") {
+        outrun(&run);
+    }
     run.end();
+}
+
+/// Puts one behind the other, and no takes: more comes than checkpoints can move, so the callers
+/// are slowed. Evenly, or some would stand still.
+fn outrun(run: &Run) {
+    let length = Duration::from_millis(run.scale.pick(20, 1_000, 10_000));
+    let path = run.folder.fresh("queue");
+    let queue = Queue::builder().durability(Durability::Relaxed).open(path).unwrap();
+    let tube = queue.tube("latency").unwrap();
+    let mut limit = Limit::new(&run.folder.fresh("limit"));
+    let (puts, twin): (Vec<_>, Vec<_>) = rounds(length, |second| {
+        let puts = unpaced(second, || _ = tube.put(&[7; PAYLOAD]).unwrap());
+        (puts, unpaced(second, || _ = limit.unsynced(1, &[PAYLOAD])))
+    })
+    .into_iter()
+    .unzip();
+    let rate = puts.iter().map(Vec::len).sum::<usize>() as f64 / length.as_secs_f64();
+    let what = format!("relaxed put, as fast as it goes, {rate:.0}/s, p99.9");
+    let checkpoints = queue.space().unwrap().checkpoints;
+    line(run, what, &puts, checkpoints, "a bare write", &twin, "–");
 }
 
 fn at_backlog(run: &Run, backlog: u64) {
@@ -181,6 +204,18 @@ fn paced(length: Duration, rate: f64, mut call: impl FnMut() -> Instant) -> Vec<
         late.push(call().duration_since(due).as_secs_f64());
     }
     sorted(late)
+}
+
+/// Seconds that each call took, one behind the other, sorted.
+fn unpaced(length: Duration, mut call: impl FnMut()) -> Vec<f64> {
+    let began = Instant::now();
+    let mut took = Vec::new();
+    while began.elapsed() < length {
+        let before = Instant::now();
+        call();
+        took.push(before.elapsed().as_secs_f64());
+    }
+    sorted(took)
 }
 
 /// As [`paced`], with sleeps between the calls. How much too late a sleep comes back is no call's;
