@@ -185,15 +185,14 @@ fn bytes(run: &Run) {
     }
     let cycles: u64 = run.scale.pick(50, 1_000, 4_000);
     let turns = run.scale.pick(1, 5, 5);
-    // A small journal, so that checkpoints have their share in each turn.
-    let path = run.folder.fresh("queue");
-    let queue = Queue::builder().journal_bytes(512 << 10).open(path).unwrap();
+    let queue = Queue::open(run.folder.fresh("queue")).unwrap();
     let tube = queue.tube("bytes").unwrap();
     let mut limit = Limit::new(&run.folder.fresh("limit"));
     let mut redb = BareRedb::new(&run.folder.fresh("redb"));
     let mut works: [(u64, &mut dyn FnMut(u64)); 4] = [
-        (1, &mut |cycles| cycle(&tube, cycles)),
-        (4, &mut |cycles| {
+        // A checkpoint comes with every 4 MiB of records, and has its share in each turn.
+        (4, &mut |cycles| cycle(&tube, cycles)),
+        (16, &mut |cycles| {
             together(16, |_| cycle(&tube, cycles / 16));
         }),
         (1, &mut |cycles| {
@@ -214,11 +213,14 @@ fn bytes(run: &Run) {
         }
     }
     let [alone, shared, limit, redb] = least;
+    let checkpoints = queue.space().unwrap().checkpoints;
     for (what, ours, reach) in [("alone", alone, "≤ 9 kB"), ("16 threads", shared, "≤ 2 kB")] {
         run.line(
             format!("bytes to the device per durable cycle, {what}"),
             format!("{ours:.1} kB"),
-            format!("two synced records {limit:.1} kB, bare redb {redb:.1} kB"),
+            format!(
+                "two synced records {limit:.1} kB, bare redb {redb:.1} kB; {checkpoints} checkpoints"
+            ),
             format!("{:.2}", ours / limit),
             reach,
         );
