@@ -141,4 +141,36 @@ mod tests {
             assert_eq!(numbers(&queue), (0..count).collect::<Vec<_>>(), "sync {sync}");
         }
     }
+
+    /// The file has its new length, the pages that it is longer for do not hold anything yet, and
+    /// verbs go on beside that.
+    #[test]
+    fn s1_a_crash_while_the_base_grows_beside_verbs() {
+        for seed in 0..40 {
+            let disk = SimDisk::new(seed);
+            let (queue, tube) = open(&disk, Durability::Durable);
+            let filler = queue.tube("filler").unwrap();
+            let mut count = 0;
+            let grows = (0..1000).find_map(|_| {
+                filler.put(&[7; 4 << 10]).unwrap();
+                put(&tube, count).unwrap();
+                count += 1;
+                Beside::begin(&queue, &disk, At::Growth).map_err(Result::unwrap).ok()
+            });
+            let beside = grows.expect("the base grows");
+            for _ in 0..seed % 4 {
+                put(&tube, count).unwrap();
+                count += 1;
+            }
+            if seed % 2 == 0 {
+                disk.kill()
+            } else {
+                disk.cut_power()
+            }
+            assert!(beside.end().is_err());
+            drop((queue, tube, filler));
+            let (queue, _) = open(&disk, Durability::Durable);
+            assert_eq!(numbers(&queue), (0..count).collect::<Vec<_>>(), "seed {seed}");
+        }
+    }
 }

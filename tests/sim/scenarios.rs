@@ -2,6 +2,7 @@
 //! the same with a second crash in the recovery; and with each of these calls failing, once and
 //! from then on.
 
+use crate::beside::Beside;
 use crate::disk::{Fault, SimDisk};
 use crate::run::Run;
 use crate::script::Rng;
@@ -288,6 +289,22 @@ fn whole(scenario: &Scenario, durability: Durability) -> Vec<bool> {
 }
 
 const LEVELS: [Durability; 2] = [Durability::Durable, Durability::Relaxed];
+
+#[test]
+fn the_last_of_the_calls_is_behind_the_end_of_the_checkpoint() {
+    let before = checkpoints(&[1]).remove(0).before;
+    let ends_before = |call: u8| {
+        let disk = SimDisk::new(1);
+        let mut run = Run::new(Some(disk.clone()), Durability::Durable);
+        run.open().and_then(|()| run.play(&before)).unwrap();
+        match Beside::begin(run.world.queue(), &disk, At::Call(call)) {
+            Ok(beside) => beside.end().map(|()| false).unwrap(),
+            Err(done) => done.map(|()| true).unwrap(),
+        }
+    };
+    let last = SOME_CALLS.into_iter().chain(OTHER_CALLS).max().unwrap();
+    assert!(!ends_before(1) && ends_before(last));
+}
 
 #[test]
 fn s1_s2_s5_s6_a_crash_at_every_write_and_sync() {
