@@ -192,7 +192,7 @@ impl Held {
     /// As [`Lease::renew_for`](crate::Lease::renew_for).
     ///
     /// # Errors
-    /// As [`Lease::touch`](crate::Lease::touch).
+    /// As [`Lease::renew_for`](crate::Lease::renew_for).
     pub fn renew_for(&self, length: Duration) -> Result<()> {
         self.do_extend("renew", Extend::RenewFor(length))
     }

@@ -258,7 +258,8 @@ impl Lease {
     /// ```
     ///
     /// # Errors
-    /// As [`touch`](Lease::touch).
+    /// As [`touch`](Lease::touch); [`Invalid`](ErrorKind::Invalid) for a length of less than a
+    /// microsecond, and the lease stays as it was.
     pub fn renew_for(&self, length: Duration) -> Result<()> {
         self.held.renew_for(length)
     }
@@ -449,7 +450,7 @@ impl<T: ?Sized> Task<T> {
     /// As [`Lease::renew_for`].
     ///
     /// # Errors
-    /// As [`Lease::touch`].
+    /// As [`Lease::renew_for`].
     pub fn renew_for(&self, length: Duration) -> Result<()> {
         self.lease.renew_for(length)
     }

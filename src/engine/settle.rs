@@ -301,6 +301,9 @@ fn touch(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, how: Extend) -> Resul
     if !tube.row.options.kind.switches().timed {
         return Err(unsupported(tube, "touch"));
     }
+    if matches!(how, Extend::RenewFor(length) if is_nothing(length)) {
+        return Err(Error::new(ErrorKind::Invalid).because("ttr takes a microsecond or more"));
+    }
     let (stored, taken) = held(desk, tube, ticket)?;
     let now = desk.now.lease;
     let mut to = taken.clone();

@@ -105,6 +105,27 @@ fn renew_for_sets_a_deadline_also_where_there_was_none() {
     assert_eq!(state(&tube, id), State::Ready);
 }
 
+/// It ended the lease at once, charged, and the call said that all was well.
+#[test]
+fn a_renewal_for_less_than_a_microsecond_is_refused_and_the_lease_stays() {
+    let (tube, clock) = lone();
+    tube.task(b"a").ttr(secs(10)).put().unwrap();
+    let task = tube.take().unwrap();
+    let held = tube.ticket(task.ticket());
+    for nothing in [Duration::ZERO, Duration::from_nanos(999)] {
+        let refused = task.renew_for(nothing).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("ttr takes a microsecond or more"), "{refused}");
+        assert_eq!(kind(held.renew_for(nothing)), ErrorKind::Invalid);
+        task.touch(nothing).unwrap();
+    }
+    assert_eq!(task.left().unwrap(), Some(secs(10)));
+    clock.advance(secs(9));
+    assert_eq!(counts(&tube), [0, 0, 1, 0]);
+    task.renew_for(Duration::from_micros(1)).unwrap();
+    assert_eq!(task.left().unwrap(), Some(Duration::from_micros(1)));
+}
+
 #[test]
 fn a_lost_lease_is_not_extended() {
     let (tube, clock) = lone();

@@ -262,7 +262,7 @@ impl Maker {
             126..129 => Step::Fail { lease },
             129..134 => Step::Touch { lease, by: self.span() },
             134..136 => Step::Renew { lease },
-            136..139 => Step::RenewFor { lease, by: self.span().max(1) },
+            136..139 => Step::RenewFor { lease, by: self.span() },
             139..144 => Step::LetGo { lease },
             144..146 => Step::Detach { lease },
             146..151 => Step::Kick { tube, count: self.rng.of(&[1, 1, 2, 100, EVER]) },

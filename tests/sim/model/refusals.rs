@@ -59,7 +59,8 @@ impl Model {
                     back.ttl == Some(0),
                 ),
                 Step::Retry { after, .. } => (false, after.is_some(), false),
-                Step::Touch { .. } | Step::RenewFor { .. } => (false, true, false),
+                Step::Touch { .. } => (false, true, false),
+                Step::RenewFor { by, .. } => (false, true, *by == 0),
                 _ => (false, false, false),
             };
             if priority && !prioritised || times && !timed {
