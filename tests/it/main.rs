@@ -6,6 +6,7 @@
 mod batch;
 mod clocks;
 mod close;
+mod codec;
 mod consumer;
 mod damage;
 mod delay;
