@@ -1,7 +1,9 @@
 //! Folders that are not what they should be: a clear error, and nothing is touched or lost.
 
+mod cut;
+
 use crate::{close_sound, drain, home, is_mended, killed, kind, open, secs, still};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -270,20 +272,6 @@ fn a_newer_format_is_refused_and_left_as_it_is() {
     let before = bytes(&path);
     assert_eq!(refused(&path), ErrorKind::NewerFormat);
     assert_eq!(bytes(&path), before);
-}
-
-#[test]
-fn files_that_are_cut_short() {
-    for name in FILES {
-        for length in [0, 1, 100, 4096, 10_000] {
-            let (_home, path) = made();
-            let file = OpenOptions::new().write(true).open(path.join(name)).unwrap();
-            file.set_len(length).unwrap();
-            let refused = refused(&path);
-            let fits = matches!(refused, ErrorKind::Damaged | ErrorKind::NotAQueue);
-            assert!(fits, "{name} of {length} bytes: {refused:?}");
-        }
-    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod limit;
 mod open;
 mod order;
 mod presets;
+mod progress;
 mod put;
 mod readme;
 mod receipt;

@@ -1,0 +1,86 @@
+//! How an opening tells how far it has come.
+
+use crate::{home, killed, still};
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::rc::Rc;
+use tubewell::{Builder, Durability, Progress, Queue, Stage};
+
+const ORDER: [Stage; 4] = [Stage::Create, Stage::Replay, Stage::Scan, Stage::Settle];
+
+/// Opens it; the queue, and what was told on the way.
+fn told(builder: Builder, path: &Path) -> (Queue, Vec<Progress>) {
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let telling = told.clone();
+    let builder = builder.progress(move |progress| {
+        telling.borrow_mut().push(progress);
+        ControlFlow::Continue(())
+    });
+    let queue = builder.open(path).unwrap();
+    let told = told.borrow().clone();
+    (queue, told)
+}
+
+/// The stages that were told of, in order; each begins at 0, goes forward and has an end.
+fn stages(told: &[Progress]) -> Vec<Stage> {
+    let mut stages = Vec::new();
+    for part in told.chunk_by(|one, next| one.stage == next.stage) {
+        let Progress { stage, total, .. } = part[0];
+        assert!(part.is_sorted_by_key(|progress| progress.done), "{part:?}");
+        assert!(part.iter().all(|progress| progress.total == total), "{part:?}");
+        assert!(part.iter().all(|progress| progress.done <= total), "{part:?}");
+        assert!(total > 0, "{part:?}");
+        stages.push(stage);
+    }
+    let place = |stage| ORDER.iter().position(|other| other == stage);
+    assert!(stages.is_sorted_by_key(place), "{told:?}");
+    stages
+}
+
+/// The last that was told of a stage.
+fn last(told: &[Progress], stage: Stage) -> Progress {
+    *told.iter().rfind(|progress| progress.stage == stage).unwrap()
+}
+
+#[test]
+fn a_birth_and_an_opening_behind_a_clean_close_tell_their_stages_in_order() {
+    let (_home, path) = home();
+    let (queue, born) = told(still().0, &path);
+    assert_eq!(stages(&born), ORDER);
+    let create = last(&born, Stage::Create);
+    assert_eq!((born[0].stage, born[0].done), (Stage::Create, 0));
+    assert_eq!((create.done, create.total), (queue.space().unwrap().journal_bytes, create.done));
+    let tube = queue.tube("t").unwrap();
+    tube.put_many((0..1000).map(|_| vec![1; 100])).unwrap();
+    drop(tube);
+    queue.close().unwrap();
+
+    let (_queue, opened) = told(still().0, &path);
+    assert_eq!(stages(&opened), ORDER[1..]);
+    assert_eq!(last(&opened, Stage::Replay).done, 0, "a close leaves nothing to replay");
+    assert_eq!((last(&opened, Stage::Settle).done, last(&opened, Stage::Settle).total), (1, 1));
+}
+
+#[test]
+fn an_opening_behind_a_kill_tells_how_far_the_replay_has_come() {
+    let (_home, path) = home();
+    let builder = still().0.journal_bytes(64 << 20).durability(Durability::Relaxed);
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    for _ in 0..80 {
+        tube.put_many((0..100).map(|_| vec![1; 1000])).unwrap();
+    }
+    assert_eq!(queue.space().unwrap().checkpoints, 0, "all of it is in the journal");
+    let used = queue.space().unwrap().journal_used;
+    let (_copy, copy) = killed(&path);
+
+    let (reopened, opened) = told(still().0, &copy);
+    assert_eq!(reopened.tube("t").unwrap().len().unwrap(), 8000);
+    assert_eq!(stages(&opened), ORDER[1..]);
+    let replay: Vec<_> = opened.iter().filter(|progress| progress.stage == Stage::Replay).collect();
+    assert!(replay.len() as u64 >= used >> 20, "about once a megabyte: {replay:?}");
+    assert!(replay.iter().all(|progress| progress.done <= used), "{replay:?}");
+    assert!(used - last(&opened, Stage::Replay).done < 2 << 20, "{used} bytes: {replay:?}");
+    assert_eq!(last(&opened, Stage::Settle).done, 1);
+}
