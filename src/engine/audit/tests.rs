@@ -1,6 +1,8 @@
 //! That the audit can say no: a queue with every sort of row is sound, and with any row less, any
 //! row more or any row changed it is not. Where that cannot be seen, the test says why.
 
+mod reads;
+
 use super::audit;
 use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::row::{self, TubeRow, WorkRow};

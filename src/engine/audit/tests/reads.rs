@@ -1,0 +1,217 @@
+//! That no verb walks past tasks that it may not take: over rows that count how often they are
+//! read, each reads as many with ten tasks in the way as with ten thousand.
+
+use super::Rows;
+use crate::clock::{ManualClock, Now};
+use crate::engine::desk::{Desk, Numbers, Op};
+use crate::engine::draft::Draft;
+use crate::engine::known::{Known, Tube};
+use crate::engine::put::{NewRow, Put};
+use crate::engine::settle::{Ack, Settle, Verdict};
+use crate::engine::take::{Claim, Take};
+use crate::engine::tools::{Kick, Tool, Verb};
+use crate::engine::{due, look};
+use crate::error::Result;
+use crate::queue::Queue;
+use crate::task::{Reason, State, TaskId, Ticket};
+use crate::tube::Tube as Handle;
+use crate::verb::{Conflict, Extend, Release};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Brings so many tasks into a tube, all of them before the one that can be taken.
+type InTheWay = fn(&Handle, usize);
+
+const WAYS: [(&str, InTheWay); 9] = [
+    ("locked, in one group", |tube, tasks| {
+        (0..=tasks).for_each(|_| first(tube, Some("locked"), None));
+        taken(tube, 1);
+    }),
+    ("locked, in a group each", |tube, tasks| {
+        for group in 0..tasks {
+            (0..2).for_each(|_| first(tube, Some(&group.to_string()), None));
+        }
+        taken(tube, tasks);
+    }),
+    ("buried", |tube, tasks| {
+        (0..tasks).for_each(|_| first(tube, None, None));
+        let all = tube.take_many(tasks).unwrap();
+        all.into_iter().for_each(|task| task.bury("in the way").unwrap());
+    }),
+    ("buried, in a group each", |tube, tasks| {
+        (0..tasks).for_each(|group| first(tube, Some(&group.to_string()), None));
+        let all = tube.take_many(tasks).unwrap();
+        all.into_iter().for_each(|task| task.bury("in the way").unwrap());
+    }),
+    ("delayed", |tube, tasks| (0..tasks).for_each(|_| first(tube, None, Some(HOUR)))),
+    ("delayed, in a group each", |tube, tasks| {
+        (0..tasks).for_each(|group| first(tube, Some(&group.to_string()), Some(HOUR)));
+    }),
+    ("taken", |tube, tasks| {
+        (0..tasks).for_each(|_| first(tube, None, None));
+        taken(tube, tasks);
+    }),
+    ("ready behind it", |tube, tasks| {
+        tube.put_many((0..tasks).map(|_| b"behind".to_vec())).unwrap();
+    }),
+    ("ready behind it, in a group each", |tube, tasks| {
+        for group in 0..tasks {
+            tube.task(b"behind").group(&group.to_string()).ttl(HOUR).put().unwrap();
+        }
+    }),
+];
+
+/// Puts a task that stands before all others, with every deadline that it may have.
+fn first(tube: &Handle, group: Option<&str>, delay: Option<Duration>) {
+    let mut task = tube.task(b"in the way").priority(-1).ttl(2 * HOUR).ttr(HOUR);
+    if let Some(group) = group {
+        task = task.group(group);
+    }
+    if let Some(delay) = delay {
+        task = task.delay(delay);
+    }
+    task.put().unwrap();
+}
+
+fn taken(tube: &Handle, tasks: usize) {
+    let taken = tube.take_many(tasks).unwrap();
+    assert_eq!(taken.len(), tasks);
+    taken.into_iter().for_each(|task| _ = task.detach());
+}
+
+/// A tube with tasks in the way, and the few that verbs are called on.
+struct Scene {
+    rows: Rows,
+    tube: Tube,
+    now: Now,
+    /// Of a group of its own, where another task waits for it.
+    held: Ticket,
+    /// The one that a take is to answer.
+    free: TaskId,
+    /// Before all that are in the way.
+    buried: TaskId,
+}
+
+impl Scene {
+    fn with(in_the_way: InTheWay, tasks: usize) -> Self {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock).by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("first").unwrap();
+        let buried = tube.task(b"buried").priority(i64::MIN).put().unwrap();
+        tube.bury(buried, "set aside").unwrap();
+        tube.task(b"held").group("own").put().unwrap();
+        tube.task(b"next of the group").group("own").put().unwrap();
+        let held = tube.take().unwrap().detach();
+        let free = tube.task(b"free").put().unwrap();
+        in_the_way(&tube, tasks);
+        let now = tube.hold.core().look(|_, now| Ok(now)).unwrap();
+        let rows = Rows::of(&queue).with_kept_counts();
+        let known = look::tube(&rows, tube.at.number).unwrap();
+        Self { rows, tube: known, now, held, free, buried }
+    }
+
+    /// How many rows are read meanwhile.
+    fn reads(&self, read: impl FnOnce(&Self) -> Result<()>) -> u64 {
+        self.rows.reads.set(0);
+        read(self).unwrap();
+        self.rows.reads.get()
+    }
+
+    /// How many rows an op reads, with what every verb asks of its tube before; and its answer.
+    fn run<O: Op>(&self, op: &O) -> (u64, O::Done) {
+        let mut done = None;
+        let reads = self.reads(|scene| {
+            assert!(!due::has_work(&scene.rows, scene.tube.run())?);
+            assert!(!due::next_due(&scene.rows, scene.tube.run())?.is_due(scene.now));
+            let (mut known, mut draft) = (Known::default(), Draft::default());
+            known.learn(scene.tube.number, scene.tube.row.clone());
+            let mut numbers = Numbers { next: 1 << 40, end: 1 << 41 };
+            let (rows, now) = (&scene.rows, scene.now);
+            let mut desk = Desk::new(rows, &known, &mut numbers, &mut draft, None, now);
+            done = Some(op.decide(&mut desk)?);
+            Ok(())
+        });
+        (reads, done.unwrap())
+    }
+
+    fn settle(&self, verdict: Verdict<'_>) -> u64 {
+        self.run(&Settle { tube: self.tube.number, ticket: self.held, verdict }).0
+    }
+
+    fn tool(&self, id: TaskId, verb: Verb) -> u64 {
+        self.run(&Tool { tube: self.tube.number, id, verb }).0
+    }
+
+    fn put(&self, task: NewRow<'_>) -> u64 {
+        let put = Put {
+            tube: self.tube.number,
+            tasks: &[task],
+            payload_bytes_max: 1 << 20,
+            durable_bytes_max: u64::MAX,
+        };
+        self.run(&put).0
+    }
+
+    /// The rows that each verb reads.
+    fn all(&self) -> Vec<(&'static str, u64)> {
+        let tube = self.tube.number;
+        let (take, handed) = self.run(&Take { tube, most: 1, holder: 0 });
+        assert_eq!(handed[0].id, self.free);
+        let (ack, lost) = self.run(&Ack { tube, tickets: &[self.held] });
+        assert_eq!(lost, []);
+        let (kick, kicked) = self.run(&Kick { tube, most: 1 });
+        assert_eq!(kicked, 1);
+        let new = NewRow { payload: b"x", ..NewRow::default() };
+        let keyed = NewRow { key: Some("key"), conflict: Conflict::Reject, ..new };
+        let next = |state| self.reads(|it| look::next(&it.rows, &it.tube, state, it.now).map(drop));
+        vec![
+            ("take", take),
+            ("claim", self.run(&Claim { tube, id: self.free, holder: 0 }).0),
+            ("ack", ack),
+            ("release", self.settle(Verdict::Release(Release::new()))),
+            ("release to the back", self.settle(Verdict::Release(Release::new().to_back()))),
+            ("retry", self.settle(Verdict::Retry { error: "no", after: Some(HOUR) })),
+            ("bury", self.settle(Verdict::Bury(Reason::Buried("no".into())))),
+            ("drop", self.settle(Verdict::Lost)),
+            ("renew", self.settle(Verdict::Touch(Extend::RenewFor(HOUR)))),
+            ("kick", kick),
+            ("kick by id", self.tool(self.buried, Verb::Kick)),
+            ("bury by id", self.tool(self.free, Verb::Bury(Reason::Buried("no".into())))),
+            ("delete", self.tool(self.free, Verb::Delete)),
+            ("put", self.put(new)),
+            ("put before all", self.put(NewRow { priority: Some(i64::MIN), ..new })),
+            ("put in a group", self.put(NewRow { group: Some("own"), ..new })),
+            ("put with a key", self.put(keyed)),
+            ("peek", self.reads(|it| look::info(&it.rows, &it.tube, self.free, it.now).map(drop))),
+            ("peek at the next ready", next(State::Ready)),
+            ("peek at the next delayed", next(State::Delayed)),
+            ("peek at the next taken", next(State::Taken)),
+            ("peek at the next buried", next(State::Buried)),
+        ]
+    }
+}
+
+#[test]
+fn no_verb_walks_past_tasks_that_it_may_not_take() {
+    for (way, in_the_way) in WAYS {
+        let [few, many] = [10, 10_000].map(|tasks| Scene::with(in_the_way, tasks).all());
+        assert_eq!(few, many, "{way}");
+        let most = few.iter().map(|(_, reads)| *reads).max();
+        assert!(most <= Some(20), "{way}: {few:?}");
+    }
+}
+
+/// A take of several reads no more of them than it takes, wherever the rest stands.
+#[test]
+fn a_take_of_several_reads_as_many_rows_however_many_there_are() {
+    for (way, in_the_way) in &WAYS[7..] {
+        let [few, many] = [100, 10_000].map(|tasks| {
+            let scene = Scene::with(*in_the_way, tasks);
+            let (reads, handed) = scene.run(&Take { tube: scene.tube.number, most: 50, holder: 0 });
+            assert_eq!(handed.len(), 50);
+            reads
+        });
+        assert_eq!(few, many, "{way}");
+    }
+}
