@@ -76,7 +76,8 @@ pub enum ErrorKind {
     /// A sync failed: what was asked is either entirely done or entirely not, and opening the
     /// queue again decides which. [`Error::tasks`] names the tasks.
     Unknown,
-    /// The disk is full: puts are refused, acks and deletes go on.
+    /// The disk is full: puts are refused, and soon whatever else adds to what is kept, such as a
+    /// reason; takes, acks and deletes go on.
     DiskFull,
     /// Another queue has the folder open, in this process or in another.
     Locked,

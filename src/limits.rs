@@ -40,6 +40,9 @@ pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the ballast behind the ring, freed when a checkpoint meets a full disk. Without one,
 /// removing one row from a full redb file fails; with 256 KiB, 5 000 went through.
 pub(crate) const BALLAST_BYTES: u64 = 512 << 10;
+/// Bytes that verbs may add while the disk is full, such as reasons of 4 KiB. In pages these take
+/// several times as much, and the most of the ballast is for acks and deletes.
+pub(crate) const FULL_BYTES: u64 = BALLAST_BYTES / 8;
 /// Bytes of all temporary tubes together.
 pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 /// Bytes of the payloads of all durable tubes together: as many as the disk takes.

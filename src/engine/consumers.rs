@@ -56,6 +56,10 @@ impl Op for Join<'_> {
         None
     }
 
+    fn grows(&self) -> bool {
+        true
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u32> {
         label("consumer name", self.name)?;
         if let Some(number) = desk.get(&key::consumer_name(self.name))? {

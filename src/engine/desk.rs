@@ -29,6 +29,11 @@ pub(crate) trait Op {
         false
     }
 
+    /// Whether it may leave more bytes behind than it found, of which a full disk bears only a few.
+    fn grows(&self) -> bool {
+        false
+    }
+
     /// The tasks in doubt if what was done is not known to be synced.
     fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
         let _ = done;

@@ -191,6 +191,15 @@ impl Op for Settle<'_> {
         u64::from(matches!(self.verdict, Verdict::Release(_)))
     }
 
+    fn grows(&self) -> bool {
+        match &self.verdict {
+            Verdict::Retry { .. } | Verdict::Bury(_) => true,
+            Verdict::Release(terms) => *terms != Terms::new(),
+            // A heartbeat that fails would have the task done twice.
+            Verdict::Lost | Verdict::Touch(_) => false,
+        }
+    }
+
     fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.ticket.id]
     }

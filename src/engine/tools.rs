@@ -40,6 +40,10 @@ impl Op for Tool {
         Some(self.tube)
     }
 
+    fn grows(&self) -> bool {
+        !matches!(self.verb, Verb::Delete)
+    }
+
     fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
         vec![self.id]
     }
@@ -90,6 +94,10 @@ impl Op for Kick {
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn grows(&self) -> bool {
+        true
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {

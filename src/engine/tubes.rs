@@ -68,6 +68,10 @@ impl Op for Create<'_> {
         None
     }
 
+    fn grows(&self) -> bool {
+        true
+    }
+
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u32> {
         tube_name(self.name)?;
         self.options.check()?;

@@ -197,6 +197,13 @@ impl State {
             self.heal_after(&decided);
             (wants, self.numbers) = (None, numbers);
         };
+        if self.store.is_full()
+            && op.grows()
+            && !self.store.bears(self.draft.writes())?
+            && !self.refill(now)
+        {
+            return Err(Error::new(ErrorKind::DiskFull));
+        }
         let advance = self.advance(self.draft.durable_bytes());
         let learnt = notes::learnt(&mut self.draft);
         let durable = self.draft.is_durable();

@@ -13,9 +13,9 @@ use super::tables::{Anchor, Tally};
 use super::{Failure, Store};
 use crate::bytes::key::is_temporary;
 use crate::bytes::key::{Key, Run};
-use crate::bytes::{RowOp, RowWrite};
+use crate::bytes::{RowOp, RowWrite, View};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::SLICE_ROWS;
+use crate::limits::{FULL_BYTES, SLICE_ROWS};
 use crate::sync::Arc;
 use redb::WriteTransaction;
 
@@ -70,6 +70,22 @@ impl Store {
         !self.full
     }
 
+    /// On a full disk: whether there is still room for what these rows add, which is counted then.
+    pub(crate) fn bears(&mut self, writes: &[RowWrite]) -> Result<bool> {
+        let (mut comes, mut goes) = (0, 0);
+        for write in writes.iter().filter(|write| !is_temporary(&write.key)) {
+            if let RowOp::Add(value) | RowOp::Change(value) = &write.op {
+                comes += write.key.len() + value.len();
+            }
+            if !matches!(write.op, RowOp::Add(_)) {
+                goes += self.get(&write.key)?.map_or(0, |value| write.key.len() + value.len());
+            }
+        }
+        let left = self.spare.checked_sub(comes.saturating_sub(goes) as u64);
+        self.spare = left.unwrap_or(self.spare);
+        Ok(left.is_some())
+    }
+
     pub(super) fn thaw(&mut self) {
         self.rows.thaw();
         self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
@@ -87,7 +103,9 @@ impl Store {
     }
 
     fn free_ballast(&mut self) -> Result<()> {
-        self.full = true;
+        if !self.full {
+            (self.full, self.spare) = (true, FULL_BYTES);
+        }
         match self.ring.as_ref().map(Ring::free_ballast) {
             Some(Err(error)) => Err(self.stop(Error::io(error))),
             _ => Ok(()),

@@ -103,6 +103,9 @@ pub(crate) struct Store {
     checkpoints_done: u64,
     /// Whether puts are refused until the ballast stands again.
     full: bool,
+    /// Bytes that verbs may still add until then. None behind an opening, whose ballast an earlier
+    /// process may have used up.
+    spare: u64,
     /// Set between the write and the last row applied: a panic there leaves it set.
     armed: bool,
     broken: RefCell<Option<Box<str>>>,

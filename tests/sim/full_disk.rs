@@ -4,8 +4,12 @@
 use crate::disk::SimDisk;
 use crate::trust::{numbers, open, open_at};
 use redb::ReadableTable;
+use std::collections::BTreeSet;
 use std::time::Duration;
-use tubewell::{Durability, ErrorKind, ManualClock, Queue, Result};
+use tubewell::{
+    Durability, ErrorKind, ManualClock, Queue, Release, Result, State, Task, TaskId, Tube,
+    TubeOptions,
+};
 
 /// Every budget is tried until so many in a row refused nothing: from there on they are alike.
 const AMPLE: u64 = 16;
@@ -152,4 +156,195 @@ fn r3_a_transaction_at_every_block_budget_is_done_or_not() {
         assert_eq!((numbers(&queue), own(&queue)), (there.clone(), there), "budget {budget}");
     }
     assert!(refusals > 100, "{refusals}");
+}
+
+/// What the run below does to a full queue, one verb after the other.
+struct Full {
+    queue: Queue,
+    tube: Tube,
+    /// What the tube holds, and nothing else.
+    there: BTreeSet<TaskId>,
+    /// Tubes that were made and not dropped again.
+    made: Vec<String>,
+    /// What the full disk refused.
+    refused: Vec<&'static str>,
+    budget: usize,
+}
+
+impl Full {
+    /// Whether it happened; a full disk may refuse it, and nothing else.
+    fn may<T>(&mut self, verb: &'static str, done: Result<T>) -> Option<T> {
+        let budget = self.budget;
+        match done {
+            Ok(done) => Some(done),
+            Err(error) if error.kind() == ErrorKind::DiskFull => {
+                self.refused.push(verb);
+                None
+            }
+            Err(error) => panic!("budget {budget}: {verb}: {error}"),
+        }
+    }
+
+    /// What is promised, however full the disk is.
+    fn must<T>(&self, verb: &str, done: Result<T>) -> T {
+        done.unwrap_or_else(|error| panic!("budget {}: {verb}: {error}", self.budget))
+    }
+
+    fn task(&self) -> Option<Task> {
+        self.must("take", self.tube.try_take())
+    }
+
+    fn delete(&mut self, id: TaskId) {
+        self.must("delete", self.tube.delete(id));
+        assert!(self.there.remove(&id));
+    }
+
+    fn step(&mut self, step: u64) {
+        let long = "r".repeat(4096);
+        match step % 12 {
+            0 | 6 => {
+                let id = *self.there.first().unwrap();
+                self.delete(id);
+            }
+            3 | 9 => {
+                let id = *self.there.last().unwrap();
+                self.delete(id);
+            }
+            1 => {
+                if let Some(task) = self.task() {
+                    self.may("retry", task.retry(&long));
+                }
+            }
+            2 => {
+                if let Some(task) = self.task() {
+                    self.may("bury", task.bury(&long));
+                }
+            }
+            4 => {
+                if let Some(task) = self.task() {
+                    self.must("renew", task.renew_for(Duration::from_secs(60)));
+                    self.must("release", task.release());
+                }
+                if let Some(task) = self.task() {
+                    let terms = Release::new().to_back();
+                    self.may("release to the back", task.release_with(terms));
+                }
+            }
+            5 => {
+                let kicked = self.tube.kick(3);
+                self.may("kick", kicked);
+            }
+            7 => {
+                let id = *self.there.iter().nth(self.there.len() / 2).unwrap();
+                self.may("bury by id", self.tube.bury(id, &long));
+            }
+            8 => {
+                let name = format!("made at {step}");
+                let made = self.queue.create_tube(&name, TubeOptions::default());
+                if self.may("create_tube", made).is_some() {
+                    self.made.push(name);
+                }
+            }
+            10 => {
+                if let Some(name) = self.made.pop() {
+                    self.must("drop_tube", self.queue.drop_tube(&name));
+                }
+            }
+            _ => {
+                let joined = self.queue.consumer(&format!("joined at {step}"));
+                let Some(consumer) = self.may("consumer", joined) else { return };
+                if let Some(task) = self.must("take", self.tube.by(&consumer).try_take()) {
+                    assert!(self.there.remove(&task.id()));
+                    self.must("ack", task.ack());
+                }
+            }
+        }
+    }
+
+    /// The ids that the tube holds, in whatever state.
+    fn found(&self) -> BTreeSet<TaskId> {
+        let states = [State::Ready, State::Taken, State::Delayed, State::Buried];
+        let tasks = states.into_iter().flat_map(|state| self.tube.tasks(state));
+        tasks.map(|task| task.unwrap().id).collect()
+    }
+}
+
+/// R3 for the other verbs: a full queue is emptied by deletes while tasks are buried and retried
+/// with long words, released and kicked, tubes made, truncated and dropped, and consumers join.
+/// What adds to the queue may be refused by the full disk; nothing else is, and nothing is lost.
+#[test]
+fn r3_a_full_queue_is_emptied_by_deletes_among_all_other_verbs() {
+    let (mut ample, mut refused) = (0, BTreeSet::new());
+    for budget in (0..).step_by(16) {
+        if ample == 2 {
+            assert!(budget > 100, "budget {budget}: everything went in");
+            break;
+        }
+        let disk = SimDisk::new(budget as u64);
+        let clock = ManualClock::new();
+        let (queue, tube) = open_at(&disk, Durability::Durable, &clock);
+        let sides = ["cut", "dropped"].map(|name| queue.tube(name).unwrap());
+        for side in &sides {
+            side.put_many((0..100).map(|_| vec![5; 100])).unwrap();
+        }
+        disk.set_quota(disk.blocks() + budget);
+        let mut full = Full {
+            queue,
+            tube,
+            there: BTreeSet::new(),
+            made: Vec::new(),
+            refused: Vec::new(),
+            budget,
+        };
+        while full.refused.len() < 3 && full.there.len() < 2000 {
+            let put = full.tube.put(&[3; 400]);
+            if let Some(id) = full.may("put", put) {
+                full.there.insert(id);
+            }
+        }
+        ample = if full.refused.is_empty() { ample + 1 } else { 0 };
+        full.refused.clear();
+        let [cut, dropped] = sides;
+        // At first nothing is deleted, so that the long words have to find room.
+        for step in 0.. {
+            if full.there.is_empty() {
+                break;
+            }
+            let grows = step < 3000 && full.refused.len() < 20;
+            if !(grows && step % 3 == 0) {
+                full.step(step);
+            }
+            if step == 20 {
+                assert_eq!(full.must("truncate", cut.truncate()), 100);
+            }
+            if step == 40 {
+                full.must("drop_tube", full.queue.drop_tube("dropped"));
+                assert!(dropped.len().is_err());
+            }
+            if step == 60 && budget % 32 == 0 {
+                // The process dies in the middle of it, and the disk is as full as before.
+                disk.cut_power();
+                let (queue, tube) = open_at(&disk, Durability::Durable, &clock);
+                (full.queue, full.tube) = (queue, tube);
+                assert_eq!(full.found(), full.there, "budget {budget}");
+            }
+        }
+        assert_eq!(full.tube.len().unwrap(), 0, "budget {budget}");
+        assert_eq!(full.queue.check().unwrap(), Vec::<String>::new(), "budget {budget}");
+        refused.extend(full.refused.drain(..));
+
+        disk.set_quota(usize::MAX);
+        clock.advance(Duration::from_secs(1));
+        let id = full.tube.put(&[4; 400]).unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+        disk.cut_power();
+        drop(full);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        assert_eq!(tube.len().unwrap(), 1, "budget {budget}");
+        assert_eq!(tube.try_take().unwrap().unwrap().id(), id);
+    }
+    for verb in ["retry", "bury", "bury by id", "create_tube", "consumer"] {
+        assert!(refused.contains(verb), "{verb} never met the full disk: {refused:?}");
+    }
+    assert!(!refused.contains("kick"), "it adds nothing");
 }
