@@ -219,7 +219,7 @@ fn bytes(run: &Run) {
             format!("bytes to the device per durable cycle, {what}"),
             format!("{ours:.1} kB"),
             format!(
-                "two synced records {limit:.1} kB, bare redb {redb:.1} kB; {checkpoints} checkpoints"
+                "two synced records {limit:.1} kB, redb {redb:.1} kB; {checkpoints} checkpoints"
             ),
             format!("{:.2}", ours / limit),
             reach,
