@@ -342,20 +342,28 @@ fn s6_a_crash_in_the_recovery_from_a_crash() {
     }
 }
 
+// Two tests, or one thread has all of it to do while the other has nothing left.
 #[test]
-fn s6_an_error_at_every_call_once_and_from_then_on() {
+fn s6_an_error_at_every_call_once_and_from_then_on_durable() {
+    errors_at_every_call(Durability::Durable);
+}
+
+#[test]
+fn s6_an_error_at_every_call_once_and_from_then_on_relaxed() {
+    errors_at_every_call(Durability::Relaxed);
+}
+
+fn errors_at_every_call(durability: Durability) {
     for scenario in scenarios() {
-        for durability in LEVELS {
-            let calls = whole(&scenario, durability);
-            for (at, is_sync) in (1..).zip(calls) {
-                let lost = is_sync.then_some(Fault::LoseSync(at));
-                for fault in [Fault::Once(at), Fault::Sticky(at)].into_iter().chain(lost) {
-                    for end in [End::Kill, End::Cut] {
-                        let crash = Crash { fault, end, in_recovery: vec![], seed: at };
-                        // A process that lives on has no end that could be of another kind.
-                        if play(&scenario, durability, &crash).crashes == 0 {
-                            break;
-                        }
+        let calls = whole(&scenario, durability);
+        for (at, is_sync) in (1..).zip(calls) {
+            let lost = is_sync.then_some(Fault::LoseSync(at));
+            for fault in [Fault::Once(at), Fault::Sticky(at)].into_iter().chain(lost) {
+                for end in [End::Kill, End::Cut] {
+                    let crash = Crash { fault, end, in_recovery: vec![], seed: at };
+                    // A process that lives on has no end that could be of another kind.
+                    if play(&scenario, durability, &crash).crashes == 0 {
+                        break;
                     }
                 }
             }
