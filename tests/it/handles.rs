@@ -6,7 +6,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::{Mutex, mpsc};
-use tubewell::{ErrorKind, Event, Queue, Result, State, TaskInfo};
+use tubewell::{Consumer, ErrorKind, Event, Queue, Result, State, Task, TaskInfo, Tube};
 
 fn is_locked(path: &Path) -> bool {
     still().0.open(path).is_err_and(|error| error.kind() == ErrorKind::Locked)
@@ -36,16 +36,23 @@ fn orders() -> Vec<[usize; 4]> {
     orders
 }
 
+/// A queue, and a task of it that a consumer holds.
+fn held_by_ada(path: &Path) -> (Queue, Tube, Consumer, Task) {
+    let queue = open(path);
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let guard = tube.by(&ada).take().unwrap();
+    (queue, tube, ada, guard)
+}
+
 #[test]
 fn queue_tube_consumer_and_guard_go_in_any_order() {
     assert_eq!(orders().len(), 24);
     for order in orders() {
         let (_home, path) = home();
-        let queue = open(&path);
-        let tube = queue.tube("t").unwrap();
-        let id = tube.put(b"a").unwrap();
-        let ada = queue.consumer("ada").unwrap();
-        let guard = tube.by(&ada).take().unwrap();
+        let (queue, tube, ada, guard) = held_by_ada(&path);
+        let id = guard.id();
         let mut handles: [Option<Box<dyn Any>>; 4] = [
             Some(Box::new(queue)),
             Some(Box::new(tube)),
@@ -197,11 +204,8 @@ fn a_consumer_goes_while_a_thread_unwinds() {
 fn a_transaction_that_panics_drops_what_its_closure_owns() {
     for acked in [false, true] {
         let (_home, path) = home();
-        let queue = open(&path);
-        let tube = queue.tube("t").unwrap();
-        let id = tube.put(b"a").unwrap();
-        let ada = queue.consumer("ada").unwrap();
-        let guard = tube.by(&ada).take().unwrap();
+        let (queue, tube, ada, guard) = held_by_ada(&path);
+        let id = guard.id();
         let own = (queue.clone(), tube.clone());
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             queue.transact(move |tx| -> Result<()> {
