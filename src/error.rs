@@ -135,7 +135,10 @@ impl ErrorKind {
     }
 }
 
+/// What makes an error is cold, or its code would lie between that of verbs that go well, and both
+/// would not fit the processor's nearest cache.
 impl Error {
+    #[cold]
     pub(crate) fn new(kind: ErrorKind) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -150,6 +153,7 @@ impl Error {
     }
 
     /// An error of the operating system; a full disk is told apart.
+    #[cold]
     pub(crate) fn io(error: std::io::Error) -> Self {
         let full = matches!(
             error.kind(),
@@ -159,17 +163,20 @@ impl Error {
     }
 
     /// Adds what exactly is wrong.
+    #[cold]
     pub(crate) fn because(mut self, detail: impl Into<Box<str>>) -> Self {
         self.0.detail = Some(detail.into());
         self
     }
 
+    #[cold]
     pub(crate) fn caused_by(mut self, cause: impl Into<Cause>) -> Self {
         self.0.source = Some(cause.into());
         self
     }
 
     /// Names the verb, unless a deeper layer has done so.
+    #[cold]
     pub(crate) fn during(mut self, action: &'static str) -> Self {
         if self.0.action.is_empty() {
             self.0.action = action;
@@ -177,21 +184,25 @@ impl Error {
         self
     }
 
+    #[cold]
     pub(crate) fn in_tube(mut self, tube: &str) -> Self {
         self.0.tube.get_or_insert_with(|| tube.into());
         self
     }
 
+    #[cold]
     pub(crate) fn on_task(mut self, task: TaskId) -> Self {
         self.0.task.get_or_insert(task);
         self
     }
 
+    #[cold]
     pub(crate) fn with_tasks(mut self, tasks: Vec<TaskId>) -> Self {
         self.0.tasks = tasks;
         self
     }
 
+    #[cold]
     pub(crate) fn at(mut self, folder: &Path) -> Self {
         self.0.folder.get_or_insert_with(|| folder.to_owned());
         self

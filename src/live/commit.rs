@@ -44,16 +44,21 @@ pub(crate) enum Status {
     Broken(String),
 }
 
-/// How an op ended.
-pub(crate) enum Step<D> {
-    /// Done and visible; it is synced once this mark is.
-    Done(D, Mark),
+/// Why an op was not done. Nothing of it is visible.
+pub(crate) enum Obstacle {
     /// The journal has no room: checkpoint, then again.
     NoRoom,
     /// Its record is too large for the journal: it goes through a checkpoint.
     TooLarge,
     /// The reserved numbers are used up: sync up to this mark, then again.
     NoNumbers(Mark),
+    Refused(Error),
+}
+
+impl From<Error> for Obstacle {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
 }
 
 impl State {
@@ -127,30 +132,35 @@ impl State {
 
     /// After a read or write that failed: the base remembers it until it is opened anew, which else
     /// waits for a checkpoint that may never come.
-    pub(crate) fn heal_after<T>(&mut self, done: &Result<T>) {
-        if is_io(done)
+    pub(crate) fn heal_after(&mut self, error: &Error) {
+        if error.kind() == ErrorKind::Io
             && let Err(error) = self.store.heal()
         {
             self.break_down(&error);
         }
     }
 
-    /// Runs one op, behind whatever is due in its tube.
+    /// Runs one op, behind whatever is due in its tube. It is synced once the mark is.
     #[inline]
-    pub(crate) fn step<O: Op>(&mut self, op: &O, site: &Site<'_>) -> Result<Step<O::Done>> {
+    pub(crate) fn step<O: Op>(
+        &mut self,
+        op: &O,
+        site: &Site<'_>,
+    ) -> Result<(O::Done, Mark), Obstacle> {
+        let now = self.begin(op.tube(), site)?;
+        self.commit(op, now, site)
+    }
+
+    /// Reads the clock, and works off what is due in the tube by it.
+    fn begin(&mut self, tube: Option<u32>, site: &Site<'_>) -> Result<Now, Obstacle> {
         self.is_open()?;
         let now = self.now(site.clock);
-        if let Some(number) = op.tube() {
-            while self.is_due(number, now)? {
-                match self.commit(&WorkOff { tube: number }, now, site)? {
-                    Step::Done(..) => {}
-                    Step::NoRoom => return Ok(Step::NoRoom),
-                    Step::TooLarge => return Ok(Step::TooLarge),
-                    Step::NoNumbers(mark) => return Ok(Step::NoNumbers(mark)),
-                }
+        if let Some(tube) = tube {
+            while self.is_due(tube, now)? {
+                self.commit(&WorkOff { tube }, now, site)?;
             }
         }
-        self.commit(op, now, site)
+        Ok(now)
     }
 
     /// Whether something is due in the tube. Looks only if the kept bound has passed.
@@ -172,37 +182,64 @@ impl State {
 
     /// Decides one op and writes what it decided.
     #[inline]
-    pub(crate) fn commit<O: Op>(
+    fn commit<O: Op>(
         &mut self,
         op: &O,
         now: Now,
         site: &Site<'_>,
-    ) -> Result<Step<O::Done>> {
-        if op.adds() && self.store.is_full() && !self.refill(now) {
-            return Err(Error::new(ErrorKind::DiskFull));
+    ) -> Result<(O::Done, Mark), Obstacle> {
+        self.admit(op.adds(), op.numbers(), now, site)?;
+        let done = self.decide(op, now, site)?;
+        let mark = self.write(op.grows(), now, site)?;
+        Ok((done, mark))
+    }
+
+    /// Whether there are numbers for an op, and room if it adds tasks.
+    #[inline]
+    fn admit(
+        &mut self,
+        adds: bool,
+        numbers: u64,
+        now: Now,
+        site: &Site<'_>,
+    ) -> Result<(), Obstacle> {
+        if adds && self.store.is_full() && !self.refill(now) {
+            return Err(Error::new(ErrorKind::DiskFull).into());
         }
-        if !self.has_numbers(op.numbers(), site) {
-            return self.reserve(op.numbers());
+        if !self.has_numbers(numbers, site) {
+            return Err(Obstacle::NoNumbers(self.reserve(numbers)?));
         }
+        Ok(())
+    }
+
+    /// Lets the engine decide; what it decided is the draft.
+    #[inline]
+    fn decide<O: Op>(&mut self, op: &O, now: Now, site: &Site<'_>) -> Result<O::Done> {
         let (mut wants, numbers) = (site.hub.wants(), self.numbers);
-        let done = loop {
+        loop {
             self.draft.clear();
             let (known, numbers_left) = (&self.notes.known, &mut self.numbers);
             let mut desk = Desk::new(&self.store, known, numbers_left, &mut self.draft, wants, now);
-            let decided = op.decide(&mut desk);
-            if wants.is_none() || !is_io(&decided) {
-                break decided?;
+            match op.decide(&mut desk) {
+                Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
+                    // Perhaps it read a payload that only readers of events want; they hold
+                    // nothing up.
+                    self.heal_after(&error);
+                    (wants, self.numbers) = (None, numbers);
+                }
+                decided => return decided,
             }
-            // Perhaps it read a payload that only readers of events want; they hold nothing up.
-            self.heal_after(&decided);
-            (wants, self.numbers) = (None, numbers);
-        };
+        }
+    }
+
+    /// Writes the draft and takes note of it.
+    fn write(&mut self, grows: bool, now: Now, site: &Site<'_>) -> Result<Mark, Obstacle> {
         if self.store.is_full()
-            && op.grows()
+            && grows
             && !self.store.bears(self.draft.writes())?
             && !self.refill(now)
         {
-            return Err(Error::new(ErrorKind::DiskFull));
+            return Err(Error::new(ErrorKind::DiskFull).into());
         }
         let advance = self.advance(self.draft.durable_bytes());
         let learnt = notes::learnt(&mut self.draft);
@@ -213,24 +250,24 @@ impl State {
             Ok(number) => number,
             Err(failure) => {
                 self.armed = false;
-                return self.failed(failure);
+                return Err(self.failed(failure));
             }
         };
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.notes.outbox.wrote = wrote.or(self.notes.outbox.wrote);
         self.notes.committed(learnt, &mut self.draft, mark, site.hub);
         self.armed = false;
-        Ok(Step::Done(done, mark))
+        Ok(mark)
     }
 
-    fn failed<D>(&mut self, failure: Failure) -> Result<Step<D>> {
+    fn failed(&mut self, failure: Failure) -> Obstacle {
         match failure {
-            Failure::NoRoom => Ok(Step::NoRoom),
-            Failure::TooLarge => Ok(Step::TooLarge),
-            Failure::Refused(error) => Err(error),
+            Failure::NoRoom => Obstacle::NoRoom,
+            Failure::TooLarge => Obstacle::TooLarge,
+            Failure::Refused(error) => Obstacle::Refused(error),
             Failure::Broken(error) => {
                 self.break_down(&error);
-                Err(error)
+                Obstacle::Refused(error)
             }
         }
     }
@@ -290,29 +327,26 @@ impl State {
         if self.numbers.left() >= need {
             return Ok(());
         }
-        match self.reserve::<()>(need)? {
-            Step::NoNumbers(mark) => gate.wait(mark)?,
-            _ => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
+        match self.reserve(need) {
+            Ok(mark) => gate.wait(mark)?,
+            Err(Obstacle::Refused(error)) => return Err(error),
+            Err(_) => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
         }
         self.numbers.end = self.reserved;
         Ok(())
     }
 
     /// Writes the reservation by itself, for an op that needs it now.
-    fn reserve<D>(&mut self, need: u64) -> Result<Step<D>> {
+    fn reserve(&mut self, need: u64) -> Result<Mark, Obstacle> {
         self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
         match self.store.note(self.advance(0)) {
             Ok(number) => {
                 self.reserved_at = Mark(number);
-                Ok(Step::NoNumbers(Mark(number)))
+                Ok(self.reserved_at)
             }
-            Err(failure) => self.failed(failure),
+            Err(failure) => Err(self.failed(failure)),
         }
     }
-}
-
-fn is_io<T>(done: &Result<T>) -> bool {
-    done.as_ref().is_err_and(|error| error.kind() == ErrorKind::Io)
 }
 
 /// What a commit needs from around it.

@@ -9,7 +9,7 @@ use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUIET_BEFORE_CHECKPOINT;
 use crate::live::alarm::Alarm;
-use crate::live::commit::{Site, State, Status, Step};
+use crate::live::commit::{Obstacle, Site, State, Status};
 use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
 use crate::live::graces::Graces;
@@ -61,6 +61,15 @@ pub(crate) enum Wait<'a> {
     For(Duration),
     Ever,
     Until(&'a Stop),
+}
+
+/// The journal as an op left it.
+struct Left {
+    wants_checkpoint: bool,
+    /// How many there were.
+    checkpoints: u64,
+    /// Microseconds that the caller rests for having outrun the one under way.
+    rest: u64,
 }
 
 impl Wait<'_> {
@@ -165,23 +174,39 @@ impl Core {
         loop {
             let mut state = self.state.lock();
             let step = state.step(op, &self.site());
-            state.heal_after(&step);
-            let wants_checkpoint = state.store.wants_checkpoint();
-            let checkpoints = state.store.checkpoints();
-            let rest = state.rest(&*self.settings.clock);
-            self.release(state);
-            match step? {
-                Step::Done(done, mark) => {
-                    self.rest(rest);
-                    if wants_checkpoint {
-                        self.checkpoint_soon();
-                    }
-                    return Ok((done, mark));
-                }
-                Step::NoRoom => self.make_room(checkpoints)?,
-                Step::NoNumbers(mark) => self.gate.wait(mark)?,
-                Step::TooLarge => return self.apply_by_checkpoint(op),
+            if let Err(Obstacle::Refused(error)) = &step {
+                state.heal_after(error);
             }
+            let left = self.step_out(state);
+            match step {
+                Ok(done) => {
+                    self.make_way(&left);
+                    return Ok(done);
+                }
+                Err(Obstacle::NoRoom) => self.make_room(left.checkpoints)?,
+                Err(Obstacle::NoNumbers(mark)) => self.gate.wait(mark)?,
+                Err(Obstacle::TooLarge) => return self.apply_by_checkpoint(op),
+                Err(Obstacle::Refused(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Releases the engine's lock behind an op, and says what the journal was like then.
+    fn step_out(&self, mut state: MutexGuard<'_, State>) -> Left {
+        let left = Left {
+            wants_checkpoint: state.store.wants_checkpoint(),
+            checkpoints: state.store.checkpoints(),
+            rest: state.rest(&*self.settings.clock),
+        };
+        self.release(state);
+        left
+    }
+
+    /// What a caller does for the journal behind an op that was done.
+    fn make_way(&self, left: &Left) {
+        self.rest(left.rest);
+        if left.wants_checkpoint {
+            self.checkpoint_soon();
         }
     }
 
@@ -276,9 +301,7 @@ impl Core {
         let mut state = self.state.lock();
         state.is_open()?;
         let now = state.now(&*self.settings.clock);
-        let seen = look(&state.store, now);
-        state.heal_after(&seen);
-        seen
+        look(&state.store, now).inspect_err(|error| state.heal_after(error))
     }
 
     /// Reads a tube behind whatever is due in it.

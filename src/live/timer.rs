@@ -61,8 +61,7 @@ impl Core {
                 let mut state = self.state.lock();
                 state.is_open()?;
                 let now = state.now(&*self.settings.clock);
-                let due = state.is_due(tube, now);
-                state.heal_after(&due);
+                let due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error));
                 if !due? {
                     let bound = state.notes.due.values().find(|(number, _)| *number == tube);
                     next = next.earlier(bound.map_or(NextDue::NONE, |(_, bound)| *bound));
