@@ -414,10 +414,11 @@ fn busy_groups(run: &Run) {
     let small = 1_000;
     let large = run.scale.pick(100, 15_000, 150_000);
     let rounds = run.scale.pick(1, 15, 50);
-    let mut few = Busy::default();
-    (0..rounds).for_each(|_| few.run(run, small));
-    let mut many = Busy::default();
+    let (mut few, mut many) = (Busy::default(), Busy::default());
+    // Half of them on each side: the machine may change its pace meanwhile.
+    (0..rounds / 2).for_each(|_| few.run(run, small));
     many.run(run, large);
+    (rounds / 2..rounds).for_each(|_| few.run(run, small));
     for (what, many, few) in [
         ("busy groups, put to ack", many.all(), few.all()),
         ("busy groups, take and ack", many.drained, few.drained),

@@ -11,6 +11,7 @@ pub(crate) mod inside;
 pub(crate) mod commit;
 pub(crate) mod graces;
 pub(crate) mod core;
+pub(crate) mod checkpoints;
 pub(crate) mod sessions;
 pub(crate) mod guests;
 pub(crate) mod timer;
