@@ -28,6 +28,7 @@ mod progress;
 mod put;
 mod readme;
 mod receipt;
+mod repair;
 mod rows;
 mod settle;
 mod take;

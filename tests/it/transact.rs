@@ -4,13 +4,11 @@ use crate::{
     close_sound, counts, drain, home, is_gone, killed, kind, lone, next, ok, open, secs, still,
 };
 use redb::TableDefinition;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::thread;
 use tubewell::{Clock, Error, ErrorKind, Queue, Reason, Release, Result, State, Tube, TubeOptions};
 
-const DONE: TableDefinition<&str, u64> = TableDefinition::new("done");
+pub const DONE: TableDefinition<&str, u64> = TableDefinition::new("done");
 
 fn queue() -> (Queue, Tube) {
     let queue = still().0.in_memory().unwrap();
@@ -30,7 +28,7 @@ fn done(queue: &Queue, name: &str) -> Option<u64> {
     }
 }
 
-fn note(queue: &Queue, name: &str, value: u64) -> Result<()> {
+pub fn note(queue: &Queue, name: &str, value: u64) -> Result<()> {
     queue.transact(|tx| {
         tx.table(DONE)?.insert(name, value)?;
         ok(())
@@ -103,82 +101,6 @@ fn a_panic_undoes_all_and_goes_on() {
     close_sound(queue);
     drop(tube);
     assert_eq!(done(&open(&path), "b"), Some(2));
-}
-
-/// Whether redb, opening a copy of the base as it stands, would have to walk all of it.
-fn needs_repair(path: &Path) -> bool {
-    let copy = tempfile::NamedTempFile::new().unwrap();
-    fs::copy(path.join("base.redb"), copy.path()).unwrap();
-    let opened = redb::Builder::new()
-        .set_repair_callback(redb::RepairSession::abort)
-        .create_file(copy.into_file());
-    match opened {
-        Ok(_) => false,
-        Err(redb::DatabaseError::RepairAborted) => true,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// redb keeps the pages of a transaction that a panic drops until a repair, which reads the whole
-/// file: of a large one that takes minutes.
-#[test]
-fn behind_a_panic_a_close_and_a_kill_need_no_repair() {
-    let (_home, path) = home();
-    let queue = open(&path);
-    let tube = queue.tube("t").unwrap();
-    for text in ["a", "b", "c"] {
-        tube.put(text.as_bytes()).unwrap();
-    }
-    note(&queue, "before", 1).unwrap();
-    let task = tube.take().unwrap();
-    let panicked = catch_unwind(AssertUnwindSafe(|| {
-        queue.transact(|tx| -> Result<()> {
-            tx.table(DONE)?.insert("a", 1)?;
-            tx.ack(&task)?;
-            assert!(!needs_repair(&path), "killed in the middle of it");
-            std::panic::resume_unwind(Box::new("a closure's own trouble"));
-        })
-    }));
-    let trouble = panicked.unwrap_err();
-    assert_eq!(trouble.downcast_ref(), Some(&"a closure's own trouble"));
-    assert!(!needs_repair(&path), "killed behind the panic");
-    tube.put(b"d").unwrap();
-    queue.checkpoint().unwrap();
-    assert!(!needs_repair(&path), "killed behind the next checkpoint");
-    task.ack().unwrap();
-    drop(tube);
-    close_sound(queue);
-    assert!(!needs_repair(&path), "closed");
-    let queue = open(&path);
-    assert!(!needs_repair(&path), "killed behind the opening");
-    assert_eq!(drain(&queue.tube("t").unwrap()), "b c d");
-}
-
-/// What the test above would see of a plain commit, and of a transaction that a panic drops. Only
-/// where a file that redb has locked may be copied.
-#[test]
-#[cfg(unix)]
-fn a_repair_is_seen_where_redb_needs_one() {
-    let (_home, path) = home();
-    fs::create_dir(&path).unwrap();
-    let db = redb::Database::create(path.join("base.redb")).unwrap();
-    let commit = |quick| {
-        let mut txn = db.begin_write().unwrap();
-        txn.set_quick_repair(quick);
-        txn.open_table(DONE).unwrap().insert("a", 1).unwrap();
-        txn.commit().unwrap();
-        needs_repair(&path)
-    };
-    assert_eq!((commit(true), commit(false), commit(true)), (false, true, false));
-    let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let txn = db.begin_write().unwrap();
-        txn.open_table(DONE).unwrap().insert("b", 2).unwrap();
-        std::panic::resume_unwind(Box::new("a closure's own trouble"));
-    }));
-    assert!(panicked.is_err());
-    assert!(commit(true), "behind a panic");
-    drop(db);
-    assert!(needs_repair(&path), "and the close leaves it at that");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod beside;
 mod clocks;
 mod disk;
 mod full_disk;
+mod interval;
 mod judge;
 mod model;
 mod reads;

@@ -1,17 +1,15 @@
 //! What a queue's owner has to be able to trust, one plain story each. The stories that need every
 //! moment of a crash are in `scenarios`; here stand those that need a hand of their own.
 
-use crate::beside::Stop;
 use crate::disk::{Fault, SimDisk};
 use crate::run::Run;
 use crate::script::Rng;
-use crate::step::{At, End, New, Opts, Step};
+use crate::step::{End, New, Opts, Step};
 use crate::world::kind_of;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tubewell::testing::{self, FileName};
 use tubewell::{
@@ -19,7 +17,7 @@ use tubewell::{
     TubeKind,
 };
 
-fn builder(disk: Arc<dyn testing::Disk>, durability: Durability) -> Builder {
+pub fn builder(disk: Arc<dyn testing::Disk>, durability: Durability) -> Builder {
     let builder = Queue::builder().durability(durability).journal_bytes(64 << 10);
     builder.cache_bytes(1 << 20).by_hand(true).disk(disk)
 }
@@ -577,139 +575,5 @@ fn s1_a_lost_sync_of_the_base_a_kill_and_a_power_cut_after_more_traffic() {
             let found = numbers(&queue);
             assert_eq!(found, (0..80 + more).collect::<Vec<_>>(), "call {at}, {more} more");
         }
-    }
-}
-
-/// A queue whose callers are those that sync what is relaxed, once an interval is over: how time is
-/// counted where no clock is asked.
-struct Intervals {
-    queue: Queue,
-    tube: Tube,
-}
-
-const INTERVAL: Duration = Duration::from_millis(1);
-/// Far more than a thread ever needs that is to do something within one.
-const INTERVALS_MAX: u32 = 5_000;
-
-impl Intervals {
-    fn new() -> Self {
-        let builder = Queue::builder().durability(Durability::Relaxed).by_hand(true);
-        let queue = builder.disk(SimDisk::new(0).lend()).flush_interval(INTERVAL).open_disk();
-        let queue = queue.unwrap();
-        let tube = queue.tube("t").unwrap();
-        Self { queue, tube }
-    }
-
-    fn pass(&self) {
-        let syncs = || self.queue.space().unwrap().syncs;
-        let before = syncs();
-        while syncs() == before {
-            self.tube.pause().unwrap();
-            self.tube.resume().unwrap();
-        }
-    }
-
-    /// Until it has happened; fails if it never does.
-    fn until<T>(&self, what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
-        for _ in 0..INTERVALS_MAX {
-            if let Some(happened) = happened() {
-                return happened;
-            }
-            self.pass();
-        }
-        panic!("{what}: not within {INTERVALS_MAX} intervals");
-    }
-}
-
-/// A queue with threads, on a clock that stands still: no caller finds an interval over.
-fn open_with_threads(disk: &SimDisk, clock: &ManualClock) -> (Queue, Tube) {
-    let builder = builder(disk.lend(), Durability::Relaxed).by_hand(false);
-    let queue = builder.clock(clock.clone()).flush_interval(INTERVAL).open_disk().unwrap();
-    let tube = queue.tube("t").unwrap();
-    queue.flush().unwrap();
-    (queue, tube)
-}
-
-/// Holds the flusher at its next sync, until what it answers is dropped. Hears when it is there.
-fn hold_flusher(disk: &SimDisk) -> (Receiver<bool>, Sender<()>) {
-    let ((stopped, word), (go_on, may_go_on)) = (channel(), channel());
-    let thread = Some("tubewell-flush");
-    disk.stop_at(Stop { at: At::Sync(1), thread, stopped, go_on: may_go_on });
-    (word, go_on)
-}
-
-/// What is written without a caller that waits for it is synced by a thread of the queue, also
-/// after a time in which there was nothing to sync.
-#[test]
-fn what_is_relaxed_is_synced_whenever_it_comes() {
-    let (disk, intervals) = (SimDisk::new(1), Intervals::new());
-    let (queue, tube) = open_with_threads(&disk, &ManualClock::new());
-    let syncs = || queue.space().unwrap().syncs;
-    for number in 0..20 {
-        (0..number % 4).for_each(|_| intervals.pass());
-        let before = syncs();
-        put(&tube, number).unwrap();
-        intervals.until("a sync", || (syncs() > before).then_some(()));
-    }
-}
-
-#[test]
-fn a_power_cut_takes_back_at_most_what_came_since_the_last_whole_sync_began() {
-    let intervals = Intervals::new();
-    let (mut fewest, mut most) = (u64::MAX, 0);
-    for seed in 0..60 {
-        let (disk, mut rng) = (SimDisk::new(seed), Rng::new(seed));
-        let (queue, tube) = open_with_threads(&disk, &ManualClock::new());
-        let (came, go_on) = hold_flusher(&disk);
-        put(&tube, 0).unwrap();
-        intervals.until("the first sync", || came.try_recv().ok());
-        let during = 2 + rng.below(4);
-        (1..during).for_each(|number| put(&tube, number).unwrap());
-        let (came, hold) = hold_flusher(&disk);
-        drop(go_on);
-        intervals.until("the second sync", || came.try_recv().ok());
-        let all = during + rng.below(4);
-        (during..all).for_each(|number| put(&tube, number).unwrap());
-        disk.cut_power();
-        drop(hold);
-        drop((queue, tube));
-        let found = numbers(&open(&disk, Durability::Durable).0);
-        assert!(!found.is_empty(), "seed {seed}: the first sync was whole");
-        assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>(), "seed {seed}: a prefix");
-        let lost = all - found.len() as u64;
-        (fewest, most) = (fewest.min(lost), most.max(lost));
-    }
-    assert!(fewest == 0 && most > 4, "{fewest} to {most} lost");
-}
-
-/// A sync may take long. Who writes when the one before is older than an interval waits for it, so
-/// that what a power cut takes back does not grow on.
-#[test]
-fn who_writes_past_the_interval_returns_behind_the_sync_under_way() {
-    let intervals = Intervals::new();
-    for seed in 0..20 {
-        let (disk, clock) = (SimDisk::new(seed), ManualClock::new());
-        let (queue, tube) = open_with_threads(&disk, &clock);
-        let (came, go_on) = hold_flusher(&disk);
-        put(&tube, 0).unwrap();
-        intervals.until("the sync", || came.try_recv().ok());
-        put(&tube, 1).unwrap();
-        clock.advance(2 * INTERVAL);
-        let (returned, has_returned) = channel();
-        let (late, number) = (tube.clone(), 2);
-        let writer = std::thread::spawn(move || {
-            put(&late, number).unwrap();
-            let _ = returned.send(());
-        });
-        (0..4).for_each(|_| intervals.pass());
-        assert!(has_returned.try_recv().is_err(), "seed {seed}: it did not wait");
-        drop(go_on);
-        intervals.until("its return", || has_returned.try_recv().ok());
-        disk.cut_power();
-        writer.join().unwrap();
-        drop((queue, tube));
-        // Its own may have been written only behind that sync.
-        let found = numbers(&open(&disk, Durability::Durable).0);
-        assert!(found == [0, 1] || found == [0, 1, 2], "seed {seed}: {found:?}");
     }
 }
