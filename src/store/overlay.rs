@@ -187,14 +187,19 @@ impl Hasher for RunHasher {
 /// How many living rows there are, by run and tag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    runs: HashMap<Run, Counted, BuildHasherDefault<RunHasher>>,
+    by_run: Vec<Counted>,
+    /// Where in `by_run` a run stands.
+    places: HashMap<Run, usize, BuildHasherDefault<RunHasher>>,
+    /// Where the run stands that was counted last: verbs mostly go on in one tube.
+    last: usize,
     by_tag: [u64; TAGS],
     /// Runs whose counts have moved since the last freeze.
     moved: Vec<Run>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Counted {
+    run: Run,
     tally: Tally,
     moved: bool,
 }
@@ -208,15 +213,45 @@ const _: () = assert!(Tag::Held as usize - Tag::Place as usize + 1 == TALLY_TAGS
 impl Counts {
     #[inline]
     pub(crate) fn of(&self, range: Range) -> u64 {
-        match range.run {
+        let count = match range.run {
             Some(run) => {
-                let counted = self.runs.get(&run);
-                counted
-                    .and_then(|counted| counted.tally.get(place(range.tag)))
-                    .copied()
-                    .unwrap_or(0)
+                self.find(run).and_then(|at| self.by_run.get(at)?.tally.get(place(range.tag)))
             }
-            None => self.by_tag.get(range.tag as usize).copied().unwrap_or(0),
+            None => self.by_tag.get(range.tag as usize),
+        };
+        count.copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn find(&self, run: Run) -> Option<usize> {
+        match self.by_run.get(self.last) {
+            Some(last) if last.run == run => Some(self.last),
+            _ => self.places.get(&run).copied(),
+        }
+    }
+
+    #[inline]
+    fn counted_or_new(&mut self, run: Run) -> Option<&mut Counted> {
+        self.last = match self.find(run) {
+            Some(at) => at,
+            None => self.insert(run, Tally::default()),
+        };
+        self.by_run.get_mut(self.last)
+    }
+
+    /// Where it stands.
+    fn insert(&mut self, run: Run, tally: Tally) -> usize {
+        let at = self.by_run.len();
+        self.places.insert(run, at);
+        self.by_run.push(Counted { run, tally, moved: false });
+        at
+    }
+
+    fn remove(&mut self, run: Run) {
+        let Some(at) = self.places.remove(&run) else { return };
+        self.by_run.swap_remove(at);
+        if let Some(counted) = self.by_run.get(at) {
+            self.places.insert(counted.run, at);
         }
     }
 
@@ -224,7 +259,7 @@ impl Counts {
         for (total, count) in self.by_tag.iter_mut().skip(Tag::Place as usize).zip(tally) {
             *total = total.saturating_add(count);
         }
-        self.runs.insert(run, Counted { tally, moved: false });
+        self.insert(run, tally);
     }
 
     /// Sets the counts of the tags without runs to what is met.
@@ -248,21 +283,18 @@ impl Counts {
             turn(total);
         }
         let Some(run) = range.run else { return };
-        // Nearly always it is there, and then to look costs half of what making room does.
-        let counted = match self.runs.get_mut(&run) {
-            Some(counted) => counted,
-            None => self.runs.entry(run).or_default(),
-        };
+        let Some(counted) = self.counted_or_new(run) else { return };
         if let Some(count) = counted.tally.get_mut(place(range.tag)) {
             turn(count);
         }
-        if !counted.moved && !run.is_temporary() {
+        if run.is_temporary() {
+            // A run that is empty is not kept for ever: runs are never used again.
+            if counted.tally == Tally::default() {
+                self.remove(run);
+            }
+        } else if !counted.moved {
             counted.moved = true;
             self.moved.push(run);
-        }
-        // A run that is empty is not kept for ever: runs are never used again.
-        if run.is_temporary() && counted.tally == Tally::default() {
-            self.runs.remove(&run);
         }
     }
 
@@ -271,11 +303,13 @@ impl Counts {
         let moved = std::mem::take(&mut self.moved);
         let mut frozen = Vec::with_capacity(moved.len());
         for run in moved {
-            let Some(counted) = self.runs.get_mut(&run) else { continue };
+            let at = self.find(run);
+            let Some(counted) = at.and_then(|at| self.by_run.get_mut(at)) else { continue };
             counted.moved = false;
-            frozen.push((run, counted.tally));
-            if counted.tally == Tally::default() {
-                self.runs.remove(&run);
+            let tally = counted.tally;
+            frozen.push((run, tally));
+            if tally == Tally::default() {
+                self.remove(run);
             }
         }
         frozen
@@ -284,7 +318,7 @@ impl Counts {
     /// Takes these runs for unwritten again, after a checkpoint that failed.
     pub(crate) fn thaw(&mut self, frozen: Vec<Run>) {
         for run in frozen {
-            let counted = self.runs.entry(run).or_default();
+            let Some(counted) = self.counted_or_new(run) else { continue };
             if !counted.moved {
                 counted.moved = true;
                 self.moved.push(run);
@@ -294,7 +328,7 @@ impl Counts {
 
     /// Every run with rows, and its counts.
     pub(crate) fn each(&self) -> impl Iterator<Item = (Run, Tally)> {
-        self.runs.iter().map(|(run, counted)| (*run, counted.tally))
+        self.by_run.iter().map(|counted| (counted.run, counted.tally))
     }
 }
 
@@ -369,5 +403,21 @@ mod tests {
         counts.step(range, false);
         assert_eq!(counts.freeze(), [(Run(7), Tally::default())]);
         assert_eq!(counts.each().count(), 0);
+    }
+
+    #[test]
+    fn a_run_keeps_its_counts_when_another_goes() {
+        let mut counts = Counts::default();
+        let range = |run| Range::in_run(Tag::Ready, Run(Run::TEMPORARY | run));
+        for run in [1, 2, 3, 3] {
+            counts.step(range(run), true);
+        }
+        counts.step(range(1), false);
+        assert_eq!([1, 2, 3].map(|run| counts.of(range(run))), [0, 1, 2]);
+        counts.step(range(3), false);
+        counts.step(range(2), false);
+        assert_eq!([1, 2, 3].map(|run| counts.of(range(run))), [0, 0, 1]);
+        assert_eq!(counts.each().count(), 1);
+        assert_eq!(counts.of(Range::of(Tag::Ready)), 1);
     }
 }
