@@ -82,6 +82,8 @@ impl Layer {
         // Takes go from one end, where no search is needed.
         let (key, entry) = match map.first_key_value()? {
             (key, entry) if key.as_slice() >= from => (key, entry),
+            // Above a backlog in the base all of them are dead marks that the takes have left.
+            _ if map.last_key_value()?.0.as_slice() < from => return None,
             _ => map.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next()?,
         };
         (key.as_slice() < to).then_some((key, entry))

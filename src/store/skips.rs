@@ -93,6 +93,15 @@ impl SkipsOf {
     /// The stretch that ends at `end` goes on to `to`: nothing lives between. Takes from one end go
     /// on like this, row by row, where a walk over the dead ones would have to learn it.
     pub(super) fn stretch(&mut self, end: &[u8], to: &[u8]) {
+        // Behind the last there is none that it could meet.
+        if let Some(mut last) = self.0.last_entry()
+            && last.key().as_slice() < end
+        {
+            if last.get().as_slice() == end {
+                *last.get_mut() = Key::from_slice(to);
+            }
+            return;
+        }
         let before = (Bound::Unbounded, Bound::Excluded(end));
         let Some((_, ends)) = self.0.range_mut::<[u8], _>(before).next_back() else { return };
         if ends.as_slice() != end {
