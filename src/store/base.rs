@@ -10,7 +10,7 @@ use crate::sync::plain::{AtomicBool, Mutex};
 use crate::sync::{Arc, Ordering};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageBackend};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -275,8 +275,8 @@ impl Base {
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         // A task whose turn came stands in a window that was read when it came.
-        if let Some(met) = self.windows.borrow_mut().look(key, &after(key)) {
-            let value = |(_, value): Met| value.ok_or_else(|| damaged(key));
+        if let Some(met) = self.windows.borrow().look(key, &after(key)) {
+            let value = |(_, value): &Met| value.clone().ok_or_else(|| damaged(key));
             return met.map(value).transpose();
         }
         fenced(&self.opening.fate, || {
@@ -291,13 +291,18 @@ impl Base {
     /// not change, so taking in order costs one seek for many rows.
     #[inline]
     pub(crate) fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        if let Some(answer) = self.windows.borrow_mut().look(from, to) {
-            return Ok(answer);
+        if let Some(met) = self.windows.borrow().look(from, to) {
+            return Ok(met.map(handed));
         }
+        self.first_of_new_window(from, to)
+    }
+
+    #[cold]
+    fn first_of_new_window(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let window = self.read_window(from)?;
-        let answer = window.look(from, to);
+        let met = window.look(from, to).flatten().map(handed);
         self.windows.borrow_mut().keep(Key::from_slice(from), window);
-        Ok(answer.flatten())
+        Ok(met)
     }
 
     fn read_window(&self, from: &[u8]) -> Result<Window> {
@@ -377,6 +382,10 @@ fn damaged(key: &[u8]) -> Error {
     Error::new(ErrorKind::Damaged).because(format!("the row {key} in base.redb"))
 }
 
+fn handed((key, value): &Met) -> Met {
+    (copy(key), value.clone())
+}
+
 const WINDOW_ROWS: usize = 64;
 const WINDOW_BYTES: usize = 32 << 10;
 const WINDOWS: usize = 32;
@@ -389,16 +398,16 @@ struct Window {
     end: Key,
     /// Whether the base ends here.
     ends: bool,
-    used: u64,
+    used: Cell<u64>,
 }
 
 impl Window {
     /// `None` if the window does not reach far enough to say.
     #[inline]
-    fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
+    fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
         let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
         match self.rows.get(at) {
-            Some((key, value)) if key.as_slice() < to => Some(Some((copy(key), value.clone()))),
+            Some(met) if met.0.as_slice() < to => Some(Some(met)),
             Some(_) => Some(None),
             None if self.ends || to <= self.end.as_slice() => Some(None),
             None => None,
@@ -411,41 +420,47 @@ impl Window {
 struct Windows {
     by_start: Vec<(Key, Window)>,
     /// The one that was used last, which mostly answers again.
-    last: usize,
-    clock: u64,
+    last: Cell<usize>,
+    clock: Cell<u64>,
 }
 
 impl Windows {
     #[inline]
-    fn look(&mut self, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
-        if let Some(answer) = self.ask(self.last, from, to) {
+    fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+        if let Some(answer) = self.ask(self.last.get(), from, to) {
             return Some(answer);
         }
         let starts_before = |(start, _): &(Key, Window)| start.as_slice() <= from;
         self.ask(self.by_start.partition_point(starts_before).checked_sub(1)?, from, to)
     }
 
-    fn ask(&mut self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<Met>> {
-        let (start, window) = self.by_start.get_mut(at)?;
+    #[inline]
+    fn ask(&self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+        let (start, window) = self.by_start.get(at)?;
         if start.as_slice() > from {
             return None;
         }
         let answer = window.look(from, to)?;
-        self.clock += 1;
-        (window.used, self.last) = (self.clock, at);
+        window.used.set(self.tick());
+        self.last.set(at);
         Some(answer)
     }
 
-    fn keep(&mut self, start: Key, mut window: Window) {
-        self.clock += 1;
-        window.used = self.clock;
+    #[inline]
+    fn tick(&self) -> u64 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
+    }
+
+    fn keep(&mut self, start: Key, window: Window) {
+        window.used.set(self.tick());
         let place = |kept: &[(Key, Window)]| kept.partition_point(|(other, _)| *other < start);
         let mut at = place(&self.by_start);
         if let Some(same) = self.by_start.get_mut(at).filter(|(other, _)| *other == start) {
             same.1 = window;
         } else {
             if self.by_start.len() >= WINDOWS {
-                let used = |at: &usize| self.by_start.get(*at).map(|(_, window)| window.used);
+                let used = |at: &usize| self.by_start.get(*at).map(|(_, window)| window.used.get());
                 if let Some(oldest) = (0..self.by_start.len()).min_by_key(used) {
                     self.by_start.remove(oldest);
                     at = place(&self.by_start);
@@ -453,7 +468,7 @@ impl Windows {
             }
             self.by_start.insert(at, (start, window));
         }
-        self.last = at;
+        self.last.set(at);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::base::Base;
 use super::overlay::{Counts, Entry, Layer};
-use super::skips::Skips;
+use super::skips::{Skips, SkipsOf};
 use crate::bytes::key::{Key, Range, Run, Tag, after, copy, is_temporary};
 use crate::bytes::{Met, RowOp, RowWrite, Value};
 use crate::error::Result;
@@ -111,6 +111,9 @@ impl Rows {
             return Ok(None);
         }
         let (first, last) = (tag_of(from), tag_of(to));
+        if first == last {
+            return self.first_of(base, first, from, to);
+        }
         for tag in first..=last.min(Tag::Held as u8) {
             let (begin, next) = ([tag], [tag + 1]);
             let start = if tag == first { from } else { &begin };
@@ -127,22 +130,18 @@ impl Rows {
             let first = self.mirror.range::<[u8], _>(bounds(from, to)).next();
             return Ok(first.map(|(key, value)| (copy(key), value.clone())));
         }
-        if self.is_empty_between(tag, from, to) {
-            return Ok(None);
+        if is_temporary(from) {
+            return Ok(self.first_temporary(tag, from, to));
+        }
+        if tag_of(to) == tag && !is_temporary(to) {
+            return self.first_durable(base, tag, from, to);
         }
         // Temporary runs have the highest bit: they stand behind all others of the tag.
         let border = [tag, 0x80];
-        let durable_only = tag_of(to) == tag && !is_temporary(to);
-        if !is_temporary(from) {
-            let end = if durable_only { to } else { &border };
-            let met = self.first_durable(base, tag, from, end)?;
-            if met.is_some() || durable_only {
-                return Ok(met);
-            }
+        match self.first_durable(base, tag, from, &border)? {
+            None => Ok(self.first_temporary(tag, &border, to)),
+            met => Ok(met),
         }
-        let from = if is_temporary(from) { from } else { &border };
-        let first = self.temporary.range::<[u8], _>(bounds(from, to)).next();
-        Ok(first.map(|(key, value)| (copy(key), Some(value.clone()))))
     }
 
     /// Whether the counts alone say that there is nothing to find.
@@ -154,16 +153,59 @@ impl Rows {
         }
     }
 
+    fn first_temporary(&self, tag: u8, from: &[u8], to: &[u8]) -> Option<Met> {
+        if self.is_empty_between(tag, from, to) {
+            return None;
+        }
+        let (key, value) = self.temporary.range::<[u8], _>(bounds(from, to)).next()?;
+        Some((copy(key), Some(value.clone())))
+    }
+
     fn first_durable(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let mut skips = self.skips.borrow_mut();
         let Some(skips) = skips.of(tag) else { return Ok(None) };
-        let mut moved = skips.end_around(from);
-        if let Some(met) = self.glance(base, moved.as_deref().unwrap_or(from), to)? {
-            if let (Some(end), Some((found, _))) = (&moved, &met) {
-                skips.stretch(end, found);
-            }
-            return Ok(met);
+        let moved = skips.end_around(from);
+        let at = moved.as_deref().unwrap_or(from);
+        let above = self.first_above(at, to);
+        // A row that lives says as much as the counts.
+        let lives = above.is_some_and(|(_, entry)| entry.value.is_some());
+        if !lives && self.is_empty_between(tag, from, to) {
+            return Ok(None);
         }
+        // What lies beneath is seen only where it stands before.
+        let met = match (base.first(at, above.map_or(to, |(key, _)| key))?, above) {
+            (Some(beneath), _) => Some(beneath),
+            (None, Some((key, Entry { value: Some(value), .. }))) => {
+                Some((copy(key), Some(value.clone())))
+            }
+            (None, Some(_)) => return self.walk(base, skips, from, to),
+            (None, None) => None,
+        };
+        if let (Some(end), Some((found, _))) = (&moved, &met) {
+            skips.stretch(end, found);
+        }
+        Ok(met)
+    }
+
+    /// The first entry of the layers, a dead mark perhaps.
+    #[inline]
+    fn first_above(&self, from: &[u8], to: &[u8]) -> Option<(&Key, &Entry)> {
+        let lower = self.frozen.as_ref().and_then(|frozen| frozen.first(from, to));
+        match (self.active.first(from, to), lower) {
+            (Some(upper), Some(lower)) if lower.0 < upper.0 => Some(lower),
+            (upper, lower) => upper.or(lower),
+        }
+    }
+
+    /// The first row behind dead ones, whose stretch is learnt.
+    fn walk(
+        &self,
+        base: &Base,
+        skips: &mut SkipsOf,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<Option<Met>> {
+        let mut moved = None;
         let mut walked = false;
         let met = 'seek: loop {
             if let Some(end) = skips.end_around(moved.as_deref().unwrap_or(from)) {
@@ -209,21 +251,6 @@ impl Rows {
             skips.learn(from, end);
         }
         Ok(met)
-    }
-
-    /// The first row, unless a dead one stands before it: then it takes a walk.
-    fn glance(&self, base: &Base, from: &[u8], to: &[u8]) -> Result<Option<Option<Met>>> {
-        let lower = self.frozen.as_ref().and_then(|frozen| frozen.first(from, to));
-        let above = match (self.active.first(from, to), lower) {
-            (Some(upper), Some(lower)) if lower.0 < upper.0 => Some(lower),
-            (upper, lower) => upper.or(lower),
-        };
-        let beneath = base.first(from, to)?;
-        let Some((key, entry)) = above else { return Ok(Some(beneath)) };
-        if beneath.as_ref().is_some_and(|(found, _)| found < key) {
-            return Ok(Some(beneath));
-        }
-        Ok(entry.value.clone().map(|value| Some((copy(key), Some(value)))))
     }
 
     /// Bytes of temporary rows after these writes.
