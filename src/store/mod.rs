@@ -115,16 +115,20 @@ impl Store {
     /// Carries out a list of row writes as a whole: one record, then visible. On success the list
     /// is empty, on failure as it was. The number of the record, or of the last one if nothing of
     /// the list goes to the disk.
-    #[inline]
     pub(crate) fn append(
         &mut self,
         writes: &mut Vec<RowWrite>,
         advance: Advance,
     ) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
-        self.admit_temporary(writes).map_err(Failure::Refused)?;
+        #[cfg(canary_skip_dropped)]
+        self.rows.learn_from_unwritten(writes);
+        let temporary = writes.iter().filter(|write| is_temporary(&write.key)).count();
+        if temporary > 0 {
+            self.admit_temporary(writes).map_err(Failure::Refused)?;
+        }
         let stamp = self.stamp.moved(advance);
-        if writes.iter().any(|write| !is_temporary(&write.key)) {
+        if temporary < writes.len() {
             let durable = writes.iter().filter(|write| !is_temporary(&write.key));
             self.armed = true;
             let written = match &mut self.ring {
@@ -162,7 +166,6 @@ impl Store {
         Ok(self.number)
     }
 
-    #[inline]
     fn admit_temporary(&self, writes: &[RowWrite]) -> Result<()> {
         let before = self.rows.temporary_bytes();
         let after = self.rows.temporary_bytes_after(writes);
@@ -358,17 +361,22 @@ impl Store {
     /// `Broken` if an earlier failure has stopped the store.
     #[inline]
     fn stopped(&self) -> Result<()> {
-        let broken = |why: &str| Err(self.named(Error::new(ErrorKind::Broken).because(why)));
-        if let Some(why) = &*self.broken.borrow() {
-            return broken(why);
+        let synced = self.ring.as_ref().is_none_or(|ring| !ring.shared().has_failed());
+        if synced && !self.armed && self.broken.borrow().is_none() {
+            return Ok(());
         }
-        if self.armed {
-            return broken("a panic came between writing and applying");
-        }
-        if self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed()) {
-            return broken("the journal was not synced");
-        }
-        Ok(())
+        Err(self.why_stopped())
+    }
+
+    #[cold]
+    fn why_stopped(&self) -> Error {
+        let broken = self.broken.borrow();
+        let why = match &*broken {
+            Some(why) => why,
+            None if self.armed => "a panic came between writing and applying",
+            None => "the journal was not synced",
+        };
+        self.named(Error::new(ErrorKind::Broken).because(why))
     }
 
     /// Stops the store for good. The error, told as the first of its kind.

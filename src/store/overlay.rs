@@ -104,40 +104,29 @@ impl Layer {
     #[inline]
     pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
         let Some(map) = self.by_tag.get_mut(slot(&key)) else { return };
-        self.came += match &op {
-            RowOp::Add(value) | RowOp::Change(value) => weight(&key, Some(value)),
-            RowOp::Remove => weight(&key, None),
+        let (value, beneath) = match op {
+            RowOp::Add(value) => (Some(value), false),
+            RowOp::Change(value) => (Some(value), true),
+            RowOp::Remove => (None, true),
         };
-        match (map.entry(key), op) {
-            (Slot::Vacant(free), RowOp::Add(value)) => {
-                self.bytes += weight(free.key(), Some(&value));
+        let added = weight(&key, value.as_ref());
+        self.came += added;
+        match map.entry(key) {
+            Slot::Vacant(free) => {
+                self.bytes += added;
                 self.rows += 1;
-                free.insert(Entry { value: Some(value), beneath: false });
+                free.insert(Entry { value, beneath });
             }
-            (Slot::Vacant(free), RowOp::Change(value)) => {
-                self.bytes += weight(free.key(), Some(&value));
-                self.rows += 1;
-                free.insert(Entry { value: Some(value), beneath: true });
-            }
-            (Slot::Vacant(free), RowOp::Remove) => {
-                self.bytes += weight(free.key(), None);
-                self.rows += 1;
-                free.insert(Entry { value: None, beneath: true });
-            }
-            (Slot::Occupied(mut taken), RowOp::Add(value) | RowOp::Change(value)) => {
-                self.bytes += value.len();
-                self.bytes -= taken.get().value.as_ref().map_or(0, |value| value.len());
-                taken.get_mut().value = Some(value);
-            }
-            (Slot::Occupied(mut taken), RowOp::Remove) if taken.get().beneath => {
-                self.bytes -= taken.get().value.as_ref().map_or(0, |value| value.len());
-                taken.get_mut().value = None;
-            }
-            (Slot::Occupied(taken), RowOp::Remove) => {
-                // The row was made and unmade here: nothing beneath needs hiding.
+            Slot::Occupied(mut taken) => {
                 self.bytes -= weight(taken.key(), taken.get().value.as_ref());
-                self.rows -= 1;
-                taken.remove();
+                if value.is_some() || taken.get().beneath {
+                    self.bytes += added;
+                    taken.get_mut().value = value;
+                } else {
+                    // The row was made and unmade here: nothing beneath needs hiding.
+                    self.rows -= 1;
+                    taken.remove();
+                }
             }
         }
     }

@@ -140,6 +140,7 @@ impl Stamp {
     }
 
     /// The stamp behind a later record. Marks and numbers never go back; the bytes do.
+    #[inline]
     pub(crate) fn then(self, later: Self) -> Self {
         Self {
             marks: Marks {

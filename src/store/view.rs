@@ -255,8 +255,6 @@ impl Rows {
 
     /// Bytes of temporary rows after these writes.
     pub(crate) fn temporary_bytes_after(&self, writes: &[RowWrite]) -> u64 {
-        #[cfg(canary_skip_dropped)]
-        self.learn_from_unwritten(writes);
         let added = |write: &RowWrite| match &write.op {
             RowOp::Add(value) if is_temporary(&write.key) => {
                 (write.key.len() + value.len()) as u64 + TEMPORARY_ROW_BYTES
@@ -268,7 +266,7 @@ impl Rows {
 
     /// Planted: the list may still be dropped. .ci/canaries shows that a test finds it.
     #[cfg(canary_skip_dropped)]
-    fn learn_from_unwritten(&self, writes: &[RowWrite]) {
+    pub(crate) fn learn_from_unwritten(&self, writes: &[RowWrite]) {
         let removes = |write: &&RowWrite| matches!(write.op, RowOp::Remove);
         for RowWrite { key, .. } in writes.iter().filter(removes) {
             let tag = key.first().copied().unwrap_or_default();
@@ -311,20 +309,25 @@ impl Rows {
             return;
         }
         self.reflect(&key, &op);
-        let skips = self.skips.get_mut().of(tag_of(&key));
-        if let Some(skips) = skips.filter(|skips| !skips.is_empty()) {
-            let lives = |from: &[u8], to: &[u8]| {
-                let frozen = self.frozen.as_ref();
-                self.active.range(from, to).next().is_some()
-                    || frozen.is_some_and(|it| it.range(from, to).next().is_some())
-            };
-            match op {
-                RowOp::Add(_) => skips.cut(&key, lives),
-                RowOp::Change(_) => {}
-                RowOp::Remove => skips.stretch(&key, &after(&key)),
-            }
+        if self.skips.get_mut().of(tag_of(&key)).is_some_and(|skips| !skips.is_empty()) {
+            self.move_skips(&key, &op);
         }
         self.active.apply(key, op);
+    }
+
+    /// Moves what is taken for dead along with a row write, before that is applied.
+    fn move_skips(&mut self, key: &Key, op: &RowOp) {
+        let Some(skips) = self.skips.get_mut().of(tag_of(key)) else { return };
+        let lives = |from: &[u8], to: &[u8]| {
+            let frozen = self.frozen.as_ref();
+            self.active.range(from, to).next().is_some()
+                || frozen.is_some_and(|it| it.range(from, to).next().is_some())
+        };
+        match op {
+            RowOp::Add(_) => skips.cut(key, lives),
+            RowOp::Change(_) => {}
+            RowOp::Remove => skips.stretch(key, &after(key)),
+        }
     }
 
     /// Carries out a row write of the journal.
@@ -355,9 +358,12 @@ impl Rows {
 
     #[inline]
     fn reflect(&mut self, key: &Key, op: &RowOp) {
-        if !key.first().is_some_and(|tag| is_mirrored(*tag)) {
-            return;
+        if is_mirrored(tag_of(key)) {
+            self.reflect_mirrored(key, op);
         }
+    }
+
+    fn reflect_mirrored(&mut self, key: &Key, op: &RowOp) {
         match op {
             RowOp::Add(value) | RowOp::Change(value) => {
                 self.mirror.insert(copy(key), Some(Value::alone(value)));
