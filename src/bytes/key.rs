@@ -191,11 +191,14 @@ pub(crate) fn after(key: &[u8]) -> Key {
     next
 }
 
-/// The order of a task among those of equal priority: its put number, or what a `Placement` made.
+/// The order of a task among those of equal priority. All orders of one tube have one length, so
+/// that they compare as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
-    bytes: [u8; ORDER_BYTES_MAX],
-    len: u8,
+pub(crate) enum Order {
+    /// Its put number, big-endian.
+    Number([u8; 8]),
+    /// What a `Placement` made.
+    Placed([u8; ORDER_BYTES_MAX]),
 }
 
 impl Order {
@@ -213,34 +216,35 @@ impl Order {
     }
 
     fn number(number: u64) -> Self {
-        let mut bytes = [0; ORDER_BYTES_MAX];
-        bytes[..8].copy_from_slice(&number.to_be_bytes());
-        Self { bytes, len: 8 }
+        Self::Number(number.to_be_bytes())
     }
 
-    /// By a `Placement`. All orders of one tube have one length, so that they compare as bytes.
+    /// By a `Placement`.
     pub(crate) fn placed(order: &[u8]) -> Option<Self> {
         let mut bytes = [0; ORDER_BYTES_MAX];
         bytes.get_mut(..order.len())?.copy_from_slice(order);
-        Some(Self { bytes, len: ORDER_BYTES_MAX as u8 })
+        Some(Self::Placed(bytes))
     }
 
+    pub(crate) fn is_placed(&self) -> bool {
+        matches!(self, Self::Placed(_))
+    }
+
+    #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
-    }
-
-    /// The put number that it was made of. `None` if a `Placement` made it.
-    fn as_number(&self) -> Option<u64> {
-        let number = self.bytes.first_chunk().filter(|_| self.len == 8)?;
-        Some(u64::from_be_bytes(*number))
+        match self {
+            Self::Number(number) => number,
+            Self::Placed(order) => order,
+        }
     }
 
     /// Reads an order back from its 8 or 16 bytes.
+    #[inline]
     pub(crate) fn of_bytes(order: &[u8]) -> Option<Self> {
-        if let Ok(number) = order.try_into() {
-            return Some(Self::number(u64::from_be_bytes(number)));
+        match order.try_into() {
+            Ok(number) => Some(Self::Number(number)),
+            Err(_) => Some(Self::Placed(order.try_into().ok()?)),
         }
-        Some(Self { bytes: order.try_into().ok()?, len: ORDER_BYTES_MAX as u8 })
     }
 }
 
@@ -311,9 +315,11 @@ fn with_place(mut key: Key, place: &Place, id: TaskId) -> Key {
 }
 
 fn placed(tag: Tag, run: Run, place: &Place, id: TaskId) -> Key {
-    match place.order.as_number() {
-        Some(order) => numbers(tag, run, [sorted(place.priority), order, id.get()]),
-        None => with_place(in_run(tag, run), place, id),
+    match place.order {
+        Order::Number(order) => {
+            numbers(tag, run, [sorted(place.priority), u64::from_be_bytes(order), id.get()])
+        }
+        Order::Placed(_) => with_place(in_run(tag, run), place, id),
     }
 }
 

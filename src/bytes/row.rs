@@ -201,17 +201,16 @@ impl<'a> TaskRow<'a> {
     }
 
     fn pack(&self, row: &mut Packer) {
-        let order = self.place.order.as_bytes();
         let flags = u8::from(self.group.is_some())
             | u8::from(self.key.is_some()) << 1
             | u8::from(self.payload.is_apart()) << 2
-            | u8::from(order.len() != 8) << 3;
+            | u8::from(self.place.order.is_placed()) << 3;
         let mut fixed = [0; 20];
         (fixed[0], fixed[1]) = (flags, self.codec);
         fixed[2..4].copy_from_slice(&self.version.to_be_bytes());
         fixed[4..12].copy_from_slice(&self.created.to_be_bytes());
         fixed[12..].copy_from_slice(&self.place.priority.to_be_bytes());
-        row.bytes(&fixed).bytes(order);
+        row.bytes(&fixed).bytes(self.place.order.as_bytes());
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
         match self.payload {
@@ -260,10 +259,9 @@ pub(crate) struct PlaceRow<'a> {
 
 impl<'a> PlaceRow<'a> {
     pub(crate) fn encode(&self) -> Value {
-        let order = self.place.order.as_bytes();
         let mut row = Packer::new();
-        row.u8(u8::from(self.group.is_some()) | u8::from(order.len() != 8) << 1);
-        row.u64(self.place.priority as u64).bytes(order);
+        row.u8(u8::from(self.group.is_some()) | u8::from(self.place.order.is_placed()) << 1);
+        row.u64(self.place.priority as u64).bytes(self.place.order.as_bytes());
         self.group.map(|group| row.short(group));
         row.done()
     }
