@@ -35,6 +35,12 @@ impl Packer {
         self.bytes(&field.to_be_bytes())
     }
 
+    /// Fields of one sort, for which room is made once.
+    #[inline]
+    pub(crate) fn u32s<const COUNT: usize>(&mut self, fields: [u32; COUNT]) -> &mut Self {
+        self.bytes(fields.map(u32::to_be_bytes).as_flattened())
+    }
+
     #[inline]
     pub(crate) fn bytes(&mut self, field: &[u8]) -> &mut Self {
         self.0.extend_from_slice(field);

@@ -328,7 +328,7 @@ impl Head {
         let flags = self.flags();
         row.u8(flags);
         if flags & 1 != 0 {
-            row.u32(self.deliveries).u32(self.attempts).u32(self.releases).u32(self.buries);
+            row.u32s(self.counts());
         }
         for time in [self.expires, self.ttr] {
             if time != NEVER {
@@ -360,10 +360,13 @@ impl Head {
         (head.flags() == flags).then_some(head)
     }
 
+    fn counts(&self) -> [u32; 4] {
+        [self.deliveries, self.attempts, self.releases, self.buries]
+    }
+
     /// Which fields are written. What is as in most tasks is not.
     fn flags(&self) -> u8 {
-        let counts = [self.deliveries, self.attempts, self.releases, self.buries];
-        u8::from(counts != [0; 4])
+        u8::from(self.counts() != [0; 4])
             | u8::from(self.expires != NEVER) << 1
             | u8::from(self.ttr != NEVER) << 2
             | u8::from(!self.last_error.is_empty()) << 3
@@ -386,7 +389,12 @@ pub(crate) struct TakenRow {
 impl TakenRow {
     pub(crate) fn encode(&self, task: &[u8]) -> Value {
         let mut row = Packer::new();
-        row.u64(self.token).u32(self.holder).u64(self.since).u64(self.deadline);
+        let mut fixed = [0; 28];
+        fixed[..8].copy_from_slice(&self.token.to_be_bytes());
+        fixed[8..12].copy_from_slice(&self.holder.to_be_bytes());
+        fixed[12..20].copy_from_slice(&self.since.to_be_bytes());
+        fixed[20..].copy_from_slice(&self.deadline.to_be_bytes());
+        row.bytes(&fixed);
         self.head.pack(&mut row);
         row.bytes(task);
         row.done()
