@@ -112,6 +112,16 @@ impl List {
     /// Adds a write, over an earlier one of the same key.
     #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
+        let is_last = self.few.last().is_none_or(|last| last.key.as_slice() < key.as_slice());
+        if is_last && self.few.len() < FEW && self.many.is_none() {
+            self.few.push(RowWrite { key, op });
+        } else {
+            self.write_between(key, op);
+        }
+    }
+
+    /// Adds a write that is not the last of a few.
+    fn write_between(&mut self, key: Key, op: RowOp) {
         if let Some(many) = &mut self.many {
             return many.write(key, op);
         }
