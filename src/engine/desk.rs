@@ -171,9 +171,13 @@ impl<'a> Desk<'a> {
     /// `TubeNotFound` if it was dropped.
     #[inline]
     pub(crate) fn tube(&self, number: u32) -> Result<InHand<'a>> {
-        if let Some(tube) = self.known.get(number) {
-            return Ok(InHand::Known(tube));
+        match self.known.get(number) {
+            Some(tube) => Ok(InHand::Known(tube)),
+            None => self.read_tube(number),
         }
+    }
+
+    fn read_tube(&self, number: u32) -> Result<InHand<'a>> {
         let row = self.view.get(&key::tube(number))?;
         let row =
             row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
@@ -204,6 +208,7 @@ impl View for Desk<'_> {
 }
 
 /// A row whose checksum held but that is not one of ours.
+#[cold]
 pub(crate) fn damaged(row: &str) -> Error {
     Error::new(ErrorKind::Damaged).because(format!("a {row} row does not decode"))
 }

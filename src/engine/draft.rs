@@ -165,12 +165,38 @@ pub(crate) struct Over<'a> {
     pub(crate) draft: &'a Draft,
 }
 
+/// Most reads come before the first write.
 impl View for Over<'_> {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        if self.draft.rows.is_empty() { self.view.get(key) } else { self.get_merged(key) }
+    }
+
+    #[inline]
+    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         if self.draft.rows.is_empty() {
-            return self.view.get(key);
+            self.view.first(from, to)
+        } else {
+            self.first_merged(from, to)
         }
+    }
+
+    #[inline]
+    fn count(&self, range: Range) -> u64 {
+        let count = self.view.count(range);
+        if self.draft.rows.is_empty() {
+            return count;
+        }
+        count.saturating_add_signed(self.draft.rows.moved(range))
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.view.durable_bytes().saturating_add_signed(self.draft.durable_bytes)
+    }
+}
+
+impl Over<'_> {
+    fn get_merged(&self, key: &[u8]) -> Result<Option<Value>> {
         match self.draft.rows.get(key) {
             Some(RowOp::Add(value) | RowOp::Change(value)) => Ok(Some(value.clone())),
             Some(RowOp::Remove) => Ok(None),
@@ -178,11 +204,7 @@ impl View for Over<'_> {
         }
     }
 
-    #[inline]
-    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        if self.draft.rows.is_empty() {
-            return self.view.first(from, to);
-        }
+    fn first_merged(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let mut from = Key::from_slice(from);
         loop {
             let beneath = self.view.first(&from, to)?;
@@ -204,14 +226,5 @@ impl View for Over<'_> {
             }
             return Ok(Some(beneath));
         }
-    }
-
-    #[inline]
-    fn count(&self, range: Range) -> u64 {
-        self.view.count(range).saturating_add_signed(self.draft.rows.moved(range))
-    }
-
-    fn durable_bytes(&self) -> u64 {
-        self.view.durable_bytes().saturating_add_signed(self.draft.durable_bytes)
     }
 }
