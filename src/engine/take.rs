@@ -137,10 +137,6 @@ impl Cursor {
     }
 
     fn peek(&self, desk: &Desk<'_>) -> Result<Option<Met>> {
-        // Most tubes have tasks in groups or without, and not both.
-        if desk.count(self.range) == 0 {
-            return Ok(None);
-        }
         let from = self.last.as_ref().map_or_else(|| self.range.start(), |last| key::after(last));
         desk.first(&from, &self.range.end())
     }
@@ -154,27 +150,36 @@ fn next(
     turn: &mut Cursor,
 ) -> Result<Option<Next>> {
     let free = ready.peek(desk)?;
-    let grouped = turn.peek(desk)?;
-    let ((key, value), cursor) = match (free, grouped) {
+    // Most tubes have no groups.
+    let grouped = if desk.count(turn.range) == 0 { None } else { turn.peek(desk)? };
+    let (key, row) = match (free, grouped) {
         (Some(free), Some(grouped)) if free.0.get(RUN_PREFIX..) <= grouped.0.get(RUN_PREFIX..) => {
-            (free, ready)
+            free
         }
-        (_, Some(grouped)) => (grouped, turn),
-        (Some(free), None) => (free, ready),
+        (_, Some(grouped)) => return in_turn(desk, tube, turn, grouped).map(Some),
+        (Some(free), None) => free,
         (None, None) => return Ok(None),
     };
-    let of_key = || damaged("ready").in_tube(&tube.row.name);
-    let id = key::id_of(&key).ok_or_else(of_key)?;
-    let place = key::place_of(&key, RUN_PREFIX).ok_or_else(of_key)?;
-    cursor.last = Some(key);
-    if cursor.range.tag == Tag::Ready {
-        return Ok(Some(Next { id, place, stands: Stands::Alone, row: value }));
-    }
-    let (stands, row) = match groups::whose_turn(desk, tube, (&place, id), value)? {
+    let (place, id) = position(tube, &key)?;
+    ready.last = Some(key);
+    Ok(Some(Next { id, place, stands: Stands::Alone, row }))
+}
+
+/// The task whose turn it is.
+fn in_turn(desk: &Desk<'_>, tube: &Tube, turn: &mut Cursor, (key, group): Met) -> Result<Next> {
+    let (place, id) = position(tube, &key)?;
+    turn.last = Some(key);
+    let (stands, row) = match groups::whose_turn(desk, tube, (&place, id), group)? {
         Some((group, row)) => (Stands::InLine(group), row),
         None => (Stands::Nowhere, None),
     };
-    Ok(Some(Next { id, place, stands, row }))
+    Ok(Next { id, place, stands, row })
+}
+
+#[inline]
+fn position(tube: &Tube, key: &[u8]) -> Result<(Place, TaskId)> {
+    let position = key::place_of(key, RUN_PREFIX).zip(key::id_of(key));
+    position.ok_or_else(|| damaged("ready").in_tube(&tube.row.name))
 }
 
 /// What the index says of the task that is next.
