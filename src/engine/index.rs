@@ -110,6 +110,7 @@ pub(crate) fn open(tag: Tag, id: TaskId, raw: Value) -> Result<(Stored, Standing
 ///
 /// # Errors
 /// `Damaged` if it does not decode.
+#[inline]
 pub(crate) fn lease(id: TaskId, raw: Value) -> Result<(Stored, TakenRow)> {
     let (taken, from) = TakenRow::decode(&raw).ok_or_else(|| damaged("taken"))?;
     Ok((Stored { id, raw, from }, taken))
@@ -228,7 +229,7 @@ fn state_value(standing: &Standing, task: &[u8]) -> Value {
     }
 }
 
-/// The deadlines of a standing, at most one a sort; [`NEVER`] is none.
+/// The deadlines of a standing: the task's own, and its lease's; [`NEVER`] is none.
 pub(crate) fn deadlines(tube: &Tube, standing: &Standing) -> [(Deadline, u64); 2] {
     let (what, when, lease) = match standing {
         Standing::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
@@ -308,7 +309,27 @@ struct Way<'a> {
     to: Option<&'a Standing>,
 }
 
-impl Way<'_> {
+impl<'a> Way<'a> {
+    /// The key of the row that tells one of the two standings.
+    #[inline]
+    fn key(&self, tube: &Tube, standing: &Standing) -> Key {
+        state_key(tube, self.task.id, &self.task.row, standing)
+    }
+
+    /// What the step means for the task's group.
+    fn plan(
+        &self,
+        desk: &Desk<'_>,
+        tube: &Tube,
+        group: &'a str,
+        value: Option<Value>,
+    ) -> Result<groups::Plan<'a>> {
+        let key = |standing| self.key(tube, standing);
+        let (leaves, enters) = (self.from.map(key), self.to.map(key).zip(value));
+        let in_flight = in_flight(self.to) - in_flight(self.from);
+        groups::plan(desk, tube, groups::Step { group, leaves, enters, in_flight })
+    }
+
     /// Tells of the step, while the payload is still there.
     #[inline]
     fn tell(&self, desk: &mut Desk<'_>, tube: &Tube, cause: Cause) -> Result<()> {
@@ -336,17 +357,11 @@ fn tell_payload(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>) -> Result<()>
 
 /// Moves the rows, with this value for the state that is entered. An error means that none has
 /// moved: whoever goes on over it goes on with the task where it was.
-fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, value: Option<Value>) -> Result<()> {
+fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, mut value: Option<Value>) -> Result<()> {
     let Way { task, from, to } = *way;
-    let key = |standing| state_key(tube, task.id, &task.row, standing);
-    let mut enters = to.map(key).zip(value);
     let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
     let in_group = match task.row.group {
-        Some(group) if !stays => {
-            let (leaves, enters) = (from.map(key), enters.take());
-            let in_flight = in_flight(to) - in_flight(from);
-            Some(groups::plan(desk, tube, groups::Step { group, leaves, enters, in_flight })?)
-        }
+        Some(group) if !stays => Some(way.plan(desk, tube, group, value.take())?),
         _ => None,
     };
     shift_deadlines(desk, tube, way);
@@ -356,17 +371,14 @@ fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, value: Option<Value>) -
         plan.carry_out(desk, tube);
         return Ok(());
     }
-    if stays {
-        enters.into_iter().for_each(|(key, value)| desk.change(key, value));
-        return Ok(());
+    if let Some(from) = from.filter(|_| !stays) {
+        desk.remove(way.key(tube, from));
     }
-    if let Some(from) = from {
-        desk.remove(key(from));
+    if let (Some(to), Some(value)) = (to, value) {
+        let key = way.key(tube, to);
+        if stays { desk.change(key, value) } else { desk.add(key, value) }
     }
-    if let Some((key, value)) = enters {
-        desk.add(key, value);
-    }
-    if matches!(to, Some(Standing::Ready(_))) {
+    if matches!(to, Some(Standing::Ready(_))) && !stays {
         desk.wake(tube.number);
     }
     Ok(())
@@ -388,14 +400,19 @@ pub(crate) fn suspend(
 
 fn shift_deadlines(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
     let (run, id) = (tube.run(), way.task.id);
-    let none = [(Deadline::Ttl, NEVER); 2];
+    let none = [(Deadline::Ttl, NEVER), (Deadline::Ttr, NEVER)];
     let old = way.from.map_or(none, |from| deadlines(tube, from));
     let new = way.to.map_or(none, |to| deadlines(tube, to));
-    for (what, when) in old.into_iter().filter(|old| old.1 != NEVER && !new.contains(old)) {
-        desk.remove(key::due(run, what, when, id));
+    if old == new {
+        return;
     }
-    for (what, when) in new.into_iter().filter(|new| new.1 != NEVER && !old.contains(new)) {
-        desk.add(key::due(run, what, when, id), Value::from([]));
+    for (old, new) in old.into_iter().zip(new).filter(|(old, new)| old != new) {
+        if old.1 != NEVER {
+            desk.remove(key::due(run, old.0, old.1, id));
+        }
+        if new.1 != NEVER {
+            desk.add(key::due(run, new.0, new.1, id), Value::from([]));
+        }
     }
 }
 
