@@ -302,7 +302,8 @@ impl Queue {
     }
 
     /// Reads both files and every row, and reports each disagreement as one line. A sound queue has
-    /// none. Other calls wait meanwhile.
+    /// none, but for a line that says so where a [`read`](Queue::read) under way kept it from
+    /// verifying the base. Other calls wait meanwhile.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);

@@ -34,6 +34,7 @@ mod settle;
 mod take;
 mod temporary;
 mod tidy;
+mod timer;
 mod transact;
 mod tubes;
 #[cfg(feature = "bincode")]
