@@ -82,6 +82,8 @@ fn say(line: &str) {
 }
 
 fn work(path: &Path, seed: u64, life: u64, run: u64) {
+    // Of any thread: one that nobody joins before the kill would fail unheard.
+    std::panic::set_hook(Box::new(|panic| say(&format!("! {panic}").replace('\n', " "))));
     let mut dice = Dice::of([seed, life, run, 0]);
     let levels = [Durability::Durable, Durability::Relaxed];
     let queue = Queue::builder()

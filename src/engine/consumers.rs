@@ -134,7 +134,7 @@ impl Op for End {
         }
         let mut left = SWEEP_TASKS;
         for number in look::numbers(desk)? {
-            let tube = desk.tube(number)?;
+            let Some(tube) = desk.sound_tube(number)? else { continue };
             if desk.count(tube.range(Tag::Held)) == 0 {
                 continue;
             }

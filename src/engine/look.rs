@@ -21,11 +21,32 @@ pub(crate) struct Counts {
     pub(crate) buried: u64,
 }
 
-/// The number of the tube of this name.
+/// The number of the tube of this name. Where the row that says so is damaged the tubes say it.
 pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
-    let Some(number) = view.get(&key::name(name))? else { return Ok(None) };
-    let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
-    number.ok_or_else(|| damaged("name")).map(Some)
+    let lost = match view.get(&key::name(name)) {
+        Ok(None) => return Ok(None),
+        Ok(Some(number)) => match row::read_number(&number).map(u32::try_from) {
+            Some(Ok(number)) => return Ok(Some(number)),
+            _ => damaged("name"),
+        },
+        Err(error) if error.kind() == ErrorKind::Damaged => error,
+        Err(error) => return Err(error),
+    };
+    for number in numbers(view)? {
+        if sound_tube(view, number)?.is_some_and(|tube| tube.row.name == name) {
+            return Ok(Some(number));
+        }
+    }
+    Err(lost)
+}
+
+/// The tube of this number; `None` if its row is damaged. What goes through all tubes leaves such a
+/// one out: its own verbs are refused, and those of its neighbours go on.
+pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<Tube>> {
+    match tube(view, number) {
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
+        tube => tube.map(Some),
+    }
 }
 
 /// The tube of this number.

@@ -64,7 +64,7 @@ impl Op for Return {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
-        let tube = desk.tube(self.tube)?;
+        let Some(tube) = desk.sound_tube(self.tube)? else { return Ok(None) };
         let range = tube.range(Tag::Taken);
         let mut from = self.from;
         for _ in 0..SWEEP_TASKS {

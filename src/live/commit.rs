@@ -87,7 +87,7 @@ impl State {
     /// Learns the tubes and their deadlines, at open.
     pub(crate) fn learn(&mut self) -> Result<()> {
         for number in look::numbers(&self.store)? {
-            let tube = look::tube(&self.store, number)?;
+            let Some(tube) = look::sound_tube(&self.store, number)? else { continue };
             let next = due::next_due(&self.store, tube.run())?;
             self.notes.learn(number, tube.row, next);
         }

@@ -56,6 +56,76 @@ fn flip_counter(folder: &Path, in_flight: u64) {
     flip_value(folder, &key(GROUP, &[b"\x06needle"]), &in_flight.to_be_bytes());
 }
 
+/// What a kill leaves of two tubes, one of them with a task that is held.
+fn two_tubes() -> (TempDir, PathBuf) {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let (bad, good) = (queue.tube("needle").unwrap(), queue.tube("good").unwrap());
+    for tube in [&bad, &good] {
+        (0..2).for_each(|_| _ = tube.put(b"a").unwrap());
+    }
+    let ada = queue.consumer("ada").unwrap();
+    let held = [bad.by(&ada).take().unwrap(), good.by(&ada).take().unwrap(), bad.take().unwrap()];
+    let copied = checkpointed(&queue, &path);
+    drop(held);
+    copied
+}
+
+/// All verbs of the tube that needs no more than its own rows.
+fn is_served(queue: &Queue) {
+    let good = queue.tube("good").unwrap();
+    assert_eq!(counts(&good), [2, 0, 0, 0]);
+    good.put(b"b").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let held = good.by(&ada).take().unwrap();
+    assert_eq!(queue.taken().unwrap().len(), 1);
+    assert!(queue.stats().unwrap().iter().any(|stats| stats.ready == 2));
+    drop(held);
+    ada.close().unwrap();
+    queue.tick().unwrap();
+    assert_eq!(drain(&good), "a a b");
+}
+
+/// The row of one tube had a flipped byte, and no tube was served: the queue did not open.
+#[test]
+fn a_damaged_tube_refuses_its_own_verbs_and_no_open() {
+    let (_copy, copy) = two_tubes();
+    flip(&copy, b"\x06needle", 1);
+    for _ in 0..2 {
+        let (builder, clock) = still();
+        let queue = builder.open(&copy).unwrap();
+        assert_eq!(kind(queue.tube("needle")), ErrorKind::Damaged);
+        assert_eq!(kind(queue.drop_tube("needle")), ErrorKind::Damaged);
+        assert_eq!(queue.find_tube("good").unwrap().unwrap().name(), "good");
+        clock.advance(secs(1));
+        queue.tick().unwrap();
+        queue.close().unwrap();
+    }
+    let queue = open(&copy);
+    is_served(&queue);
+    assert!(faults(&queue).starts_with("the row 0300000001 is damaged"), "{}", faults(&queue));
+}
+
+#[test]
+fn a_damaged_name_of_a_tube_leads_to_it_still() {
+    let (_copy, copy) = two_tubes();
+    flip_value(&copy, b"\x02needle", &1_u64.to_be_bytes());
+    let queue = open(&copy);
+    assert_eq!(drain(&queue.tube("needle").unwrap()), "a a");
+    is_served(&queue);
+    assert!(faults(&queue).starts_with("the row 026e6565646c65 is damaged"), "{}", faults(&queue));
+}
+
+#[test]
+fn damaged_counters_refuse_new_tubes_and_nothing_else() {
+    let (_copy, copy) = two_tubes();
+    flip_value(&copy, b"\x01\x01", &[2_u32, 2, 1].map(u32::to_be_bytes).concat());
+    let queue = open(&copy);
+    assert_eq!(kind(queue.tube("new")), ErrorKind::Damaged);
+    assert_eq!(drain(&queue.tube("needle").unwrap()), "a a");
+    assert!(faults(&queue).starts_with("the row 0101 is damaged"), "{}", faults(&queue));
+}
+
 fn put(tube: &Tube, group: &str, texts: &[&str]) -> Vec<TaskId> {
     let put = |text: &&str| tube.task(text.as_bytes()).group(group).ttr(secs(60)).put().unwrap();
     texts.iter().map(put).collect()
