@@ -2,7 +2,7 @@
 //! promised goes on, and with room the same queue serves as before.
 
 use crate::disk::SimDisk;
-use crate::trust::{numbers, open, open_at};
+use crate::trust::{numbers, open, open_at, open_on};
 use redb::ReadableTable;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,6 +13,29 @@ use tubewell::{
 
 /// Every budget is tried until so many in a row refused nothing: from there on they are alike.
 const AMPLE: u64 = 16;
+
+/// R3: a queue is born with as many blocks as it needs or not at all, which is said, and leaves
+/// nothing in the way of the next birth, with the same disk or after a power cut.
+#[test]
+fn r3_a_birth_at_every_block_budget() {
+    let born = (1..).find(|budget| {
+        let disk = SimDisk::new(*budget);
+        disk.set_quota(*budget as usize - 1);
+        let refused = open_on(disk.lend(), Durability::Durable).err();
+        if let Some(error) = &refused {
+            assert_eq!(error.kind(), ErrorKind::DiskFull, "budget {budget}: {error}");
+        }
+        if budget % 2 == 0 {
+            disk.cut_power();
+        }
+        disk.set_quota(usize::MAX);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        tube.put(&7_u64.to_be_bytes()).unwrap();
+        assert_eq!(numbers(&queue), [7], "budget {budget}");
+        refused.is_none()
+    });
+    assert!(born > Some(16), "{born:?}");
+}
 
 /// R3: from an almost empty disk to the full need of a queue, block by block: puts are refused once
 /// it is full, acks go on until the queue is empty, and with room puts are taken again by the same
