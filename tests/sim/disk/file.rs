@@ -76,6 +76,11 @@ impl File {
                         let (to, end) = (to.min(data.len()), grown.saturating_sub(at));
                         // Beyond a length that did not make it there is nothing to keep.
                         if (!torn || rng.one_in(2)) && from < end {
+                            // Rarely a sector is torn, too.
+                            let to = match torn && rng.one_in(8) {
+                                true => from + rng.below((to - from) as u64) as usize,
+                                false => to,
+                            };
                             put(&mut self.medium, at + from, &data[from..to.min(end)]);
                         }
                         from = to;
