@@ -17,8 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let mut tubes = BTreeMap::new();
     for number in look::numbers(view)? {
-        // Of a damaged row the store has told.
-        let Some(tube) = look::sound_tube(view, number)? else { continue };
+        let Some(tube) = look::sound_tube(view, number)? else {
+            report(format!("tube {number}: its row is damaged"));
+            continue;
+        };
         if look::tube_named(view, &tube.row.name)? != Some(number) {
             report(format!("tube {:?}: its name does not lead to it", tube.row.name));
         }
@@ -48,14 +50,21 @@ fn each(
     Ok(())
 }
 
+fn is_damaged<T>(read: &Result<T>) -> bool {
+    read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Damaged)
+}
+
 /// Names that lead to nothing, and consumers that no name leads to.
 fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     for name in look::names(view)? {
+        if is_damaged(&view.get(&key::name(&name))) {
+            report(format!("name {name:?}: its row is damaged"));
+        }
         let found = look::tube_named(view, &name)
             .and_then(|number| look::tube(view, number.unwrap_or_default()));
         let leads = match found {
             Err(error) if error.is_not_found() => false,
-            Err(error) if error.kind() == ErrorKind::Damaged => true,
+            found if is_damaged(&found) => true,
             tube => tube?.row.name == name,
         };
         if !leads {
@@ -82,7 +91,10 @@ fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
 /// Numbers in use that would be given again.
 fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     let given = match look::counters(view) {
-        Err(error) if error.kind() == ErrorKind::Damaged => return Ok(()),
+        given if is_damaged(&given) => {
+            report("Meta: the counters are damaged".to_owned());
+            return Ok(());
+        }
         given => given?,
     };
     let tube = tubes.values().map(|tube| tube.number).max();
