@@ -176,12 +176,6 @@ pub(crate) fn waiters(hold: &Hold) -> Result<Vec<WaiterInfo>> {
     })
 }
 
-/// Whether a list of all tubes goes on without the one that answers this: it was dropped meanwhile,
-/// or its row is damaged.
-pub(crate) fn is_left_out(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::TubeNotFound | ErrorKind::Damaged)
-}
-
 fn name_of(view: &dyn View, consumer: u32) -> Result<Option<String>> {
     let row = view.get(&key::consumer(consumer))?;
     Ok(row.and_then(|row| ConsumerRow::decode(&row)).map(|row| row.name))
@@ -190,7 +184,7 @@ fn name_of(view: &dyn View, consumer: u32) -> Result<Option<String>> {
 /// The taken tasks of all tubes, page by page.
 pub(crate) fn taken(hold: &Hold) -> Result<Vec<TakenInfo>> {
     let mut taken = Vec::new();
-    for number in hold.core().look(|view, _| look::numbers(view))? {
+    for number in hold.core().look(|view, _| look::sound_numbers(view))? {
         let mut from = TaskId::new(0);
         loop {
             let page = hold.core().look_in(number, |view, now| {
@@ -199,7 +193,7 @@ pub(crate) fn taken(hold: &Hold) -> Result<Vec<TakenInfo>> {
                 Ok((tube.row.name, page, now.lease))
             });
             let (tube, page, now) = match page {
-                Err(error) if is_left_out(&error) => break,
+                Err(error) if error.kind() == ErrorKind::TubeNotFound => break,
                 page => page?,
             };
             let Some((last, ..)) = page.last() else { break };

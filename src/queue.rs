@@ -242,12 +242,12 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn stats(&self) -> Result<Vec<TubeStats>> {
-        let stats = self.hold.core().look(|view, _| look::numbers(view)).and_then(|numbers| {
-            let stats = numbers.into_iter().map(|number| inspect::stats(&self.hold, number));
-            stats
-                .filter(|stats| !matches!(stats, Err(error) if inspect::is_left_out(error)))
-                .collect()
-        });
+        let stats =
+            self.hold.core().look(|view, _| look::sound_numbers(view)).and_then(|numbers| {
+                let stats = numbers.into_iter().map(|number| inspect::stats(&self.hold, number));
+                // A tube that is dropped meanwhile has none.
+                stats.filter(|stats| !matches!(stats, Err(error) if error.is_not_found())).collect()
+            });
         stats.map_err(|error: Error| error.during("stats"))
     }
 

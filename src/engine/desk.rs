@@ -179,10 +179,7 @@ impl<'a> Desk<'a> {
 
     /// The same; `None` if its row is damaged. What goes through all tubes leaves such a one out.
     pub(crate) fn sound_tube(&self, number: u32) -> Result<Option<InHand<'a>>> {
-        match self.tube(number) {
-            Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
-            tube => tube.map(Some),
-        }
+        sound(self.tube(number))
     }
 
     fn read_tube(&self, number: u32) -> Result<InHand<'a>> {
@@ -212,6 +209,14 @@ impl View for Desk<'_> {
 
     fn durable_bytes(&self) -> u64 {
         self.over().durable_bytes()
+    }
+}
+
+/// What was read; `None` if it is damaged.
+pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
+        read => read.map(Some),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::bytes::key::{self, Key, Range};
 use crate::bytes::row::{ConsumerRow, Counters, TakenRow, TubeRow};
 use crate::bytes::{Deadline, Tag, View, row};
 use crate::clock::{NEVER, Now};
-use crate::engine::desk::damaged;
+use crate::engine::desk::{damaged, sound};
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,10 +43,7 @@ pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
 /// The tube of this number; `None` if its row is damaged. What goes through all tubes leaves such a
 /// one out: its own verbs are refused, and those of its neighbours go on.
 pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<Tube>> {
-    match tube(view, number) {
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
-        tube => tube.map(Some),
-    }
+    sound(tube(view, number))
 }
 
 /// The tube of this number.
@@ -76,6 +73,15 @@ pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
         numbers.push(number.map(u32::from_be_bytes).ok_or_else(|| damaged("tube"))?);
     }
     Ok(numbers)
+}
+
+/// The same without those whose row is damaged.
+pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
+    let mut sound = Vec::new();
+    for number in numbers(view)? {
+        sound.extend(sound_tube(view, number)?.map(|tube| tube.number));
+    }
+    Ok(sound)
 }
 
 /// The names of all tubes, sorted.
