@@ -3,7 +3,7 @@
 
 use super::Store;
 use super::base::{Base, Fault, fenced};
-use super::journal::Reader;
+use super::reader::Reader;
 use super::record::{Head, Stamp};
 use crate::bytes::Value;
 use crate::bytes::key::is_temporary;

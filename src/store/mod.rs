@@ -8,6 +8,7 @@ pub(crate) mod disk;
 mod traffic;
 mod record;
 mod journal;
+mod reader;
 mod tables;
 mod base;
 mod overlay;

@@ -5,7 +5,8 @@
 
 use super::base::Base;
 use super::disk::{Disk, DiskFile, FileName, Found};
-use super::journal::{self, Reader, Ring, Span, WriteFault};
+use super::journal::{self, Ring, Span, WriteFault};
+use super::reader::{self, Reader};
 use super::record::{HEAD_BYTES, Head, HeadFault, Kind, QueueId, Stamp, next_row};
 use super::tables::Anchor;
 use super::traffic::Traffic;
@@ -137,8 +138,8 @@ impl Store {
             return Err(damaged(GAP));
         }
         tell(told, Stage::Settle, 0, 1)?;
-        journal::wipe(&*file, &lost).map_err(Error::io)?;
-        journal::write_again(&*file, &head, anchor.span.end, tail.span.end).map_err(Error::io)?;
+        reader::wipe(&*file, &lost).map_err(Error::io)?;
+        reader::write_again(&*file, &head, anchor.span.end, tail.span.end).map_err(Error::io)?;
         let ring = Ring::resume(file.clone(), &head, anchor.span.start, tail.span);
         let first_number = tail.stamp.reserved;
         let reserved = first_number.saturating_add(NUMBER_BLOCK);
