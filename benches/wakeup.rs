@@ -92,7 +92,9 @@ fn wakeup(run: &Run) {
 }
 
 /// Tasks whose delays end all within one second, evenly. Lateness is measured where a program
-/// notices: at the event, and at the take of one who waits.
+/// notices: at the event, and at the take of one who waits. Beside it stands a thread that does
+/// nothing but sleep until each of as many instants, once before and once behind: a machine that
+/// is late for that one is late for all.
 fn timers(run: &Run) {
     let tasks: u64 = run.scale.pick(1_000, 100_000, 100_000);
     for taking in [false, true] {
@@ -100,16 +102,29 @@ fn timers(run: &Run) {
         if !run.wants(what) {
             continue;
         }
-        let lateness = sorted(lateness(run, tasks, taking));
-        let p99 = share(&lateness, 0.99);
+        let mut bare = sleeper(tasks);
+        let ours = sorted(lateness(run, tasks, taking));
+        bare.extend(sleeper(tasks));
+        let bare = share(&sorted(bare), 0.99);
+        let [p50, p99, worst] = [0.5, 0.99, 1.0].map(|part| share(&ours, part));
         run.line(
             format!("{tasks} {what}: lateness p99"),
-            time(p99),
-            format!("p50 {}, worst {}", time(share(&lateness, 0.5)), time(share(&lateness, 1.0))),
-            "–",
+            format!("{} (p50 {}, worst {})", time(p99), time(p50), time(worst)),
+            format!("a bare thread {}", time(bare)),
+            format!("{:.2}", p99 / bare),
             if taking { "–" } else { "≤ 5 ms" },
         );
     }
+}
+
+fn sleeper(instants: u64) -> Vec<f64> {
+    let first = Instant::now() + Duration::from_millis(100);
+    let due = |number: u64| first + Duration::from_secs(1) * number as u32 / instants as u32;
+    let late = |number: u64| {
+        std::thread::sleep(due(number).saturating_duration_since(Instant::now()));
+        due(number).elapsed().as_secs_f64()
+    };
+    (0..instants).map(late).collect()
 }
 
 fn lateness(run: &Run, tasks: u64, taking: bool) -> Vec<f64> {

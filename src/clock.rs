@@ -202,10 +202,13 @@ impl Reckoning {
     /// Reads the clock. Queue time advances by the monotonic time elapsed, and by what the wall
     /// clock is ahead of the highest ever seen, moved along with the monotonic one. Moved along:
     /// else each reading would keep the larger of two roundings, and a busy queue run fast.
+    ///
+    /// The wall clock is read first: what the thread is kept from going on between the two is then
+    /// missing from the wall clock for one reading, and would else be a jump that stays for good.
     #[inline]
     pub(crate) fn read(&mut self, clock: &dyn Clock) -> Now {
-        let lease = micros(clock.monotonic()).max(self.lease);
         let wall = clock.wall().duration_since(UNIX_EPOCH).map_or(0, micros);
+        let lease = micros(clock.monotonic()).max(self.lease);
         let elapsed = lease - self.lease;
         let expected = self.marks.wall_high.saturating_add(elapsed);
         let jumped = wall.saturating_sub(expected);
@@ -224,6 +227,7 @@ impl Reckoning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::{AtomicBool, Ordering};
 
     #[test]
     fn queue_time_never_goes_back_and_follows_the_longer_hand() {
@@ -258,6 +262,48 @@ mod tests {
             reckoning.read(&clock);
         }
         assert_eq!(reckoning.read(&clock).queue, start.queue + 3_000);
+    }
+
+    /// A thread lost the processor for 5 ms between the two clocks, the wall clock seemed to have
+    /// jumped by that, and every delay from then on ended as much too early.
+    #[test]
+    fn a_thread_that_stops_between_the_two_clocks_brings_nothing_forward() {
+        struct Stops(ManualClock, AtomicBool);
+
+        impl Stops {
+            fn may_stop(&self) {
+                if self.1.load(Ordering::SeqCst) {
+                    self.0.advance(Duration::from_millis(5));
+                }
+            }
+        }
+
+        impl Clock for Stops {
+            fn monotonic(&self) -> Duration {
+                let read = self.0.monotonic();
+                self.may_stop();
+                read
+            }
+
+            fn wall(&self) -> SystemTime {
+                let read = self.0.wall();
+                self.may_stop();
+                read
+            }
+        }
+
+        let clock = Stops(ManualClock::new(), AtomicBool::new(false));
+        let mut reckoning = Reckoning::resume(Marks::default(), &clock);
+        let start = reckoning.read(&clock);
+        clock.1.store(true, Ordering::SeqCst);
+        let passed = |now: u64| micros(clock.0.monotonic()) - now;
+        for _ in 0..10 {
+            let queue = reckoning.read(&clock).queue;
+            assert!(queue - start.queue <= passed(start.lease), "ahead of the machine");
+        }
+        clock.1.store(false, Ordering::SeqCst);
+        let queue = reckoning.read(&clock).queue;
+        assert_eq!(queue - start.queue, passed(start.lease), "and nothing is lost");
     }
 
     #[test]
