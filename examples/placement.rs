@@ -35,9 +35,12 @@ fn main() -> tubewell::Result<()> {
     {
         jobs.put(&Job { deadline, what: what.to_owned() })?;
     }
+    let mut order = Vec::new();
     while let Some(job) = jobs.try_take()? {
         println!("by {:02}:{:02}: {}", job.deadline / 60, job.deadline % 60, job.what);
+        order.push(job.what.clone());
         job.ack()?;
     }
+    assert_eq!(order, ["breakfast", "lunch", "lock the door"]);
     Ok(())
 }
