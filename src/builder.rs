@@ -85,8 +85,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// When calls return; a tube handle and a put may say otherwise. Default:
-    /// [`Durability::Durable`].
+    /// When calls return; a tube handle and a put may say otherwise, and a
+    /// [`transact`](Queue::transact) is always durable. Default: [`Durability::Durable`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -112,13 +112,16 @@ impl Builder {
         self
     }
 
-    /// The most bytes of one payload, up to 1 GiB. Default: 16 MiB.
+    /// The most bytes of one payload, up to 1 GiB; a put of more is refused as
+    /// [`TooLarge`](ErrorKind::TooLarge). Default: 16 MiB.
     pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
         self.payload_bytes_max = bytes;
         self
     }
 
-    /// The most bytes of all temporary tubes together. Default: 256 MiB.
+    /// The most bytes of memory that all temporary tubes take together, the rows around their
+    /// payloads included; a put that would go over is refused as [`Full`](ErrorKind::Full).
+    /// Default: 256 MiB.
     pub fn temporary_bytes_max(mut self, bytes: u64) -> Self {
         self.config.temporary_bytes_max = bytes;
         self
@@ -171,8 +174,8 @@ impl Builder {
         self
     }
 
-    /// Registers a placement under the name that tubes refer to it by. A second one of the same
-    /// name is refused when the queue is opened.
+    /// Registers a placement under the name that tubes refer to it by, 1 to 255 bytes without
+    /// control characters. A second one of the same name is refused when the queue is opened.
     pub fn placement(mut self, name: impl Into<String>, placement: impl Placement) -> Self {
         self.placements.push((name.into(), Arc::new(placement)));
         self
@@ -192,10 +195,10 @@ impl Builder {
         self
     }
 
-    /// Starts no threads, of which there are else three: [`Queue::tick`] does the work of the one
-    /// for deadlines, [`Queue::flush`] that of the one that syncs what is relaxed, and checkpoints
-    /// run in the call that needs one. For tests, and for programs with a loop of their own.
-    /// Default: off.
+    /// Starts no threads, of which there are else three, and a fourth for callbacks:
+    /// [`Queue::tick`] does the work of the one for deadlines and calls the callbacks,
+    /// [`Queue::flush`] does that of the one that syncs what is relaxed, and checkpoints run in the
+    /// call that needs one. For tests, and for programs with a loop of their own. Default: off.
     ///
     /// ```
     /// use std::time::Duration;
@@ -225,8 +228,9 @@ impl Builder {
         self
     }
 
-    /// Opens the queue in this folder, or makes it. Every lease of an earlier run is void: its
-    /// task returns to its place, except those of named consumers with a grace.
+    /// Opens the queue in this folder, or makes it. Every lease of a run that did not close the
+    /// queue is void: its task returns to its place, its attempt counted, except those of named
+    /// consumers with a grace.
     ///
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) if the folder is open in this or another process;

@@ -14,10 +14,10 @@ use std::time::Duration;
 /// [`Tube::by`](crate::Tube::by). Clones, those tubes and their guards keep the session open.
 ///
 /// When the last of them goes, or the process dies, the leases outlive the session by its grace:
-/// monotonic time while the queue stays open, queue time while it is closed; of a process that was
-/// killed it begins with the next opening. [`resume`](Consumer::resume) hands them out again to
-/// whoever opens the consumer of this name in that time. Without a grace, and at its
-/// end, the tasks return to their places.
+/// [lease time](crate#time) while the queue stays open, queue time while it is closed; of a process
+/// that was killed it begins with the next opening. [`resume`](Consumer::resume) hands them out
+/// again to whoever opens the consumer of this name in that time. Without a grace, and at its end,
+/// the tasks return to their places; charged, but for those that a close of the queue returns.
 ///
 /// ```
 /// use std::time::Duration;

@@ -39,6 +39,10 @@ struct Inner {
 }
 
 /// The cases of [`Error`].
+///
+/// Four of them may come from any call that reads or writes the folder, whether it names them under
+/// `# Errors` or not: [`Io`](ErrorKind::Io), [`Damaged`](ErrorKind::Damaged),
+/// [`DiskFull`](ErrorKind::DiskFull) and [`Broken`](ErrorKind::Broken).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

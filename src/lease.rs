@@ -87,13 +87,14 @@ impl Lease {
     ///
     /// # Errors
     /// As [`ack`](Lease::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has the
-    /// switch for a term off, [`Invalid`](ErrorKind::Invalid) for a ttl of zero.
+    /// switch for a term off, and for the back of a tube with a placement;
+    /// [`Invalid`](ErrorKind::Invalid) for a ttl of less than a microsecond.
     pub fn release_with(self, terms: Release) -> Result<()> {
         self.settle(|held| held.do_release(terms))
     }
 
     /// Back after a failure, its attempt kept: ready when the tube's back-off has passed, or
-    /// buried as exhausted with this error if that was its last attempt.
+    /// buried as exhausted with this error, cut to 4096 bytes, if that was its last attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -157,7 +158,7 @@ impl Lease {
     }
 
     /// Aside as [`bury`](Lease::bury), under a group of failures; see
-    /// [`Reason::Failed`](crate::Reason::Failed).
+    /// [`Reason::Failed`](crate::Reason::Failed). Group and message are cut to 4096 bytes each.
     ///
     /// ```
     /// use tubewell::{Queue, Reason, State};
@@ -210,7 +211,8 @@ impl Lease {
         self.held.touch(by)
     }
 
-    /// Sets the lease's deadline to now + ttr: a heartbeat.
+    /// Sets the lease's deadline to now + ttr: a heartbeat. A task without a ttr is held for ever
+    /// again.
     ///
     /// ```
     /// use std::time::Duration;
@@ -239,7 +241,7 @@ impl Lease {
         self.held.renew()
     }
 
-    /// Sets the lease's deadline to now + `length`, also if it had none.
+    /// Sets the lease's deadline to now + `length`, also if it had none. Its ttr stays.
     ///
     /// ```
     /// use std::time::Duration;

@@ -15,7 +15,8 @@ use std::time::Duration;
 ///
 /// Take, touch, renew, release and the drop of a guard return when they are written, at either
 /// level: a power cut may take them back, and then the task is where it was before, its attempt not
-/// counted. What a temporary tube does never touches the disk.
+/// counted. A [`transact`](crate::Queue::transact) is synced at either level. What a temporary tube
+/// does never touches the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
@@ -165,7 +166,8 @@ pub(crate) struct Switches {
 }
 
 /// The kinds of tube: the general one, and the five of the tarantool queue as presets of the four
-/// switches priority, timed (ttl, ttr, delay), grouped and capacity.
+/// switches priority, timed (ttl, ttr, delay, back-off), grouped and capacity. Keys and a limit of
+/// attempts work in each, a placement in the general one only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TubeKind {
@@ -173,7 +175,7 @@ pub enum TubeKind {
     /// default.
     #[default]
     General,
-    /// Put order, and nothing else.
+    /// Put order, and no switch.
     Fifo,
     /// Priority and times.
     FifoTtl,
@@ -393,7 +395,8 @@ impl TubeOptions {
     }
 
     /// Orders tasks by the [`Placement`](crate::Placement) that the
-    /// [builder](crate::Builder::placement) was given under this name. Default: none.
+    /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
+    /// Default: none, priority and put order.
     #[must_use]
     pub fn placement(mut self, name: impl Into<String>) -> Self {
         self.placement = Some(name.into());
@@ -401,7 +404,7 @@ impl TubeOptions {
     }
 
     /// Takes the tube of this name if there is one of the same kind and options, instead of
-    /// refusing.
+    /// refusing. Default: off.
     #[must_use]
     pub fn if_not_exists(mut self) -> Self {
         self.if_not_exists = true;

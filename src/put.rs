@@ -40,8 +40,9 @@ impl<T: ?Sized> Tube<T> {
     /// [durable](crate::Builder::durable_bytes_max) or
     /// [temporary](crate::Builder::temporary_bytes_max) tubes; [`Codec`](ErrorKind::Codec) if the
     /// value does not encode; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's
-    /// placement; [`DiskFull`](ErrorKind::DiskFull); [`TubeNotFound`](ErrorKind::TubeNotFound) if
-    /// it was dropped; [`Closed`](ErrorKind::Closed);
+    /// placement; [`Invalid`](ErrorKind::Invalid) for a [`Place`](crate::Place) with more than 16
+    /// bytes or a group that is no name; [`DiskFull`](ErrorKind::DiskFull);
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped; [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed.
     pub fn put(&self, payload: &T) -> Result<TaskId> {
@@ -51,7 +52,7 @@ impl<T: ?Sized> Tube<T> {
     /// Puts a task before all others of its priority, also before earlier front puts.
     ///
     /// # Errors
-    /// As [`put`](Tube::put).
+    /// As [`put`](Tube::put); [`Unsupported`](ErrorKind::Unsupported) if the tube has a placement.
     pub fn put_front(&self, payload: &T) -> Result<TaskId> {
         self.task(payload).front().put()
     }
@@ -94,7 +95,7 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Tube::put), [`Unknown`](ErrorKind::Unknown) aside.
+    /// As [`NewTask::put_receipt`].
     pub fn put_receipt(&self, payload: &T) -> Result<Receipt> {
         self.task(payload).put_receipt()
     }
@@ -227,16 +228,16 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     }
 
     /// How long it lives in [queue time](crate#time), delays not counted; then it is gone, wherever
-    /// it is. More than zero.
-    /// Default: the tube's, which is for ever unless it was made with another.
+    /// it is. A microsecond or more. Default: the tube's, which is for ever unless it was made with
+    /// another.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.row.ttl = Some(ttl);
         self
     }
 
     /// How long a taker may hold it in [lease time](crate#time); then it returns to its place,
-    /// charged. More than zero.
-    /// Default: the tube's, which is for ever unless it was made with another.
+    /// charged. A microsecond or more. Default: the tube's, which is for ever unless it was made
+    /// with another.
     pub fn ttr(mut self, ttr: Duration) -> Self {
         self.row.ttr = Some(ttr);
         self
@@ -286,7 +287,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self
     }
 
-    /// Before all others of its priority, also before earlier front puts.
+    /// Before all others of its priority, also before earlier front puts. Refused by a tube with a
+    /// [placement](crate::TubeOptions::placement), which decides that itself.
     pub fn front(mut self) -> Self {
         self.row.front = true;
         self
@@ -329,8 +331,9 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// # Errors
     /// As [`Tube::put`]; [`KeyExists`](ErrorKind::KeyExists) under [`Conflict::Reject`];
     /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind has switched
-    /// off; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of zero, delay together with run_at,
-    /// and a group or key that is empty, too long or has control characters.
+    /// off, and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl
+    /// or ttr of less than a microsecond, delay together with run_at, and a group or key that is
+    /// empty, too long or has control characters.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }
@@ -346,8 +349,9 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         })
     }
 
-    /// Puts the task and does not wait for the sync: [`Receipt::wait`] does. A refusal has nothing
-    /// to be waited for later, and comes as it would from [`put`](NewTask::put).
+    /// Puts the task and does not wait for the sync: [`Receipt::wait`] does, also where the
+    /// durability is relaxed. A refusal has nothing to be waited for later, and comes as it would
+    /// from [`put`](NewTask::put).
     ///
     /// # Errors
     /// As [`put`](NewTask::put).

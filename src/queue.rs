@@ -168,7 +168,8 @@ impl Queue {
         open.map_err(|error| error.during("open consumer"))
     }
 
-    /// As [`consumer`](Queue::consumer), with this grace from now on.
+    /// As [`consumer`](Queue::consumer), with this grace from now on: zero is none,
+    /// [`Duration::MAX`] for ever.
     ///
     /// # Errors
     /// As [`consumer`](Queue::consumer).
@@ -180,7 +181,8 @@ impl Queue {
     /// Writes the application's own tables and calls the queue's verbs in one commit: all of it
     /// happens, synced, or nothing does. If the closure returns an error or panics, nothing does.
     ///
-    /// Every other call waits meanwhile, so keep it short. Plain verbs inside answer
+    /// Every other call waits meanwhile, so keep it short. It costs two syncs, which no
+    /// other call shares, so let one do the work of many. Plain verbs inside answer
     /// [`InTransaction`](ErrorKind::InTransaction); a thread that the closure waits for must not
     /// call any. A guard that is dropped inside returns its task when the transaction is over.
     ///
@@ -237,7 +239,8 @@ impl Queue {
         Reading::run(&self.hold, work).map_err(|error| error.during("read"))
     }
 
-    /// The counts of every tube, in the order of their making.
+    /// The counts of every tube, in the order of their making. A tube that is damaged is left out;
+    /// [`check`](Queue::check) tells of it.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
@@ -259,7 +262,7 @@ impl Queue {
         inspect::waiters(&self.hold).map_err(|error| error.during("list waiters"))
     }
 
-    /// The taken tasks of all tubes, by tube and id.
+    /// The taken tasks of all tubes, by tube and id; of damaged tubes none.
     ///
     /// # Errors
     /// As [`stats`](Queue::stats).
@@ -338,7 +341,8 @@ impl Queue {
     }
 
     /// Moves what was written since the last checkpoint from memory to the folder's base now. The
-    /// queue does so by itself when the journal is full, when it is quiet, and at its close.
+    /// queue does so by itself when a quarter of the journal is in use, or an eighth and nobody has
+    /// written for a minute, and at its close.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);

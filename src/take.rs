@@ -28,6 +28,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed) when the queue or the handle's consumer is closed, also while
     /// waiting; [`TubeNotFound`](ErrorKind::TubeNotFound) when the tube is dropped;
+    /// [`Invalid`](ErrorKind::Invalid) if the handle's consumer is of another queue;
     /// [`InTransaction`](ErrorKind::InTransaction); [`Broken`](ErrorKind::Broken).
     pub fn take(&self) -> Result<Task<T>> {
         let task = self.take_waiting(Wait::Ever)?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// The number of a task: from 1, growing in put order, never given twice by one queue, even if
-/// the put was taken back by a power cut.
+/// the put was taken back by a power cut. With the feature `serde` it can be serialised.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TaskId(u64);

@@ -83,12 +83,14 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// The tube as used by this consumer, whose session owns the leases that are taken through it.
+    /// Takes are refused as [`Invalid`](crate::ErrorKind::Invalid) if it is of another queue.
     #[must_use]
     pub fn by(&self, consumer: &Consumer) -> Self {
         Self { consumer: Some(consumer.clone()), ..self.clone() }
     }
 
-    /// The tube with another durability than the queue's.
+    /// The tube with this durability instead of the queue's, for the verbs of this handle and of
+    /// the guards that it hands out.
     #[must_use]
     pub fn durability(&self, durability: Durability) -> Self {
         Self { durability, ..self.clone() }
@@ -116,7 +118,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Brings up to `most` buried tasks back, smallest priority first, then put order, with no
-    /// attempts used. Answers how many.
+    /// attempts used; in steps of 128, between which others have their turn. Answers how many.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -184,8 +186,8 @@ impl<T: ?Sized> Tube<T> {
         self.run_on("delete", id, Verb::Delete)
     }
 
-    /// Sets a task aside, in whatever state. Who held it has lost it. A task that is buried already
-    /// stays as it is, with its first reason.
+    /// Sets a task aside, in whatever state, with a reason cut to 4096 bytes. Who held it has lost
+    /// it. A task that is buried already stays as it is, with its first reason.
     ///
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
@@ -226,7 +228,8 @@ impl<T: ?Sized> Tube<T> {
         self.run("truncate", &tubes::Truncate { tube: self.at.number })
     }
 
-    /// Keeps tasks from being taken, until [`resume`](Tube::resume). Everything else goes on.
+    /// Keeps tasks from being taken, until [`resume`](Tube::resume), also when the queue is opened
+    /// again. Everything else goes on.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -257,8 +260,10 @@ impl<T: ?Sized> Tube<T> {
         self.run("resume", &tubes::Pause { tube: self.at.number, paused: false }).map(drop)
     }
 
-    /// Calls `on_change` for every step of a task of this tube, in commit order, on a thread of its
-    /// own, with no lock held: it may call any verb. It replaces the one before; `None` removes it.
+    /// Calls `on_change` for every step of a task of this tube, in commit order, on a thread that
+    /// all callbacks of the queue share, or in [`tick`](crate::Queue::tick) if it was opened
+    /// [`by_hand`](crate::Builder::by_hand). No lock is held: it may call any verb. It replaces the
+    /// one before; `None` removes it.
     /// A panic in it is caught. It is forgotten when the queue is closed. Nothing waits for it: of
     /// the steps that callbacks have not been called for yet the newest 65 536 are kept (and 64 MiB
     /// of their payloads), and [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts

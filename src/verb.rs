@@ -76,13 +76,14 @@ impl Release {
         self
     }
 
-    /// Behind everything that was put so far.
+    /// Behind everything of its priority that was put so far. Refused by a tube with a
+    /// [placement](crate::TubeOptions::placement).
     pub const fn to_back(mut self) -> Self {
         self.to_back = true;
         self
     }
 
-    /// With a new ttl, from now on, in [queue time](crate#time). More than zero.
+    /// With a new ttl, from now on, in [queue time](crate#time). A microsecond or more.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
