@@ -1,8 +1,10 @@
 //! Folders that are not what they should be: a clear error, and nothing is touched or lost.
 
 mod cut;
+#[cfg(unix)]
+mod modes;
 
-use crate::{close_sound, drain, home, is_mended, killed, kind, open, secs, still};
+use crate::{close_sound, drain, home, is_mended, killed, open, secs, still};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -171,7 +173,7 @@ impl DiskFile for ReadOnlyFile {
     }
 }
 
-/// Also for root, whom no mode of a file keeps out.
+/// On any system, and for any user.
 #[test]
 fn what_may_not_be_written_is_an_io_error_that_says_so() {
     for refuses in [Refuses::Birth, Refuses::Journal, Refuses::Base, Refuses::BaseWrites] {
@@ -182,28 +184,6 @@ fn what_may_not_be_written_is_an_io_error_that_says_so() {
         let cause = error.into_source().expect("the disk's own words");
         let cause = cause.downcast::<io::Error>().unwrap();
         assert_eq!(cause.kind(), io::ErrorKind::PermissionDenied, "{refuses:?}");
-    }
-}
-
-#[test]
-#[cfg(unix)]
-fn a_place_that_may_not_be_written_is_left_as_it_is() {
-    use std::os::unix::fs::PermissionsExt;
-    let (home, path) = home();
-    let mode = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
-    mode(home.path(), 0o555);
-    let refused = still().0.open(&path);
-    mode(home.path(), 0o755);
-    // Who is root may write everywhere: for him there is the test above.
-    if let Err(error) = refused {
-        assert_eq!(error.kind(), ErrorKind::Io);
-        let (_home, path) = made();
-        let before = bytes(&path);
-        mode(&path.join("journal"), 0o444);
-        assert_eq!(kind(still().0.open(&path)), ErrorKind::Io);
-        assert_eq!(bytes(&path), before);
     }
 }
 
