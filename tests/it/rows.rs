@@ -1,5 +1,7 @@
 //! Damaged rows of the base: each is told by `check`, no neighbour suffers, and no task is lost.
 
+mod kinds;
+
 use crate::{counts, drain, home, is_mended, killed, kind, next, open, secs, state, still};
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};

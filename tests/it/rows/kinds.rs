@@ -1,0 +1,179 @@
+//! A damaged value in each kind of row that hangs on a task: where the value is not needed nobody
+//! notices, where it is the verb that meets it says so, and `check` tells of it in any case. The
+//! neighbours in its tube and those in another are served.
+
+use super::{STRAW, faults, flip, flip_value, key};
+use crate::{counts, drain, home, is_gone, is_mended, killed, kind, listed, open, secs, still};
+use std::path::PathBuf;
+use tempfile::TempDir;
+use tubewell::{Clock, Conflict, ErrorKind, ManualClock, PutOutcome, Queue, State, TaskId, Tube};
+use tubewell::Task;
+
+const PLACE: u8 = 0x10;
+const DUE: u8 = 0x19;
+const KEY: u8 = 0x1a;
+const HELD: u8 = 0x1b;
+/// The deadlines, as they stand in a key.
+const DELAY: u8 = 1;
+const TTL: u8 = 4;
+
+/// A closed queue with what `work` has done in its first tube, and two tasks in another.
+fn closed<R>(work: impl FnOnce(&Queue, &Tube) -> R) -> (TempDir, PathBuf, R) {
+    let (home, path) = home();
+    let queue = open(&path);
+    let done = work(&queue, &queue.tube("t").unwrap());
+    queue.tube("good").unwrap().put_many([b"a", b"b"].map(|text| text.to_vec())).unwrap();
+    queue.close().unwrap();
+    (home, path, done)
+}
+
+/// Opens it, finds the damage told, and finds the other tube served.
+fn damaged(path: &PathBuf, told: &str) -> (Queue, Tube, ManualClock) {
+    let (builder, clock) = still();
+    let queue = builder.open(path).unwrap();
+    assert!(faults(&queue).contains(told), "{}", faults(&queue));
+    assert_eq!(drain(&queue.tube("good").unwrap()), "a b");
+    let tube = queue.tube("t").unwrap();
+    (queue, tube, clock)
+}
+
+/// The end of the row of a task of priority 0 that was put at the end, has no group and no key, and
+/// whose payload stands apart: its order, and how many bytes the payload has.
+fn plain_end(id: TaskId) -> Vec<u8> {
+    [1 << 63 | id.get(), STRAW.len() as u64].map(u64::to_be_bytes).concat()
+}
+
+/// What a verb that goes by the id of a damaged task answers.
+fn is_refused(tube: &Tube, id: TaskId) {
+    assert_eq!(kind(tube.peek(id)), ErrorKind::Damaged);
+    assert_eq!(kind(tube.claim(id)), ErrorKind::Damaged);
+    assert_eq!(kind(tube.bury(id, "no")), ErrorKind::Damaged);
+    assert_eq!(kind(tube.kick_task(id)), ErrorKind::Damaged);
+    assert_eq!(kind(tube.delete(id)), ErrorKind::Damaged);
+}
+
+/// Who takes goes by what stands in order, which needs no place.
+#[test]
+fn a_damaged_place_refuses_only_who_asks_by_id() {
+    let (_home, path, id) = closed(|_, tube| {
+        tube.task(b"last").priority(7).put().unwrap();
+        tube.put(b"second").unwrap();
+        tube.task(b"first").priority(-5).put().unwrap()
+    });
+    let order = (1 << 63 | id.get()).to_be_bytes();
+    let value = [&[0][..], &(-5_i64).to_be_bytes(), &order].concat();
+    flip_value(&path, &key(PLACE, &[&id.get().to_be_bytes()]), &value);
+
+    let (queue, tube, _) = damaged(&path, "Place: a damaged row");
+    is_refused(&tube, id);
+    assert_eq!(listed(&tube, State::Ready), "first second last");
+    let first = tube.take().unwrap();
+    assert_eq!(first.id(), id);
+    assert_eq!(tube.peek(id).unwrap().state, State::Taken, "by id, where no place is asked for");
+    first.release().unwrap();
+    assert_eq!(drain(&tube), "first second last");
+    assert_eq!(counts(&tube), [0; 4]);
+    is_mended(&queue);
+}
+
+#[test]
+fn a_damaged_buried_task_keeps_none_from_being_kicked() {
+    let (_home, path, ids) = closed(|_, tube| {
+        let aside = |text: &[u8]| {
+            let id = tube.task(text).ttl(secs(50)).put().unwrap();
+            tube.bury(id, "because").unwrap();
+            id
+        };
+        let ids = [aside(&STRAW), aside(b"b"), aside(b"c")];
+        tube.put(b"d").unwrap();
+        ids
+    });
+    flip(&path, &plain_end(ids[0]), 8);
+
+    let (queue, tube, clock) = damaged(&path, "Buried: a damaged row");
+    is_refused(&tube, ids[0]);
+    assert_eq!(listed(&tube, State::Buried), "b c");
+    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(drain(&tube), "b d");
+    clock.advance(secs(50));
+    queue.tick().unwrap();
+    assert!(is_gone(&tube, ids[2]), "its life is over");
+    assert_eq!(tube.kick(9).unwrap(), 0);
+    assert_eq!(counts(&tube), [0, 0, 0, 1]);
+    assert!(faults(&queue).contains("Buried: a damaged row"), "{}", faults(&queue));
+    tube.truncate().unwrap();
+    queue.tick().unwrap();
+    is_mended(&queue);
+}
+
+/// All that a deadline says stands in its key.
+#[test]
+fn a_damaged_deadline_falls_due_all_the_same() {
+    let (_home, path, ids) = closed(|_, tube| {
+        let later = tube.task(b"later").delay(secs(5)).put().unwrap();
+        let short = tube.task(b"short").ttl(secs(5)).put().unwrap();
+        tube.put(b"b").unwrap();
+        [later, short]
+    });
+    let begun = ManualClock::new().wall().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let when = ((begun + secs(5)).as_micros() as u64).to_be_bytes();
+    for (what, id) in [DELAY, TTL].into_iter().zip(ids) {
+        flip_value(&path, &key(DUE, &[&[what], &when, &id.get().to_be_bytes()]), b"");
+    }
+
+    let (queue, tube, clock) = damaged(&path, "Due: a damaged row");
+    assert_eq!(counts(&tube), [2, 1, 0, 0]);
+    clock.advance(secs(5));
+    queue.tick().unwrap();
+    assert_eq!(drain(&tube), "later b");
+    is_mended(&queue);
+}
+
+#[test]
+fn a_damaged_key_refuses_only_who_puts_under_it() {
+    let (_home, path, ids) = closed(|_, tube| {
+        ["needle", "hay"].map(|text| tube.task(text.as_bytes()).key(text).put().unwrap())
+    });
+    flip_value(&path, &key(KEY, &[b"needle"]), &ids[0].get().to_be_bytes());
+
+    let (queue, tube, _) = damaged(&path, "Key: a damaged row");
+    let put = |text, conflict| tube.task(b"x").key(text).on_conflict(conflict).put_outcome();
+    for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {
+        assert_eq!(kind(put("needle", conflict)), ErrorKind::Damaged);
+    }
+    assert_eq!(put("hay", Conflict::Keep).unwrap().id, ids[1]);
+    assert_eq!(tube.peek(ids[0]).unwrap().key.as_deref(), Some("needle"));
+    tube.put(b"a").unwrap();
+    assert_eq!(drain(&tube), "needle hay a");
+    is_mended(&queue);
+    assert_eq!(put("needle", Conflict::Reject).unwrap().outcome, PutOutcome::New);
+}
+
+/// Whose a lease is stands in the key, and again in the task's own row.
+#[test]
+fn a_damaged_row_of_a_holder_keeps_no_lease_from_it() {
+    for grace in [0, 1000] {
+        let (_home, path) = home();
+        let queue = open(&path);
+        let tube = queue.tube("t").unwrap();
+        queue.tube("good").unwrap().put_many([b"a", b"b"].map(|text| text.to_vec())).unwrap();
+        let ids = tube.put_many([b"c", b"d"].map(|text| text.to_vec())).unwrap();
+        let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
+        let _held = tube.by(&ada).take_many(2).unwrap();
+        queue.checkpoint().unwrap();
+        let (_copy, copy) = killed(&path);
+        let held = [&1_u32.to_be_bytes()[..], &ids[0].get().to_be_bytes()];
+        flip_value(&copy, &key(HELD, &held), b"");
+
+        // Without a grace the opening has returned the lease, and the row went with it.
+        let told = if grace == 0 { "" } else { "Held: a damaged row" };
+        let (queue, tube, _) = damaged(&copy, told);
+        let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
+        let back = ada.resume(&tube).unwrap();
+        let wanted = if grace == 0 { &[][..] } else { &ids[..] };
+        assert_eq!(back.iter().map(Task::id).collect::<Vec<_>>(), wanted);
+        tube.ack_many(back).unwrap();
+        assert_eq!(drain(&tube), if grace == 0 { "c d" } else { "" });
+        is_mended(&queue);
+    }
+}
