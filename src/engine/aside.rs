@@ -2,13 +2,13 @@
 //! where it can be seen and deleted, and their neighbours are served.
 
 use crate::bytes::key::{self, Place};
-use crate::bytes::row::{BuriedRow, Contents, Head, TakenRow, TaskRow};
+use crate::bytes::row::{BuriedRow, Contents, DelayedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Tag, Value, View};
 use crate::clock::NEVER;
 use crate::engine::desk::Desk;
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
-use crate::engine::places;
+use crate::engine::{groups, places};
 use crate::error::{Error, ErrorKind, Result};
 use crate::task::{Cause, Reason, TaskId};
 
@@ -70,6 +70,24 @@ pub(crate) fn stand_in_for_lease(
     let holder = holder(desk, tube, id)?;
     let taken = TakenRow { head: unknown(), token: 0, holder, since: 0, deadline: NEVER };
     stand_in(desk, tube, id, (place, group.as_deref()), &Standing::Taken(taken), fault)
+}
+
+/// Sets a task aside whose delay is over and whose row is damaged. Without its deadline nothing
+/// would come by it any more, and if it holds its group that would be locked for ever.
+pub(crate) fn stand_in_for_delay(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    id: TaskId,
+    fault: &Error,
+) -> Result<bool> {
+    let (place, group) = places::of(desk, tube, id)?;
+    let holds_group = match &group {
+        Some(group) => groups::is_held_by_the_unknown(desk, tube, group)?,
+        None => false,
+    };
+    // The deadline that fell due is taken away by whoever met it.
+    let delayed = DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group };
+    stand_in(desk, tube, id, (place, group.as_deref()), &Standing::Delayed(delayed), fault)
 }
 
 /// The named consumer that holds a task, or 0, where the task's own row does not tell.

@@ -126,8 +126,14 @@ fn fall_due(
     let (stored, standing) = match index::find_due(desk, tube, id, what) {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(false),
-        Err(fault) if what == Deadline::Ttr && fault.kind() == ErrorKind::Damaged => {
-            aside::stand_in_for_lease(desk, tube, id, &fault)?;
+        Err(fault) if fault.kind() == ErrorKind::Damaged => {
+            match what {
+                Deadline::Ttr => aside::stand_in_for_lease(desk, tube, id, &fault)?,
+                Deadline::Delay | Deadline::RunAt => {
+                    aside::stand_in_for_delay(desk, tube, id, &fault)?
+                }
+                Deadline::Ttl => false,
+            };
             return Ok(false);
         }
         Err(error) => return Err(error),

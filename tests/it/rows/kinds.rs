@@ -7,7 +7,7 @@ use crate::{counts, drain, home, is_gone, is_mended, killed, kind, listed, open,
 use std::path::PathBuf;
 use tempfile::TempDir;
 use tubewell::{Clock, Conflict, ErrorKind, ManualClock, PutOutcome, Queue, State, TaskId, Tube};
-use tubewell::Task;
+use tubewell::{Reason, Task, TubeOptions};
 
 const PLACE: u8 = 0x10;
 const DUE: u8 = 0x19;
@@ -43,6 +43,12 @@ fn plain_end(id: TaskId) -> Vec<u8> {
     [1 << 63 | id.get(), STRAW.len() as u64].map(u64::to_be_bytes).concat()
 }
 
+fn is_aside(tube: &Tube, id: TaskId) {
+    let aside = tube.peek(id).unwrap();
+    assert!(matches!(aside.reason, Some(Reason::Undecodable(_))), "{:?}", aside.reason);
+    assert_eq!((aside.state, &aside.payload[..]), (State::Buried, &STRAW[..]));
+}
+
 /// What a verb that goes by the id of a damaged task answers.
 fn is_refused(tube: &Tube, id: TaskId) {
     assert_eq!(kind(tube.peek(id)), ErrorKind::Damaged);
@@ -74,6 +80,36 @@ fn a_damaged_place_refuses_only_who_asks_by_id() {
     assert_eq!(drain(&tube), "first second last");
     assert_eq!(counts(&tube), [0; 4]);
     is_mended(&queue);
+}
+
+/// Its deadline went when it was due, and nothing came by the task any more.
+#[test]
+fn a_damaged_delayed_task_is_set_aside_when_it_is_due() {
+    for by_wall in [false, true] {
+        let (_home, path, ids) = closed(|_, tube| {
+            let noon = ManualClock::new().wall();
+            let later = |text: &[u8]| {
+                let task = tube.task(text);
+                if by_wall { task.run_at(noon + secs(5)) } else { task.delay(secs(5)) }.put()
+            };
+            let ids = [later(&STRAW).unwrap(), later(b"b").unwrap()];
+            tube.put(b"c").unwrap();
+            ids
+        });
+        flip(&path, &plain_end(ids[0]), 8);
+
+        let (queue, tube, clock) = damaged(&path, "Delayed: a damaged row");
+        is_refused(&tube, ids[0]);
+        assert_eq!(listed(&tube, State::Delayed), "b");
+        clock.advance(secs(5));
+        queue.tick().unwrap();
+        is_aside(&tube, ids[0]);
+        assert_eq!(drain(&tube), "b c");
+        assert_eq!(counts(&tube), [0, 0, 0, 1]);
+        is_mended(&queue);
+        tube.delete(ids[0]).unwrap();
+        is_mended(&queue);
+    }
 }
 
 #[test]
@@ -176,4 +212,39 @@ fn a_damaged_row_of_a_holder_keeps_no_lease_from_it() {
         assert_eq!(drain(&tube), if grace == 0 { "c d" } else { "" });
         is_mended(&queue);
     }
+}
+
+/// Two tasks held their group while they were delayed. Nobody could read that the one did, its
+/// deadline went, and the group was locked for ever.
+#[test]
+fn a_damaged_delayed_task_holds_its_group_no_longer_than_its_delay() {
+    let (_home, path, id) = closed(|queue, _| {
+        let options = TubeOptions::default().in_flight(2).hold_group_while_delayed(true);
+        let tube = queue.create_tube("held", options).unwrap();
+        let id = tube.task(&STRAW).group("needle").put().unwrap();
+        for text in ["other", "third", "fourth"] {
+            tube.task(text.as_bytes()).group("needle").put().unwrap();
+        }
+        tube.task(b"late").group("needle").delay(secs(5)).put().unwrap();
+        for wait in [5, 50] {
+            tube.take().unwrap().retry_after("not now", secs(wait)).unwrap();
+        }
+        id
+    });
+    flip(&path, &[b"\x06needle", &(STRAW.len() as u64).to_be_bytes()[..]].concat(), 7);
+
+    let (queue, _, clock) = damaged(&path, "Delayed: a damaged row");
+    let tube = queue.tube("held").unwrap();
+    assert!(tube.try_take().unwrap().is_none());
+    clock.advance(secs(5));
+    queue.tick().unwrap();
+    is_aside(&tube, id);
+    let third = tube.take().unwrap();
+    assert_eq!(&third[..], b"third");
+    assert!(tube.try_take().unwrap().is_none(), "the other holds it still");
+    is_mended(&queue);
+    third.ack().unwrap();
+    clock.advance(secs(45));
+    assert_eq!(drain(&tube), "other fourth late");
+    is_mended(&queue);
 }
