@@ -3,6 +3,8 @@
 //! before a checkpoint, does not move at all. Every jump at every step of a task's life is in
 //! `tests/sim`.
 
+mod inside;
+
 use crate::{close_sound, counts, home, open, secs, still, until};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
