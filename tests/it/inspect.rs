@@ -4,7 +4,7 @@ use crate::{counts, kind, listed, lone, secs, still};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::thread;
-use tubewell::{ErrorKind, Stage, State, TubeOptions};
+use tubewell::{ErrorKind, Stage, State, Stop, TubeOptions};
 
 #[test]
 fn the_total_is_all_but_the_done() {
@@ -208,6 +208,27 @@ fn waiters_are_listed_by_how_long_they_wait_whatever_they_wait_for() {
         assert_eq!(told, [("early", secs(5), None), ("late", secs(3), Some(secs(57)))]);
         assert!(waiters.iter().all(|waiter| waiter.consumer.is_none()));
     });
+    assert!(queue.waiters().unwrap().is_empty());
+}
+
+#[test]
+fn a_take_that_waits_until_it_is_stopped_is_listed_until_then() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let (tube, ada) = (queue.tube("t").unwrap(), queue.consumer("ada").unwrap());
+    let stop = Stop::new();
+    let waiting = thread::spawn({
+        let (tube, stop) = (tube.by(&ada), stop.clone());
+        move || tube.take_until(&stop).unwrap().is_none()
+    });
+    crate::until_waiting(&tube, 1);
+    clock.advance(secs(7));
+    let waiters = queue.waiters().unwrap();
+    assert_eq!(waiters.len(), 1);
+    assert_eq!((waiters[0].tube.as_str(), waiters[0].consumer.as_deref()), ("t", Some("ada")));
+    assert_eq!((waiters[0].waiting_for, waiters[0].left), (secs(7), None));
+    stop.stop();
+    assert!(waiting.join().unwrap());
     assert!(queue.waiters().unwrap().is_empty());
 }
 
