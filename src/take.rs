@@ -330,7 +330,8 @@ impl<T: ?Sized> Tube<T> {
 
 impl Consumer {
     /// Takes over the leases in `tube` that this consumer's earlier session left: with new tickets,
-    /// as many attempts used as then, and their ttr from now on.
+    /// as many attempts used as then, and their ttr from now on. A task whose payload does not
+    /// decode is buried, as by [`take`](Tube::take).
     ///
     /// ```
     /// use std::time::Duration;

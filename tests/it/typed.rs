@@ -1,8 +1,8 @@
 //! Payloads of a type. What does not decode is set aside, and its neighbours go on.
 
-use crate::{counts, kind, lone};
+use crate::{counts, kind, lone, secs, still};
 use serde::{Deserialize, Serialize};
-use tubewell::{ErrorKind, Reason, State};
+use tubewell::{ErrorKind, Reason, State, Task};
 
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 struct Mail {
@@ -71,6 +71,35 @@ fn a_claimed_task_that_does_not_decode_is_buried() {
     let id = bytes.put(b"plain bytes").unwrap();
     assert_eq!(kind(bytes.typed::<Mail>().claim(id)), ErrorKind::Codec);
     assert_eq!(bytes.peek(id).unwrap().state, State::Buried);
+}
+
+#[test]
+fn a_consumer_resumes_values_and_what_does_not_decode_is_buried() {
+    let queue = still().0.in_memory().unwrap();
+    let bytes = queue.tube("t").unwrap();
+    let tube = bytes.typed::<Mail>();
+    tube.put(&mail("ada")).unwrap();
+    let plain = bytes.put(b"plain bytes").unwrap();
+    tube.put(&mail("bob")).unwrap();
+    let eve = || queue.consumer_with_grace("eve", secs(60)).unwrap();
+    // As bytes, so that she holds the one that does not decode, too.
+    bytes.by(&eve()).take_many(3).unwrap().into_iter().map(Task::detach).for_each(drop);
+    assert_eq!(counts(&bytes), [0, 0, 3, 0]);
+
+    let eve = eve();
+    let tasks = eve.resume(&tube).unwrap();
+    let told = |task: &Task<Mail>| (task.to.clone(), task.attempt());
+    assert_eq!(
+        tasks.iter().map(told).collect::<Vec<_>>(),
+        [("ada".to_owned(), 1), ("bob".to_owned(), 1)]
+    );
+    assert_eq!(counts(&bytes), [0, 0, 2, 1]);
+    let info = bytes.peek(plain).unwrap();
+    assert!(matches!(info.reason, Some(Reason::Undecodable(_))), "{:?}", info.reason);
+    assert_eq!(info.payload, b"plain bytes");
+    assert!(eve.resume(&tube).unwrap().is_empty());
+    tube.ack_many(tasks).unwrap();
+    assert_eq!(counts(&bytes), [0, 0, 0, 1]);
 }
 
 #[test]
