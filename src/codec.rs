@@ -38,6 +38,27 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 pub trait Codec<T> {
     /// The codec's number, stored with every task. 0 means plain bytes and does not compile here;
     /// 1 to 63 are the library's; an application takes one from 64 on.
+    ///
+    /// ```compile_fail,E0080
+    /// # use tubewell::{BoxError, Codec, Queue};
+    /// struct Unit;
+    ///
+    /// impl Codec<()> for Unit {
+    ///     const ID: u8 = 0; // with 64 this would compile
+    ///     const VERSION: u16 = 1;
+    /// #   fn encode(_: &(), _: &mut Vec<u8>) -> Result<(), BoxError> {
+    /// #       Ok(())
+    /// #   }
+    /// #   fn decode(_: &[u8]) -> Result<(), BoxError> {
+    /// #       Ok(())
+    /// #   }
+    /// }
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("units")?.with_codec::<(), Unit>();
+    /// # Ok(())
+    /// # }
+    /// ```
     const ID: u8;
 
     /// The version of what it writes, stored with every task.
