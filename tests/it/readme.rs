@@ -128,25 +128,82 @@ fn what_it_links_to_in_the_repository_is_there() {
     }
 }
 
+/// What a text names: places in the repository, and tests with the place that they stand in, by
+/// `module::name`, which is in tests/it, `module::name` in a folder, or `name` in a file.
+fn named(text: &str) -> (Vec<&str>, Vec<(String, &str)>) {
+    let plain = |word: &str| {
+        let part = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_';
+        !word.is_empty() && word.chars().all(part)
+    };
+    let is_place = |word: &&str| {
+        ["tests/", "src/", "benches/", "examples/"].iter().any(|root| word.starts_with(root))
+    };
+    let words: Vec<&str> = text
+        .split_whitespace()
+        .map(|word| word.trim_matches(|char| "`,;:().|".contains(char)))
+        .collect();
+    let mut tests = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let (modules, name) = word.rsplit_once("::").unwrap_or(("", word));
+        if !plain(name)
+            || !name.contains('_')
+            || !modules.split("::").all(|it| plain(it) || it == "")
+        {
+            continue;
+        }
+        let place = words.get(at + 2).filter(|_| words[at + 1] == "in").filter(|it| is_place(it));
+        let place = match (place, modules) {
+            (Some(file), "") => (*file).to_owned(),
+            (None, "") => continue,
+            (folder, modules) => {
+                format!("{}/{}.rs", folder.unwrap_or(&"tests/it"), modules.replace("::", "/"))
+            }
+        };
+        tests.push((place, name));
+    }
+    (words.into_iter().filter(is_place).collect(), tests)
+}
+
+/// Whether this function is there, with the mark that makes it run.
+fn has_test(text: &str, name: &str) -> bool {
+    let Some(place) = text.find(&format!("fn {name}()")) else { return false };
+    let marks = text[..place].trim_end().lines().rev();
+    marks.map(str::trim).take_while(|line| line.starts_with("#[")).any(|line| line == "#[test]")
+}
+
 #[test]
 fn every_test_that_the_rows_name_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let rows = fs::read_to_string(root.join("tests/ROWS.md")).unwrap();
-    let named = rows.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
-    let mut count = 0;
-    for (module, test) in named {
-        let plain = |text: &str| {
-            text.chars().all(|char| char.is_lowercase() || "_0123456789".contains(char))
-        };
-        if plain(module) && plain(test) && test.contains('_') {
-            let file = root.join(format!("tests/it/{module}.rs"));
-            let text = fs::read_to_string(&file).unwrap_or_default();
-            assert!(text.contains(&format!("fn {test}()")), "ROWS.md: {module}::{test} is missing");
-            count += 1;
-        }
+    let (places, tests) = named(&rows);
+    for place in places {
+        assert!(root.join(place).exists(), "ROWS.md: {place} is missing");
     }
-    assert!(count > 100, "{count}");
+    let mut elsewhere = 0;
+    for (place, name) in &tests {
+        let text = fs::read_to_string(root.join(place)).unwrap_or_default();
+        assert!(has_test(&text, name), "ROWS.md: {name} is missing in {place}");
+        elsewhere += usize::from(!place.starts_with("tests/it/"));
+    }
+    assert!(tests.len() > 150 && elsewhere > 3, "{} and {elsewhere}", tests.len());
     for row in 1..=74 {
         assert!(rows.contains(&format!("| TQ-{row} |")), "ROWS.md: TQ-{row} is missing");
     }
+}
+
+#[test]
+fn names_of_tests_are_told_from_other_words() {
+    let text = "| `State::Ready`, `wait_ready(d)`, one_each in src/live/wake.rs | `put::a_b`; \
+                `run::deep::c_d` in `tests/sim`. tests/kill.rs: `no_test` |";
+    let (places, tests) = named(text);
+    assert_eq!(places, ["src/live/wake.rs", "tests/sim", "tests/kill.rs"]);
+    let tests: Vec<_> = tests.iter().map(|(place, name)| (place.as_str(), *name)).collect();
+    let wanted = [
+        ("src/live/wake.rs", "one_each"),
+        ("tests/it/put.rs", "a_b"),
+        ("tests/sim/run/deep.rs", "c_d"),
+    ];
+    assert_eq!(tests, wanted);
+    assert!(has_test("    #[test]\n    #[cfg(unix)]\n    fn a_b() {", "a_b"));
+    assert!(!has_test("#[test]\nfn other() {}\n\nfn a_b() {", "a_b"));
 }
