@@ -1,5 +1,7 @@
 //! Many in one step.
 
+mod large;
+
 use crate::{drain, home, is_gone, killed, kind, lone, lone_with, open, secs};
 use std::fs;
 use std::path::{Path, PathBuf};

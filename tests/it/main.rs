@@ -10,6 +10,7 @@ mod codec;
 mod consumer;
 mod damage;
 mod delay;
+mod disk;
 mod durable;
 mod events;
 mod golden;
