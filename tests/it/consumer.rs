@@ -1,6 +1,7 @@
 //! Named sessions that own leases, and the time that these outlive them.
 
 use crate::{close_sound, counts, drain, home, killed, kind, lone, secs, still};
+use std::time::Duration;
 use tubewell::{Clock, ErrorKind, ManualClock, Queue, State, Task};
 
 fn queue() -> (Queue, ManualClock) {
@@ -264,6 +265,26 @@ fn the_builders_grace_is_every_consumers() {
     clock.advance(secs(60));
     queue.tick().unwrap();
     assert_eq!(counts(&tube), [1, 0, 0, 0]);
+}
+
+/// The default is no grace at all: the shortest there is would be seen.
+#[test]
+fn a_queue_that_was_told_of_no_grace_has_none() {
+    let shortest = Duration::from_micros(1);
+    let (told, clock) = still();
+    let builders = [(Queue::builder(), None), (still().0, None)];
+    let told = (told.session_grace(shortest), Some(clock));
+    for (builder, graced) in builders.into_iter().chain([told]) {
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.put(b"a").unwrap();
+        tube.by(&queue.consumer("ada").unwrap()).take().unwrap().detach();
+        if let Some(clock) = graced {
+            assert_eq!(counts(&tube), [0, 0, 1, 0]);
+            clock.advance(shortest);
+        }
+        assert_eq!(counts(&tube), [1, 0, 0, 0]);
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Opening: a folder that appears as a whole, and what stands in it the next time.
 
+use crate::disk::Recorder;
 use crate::{close_sound, counts, drain, home, killed, kind, next, open, secs, still};
 use std::fs;
 use std::ops::ControlFlow;
-use tubewell::{Durability, ErrorKind, Queue, State, TaskId};
+use tubewell::testing::FileName;
+use tubewell::{Builder, Durability, ErrorKind, Queue, State, TaskId};
 
 fn names(path: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(path).unwrap();
@@ -57,6 +59,32 @@ fn the_default_is_the_builder_with_every_default_written_out() {
     let plain = Queue::open(&elsewhere).unwrap();
     assert_eq!(plain.space().unwrap().journal_bytes, written_out);
     assert_eq!(next(&Queue::open(&path).unwrap().tube("t").unwrap()), "a");
+}
+
+/// More than the cache holds is read over and over. What is read from the disk then tells the size
+/// of the cache, and that of the default is the one that is documented.
+#[test]
+fn the_default_cache_has_32_mib() {
+    let disk = Recorder::default();
+    let queue = still().0.disk(disk.lend()).open_disk().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let ids: Vec<_> = (0..12).flat_map(|_| tube.put_many(vec![[7; 60_000]; 60]).unwrap()).collect();
+    queue.close().unwrap();
+    let files = disk.begin();
+    let reads = |builder: Builder| {
+        let disk = Recorder::of(files.clone());
+        let queue = builder.disk(disk.lend()).open_disk().unwrap();
+        let tube = queue.tube("t").unwrap();
+        disk.begin();
+        for no in 0..3 * ids.len() {
+            tube.peek(ids[no * 7919 % ids.len()]).unwrap();
+        }
+        disk.reads(FileName::Base)
+    };
+    let with = |mib: usize| reads(still().0.cache_bytes(mib << 20));
+    let default = reads(still().0);
+    assert_eq!(default, with(32));
+    assert!(with(33) < default && default < with(31), "{default}");
 }
 
 #[test]
