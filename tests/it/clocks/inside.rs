@@ -1,5 +1,5 @@
-//! A clock that jumps in the middle of a call, between two of its readings or behind the last of
-//! them: what the call does is what it would have done before the jump or after it, nothing between.
+//! A clock that jumps in the middle of a call, between two of its readings or behind the last one:
+//! what the call does is what it would have done before the jump or after it, nothing between.
 
 use crate::{counts, secs};
 use std::sync::{Arc, Mutex};
