@@ -294,8 +294,9 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         self
     }
 
-    /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity or
-    /// all durable tubes are at [theirs](crate::Builder::durable_bytes_max). Default: not at all.
+    /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity, or
+    /// all [durable](crate::Builder::durable_bytes_max) or all
+    /// [temporary](crate::Builder::temporary_bytes_max) tubes at theirs. Default: not at all.
     pub fn wait_for_room(mut self, timeout: Duration) -> Self {
         self.room = Wait::For(timeout);
         self

@@ -81,7 +81,8 @@ impl State {
     /// What is to be told. Whoever releases the lock after a commit takes it and tells it, also
     /// when the op behind the commit was refused.
     pub(crate) fn take_outbox(&mut self) -> Outbox {
-        std::mem::take(&mut self.notes.outbox)
+        let relief = self.store.has_relief();
+        Outbox { relief, ..std::mem::take(&mut self.notes.outbox) }
     }
 
     /// Learns the tubes and their deadlines, at open.

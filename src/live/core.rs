@@ -208,7 +208,8 @@ impl Core {
             }
         }
         // Room for the bytes of one put in any tube may be room for two others, or for none.
-        if outbox.freed && self.settings.durable_bytes_max < u64::MAX {
+        let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
+        if freed || outbox.relief {
             self.room.nudge_all();
         }
         if outbox.sooner {

@@ -48,6 +48,8 @@ pub(crate) struct Outbox {
     pub(crate) tubes: SmallVec<[Told; 1]>,
     /// Payload bytes went, so any tube may have room under the limit of all together.
     pub(crate) freed: bool,
+    /// So did bytes of the temporary tubes for which a put was refused.
+    pub(crate) relief: bool,
     /// An earlier deadline than any before came in, or work for a sweep.
     pub(crate) sooner: bool,
     /// Lease time of the last write, if anything was written for the disk.

@@ -107,6 +107,8 @@ pub(crate) struct Store {
     /// Bytes that verbs may still add until then. None behind an opening, whose ballast an earlier
     /// process may have used up.
     spare: u64,
+    /// Bytes of the temporary tubes at which a list was last refused for them.
+    refused_at: Option<u64>,
     /// Set between the write and the last row applied: a panic there leaves it set.
     armed: bool,
     broken: RefCell<Option<Box<str>>>,
@@ -167,13 +169,22 @@ impl Store {
         Ok(self.number)
     }
 
-    fn admit_temporary(&self, writes: &[RowWrite]) -> Result<()> {
+    fn admit_temporary(&mut self, writes: &[RowWrite]) -> Result<()> {
         let before = self.rows.temporary_bytes();
         let after = self.rows.temporary_bytes_after(writes);
         if after > before && after > self.config.temporary_bytes_max {
+            self.refused_at = self.refused_at.max(Some(before));
             return Err(Error::new(ErrorKind::Full).because("the temporary tubes' byte limit"));
         }
         Ok(())
+    }
+
+    /// Whether the temporary tubes hold less than when a list was refused for their bytes. Says so
+    /// once.
+    #[inline]
+    pub(crate) fn has_relief(&mut self) -> bool {
+        let bytes = self.rows.temporary_bytes();
+        self.refused_at.take_if(|refused| bytes < *refused).is_some()
     }
 
     fn write_failed(&self, fault: WriteFault) -> Failure {

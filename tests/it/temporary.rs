@@ -1,7 +1,10 @@
 //! Temporary tubes: tasks in memory only, definitions on the disk.
 
-use crate::{close_sound, counts, drain, home, killed, kind, next, open, still};
-use tubewell::{ErrorKind, Queue, TubeOptions};
+use crate::{close_sound, counts, drain, home, killed, kind, next, open, secs, still};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+use tubewell::{Clock, ErrorKind, ManualClock, Queue, Tube, TubeOptions};
 
 fn temporary() -> TubeOptions {
     TubeOptions::default().temporary(true)
@@ -90,4 +93,60 @@ fn temporary_and_durable_are_two_different_tubes_options() {
     queue.create_tube("t", temporary()).unwrap();
     let other = queue.create_tube("t", TubeOptions::default().if_not_exists());
     assert_eq!(kind(other), ErrorKind::TubeMismatch);
+}
+
+/// Tells when a thread of this test goes to sleep.
+struct Told(ManualClock, Sender<()>);
+
+impl Clock for Told {
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.0.wall()
+    }
+
+    fn nap(&self, left: Duration) -> Option<Duration> {
+        if thread::current().name() == Some("putter") {
+            self.1.send(()).unwrap();
+        }
+        self.0.nap(left)
+    }
+}
+
+/// Who waited for bytes that another temporary tube held slept on when they went, and of two who
+/// waited for those of one large task only one was woken.
+#[test]
+fn whoever_waits_for_its_bytes_gets_them_from_any_tube() {
+    type Leave = fn(&Queue, &Tube);
+    let leaves: [Leave; 4] = [
+        |_, other| other.take().unwrap().ack().unwrap(),
+        |_, other| _ = other.truncate().unwrap(),
+        |queue, _| queue.force_drop_tube("other").unwrap(),
+        |queue, other| {
+            let task = other.take().unwrap();
+            queue.transact(|tx| tx.ack(&task)).unwrap();
+        },
+    ];
+    for leave in leaves {
+        let (told, heard) = channel();
+        let builder = Queue::builder().clock(Told(ManualClock::new(), told));
+        let queue = builder.temporary_bytes_max(64 << 10).in_memory().unwrap();
+        let tube = queue.create_tube("t", temporary()).unwrap();
+        let other = queue.create_tube("other", temporary()).unwrap();
+        other.put(&[0; 60 << 10]).unwrap();
+        let putters = [(); 2].map(|()| {
+            let tube = tube.clone();
+            let put = move || tube.task(&[0; 20 << 10]).wait_for_room(secs(1000)).put().unwrap();
+            let putter = thread::Builder::new().name("putter".into()).spawn(put).unwrap();
+            heard.recv().unwrap();
+            putter
+        });
+        leave(&queue, &other);
+        for putter in putters {
+            putter.join().unwrap();
+        }
+        assert_eq!(counts(&tube), [2, 0, 0, 0]);
+    }
 }
