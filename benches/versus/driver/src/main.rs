@@ -18,7 +18,7 @@ use turn::{Ended, Turn};
 /// How the command line wants it.
 pub struct Plan {
     quick: bool,
-    /// Also ten million tasks deep, and the slower ones in the deepest groups.
+    /// Also ten million tasks deep.
     deep: bool,
     filter: Option<String>,
     rounds: usize,
@@ -103,6 +103,9 @@ fn main() {
             for place in 0..peers.len() {
                 // Nobody always goes behind the same other one.
                 let peer = peers[(place + round) % peers.len()];
+                if round > 0 && row.once.contains(&peer.name) {
+                    continue;
+                }
                 if missing.contains(peer.binary) || missing.contains(peer.name) {
                     continue;
                 }

@@ -136,6 +136,9 @@ pub fn write(plan: &Plan, rows: &[Row], turns: &Turns) {
             continue;
         }
         table(&mut text, section, &columns, turns);
+        if plan.rounds > 1 {
+            note(&mut text, &columns, turns);
+        }
         draw(&mut text, section, &columns, turns, &plots);
     }
     settings(&mut text, plan);
@@ -191,6 +194,19 @@ fn table(text: &mut String, section: &str, columns: &[Column<'_>], turns: &Turns
         let _ = writeln!(text, "| {label} | {} |", cells.join(" | "));
     }
     text.push('\n');
+}
+
+/// Whose figure is not the median of all rounds.
+fn note(text: &mut String, columns: &[Column<'_>], turns: &Turns) {
+    for column in columns.iter().filter(|column| !column.row.once.is_empty()) {
+        let once = |(name, _): &(&str, &str)| column.row.once.contains(name);
+        let members = members(std::slice::from_ref(column), turns);
+        let labels: Vec<&str> = members.into_iter().filter(once).map(|(_, label)| label).collect();
+        if !labels.is_empty() {
+            let (labels, name) = (labels.join(", "), &column.row.column);
+            let _ = writeln!(text, "{name} of {labels}: one turn, in the first round.\n");
+        }
+    }
 }
 
 /// Who has a figure in one of the columns, in the order of the columns' lists.

@@ -11,6 +11,8 @@ pub struct Row {
     pub flags: Vec<String>,
     pub threads: usize,
     names: Vec<&'static str>,
+    /// Those of them that take part in the first round only.
+    pub once: &'static [&'static str],
     /// Who the others are set against.
     pub twin: Option<&'static str>,
     pub figures: &'static [Figure],
@@ -77,7 +79,7 @@ const DELAYING: &[&str] = &["crossbeam", "tubewell-relaxed"];
 const UNORDERED: &[&str] = &["yaque", "redis"];
 /// Without groups, as are the others' workers.
 const UNGROUPED: &[&str] = &["writes", "yaque", "beanstalkd", "redis"];
-/// Their groups need most of a minute, or longer, for a million and a half.
+/// Their groups need a minute or more for a million and a half.
 const SLOWLY_GROUPED: &[&str] = &["sqlite-normal", "lmdb-nosync", "tarantool"];
 
 fn without(names: &[&'static str], left_out: &[&[&str]]) -> Vec<&'static str> {
@@ -104,7 +106,17 @@ impl Row {
     ) -> Self {
         let (column, figures) = (column.into(), &[Figure::Rate][..]);
         let twin = Some(names[0]);
-        Self { section, column, workload, flags: Vec::new(), threads: 1, names, twin, figures }
+        Self {
+            section,
+            column,
+            workload,
+            flags: Vec::new(),
+            threads: 1,
+            names,
+            once: &[],
+            twin,
+            figures,
+        }
     }
 
     fn with(mut self, flag: &str, value: impl ToString) -> Self {
@@ -119,6 +131,11 @@ impl Row {
 
     fn figures(mut self, figures: &'static [Figure]) -> Self {
         self.figures = figures;
+        self
+    }
+
+    fn once(mut self, names: &'static [&'static str]) -> Self {
+        self.once = names;
         self
     }
 
@@ -183,10 +200,11 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
     }
     let depths = if plan.quick { [1_000, 2_000, 5_000] } else { [1_000, 20_000, 150_000] };
     for depth in depths {
-        let slow = if depth < depths[2] || plan.deep { &[][..] } else { SLOWLY_GROUPED };
-        let names = without(RELAXED, &[UNGROUPED, slow]);
+        let slow = if depth < depths[2] { &[][..] } else { SLOWLY_GROUPED };
+        let names = without(RELAXED, &[UNGROUPED]);
         let row = Row::new(GROUPS, format!("10 × {}", grouped(depth)), "groups", names);
-        rows.push(row.with("--backlog", depth).threads(10).figures(&[Cost]).without_twin());
+        let row = row.with("--backlog", depth).threads(10).once(slow);
+        rows.push(row.figures(&[Cost]).without_twin());
     }
     rows.push(Row::new(WAKES, "latency", "wake", waking()).figures(&[P50, P99]));
     let many = if plan.quick { 10_000 } else { 100_000 };
