@@ -1,7 +1,7 @@
 //! For the peers that are stores and not queues: a queue is made of them in one place, so that all
 //! of them get the same one. A store only runs a list of ops in one commit.
 
-use crate::{Args, Folder, Has, Queue, main};
+use crate::{Args, Delays, Folder, Has, Queue, Timed, main};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -41,9 +41,10 @@ pub trait Engine: Send + Sized {
 }
 
 /// Runs a peer that is a store with one commit for each call.
-pub fn stored<E: Engine>(args: &Args, durable: bool) -> ExitCode {
+pub fn stored<E: Delays>(args: &Args, durable: bool) -> ExitCode {
     match args.workload.as_str() {
         "groups" => main(args, |_, folder| Strict::<E>::open(folder, durable)),
+        "timers" => main(args, |_, folder| Timed::<E>::open(folder, durable)),
         _ => main(args, |_, folder| Alone::<E>::open(folder, durable)),
     }
 }
@@ -67,7 +68,7 @@ impl<E: Engine> Alone<E> {
 }
 
 /// Runs them and answers what came of the last.
-fn run<E: Engine>(engine: &mut E, ops: &[Op], done: &mut Vec<Done>) -> Option<Done> {
+pub(crate) fn run<E: Engine>(engine: &mut E, ops: &[Op], done: &mut Vec<Done>) -> Option<Done> {
     done.clear();
     engine.run(ops, done);
     done.pop()
@@ -310,6 +311,6 @@ impl<E: Engine> Queue for Grouped<E> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,6 +2,7 @@
 //! JSON that it prints. A peer only says what put, take and ack are to it.
 
 mod args;
+mod delays;
 mod engine;
 mod load;
 mod os;
@@ -9,12 +10,13 @@ mod output;
 mod start;
 
 pub use args::Args;
+pub use delays::{Delayed, Delays, Promoted, Timed};
 pub use engine::{Alone, Done, Engine, Grouped, Op, Strict, stored};
 pub use load::main;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Reads the command line, or says what is wrong with it and ends.
 pub fn args() -> Args {
@@ -80,13 +82,13 @@ pub trait Queue: Sync + Sized {
         unreachable!("the peer has no groups");
     }
 
-    /// Puts a task that falls due after the delay, and says when that is.
-    fn put_delayed(&self, number: u64, delay: Duration) -> SystemTime {
-        let _ = (number, delay);
+    /// Puts tasks, each with its number and when it is to fall due, and says when each does.
+    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
+        let _ = timers;
         unreachable!("the peer has no delays");
     }
 
-    /// Waits for a task that was put with a delay, leaves it taken, and says its number.
+    /// Waits for a task that was put so, leaves it taken, and says its number.
     fn wait_due(&self) -> u64 {
         unreachable!("the peer has no delays");
     }

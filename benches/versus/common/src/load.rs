@@ -1,6 +1,6 @@
 //! The workloads.
 
-use crate::output::{Line, shares};
+use crate::output::{Line, micros};
 use crate::start::Fresh;
 use crate::{Args, Folder, Queue, os};
 use std::io::{BufRead, BufReader, Write};
@@ -153,10 +153,7 @@ fn timed<Q: Queue>(queue: &Q, args: &Args, folder: &Folder) {
     let mut line = Line::new(args);
     line.number("ops", Some((times.len() * per_op) as f64));
     line.number("seconds", seconds);
-    if let Some((p50, p99)) = shares(times) {
-        line.number("p50_us", Some(p50));
-        line.number("p99_us", Some(p99));
-    }
+    line.shares(times, micros);
     line.number("rss_mib", os::memory(queue.server()).map(|memory| memory.0));
     line.number("bytes_written", charged);
     line.number("bytes_to_device", device);
@@ -198,10 +195,7 @@ fn wake<Q: Queue>(queue: &Q, args: &Args) {
     let ops = times.len();
     let mut line = Line::new(args);
     line.number("ops", Some(ops as f64));
-    if let Some((p50, p99)) = shares(times) {
-        line.number("p50_us", Some(p50));
-        line.number("p99_us", Some(p99));
-    }
+    line.shares(times, micros);
     line.print();
 }
 
@@ -251,25 +245,20 @@ fn drain<Q: Queue>(queue: &Q, threads: usize) -> Duration {
 fn timers<Q: Queue>(queue: &Q, args: &Args) {
     let tasks = args.backlog;
     // All are put before the first is due, with room to spare on a slow machine.
-    let first = Instant::now() + DUE + PUTTING * tasks as u32;
-    let put = |number: u64| {
-        let due = first + DUE * number as u32 / tasks as u32;
-        queue.put_delayed(number, due.saturating_duration_since(Instant::now()))
-    };
-    let dues: Vec<SystemTime> = (0..tasks).map(put).collect();
-    assert!(Instant::now() < first, "the machine is too slow: some are due before all are put");
+    let first = SystemTime::now() + DUE + PUTTING * tasks as u32;
+    let timers = (0..tasks).map(|number| (number, first + DUE * number as u32 / tasks as u32));
+    let timers: Vec<(u64, SystemTime)> = timers.collect();
+    let put = |batch| queue.put_due(batch);
+    let mut dues: Vec<_> = timers.chunks(BATCH).flat_map(put).map(Some).collect();
+    assert!(SystemTime::now() < first, "the machine is too slow: some are due before all are put");
     let take = |_| {
-        let due = dues[queue.wait_due() as usize];
-        let late = SystemTime::now().duration_since(due).unwrap_or_default();
-        late.as_nanos().min(u32::MAX.into()) as u32
+        let due = dues[queue.wait_due() as usize].take().expect("each is taken once");
+        SystemTime::now().duration_since(due).unwrap_or_default()
     };
-    let lateness: Vec<u32> = (0..tasks).map(take).collect();
+    let lateness: Vec<Duration> = (0..tasks).map(take).collect();
     let mut line = Line::new(args);
     line.number("ops", Some(tasks as f64));
-    if let Some((p50, p99)) = shares(lateness) {
-        line.number("p50_us", Some(p50));
-        line.number("p99_us", Some(p99));
-    }
+    line.shares(lateness, |late| late.as_secs_f64() * 1e6);
     line.print();
 }
 

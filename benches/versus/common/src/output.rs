@@ -16,17 +16,21 @@ impl Line {
         }
     }
 
+    /// The median and the 99th percentile, of times that are so many microseconds each.
+    pub(crate) fn shares<T: Copy + Ord>(&mut self, mut times: Vec<T>, micros: fn(T) -> f64) {
+        times.sort_unstable();
+        for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99)] {
+            let place = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
+            self.number(name, times.get(place).map(|&time| micros(time)));
+        }
+    }
+
     pub(crate) fn print(self) {
         println!("{}}}", self.0);
     }
 }
 
-/// The median and the 99th percentile of times in nanoseconds, in microseconds.
-pub(crate) fn shares(mut times: Vec<u32>) -> Option<(f64, f64)> {
-    times.sort_unstable();
-    let at = |share: f64| {
-        let place = ((times.len() as f64 * share) as usize).min(times.len().checked_sub(1)?);
-        Some(f64::from(times[place]) / 1000.0)
-    };
-    Some((at(0.5)?, at(0.99)?))
+/// Of nanoseconds.
+pub(crate) fn micros(nanos: u32) -> f64 {
+    f64::from(nanos) / 1000.0
 }

@@ -72,9 +72,19 @@ const WORKERS: &[&str] = &["effectum", "apalis"];
 /// Neither has beanstalkd batches, nor RustQueue where it is embedded; with Redis any number of
 /// commands is one.
 const SINGLE: &[&str] = &["rustqueue", "beanstalkd-sync"];
-/// Nothing falls due in the stores and tarantool's queue, nor in Redis's list and yaque; effectum,
-/// apalis and beanstalkd have whole seconds, and RustQueue looks once a second.
-const DELAYING: &[&str] = &["crossbeam", "tubewell-relaxed"];
+/// Nothing falls due in Redis's list and yaque; effectum, apalis and beanstalkd have whole seconds,
+/// and RustQueue looks once a second. redb is there because what is counted, moving and taking, is
+/// synced by nobody.
+const DELAYING: &[&str] = &[
+    "crossbeam",
+    "tubewell-relaxed",
+    "redb",
+    "sqlite-normal",
+    "lmdb-nosync",
+    "lmdb-map",
+    "fjall-buffered",
+    "tarantool",
+];
 /// Without priorities.
 const UNORDERED: &[&str] = &["yaque", "redis"];
 /// Without groups, as are the others' workers.

@@ -4,19 +4,24 @@
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use std::collections::BTreeMap;
-use versus_common::{Done, Engine, Folder, Op};
+use versus_common::{Delayed, Delays, Done, Engine, Folder, Op, Promoted};
 
 pub struct Fjall {
     database: Database,
     ready: Keyspace,
     taken: Keyspace,
+    /// What is not due, by due instant and id, once there is any.
+    delayed: Option<Keyspace>,
     durable: bool,
     next: u64,
     /// The priorities that may have tasks, each with an id below which it has none.
     low: BTreeMap<u8, u64>,
+    /// Nothing of what is not due lies before it.
+    low_due: [u8; DUE_KEY],
 }
 
 const KEY: usize = 9;
+const DUE_KEY: usize = 16;
 
 fn key(priority: u8, id: u64) -> [u8; KEY] {
     let mut key = [priority; KEY];
@@ -47,7 +52,16 @@ impl Engine for Fjall {
             let Some(behind) = priority.checked_add(1) else { break };
             from = key(behind, 0);
         }
-        Self { database, ready, taken, durable, next, low }
+        Self {
+            database,
+            ready,
+            taken,
+            delayed: None,
+            durable,
+            next,
+            low,
+            low_due: [u8::MAX; DUE_KEY],
+        }
     }
 
     fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
@@ -115,5 +129,51 @@ impl Fjall {
         let (key, task) = first.into_inner().unwrap();
         self.low.insert(priority, id(&key) + 1);
         Some((key[..].try_into().unwrap(), task.to_vec()))
+    }
+}
+
+fn due_key(due: u64, id: u64) -> [u8; DUE_KEY] {
+    (u128::from(due) << 64 | u128::from(id)).to_be_bytes()
+}
+
+impl Delays for Fjall {
+    fn delay(&mut self, tasks: Vec<Delayed>) {
+        let make = || self.database.keyspace("delayed", KeyspaceCreateOptions::default).unwrap();
+        let delayed = self.delayed.get_or_insert_with(make);
+        let mode = if self.durable { PersistMode::SyncData } else { PersistMode::Buffer };
+        let mut batch = self.database.batch().durability(Some(mode));
+        for Delayed { due, priority, task } in tasks {
+            let key = due_key(due, self.next);
+            self.next += 1;
+            self.low_due = self.low_due.min(key);
+            batch.insert(delayed, key, [&[priority], &task[..]].concat());
+        }
+        batch.commit().unwrap();
+    }
+
+    fn promote(&mut self, now: u64, most: usize) -> Promoted {
+        let Some(delayed) = &self.delayed else { return Promoted { tasks: 0, next: None } };
+        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        let mut due = Vec::new();
+        let mut next = None;
+        for row in delayed.range(self.low_due..) {
+            let (key, row) = row.into_inner().unwrap();
+            let at = u64::from_be_bytes(key[..8].try_into().unwrap());
+            self.low_due = key[..].try_into().unwrap();
+            if at > now || due.len() == most {
+                next = Some(at);
+                break;
+            }
+            let (priority, id) = (row[0], id(&key));
+            batch.insert(&self.ready, self::key(priority, id), &row[1..]);
+            batch.remove_weak(delayed, key);
+            due.push((priority, id));
+        }
+        batch.commit().unwrap();
+        for &(priority, id) in &due {
+            let low = self.low.entry(priority).or_insert(id);
+            *low = id.min(*low);
+        }
+        Promoted { tasks: due.len(), next }
     }
 }

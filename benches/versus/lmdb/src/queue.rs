@@ -1,9 +1,10 @@
-//! A queue in two databases: what is ready, by priority and id, and what is taken, by id.
+//! A queue in two databases: what is ready, by priority and id, and what is taken, by id. With
+//! delays there is a third.
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, WithTls};
 use std::ops::Bound;
-use versus_common::{Done, Engine, Folder, Op};
+use versus_common::{Delayed, Delays, Done, Engine, Folder, Op, Promoted};
 
 type Rows = Database<'static, Bytes, Bytes>;
 
@@ -11,6 +12,8 @@ pub struct Lmdb {
     env: &'static Env<WithTls>,
     ready: Rows,
     taken: Rows,
+    /// What is not due, by due instant and id, once there is any.
+    delayed: Option<Rows>,
     durable: bool,
     /// Whether the next commit would be synced as the environment stands.
     synced: bool,
@@ -48,7 +51,7 @@ impl Engine for Mapped {
 impl Lmdb {
     fn open_with(folder: &Folder, durable: bool, flags: EnvFlags) -> Self {
         let mut options = EnvOpenOptions::new();
-        options.map_size(64 << 30).max_dbs(2);
+        options.map_size(64 << 30).max_dbs(3);
         // Nobody else has this environment open.
         let env = unsafe {
             options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT | flags);
@@ -76,7 +79,17 @@ impl Lmdb {
         let highest = (0..=u8::MAX).filter_map(last).max().unwrap_or(0);
         let highest = highest.max(taken.last(&reading).unwrap().map_or(0, |last| id(last.0)));
         drop(reading);
-        Self { env, ready, taken, durable, synced: false, next: highest + 1 }
+        Self { env, ready, taken, delayed: None, durable, synced: false, next: highest + 1 }
+    }
+
+    /// Says whether the next commit is synced.
+    fn sync(&mut self, synced: bool) {
+        if synced != self.synced {
+            let mode = if synced { FlagSetMode::Disable } else { FlagSetMode::Enable };
+            // Only this thread has it now.
+            unsafe { self.env.set_flags(EnvFlags::NO_SYNC, mode).unwrap() };
+            self.synced = synced;
+        }
     }
 }
 
@@ -86,13 +99,7 @@ impl Engine for Lmdb {
     }
 
     fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
-        let synced = self.durable && ops.iter().any(Op::must_last);
-        if synced != self.synced {
-            let mode = if synced { FlagSetMode::Disable } else { FlagSetMode::Enable };
-            // Only this thread has it now.
-            unsafe { self.env.set_flags(EnvFlags::NO_SYNC, mode).unwrap() };
-            self.synced = synced;
-        }
+        self.sync(self.durable && ops.iter().any(Op::must_last));
         let mut writing = self.env.write_txn().unwrap();
         for op in ops {
             done.push(match op {
@@ -136,5 +143,70 @@ impl Engine for Lmdb {
             });
         }
         writing.commit().unwrap();
+    }
+}
+
+/// A key in `delayed`: a due instant and an id.
+fn due_key(due: u64, id: u64) -> [u8; 16] {
+    (u128::from(due) << 64 | u128::from(id)).to_be_bytes()
+}
+
+impl Delays for Mapped {
+    fn delay(&mut self, tasks: Vec<Delayed>) {
+        self.0.delay(tasks);
+    }
+
+    fn promote(&mut self, now: u64, most: usize) -> Promoted {
+        self.0.promote(now, most)
+    }
+}
+
+impl Delays for Lmdb {
+    fn delay(&mut self, tasks: Vec<Delayed>) {
+        self.sync(self.durable);
+        let delayed = *self.delayed.get_or_insert_with(|| {
+            let creating = self.env.write_txn().unwrap();
+            self.env
+                .create_databases_and_commit(creating, |opener, writing| {
+                    let delayed = opener.create_database(writing, Some("delayed"))?;
+                    heed::Result::Ok(CommitOrAbort::<_, ()>::Commit(delayed))
+                })
+                .unwrap()
+                .unwrap_commit()
+        });
+        let mut writing = self.env.write_txn().unwrap();
+        for Delayed { due, priority, task } in tasks {
+            let row = [&[priority], &task[..]].concat();
+            delayed.put(&mut writing, &due_key(due, self.next), &row).unwrap();
+            self.next += 1;
+        }
+        writing.commit().unwrap();
+    }
+
+    fn promote(&mut self, now: u64, most: usize) -> Promoted {
+        let Some(delayed) = self.delayed else { return Promoted { tasks: 0, next: None } };
+        self.sync(false);
+        let mut writing = self.env.write_txn().unwrap();
+        let mut due: Vec<([u8; 16], Vec<u8>)> = Vec::new();
+        let mut next = None;
+        for row in delayed.iter(&writing).unwrap() {
+            let (key, row) = row.unwrap();
+            let at = u64::from_be_bytes(key[..8].try_into().unwrap());
+            if at > now || due.len() == most {
+                next = Some(at);
+                break;
+            }
+            due.push((key.try_into().unwrap(), row.to_vec()));
+        }
+        for (at, row) in &due {
+            let id = u64::from_be_bytes(at[8..].try_into().unwrap());
+            self.ready.put(&mut writing, &key(row[0], id), &row[1..]).unwrap();
+        }
+        if let Some((last, _)) = due.last() {
+            let all: Range<'_> = (Bound::Unbounded, Bound::Included(last));
+            delayed.delete_range(&mut writing, &all).unwrap();
+        }
+        writing.commit().unwrap();
+        Promoted { tasks: due.len(), next }
     }
 }

@@ -4,7 +4,7 @@ use crossbeam_channel::{Receiver, Sender, at, unbounded};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use versus_common::{Has, Queue};
 
 pub struct Channel {
@@ -48,10 +48,13 @@ impl Queue for Channel {
 
     fn ack(&self, (): ()) {}
 
-    fn put_delayed(&self, number: u64, delay: Duration) -> SystemTime {
-        let due = Reverse((Instant::now() + delay, number));
-        self.delayed.lock().unwrap().push(due);
-        SystemTime::now() + delay
+    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
+        let put = |&(number, due): &(u64, SystemTime)| {
+            let delay = due.duration_since(SystemTime::now()).unwrap_or_default();
+            self.delayed.lock().unwrap().push(Reverse((Instant::now() + delay, number)));
+            due
+        };
+        timers.iter().map(put).collect()
     }
 
     fn wait_due(&self) -> u64 {

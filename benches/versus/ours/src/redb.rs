@@ -1,12 +1,14 @@
 //! A queue as one writes it on redb without more ado.
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
-use versus_common::{Done, Engine, Folder, Op};
+use versus_common::{Delayed, Delays, Done, Engine, Folder, Op, Promoted};
 
 /// Tasks by priority and id.
 const READY: TableDefinition<'_, (u8, u64), &[u8]> = TableDefinition::new("ready");
 /// What is taken, by id, with its priority.
 const TAKEN: TableDefinition<'_, u64, (u8, &[u8])> = TableDefinition::new("taken");
+/// What is not due, by due instant and id, with its priority.
+const DELAYED: TableDefinition<'_, (u64, u64), (u8, &[u8])> = TableDefinition::new("delayed");
 
 pub struct Redb {
     database: Database,
@@ -80,5 +82,40 @@ impl Engine for Redb {
             }
         }
         writing.commit().unwrap();
+    }
+}
+
+impl Delays for Redb {
+    fn delay(&mut self, tasks: Vec<Delayed>) {
+        let mut writing = self.database.begin_write().unwrap();
+        if !self.durable {
+            writing.set_durability(Durability::None).unwrap();
+        }
+        let mut delayed = writing.open_table(DELAYED).unwrap();
+        for Delayed { due, priority, task } in tasks {
+            delayed.insert((due, self.next), (priority, &task[..])).unwrap();
+            self.next += 1;
+        }
+        drop(delayed);
+        writing.commit().unwrap();
+    }
+
+    fn promote(&mut self, now: u64, most: usize) -> Promoted {
+        let mut writing = self.database.begin_write().unwrap();
+        writing.set_durability(Durability::None).unwrap();
+        let mut delayed = writing.open_table(DELAYED).unwrap();
+        let mut ready = writing.open_table(READY).unwrap();
+        let due = delayed.extract_from_if(..=(now, u64::MAX), |_, _| true).unwrap();
+        let mut tasks = 0;
+        for row in due.take(most) {
+            let (key, task) = row.unwrap();
+            let (priority, task) = task.value();
+            ready.insert((priority, key.value().1), task).unwrap();
+            tasks += 1;
+        }
+        let next = delayed.first().unwrap().map(|first| first.0.value().0);
+        drop((delayed, ready));
+        writing.commit().unwrap();
+        Promoted { tasks, next }
     }
 }

@@ -1,7 +1,7 @@
 //! tubewell as it comes: the builder's defaults, one tube.
 
 use std::hint::black_box;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tubewell::{Durability, Queue, Task, Tube};
 use versus_common::{Folder, Has};
 
@@ -71,10 +71,14 @@ impl versus_common::Queue for Tubewell {
         self.tube.task(task).group(GROUPS[usize::from(group)]).put().unwrap();
     }
 
-    fn put_delayed(&self, number: u64, delay: Duration) -> SystemTime {
-        let id = self.tube.task(&number.to_le_bytes()).delay(delay).put().unwrap();
-        // The put may have waited for a checkpoint, and the delay begins behind that.
-        self.tube.peek(id).unwrap().due.unwrap()
+    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
+        let put = |&(number, due): &(u64, SystemTime)| {
+            let delay = due.duration_since(SystemTime::now()).unwrap_or_default();
+            let id = self.tube.task(&number.to_le_bytes()).delay(delay).put().unwrap();
+            // The put may have waited for a checkpoint, and the delay begins behind that.
+            self.tube.peek(id).unwrap().due.unwrap()
+        };
+        timers.iter().map(put).collect()
     }
 
     fn wait_due(&self) -> u64 {

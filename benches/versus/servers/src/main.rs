@@ -12,21 +12,20 @@ use beanstalkd::Beanstalkd;
 use redis::Redis;
 use std::process::ExitCode;
 use tarantool::Tarantool;
-use versus_common::{Args, Folder, main as run};
+use versus_common::{Folder, main as run};
 
 /// Tells the driver that the server is not there.
 const NOT_INSTALLED: i32 = 3;
 
 fn main() -> ExitCode {
     let args = versus_common::args();
-    let grouped = |args: &Args| args.workload == "groups";
     match args.peer.as_str() {
         "beanstalkd-sync" => run(&args, |_, folder| Beanstalkd::open(folder, true)),
         "beanstalkd" => run(&args, |_, folder| Beanstalkd::open(folder, false)),
         "redis-sync" => run(&args, |_, folder| Redis::open(folder, true)),
         "redis" => run(&args, |_, folder| Redis::open(folder, false)),
-        "tarantool-sync" => run(&args, |args, folder| Tarantool::open(folder, true, grouped(args))),
-        "tarantool" => run(&args, |args, folder| Tarantool::open(folder, false, grouped(args))),
+        "tarantool-sync" => run(&args, |args, folder| Tarantool::open(args, folder, true)),
+        "tarantool" => run(&args, |args, folder| Tarantool::open(args, folder, false)),
         _ => versus_common::unknown(&args),
     }
 }

@@ -1,13 +1,14 @@
 -- A queue in one space, in the order in which tasks are taken, with a procedure for each verb.
 --
---     tarantool tarantool.lua fsync|write priorities|groups
+--     tarantool tarantool.lua fsync|write priorities|groups|delays
 --
 -- Who has a task is known in memory only: a take is not in the log, and after a kill the task is
 -- there again.
 
+local clock = require('clock')
 local fiber = require('fiber')
 
-local wal_mode, grouped = arg[1], arg[2] == 'groups'
+local wal_mode, grouped, delaying = arg[1], arg[2] == 'groups', arg[2] == 'delays'
 
 box.cfg{
     wal_mode = wal_mode,
@@ -260,6 +261,67 @@ function ack_many(ids)
     end)
     for _, key in ipairs(keys) do
         forget(key)
+    end
+end
+
+if delaying then
+    -- What is not due, by when it is, in seconds.
+    local delayed = box.schema.space.create('delayed', {
+        if_not_exists = true,
+        format = {
+            {'due', 'number'}, {'id', 'unsigned'}, {'priority', 'unsigned'}, {'task', 'string'},
+        },
+    })
+    local by_due = delayed:create_index('due', {
+        if_not_exists = true, type = 'tree', parts = {'due', 'id'},
+    })
+    local is_put = fiber.cond()
+    -- What one commit moves at most.
+    local SWEEP = 1000
+
+    local function promote(now)
+        local due = {}
+        for _, row in by_due:pairs() do
+            if row[1] > now or #due == SWEEP then
+                break
+            end
+            table.insert(due, row)
+        end
+        commit(function()
+            for _, row in ipairs(due) do
+                local at, id, priority, task = row:unpack()
+                delayed:delete{at, id}
+                held[id] = priority
+                tasks:insert{priority, id, task}
+            end
+        end)
+        for _, row in ipairs(due) do
+            let_go(row[2])
+        end
+    end
+
+    fiber.create(function()
+        while true do
+            local first, now = by_due:min(), clock.time()
+            if first == nil then
+                is_put:wait()
+            elseif first[1] > now then
+                is_put:wait(first[1] - now)
+            else
+                promote(now)
+            end
+        end
+    end)
+
+    -- Triples of when it is due, a priority and a task.
+    function put_due(batch)
+        commit(function()
+            for _, each in ipairs(batch) do
+                last = last + 1
+                delayed:insert{each[1], last, each[2], each[3]}
+            end
+        end)
+        is_put:signal()
     end
 end
 

@@ -6,22 +6,26 @@ use crate::iproto::call;
 use crate::server::Server;
 use rmp::{Marker, decode, encode};
 use std::process::Command;
-use versus_common::{Folder, Has, Queue};
+use std::time::{SystemTime, UNIX_EPOCH};
+use versus_common::{Args, Folder, Has, Queue};
 
 pub struct Tarantool(Server);
 
 const SCRIPT: &str = "tarantool.lua";
 
 impl Tarantool {
-    pub fn open(folder: &Folder, synced: bool, grouped: bool) -> Self {
+    pub fn open(args: &Args, folder: &Folder, synced: bool) -> Self {
         crate::enter(folder);
         let _ = std::fs::remove_file(SOCKET);
         std::fs::write(SCRIPT, include_str!("tarantool.lua")).unwrap();
         let server = Server::start(
-            Command::new("tarantool")
-                .arg(SCRIPT)
-                .arg(if synced { "fsync" } else { "write" })
-                .arg(if grouped { "groups" } else { "priorities" }),
+            Command::new("tarantool").arg(SCRIPT).arg(if synced { "fsync" } else { "write" }).arg(
+                match args.workload.as_str() {
+                    "groups" => "groups",
+                    "timers" => "delays",
+                    _ => "priorities",
+                },
+            ),
         );
         // It listens once it has read its log.
         connect();
@@ -47,14 +51,19 @@ fn read_list(values: &mut &[u8]) -> usize {
 }
 
 /// A row: priority, id and task.
-fn read_id(values: &mut &[u8]) -> u64 {
+fn read_row<'a>(values: &mut &'a [u8]) -> (u64, &'a [u8]) {
     assert_eq!(read_list(values), 3);
     let _: u8 = decode::read_int(values).unwrap();
     let id = decode::read_int(values).unwrap();
     let bytes = decode::read_str_len(values).unwrap() as usize;
     let (task, rest) = values.split_at(bytes);
-    std::hint::black_box(task);
     *values = rest;
+    (id, task)
+}
+
+fn read_id(values: &mut &[u8]) -> u64 {
+    let (id, task) = read_row(values);
+    std::hint::black_box(task);
     id
 }
 
@@ -73,7 +82,7 @@ fn put_many<'a>(tasks: impl ExactSizeIterator<Item = (u8, &'a [u8])>) {
 impl Queue for Tarantool {
     type Task = u64;
 
-    const HAS: Has = Has { groups: true, ..Has::USUAL };
+    const HAS: Has = Has { groups: true, delays: true, ..Has::USUAL };
 
     fn put(&self, task: &[u8], priority: u8) {
         let write = |out: &mut Vec<u8>| {
@@ -139,6 +148,30 @@ impl Queue for Tarantool {
     /// The server was started so that a group stands where otherwise a priority does.
     fn put_in(&self, group: u8, task: &[u8]) {
         self.put(task, group);
+    }
+
+    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
+        let write = |out: &mut Vec<u8>| {
+            write_list(out, 1);
+            write_list(out, timers.len());
+            for (number, due) in timers {
+                write_list(out, 3);
+                encode::write_f64(out, due.duration_since(UNIX_EPOCH).unwrap().as_secs_f64())
+                    .unwrap();
+                write_task(out, 0, &number.to_le_bytes());
+            }
+        };
+        call("put_due", write, |_| ());
+        timers.iter().map(|timer| timer.1).collect()
+    }
+
+    fn wait_due(&self) -> u64 {
+        let read = |values: &mut &[u8]| {
+            assert_eq!(read_list(values), 1);
+            let (_, task) = read_row(values);
+            u64::from_le_bytes(task.try_into().unwrap())
+        };
+        call("wait", |out| write_list(out, 0), read)
     }
 
     fn server(&self) -> Option<u32> {

@@ -1,8 +1,8 @@
 //! A queue in two tables: what is ready, in the order in which it is taken, and what is taken. The
-//! ready table is its own index, so a put touches one page.
+//! ready table is its own index, so a put touches one page. With delays there is a third table.
 
-use rusqlite::{CachedStatement, Connection, params, params_from_iter};
-use versus_common::{Done, Engine, Folder, Op};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params, params_from_iter};
+use versus_common::{Delayed, Delays, Done, Engine, Folder, Op, Promoted};
 
 pub struct Sqlite {
     connection: Connection,
@@ -26,6 +26,16 @@ const TABLES: &str = "
         attempts INTEGER NOT NULL,
         task BLOB NOT NULL
     );";
+
+/// What is not due, in the order in which it falls due.
+const DELAYED: &str = "
+    CREATE TABLE IF NOT EXISTS delayed (
+        due INTEGER NOT NULL,
+        id INTEGER NOT NULL,
+        priority INTEGER NOT NULL,
+        task BLOB NOT NULL,
+        PRIMARY KEY (due, id)
+    ) WITHOUT ROWID";
 
 impl Engine for Sqlite {
     fn open(folder: &Folder, durable: bool) -> Self {
@@ -53,14 +63,7 @@ impl Engine for Sqlite {
     }
 
     fn run(&mut self, ops: &[Op], done: &mut Vec<Done>) {
-        let synced = self.durable && ops.iter().any(Op::must_last);
-        if synced != self.synced {
-            // A take may be lost, so it is not synced. This is parsed each time, which costs less
-            // than a second connection that drops its cache whenever the first one commits.
-            let level = if synced { "FULL" } else { "NORMAL" };
-            self.connection.pragma_update(None, "synchronous", level).unwrap();
-            self.synced = synced;
-        }
+        self.sync(self.durable && ops.iter().any(Op::must_last));
         // A single put or ack is one statement, which is a commit of its own.
         let alone = matches!(ops, [Op::Put(..) | Op::Ack(_)]);
         if !alone {
@@ -85,6 +88,17 @@ impl Engine for Sqlite {
 }
 
 impl Sqlite {
+    /// Says whether the next commit is synced: a take may be lost, so that of a take is not. This
+    /// is parsed each time, which costs less than a second connection that drops its cache whenever
+    /// the first one commits.
+    fn sync(&mut self, synced: bool) {
+        if synced != self.synced {
+            let level = if synced { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level).unwrap();
+            self.synced = synced;
+        }
+    }
+
     /// Prepared once.
     fn statement(&self, sql: &str) -> CachedStatement<'_> {
         self.connection.prepare_cached(sql).unwrap()
@@ -118,5 +132,44 @@ impl Sqlite {
         let mut insert = self.statement(insert);
         insert.execute(params![key.1, key.0, attempts + 1, task]).unwrap();
         Done::Took(key.1 as u64, task)
+    }
+}
+
+impl Delays for Sqlite {
+    fn delay(&mut self, tasks: Vec<Delayed>) {
+        self.sync(self.durable);
+        self.statement("BEGIN IMMEDIATE").execute([]).unwrap();
+        self.statement(DELAYED).execute([]).unwrap();
+        let first = self.next;
+        self.next += tasks.len() as i64;
+        let put = "INSERT INTO delayed (due, id, priority, task) VALUES (?1, ?2, ?3, ?4)";
+        let mut put = self.statement(put);
+        for (id, Delayed { due, priority, task }) in (first..).zip(tasks) {
+            put.execute(params![due as i64, id, priority, task]).unwrap();
+        }
+        drop(put);
+        self.statement("COMMIT").execute([]).unwrap();
+    }
+
+    fn promote(&mut self, now: u64, most: usize) -> Promoted {
+        self.sync(false);
+        self.statement("BEGIN IMMEDIATE").execute([]).unwrap();
+        // The first that stays, if more are due than are moved.
+        let end = "SELECT due, id FROM delayed WHERE due <= ?1 ORDER BY due, id LIMIT 1 OFFSET ?2";
+        let mut end = self.statement(end);
+        let end = end.query_row(params![now as i64, most as i64], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+        });
+        let end = end.optional().unwrap().unwrap_or((now as i64 + 1, 0));
+        let copy = "INSERT INTO ready (priority, id, task)
+            SELECT priority, id, task FROM delayed WHERE (due, id) < (?1, ?2) ORDER BY due, id";
+        let tasks = self.statement(copy).execute(end).unwrap();
+        let delete = "DELETE FROM delayed WHERE (due, id) < (?1, ?2)";
+        self.statement(delete).execute(end).unwrap();
+        let next = "SELECT due FROM delayed ORDER BY due, id LIMIT 1";
+        let next = self.statement(next).query_row([], |row| row.get::<_, i64>(0));
+        let next = next.optional().unwrap().map(|due| due as u64);
+        self.statement("COMMIT").execute([]).unwrap();
+        Promoted { tasks, next }
     }
 }
