@@ -147,7 +147,7 @@ fn named(text: &str) -> (Vec<&str>, Vec<(String, &str)>) {
         let (modules, name) = word.rsplit_once("::").unwrap_or(("", word));
         if !plain(name)
             || !name.contains('_')
-            || !modules.split("::").all(|it| plain(it) || it == "")
+            || !modules.split("::").all(|it| plain(it) || it.is_empty())
         {
             continue;
         }
