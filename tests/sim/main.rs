@@ -32,6 +32,8 @@ use world::Verdict;
 
 /// Scripts against the model, in memory.
 const SCRIPTS: u64 = 20_000;
+/// Steps between two comparisons of all that can be seen, each with the queue's own check.
+const LOOK_EVERY: usize = 16;
 /// Scripts on a disk that crashes; a fault is planned in each of three parts, and not all strike.
 const CRASHING_SCRIPTS: u64 = 9_000;
 /// Ends of a process that a fault has brought about, over all of these.
@@ -78,7 +80,11 @@ fn s1_to_s8_o1_to_o4_scripts_against_the_model() {
     seeds(SCRIPTS, |seed, trace| {
         let mut run = Run::new(None, Durability::Durable);
         let verdict = run.open().and_then(|()| {
-            run.play(&script(seed, Profile::MEMORY))?;
+            for part in script(seed, Profile::MEMORY).chunks(LOOK_EVERY) {
+                run.play(part)?;
+                run.step(&Step::Look)?;
+                run.check()?;
+            }
             if seed.is_multiple_of(8) {
                 run.play(&calm())?;
                 run.check()?;
