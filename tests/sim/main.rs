@@ -6,6 +6,7 @@
 mod beside;
 mod clocks;
 mod disk;
+mod files;
 mod full_disk;
 mod interval;
 mod judge;
