@@ -20,6 +20,9 @@ pub struct Run {
     /// Deaths in the opening that follows a death, one after the other.
     pub deaths_in_recovery: Vec<u64>,
     pub crashes: u64,
+    /// The calls at which planned deaths came, the first one counted from the plan of whoever runs
+    /// this, each other from the beginning of its recovery.
+    pub deaths: Vec<u64>,
     /// Of the deaths in recoveries, those that came only after it was through.
     pub late_deaths: u64,
     /// What the clocks do between the next end and the opening after it.
@@ -44,6 +47,7 @@ impl Run {
             after_death: End::Kill,
             deaths_in_recovery: Vec::new(),
             crashes: 0,
+            deaths: Vec::new(),
             late_deaths: 0,
             while_closed: Vec::new(),
         }
@@ -242,6 +246,9 @@ impl Run {
     /// Ends a process that died, or is of no more use; the next one meets a good disk.
     fn replace(&mut self) {
         self.crashes += 1;
+        if self.is_dead() {
+            self.deaths.push(self.disk().syncs().len() as u64);
+        }
         let _ = self.world.end(self.after_death);
         self.judge.ended(self.after_death);
         self.disk().plan(Fault::None);
@@ -258,20 +265,22 @@ impl Run {
             self.world.turn(&turn);
             self.judge.turned(&turn);
         }
-        in_one_go &= self.deaths_in_recovery.is_empty();
-        while !self.deaths_in_recovery.is_empty() {
-            let at = self.deaths_in_recovery.remove(0);
-            self.disk().plan(Fault::Die(at));
-            let opened = self.world.open();
-            if !self.is_dead() {
-                // It was through before its time had come; die here.
-                opened.map_err(|error| format!("opening again: {error}"))?;
-                self.late_deaths += 1;
-            }
-            self.trace.push("died in the recovery".into());
-            self.replace();
-        }
         loop {
+            // A fault that has not come yet goes first; these are for the recovery from it.
+            if !self.is_planned() && !self.deaths_in_recovery.is_empty() {
+                in_one_go = false;
+                let at = self.deaths_in_recovery.remove(0);
+                self.disk().plan(Fault::Die(at));
+                let opened = self.world.open();
+                if !self.is_dead() {
+                    // It was through before its time had come; die here.
+                    opened.map_err(|error| format!("opening again: {error}"))?;
+                    self.late_deaths += 1;
+                }
+                self.trace.push("died in the recovery".into());
+                self.replace();
+                continue;
+            }
             let seen = match self.world.open() {
                 Ok(()) => self.world.look()?,
                 Err(error) => Err(error),
