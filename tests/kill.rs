@@ -5,7 +5,7 @@
 //! starts the next one on the same folder. After twenty-five kills it opens the folder itself,
 //! takes everything out and judges: no put that returned is lost, nothing comes back that was
 //! acked, nothing appears that was not put, a batch or a transaction is there as a whole or not at
-//! all, order and numbers hold, at most one holder at a time. What was under way at a kill may have
+//! all, every payload is there to the byte, order and numbers hold, at most one holder at a time. What was under way at a kill may have
 //! happened or not.
 //!
 //! `TUBEWELL_SEED` makes other children, `TUBEWELL_KILLS` more of them.
@@ -159,8 +159,7 @@ impl Worker {
         let group = Some(self.dice.below(6)).filter(|group| *group < 3);
         let text = group.map_or("-".to_owned(), |group| format!("g{group}"));
         let label = format!("{}.{}", self.label, self.puts);
-        let filler = "x".repeat([0, 0, 100, 6000][self.dice.below(4) as usize]);
-        (format!("{label} {priority} {text} {filler}"), priority, group.map(|_| text))
+        (whole(&label, priority, &text), priority, group.map(|_| text))
     }
 
     fn put(&mut self) -> Result<()> {
@@ -179,7 +178,7 @@ impl Worker {
         let payloads: Vec<String> = (0..count)
             .map(|_| {
                 self.puts += 1;
-                format!("{}.{} 0 - ", self.label, self.puts)
+                whole(&format!("{}.{}", self.label, self.puts), 0, "-")
             })
             .collect();
         let labels: Vec<&str> = payloads.iter().map(|payload| label_of(payload)).collect();
@@ -193,9 +192,8 @@ impl Worker {
     fn take(&mut self) -> Result<()> {
         let Some(task) = self.tube.try_take()? else { return Ok(()) };
         let id = task.id();
-        let payload = String::from_utf8_lossy(&task);
-        say(&format!("t {id} {} {} {}", task.deliveries(), task.attempt(), payload.trim_end()));
-        drop(payload);
+        let told = head_of(&task).unwrap_or_else(|| panic!("task {id} came back altered"));
+        say(&format!("t {id} {} {} {told}", task.deliveries(), task.attempt()));
         match self.dice.below(20) {
             0..10 => {
                 say(&format!("a {id}"));
@@ -243,6 +241,25 @@ fn label_of(payload: &str) -> &str {
     payload.split(' ').next().unwrap()
 }
 
+/// A payload: label, priority, group, and a filler that follows from the label alone.
+fn whole(label: &str, priority: i64, group: &str) -> String {
+    let mut dice = Dice::of([0; 4]);
+    for byte in label.bytes() {
+        dice.0 = dice.roll() ^ u64::from(byte);
+    }
+    let length = [0, 0, 100, 6000][dice.below(4) as usize];
+    let filler: String = (0..length).map(|_| (b'a' + dice.below(26) as u8) as char).collect();
+    format!("{label} {priority} {group} {filler}")
+}
+
+/// What stands before the filler, if every byte is as it was put.
+fn head_of(payload: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(payload).ok()?;
+    let (head, _) = text.rsplit_once(' ')?;
+    let [label, priority, group] = head.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    (whole(label, priority.parse().ok()?, group) == text).then_some(head)
+}
+
 // The parent.
 
 #[derive(Default)]
@@ -279,6 +296,18 @@ fn judge_lives() {
 
 /// A judge who never says no proves nothing: each of these stories must be refused.
 fn judge_the_judge() {
+    for label in ["0.0.1", "0.0.2", "1.0.1", "1.0.2", "2.1.7", "3.2.9"] {
+        let payload = whole(label, -1, "g0");
+        assert_eq!(head_of(payload.as_bytes()).unwrap(), format!("{label} -1 g0"));
+        for at in 0..payload.len() {
+            let mut altered = payload.clone().into_bytes();
+            altered[at] ^= 1;
+            // A priority or a group that is another one is seen by the order alone.
+            let filler = label.len() + 1 + "-1 g0 ".len();
+            assert!(at < filler || head_of(&altered).is_none(), "{label}: byte {at}");
+            assert!(head_of(&altered[..at]).is_none_or(|_| at == filler), "{label}: to {at}");
+        }
+    }
     let stories: [&[&str]; 9] = [
         &["p 0.0.1", "P 0.0.1 7"],
         &["p 0.0.1", "P 0.0.1 7", "t 7 1 1 0.0.1 0 -", "A 7", "t 7 2 1 0.0.1 0 -"],
@@ -488,8 +517,9 @@ impl Truth {
         let mut order = Vec::new();
         while let Some(task) = tube.try_take().unwrap() {
             self.now += 1;
-            let payload = String::from_utf8(task.to_vec()).unwrap();
-            let parts: Vec<&str> = payload.split(' ').collect();
+            let head = head_of(&task);
+            let head = head.unwrap_or_else(|| panic!("task {} came back altered", task.id()));
+            let parts: Vec<&str> = head.split(' ').collect();
             self.meet(task.id().get(), task.deliveries(), parts[0]);
             order.push((parts[1].parse::<i64>().unwrap(), task.id()));
             task.ack().unwrap();
