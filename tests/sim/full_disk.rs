@@ -2,7 +2,7 @@
 //! promised goes on, and with room the same queue serves as before.
 
 use crate::disk::SimDisk;
-use crate::trust::{numbers, open, open_at, open_on};
+use crate::trust::{numbers, open, open_at, open_on, put};
 use redb::ReadableTable;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -119,6 +119,43 @@ fn r3_every_block_budget_of_a_full_disk() {
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
         assert_eq!(tube.len().unwrap(), 1, "budget {budget}");
         assert_eq!(tube.try_take().unwrap().unwrap().id(), id);
+    }
+}
+
+/// R3 without a single ack: a full queue refuses puts and keeps what it has; when room comes back,
+/// the same queue takes puts again, and everything that was answered is there, also after a cut.
+#[test]
+fn r3_room_that_comes_back_is_used_by_the_queue_that_ran_full() {
+    for budget in (8..200).step_by(16) {
+        let (disk, clock) = (SimDisk::new(budget), ManualClock::new());
+        let (queue, tube) = open_at(&disk, Durability::Durable, &clock);
+        disk.set_quota(disk.blocks() + budget as usize);
+        let (mut there, mut number) = (Vec::new(), 0);
+        for round in 0..3 {
+            let mut refused = 0;
+            while refused < 3 {
+                match put(&tube, number) {
+                    Ok(()) => there.push(number),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::DiskFull, "budget {budget}: {error}");
+                        refused += 1;
+                    }
+                }
+                number += 1;
+            }
+            assert_eq!(numbers(&queue), there, "budget {budget}, round {round}");
+            disk.set_quota(disk.blocks() + 256);
+            clock.advance(Duration::from_secs(1));
+            put(&tube, number).unwrap_or_else(|error| panic!("budget {budget}: {error}"));
+            there.push(number);
+            number += 1;
+        }
+        assert_eq!(numbers(&queue), there, "budget {budget}");
+        disk.cut_power();
+        drop((queue, tube));
+        // An opening works off the journal, which may take more room than is left.
+        disk.set_quota(usize::MAX);
+        assert_eq!(numbers(&open(&disk, Durability::Durable).0), there, "budget {budget}");
     }
 }
 
