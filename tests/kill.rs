@@ -5,8 +5,8 @@
 //! starts the next one on the same folder. After twenty-five kills it opens the folder itself,
 //! takes everything out and judges: no put that returned is lost, nothing comes back that was
 //! acked, nothing appears that was not put, a batch or a transaction is there as a whole or not at
-//! all, every payload is there to the byte, order and numbers hold, at most one holder at a time. What was under way at a kill may have
-//! happened or not.
+//! all, each payload comes out as it went in, order and numbers hold, at most one holder at a time.
+//! What was under way at a kill may have happened or not.
 //!
 //! `TUBEWELL_SEED` makes other children, `TUBEWELL_KILLS` more of them.
 
