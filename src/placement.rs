@@ -8,7 +8,8 @@ use std::time::SystemTime;
 /// [`Builder::placement`](crate::Builder::placement); a tube made with
 /// [`TubeOptions::placement`](crate::TubeOptions::placement) of that name asks it at every put.
 ///
-/// It runs in the caller's thread with no lock held. A tube whose placement is not registered still
+/// It runs in the caller's thread with no lock held, save those of the
+/// [transaction](crate::Queue::transact) that puts. A tube whose placement is not registered still
 /// serves every other verb; only its puts are refused with
 /// [`ErrorKind::DriverMissing`](crate::ErrorKind::DriverMissing).
 ///
