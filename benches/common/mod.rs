@@ -76,6 +76,8 @@ impl Run {
             .sample_size(scale.pick(10, 10, 20))
             .warm_up_time(Duration::from_millis(scale.pick(1, 300, 1000)))
             .measurement_time(Duration::from_millis(scale.pick(1, 1000, 4000)));
+        // What the bench before has written would be on its way to the disk beside this one.
+        let _ = std::process::Command::new("sync").status();
         let folder = Folder::new(bench);
         let (criterion, lines) = (RefCell::new(criterion), RefCell::default());
         Self { scale, folder, filters, criterion, lines }

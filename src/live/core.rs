@@ -92,8 +92,9 @@ impl Core {
             closing: AtomicBool::new(false),
             threads: Mutex::default(),
         });
-        core.state.lock().learn()?;
-        core.void_leases(true)?;
+        let learnt = core.state.lock().learn();
+        let begun = learnt.and_then(|()| core.void_leases(true));
+        begun.map_err(|error| core.state.lock().store.blamed(error))?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {

@@ -120,7 +120,12 @@ fn translated(error: redb::Error, fate: &Fate) -> Error {
             Error::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io })
                 .because("an earlier read or write of base.redb failed")
         }
-        error @ redb::Error::Corrupted(_) => {
+        // Our own tables; the application's errors are its own.
+        error @ (redb::Error::Corrupted(_)
+        | redb::Error::TableDoesNotExist(_)
+        | redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TableIsMultimap(_)
+        | redb::Error::TypeDefinitionChanged { .. }) => {
             Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error)
         }
         error => Error::new(ErrorKind::Io).because("base.redb").caused_by(error),

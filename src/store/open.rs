@@ -76,6 +76,15 @@ fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::Damaged).because(what)
 }
 
+/// Nothing has been done with the base yet: if redb panics over it, the next opening will see the
+/// same bytes.
+fn of_its_bytes(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Broken => damaged("base.redb cannot be read").caused_by(error),
+        _ => error,
+    }
+}
+
 const STRANGERS: &str = "base.redb and journal do not belong together; restore both from one copy";
 const GAP: &str = "a synced record of the journal is missing; restore the folder from a copy, or \
                    open with accept_loss to go on without what came after";
@@ -125,12 +134,12 @@ impl Store {
         head: Head,
     ) -> Result<Opened> {
         settle_header(&*base_file)?;
-        let base = Base::open(base_file, config.cache_bytes)?;
+        let base = Base::open(base_file, config.cache_bytes).map_err(of_its_bytes)?;
         let anchor = *base.anchor();
         if anchor.queue != head.queue {
             return Err(damaged(STRANGERS));
         }
-        let mut rows = Rows::load(&base)?;
+        let mut rows = Rows::load(&base).map_err(of_its_bytes)?;
         let tail = replay(&*file, &head, &anchor, &mut rows, told)?;
         let lost = Reader::new(&*file, &head)
             .beyond(tail.span.link.number, |done| tell(told, Stage::Scan, done, head.ring))?;
@@ -189,6 +198,18 @@ impl Store {
             }
         }
         Err(Error::new(ErrorKind::Broken).because("the journal has no room for an opening"))
+    }
+
+    /// What an opening says that failed over the rows. If no read, write or sync failed, it is what
+    /// they hold.
+    pub(crate) fn blamed(&self, error: Error) -> Error {
+        let journal = self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed());
+        let base = self.base.as_ref().and_then(|base| base.opening().fate.fault());
+        match error.kind() {
+            ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
+            ErrorKind::Broken if !journal && base.is_none() => of_its_bytes(error),
+            _ => error,
+        }
     }
 
     /// A queue of this process's memory, with nothing to replay and nothing to sync.

@@ -1,5 +1,6 @@
 //! Seeds in, verdicts out. A script is drawn from a seed, played against the library and against
-//! the model, and judged. `TUBEWELL_SEED=n` plays one seed of each test and prints its script.
+//! the model, and judged. `TUBEWELL_SEED=n` plays one seed of these and prints its script; other
+//! tests go through the same few seeds each time and name the one that fails.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 #![allow(missing_docs, unreachable_pub)]
 

@@ -32,7 +32,13 @@ pub fn open(bytes: &[u8]) {
     }
     let disk = MemoryDisk::of(files);
     let builder = builder().accept_loss(accept_loss).disk(disk);
-    let Ok(queue) = builder.open_disk() else { return };
+    let queue = match builder.open_disk() {
+        Ok(queue) => queue,
+        Err(error) => {
+            assert!(tells_of_damage(error.kind()), "an opening of damage says: {error}");
+            return;
+        }
+    };
     let checked = queue.check().is_ok_and(|lines| lines.is_empty());
     for tube in queue.tubes().unwrap_or_default() {
         if let Ok(Some(tube)) = queue.find_tube(&tube) {
@@ -44,6 +50,13 @@ pub fn open(bytes: &[u8]) {
         assert_eq!(queue.check().ok(), Some(Vec::new()));
     }
     drop(queue.close());
+}
+
+/// An opening is refused as damaged, as nobody's queue or as one of a newer version; a bad disk, a
+/// lock or a failure of ours is none of these.
+fn tells_of_damage(kind: tubewell::ErrorKind) -> bool {
+    use tubewell::ErrorKind::{Damaged, NewerFormat, NotAQueue};
+    matches!(kind, Damaged | NewerFormat | NotAQueue)
 }
 
 /// Inputs that flip one bit of the base each, of a queue that was closed and of one that was killed
