@@ -300,6 +300,12 @@ fn zeros(file: &dyn DiskFile, from: u64, count: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Frees the space behind a ring of this size.
+pub(crate) fn free_ballast(file: &dyn DiskFile, ring: u64) -> io::Result<()> {
+    file.set_len(HEAD_BYTES as u64 + ring)?;
+    file.sync()
+}
+
 /// Fills a new file: head, ring, ballast, all written out, so that a record changes bytes only.
 pub(crate) fn create(file: &dyn DiskFile, head: &Head) -> io::Result<()> {
     file.write_at(0, &head.encode())?;

@@ -121,7 +121,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Locked));
         };
         let head = read_head(&*journal)?;
-        let base = disk.open_base().map_err(Error::io)?;
+        let base = open_base(&*disk, &*journal, &head, config.cache_bytes)?;
         Self::open_files((disk, traffic), config, told, journal, base, head)
     }
 
@@ -130,11 +130,9 @@ impl Store {
         config: Config,
         told: Told<'_>,
         file: Arc<dyn DiskFile>,
-        base_file: Arc<dyn DiskFile>,
+        base: Base,
         head: Head,
     ) -> Result<Opened> {
-        settle_header(&*base_file)?;
-        let base = Base::open(base_file, config.cache_bytes).map_err(of_its_bytes)?;
         let anchor = *base.anchor();
         if anchor.queue != head.queue {
             return Err(damaged(STRANGERS));
@@ -237,6 +235,23 @@ impl Store {
         };
         Ok(Opened { store, stamp, first_number })
     }
+}
+
+/// redb may write while it opens a file that was not closed, and on a full disk there may be no page
+/// left for that. The ballast makes room, as for a checkpoint; it holds nothing.
+fn open_base(disk: &dyn Disk, journal: &dyn DiskFile, head: &Head, cache: usize) -> Result<Base> {
+    let open = || {
+        let file = disk.open_base().map_err(Error::io)?;
+        settle_header(&*file)?;
+        Base::open(file, cache).map_err(of_its_bytes)
+    };
+    open().or_else(|error| match error.kind() {
+        ErrorKind::DiskFull => {
+            journal::free_ballast(journal, head.ring).map_err(Error::io)?;
+            open()
+        }
+        _ => Err(error),
+    })
 }
 
 /// Nothing of ours collides if two machines make queues at the same instant.
