@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// What every call of the library returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-type Cause = Box<dyn std::error::Error + Send + Sync + 'static>;
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Why a call failed. One small opaque type for the whole library; [`kind`](Error::kind) tells the
 /// case, the predicates tell what callers branch on, and the text says what to do.

@@ -5,7 +5,7 @@ use super::disk::DiskFile;
 use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run_of, unseal};
 use crate::bytes::key::{Key, Run, after, copy};
 use crate::bytes::{Met, Value};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Cause, Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicBool, Mutex};
 use crate::sync::{Arc, Ordering};
 use redb::backends::InMemoryBackend;
@@ -132,6 +132,11 @@ fn translated(error: redb::Error, fate: &Fate) -> Error {
     }
 }
 
+/// `Io` also on a full disk: what is on the medium is not known, and no room mends that.
+pub(super) fn not_synced(cause: impl Into<Cause>) -> Error {
+    Error::new(ErrorKind::Io).because("base.redb was not synced").caused_by(cause)
+}
+
 /// Whether a file ended before what was to be read of it.
 fn is_cut(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
@@ -157,6 +162,7 @@ impl Opening {
         });
         match opened {
             Ok(db) => Ok(Self { db: Some(db), file: Some(file), fate }),
+            Err(error) if fate.fault() == Some(Fault::Sync) => Err(not_synced(error)),
             // Not the disk's word: redb does not know these bytes.
             Err(error)
                 if error.kind() == ErrorKind::Io && (fate.fault().is_none() || is_cut(&error)) =>

@@ -3,7 +3,7 @@
 //! before anything is answered. Up to that proof no byte of the journal is changed; redb
 //! notes in the base's header that it was opened.
 
-use super::base::Base;
+use super::base::{Base, not_synced};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::journal::{self, Ring, Span, WriteFault};
 use super::reader::{self, Reader};
@@ -237,8 +237,8 @@ impl Store {
     }
 }
 
-/// redb may write while it opens a file that was not closed, and on a full disk there may be no page
-/// left for that. The ballast makes room, as for a checkpoint; it holds nothing.
+/// A file that was not closed is written to while it is opened; a full disk may have no page for
+/// that. The ballast makes room, as for a checkpoint; it holds nothing.
 fn open_base(disk: &dyn Disk, journal: &dyn DiskFile, head: &Head, cache: usize) -> Result<Base> {
     let open = || {
         let file = disk.open_base().map_err(Error::io)?;
@@ -336,7 +336,7 @@ pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
         file.write_at(at, &chunk).map_err(Error::io)?;
         at += chunk.len() as u64;
     }
-    file.sync().map_err(Error::io)
+    file.sync().map_err(not_synced)
 }
 
 /// The end of the chain.
