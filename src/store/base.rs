@@ -27,6 +27,8 @@ pub(crate) enum Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
     fault: Mutex<Option<Fault>>,
+    /// redb panicked.
+    panicked: AtomicBool,
     /// The file was opened again, or the store is closed: whoever still reads through the old
     /// opening must not see pages that are another's by now, nor write any.
     cut: AtomicBool,
@@ -35,6 +37,11 @@ pub(crate) struct Fate {
 impl Fate {
     pub(crate) fn fault(&self) -> Option<Fault> {
         *self.fault.lock()
+    }
+
+    /// Whether redb panicked though no read, write or sync had failed: over what it read.
+    pub(crate) fn fell_over_bytes(&self) -> bool {
+        self.panicked.load(Ordering::Acquire) && self.fault().is_none()
     }
 
     pub(crate) fn cut(&self) {
@@ -102,6 +109,7 @@ pub(crate) fn fenced<T>(
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(translated(error, fate)),
         Err(panic) => {
+            fate.panicked.store(true, Ordering::Release);
             let text = panic
                 .downcast_ref::<String>()
                 .map(String::as_str)

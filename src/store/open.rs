@@ -198,14 +198,12 @@ impl Store {
         Err(Error::new(ErrorKind::Broken).because("the journal has no room for an opening"))
     }
 
-    /// What an opening says that failed over the rows. If no read, write or sync failed, it is what
-    /// they hold.
+    /// What an opening says that failed over the rows: if nothing else failed, they are damaged.
     pub(crate) fn blamed(&self, error: Error) -> Error {
-        let journal = self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed());
-        let base = self.base.as_ref().and_then(|base| base.opening().fate.fault());
+        let bytes = self.base.as_ref().is_some_and(|base| base.opening().fate.fell_over_bytes());
         match error.kind() {
             ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
-            ErrorKind::Broken if !journal && base.is_none() => of_its_bytes(error),
+            ErrorKind::Broken if bytes => of_its_bytes(error),
             _ => error,
         }
     }
