@@ -12,16 +12,19 @@ pub(crate) use crossbeam_channel::{Receiver, Sender, bounded, never};
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+pub(crate) use std::hint::spin_loop;
 #[cfg(not(shuttle))]
-pub(crate) use std::thread::{Builder as ThreadBuilder, JoinHandle, current};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+#[cfg(not(shuttle))]
+pub(crate) use std::thread::{Builder as ThreadBuilder, JoinHandle, current, yield_now};
 #[cfg(not(shuttle))]
 pub(crate) use std::thread_local;
 
 #[cfg(shuttle)]
 pub(crate) use explored::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, MutexGuard, Receiver, RwLock,
-    Sender, ThreadBuilder, bounded, current, first_of, never, thread_local,
+    Sender, ThreadBuilder, bounded, current, fence, first_of, never, spin_loop, thread_local,
+    yield_now,
 };
 
 pub(crate) use std::sync::atomic::Ordering;

@@ -4,6 +4,7 @@
 use crate::error::{ErrorKind, Result};
 use crate::live::commit::State;
 use crate::live::core::Core;
+use crate::live::door::Entered;
 use crate::live::inside;
 use crate::sync::MutexGuard;
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub(crate) struct Left {
 
 impl Core {
     /// Releases the engine's lock behind an op, and says what the journal was like then.
-    pub(crate) fn step_out(&self, mut state: MutexGuard<'_, State>) -> Left {
+    pub(crate) fn step_out(&self, mut state: Entered<'_, State>) -> Left {
         let left = Left {
             wants_checkpoint: state.store.wants_checkpoint(),
             checkpoints: state.store.checkpoints(),

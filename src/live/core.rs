@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUIET_BEFORE_CHECKPOINT;
 use crate::live::alarm::Alarm;
 use crate::live::commit::{Obstacle, Site, State, Status};
+use crate::live::door::{Door, Entered};
 use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
 use crate::live::graces::Graces;
@@ -20,7 +21,7 @@ use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
 use crate::store::Opened;
-use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder};
+use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, Ordering, ThreadBuilder};
 use crate::sync::{First, current, first_of, never};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
     pub(crate) writer: Mutex<()>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Door<State>,
     pub(crate) gate: Gate,
     pub(crate) takers: Wake,
     pub(crate) room: Wake,
@@ -79,7 +80,7 @@ impl Core {
         let core = Arc::new(Self {
             settings,
             writer: Mutex::new(()),
-            state: Mutex::new(state),
+            state: Door::new(state),
             gate,
             takers: Wake::default(),
             room: Wake::default(),
@@ -184,12 +185,12 @@ impl Core {
     }
 
     /// Holds the ops up, so that none is half-way; no lock if this thread is in a transaction.
-    pub(crate) fn between_ops(&self) -> Option<MutexGuard<'_, State>> {
+    pub(crate) fn between_ops(&self) -> Option<Entered<'_, State>> {
         inside::refuse().is_ok().then(|| self.state.lock())
     }
 
     /// Releases the engine's lock and tells what was committed under it.
-    pub(crate) fn release(&self, mut state: MutexGuard<'_, State>) {
+    pub(crate) fn release(&self, mut state: Entered<'_, State>) {
         let outbox = state.take_outbox();
         let written = state.written();
         drop(state);

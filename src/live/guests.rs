@@ -7,6 +7,7 @@ use crate::engine::due::WorkOff;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::commit::State;
 use crate::live::core::Core;
+use crate::live::door::Entered;
 use crate::live::gate::Mark;
 use crate::live::inside::{self, Inside};
 use crate::live::notes;
@@ -27,7 +28,7 @@ pub(crate) struct Session<'a> {
 
 /// What the verbs have decided so far. In a cell, so that a table can stay open beside them.
 struct List<'a> {
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<Entered<'a, State>>,
     draft: Draft,
     /// The tasks of all verbs.
     tasks: Vec<TaskId>,

@@ -5,6 +5,7 @@ pub(crate) mod gate;
 pub(crate) mod wake;
 pub(crate) mod events;
 pub(crate) mod alarm;
+pub(crate) mod door;
 pub(crate) mod pace;
 pub(crate) mod notes;
 pub(crate) mod inside;

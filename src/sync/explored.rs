@@ -13,8 +13,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-pub(crate) use shuttle::thread::{Builder as ThreadBuilder, JoinHandle, current};
+pub(crate) use shuttle::hint::spin_loop;
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+pub(crate) use shuttle::thread::{Builder as ThreadBuilder, JoinHandle, current, yield_now};
 pub(crate) use shuttle::thread_local;
 
 /// A lock that no panic poisons.

@@ -1,0 +1,219 @@
+//! The engine's lock. Of all who wait for it, one at most is awake: what is done behind it takes a
+//! few microseconds, and to wake somebody takes as long. A lock that wakes a sleeper whenever it is
+//! released wakes it for nothing, since the one who released it is back before the sleeper is up;
+//! ten threads took twice as long for a task as one did. Whoever waits is let in at last.
+
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
+use crate::sync::{fence, spin_loop, yield_now};
+use std::ops::{Deref, DerefMut};
+
+/// How often a thread looks before it sleeps, with so many pauses before each look: as long as an
+/// op or two take.
+const LOOKS: usize = if cfg!(shuttle) { 1 } else { 30 };
+const PAUSES: usize = if cfg!(shuttle) { 0 } else { 8 };
+/// How often it lets others run and looks again: who is inside may wait for a processor.
+const YIELDS: usize = if cfg!(shuttle) { 1 } else { 10 };
+
+/// A room for one thread at a time.
+#[derive(Default)]
+pub(crate) struct Door<T> {
+    room: Mutex<T>,
+    /// How many sleep and were not called. Moves under `bed`, and is read without.
+    asleep: AtomicUsize,
+    /// One of them was called and is not inside yet. Nobody else is called meanwhile: who was
+    /// called calls the next one as it leaves.
+    called: AtomicBool,
+    bed: Mutex<()>,
+    bell: Condvar,
+}
+
+/// Leave to be in the room, until it is dropped.
+pub(crate) struct Entered<'a, T> {
+    // Dropped in this order: the room is free when somebody is called.
+    room: MutexGuard<'a, T>,
+    _leaves: Leaves<'a, T>,
+}
+
+struct Leaves<'a, T>(&'a Door<T>);
+
+impl<T> Door<T> {
+    pub(crate) fn new(room: T) -> Self {
+        Self {
+            room: Mutex::new(room),
+            asleep: AtomicUsize::new(0),
+            called: AtomicBool::new(false),
+            bed: Mutex::new(()),
+            bell: Condvar::new(),
+        }
+    }
+
+    /// Waits until nobody is in the room.
+    #[inline]
+    pub(crate) fn lock(&self) -> Entered<'_, T> {
+        let room = self.room.try_lock().unwrap_or_else(|| self.wait());
+        Entered { room, _leaves: Leaves(self) }
+    }
+
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, T> {
+        if let Some(room) = self.look().or_else(|| self.sleep()) {
+            return room;
+        }
+        // Those who are awake may always come first, but this lock hands itself over in the end.
+        let room = self.look().unwrap_or_else(|| self.room.lock());
+        self.called.store(false, Ordering::SeqCst);
+        room
+    }
+
+    /// Sleeps until it is called, unless the room is free by now.
+    fn sleep(&self) -> Option<MutexGuard<'_, T>> {
+        let mut bed = self.bed.lock();
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        // Who leaves frees the room and then asks who sleeps; here it is the other way round. One
+        // of the two always sees the other.
+        fence(Ordering::SeqCst);
+        let room = self.room.try_lock();
+        match &room {
+            Some(_) => _ = self.asleep.fetch_sub(1, Ordering::SeqCst),
+            None => self.bell.wait(&mut bed),
+        }
+        room
+    }
+
+    /// Looks for a while whether the room is free.
+    fn look(&self) -> Option<MutexGuard<'_, T>> {
+        for look in 0..LOOKS + YIELDS {
+            if look < LOOKS {
+                (0..PAUSES).for_each(|_| spin_loop());
+            } else {
+                yield_now();
+            }
+            if let Some(room) = self.room.try_lock() {
+                return Some(room);
+            }
+        }
+        None
+    }
+
+    /// Calls one who sleeps, unless one is on the way.
+    #[cold]
+    fn call(&self) {
+        if self.called.load(Ordering::SeqCst) || self.called.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let bed = self.bed.lock();
+        if self.asleep.load(Ordering::SeqCst) == 0 {
+            // The last of them has found the room free.
+            self.called.store(false, Ordering::SeqCst);
+        } else {
+            self.asleep.fetch_sub(1, Ordering::SeqCst);
+            self.bell.notify_one();
+        }
+        drop(bed);
+    }
+}
+
+impl<T> Drop for Leaves<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // See `sleep`.
+        fence(Ordering::SeqCst);
+        if self.0.asleep.load(Ordering::SeqCst) != 0 {
+            self.0.call();
+        }
+    }
+}
+
+impl<T> Deref for Entered<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.room
+    }
+}
+
+impl<T> DerefMut for Entered<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    const THREADS: usize = 8;
+
+    /// Waits until so many sleep.
+    fn asleep(door: &Door<usize>, threads: usize) {
+        while door.asleep.load(Ordering::SeqCst) != threads {
+            yield_now();
+        }
+    }
+
+    #[test]
+    fn everyone_who_slept_gets_in_one_by_one() {
+        let door = Door::new(0);
+        thread::scope(|scope| {
+            let inside = door.lock();
+            for _ in 0..THREADS {
+                scope.spawn(|| *door.lock() += 1);
+            }
+            asleep(&door, THREADS);
+            drop(inside);
+        });
+        assert_eq!(*door.lock(), THREADS);
+        assert_eq!(door.asleep.load(Ordering::SeqCst), 0);
+        assert!(!door.called.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn one_at_most_is_called_at_a_time() {
+        let door = Door::new(0);
+        thread::scope(|scope| {
+            let inside = door.lock();
+            for _ in 0..THREADS {
+                scope.spawn(|| *door.lock() += 1);
+            }
+            asleep(&door, THREADS);
+            // The one who is called finds the room taken again and again.
+            for _ in 0..THREADS {
+                door.call();
+                assert_eq!(door.asleep.load(Ordering::SeqCst), THREADS - 1);
+            }
+            drop(inside);
+        });
+        assert_eq!(*door.lock(), THREADS);
+    }
+
+    #[test]
+    fn a_panic_inside_lets_the_next_one_in() {
+        let door = Door::new(0);
+        thread::scope(|scope| {
+            let inside = door.lock();
+            let waits = scope.spawn(|| *door.lock() += 1);
+            asleep(&door, 1);
+            let fell = catch_unwind(AssertUnwindSafe(|| {
+                let _inside = inside;
+                panic!("planned");
+            }));
+            assert!(fell.is_err());
+            waits.join().unwrap();
+        });
+        assert_eq!(*door.lock(), 1);
+    }
+
+    #[test]
+    fn nothing_is_lost_between_threads_that_come_and_go() {
+        const TIMES: usize = 20_000;
+        let door = Door::new(0);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..TIMES).for_each(|_| *door.lock() += 1));
+            }
+        });
+        assert_eq!(*door.lock(), THREADS * TIMES);
+    }
+}
