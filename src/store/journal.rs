@@ -269,7 +269,7 @@ impl Ring {
 
     /// Frees the space behind the ring, for a checkpoint that met a full disk.
     pub(crate) fn free_ballast(&self) -> io::Result<()> {
-        self.file.set_len(HEAD_BYTES as u64 + self.size)?;
+        cut_ballast(&*self.file, self.size)?;
         self.sync()
     }
 
@@ -300,10 +300,9 @@ fn zeros(file: &dyn DiskFile, from: u64, count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Frees the space behind a ring of this size.
-pub(crate) fn free_ballast(file: &dyn DiskFile, ring: u64) -> io::Result<()> {
-    file.set_len(HEAD_BYTES as u64 + ring)?;
-    file.sync()
+/// Frees the space behind a ring of this size, once it is synced.
+pub(crate) fn cut_ballast(file: &dyn DiskFile, ring: u64) -> io::Result<()> {
+    file.set_len(HEAD_BYTES as u64 + ring)
 }
 
 /// Fills a new file: head, ring, ballast, all written out, so that a record changes bytes only.

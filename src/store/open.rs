@@ -245,7 +245,9 @@ fn open_base(disk: &dyn Disk, journal: &dyn DiskFile, head: &Head, cache: usize)
     };
     open().or_else(|error| match error.kind() {
         ErrorKind::DiskFull => {
-            journal::free_ballast(journal, head.ring).map_err(Error::io)?;
+            journal::cut_ballast(journal, head.ring)
+                .and_then(|()| journal.sync())
+                .map_err(Error::io)?;
             open()
         }
         _ => Err(error),
