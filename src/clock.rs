@@ -20,8 +20,8 @@ pub(crate) fn micros(length: Duration) -> u64 {
 /// The two clocks that the queue reads. [`SystemClock`] is the machine's; [`ManualClock`] is moved
 /// by hand in tests.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since an origin of the clock's own. Never goes back, stands still while the machine
-    /// sleeps.
+    /// Time since an origin of the clock's own. Never goes back; stands still while the machine
+    /// sleeps, where the system has such a clock.
     fn monotonic(&self) -> Duration;
 
     /// The time of day. May jump either way.

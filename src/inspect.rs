@@ -7,6 +7,7 @@ use crate::bytes::row::ConsumerRow;
 use crate::engine::look;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
+use crate::live::commit::State as Engine;
 use crate::options::TubeOptions;
 use crate::sync::Arc;
 use crate::task::{Cause, State, TaskId, TaskInfo};
@@ -14,8 +15,8 @@ use crate::tube::Tube;
 use std::fmt;
 use std::time::Duration;
 
-/// How many tasks a tube has in each state, and how often each verb was called. One read, at any
-/// size.
+/// How many tasks a tube has in each state, and how often each verb was called, as of one instant.
+/// Costs the same at any size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TubeStats {
@@ -117,15 +118,28 @@ pub struct TakenInfo {
 
 pub use crate::store::{BaseSpace, Space};
 
-/// What stands of a tube's counts under the engine's lock.
+/// The counts of one tube, behind whatever is due in it.
 pub(crate) fn stats(hold: &Hold, number: u32) -> Result<TubeStats> {
-    let (tube, counts) = hold.core().look_in(number, |view, _| {
-        let tube = look::tube(view, number)?;
-        let counts = look::counts(view, &tube);
-        Ok((tube, counts))
-    })?;
-    let counted = hold.core().state.lock().notes.calls.get(&number).cloned();
-    let of = |cause: Cause| counted.as_ref().map_or(0, |counted| counted.of(cause));
+    hold.core().catch_up(number)?;
+    hold.core().look_at(|state, _| counted(state, number))
+}
+
+/// The counts of all tubes as of one instant, behind whatever is due in each.
+pub(crate) fn all_stats(hold: &Hold) -> Result<Vec<TubeStats>> {
+    for number in hold.core().look(|view, _| look::sound_numbers(view))? {
+        hold.core().catch_up(number)?;
+    }
+    hold.core().look_at(|state, _| {
+        let numbers = look::sound_numbers(&state.store)?;
+        numbers.into_iter().map(|number| counted(state, number)).collect()
+    })
+}
+
+fn counted(state: &Engine, number: u32) -> Result<TubeStats> {
+    let tube = look::tube(&state.store, number)?;
+    let counts = look::counts(&state.store, &tube);
+    let counted = state.notes.calls.get(&number);
+    let of = |cause: Cause| counted.map_or(0, |counted| counted.of(cause));
     let calls = Calls {
         put: of(Cause::Put),
         take: of(Cause::Take),
@@ -216,17 +230,18 @@ impl<T: ?Sized> Tube<T> {
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped;
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn info(&self) -> Result<TubeInfo> {
-        let info = self.stats().and_then(|stats| {
-            let core = self.hold.core();
-            let row = core.look(|view, _| Ok(look::tube(view, self.at.number)?.row))?;
-            Ok(TubeInfo {
-                name: row.name,
-                paused: row.paused,
-                temporary: row.options.temporary,
-                options: row.options,
-                waiters: core.takers.count(self.at.number),
-                stats,
-            })
+        let (core, number) = (self.hold.core(), self.at.number);
+        let look = |state: &Engine, _| {
+            Ok((look::tube(&state.store, number)?.row, counted(state, number)?))
+        };
+        let seen = core.catch_up(number).and_then(|()| core.look_at(look));
+        let info = seen.map(|(row, stats)| TubeInfo {
+            name: row.name,
+            paused: row.paused,
+            temporary: row.options.temporary,
+            options: row.options,
+            waiters: core.takers.count(number),
+            stats,
         });
         self.name_errors("info", info)
     }

@@ -31,10 +31,10 @@
 //!                 ▼       ▼         take, claim            ack
 //!            Delayed ──▶ Ready ────────────────▶ Taken ──────────▶ gone
 //!               ▲  due    ▲ ▲  release, drop,      │ │               ▲
-//!               │         │ └──────────────────────┘ │               │ delete, ttl,
-//!               │    kick │    ttr, crash            │ bury, fail,   │ truncate,
-//!               │         └──────────── Buried ◀─────┤ attempts      │ from any state
-//!               └────────────────────────────────────┘ used up       │
+//!               │         │ └──────────────────────┘ │               │ delete, truncate,
+//!               │    kick │    ttr, crash            │ bury, fail,   │ from any state;
+//!               │         └──────────── Buried ◀─────┤ attempts      │ ttl, from all but
+//!               └────────────────────────────────────┘ used up       │ Delayed
 //!                       retry, release with a delay            ──────┘
 //! ```
 //!
@@ -47,10 +47,11 @@
 //! # Time
 //!
 //! *Queue time* (delay, ttl, back-off) goes on while the machine sleeps or the queue is closed,
-//! never goes back, and takes a clock that is set forward for time that has passed. *Wall time*
-//! (`run_at`) is the system's clock as it is. *Lease time* (ttr, waits, an open session's grace)
-//! stands still while the machine sleeps, and no change of the clock moves it. `Duration::MAX` is
-//! for ever.
+//! never goes back, and takes a clock that is set forward for time that has passed; one that is set
+//! back before a reopening hides what passed since the last write. *Wall time* (`run_at`) is the
+//! system's clock as it is. *Lease time* (ttr, waits, an open session's grace) stands still while
+//! the machine sleeps (on Windows it goes on), and no change of the clock moves it. `Duration::MAX`
+//! is for ever.
 //!
 //! # Where things are
 //!
@@ -62,7 +63,7 @@
 //! |---|---|---|
 //! | words: limits … clock | plain values, the clock, the one door to locks | decide anything |
 //! | `bytes` | keys and rows as bytes | I/O |
-//! | `store` | makes writes durable and visible | know what rows mean; only it names redb |
+//! | `store` | makes writes durable and visible | know what rows mean |
 //! | `engine` | the state machine, a pure function | read a clock, take a lock, write |
 //! | `live` | callers together, waiting, time, events | hold a lock while a callback runs |
 //! | front: placement … builder | what users hold | know a rule |

@@ -18,8 +18,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue, which is
-/// open as long as one of them lives, or a tube, a guard, a consumer, a receipt or a stream of
-/// events, or until [`close`](Queue::close).
+/// open as long as one of them lives, or a tube, a guard, a ticket's [`Held`](crate::Held), a
+/// consumer, a receipt, a listing or a stream of events, or until [`close`](Queue::close).
 ///
 /// ```
 /// use tubewell::Queue;
@@ -239,19 +239,14 @@ impl Queue {
         Reading::run(&self.hold, work).map_err(|error| error.during("read"))
     }
 
-    /// The counts of every tube, in the order of their making. A tube that is damaged is left out;
+    /// The counts of every tube, in the order of their making, as of one instant. A tube that is
+    /// damaged is left out;
     /// [`check`](Queue::check) tells of it.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn stats(&self) -> Result<Vec<TubeStats>> {
-        let stats =
-            self.hold.core().look(|view, _| look::sound_numbers(view)).and_then(|numbers| {
-                let stats = numbers.into_iter().map(|number| inspect::stats(&self.hold, number));
-                // A tube that is dropped meanwhile has none.
-                stats.filter(|stats| !matches!(stats, Err(error) if error.is_not_found())).collect()
-            });
-        stats.map_err(|error: Error| error.during("stats"))
+        inspect::all_stats(&self.hold).map_err(|error| error.during("stats"))
     }
 
     /// The calls that wait for tasks, who waits longest first.

@@ -63,7 +63,7 @@ pub enum State {
     Ready,
     /// Is in somebody's hands.
     Taken,
-    /// Was set aside; only a kick, a delete or its ttl moves it.
+    /// Was set aside: no take finds it until it is kicked.
     Buried,
 }
 
@@ -160,7 +160,7 @@ pub struct TaskInfo {
     pub ttl_left: Option<Duration>,
     /// How long a taker may hold it, in [lease time](crate#time); none if for ever.
     pub ttr: Option<Duration>,
-    /// What is left of the lease, in lease time, while it is taken with a ttr.
+    /// What is left of the lease, in lease time, while it is taken and the lease has an end.
     pub lease_left: Option<Duration>,
     /// The consumer that holds it, while it is taken by one that has a name.
     pub holder: Option<String>,

@@ -269,14 +269,19 @@ impl Core {
         }
     }
 
-    /// Reads under the engine's lock. Changes nothing, works off nothing.
+    /// Reads rows under the engine's lock. Changes nothing, works off nothing.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&dyn View, Now) -> Result<R>) -> Result<R> {
+        self.look_at(|state, now| look(&state.store, now))
+    }
+
+    /// The same, also of what is kept beside the rows.
+    pub(crate) fn look_at<R>(&self, look: impl FnOnce(&State, Now) -> Result<R>) -> Result<R> {
         inside::refuse()?;
         self.is_open()?;
         let mut state = self.state.lock();
         state.is_open()?;
         let now = state.now(&*self.settings.clock);
-        look(&state.store, now).inspect_err(|error| state.heal_after(error))
+        look(&state, now).inspect_err(|error| state.heal_after(error))
     }
 
     /// Reads a tube behind whatever is due in it.
@@ -285,8 +290,13 @@ impl Core {
         tube: u32,
         look: impl FnOnce(&dyn View, Now) -> Result<R>,
     ) -> Result<R> {
-        self.apply(&CatchUp { tube })?;
+        self.catch_up(tube)?;
         self.look(look)
+    }
+
+    /// Works off what is due in a tube.
+    pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
+        self.apply(&CatchUp { tube }).map(|_| ())
     }
 
     /// Takes one task, waiting for it.

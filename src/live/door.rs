@@ -1,7 +1,8 @@
-//! The engine's lock. Of all who wait for it, one at most is awake: what is done behind it takes a
-//! few microseconds, and to wake somebody takes as long. A lock that wakes a sleeper whenever it is
-//! released wakes it for nothing, since the one who released it is back before the sleeper is up;
-//! ten threads took twice as long for a task as one did. Whoever waits is let in at last.
+//! The engine's lock. Of those who have fallen asleep before it, one at most is woken at a time:
+//! what is done behind it takes a few microseconds, and to wake somebody takes as long. A lock that
+//! wakes a sleeper whenever it is released does so for nothing, since whoever released it is back
+//! before the sleeper is up; ten threads took twice as long for a task as one did. Sleepers are
+//! woken in the order in which they came, and one who is awake gets in at last.
 
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sync::{fence, spin_loop, yield_now};
@@ -15,15 +16,15 @@ const PAUSES: usize = if cfg!(shuttle) { 0 } else { 8 };
 const YIELDS: usize = if cfg!(shuttle) { 1 } else { 10 };
 
 /// A room for one thread at a time.
-#[derive(Default)]
 pub(crate) struct Door<T> {
     room: Mutex<T>,
     /// How many sleep and were not called. Moves under `bed`, and is read without.
     asleep: AtomicUsize,
-    /// One of them was called and is not inside yet. Nobody else is called meanwhile: who was
-    /// called calls the next one as it leaves.
+    /// Somebody is being called, or was called and is not inside yet. Nobody else is called
+    /// meanwhile: who was called calls the next one as it leaves.
     called: AtomicBool,
-    bed: Mutex<()>,
+    /// Calls that nobody has heard yet. Held to fall asleep and to call, not to wait for the room.
+    bed: Mutex<usize>,
     bell: Condvar,
 }
 
@@ -31,10 +32,10 @@ pub(crate) struct Door<T> {
 pub(crate) struct Entered<'a, T> {
     // Dropped in this order: the room is free when somebody is called.
     room: MutexGuard<'a, T>,
-    _leaves: Leaves<'a, T>,
+    _next: CallsNext<'a, T>,
 }
 
-struct Leaves<'a, T>(&'a Door<T>);
+struct CallsNext<'a, T>(&'a Door<T>);
 
 impl<T> Door<T> {
     pub(crate) fn new(room: T) -> Self {
@@ -42,7 +43,7 @@ impl<T> Door<T> {
             room: Mutex::new(room),
             asleep: AtomicUsize::new(0),
             called: AtomicBool::new(false),
-            bed: Mutex::new(()),
+            bed: Mutex::new(0),
             bell: Condvar::new(),
         }
     }
@@ -51,7 +52,7 @@ impl<T> Door<T> {
     #[inline]
     pub(crate) fn lock(&self) -> Entered<'_, T> {
         let room = self.room.try_lock().unwrap_or_else(|| self.wait());
-        Entered { room, _leaves: Leaves(self) }
+        Entered { room, _next: CallsNext(self) }
     }
 
     #[cold]
@@ -59,24 +60,10 @@ impl<T> Door<T> {
         if let Some(room) = self.look().or_else(|| self.sleep()) {
             return room;
         }
-        // Those who are awake may always come first, but this lock hands itself over in the end.
+        // Those who never slept may always come first, but parking_lot's lock hands itself over to
+        // whoever waits, every now and then.
         let room = self.look().unwrap_or_else(|| self.room.lock());
         self.called.store(false, Ordering::SeqCst);
-        room
-    }
-
-    /// Sleeps until it is called, unless the room is free by now.
-    fn sleep(&self) -> Option<MutexGuard<'_, T>> {
-        let mut bed = self.bed.lock();
-        self.asleep.fetch_add(1, Ordering::SeqCst);
-        // Who leaves frees the room and then asks who sleeps; here it is the other way round. One
-        // of the two always sees the other.
-        fence(Ordering::SeqCst);
-        let room = self.room.try_lock();
-        match &room {
-            Some(_) => _ = self.asleep.fetch_sub(1, Ordering::SeqCst),
-            None => self.bell.wait(&mut bed),
-        }
         room
     }
 
@@ -95,25 +82,43 @@ impl<T> Door<T> {
         None
     }
 
+    /// Sleeps until it is called, unless the room is free by now.
+    fn sleep(&self) -> Option<MutexGuard<'_, T>> {
+        let mut calls = self.bed.lock();
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        // Who leaves frees the room and then asks who sleeps; here it is the other way round. One
+        // of the two always sees the other.
+        fence(Ordering::SeqCst);
+        if let Some(room) = self.room.try_lock() {
+            self.asleep.fetch_sub(1, Ordering::SeqCst);
+            return Some(room);
+        }
+        self.bell.wait_while(&mut calls, |calls| *calls == 0);
+        *calls -= 1;
+        None
+    }
+
     /// Calls one who sleeps, unless one is on the way.
     #[cold]
     fn call(&self) {
         if self.called.load(Ordering::SeqCst) || self.called.swap(true, Ordering::SeqCst) {
             return;
         }
-        let bed = self.bed.lock();
+        let mut calls = self.bed.lock();
         if self.asleep.load(Ordering::SeqCst) == 0 {
             // The last of them has found the room free.
             self.called.store(false, Ordering::SeqCst);
-        } else {
-            self.asleep.fetch_sub(1, Ordering::SeqCst);
-            self.bell.notify_one();
+            return;
         }
-        drop(bed);
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+        *calls += 1;
+        drop(calls);
+        // Not before: who wakes wants what was just dropped.
+        self.bell.notify_one();
     }
 }
 
-impl<T> Drop for Leaves<'_, T> {
+impl<T> Drop for CallsNext<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // See `sleep`.
@@ -146,27 +151,31 @@ mod tests {
 
     const THREADS: usize = 8;
 
-    /// Waits until so many sleep.
-    fn asleep(door: &Door<usize>, threads: usize) {
+    fn wait_until_asleep(door: &Door<usize>, threads: usize) {
         while door.asleep.load(Ordering::SeqCst) != threads {
             yield_now();
         }
     }
 
+    fn is_at_rest(door: &Door<usize>) {
+        assert_eq!(door.asleep.load(Ordering::SeqCst), 0);
+        assert!(!door.called.load(Ordering::SeqCst), "nobody is on the way");
+        assert_eq!(*door.bed.lock(), 0, "every call was heard");
+    }
+
     #[test]
-    fn everyone_who_slept_gets_in_one_by_one() {
+    fn everyone_who_slept_gets_in() {
         let door = Door::new(0);
         thread::scope(|scope| {
             let inside = door.lock();
             for _ in 0..THREADS {
                 scope.spawn(|| *door.lock() += 1);
             }
-            asleep(&door, THREADS);
+            wait_until_asleep(&door, THREADS);
             drop(inside);
         });
         assert_eq!(*door.lock(), THREADS);
-        assert_eq!(door.asleep.load(Ordering::SeqCst), 0);
-        assert!(!door.called.load(Ordering::SeqCst));
+        is_at_rest(&door);
     }
 
     #[test]
@@ -177,7 +186,7 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| *door.lock() += 1);
             }
-            asleep(&door, THREADS);
+            wait_until_asleep(&door, THREADS);
             // The one who is called finds the room taken again and again.
             for _ in 0..THREADS {
                 door.call();
@@ -189,12 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_meets_nobody_leaves_the_next_one_free() {
+        let door = Door::new(0);
+        door.call();
+        is_at_rest(&door);
+    }
+
+    #[test]
     fn a_panic_inside_lets_the_next_one_in() {
         let door = Door::new(0);
         thread::scope(|scope| {
             let inside = door.lock();
             let waits = scope.spawn(|| *door.lock() += 1);
-            asleep(&door, 1);
+            wait_until_asleep(&door, 1);
             let fell = catch_unwind(AssertUnwindSafe(|| {
                 let _inside = inside;
                 panic!("planned");
@@ -207,13 +223,23 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_between_threads_that_come_and_go() {
-        const TIMES: usize = 20_000;
+        const TIMES: usize = 5_000;
         let door = Door::new(0);
         thread::scope(|scope| {
             for _ in 0..THREADS {
-                scope.spawn(|| (0..TIMES).for_each(|_| *door.lock() += 1));
+                scope.spawn(|| {
+                    for time in 0..TIMES {
+                        let mut inside = door.lock();
+                        *inside += 1;
+                        if time % 16 == 0 {
+                            // Long enough for others to fall asleep.
+                            (0..YIELDS).for_each(|_| yield_now());
+                        }
+                    }
+                });
             }
         });
         assert_eq!(*door.lock(), THREADS * TIMES);
+        is_at_rest(&door);
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Counts the changes of this process, from 1, in commit order.
+    /// Counts the changes since the queue was opened, from 1, in commit order.
     pub seq: u64,
     /// The tube's name.
     pub tube: Arc<str>,

@@ -6,68 +6,6 @@ use std::thread;
 use tubewell::{Durability, ErrorKind, Queue, State};
 
 #[test]
-fn close_is_for_every_handle() {
-    let queue = Queue::in_memory().unwrap();
-    let (other, tube) = (queue.clone(), queue.tube("t").unwrap());
-    let ada = queue.consumer("ada").unwrap();
-    let held = tube.put(b"held").unwrap();
-    let task = tube.take().unwrap();
-    let id = tube.put(b"a").unwrap();
-    queue.close().unwrap();
-    assert!(other.is_closed());
-    let batch = || [b"b".to_vec()];
-    let closed = [
-        kind(tube.put(b"b")),
-        kind(tube.put_many(batch())),
-        kind(tube.put_receipt(b"b")),
-        kind(tube.batch(batch()).put()),
-        kind(tube.try_take()),
-        kind(tube.take()),
-        kind(tube.take_many(2)),
-        kind(tube.claim(id)),
-        kind(tube.by(&ada).try_take()),
-        kind(tube.peek(id)),
-        kind(tube.stats()),
-        kind(tube.len()),
-        kind(tube.delete(id)),
-        kind(tube.bury(id, "no")),
-        kind(tube.kick(1)),
-        kind(tube.truncate()),
-        kind(tube.pause()),
-        kind(tube.resume()),
-        kind(tube.release_all()),
-        kind(tube.wait_ready(secs(1))),
-        kind(tube.on_task_change(Some(|_: &tubewell::Event| {}))),
-        kind(task.touch(secs(1))),
-        kind(task.left()),
-        kind(task.ack()),
-        kind(other.tube("t")),
-        kind(other.tube("new")),
-        kind(other.create_tube("new", tubewell::TubeOptions::default())),
-        kind(other.find_tube("t")),
-        kind(other.drop_tube("t")),
-        kind(other.force_drop_tube("t")),
-        kind(other.tubes()),
-        kind(other.stats()),
-        kind(other.consumer("bob")),
-        kind(other.waiters()),
-        kind(other.taken()),
-        kind(other.check()),
-        kind(other.checkpoint()),
-        kind(other.compact()),
-        kind(other.space()),
-        kind(other.base_space()),
-        kind(other.flush()),
-        kind(other.tick()),
-        kind(other.transact(|_| ok(()))),
-        kind(other.read(|_| ok(()))),
-        kind(ada.resume(&tube)),
-        kind(ada.close()),
-    ];
-    assert_eq!(closed, [ErrorKind::Closed; 46], "a lease of {held}");
-}
-
-#[test]
 fn a_second_close_does_nothing() {
     let queue = Queue::in_memory().unwrap();
     queue.close().unwrap();

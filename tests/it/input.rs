@@ -1,5 +1,6 @@
 //! Bad input gets a clear error and loses nothing: what has no module of its own.
 
+use crate::refused::by_ticket;
 use crate::{counts, drain, home, is_gone, kind, lone, lone_with, open, secs, state, still};
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -207,27 +208,16 @@ fn reasons_of_any_length_are_kept_up_to_4096_bytes() {
 }
 
 /// What can happen to a task in hand, and then to the lease.
-fn lost_after(happen: impl FnOnce(&Queue, &Tube, &Task)) {
+fn lost_after(expected: ErrorKind, happen: impl FnOnce(&Queue, &Tube, &Task)) {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
     tube.put(b"x").unwrap();
     let task = tube.take().unwrap();
     happen(&queue, &tube, &task);
-    let verdicts: [fn(tubewell::Held) -> Result<()>; 8] = [
-        |held| held.ack(),
-        |held| held.release(),
-        |held| held.retry("no"),
-        |held| held.bury("no"),
-        |held| held.fail("g", "no"),
-        |held| held.touch(secs(1)),
-        |held| held.renew(),
-        |held| held.left().map(drop),
-    ];
     let stats = tube.stats();
-    for verdict in verdicts {
+    for verdict in by_ticket() {
         let error = verdict(tube.ticket(task.ticket())).unwrap_err();
-        let fits = matches!(error.kind(), ErrorKind::LeaseLost | ErrorKind::TubeNotFound);
-        assert!(fits, "{error}");
+        assert_eq!(error.kind(), expected, "{error}");
     }
     drop(task);
     assert_eq!(stats.is_ok(), tube.stats().is_ok());
@@ -238,13 +228,14 @@ fn lost_after(happen: impl FnOnce(&Queue, &Tube, &Task)) {
 
 #[test]
 fn a_lease_after_everything_that_can_happen_to_its_task() {
-    lost_after(|_, tube, task| tube.ticket(task.ticket()).ack().unwrap());
-    lost_after(|_, tube, task| tube.ticket(task.ticket()).release().unwrap());
-    lost_after(|_, tube, task| tube.bury(task.id(), "").unwrap());
-    lost_after(|_, tube, task| tube.delete(task.id()).unwrap());
-    lost_after(|_, tube, _| _ = tube.truncate().unwrap());
-    lost_after(|_, tube, _| tube.release_all().unwrap());
-    lost_after(|queue, _, _| queue.force_drop_tube("t").unwrap());
+    let lost = ErrorKind::LeaseLost;
+    lost_after(lost, |_, tube, task| tube.ticket(task.ticket()).ack().unwrap());
+    lost_after(lost, |_, tube, task| tube.ticket(task.ticket()).release().unwrap());
+    lost_after(lost, |_, tube, task| tube.bury(task.id(), "").unwrap());
+    lost_after(lost, |_, tube, task| tube.delete(task.id()).unwrap());
+    lost_after(lost, |_, tube, _| _ = tube.truncate().unwrap());
+    lost_after(lost, |_, tube, _| tube.release_all().unwrap());
+    lost_after(ErrorKind::TubeNotFound, |queue, _, _| queue.force_drop_tube("t").unwrap());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::{counts, kind, listed, lone, secs, still};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use tubewell::{ErrorKind, Stage, State, Stop, TubeOptions};
 
@@ -73,6 +74,42 @@ fn all_tubes_are_told_of_in_one_read() {
     let stats = queue.stats().unwrap();
     let told: Vec<_> = stats.iter().map(|stats| (stats.tube.as_str(), stats.total)).collect();
     assert_eq!(told, [("a", 1), ("b", 0)]);
+}
+
+/// Each tube was read by itself: a task on its way from one to the next was counted twice, or not
+/// at all.
+#[test]
+fn a_task_that_goes_from_tube_to_tube_is_counted_once() {
+    let queue = still().0.in_memory().unwrap();
+    let [a, b] = ["a", "b"].map(|name| queue.tube(name).unwrap());
+    a.put(b"x").unwrap();
+    let goes = AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (from, to) in [(&a, &b), (&b, &a)].into_iter().cycle() {
+                if !goes.load(Ordering::Relaxed) {
+                    break;
+                }
+                let task = from.try_take().unwrap().unwrap();
+                let moved = queue.transact(|tx| {
+                    tx.ack(&task)?;
+                    to.put_in(tx, b"x")
+                });
+                moved.unwrap();
+            }
+        });
+        for look in 0..2_000 {
+            let stats = queue.stats().unwrap();
+            let tasks: u64 = stats.iter().map(|stats| stats.total).sum();
+            let calls = stats.iter().map(|stats| stats.calls);
+            let (put, gone) = calls.fold((0, 0), |sum, tube| (sum.0 + tube.put, sum.1 + tube.ack));
+            if (tasks, put - gone) != (1, 1) {
+                goes.store(false, Ordering::Relaxed);
+            }
+            assert_eq!((tasks, put - gone), (1, 1), "look {look}");
+        }
+        goes.store(false, Ordering::Relaxed);
+    });
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod progress;
 mod put;
 mod readme;
 mod receipt;
+mod refused;
 mod repair;
 mod rows;
 mod settle;

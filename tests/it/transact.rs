@@ -104,40 +104,6 @@ fn a_panic_undoes_all_and_goes_on() {
 }
 
 #[test]
-fn plain_verbs_inside_are_refused() {
-    let (queue, tube) = queue();
-    tube.put(b"a").unwrap();
-    let task = tube.take().unwrap();
-    queue
-        .transact(|tx| {
-            let refused = [
-                kind(tube.put(b"b")),
-                kind(tube.try_take()),
-                kind(tube.take_timeout(secs(1))),
-                kind(tube.stats()),
-                kind(tube.peek(task.id())),
-                kind(tube.kick(1)),
-                kind(task.touch(secs(1))),
-                kind(task.left()),
-                kind(queue.tube("other")),
-                kind(queue.tubes()),
-                kind(queue.consumer("ada")),
-                kind(queue.check()),
-                kind(queue.checkpoint()),
-                kind(queue.flush()),
-                kind(queue.tick()),
-                kind(queue.close()),
-                kind(queue.read(|_| ok(()))),
-                kind(queue.transact(|_| ok(()))),
-            ];
-            assert_eq!(refused, [ErrorKind::InTransaction; 18]);
-            tx.ack(&task)
-        })
-        .unwrap();
-    assert_eq!(tube.len().unwrap(), 0);
-}
-
-#[test]
 fn a_guard_dropped_inside_returns_its_task_afterwards() {
     let (queue, tube) = queue();
     let id = tube.put(b"a").unwrap();

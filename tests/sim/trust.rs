@@ -229,6 +229,10 @@ fn s6_a_failed_sync_of_either_file() {
         let is_struck = disk.strikes() > 0;
         assert_eq!(done.is_err(), is_struck, "sync {at}: {done:?}");
         disk.plan(Fault::None);
+        if is_struck {
+            assert_eq!(kind_of(&put(&tube, 50)), Some(ErrorKind::Broken), "sync {at}");
+            assert_eq!(kind_of(&tube.try_take()), Some(ErrorKind::Broken), "sync {at}");
+        }
         disk.cut_power();
         drop((queue, tube));
         let (queue, _) = open(&disk, Durability::Durable);
