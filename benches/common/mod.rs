@@ -39,6 +39,11 @@ impl Scale {
             Self::Full => full,
         }
     }
+
+    /// How many turns of a pair are measured.
+    fn turns(self) -> usize {
+        self.pick(10, 10, 20)
+    }
 }
 
 /// A run of one bench: criterion, and the table that grows beside it.
@@ -73,7 +78,7 @@ impl Run {
         // them would then be the whole figure. So it is not told.
         let criterion = Criterion::default()
             .without_plots()
-            .sample_size(scale.pick(10, 10, 20))
+            .sample_size(scale.turns())
             .warm_up_time(Duration::from_millis(scale.pick(1, 300, 1000)))
             .measurement_time(Duration::from_millis(scale.pick(1, 1000, 4000)));
         // What the bench before has written would be on its way to the disk beside this one.
@@ -118,23 +123,23 @@ impl Run {
             group.bench_function(figure.what, |bencher| bencher.iter_custom(&mut measure));
             group.finish();
         }
-        // The warm-up's samples are shorter than half of the others.
-        let most = samples.iter().map(|sample| sample.0).max().unwrap_or(1);
-        samples.retain(|sample| sample.0 > most / 2);
-        let count: u64 = samples.iter().map(|sample| sample.0).sum();
-        let mine: Duration = samples.iter().map(|sample| sample.1).sum();
-        let its: Duration = samples.iter().map(|sample| sample.2).sum();
-        let per = |all: Duration, of: f64| all.as_secs_f64() / (count as f64 * of);
-        let (mine, its) = (per(mine, figure.of), per(its, figure.twin_of));
-        let ratio = match figure.ratio {
+        // Before them stands the warm-up, each turn of which has twice as many iterations.
+        samples.drain(..samples.len().saturating_sub(self.scale.turns()));
+        debug_assert!(samples.iter().all(|sample| sample.0 == samples[0].0), "turns are alike");
+        // The turn in the middle counts: a second in which the machine stands still falls on one of
+        // the two alone. What the mean of all turns says stands beside it.
+        let mine = Turns::new(samples.iter().map(|(count, mine, _)| (*count, *mine)), figure.of);
+        let its = Turns::new(samples.iter().map(|(count, _, its)| (*count, *its)), figure.twin_of);
+        let ratio = |mine: f64, its: f64| match figure.ratio {
             Ratio::Rate => its / mine,
             Ratio::Cost => mine / its,
         };
+        let (middle, mean) = (ratio(mine.middle, its.middle), ratio(mine.mean, its.mean));
         self.line(
             figure.what,
-            each(mine),
-            format!("{} {}", figure.twin, each(its)),
-            format!("{ratio:.2}"),
+            each(mine.middle),
+            format!("{} {}", figure.twin, each(its.middle)),
+            format!("{middle:.2} (mean {mean:.2})"),
             figure.reach,
         );
     }
@@ -167,6 +172,24 @@ impl Run {
         for Line { what, ours, beside, ratio, reach } in self.lines.borrow().iter() {
             println!("| {what} | {ours} | {beside} | {ratio} | {reach} |");
         }
+    }
+}
+
+/// Seconds of one task, over the turns of one side.
+struct Turns {
+    middle: f64,
+    mean: f64,
+}
+
+impl Turns {
+    /// From iterations and their time; each iteration is of so many tasks.
+    fn new(turns: impl Iterator<Item = (u64, Duration)> + Clone, of: f64) -> Self {
+        let each = |(count, time): (u64, Duration)| time.as_secs_f64() / (count as f64 * of);
+        let sum =
+            turns.clone().fold((0, Duration::ZERO), |sum, turn| (sum.0 + turn.0, sum.1 + turn.1));
+        let mut turns: Vec<f64> = turns.map(each).collect();
+        turns.sort_unstable_by(f64::total_cmp);
+        Self { middle: share(&turns, 0.5), mean: each(sum) }
     }
 }
 
