@@ -3,15 +3,17 @@
 
 use super::disk::DiskFile;
 use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run_of, unseal};
+use super::windows::{Window, Windows};
 use crate::bytes::key::{Key, Run, after, copy};
 use crate::bytes::{Met, Value};
-use crate::error::{Cause, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicBool, Mutex};
 use crate::sync::{Arc, Ordering};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageBackend};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
+use std::iter::successors;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The worst that failed, or the first of it, which decides what can be done about it.
@@ -27,8 +29,6 @@ pub(crate) enum Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
     fault: Mutex<Option<Fault>>,
-    /// redb panicked.
-    panicked: AtomicBool,
     /// The file was opened again, or the store is closed: whoever still reads through the old
     /// opening must not see pages that are another's by now, nor write any.
     cut: AtomicBool,
@@ -37,11 +37,6 @@ pub(crate) struct Fate {
 impl Fate {
     pub(crate) fn fault(&self) -> Option<Fault> {
         *self.fault.lock()
-    }
-
-    /// Whether redb panicked though no read, write or sync had failed: over what it read.
-    pub(crate) fn fell_over_bytes(&self) -> bool {
-        self.panicked.load(Ordering::Acquire) && self.fault().is_none()
     }
 
     pub(crate) fn cut(&self) {
@@ -109,14 +104,36 @@ pub(crate) fn fenced<T>(
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(translated(error, fate)),
         Err(panic) => {
-            fate.panicked.store(true, Ordering::Release);
             let text = panic
                 .downcast_ref::<String>()
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            Err(Error::new(ErrorKind::Broken).because(format!("the base panicked: {text}")))
+            let error = Error::new(ErrorKind::Broken).because(format!("the base panicked: {text}"));
+            Err(if fate.fault().is_none() { error.caused_by(OverBytes) } else { error })
         }
+    }
+}
+
+/// Why redb panicked though no read, write or sync had failed.
+#[derive(Debug)]
+struct OverBytes;
+
+impl std::error::Error for OverBytes {}
+
+impl std::fmt::Display for OverBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("its bytes are not as redb left them")
+    }
+}
+
+/// What an opening says that failed: where redb fell over bytes, the next one will see the same.
+pub(super) fn of_its_bytes(error: Error) -> Error {
+    let causes = successors(std::error::Error::source(&error), |cause| cause.source());
+    if causes.into_iter().any(|cause| cause.is::<OverBytes>()) {
+        Error::new(ErrorKind::Damaged).because("base.redb cannot be read").caused_by(error)
+    } else {
+        error
     }
 }
 
@@ -138,11 +155,6 @@ fn translated(error: redb::Error, fate: &Fate) -> Error {
         }
         error => Error::new(ErrorKind::Io).because("base.redb").caused_by(error),
     }
-}
-
-/// `Io` also on a full disk: what is on the medium is not known, and no room mends that.
-pub(super) fn not_synced(cause: impl Into<Cause>) -> Error {
-    Error::new(ErrorKind::Io).because("base.redb was not synced").caused_by(cause)
 }
 
 /// Whether a file ended before what was to be read of it.
@@ -170,14 +182,13 @@ impl Opening {
         });
         match opened {
             Ok(db) => Ok(Self { db: Some(db), file: Some(file), fate }),
-            Err(error) if fate.fault() == Some(Fault::Sync) => Err(not_synced(error)),
+            Err(error) if fate.fault() == Some(Fault::Sync) => {
+                Err(Error::not_synced("base.redb", error))
+            }
             // Not the disk's word: redb does not know these bytes.
             Err(error)
                 if error.kind() == ErrorKind::Io && (fate.fault().is_none() || is_cut(&error)) =>
             {
-                Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
-            }
-            Err(error) if error.kind() == ErrorKind::Broken => {
                 Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
             Err(error) => Err(error),
@@ -328,24 +339,13 @@ impl Base {
         let tag = from.first().copied().unwrap_or_default();
         fenced(&self.opening.fate, || {
             let mut window = Window::default();
-            let mut bytes = 0;
             for row in self.rows.range::<&[u8]>(from..)? {
                 let (key, sealed) = row?;
-                let (key, sealed) = (key.value(), sealed.value());
-                let value = unseal(key, sealed);
-                window.rows.push((Key::from_slice(key), value.map(Value::from)));
-                bytes += sealed.len();
-                // Another tag's rows are not asked for in order with these.
-                if key.first() != Some(&tag)
-                    || window.rows.len() >= WINDOW_ROWS
-                    || bytes >= WINDOW_BYTES
-                {
-                    window.end = after(key);
+                if window.push(tag, key.value(), unseal(key.value(), sealed.value())) {
                     return Ok(window);
                 }
             }
-            window.ends = true;
-            Ok(window)
+            Ok(window.close())
         })
     }
 
@@ -403,92 +403,6 @@ fn damaged(key: &[u8]) -> Error {
 
 fn handed((key, value): &Met) -> Met {
     (copy(key), value.clone())
-}
-
-const WINDOW_ROWS: usize = 64;
-const WINDOW_BYTES: usize = 32 << 10;
-const WINDOWS: usize = 32;
-
-/// Rows read ahead: all that the base has from the window's start to its end.
-#[derive(Default)]
-struct Window {
-    rows: Vec<Met>,
-    /// The first key not covered.
-    end: Key,
-    /// Whether the base ends here.
-    ends: bool,
-    used: Cell<u64>,
-}
-
-impl Window {
-    /// `None` if the window does not reach far enough to say.
-    #[inline]
-    fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
-        let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
-        match self.rows.get(at) {
-            Some(met) if met.0.as_slice() < to => Some(Some(met)),
-            Some(_) => Some(None),
-            None if self.ends || to <= self.end.as_slice() => Some(None),
-            None => None,
-        }
-    }
-}
-
-/// A few windows, by their start; the one that was unused longest goes.
-#[derive(Default)]
-struct Windows {
-    by_start: Vec<(Key, Window)>,
-    /// The one that was used last, which mostly answers again.
-    last: Cell<usize>,
-    clock: Cell<u64>,
-}
-
-impl Windows {
-    #[inline]
-    fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
-        if let Some(answer) = self.ask(self.last.get(), from, to) {
-            return Some(answer);
-        }
-        let starts_before = |(start, _): &(Key, Window)| start.as_slice() <= from;
-        self.ask(self.by_start.partition_point(starts_before).checked_sub(1)?, from, to)
-    }
-
-    #[inline]
-    fn ask(&self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
-        let (start, window) = self.by_start.get(at)?;
-        if start.as_slice() > from {
-            return None;
-        }
-        let answer = window.look(from, to)?;
-        window.used.set(self.tick());
-        self.last.set(at);
-        Some(answer)
-    }
-
-    #[inline]
-    fn tick(&self) -> u64 {
-        self.clock.set(self.clock.get() + 1);
-        self.clock.get()
-    }
-
-    fn keep(&mut self, start: Key, window: Window) {
-        window.used.set(self.tick());
-        let place = |kept: &[(Key, Window)]| kept.partition_point(|(other, _)| *other < start);
-        let mut at = place(&self.by_start);
-        if let Some(same) = self.by_start.get_mut(at).filter(|(other, _)| *other == start) {
-            same.1 = window;
-        } else {
-            if self.by_start.len() >= WINDOWS {
-                let used = |at: &usize| self.by_start.get(*at).map(|(_, window)| window.used.get());
-                if let Some(oldest) = (0..self.by_start.len()).min_by_key(used) {
-                    self.by_start.remove(oldest);
-                    at = place(&self.by_start);
-                }
-            }
-            self.by_start.insert(at, (start, window));
-        }
-        self.last.set(at);
-    }
 }
 
 #[cfg(test)]

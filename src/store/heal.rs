@@ -33,9 +33,7 @@ impl Store {
         }
         drop(frozen);
         self.thaw();
-        if let Some(stopped) = self.cannot_mend(&error, fault) {
-            return Err(stopped);
-        }
+        let error = self.bearable(error, fault)?;
         let full = error.kind() == ErrorKind::DiskFull
             || matches!(fault, Some(Fault::Passing { full: true }));
         if full {
@@ -91,15 +89,21 @@ impl Store {
         self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
     }
 
-    fn cannot_mend(&self, error: &Error, fault: Option<Fault>) -> Option<Error> {
+    /// The error of a checkpoint, if the store can go on behind it.
+    ///
+    /// # Errors
+    /// `Broken` if it cannot.
+    fn bearable(&self, error: Error, fault: Option<Fault>) -> Result<Error> {
         let journal = self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed());
         let hopeless = fault == Some(Fault::Sync)
             || journal
             || self.disk.is_none()
             || matches!(error.kind(), ErrorKind::Broken | ErrorKind::Damaged);
-        hopeless.then(|| {
-            self.stop(Error::new(error.kind()).because(format!("a checkpoint failed: {error}")))
-        })
+        if hopeless {
+            let why = format!("a checkpoint failed: {error}");
+            return Err(self.stop(Error::new(error.kind()).because(why).caused_by(error)));
+        }
+        Ok(error)
     }
 
     fn free_ballast(&mut self) -> Result<()> {
@@ -163,9 +167,7 @@ impl Store {
                 opening.fate.cut();
                 drop(opening);
                 self.rows.counts.thaw(tallies.into_iter().map(|(run, _)| run).collect());
-                if let Some(stopped) = self.cannot_mend(&error, fault) {
-                    return Err(stopped);
-                }
+                let error = self.bearable(error, fault)?;
                 self.reopen()?;
                 Err(self.named(error))
             }
@@ -267,10 +269,9 @@ impl Store {
             Err(error) => error,
         };
         let fault = opening.fate.fault();
-        if let Some(stopped) = self.cannot_mend(&error, fault) {
-            let unknown = Error::new(ErrorKind::Unknown).caused_by(stopped);
-            return Err(Failure::Broken(unknown));
-        }
+        let error = self.bearable(error, fault).map_err(|stopped| {
+            Failure::Broken(Error::new(ErrorKind::Unknown).caused_by(stopped))
+        })?;
         self.reopen().map_err(Failure::Broken)?;
         // The commit whose answer was an error may have taken place all the same.
         match self.base.take() {

@@ -61,7 +61,7 @@ impl Journal {
         if self.synced.load(Ordering::Acquire) < written {
             if let Err(error) = file.sync() {
                 self.failed.store(true, Ordering::Release);
-                return Err(Error::io(error).because("the journal was not synced"));
+                return Err(Error::not_synced("the journal", error));
             }
             // Planted; .ci/canaries shows that a test finds it.
             #[cfg(canary_synced_late)]

@@ -10,6 +10,7 @@ mod record;
 mod journal;
 mod reader;
 mod tables;
+mod windows;
 mod base;
 mod overlay;
 mod skips;

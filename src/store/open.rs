@@ -1,9 +1,9 @@
 //! Opening: a queue is found or born, its two files are proved to belong together, the chain of
 //! records behind the base's anchor is replayed, and everything that was read is on the medium
-//! before anything is answered. Up to that proof no byte of the journal is changed; redb
-//! notes in the base's header that it was opened.
+//! before anything is answered. Up to that proof no byte of the journal is changed but the ballast
+//! of a full disk, which holds nothing; redb notes in the base's header that it was opened.
 
-use super::base::{Base, not_synced};
+use super::base::{Base, of_its_bytes};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::journal::{self, Ring, Span, WriteFault};
 use super::reader::{self, Reader};
@@ -76,15 +76,6 @@ fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::Damaged).because(what)
 }
 
-/// Nothing has been done with the base yet: if redb panics over it, the next opening will see the
-/// same bytes.
-fn of_its_bytes(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Broken => damaged("base.redb cannot be read").caused_by(error),
-        _ => error,
-    }
-}
-
 const STRANGERS: &str = "base.redb and journal do not belong together; restore both from one copy";
 const GAP: &str = "a synced record of the journal is missing; restore the folder from a copy, or \
                    open with accept_loss to go on without what came after";
@@ -99,7 +90,7 @@ impl Store {
         let folder = disk.folder().to_owned();
         let (disk, traffic) = Traffic::of(disk);
         Self::find(disk, traffic, config, progress)
-            .map_err(|error| error.during("open").at(&folder))
+            .map_err(|error| of_its_bytes(error).during("open").at(&folder))
     }
 
     fn find(
@@ -137,7 +128,7 @@ impl Store {
         if anchor.queue != head.queue {
             return Err(damaged(STRANGERS));
         }
-        let mut rows = Rows::load(&base).map_err(of_its_bytes)?;
+        let mut rows = Rows::load(&base)?;
         let tail = replay(&*file, &head, &anchor, &mut rows, told)?;
         let lost = Reader::new(&*file, &head)
             .beyond(tail.span.link.number, |done| tell(told, Stage::Scan, done, head.ring))?;
@@ -169,7 +160,7 @@ impl Store {
             broken: RefCell::default(),
         };
         // The replayed records must be on the medium before a checkpoint is anchored to one.
-        file.sync().map_err(Error::io)?;
+        file.sync().map_err(|error| Error::not_synced("the journal", error))?;
         store.write_opening(stamp)?;
         if let Some(journal) = store.journal() {
             journal.sync()?;
@@ -198,13 +189,11 @@ impl Store {
         Err(Error::new(ErrorKind::Broken).because("the journal has no room for an opening"))
     }
 
-    /// What an opening says that failed over the rows: if nothing else failed, they are damaged.
-    pub(crate) fn blamed(&self, error: Error) -> Error {
-        let bytes = self.base.as_ref().is_some_and(|base| base.opening().fate.fell_over_bytes());
+    /// What an opening says that failed over the rows: a row that points nowhere is damage, too.
+    pub(crate) fn blamed(error: Error) -> Error {
         match error.kind() {
             ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
-            ErrorKind::Broken if bytes => of_its_bytes(error),
-            _ => error,
+            _ => of_its_bytes(error),
         }
     }
 
@@ -241,13 +230,12 @@ fn open_base(disk: &dyn Disk, journal: &dyn DiskFile, head: &Head, cache: usize)
     let open = || {
         let file = disk.open_base().map_err(Error::io)?;
         settle_header(&*file)?;
-        Base::open(file, cache).map_err(of_its_bytes)
+        Base::open(file, cache)
     };
     open().or_else(|error| match error.kind() {
         ErrorKind::DiskFull => {
-            journal::cut_ballast(journal, head.ring)
-                .and_then(|()| journal.sync())
-                .map_err(Error::io)?;
+            journal::cut_ballast(journal, head.ring).map_err(Error::io)?;
+            journal.sync().map_err(|error| Error::not_synced("the journal", error))?;
             open()
         }
         _ => Err(error),
@@ -336,7 +324,7 @@ pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
         file.write_at(at, &chunk).map_err(Error::io)?;
         at += chunk.len() as u64;
     }
-    file.sync().map_err(not_synced)
+    file.sync().map_err(|error| Error::not_synced("base.redb", error))
 }
 
 /// The end of the chain.

@@ -72,6 +72,7 @@ impl Beside {
 mod tests {
     use crate::beside::Beside;
     use crate::disk::SimDisk;
+    use crate::seeds::seeds;
     use crate::step::At;
     use crate::trust::{numbers, open, put};
     use std::sync::mpsc::channel;
@@ -146,7 +147,7 @@ mod tests {
     /// verbs go on beside that.
     #[test]
     fn s1_a_crash_while_the_base_grows_beside_verbs() {
-        for seed in 0..40 {
+        for seed in seeds(40) {
             let disk = SimDisk::new(seed);
             let (queue, tube) = open(&disk, Durability::Durable);
             let filler = queue.tube("filler").unwrap();

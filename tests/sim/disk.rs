@@ -70,6 +70,8 @@ struct State {
     syncs: Vec<bool>,
     reads: u64,
     stop: Option<Stop>,
+    /// What a call is told that fails.
+    why: ErrorKind,
 }
 
 /// The disk as the test holds it. [`SimDisk::lend`] gives it to a process.
@@ -78,10 +80,6 @@ pub struct SimDisk(Arc<Mutex<State>>);
 
 fn gone() -> Error {
     Error::other("simulated: the process is gone")
-}
-
-fn refused() -> Error {
-    Error::other("simulated: i/o error")
 }
 
 impl SimDisk {
@@ -102,6 +100,7 @@ impl SimDisk {
             syncs: Vec::new(),
             reads: 0,
             stop: None,
+            why: ErrorKind::Other,
         })))
     }
 
@@ -143,6 +142,11 @@ impl SimDisk {
     /// Nobody came to it.
     pub fn forget_stop(&self) {
         self.state().stop = None;
+    }
+
+    /// What a call that fails says from now on.
+    pub fn refuse_with(&self, why: ErrorKind) {
+        self.state().why = why;
     }
 
     pub fn is_planned(&self) -> bool {
@@ -276,15 +280,19 @@ impl State {
         self.strikes += 1;
         // As after a call that changes something.
         self.stop = None;
-        Err(refused())
+        Err(self.refusal())
     }
 
-    fn answer<T>(luck: &Luck, value: T) -> Result<T> {
+    fn answer<T>(&self, luck: &Luck, value: T) -> Result<T> {
         match luck {
             Luck::Good => Ok(value),
             Luck::Last => Err(gone()),
-            Luck::Bad | Luck::Lost => Err(refused()),
+            Luck::Bad | Luck::Lost => Err(self.refusal()),
         }
+    }
+
+    fn refusal(&self) -> Error {
+        Error::new(self.why, "simulated: i/o error")
     }
 
     /// Takes the blocks that a write needs; answers how many of its bytes have room.
@@ -309,7 +317,7 @@ impl State {
         if matches!(luck, Luck::Good | Luck::Last) {
             self.names_kept = self.names;
         }
-        Self::answer(&luck, ())
+        self.answer(&luck, ())
     }
 
     /// Makes sure of what was written to a file before `to`.
@@ -325,7 +333,7 @@ impl State {
             }
             Luck::Bad => {}
         }
-        Self::answer(&luck, ())
+        self.answer(&luck, ())
     }
 }
 
@@ -425,7 +433,7 @@ impl testing::Nursery for Birth {
         let (opening, process) = (state.files[file].openings.clone(), self.process);
         let disk = self.disk.clone();
         let open = Open { disk, process, file, _opening: opening, _lock: None };
-        State::answer(&luck, Arc::new(open) as Arc<dyn testing::DiskFile>)
+        state.answer(&luck, Arc::new(open) as Arc<dyn testing::DiskFile>)
     }
 
     fn settle(self: Box<Self>) -> Result<bool> {
@@ -442,7 +450,7 @@ impl testing::Nursery for Birth {
         if luck != Luck::Bad {
             state.names = names;
         }
-        State::answer(&luck, ())?;
+        state.answer(&luck, ())?;
         state.sync_parent(self.process).map(|()| true)
     }
 }
@@ -520,7 +528,7 @@ impl testing::DiskFile for Open {
         if room < part {
             return Err(Error::new(ErrorKind::StorageFull, "simulated: the disk is full"));
         }
-        State::answer(&luck, ())
+        state.answer(&luck, ())
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
@@ -533,7 +541,7 @@ impl testing::DiskFile for Open {
             file.blocks.retain(|block| block * BLOCK < len);
             file.pending.push(Pending::Len(len));
         }
-        State::answer(&luck, ())
+        state.answer(&luck, ())
     }
 
     fn sync(&self) -> Result<()> {

@@ -153,7 +153,7 @@ fn r3_room_that_comes_back_is_used_by_the_queue_that_ran_full() {
         assert_eq!(numbers(&queue), there, "budget {budget}");
         disk.cut_power();
         drop((queue, tube));
-        // An opening takes room, too. It was refused here at three of the twelve.
+        // An opening takes room, too.
         assert_eq!(numbers(&open(&disk, Durability::Durable).0), there, "budget {budget}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::beside::Stop;
 use crate::disk::SimDisk;
 use crate::script::Rng;
+use crate::seeds::{are_all, seeds};
 use crate::step::At;
 use crate::trust::{builder, numbers, open, put};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -86,7 +87,7 @@ fn what_is_relaxed_is_synced_whenever_it_comes() {
 fn a_power_cut_takes_back_at_most_what_came_since_the_last_whole_sync_began() {
     let intervals = Intervals::new();
     let (mut fewest, mut most) = (u64::MAX, 0);
-    for seed in 0..60 {
+    for seed in seeds(60) {
         let (disk, mut rng) = (SimDisk::new(seed), Rng::new(seed));
         let (queue, tube) = open_with_threads(&disk, &ManualClock::new());
         let (came, go_on) = hold_flusher(&disk);
@@ -108,7 +109,7 @@ fn a_power_cut_takes_back_at_most_what_came_since_the_last_whole_sync_began() {
         let lost = all - found.len() as u64;
         (fewest, most) = (fewest.min(lost), most.max(lost));
     }
-    assert!(fewest == 0 && most > 4, "{fewest} to {most} lost");
+    assert!(!are_all() || fewest == 0 && most > 4, "{fewest} to {most} lost");
 }
 
 /// A sync may take long. Who writes when the one before is older than an interval waits for it, so
@@ -116,7 +117,7 @@ fn a_power_cut_takes_back_at_most_what_came_since_the_last_whole_sync_began() {
 #[test]
 fn who_writes_past_the_interval_returns_behind_the_sync_under_way() {
     let intervals = Intervals::new();
-    for seed in 0..20 {
+    for seed in seeds(20) {
         let (disk, clock) = (SimDisk::new(seed), ManualClock::new());
         let (queue, tube) = open_with_threads(&disk, &clock);
         let (came, go_on) = hold_flusher(&disk);

@@ -442,6 +442,7 @@ mod tests {
     use super::*;
     use crate::model::Time;
     use crate::script::{Profile, Rng, script};
+    use crate::seeds::{are_all, seeds};
 
     /// The model in the library's place: plays a script, dies, and comes back as `back` says from
     /// the states it went through, of which the ones before the second number were left behind by
@@ -489,7 +490,7 @@ mod tests {
 
     #[test]
     fn any_prefix_behind_the_last_durable_step_is_right_after_a_power_cut() {
-        for seed in 0..200 {
+        for seed in seeds(200) {
             let back = |rng: &mut Rng, states: &[Model], floor: usize| {
                 let at = floor + rng.below((states.len() - floor) as u64) as usize;
                 Some(states[at].clone())
@@ -505,10 +506,10 @@ mod tests {
                 floor.checked_sub(1).map(|before| states[before].clone())
             })
         };
-        let verdicts: Vec<_> = (0..200).filter_map(lost).collect();
+        let verdicts: Vec<_> = seeds(200).filter_map(lost).collect();
         let refused = verdicts.iter().filter(|verdict| verdict.is_err()).count();
         // A durable step that changed nothing visible is the rest.
-        assert!(refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
+        assert!(!are_all() || refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
     }
 
     #[test]
@@ -518,8 +519,8 @@ mod tests {
                 states.len().checked_sub(6).map(|before| states[before].clone())
             })
         };
-        let verdicts: Vec<_> = (0..200).filter_map(lost).collect();
+        let verdicts: Vec<_> = seeds(200).filter_map(lost).collect();
         let refused = verdicts.iter().filter(|verdict| verdict.is_err()).count();
-        assert!(refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
+        assert!(!are_all() || refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
     }
 }

@@ -1,6 +1,6 @@
 //! Seeds in, verdicts out. A script is drawn from a seed, played against the library and against
-//! the model, and judged. `TUBEWELL_SEED=n` plays one seed of these and prints its script; other
-//! tests go through the same few seeds each time and name the one that fails.
+//! the model, and judged. `TUBEWELL_SEED=n` plays one seed of each test that goes through seeds,
+//! and prints its script where it has one.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 #![allow(missing_docs, unreachable_pub)]
 
@@ -12,11 +12,14 @@ mod full_disk;
 mod interval;
 mod judge;
 mod model;
+mod openings;
 mod reads;
 mod regressions;
 mod run;
 mod scenarios;
 mod script;
+#[path = "../seeds/mod.rs"]
+mod seeds;
 mod sessions;
 mod step;
 mod survive;
@@ -27,6 +30,7 @@ mod world;
 use disk::{Fault, SimDisk};
 use run::Run;
 use script::{Profile, Rng, script};
+use seeds::{are_all, seeds};
 use std::cell::Cell;
 use step::{End, Step, Turn};
 use tubewell::Durability;
@@ -41,23 +45,19 @@ const CRASHING_SCRIPTS: u64 = 9_000;
 /// Ends of a process that a fault has brought about, over all of these.
 const CRASHES_MIN: u64 = 20_000;
 
-/// Plays the seeds of a test, or the one that is asked for. Whether it was all of them.
-fn seeds(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) -> bool {
-    let asked = std::env::var("TUBEWELL_SEED").ok();
-    let asked: Option<u64> = asked.map(|seed| seed.parse().expect("TUBEWELL_SEED is a number"));
-    let range = asked.map_or(0..count, |seed| seed..seed + 1);
-    for seed in range {
+/// Plays the scripts of so many seeds.
+fn scripts(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {
+    for seed in seeds(count) {
         let mut trace = Vec::new();
         let verdict = play(seed, &mut trace);
-        if asked.is_some() {
+        if !are_all() {
             println!("{}", trace.join("\n"));
         }
         if let Err(why) = verdict {
             let from = trace.len().saturating_sub(60);
-            panic!("TUBEWELL_SEED={seed}\n{}\n{why}", trace[from..].join("\n"));
+            panic!("{}\n{why}", trace[from..].join("\n"));
         }
     }
-    asked.is_none()
 }
 
 /// Lets everything that is left come to its end: nothing may be stuck (L3).
@@ -79,7 +79,7 @@ fn calm() -> Vec<Step> {
 
 #[test]
 fn s1_to_s8_o1_to_o4_scripts_against_the_model() {
-    seeds(SCRIPTS, |seed, trace| {
+    scripts(SCRIPTS, |seed, trace| {
         let mut run = Run::new(None, Durability::Durable);
         let verdict = run.open().and_then(|()| {
             for part in script(seed, Profile::MEMORY).chunks(LOOK_EVERY) {
@@ -101,7 +101,7 @@ fn s1_to_s8_o1_to_o4_scripts_against_the_model() {
 #[test]
 fn s1_to_s8_crashes_anywhere_in_a_script() {
     let crashes = Cell::new(0);
-    let all = seeds(CRASHING_SCRIPTS, |seed, trace| {
+    scripts(CRASHING_SCRIPTS, |seed, trace| {
         let mut rng = Rng::new(seed ^ 0xc4a5);
         let disk = SimDisk::new(seed);
         let durability = rng.of(&[Durability::Durable, Durability::Relaxed]);
@@ -135,7 +135,7 @@ fn s1_to_s8_crashes_anywhere_in_a_script() {
         verdict
     });
     println!("{} crashes", crashes.get());
-    assert!(!all || crashes.get() >= CRASHES_MIN, "{} crashes", crashes.get());
+    assert!(!are_all() || crashes.get() >= CRASHES_MIN, "{} crashes", crashes.get());
 }
 
 #[test]

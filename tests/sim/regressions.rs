@@ -1,6 +1,7 @@
 //! What the simulation found, each kept as the short story that it is.
 
 use crate::disk::{Fault, SimDisk};
+use crate::seeds::{are_all, seeds};
 use crate::trust::{numbers, open, put};
 use std::time::Duration;
 use tubewell::{Durability, ManualClock, Queue, TubeKind, TubeOptions};
@@ -12,7 +13,7 @@ use tubewell::{Durability, ManualClock, Queue, TubeKind, TubeOptions};
 fn a_kill_in_the_birth_and_a_power_cut_after_it() {
     let mut renamed = 0;
     for at in 1..80 {
-        for seed in 0..8 {
+        for seed in seeds(8) {
             let disk = SimDisk::new(seed);
             disk.plan(Fault::Die(at));
             let born = crate::trust::open_on(disk.lend(), Durability::Durable);
@@ -29,7 +30,7 @@ fn a_kill_in_the_birth_and_a_power_cut_after_it() {
             assert_eq!(numbers(&open(&disk, Durability::Durable).0), [7], "call {at}, seed {seed}");
         }
     }
-    assert!(renamed > 0);
+    assert!(!are_all() || renamed > 0);
 }
 
 /// Seed 294: `release_all` is one small commit, and a sweep returns the tasks behind it. A kill

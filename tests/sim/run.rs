@@ -32,12 +32,9 @@ pub struct Run {
 impl Run {
     pub fn new(disk: Option<SimDisk>, durability: Durability) -> Self {
         let has_disk = disk.is_some();
-        let mut world = World::new(disk, durability);
+        let world = World::new(disk, durability);
         let mut model = Model::new(Time::at(START));
         model.work_off_all();
-        world.clock = tubewell::ManualClock::at(
-            std::time::UNIX_EPOCH + std::time::Duration::from_micros(START as u64),
-        );
         Self {
             world,
             judge: Judge::new(model, durability, has_disk),

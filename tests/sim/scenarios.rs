@@ -6,6 +6,7 @@ use crate::beside::Beside;
 use crate::disk::{Fault, SimDisk};
 use crate::run::Run;
 use crate::script::Rng;
+use crate::seeds::seeds;
 use crate::step::*;
 use tubewell::{Durability, TubeKind};
 
@@ -297,7 +298,7 @@ fn whole(scenario: &Scenario, durability: Durability) -> Vec<bool> {
 }
 
 /// Recoveries of a scenario, from crashes anywhere in it.
-const RECOVERIES: usize = 3;
+const RECOVERIES: u64 = 3;
 const LEVELS: [Durability; 2] = [Durability::Durable, Durability::Relaxed];
 
 #[test]
@@ -336,12 +337,12 @@ fn s1_s2_s5_s6_a_crash_at_every_write_and_sync() {
 
 #[test]
 fn s6_a_crash_in_the_recovery_from_a_crash() {
-    let mut rng = Rng::new(6);
     for scenario in scenarios() {
         for durability in LEVELS {
             let calls = whole(&scenario, durability);
             // Every call of some recoveries, and a few behind their end.
-            for _ in 0..RECOVERIES {
+            for seed in seeds(RECOVERIES) {
+                let mut rng = Rng::new(seed);
                 let fault = Fault::Die(1 + rng.below(calls.len() as u64));
                 let (end, seed) = (rng.of(&[End::Kill, End::Cut, End::Cut]), rng.next());
                 let mut at = 1;
@@ -395,17 +396,16 @@ fn errors_at_every_call(durability: Durability) {
 fn s6_an_error_at_a_read_once_and_from_then_on() {
     let mut struck = 0;
     for scenario in scenarios() {
-        for fails in [Fault::ReadOnce, Fault::ReadSticky] {
-            let mut at = 1;
-            loop {
-                let (fault, end) = (fails(at), [End::Kill, End::Cut][at as usize % 2]);
-                let crash = Crash { fault, end, in_recovery: vec![], seed: at };
-                if !play(&scenario, LEVELS[at as usize / 2 % 2], &crash).was_struck {
-                    break;
+        for durability in LEVELS {
+            for fails in [Fault::ReadOnce, Fault::ReadSticky] {
+                for at in 1.. {
+                    let (fault, end) = (fails(at), [End::Kill, End::Cut][at as usize % 2]);
+                    let crash = Crash { fault, end, in_recovery: vec![], seed: at };
+                    if !play(&scenario, durability, &crash).was_struck {
+                        break;
+                    }
+                    struck += 1;
                 }
-                struck += 1;
-                // The later ones are much alike.
-                at += 1 + at / 3;
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
+use crate::seeds::{are_all, seeds};
 use crate::trust::{numbers, open, put};
 use std::time::Duration;
 use tubewell::{Clock, Durability, ManualClock, Queue, State, TaskInfo, Tube, TubeOptions};
@@ -21,7 +22,7 @@ fn calls(disk: &SimDisk) -> (usize, usize) {
 #[test]
 fn a_durable_call_returns_when_it_is_synced_and_nothing_takes_it_back() {
     for end in ENDS {
-        for seed in 0..40 {
+        for seed in seeds(40) {
             let disk = SimDisk::new(seed);
             let (queue, tube) = open(&disk, Durability::Durable);
             (0..3).for_each(|number| put(&tube, number).unwrap());
@@ -55,7 +56,7 @@ fn a_relaxed_call_returns_when_it_is_written_and_no_kill_takes_it_back() {
 fn a_power_cut_takes_back_a_flush_interval_of_what_is_relaxed_as_a_suffix() {
     let interval = Duration::from_millis(50);
     let mut lost = 0;
-    for seed in 0..80 {
+    for seed in seeds(80) {
         let (disk, clock) = (SimDisk::new(seed), ManualClock::new());
         let builder = Queue::builder().durability(Durability::Relaxed).clock(clock.clone());
         let queue = builder.by_hand(true).disk(disk.lend()).open_disk().unwrap();
@@ -77,7 +78,7 @@ fn a_power_cut_takes_back_a_flush_interval_of_what_is_relaxed_as_a_suffix() {
         assert_eq!(early, 0, "seed {seed}: {early} of {} are too old to be lost", gone.len());
         lost += gone.len();
     }
-    assert!(lost > 0, "no power cut took anything");
+    assert!(!are_all() || lost > 0, "no power cut took anything");
 }
 
 /// A verb by its name.
@@ -137,14 +138,14 @@ fn a_power_cut_takes_back_a_lease_and_its_attempt_and_nothing_else() {
     for level in LEVELS {
         for (name, verb) in HOLDERS_VERBS {
             let mut taken_back = 0;
-            for seed in 0..40 {
+            for seed in seeds(40) {
                 let [before, after, found] = held(level, verb, SimDisk::cut_power, seed);
                 assert_eq!((found.state, &found.payload), (State::Ready, &before.payload));
                 let attempts = [before.attempts, after.attempts, before.attempts + 1];
                 assert!(attempts.contains(&found.attempts), "{name}, {level:?}: {found:?}");
                 taken_back += usize::from(counts(&found) == counts(&before));
             }
-            assert!(taken_back > 0, "{name}, {level:?}: it is not waited for");
+            assert!(!are_all() || taken_back > 0, "{name}, {level:?}: it is not waited for");
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
+use crate::seeds::{are_all, seeds};
 use crate::trust::open;
 use crate::world::kind_of;
 use std::collections::BTreeSet;
@@ -33,7 +34,7 @@ fn receipts(tube: &Tube, count: u64) -> Vec<Receipt> {
 #[test]
 fn s2_a_receipt_that_was_waited_for_is_final_and_no_other_is_half() {
     let (mut lost, mut kept) = (0, 0);
-    for seed in 0..120 {
+    for seed in seeds(120) {
         let (disk, mut rng) = (SimDisk::new(seed), Rng::new(seed));
         let (queue, tube) = open(&disk, rng.of(&[Durability::Durable, Durability::Relaxed]));
         let mut receipts = receipts(&tube, 4);
@@ -52,12 +53,12 @@ fn s2_a_receipt_that_was_waited_for_is_final_and_no_other_is_half() {
         lost += 8 - found.len();
         kept += found.len() - 4;
     }
-    assert!(lost > 0 && kept > 0, "{lost} lost, {kept} kept");
+    assert!(!are_all() || lost > 0 && kept > 0, "{lost} lost, {kept} kept");
 }
 
 #[test]
 fn s6_a_receipt_whose_sync_fails_names_its_task() {
-    for seed in 0..80 {
+    for seed in seeds(80) {
         let disk = SimDisk::new(seed);
         let (queue, tube) = open(&disk, Durability::Durable);
         let receipts = receipts(&tube, 3);

@@ -193,7 +193,7 @@ fn a_failed_sync_of_the_base_stops_the_store() {
 #[test]
 fn what_a_failed_sync_of_the_base_shows_is_made_true() {
     for at in 0..40 {
-        for seed in 0..6 {
+        for seed in seeds(6) {
             let disk = SimDisk::new(seed);
             prepared(&disk);
             let mut store = open(&disk).unwrap();

@@ -6,6 +6,8 @@ mod failing;
 mod model;
 mod promises;
 mod ring;
+#[path = "../../../tests/seeds/mod.rs"]
+mod seeds;
 
 use super::record::Advance;
 use super::{Config, Failure, Guests, Store};
@@ -17,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::limits::JOURNAL_BYTES_MIN;
 use crate::sync::Arc;
 use disk::SimDisk;
+use seeds::seeds;
 use std::ops::ControlFlow;
 
 /// The application's own.

@@ -199,14 +199,5 @@ fn run(seed: u64, steps: u64) {
 
 #[test]
 fn the_merged_view_is_one_map() {
-    let (first, runs) = match std::env::var("TUBEWELL_SEED") {
-        Ok(seed) => (seed.parse().unwrap(), 1),
-        Err(_) => (0, 150),
-    };
-    for seed in first..first + runs {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed, 600)) {
-            eprintln!("seed {seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    seeds(150).for_each(|seed| run(seed, 600));
 }

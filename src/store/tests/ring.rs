@@ -60,7 +60,7 @@ fn a_record_of_a_quarter_fits_behind_every_checkpoint() {
 /// second by number.
 #[test]
 fn two_power_cuts_bring_nothing_back() {
-    for seed in 0..300 {
+    for seed in seeds(300) {
         let disk = SimDisk::new(seed);
         let mut store = open(&disk).unwrap();
         write(&mut store, vec![add(1, b"a")]).unwrap();

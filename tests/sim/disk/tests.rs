@@ -1,6 +1,7 @@
 //! The simulated disk has to keep its own promises, or nothing judged over it means anything.
 
 use super::*;
+use crate::seeds::{are_all, seeds};
 
 fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
     let lent = disk.lend();
@@ -14,7 +15,7 @@ fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
 #[test]
 fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
     let (mut lost, mut kept, mut torn) = (0, 0, 0);
-    for seed in 0..200 {
+    for seed in seeds(200) {
         let disk = SimDisk::new(seed);
         let file = born(&disk).open_base().unwrap();
         file.write_at(0, &[1; 2048]).unwrap();
@@ -31,7 +32,31 @@ fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
             _ => torn += 1,
         }
     }
-    assert!(lost > 20 && kept > 20 && torn > 10, "{lost} {kept} {torn}");
+    assert!(!are_all() || lost > 20 && kept > 20 && torn > 10, "{lost} {kept} {torn}");
+}
+
+/// A later write may be kept where an earlier one is lost, and a new length without the data.
+#[test]
+fn what_was_not_synced_comes_out_in_any_order() {
+    let (mut first, mut second, mut bare) = (0, 0, 0);
+    for seed in seeds(200) {
+        let disk = SimDisk::new(seed);
+        let file = born(&disk).open_base().unwrap();
+        file.write_at(0, &[1; 1024]).unwrap();
+        file.sync().unwrap();
+        file.write_at(0, &[2; 512]).unwrap();
+        file.write_at(512, &[2; 512]).unwrap();
+        file.write_at(1024, &[2; 512]).unwrap();
+        disk.cut_power();
+        let bytes = disk.bytes(FileName::Base);
+        match (bytes[0], bytes[512]) {
+            (2, 1) => first += 1,
+            (1, 2) => second += 1,
+            _ => {}
+        }
+        bare += usize::from(bytes.get(1024) == Some(&0));
+    }
+    assert!(!are_all() || first > 10 && second > 10 && bare > 10, "{first} {second} {bare}");
 }
 
 #[test]
@@ -75,7 +100,7 @@ fn a_full_disk_refuses_new_blocks_only() {
 #[test]
 fn a_birth_lasts_or_never_was() {
     for at in 1..=6 {
-        for seed in 0..20 {
+        for seed in seeds(20) {
             let disk = SimDisk::new(seed);
             let lent = disk.lend();
             disk.plan(Fault::Die(at));
