@@ -1,8 +1,8 @@
 //! The engine's lock. Of those who have fallen asleep before it, one at most is woken at a time:
 //! what is done behind it takes a few microseconds, and to wake somebody takes as long. A lock that
 //! wakes a sleeper whenever it is released does so for nothing, since whoever released it is back
-//! before the sleeper is up; ten threads took twice as long for a task as one did. Sleepers are
-//! woken in the order in which they came, and one who is awake gets in at last.
+//! before the sleeper is up; under it ten threads take twice as long for a task as one does.
+//! Sleepers are woken in the order in which they came, and one who is awake gets in at last.
 
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sync::{fence, spin_loop, yield_now};
@@ -15,59 +15,59 @@ const PAUSES: usize = if cfg!(shuttle) { 0 } else { 8 };
 /// How often it lets others run and looks again: who is inside may wait for a processor.
 const YIELDS: usize = if cfg!(shuttle) { 1 } else { 10 };
 
-/// A room for one thread at a time.
+/// What only one thread at a time may touch.
 pub(crate) struct Door<T> {
-    room: Mutex<T>,
+    kept: Mutex<T>,
     /// How many sleep and were not called. Moves under `bed`, and is read without.
     asleep: AtomicUsize,
     /// Somebody is being called, or was called and is not inside yet. Nobody else is called
     /// meanwhile: who was called calls the next one as it leaves.
-    called: AtomicBool,
-    /// Calls that nobody has heard yet. Held to fall asleep and to call, not to wait for the room.
+    on_the_way: AtomicBool,
+    /// Calls that nobody has heard yet. Held to fall asleep and to call, not to wait for `kept`.
     bed: Mutex<usize>,
     bell: Condvar,
 }
 
-/// Leave to be in the room, until it is dropped.
+/// Leave to be inside, until it is dropped.
 pub(crate) struct Entered<'a, T> {
-    // Dropped in this order: the room is free when somebody is called.
-    room: MutexGuard<'a, T>,
+    // Dropped in this order: nobody is inside when somebody is called.
+    kept: MutexGuard<'a, T>,
     _next: CallsNext<'a, T>,
 }
 
 struct CallsNext<'a, T>(&'a Door<T>);
 
 impl<T> Door<T> {
-    pub(crate) fn new(room: T) -> Self {
+    pub(crate) fn new(kept: T) -> Self {
         Self {
-            room: Mutex::new(room),
+            kept: Mutex::new(kept),
             asleep: AtomicUsize::new(0),
-            called: AtomicBool::new(false),
+            on_the_way: AtomicBool::new(false),
             bed: Mutex::new(0),
             bell: Condvar::new(),
         }
     }
 
-    /// Waits until nobody is in the room.
+    /// Waits until nobody is inside.
     #[inline]
     pub(crate) fn lock(&self) -> Entered<'_, T> {
-        let room = self.room.try_lock().unwrap_or_else(|| self.wait());
-        Entered { room, _next: CallsNext(self) }
+        let kept = self.kept.try_lock().unwrap_or_else(|| self.wait());
+        Entered { kept, _next: CallsNext(self) }
     }
 
     #[cold]
     fn wait(&self) -> MutexGuard<'_, T> {
-        if let Some(room) = self.look().or_else(|| self.sleep()) {
-            return room;
+        if let Some(kept) = self.look().or_else(|| self.sleep()) {
+            return kept;
         }
         // Those who never slept may always come first, but parking_lot's lock hands itself over to
         // whoever waits, every now and then.
-        let room = self.look().unwrap_or_else(|| self.room.lock());
-        self.called.store(false, Ordering::SeqCst);
-        room
+        let kept = self.look().unwrap_or_else(|| self.kept.lock());
+        self.on_the_way.store(false, Ordering::SeqCst);
+        kept
     }
 
-    /// Looks for a while whether the room is free.
+    /// Looks for a while whether anybody is inside.
     fn look(&self) -> Option<MutexGuard<'_, T>> {
         for look in 0..LOOKS + YIELDS {
             if look < LOOKS {
@@ -75,25 +75,29 @@ impl<T> Door<T> {
             } else {
                 yield_now();
             }
-            if let Some(room) = self.room.try_lock() {
-                return Some(room);
+            if let Some(kept) = self.kept.try_lock() {
+                return Some(kept);
             }
         }
         None
     }
 
-    /// Sleeps until it is called, unless the room is free by now.
+    /// Sleeps until it is called, unless nobody is inside by now.
     fn sleep(&self) -> Option<MutexGuard<'_, T>> {
         let mut calls = self.bed.lock();
         self.asleep.fetch_add(1, Ordering::SeqCst);
-        // Who leaves frees the room and then asks who sleeps; here it is the other way round. One
-        // of the two always sees the other.
+        // Who leaves lets go and then asks who sleeps; here it is the other way round. One of the
+        // two always sees the other.
         fence(Ordering::SeqCst);
-        if let Some(room) = self.room.try_lock() {
+        if let Some(kept) = self.kept.try_lock() {
             self.asleep.fetch_sub(1, Ordering::SeqCst);
-            return Some(room);
+            return Some(kept);
         }
-        self.bell.wait_while(&mut calls, |calls| *calls == 0);
+        // A call that has not been heard is for somebody who fell asleep before.
+        self.bell.wait(&mut calls);
+        while *calls == 0 {
+            self.bell.wait(&mut calls);
+        }
         *calls -= 1;
         None
     }
@@ -101,13 +105,14 @@ impl<T> Door<T> {
     /// Calls one who sleeps, unless one is on the way.
     #[cold]
     fn call(&self) {
-        if self.called.load(Ordering::SeqCst) || self.called.swap(true, Ordering::SeqCst) {
+        let on_the_way = &self.on_the_way;
+        if on_the_way.load(Ordering::SeqCst) || on_the_way.swap(true, Ordering::SeqCst) {
             return;
         }
         let mut calls = self.bed.lock();
         if self.asleep.load(Ordering::SeqCst) == 0 {
-            // The last of them has found the room free.
-            self.called.store(false, Ordering::SeqCst);
+            // The last of them has found nobody inside.
+            on_the_way.store(false, Ordering::SeqCst);
             return;
         }
         self.asleep.fetch_sub(1, Ordering::SeqCst);
@@ -133,13 +138,13 @@ impl<T> Deref for Entered<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.room
+        &self.kept
     }
 }
 
 impl<T> DerefMut for Entered<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.room
+        &mut self.kept
     }
 }
 
@@ -151,15 +156,15 @@ mod tests {
 
     const THREADS: usize = 8;
 
-    fn wait_until_asleep(door: &Door<usize>, threads: usize) {
+    fn wait_until_asleep<T>(door: &Door<T>, threads: usize) {
         while door.asleep.load(Ordering::SeqCst) != threads {
             yield_now();
         }
     }
 
-    fn is_at_rest(door: &Door<usize>) {
+    fn is_at_rest<T>(door: &Door<T>) {
         assert_eq!(door.asleep.load(Ordering::SeqCst), 0);
-        assert!(!door.called.load(Ordering::SeqCst), "nobody is on the way");
+        assert!(!door.on_the_way.load(Ordering::SeqCst), "nobody is on the way");
         assert_eq!(*door.bed.lock(), 0, "every call was heard");
     }
 
@@ -187,12 +192,42 @@ mod tests {
     #[test]
     fn one_at_most_is_called_at_a_time() {
         with_sleepers(|door| {
-            // The one who is called finds the room taken again and again.
+            // The one who is called finds somebody inside again and again.
             for _ in 0..THREADS {
                 door.call();
                 assert_eq!(door.asleep.load(Ordering::SeqCst), THREADS - 1);
             }
         });
+    }
+
+    /// Whoever fell asleep while a call was made took it away from the oldest, who then was the
+    /// last in the row.
+    #[test]
+    fn a_call_is_for_whoever_sleeps_longest() {
+        let door = Door::new(Vec::new());
+        thread::scope(|scope| {
+            let inside = door.lock();
+            for name in 0..THREADS {
+                scope.spawn({
+                    let door = &door;
+                    move || door.lock().push(name)
+                });
+                wait_until_asleep(&door, name + 1);
+            }
+            // A call up to the bell, which rings only when one more has fallen asleep.
+            door.on_the_way.store(true, Ordering::SeqCst);
+            let mut calls = door.bed.lock();
+            door.asleep.fetch_sub(1, Ordering::SeqCst);
+            *calls += 1;
+            drop(calls);
+            scope.spawn(|| door.lock().push(THREADS));
+            wait_until_asleep(&door, THREADS);
+            assert_eq!(*door.bed.lock(), 1, "it is not the newcomer's");
+            door.bell.notify_one();
+            drop(inside);
+        });
+        assert_eq!(*door.lock(), (0..=THREADS).collect::<Vec<_>>());
+        is_at_rest(&door);
     }
 
     #[test]

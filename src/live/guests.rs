@@ -39,13 +39,13 @@ impl<'a> Session<'a> {
     pub(crate) fn begin(core: &'a Core) -> Result<Self> {
         inside::refuse()?;
         let writer = core.writer.lock();
-        let door = {
+        let base = {
             let mut state = core.state.lock();
             state.is_open()?;
             state.store.writer()?
         };
         // Nobody else has redb's writer: our own lock stands before it.
-        let guests = door.begin()?;
+        let guests = base.begin()?;
         let state = core.state.lock();
         state.is_open()?;
         Ok(Self {
@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The door to the application's tables.
+    /// What leads to the application's tables.
     pub(crate) fn guests(&self) -> Result<&Guests> {
         self.guests.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
     }
