@@ -4,7 +4,7 @@
 use crate::bytes::View;
 use crate::bytes::key::{self, Key};
 use crate::bytes::row::ConsumerRow;
-use crate::engine::look;
+use crate::engine::{known, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::live::commit::State as Engine;
@@ -121,7 +121,7 @@ pub use crate::store::{BaseSpace, Space};
 /// The counts of one tube, behind whatever is due in it.
 pub(crate) fn stats(hold: &Hold, number: u32) -> Result<TubeStats> {
     hold.core().catch_up(number)?;
-    hold.core().look_at(|state, _| counted(state, number))
+    hold.core().look_at(|state, _| Ok(counted(state, look::tube(&state.store, number)?)))
 }
 
 /// The counts of all tubes as of one instant, behind whatever is due in each.
@@ -130,15 +130,18 @@ pub(crate) fn all_stats(hold: &Hold) -> Result<Vec<TubeStats>> {
         hold.core().catch_up(number)?;
     }
     hold.core().look_at(|state, _| {
-        let numbers = look::sound_numbers(&state.store)?;
-        numbers.into_iter().map(|number| counted(state, number)).collect()
+        let mut all = Vec::new();
+        for number in look::numbers(&state.store)? {
+            let tube = look::sound_tube(&state.store, number)?;
+            all.extend(tube.map(|tube| counted(state, tube)));
+        }
+        Ok(all)
     })
 }
 
-fn counted(state: &Engine, number: u32) -> Result<TubeStats> {
-    let tube = look::tube(&state.store, number)?;
+fn counted(state: &Engine, tube: known::Tube) -> TubeStats {
     let counts = look::counts(&state.store, &tube);
-    let counted = state.notes.calls.get(&number);
+    let counted = state.notes.calls.get(&tube.number);
     let of = |cause: Cause| counted.map_or(0, |counted| counted.of(cause));
     let calls = Calls {
         put: of(Cause::Put),
@@ -156,7 +159,7 @@ fn counted(state: &Engine, number: u32) -> Result<TubeStats> {
         lost: of(Cause::Lost),
     };
     let look::Counts { ready, delayed, taken, buried } = counts;
-    Ok(TubeStats {
+    TubeStats {
         tube: tube.row.name,
         ready,
         delayed,
@@ -165,7 +168,7 @@ fn counted(state: &Engine, number: u32) -> Result<TubeStats> {
         total: ready + delayed + taken + buried,
         done: calls.ack + calls.delete,
         calls,
-    })
+    }
 }
 
 /// The calls that wait for tasks, who waits longest first.
@@ -232,7 +235,8 @@ impl<T: ?Sized> Tube<T> {
     pub fn info(&self) -> Result<TubeInfo> {
         let (core, number) = (self.hold.core(), self.at.number);
         let look = |state: &Engine, _| {
-            Ok((look::tube(&state.store, number)?.row, counted(state, number)?))
+            let tube = look::tube(&state.store, number)?;
+            Ok((tube.row.clone(), counted(state, tube)))
         };
         let seen = core.catch_up(number).and_then(|()| core.look_at(look));
         let info = seen.map(|(row, stats)| TubeInfo {

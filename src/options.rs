@@ -15,9 +15,9 @@ use std::time::Duration;
 ///
 /// Take, touch, renew, release and the drop of a guard return when they are written, at either
 /// level: a power cut may take them back, and then the task is where it was before, its attempt not
-/// counted. A release that says more, as with a delay, is synced like any other call, a
-/// [`transact`](crate::Queue::transact) at either level. What a temporary tube does never touches
-/// the disk.
+/// counted. A release that says more, as with a delay, is like any other call. A
+/// [`transact`](crate::Queue::transact) is synced at either level. What a temporary tube does never
+/// touches the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {

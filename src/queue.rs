@@ -240,8 +240,8 @@ impl Queue {
     }
 
     /// The counts of every tube, in the order of their making, as of one instant. A tube that is
-    /// damaged is left out;
-    /// [`check`](Queue::check) tells of it.
+    /// damaged is left out; [`check`](Queue::check) tells of it. Other calls wait meanwhile: a read
+    /// or two for each tube.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).

@@ -1,12 +1,11 @@
 //! Bad input gets a clear error and loses nothing: what has no module of its own.
 
-use crate::refused::by_ticket;
 use crate::{counts, drain, home, is_gone, kind, lone, lone_with, open, secs, state, still};
 use std::fs;
 use std::time::{Duration, SystemTime};
 use tubewell::{
-    Backoff, Conflict, Error, ErrorKind, PutOutcome, Queue, Release, Result, State, Task, Tube,
-    TubeOptions,
+    Backoff, Conflict, Error, ErrorKind, Held, PutOutcome, Queue, Release, Result, State, Task,
+    Tube, TubeOptions,
 };
 
 const LONG: Duration = Duration::from_secs(500 * 365 * 86_400);
@@ -131,6 +130,34 @@ fn times_of_500_years_and_of_max_are_long_and_nothing_else() {
 }
 
 #[test]
+fn a_wait_of_nothing_is_none_and_one_of_500_years_is_long_whoever_asks_for_it() {
+    let waits: [fn(&Tube, Duration); 3] = [
+        |tube, wait| drop(tube.batch([*b"x"]).delay(wait).put().unwrap()),
+        |tube, wait| {
+            tube.put(b"x").unwrap();
+            tube.take().unwrap().release_with(Release::new().delay(wait)).unwrap();
+        },
+        |tube, wait| {
+            tube.put(b"x").unwrap();
+            tube.take().unwrap().retry_after("no", wait).unwrap();
+        },
+    ];
+    for (no, wait) in waits.into_iter().enumerate() {
+        let (tube, clock) = lone();
+        wait(&tube, Duration::ZERO);
+        assert_eq!(counts(&tube), [1, 0, 0, 0], "{no}");
+        assert_eq!(drain(&tube), "x");
+        for long in [LONG, Duration::MAX] {
+            wait(&tube, long);
+        }
+        clock.advance(LONG - secs(1));
+        assert_eq!(counts(&tube), [0, 2, 0, 0], "{no}");
+        clock.advance(secs(1));
+        assert_eq!(counts(&tube), [1, 1, 0, 0], "{no}");
+    }
+}
+
+#[test]
 fn a_tubes_times_of_500_years_and_of_max_are_long_and_nothing_else() {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
     for long in [LONG, Duration::MAX] {
@@ -215,7 +242,7 @@ fn lost_after(expected: ErrorKind, happen: impl FnOnce(&Queue, &Tube, &Task)) {
     let task = tube.take().unwrap();
     happen(&queue, &tube, &task);
     let stats = tube.stats();
-    for verdict in by_ticket() {
+    for verdict in verdicts!(Held) {
         let error = verdict(tube.ticket(task.ticket())).unwrap_err();
         assert_eq!(error.kind(), expected, "{error}");
     }

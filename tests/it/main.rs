@@ -3,6 +3,29 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+/// What is said of a task in hand; a guard, a lease and a ticket say it alike.
+macro_rules! verdicts {
+    ($held:ty) => {{
+        let all: [fn($held) -> tubewell::Result<()>; crate::VERDICTS] = [
+            |held| held.ack(),
+            |held| held.release(),
+            |held| held.release_with(tubewell::Release::new().delay(crate::secs(1))),
+            |held| held.retry("no"),
+            |held| held.retry_after("no", crate::secs(1)),
+            |held| held.bury("no"),
+            |held| held.fail("g", "no"),
+            |held| held.touch(crate::secs(1)),
+            |held| held.renew(),
+            |held| held.renew_for(crate::secs(1)),
+            |held| held.left().map(drop),
+        ];
+        all
+    }};
+}
+
+/// So many of them.
+const VERDICTS: usize = 11;
+
 mod batch;
 mod clocks;
 mod close;

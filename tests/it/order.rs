@@ -1,6 +1,7 @@
 //! Who is next: smaller priority first, then put order; the exceptions say so.
 
 use crate::{drain, kind, listed, lone, secs, still};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::time::SystemTime;
 use tubewell::{ErrorKind, Place, Placement, PutView, Queue, Release, State, TubeOptions};
@@ -142,9 +143,19 @@ fn a_placement_orders_within_a_priority() {
     assert_eq!(drain(&tube), "urgent a x bb ccc");
 }
 
+/// Places by how often it was asked.
+struct ByTurn(AtomicU8);
+
+impl Placement for ByTurn {
+    fn place(&self, _: &PutView<'_>) -> Place {
+        Place::new(&[self.0.fetch_add(1, Ordering::Relaxed)])
+    }
+}
+
 #[test]
 fn a_placement_is_not_asked_again() {
-    let tube = shortest().tube("t").unwrap();
+    let queue = still().0.placement("turn", ByTurn(AtomicU8::new(0))).in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().placement("turn")).unwrap();
     tube.put(b"a").unwrap();
     tube.put(b"bb").unwrap();
     tube.take().unwrap().release().unwrap();

@@ -1,46 +1,12 @@
 //! Every call that an ended queue refuses, and that a transaction refuses inside: the whole
 //! surface, but what cannot fail.
 
-use crate::{kind, ok, secs};
+use crate::{VERDICTS, kind, ok, secs};
+use std::ops::ControlFlow;
 use tubewell::{
-    Consumer, ErrorKind, Event, Held, Queue, Release, Result, State, Stop, Task, TaskId, Ticket,
+    Consumer, ErrorKind, Event, Held, Lease, Queue, Result, State, Stop, Task, TaskId, Ticket,
     Tube, TubeOptions,
 };
-
-/// What is said of a task in hand; a guard and a ticket say it alike.
-const VERDICTS: usize = 11;
-
-pub fn by_ticket() -> [fn(Held) -> Result<()>; VERDICTS] {
-    [
-        |held| held.ack(),
-        |held| held.release(),
-        |held| held.release_with(Release::new().delay(secs(1))),
-        |held| held.retry("no"),
-        |held| held.retry_after("no", secs(1)),
-        |held| held.bury("no"),
-        |held| held.fail("g", "no"),
-        |held| held.touch(secs(1)),
-        |held| held.renew(),
-        |held| held.renew_for(secs(1)),
-        |held| held.left().map(drop),
-    ]
-}
-
-fn by_guard() -> [fn(Task) -> Result<()>; VERDICTS] {
-    [
-        |task| task.ack(),
-        |task| task.release(),
-        |task| task.release_with(Release::new().delay(secs(1))),
-        |task| task.retry("no"),
-        |task| task.retry_after("no", secs(1)),
-        |task| task.bury("no"),
-        |task| task.fail("g", "no"),
-        |task| task.touch(secs(1)),
-        |task| task.renew(),
-        |task| task.renew_for(secs(1)),
-        |task| task.left().map(drop),
-    ]
-}
 
 /// Who is called, and with what.
 struct Cast {
@@ -50,6 +16,7 @@ struct Cast {
     ready: TaskId,
     ticket: Ticket,
     guards: Vec<Task>,
+    leases: Vec<Lease>,
 }
 
 impl Cast {
@@ -58,25 +25,27 @@ impl Cast {
         let tube = queue.tube("t").unwrap();
         let ada = queue.consumer("ada").unwrap();
         // One more, for `ack_many`.
-        tube.put_many((0..=VERDICTS as u8).map(|number| [number])).unwrap();
+        tube.put_many((0..=2 * VERDICTS as u8).map(|number| [number])).unwrap();
         let guards = tube.take_many(VERDICTS + 1).unwrap();
+        let leases = tube.take_many(VERDICTS).unwrap().into_iter().map(Lease::from).collect();
         tube.put(b"held").unwrap();
         let ticket = tube.take().unwrap().detach();
         let ready = tube.put(b"ready").unwrap();
-        Self { queue, tube, ada, ready, ticket, guards }
+        Self { queue, tube, ada, ready, ticket, guards, leases }
     }
 
-    /// Calls everything. The guards are used up.
+    /// Calls everything. What is held is used up.
     fn said(&mut self) -> Vec<(&'static str, ErrorKind)> {
-        let Self { queue, tube, ada, ready, ticket, guards } = self;
+        let Self { queue, tube, ada, ready, ticket, guards, leases } = self;
         let (id, stop) = (*ready, Stop::new());
         let batch = || [b"b".to_vec()];
-        let mut said = vec![
+        let said = vec![
             ("put", kind(tube.put(b"b"))),
             ("put_front", kind(tube.put_front(b"b"))),
             ("put_many", kind(tube.put_many(batch()))),
             ("put_receipt", kind(tube.put_receipt(b"b"))),
             ("task", kind(tube.task(b"b").put())),
+            ("put_receipt of a task", kind(tube.task(b"b").put_receipt())),
             ("put_outcome", kind(tube.task(b"b").put_outcome())),
             ("wait_for_room", kind(tube.task(b"b").wait_for_room(secs(1)).put())),
             ("wait_for_room_until", kind(tube.task(b"b").wait_for_room_until(&stop).put())),
@@ -121,6 +90,7 @@ impl Cast {
             ("check", kind(queue.check())),
             ("checkpoint", kind(queue.checkpoint())),
             ("compact", kind(queue.compact())),
+            ("compact_with", kind(queue.compact_with(|_| ControlFlow::Continue(())))),
             ("space", kind(queue.space())),
             ("base_space", kind(queue.base_space())),
             ("flush", kind(queue.flush())),
@@ -130,12 +100,12 @@ impl Cast {
             ("resume of a consumer", kind(ada.resume(tube))),
             ("close of a consumer", kind(ada.close())),
         ];
-        said.extend(by_ticket().map(|say| ("a ticket", kind(say(tube.ticket(*ticket))))));
-        assert_eq!(guards.len(), VERDICTS);
-        said.extend(
-            guards.drain(..).zip(by_guard()).map(|(task, say)| ("a guard", kind(say(task)))),
-        );
-        said
+        let by_ticket = verdicts!(Held).map(|say| ("a ticket", kind(say(tube.ticket(*ticket)))));
+        let (guards, leases) = (guards.drain(..), leases.drain(..));
+        assert_eq!((guards.len(), leases.len()), (VERDICTS, VERDICTS));
+        let by_guard = guards.zip(verdicts!(Task)).map(|(task, say)| ("a guard", kind(say(task))));
+        let by_lease = leases.zip(verdicts!(Lease)).map(|(it, say)| ("a lease", kind(say(it))));
+        said.into_iter().chain(by_ticket).chain(by_guard).chain(by_lease).collect()
     }
 }
 
@@ -147,12 +117,19 @@ fn all_are(said: Vec<(&'static str, ErrorKind)>, expected: ErrorKind) {
 #[test]
 fn an_ended_queue_refuses_everything() {
     let mut cast = Cast::new();
-    let told = cast.tube.on_task_change(Some(|_: &Event| {}));
-    assert!(told.is_ok());
+    let watch: [fn(&Tube) -> Result<()>; 2] = [
+        |tube| tube.on_task_change(Some(|_: &Event| {})),
+        |tube| tube.on_task_change_with_payload(Some(|_: &Event| {})),
+    ];
+    for watch in watch {
+        watch(&cast.tube).unwrap();
+    }
     cast.queue.clone().close().unwrap();
     assert!(cast.queue.is_closed());
     all_are(cast.said(), ErrorKind::Closed);
-    assert_eq!(kind(cast.tube.on_task_change(Some(|_: &Event| {}))), ErrorKind::Closed);
+    for watch in watch {
+        assert_eq!(kind(watch(&cast.tube)), ErrorKind::Closed);
+    }
 }
 
 /// Each would wait for the transaction that it is called in. A receipt may be waited for: what it

@@ -4,7 +4,7 @@
 //! where it stands.
 
 use super::report;
-use super::source::{Source, code_without_tests, library, line_of, planted, words};
+use super::source::{Source, code_without_tests, library, line_of, paths, planted, words};
 use std::collections::BTreeMap;
 
 /// The modules of a crate.
@@ -125,47 +125,6 @@ fn imports(code: &str) -> Vec<(usize, Vec<String>)> {
             }
         }
     }
-    found
-}
-
-/// The paths of a use tree that begins here: `a::{b, c::d}` is `a::b` and `a::c::d`.
-fn paths(tree: &str) -> Vec<Vec<String>> {
-    fn walk(mut rest: &str, prefix: &[String], found: &mut Vec<Vec<String>>) -> usize {
-        let whole = rest.len();
-        let mut path = prefix.to_vec();
-        loop {
-            rest = rest.trim_start();
-            let part: String =
-                rest.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect();
-            rest = &rest[part.len()..];
-            if !part.is_empty() {
-                path.push(part);
-            }
-            if let Some(inside) = rest.trim_start().strip_prefix('{') {
-                rest = inside;
-                loop {
-                    rest = &rest[walk(rest, &path, found)..];
-                    rest = rest.trim_start();
-                    match rest.strip_prefix(',') {
-                        Some(more) => rest = more,
-                        None => break,
-                    }
-                }
-                rest = rest.strip_prefix('}').unwrap_or("");
-                return whole - rest.len();
-            }
-            match rest.trim_start().strip_prefix("::") {
-                Some(more) => rest = more,
-                None => break,
-            }
-        }
-        if path.len() > prefix.len() {
-            found.push(path);
-        }
-        whole - rest.len()
-    }
-    let mut found = Vec::new();
-    walk(tree, &[], &mut found);
     found
 }
 

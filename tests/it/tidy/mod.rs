@@ -5,7 +5,8 @@ mod layers;
 mod source;
 
 use source::{
-    Source, block_end, code, code_without_tests, library, line_of, planted, root, sources, words,
+    Source, block_end, code, code_without_tests, library, line_of, named, planted, root, sources,
+    words,
 };
 use std::fs;
 
@@ -24,7 +25,7 @@ fn misplaced(sources: &[Source], word: &str, home: &[&str], advice: &str) -> Vec
             continue;
         }
         let code = code_without_tests(&source.text);
-        for at in words(&code, word) {
+        for at in named(&code, word) {
             findings.push(format!("{}:{}: {word}; {advice}", source.path, line_of(&code, at)));
         }
     }
@@ -71,7 +72,7 @@ fn nothing_sleeps() {
     for source in sources(&["src", "tests", "examples", "fuzz"]) {
         let code = code(&source.text);
         for word in ["thread::sleep", "sleep_ms"] {
-            for at in words(&code, word) {
+            for at in named(&code, word) {
                 let (path, line) = (&source.path, line_of(&code, at));
                 findings.push(format!("{path}:{line}: sleeps; wait for a signal or move a clock"));
             }
@@ -166,6 +167,8 @@ fn planted_words_are_found_where_they_should_not_be() {
     let found = misplaced(&files, "redb", &["src/store/"], "go through src/store");
     assert_eq!(found, ["src/a.rs:3: redb; go through src/store"]);
     assert!(misplaced(&files, "redb", &["src/a"], "").is_empty());
+    let grouped = planted(&[("src/a.rs", "use std::{fmt, sync::{Arc, Mutex}};\nuse my::sync::X;")]);
+    assert_eq!(misplaced(&grouped, "std::sync", &[], "no"), ["src/a.rs:1: std::sync; no"]);
 }
 
 #[test]

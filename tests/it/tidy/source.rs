@@ -159,6 +159,59 @@ pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
     })
 }
 
+/// The paths of a use tree that begins here: `a::{b, c::d}` is `a::b` and `a::c::d`.
+pub fn paths(tree: &str) -> Vec<Vec<String>> {
+    fn walk(mut rest: &str, prefix: &[String], found: &mut Vec<Vec<String>>) -> usize {
+        let whole = rest.len();
+        let mut path = prefix.to_vec();
+        loop {
+            rest = rest.trim_start();
+            let part: String =
+                rest.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect();
+            rest = &rest[part.len()..];
+            if !part.is_empty() {
+                path.push(part);
+            }
+            if let Some(inside) = rest.trim_start().strip_prefix('{') {
+                rest = inside;
+                loop {
+                    rest = &rest[walk(rest, &path, found)..];
+                    rest = rest.trim_start();
+                    match rest.strip_prefix(',') {
+                        Some(more) => rest = more,
+                        None => break,
+                    }
+                }
+                rest = rest.strip_prefix('}').unwrap_or("");
+                return whole - rest.len();
+            }
+            match rest.trim_start().strip_prefix("::") {
+                Some(more) => rest = more,
+                None => break,
+            }
+        }
+        if path.len() > prefix.len() {
+            found.push(path);
+        }
+        whole - rest.len()
+    }
+    let mut found = Vec::new();
+    walk(tree, &[], &mut found);
+    found
+}
+
+/// Where a path stands in code, spelled out or in the tree of a `use`.
+pub fn named(code: &str, path: &str) -> Vec<usize> {
+    let trees = words(code, "use").filter(|at| {
+        let tree = code[at + 3..].split(';').next().unwrap_or_default();
+        let grouped = tree.contains('{');
+        grouped && paths(tree).iter().any(|used| words(&used.join("::"), path).next().is_some())
+    });
+    let mut found: Vec<usize> = words(code, path).chain(trees).collect();
+    found.sort_unstable();
+    found
+}
+
 /// A source for the tests of these tests.
 pub fn planted(files: &[(&str, &str)]) -> Vec<Source> {
     let source =
