@@ -1,5 +1,6 @@
 //! The row writes of a draft: one a key, in key order. A sorted vector while they are few, as they
-//! are for every single verb, and a map once they are many. It reads nothing and writes nothing.
+//! are for every single verb; once they are many, one for each tag, since a batch writes the rows
+//! of a tag in order, and a map where it does not. It reads nothing and writes nothing.
 
 use crate::bytes::key::{Key, Range};
 use crate::bytes::{RowOp, RowWrite};
@@ -20,9 +21,17 @@ pub(crate) struct List {
 
 #[derive(Debug, Default)]
 struct Many {
-    rows: BTreeMap<Key, RowOp>,
+    by_tag: Vec<(u8, Tagged)>,
     /// How many rows more or fewer, by range.
     moved: Vec<(Range, i64)>,
+}
+
+/// The writes of one tag.
+#[derive(Debug)]
+enum Tagged {
+    /// As they came, which was in order.
+    InOrder(Vec<RowWrite>),
+    Mixed(BTreeMap<Key, RowOp>),
 }
 
 /// How many rows more there are by this write.
@@ -36,6 +45,12 @@ fn moves(op: &RowOp) -> i64 {
 
 impl Many {
     #[inline]
+    fn tagged(&self, key: &[u8]) -> Option<&Tagged> {
+        let tag = key.first()?;
+        self.by_tag.iter().find(|(own, _)| own == tag).map(|(_, tagged)| tagged)
+    }
+
+    #[inline]
     fn write(&mut self, key: Key, op: RowOp) {
         if let (Some(range), by @ (1 | -1)) = (Range::holding(&key), moves(&op)) {
             match self.moved.iter_mut().find(|(moved, _)| *moved == range) {
@@ -43,14 +58,112 @@ impl Many {
                 None => self.moved.push((range, by)),
             }
         }
-        match self.rows.get_mut(&key) {
-            None => drop(self.rows.insert(key, op)),
+        let tag = key.first().copied().unwrap_or_default();
+        match self.by_tag.iter_mut().find(|(own, _)| *own == tag) {
+            Some((_, tagged)) => tagged.write(key, op),
+            None => self.by_tag.push((tag, Tagged::InOrder(vec![RowWrite { key, op }]))),
+        }
+    }
+
+    /// All writes, in key order.
+    fn into_writes(mut self) -> impl Iterator<Item = RowWrite> {
+        self.by_tag.sort_unstable_by_key(|(tag, _)| *tag);
+        self.by_tag.into_iter().flat_map(|(_, tagged)| {
+            let (in_order, mixed) = match tagged {
+                Tagged::InOrder(rows) => (rows, BTreeMap::new()),
+                Tagged::Mixed(rows) => (Vec::new(), rows),
+            };
+            in_order.into_iter().chain(mixed.into_iter().map(|(key, op)| RowWrite { key, op }))
+        })
+    }
+}
+
+impl Tagged {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::InOrder(rows) => rows.is_empty(),
+            Self::Mixed(rows) => rows.is_empty(),
+        }
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8]) -> Option<&RowOp> {
+        match self {
+            Self::InOrder(rows) => get(rows, key),
+            Self::Mixed(rows) => rows.get(key),
+        }
+    }
+
+    #[inline]
+    fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
+        match self {
+            Self::InOrder(rows) => first(rows, from, to),
+            Self::Mixed(rows) => {
+                let bounds = (Bound::Included(from), Bound::Excluded(to));
+                rows.range::<[u8], _>(bounds).find(|(_, op)| lives(op))
+            }
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, key: Key, op: RowOp) {
+        match self {
+            Self::InOrder(rows) if rows.last().is_none_or(|last| last.key < key) => {
+                rows.push(RowWrite { key, op });
+            }
+            _ => self.write_between(key, op),
+        }
+    }
+
+    /// Adds a write that is not the last.
+    fn write_between(&mut self, key: Key, op: RowOp) {
+        if let Self::InOrder(rows) = self {
+            if let Ok(at) = find(rows, &key)
+                && let Some(earlier) = rows.get_mut(at)
+                && let Some(op) = over(&earlier.op, op.clone())
+            {
+                earlier.op = op;
+                return;
+            }
+            let rows = std::mem::take(rows).into_iter();
+            *self = Self::Mixed(rows.map(|write| (write.key, write.op)).collect());
+        }
+        let Self::Mixed(rows) = self else { return };
+        match rows.get_mut(&key) {
+            None => drop(rows.insert(key, op)),
             Some(earlier) => match over(earlier, op) {
                 Some(op) => *earlier = op,
-                None => drop(self.rows.remove(&key)),
+                None => drop(rows.remove(&key)),
             },
         }
     }
+}
+
+/// Where a key stands among sorted writes: mostly behind them, since verbs go on in order.
+#[inline]
+fn find(rows: &[RowWrite], key: &[u8]) -> Result<usize, usize> {
+    if rows.last().is_some_and(|last| last.key.as_slice() < key) {
+        return Err(rows.len());
+    }
+    rows.binary_search_by(|write| write.key.as_slice().cmp(key))
+}
+
+#[inline]
+fn get<'a>(rows: &'a [RowWrite], key: &[u8]) -> Option<&'a RowOp> {
+    rows.get(find(rows, key).ok()?).map(|write| &write.op)
+}
+
+/// The first with `from <= key < to` that leaves a row behind.
+#[inline]
+fn first<'a>(rows: &'a [RowWrite], from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
+    let at = find(rows, from).unwrap_or_else(|at| at);
+    let behind = rows.get(at..).unwrap_or_default().iter();
+    let mut inside = behind.take_while(|write| write.key.as_slice() < to);
+    inside.find(|write| lives(&write.op)).map(|write| (&write.key, &write.op))
+}
+
+fn lives(op: &RowOp) -> bool {
+    !matches!(op, RowOp::Remove)
 }
 
 impl List {
@@ -64,38 +177,29 @@ impl List {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.few.is_empty() && self.many.as_ref().is_none_or(|many| many.rows.is_empty())
-    }
-
-    #[inline]
-    fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        self.few.binary_search_by(|write| write.key.as_slice().cmp(key))
+        self.few.is_empty()
+            && self.many.as_ref().is_none_or(|many| many.by_tag.iter().all(|(_, it)| it.is_empty()))
     }
 
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&RowOp> {
-        if let Some(many) = &self.many {
-            return many.rows.get(key);
+        match &self.many {
+            Some(many) => many.tagged(key)?.get(key),
+            None => get(&self.few, key),
         }
-        let at = self.find(key).ok()?;
-        self.few.get(at).map(|write| &write.op)
     }
 
-    /// The first row with `from <= key < to` that is there once the list is carried out.
+    /// The first row with `from <= key < to`, which are of one tag, that is there once the list is
+    /// carried out.
     #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
-        let lives = |op: &RowOp| !matches!(op, RowOp::Remove);
         if from >= to {
             return None;
         }
-        if let Some(many) = &self.many {
-            let bounds = (Bound::Included(from), Bound::Excluded(to));
-            return many.rows.range::<[u8], _>(bounds).find(|(_, op)| lives(op));
+        match &self.many {
+            Some(many) => many.tagged(from)?.first(from, to),
+            None => first(&self.few, from, to),
         }
-        let at = self.find(from).unwrap_or_else(|at| at);
-        let behind = self.few.get(at..).unwrap_or_default().iter();
-        let mut inside = behind.take_while(|write| write.key.as_slice() < to);
-        inside.find(|write| lives(&write.op)).map(|write| (&write.key, &write.op))
     }
 
     /// How many rows more or fewer a range has once the list is carried out.
@@ -125,7 +229,7 @@ impl List {
         if let Some(many) = &mut self.many {
             return many.write(key, op);
         }
-        match self.find(&key) {
+        match find(&self.few, &key) {
             Err(at) => self.few.insert(at, RowWrite { key, op }),
             Ok(at) => {
                 let Some(earlier) = self.few.get_mut(at) else { return };
@@ -146,7 +250,7 @@ impl List {
     #[inline]
     pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
         if let Some(many) = self.many.take() {
-            self.few.extend(many.rows.into_iter().map(|(key, op)| RowWrite { key, op }));
+            self.few.extend(many.into_writes());
         }
         &mut self.few
     }
@@ -173,49 +277,92 @@ mod tests {
     use super::*;
     use crate::bytes::Value;
 
-    fn key(number: u8) -> Key {
-        Key::from_slice(&[0x10, 0, 0, 0, 1, number])
+    fn key(tag: u8, number: u8) -> Key {
+        Key::from_slice(&[tag, 0, 0, 0, 1, number])
     }
 
-    /// Whatever is written, in whatever order: few rows and many answer alike.
+    fn value(byte: u8) -> Value {
+        Value::from([byte])
+    }
+
+    /// A list that is long by rows of this tag.
+    fn long_by(tag: u8) -> List {
+        let mut long = List::default();
+        (100..=100 + FEW as u8).for_each(|far| long.write(key(tag, far), RowOp::Remove));
+        long
+    }
+
+    fn near(list: &mut List) -> Vec<RowWrite> {
+        let (from, to) = (key(0x10, 0), key(0x10, 100));
+        let writes = list.writes().iter();
+        assert!(writes.clone().is_sorted_by(|a, b| a.key < b.key));
+        writes.filter(|write| (&from..&to).contains(&&write.key)).cloned().collect()
+    }
+
+    /// Whatever is written, in order or not: few rows, many of a tag and many of another answer
+    /// alike.
     #[test]
     fn a_long_list_is_a_short_one_with_more_rows() {
-        let mut short = List::default();
-        let mut long = List::default();
-        for far in 100..=100 + FEW as u8 {
-            long.write(key(far), RowOp::Remove);
-        }
-        let value = |byte| Value::from([byte]);
-        let steps = [
-            (9, RowOp::Add(value(1))),
-            (3, RowOp::Change(value(2))),
-            (5, RowOp::Remove),
-            (9, RowOp::Change(value(3))),
-            (5, RowOp::Add(value(4))),
-            (3, RowOp::Remove),
-            (7, RowOp::Add(value(5))),
-            (7, RowOp::Remove),
-        ];
-        for (number, op) in steps {
-            short.write(key(number), op.clone());
-            long.write(key(number), op);
-            for number in 0..12 {
-                let (from, to) = (key(number), key(12));
-                assert_eq!(short.get(&from), long.get(&from));
-                assert_eq!(short.first(&from, &to), long.first(&from, &to));
-                assert_eq!(short.first(&to, &from), None);
+        let mut state = 1_u64;
+        let mut draw = |limit: u8| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            ((state >> 33) % u64::from(limit)) as u8
+        };
+        for round in 0..250 {
+            let mut there: Vec<bool> = (0..20).map(|_| draw(2) == 0).collect();
+            let mut lists = [List::default(), long_by(0x10), long_by(0x03), long_by(0x12)];
+            let mut next = 0;
+            for _ in 0..30 {
+                // Some lists are written in order, some nearly, some not at all.
+                next = if draw(3) < round % 3 { draw(20) } else { (next + draw(2)).min(19) };
+                let is_there = &mut there[usize::from(next)];
+                let op = match (*is_there, draw(2)) {
+                    (false, _) => RowOp::Add(value(draw(200))),
+                    (true, 0) => RowOp::Change(value(draw(200))),
+                    (true, _) => RowOp::Remove,
+                };
+                *is_there = !matches!(op, RowOp::Remove);
+                lists.iter_mut().for_each(|list| list.write(key(0x10, next), op.clone()));
+                let [short, long @ ..] = &lists;
+                for number in 0..20 {
+                    let (from, to) = (key(0x10, number), key(0x10, 20));
+                    for long in long {
+                        assert_eq!(short.get(&from), long.get(&from));
+                        assert_eq!(short.first(&from, &to), long.first(&from, &to));
+                        assert_eq!(long.first(&to, &from), None);
+                    }
+                }
+            }
+            let [mut short, mut long @ ..] = lists;
+            assert!(!short.is_empty() || near(&mut short).is_empty());
+            for long in &mut long {
+                assert_eq!(near(&mut short), near(long), "round {round}");
             }
         }
-        let written = short.writes();
-        let near = long.writes().iter().filter(|write| write.key < key(100)).cloned();
-        assert_eq!(*written, near.collect::<Vec<_>>());
-        assert_eq!(
-            *written,
-            [
-                RowWrite { key: key(3), op: RowOp::Remove },
-                RowWrite { key: key(5), op: RowOp::Change(value(4)) },
-                RowWrite { key: key(9), op: RowOp::Add(value(3)) },
-            ]
-        );
+    }
+
+    #[test]
+    fn two_writes_of_a_key_are_one() {
+        for mut list in [List::default(), long_by(0x10), long_by(0x12)] {
+            let steps = [
+                (9, RowOp::Add(value(1))),
+                (3, RowOp::Change(value(2))),
+                (5, RowOp::Remove),
+                (9, RowOp::Change(value(3))),
+                (5, RowOp::Add(value(4))),
+                (3, RowOp::Remove),
+                (7, RowOp::Add(value(5))),
+                (7, RowOp::Remove),
+            ];
+            steps.into_iter().for_each(|(number, op)| list.write(key(0x10, number), op));
+            assert_eq!(
+                near(&mut list),
+                [
+                    RowWrite { key: key(0x10, 3), op: RowOp::Remove },
+                    RowWrite { key: key(0x10, 5), op: RowOp::Change(value(4)) },
+                    RowWrite { key: key(0x10, 9), op: RowOp::Add(value(3)) },
+                ]
+            );
+        }
     }
 }
