@@ -166,8 +166,8 @@ impl Error {
         Self::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io }).caused_by(error)
     }
 
-    /// A failed sync of a file. `Io` also on a full disk: what is on the medium is not known, and
-    /// no room mends that.
+    /// A failed sync of a file with tasks in it. `Io` also on a full disk: what is on the medium is
+    /// not known, and no room mends that.
     #[cold]
     pub(crate) fn not_synced(name: &str, cause: impl Into<Cause>) -> Self {
         Self::new(ErrorKind::Io).because(format!("{name} was not synced")).caused_by(cause)

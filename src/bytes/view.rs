@@ -35,7 +35,7 @@ pub(crate) trait View {
     /// `Damaged` if the row's checksum does not match; `Io` or `Broken` from the store.
     fn get(&self, key: &[u8]) -> Result<Option<Value>>;
 
-    /// The first living row with `from <= key < to`.
+    /// The first living row with `from <= key < to`, between which all keys are of one tag.
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>>;
 
     /// How many living rows a range has. Kept, never counted.

@@ -189,13 +189,15 @@ impl List {
         }
     }
 
-    /// The first row with `from <= key < to`, which are of one tag, that is there once the list is
-    /// carried out.
+    /// The first row with `from <= key < to`, between which all keys are of one tag, that is there
+    /// once the list is carried out.
     #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
         if from >= to {
             return None;
         }
+        let is_one_tag = |tag: &u8| *to <= [tag.saturating_add(1)][..];
+        debug_assert!(from.first().is_some_and(is_one_tag), "a walk from tag to tag");
         match &self.many {
             Some(many) => many.tagged(from)?.first(from, to),
             None => first(&self.few, from, to),
@@ -327,6 +329,7 @@ mod tests {
                 for number in 0..20 {
                     let (from, to) = (key(0x10, number), key(0x10, 20));
                     for long in long {
+                        assert!(!long.is_empty());
                         assert_eq!(short.get(&from), long.get(&from));
                         assert_eq!(short.first(&from, &to), long.first(&from, &to));
                         assert_eq!(long.first(&to, &from), None);
@@ -334,11 +337,24 @@ mod tests {
                 }
             }
             let [mut short, mut long @ ..] = lists;
-            assert!(!short.is_empty() || near(&mut short).is_empty());
+            let range = Range::holding(&key(0x10, 0)).unwrap();
             for long in &mut long {
+                let far =
+                    long_by(0x10).moved(range) * i64::from(long.get(&key(0x10, 100)).is_some());
+                assert_eq!(short.moved(range), long.moved(range) - far, "round {round}");
                 assert_eq!(near(&mut short), near(long), "round {round}");
             }
         }
+    }
+
+    #[test]
+    fn a_long_list_that_was_made_and_unmade_is_empty() {
+        let mut list = List::default();
+        let all = || (0..100).map(|number| key(0x10 + number % 3, number));
+        all().for_each(|key| list.write(key, RowOp::Add(value(1))));
+        assert!(!list.is_empty());
+        all().for_each(|key| list.write(key, RowOp::Remove));
+        assert!(list.is_empty() && list.writes().is_empty());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::live::pace::Rest;
 use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
-use crate::store::{Opened, Store};
+use crate::store::Opened;
 use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, Ordering, ThreadBuilder};
 use crate::sync::{First, current, first_of, never};
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl Core {
         });
         let learnt = core.state.lock().learn();
         let begun = learnt.and_then(|()| core.void_leases(true));
-        begun.map_err(Store::blamed)?;
+        begun.map_err(|error| core.state.lock().store.blamed(error))?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {

@@ -200,8 +200,8 @@ mod tests {
         });
     }
 
-    /// Whoever fell asleep while a call was made took it away from the oldest, who then was the
-    /// last in the row.
+    /// A newcomer does not hear a call that was made before it fell asleep; it would take it away
+    /// from whoever sleeps longest.
     #[test]
     fn a_call_is_for_whoever_sleeps_longest() {
         let door = Door::new(Vec::new());

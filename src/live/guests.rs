@@ -22,7 +22,7 @@ pub(crate) struct Session<'a> {
     guests: Option<Guests>,
     // Dropped in this order: the engine's lock, the writer's, and then what waits for both.
     list: RefCell<List<'a>>,
-    _writer: MutexGuard<'a, ()>,
+    _turn: MutexGuard<'a, ()>,
     _inside: Inside,
 }
 
@@ -38,14 +38,14 @@ impl<'a> Session<'a> {
     /// Waits for the writer and the engine. The queue's own work goes this way while it closes.
     pub(crate) fn begin(core: &'a Core) -> Result<Self> {
         inside::refuse()?;
-        let writer = core.writer.lock();
-        let base = {
+        let turn = core.writer.lock();
+        let writer = {
             let mut state = core.state.lock();
             state.is_open()?;
             state.store.writer()?
         };
         // Nobody else has redb's writer: our own lock stands before it.
-        let guests = base.begin()?;
+        let guests = writer.begin()?;
         let state = core.state.lock();
         state.is_open()?;
         Ok(Self {
@@ -56,7 +56,7 @@ impl<'a> Session<'a> {
                 draft: Draft::default(),
                 tasks: Vec::new(),
             }),
-            _writer: writer,
+            _turn: turn,
             _inside: Inside::enter(),
         })
     }

@@ -43,6 +43,11 @@ impl Fate {
         self.cut.store(true, Ordering::Release);
     }
 
+    /// Whether nothing was refused to redb.
+    fn is_clean(&self) -> bool {
+        self.fault().is_none() && !self.cut.load(Ordering::Acquire)
+    }
+
     fn note<T>(&self, done: io::Result<T>, sync: bool) -> io::Result<T> {
         if let Err(error) = &done {
             let kind = error.kind();
@@ -110,12 +115,12 @@ pub(crate) fn fenced<T>(
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
             let error = Error::new(ErrorKind::Broken).because(format!("the base panicked: {text}"));
-            Err(if fate.fault().is_none() { error.caused_by(OverBytes) } else { error })
+            Err(if fate.is_clean() { error.caused_by(OverBytes) } else { error })
         }
     }
 }
 
-/// Why redb panicked though no read, write or sync had failed.
+/// Why redb panicked though nothing was refused to it.
 #[derive(Debug)]
 struct OverBytes;
 
@@ -123,18 +128,19 @@ impl std::error::Error for OverBytes {}
 
 impl std::fmt::Display for OverBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("its bytes are not as redb left them")
+        f.write_str("no read, write or sync had failed before")
     }
 }
 
-/// What an opening says that failed: where redb fell over bytes, the next one will see the same.
-pub(super) fn of_its_bytes(error: Error) -> Error {
-    let causes = successors(std::error::Error::source(&error), |cause| cause.source());
-    if causes.into_iter().any(|cause| cause.is::<OverBytes>()) {
-        Error::new(ErrorKind::Damaged).because("base.redb cannot be read").caused_by(error)
-    } else {
-        error
-    }
+/// Whether redb panicked over what it read.
+pub(super) fn is_over_bytes(error: &Error) -> bool {
+    let mut causes = successors(std::error::Error::source(error), |cause| cause.source());
+    causes.any(|cause| cause.is::<OverBytes>())
+}
+
+/// What an opening says over which redb panicked: the next one will see the same bytes.
+pub(super) fn unreadable(error: Error) -> Error {
+    Error::new(ErrorKind::Damaged).because("base.redb cannot be read").caused_by(error)
 }
 
 fn translated(error: redb::Error, fate: &Fate) -> Error {
@@ -191,6 +197,13 @@ impl Opening {
             {
                 Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
+            // What was refused is what is to be said, also if redb panicked over it.
+            Err(error) if error.kind() == ErrorKind::Broken => Err(match fate.fault() {
+                Some(Fault::Passing { full: true }) => Error::new(ErrorKind::DiskFull),
+                Some(_) => Error::new(ErrorKind::Io),
+                None => return Err(error),
+            }
+            .caused_by(error)),
             Err(error) => Err(error),
         }
     }
@@ -266,7 +279,8 @@ impl Base {
     }
 
     /// # Errors
-    /// `Damaged` if this is no base of ours; `Io` from the disk.
+    /// `Damaged` if this is no base of ours; `Io` or `DiskFull` from the disk; `Broken` if redb
+    /// panicked.
     pub(crate) fn open(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
         // redb would make a new database in an empty file.
         if file.len().map_err(Error::io)? == 0 {

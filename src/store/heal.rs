@@ -100,8 +100,8 @@ impl Store {
             || self.disk.is_none()
             || matches!(error.kind(), ErrorKind::Broken | ErrorKind::Damaged);
         if hopeless {
-            let why = format!("a checkpoint failed: {error}");
-            return Err(self.stop(Error::new(error.kind()).because(why).caused_by(error)));
+            let failed = Error::new(error.kind()).because("a checkpoint failed");
+            return Err(self.stop(failed.caused_by(error)));
         }
         Ok(error)
     }

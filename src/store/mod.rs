@@ -31,7 +31,7 @@ use crate::bytes::{Met, Range, RowWrite, Value, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{CHECKPOINT_PART, QUIET_PART};
 use crate::sync::Arc;
-use base::Base;
+use base::{Base, is_over_bytes};
 pub(crate) use birth::Folder;
 pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
@@ -112,7 +112,14 @@ pub(crate) struct Store {
     refused_at: Option<u64>,
     /// Set between the write and the last row applied: a panic there leaves it set.
     armed: bool,
-    broken: RefCell<Option<Box<str>>>,
+    broken: RefCell<Option<Stopped>>,
+}
+
+/// Why a store has stopped for good.
+struct Stopped {
+    why: Box<str>,
+    /// redb panicked over what it read.
+    over_bytes: bool,
 }
 
 impl Store {
@@ -361,7 +368,8 @@ impl Store {
             ring.shared().release();
         }
         // Without its ring it would pass for one in memory.
-        self.broken.borrow_mut().get_or_insert_with(|| "it is closed".into());
+        let closed = || Stopped { why: "it is closed".into(), over_bytes: false };
+        self.broken.borrow_mut().get_or_insert_with(closed);
         done
     }
 
@@ -385,7 +393,7 @@ impl Store {
     fn why_stopped(&self) -> Error {
         let broken = self.broken.borrow();
         let why = match &*broken {
-            Some(why) => why,
+            Some(stopped) => &*stopped.why,
             None if self.armed => "a panic came between writing and applying",
             None => "the journal was not synced",
         };
@@ -394,7 +402,9 @@ impl Store {
 
     /// Stops the store for good. The error, told as the first of its kind.
     fn stop(&self, error: Error) -> Error {
-        self.broken.borrow_mut().get_or_insert_with(|| error.to_string().into());
+        let over_bytes = is_over_bytes(&error);
+        let stopped = || Stopped { why: error.to_string().into(), over_bytes };
+        self.broken.borrow_mut().get_or_insert_with(stopped);
         let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
         self.named(Error::new(kind).caused_by(error))
     }

@@ -3,7 +3,7 @@
 //! before anything is answered. Up to that proof no byte of the journal is changed but the ballast
 //! of a full disk, which holds nothing; redb notes in the base's header that it was opened.
 
-use super::base::{Base, of_its_bytes};
+use super::base::{Base, is_over_bytes, unreadable};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::journal::{self, Ring, Span, WriteFault};
 use super::reader::{self, Reader};
@@ -90,7 +90,8 @@ impl Store {
         let folder = disk.folder().to_owned();
         let (disk, traffic) = Traffic::of(disk);
         Self::find(disk, traffic, config, progress)
-            .map_err(|error| of_its_bytes(error).during("open").at(&folder))
+            .map_err(|error| if is_over_bytes(&error) { unreadable(error) } else { error })
+            .map_err(|error| error.during("open").at(&folder))
     }
 
     fn find(
@@ -190,10 +191,16 @@ impl Store {
     }
 
     /// What an opening says that failed over the rows: a row that points nowhere is damage, too.
-    pub(crate) fn blamed(error: Error) -> Error {
+    pub(crate) fn blamed(&self, error: Error) -> Error {
+        let stopped = self.broken.borrow();
         match error.kind() {
             ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
-            _ => of_its_bytes(error),
+            // What stopped the store may have been told to somebody else.
+            ErrorKind::Broken if stopped.as_ref().is_some_and(|it| it.over_bytes) => {
+                unreadable(error)
+            }
+            _ if is_over_bytes(&error) => unreadable(error),
+            _ => error,
         }
     }
 

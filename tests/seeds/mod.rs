@@ -1,5 +1,5 @@
-//! The seeds that a test goes through. Every loop over seeds asks here, so that one variable,
-//! `TUBEWELL_SEED=n`, replays any of them. Whatever makes a test fail, its seed is named.
+//! The seeds that a test draws from. Every loop over seeds asks here, so that one variable,
+//! `TUBEWELL_SEED=n`, replays any of them. What fails within one names it.
 
 use std::ops::Range;
 

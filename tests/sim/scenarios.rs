@@ -224,7 +224,8 @@ struct Crash {
     fault: Fault,
     end: End,
     in_recovery: Vec<u64>,
-    seed: u64,
+    /// What the disk draws from, for what a crash leaves.
+    luck: u64,
 }
 
 /// What came of a scenario.
@@ -240,7 +241,7 @@ struct Played {
 
 /// Plays a scenario once.
 fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
-    let disk = SimDisk::new(crash.seed);
+    let disk = SimDisk::new(crash.luck);
     let mut run = Run::new(Some(disk.clone()), durability);
     if matches!(crash.fault, Fault::ReadOnce(_) | Fault::ReadSticky(_)) {
         run.world.cache_bytes = 0;
@@ -282,9 +283,9 @@ fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
         verdict = run.play(&later);
     }
     if let Err(why) = verdict {
-        let Crash { fault, end, in_recovery, seed } = crash;
+        let Crash { fault, end, in_recovery, luck } = crash;
         panic!(
-            "{}, {durability:?}, {fault:?}, {end:?}, {in_recovery:?}, seed {seed}: {why}\n{}",
+            "{}, {durability:?}, {fault:?}, {end:?}, {in_recovery:?}, luck {luck}: {why}\n{}",
             scenario.name,
             run.trace.join("\n")
         );
@@ -293,7 +294,7 @@ fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
 }
 
 fn whole(scenario: &Scenario, durability: Durability) -> Vec<bool> {
-    let crash = Crash { fault: Fault::None, end: End::Kill, in_recovery: vec![], seed: 0 };
+    let crash = Crash { fault: Fault::None, end: End::Kill, in_recovery: vec![], luck: 0 };
     play(scenario, durability, &crash).calls
 }
 
@@ -324,11 +325,10 @@ fn s1_s2_s5_s6_a_crash_at_every_write_and_sync() {
             let calls = whole(&scenario, durability);
             for at in 1..=calls.len() as u64 {
                 let cuts = if durability == Durability::Durable { 2 } else { 1 };
-                for seed in 0..=cuts {
-                    let end = if seed == 0 { End::Kill } else { End::Cut };
-                    let fault = Fault::Die(at);
-                    let seed = seed + 8 * at;
-                    play(&scenario, durability, &Crash { fault, end, in_recovery: vec![], seed });
+                for cut in 0..=cuts {
+                    let end = if cut == 0 { End::Kill } else { End::Cut };
+                    let (fault, luck) = (Fault::Die(at), cut + 8 * at);
+                    play(&scenario, durability, &Crash { fault, end, in_recovery: vec![], luck });
                 }
             }
         }
@@ -344,13 +344,13 @@ fn s6_a_crash_in_the_recovery_from_a_crash() {
             for seed in seeds(RECOVERIES) {
                 let mut rng = Rng::new(seed);
                 let fault = Fault::Die(1 + rng.below(calls.len() as u64));
-                let (end, seed) = (rng.of(&[End::Kill, End::Cut, End::Cut]), rng.next());
+                let (end, luck) = (rng.of(&[End::Kill, End::Cut, End::Cut]), rng.next());
                 let mut at = 1;
                 loop {
                     let again = rng.one_in(3).then(|| 1 + rng.below(20));
                     let in_recovery: Vec<_> = [Some(at), again].into_iter().flatten().collect();
                     let planned = in_recovery.len() as u64;
-                    let crash = Crash { fault, end, in_recovery, seed };
+                    let crash = Crash { fault, end, in_recovery, luck };
                     if play(&scenario, durability, &crash).late_deaths == planned {
                         break;
                     }
@@ -381,7 +381,7 @@ fn errors_at_every_call(durability: Durability) {
             let lost = is_sync.then_some(Fault::LoseSync(at));
             for fault in [Fault::Once(at), Fault::Sticky(at)].into_iter().chain(lost) {
                 for end in [End::Kill, End::Cut] {
-                    let crash = Crash { fault, end, in_recovery: vec![], seed: at };
+                    let crash = Crash { fault, end, in_recovery: vec![], luck: at };
                     // A process that lives on has no end that could be of another kind.
                     if play(&scenario, durability, &crash).crashes == 0 {
                         break;
@@ -400,7 +400,7 @@ fn s6_an_error_at_a_read_once_and_from_then_on() {
             for fails in [Fault::ReadOnce, Fault::ReadSticky] {
                 for at in 1.. {
                     let (fault, end) = (fails(at), [End::Kill, End::Cut][at as usize % 2]);
-                    let crash = Crash { fault, end, in_recovery: vec![], seed: at };
+                    let crash = Crash { fault, end, in_recovery: vec![], luck: at };
                     if !play(&scenario, durability, &crash).was_struck {
                         break;
                     }

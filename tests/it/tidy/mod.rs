@@ -167,8 +167,15 @@ fn planted_words_are_found_where_they_should_not_be() {
     let found = misplaced(&files, "redb", &["src/store/"], "go through src/store");
     assert_eq!(found, ["src/a.rs:3: redb; go through src/store"]);
     assert!(misplaced(&files, "redb", &["src/a"], "").is_empty());
-    let grouped = planted(&[("src/a.rs", "use std::{fmt, sync::{Arc, Mutex}};\nuse my::sync::X;")]);
-    assert_eq!(misplaced(&grouped, "std::sync", &[], "no"), ["src/a.rs:1: std::sync; no"]);
+    for grouped in [
+        "use std::{fmt, sync::{Arc, Mutex}};",
+        "use std::sync::{Arc, Mutex};",
+        "use std::{fmt::*, io as x, sync::Arc};",
+    ] {
+        let files = planted(&[("src/a.rs", &format!("{grouped}\nuse my::sync::X;"))]);
+        let found = misplaced(&files, "std::sync", &[], "no");
+        assert_eq!(found, ["src/a.rs:1: std::sync; no"], "{grouped}");
+    }
 }
 
 #[test]

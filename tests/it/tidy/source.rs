@@ -151,11 +151,14 @@ pub fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
+fn is_part(char: char) -> bool {
+    char.is_alphanumeric() || char == '_'
+}
+
 /// Where a word stands in code.
 pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let part = |char: char| char.is_alphanumeric() || char == '_';
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
-        !code[..*at].ends_with(part) && !code[at + word.len()..].starts_with(part)
+        !code[..*at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part)
     })
 }
 
@@ -166,11 +169,19 @@ pub fn paths(tree: &str) -> Vec<Vec<String>> {
         let mut path = prefix.to_vec();
         loop {
             rest = rest.trim_start();
-            let part: String =
-                rest.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect();
+            let part: String = rest.chars().take_while(|char| is_part(*char)).collect();
             rest = &rest[part.len()..];
             if !part.is_empty() {
                 path.push(part);
+            }
+            let ends = rest.trim_start();
+            if let Some(behind) = ends.strip_prefix('*') {
+                rest = behind;
+                break;
+            }
+            if let Some(other) = ends.strip_prefix("as ") {
+                rest = other.trim_start().trim_start_matches(is_part);
+                break;
             }
             if let Some(inside) = rest.trim_start().strip_prefix('{') {
                 rest = inside;
@@ -209,6 +220,7 @@ pub fn named(code: &str, path: &str) -> Vec<usize> {
     });
     let mut found: Vec<usize> = words(code, path).chain(trees).collect();
     found.sort_unstable();
+    found.dedup_by_key(|at| line_of(code, *at));
     found
 }
 
