@@ -65,16 +65,17 @@ impl Many {
         }
     }
 
-    /// All writes, in key order.
-    fn into_writes(mut self) -> impl Iterator<Item = RowWrite> {
+    /// Puts all writes into a list, in key order.
+    fn empty_into(mut self, writes: &mut Vec<RowWrite>) {
         self.by_tag.sort_unstable_by_key(|(tag, _)| *tag);
-        self.by_tag.into_iter().flat_map(|(_, tagged)| {
-            let (in_order, mixed) = match tagged {
-                Tagged::InOrder(rows) => (rows, BTreeMap::new()),
-                Tagged::Mixed(rows) => (Vec::new(), rows),
-            };
-            in_order.into_iter().chain(mixed.into_iter().map(|(key, op)| RowWrite { key, op }))
-        })
+        for (_, tagged) in self.by_tag {
+            match tagged {
+                Tagged::InOrder(rows) => writes.extend(rows),
+                Tagged::Mixed(rows) => {
+                    writes.extend(rows.into_iter().map(|(key, op)| RowWrite { key, op }));
+                }
+            }
+        }
     }
 }
 
@@ -252,7 +253,7 @@ impl List {
     #[inline]
     pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
         if let Some(many) = self.many.take() {
-            self.few.extend(many.into_writes());
+            many.empty_into(&mut self.few);
         }
         &mut self.few
     }

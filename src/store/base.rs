@@ -25,6 +25,15 @@ pub(crate) enum Fault {
     Sync,
 }
 
+impl Fault {
+    fn kind(self) -> ErrorKind {
+        match self {
+            Self::Passing { full: true } => ErrorKind::DiskFull,
+            _ => ErrorKind::Io,
+        }
+    }
+}
+
 /// What became of one opening of the base's file. Told and asked by redb, inside its own locks.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
@@ -143,14 +152,16 @@ pub(super) fn unreadable(error: Error) -> Error {
     Error::new(ErrorKind::Damaged).because("base.redb cannot be read").caused_by(error)
 }
 
+/// The same of an opening that failed for whatever reason.
+pub(super) fn of_its_bytes(error: Error) -> Error {
+    if is_over_bytes(&error) { unreadable(error) } else { error }
+}
+
 fn translated(error: redb::Error, fate: &Fate) -> Error {
     match error {
         redb::Error::Io(error) => Error::io(error),
-        redb::Error::PreviousIo => {
-            let full = matches!(fate.fault(), Some(Fault::Passing { full: true }));
-            Error::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io })
-                .because("an earlier read or write of base.redb failed")
-        }
+        redb::Error::PreviousIo => Error::new(fate.fault().map_or(ErrorKind::Io, Fault::kind))
+            .because("an earlier read or write of base.redb failed"),
         // Our own tables; the application's errors are its own.
         error @ (redb::Error::Corrupted(_)
         | redb::Error::TableDoesNotExist(_)
@@ -186,25 +197,20 @@ impl Opening {
             let mut builder = Database::builder();
             Ok(builder.set_cache_size(cache).create_with_backend(tap)?)
         });
-        match opened {
-            Ok(db) => Ok(Self { db: Some(db), file: Some(file), fate }),
-            Err(error) if fate.fault() == Some(Fault::Sync) => {
-                Err(Error::not_synced("base.redb", error))
-            }
+        match (opened, fate.fault()) {
+            (Ok(db), _) => Ok(Self { db: Some(db), file: Some(file), fate }),
+            (Err(error), Some(Fault::Sync)) => Err(Error::not_synced("base.redb", error)),
             // Not the disk's word: redb does not know these bytes.
-            Err(error)
-                if error.kind() == ErrorKind::Io && (fate.fault().is_none() || is_cut(&error)) =>
+            (Err(error), fault)
+                if error.kind() == ErrorKind::Io && (fault.is_none() || is_cut(&error)) =>
             {
                 Err(Error::new(ErrorKind::Damaged).because("base.redb").caused_by(error))
             }
             // What was refused is what is to be said, also if redb panicked over it.
-            Err(error) if error.kind() == ErrorKind::Broken => Err(match fate.fault() {
-                Some(Fault::Passing { full: true }) => Error::new(ErrorKind::DiskFull),
-                Some(_) => Error::new(ErrorKind::Io),
-                None => return Err(error),
+            (Err(error), Some(fault)) if error.kind() == ErrorKind::Broken => {
+                Err(Error::new(fault.kind()).caused_by(error))
             }
-            .caused_by(error)),
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         }
     }
 

@@ -3,7 +3,7 @@
 //! before anything is answered. Up to that proof no byte of the journal is changed but the ballast
 //! of a full disk, which holds nothing; redb notes in the base's header that it was opened.
 
-use super::base::{Base, is_over_bytes, unreadable};
+use super::base::{Base, of_its_bytes, unreadable};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::journal::{self, Ring, Span, WriteFault};
 use super::reader::{self, Reader};
@@ -90,8 +90,7 @@ impl Store {
         let folder = disk.folder().to_owned();
         let (disk, traffic) = Traffic::of(disk);
         Self::find(disk, traffic, config, progress)
-            .map_err(|error| if is_over_bytes(&error) { unreadable(error) } else { error })
-            .map_err(|error| error.during("open").at(&folder))
+            .map_err(|error| of_its_bytes(error).during("open").at(&folder))
     }
 
     fn find(
@@ -199,8 +198,7 @@ impl Store {
             ErrorKind::Broken if stopped.as_ref().is_some_and(|it| it.over_bytes) => {
                 unreadable(error)
             }
-            _ if is_over_bytes(&error) => unreadable(error),
-            _ => error,
+            _ => of_its_bytes(error),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::seeds::{are_all, seeds};
+use std::ops::Range;
+use std::slice;
 
 fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
     let lent = disk.lend();
@@ -12,18 +14,26 @@ fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
     lent
 }
 
-#[test]
-fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
-    let (mut lost, mut kept, mut torn) = (0, 0, 0);
+/// What power cuts leave of a file of synced ones, over which these bytes of twos are written.
+fn after_cuts(synced: usize, unsynced: &[Range<usize>], mut look: impl FnMut(&[u8])) {
     for seed in seeds(200) {
         let disk = SimDisk::new(seed);
         let file = born(&disk).open_base().unwrap();
-        file.write_at(0, &[1; 2048]).unwrap();
+        file.write_at(0, &vec![1; synced]).unwrap();
         file.sync().unwrap();
-        file.write_at(512, &[2; 1024]).unwrap();
+        for range in unsynced {
+            file.write_at(range.start as u64, &vec![2; range.len()]).unwrap();
+        }
         disk.cut_power();
         assert!(file.sync().is_err(), "the process is gone");
-        let bytes = disk.bytes(FileName::Base);
+        look(&disk.bytes(FileName::Base));
+    }
+}
+
+#[test]
+fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
+    let (mut lost, mut kept, mut torn) = (0, 0, 0);
+    after_cuts(2048, slice::from_ref(&(512..1536)), |bytes| {
         assert_eq!(bytes.len(), 2048);
         assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1));
         match (bytes[512], bytes[1024]) {
@@ -31,7 +41,7 @@ fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
             (2, 2) => kept += 1,
             _ => torn += 1,
         }
-    }
+    });
     assert!(!are_all() || lost > 20 && kept > 20 && torn > 10, "{lost} {kept} {torn}");
 }
 
@@ -39,23 +49,14 @@ fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
 #[test]
 fn what_was_not_synced_comes_out_in_any_order() {
     let (mut first, mut second, mut bare) = (0, 0, 0);
-    for seed in seeds(200) {
-        let disk = SimDisk::new(seed);
-        let file = born(&disk).open_base().unwrap();
-        file.write_at(0, &[1; 1024]).unwrap();
-        file.sync().unwrap();
-        file.write_at(0, &[2; 512]).unwrap();
-        file.write_at(512, &[2; 512]).unwrap();
-        file.write_at(1024, &[2; 512]).unwrap();
-        disk.cut_power();
-        let bytes = disk.bytes(FileName::Base);
+    after_cuts(1024, &[0..512, 512..1024, 1024..1536], |bytes| {
         match (bytes[0], bytes[512]) {
             (2, 1) => first += 1,
             (1, 2) => second += 1,
             _ => {}
         }
         bare += usize::from(bytes.get(1024) == Some(&0));
-    }
+    });
     assert!(!are_all() || first > 10 && second > 10 && bare > 10, "{first} {second} {bare}");
 }
 
