@@ -33,11 +33,11 @@ pub(crate) use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What no explorer stands in for. For statics, which outlive a schedule, and for what redb calls
-/// while it holds locks of its own, which an explorer knows nothing of. Nobody waits while holding
-/// one of these.
+/// while it holds locks of its own, which an explorer knows nothing of; and for hints, which may
+/// say anything. Nobody waits while holding one of these.
 pub(crate) mod plain {
     pub(crate) use parking_lot::Mutex;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 }
 
 /// Which of two receivers had something to say, or was disconnected.

@@ -27,6 +27,8 @@ pub(crate) struct NextDue {
 
 impl NextDue {
     pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
+    /// A bound that every deadline keeps.
+    pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
 
     pub(crate) fn is_due(&self, now: Now) -> bool {
         self.queue <= now.queue || self.wall <= now.wall || self.lease <= now.lease
@@ -49,8 +51,8 @@ fn hand(now: Now, what: Deadline) -> u64 {
     }
 }
 
-/// Looks up the first deadlines.
-pub(crate) fn next_due(view: &dyn View, run: Run) -> Result<NextDue> {
+/// The first deadlines, looked up where a lower bound of them has passed. The others keep theirs.
+pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> Result<NextDue> {
     if view.count(Range::in_run(Tag::Due, run)) == 0 {
         return Ok(NextDue::NONE);
     }
@@ -59,11 +61,17 @@ pub(crate) fn next_due(view: &dyn View, run: Run) -> Result<NextDue> {
         let met = view.first(&from, &key::end_of(&from))?;
         Ok(met.and_then(|(met, _)| key::when_of(&met)).unwrap_or(NEVER))
     };
-    Ok(NextDue {
-        queue: first(Deadline::Delay)?.min(first(Deadline::Ttl)?),
-        wall: first(Deadline::RunAt)?,
-        lease: first(Deadline::Ttr)?,
-    })
+    let mut next = bound;
+    if bound.queue <= now.queue {
+        next.queue = first(Deadline::Delay)?.min(first(Deadline::Ttl)?);
+    }
+    if bound.wall <= now.wall {
+        next.wall = first(Deadline::RunAt)?;
+    }
+    if bound.lease <= now.lease {
+        next.lease = first(Deadline::Ttr)?;
+    }
+    Ok(next)
 }
 
 /// Whether a sweep of this run's leases is under way.

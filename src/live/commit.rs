@@ -4,7 +4,7 @@
 use crate::clock::{Clock, Now, Reckoning, micros};
 use crate::engine::desk::{Desk, Numbers};
 use crate::engine::draft::{Draft, Over};
-use crate::engine::due::{self, WorkOff};
+use crate::engine::due::{self, NextDue, WorkOff};
 use crate::engine::known::Known;
 use crate::engine::{Op, Wants, look};
 use crate::error::{Error, ErrorKind, Result};
@@ -85,12 +85,11 @@ impl State {
         Outbox { relief, ..std::mem::take(&mut self.notes.outbox) }
     }
 
-    /// Learns the tubes and their deadlines, at open.
+    /// Learns the tubes, at open. Their deadlines learns who first looks, the timer at once.
     pub(crate) fn learn(&mut self) -> Result<()> {
         for number in look::numbers(&self.store)? {
             let Some(tube) = look::sound_tube(&self.store, number)? else { continue };
-            let next = due::next_due(&self.store, tube.run())?;
-            self.notes.learn(number, tube.row, next);
+            self.notes.learn(number, tube.row, NextDue::UNKNOWN);
         }
         Ok(())
     }
@@ -176,7 +175,7 @@ impl State {
         if !bound.is_due(now) {
             return Ok(false);
         }
-        let next = due::next_due(&self.store, run)?;
+        let next = due::next_due(&self.store, run, bound, now)?;
         self.notes.due.insert(run, (number, next));
         Ok(next.is_due(now))
     }

@@ -12,6 +12,7 @@ mod reader;
 mod tables;
 mod windows;
 mod base;
+mod sorted;
 mod overlay;
 mod skips;
 mod view;

@@ -1,13 +1,12 @@
 //! Rows written since the last checkpoint, in memory: one layer of them, and the counts of all
 //! rows. No I/O, and no knowledge of what lies beneath but one bit an entry.
 
+use super::sorted::Sorted;
 use super::tables::{TALLY_TAGS, Tally};
-use crate::bytes::key::{Key, Range, Run, Tag};
+use crate::bytes::key::{Key, Range, Run, Tag, after, copy};
 use crate::bytes::{RowOp, Value};
-use std::collections::btree_map::Entry as Slot;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::ops::Bound;
 
 /// What a layer says about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +23,10 @@ const ENTRY_BYTES: usize = 96;
 /// Every tag is smaller.
 pub(crate) const TAGS: usize = 32;
 
-/// An ordered map of what was written, one a tag: smaller maps are quicker to search.
+/// What was written, in order, each tag by itself: what comes there mostly comes in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
-    by_tag: [BTreeMap<Key, Entry>; TAGS],
+    by_tag: [Sorted<Entry>; TAGS],
     bytes: usize,
     rows: usize,
     came: usize,
@@ -69,22 +68,19 @@ impl Layer {
         from: &[u8],
         to: &[u8],
     ) -> impl Iterator<Item = (&'a Key, &'a Entry)> + use<'a> {
-        let map = self.by_tag.get(slot(from)).filter(|map| from < to && !map.is_empty());
-        // An empty or upside-down range would panic in the map.
-        let bounds = (Bound::Included(from), Bound::Excluded(to));
-        map.map(|map| map.range::<[u8], _>(bounds)).into_iter().flatten()
+        let rows = self.by_tag.get(slot(from)).filter(|_| from < to).map(|rows| rows.from(from));
+        let end = copy(to);
+        rows.into_iter().flatten().take_while(move |(key, _)| **key < end)
     }
 
     /// The first of them.
     #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a Entry)> {
-        let map = self.by_tag.get(slot(from))?;
+        let rows = self.by_tag.get(slot(from))?;
         // Takes go from one end, where no search is needed.
-        let (key, entry) = match map.first_key_value()? {
+        let (key, entry) = match rows.first()? {
             (key, entry) if key.as_slice() >= from => (key, entry),
-            // Above a backlog in the base all of them are dead marks that the takes have left.
-            _ if map.last_key_value()?.0.as_slice() < from => return None,
-            _ => map.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next()?,
+            _ => rows.from(from).next()?,
         };
         (key.as_slice() < to).then_some((key, entry))
     }
@@ -95,15 +91,15 @@ impl Layer {
         last: Option<&Key>,
     ) -> impl Iterator<Item = (&'a Key, &'a Entry)> + use<'a> {
         let first = last.map_or(0, |last| slot(last));
-        let bound = last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.clone()));
+        let from = last.map_or_else(Key::new, |last| after(last));
         let maps = self.by_tag.get(first..).unwrap_or_default();
-        maps.iter().flat_map(move |map| map.range((bound.clone(), Bound::Unbounded)))
+        maps.iter().flat_map(move |rows| rows.from(&from))
     }
 
     /// Carries out one row write that told the truth about what it found.
     #[inline]
     pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
-        let Some(map) = self.by_tag.get_mut(slot(&key)) else { return };
+        let Some(rows) = self.by_tag.get_mut(slot(&key)) else { return };
         let (value, beneath) = match op {
             RowOp::Add(value) => (Some(value), false),
             RowOp::Change(value) => (Some(value), true),
@@ -111,45 +107,54 @@ impl Layer {
         };
         let added = weight(&key, value.as_ref());
         self.came += added;
-        match map.entry(key) {
-            Slot::Vacant(free) => {
+        let at = match rows.find(&key) {
+            Ok(at) => at,
+            Err(at) => {
                 self.bytes += added;
                 self.rows += 1;
-                free.insert(Entry { value, beneath });
+                return rows.insert(at, key, Entry { value, beneath });
             }
-            Slot::Occupied(mut taken) => {
-                self.bytes -= weight(taken.key(), taken.get().value.as_ref());
-                if value.is_some() || taken.get().beneath {
-                    self.bytes += added;
-                    taken.get_mut().value = value;
-                } else {
-                    // The row was made and unmade here: nothing beneath needs hiding.
-                    self.rows -= 1;
-                    taken.remove();
-                }
-            }
+        };
+        let Some(entry) = rows.at_mut(at) else { return };
+        self.bytes -= weight(&key, entry.value.as_ref());
+        if value.is_some() || entry.beneath {
+            self.bytes += added;
+            entry.value = value;
+        } else {
+            // The row was made and unmade here: nothing beneath needs hiding.
+            self.rows -= 1;
+            rows.remove(at);
         }
     }
 
     /// Carries out a row write without believing it: what lies beneath may already hold later
     /// rows, written by a checkpoint in slices whose last slice is missing.
     pub(crate) fn apply_unsure(&mut self, key: Key, value: Option<Value>) {
-        let Some(map) = self.by_tag.get_mut(slot(&key)) else { return };
+        let Some(rows) = self.by_tag.get_mut(slot(&key)) else { return };
         let added = weight(&key, value.as_ref());
-        let before = map.get(&key).map(|before| weight(&key, before.value.as_ref()));
-        self.bytes = self.bytes + added - before.unwrap_or(0);
+        self.bytes += added;
         self.came += added;
-        self.rows += usize::from(before.is_none());
-        map.insert(key, Entry { value, beneath: true });
+        let entry = Entry { value, beneath: true };
+        match rows.find(&key) {
+            Ok(at) => {
+                let Some(before) = rows.at_mut(at) else { return };
+                self.bytes -= weight(&key, before.value.as_ref());
+                *before = entry;
+            }
+            Err(at) => {
+                self.rows += 1;
+                rows.insert(at, key, entry);
+            }
+        }
     }
 
     /// Lays another layer over this one. Nothing is known any more of what lies beneath: the
     /// checkpoint that failed may have written any part of it.
     pub(crate) fn cover_with(&mut self, upper: Self) {
-        for (key, entry) in upper.by_tag.into_iter().flatten() {
+        for (key, entry) in upper.by_tag.into_iter().flat_map(Sorted::into_rows) {
             self.apply_unsure(key, entry.value);
         }
-        for entry in self.by_tag.iter_mut().flat_map(BTreeMap::values_mut) {
+        for entry in self.by_tag.iter_mut().flat_map(Sorted::values_mut) {
             entry.beneath = true;
         }
     }

@@ -123,7 +123,8 @@ impl Scene {
         let mut done = None;
         let reads = self.reads(|scene| {
             assert!(!due::has_work(&scene.rows, scene.tube.run())?);
-            assert!(!due::next_due(&scene.rows, scene.tube.run())?.is_due(scene.now));
+            let (run, now) = (scene.tube.run(), scene.now);
+            assert!(!due::next_due(&scene.rows, run, due::NextDue::UNKNOWN, now)?.is_due(now));
             let (mut known, mut draft) = (Known::default(), Draft::default());
             known.learn(scene.tube.number, scene.tube.row.clone());
             let mut numbers = Numbers { next: 1 << 40, end: 1 << 41 };

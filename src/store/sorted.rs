@@ -1,0 +1,340 @@
+//! Rows in key order, in leaves of some tens each: an ordered map for keys that mostly come behind
+//! all others, are sought one after the other and go from the front. There no search is made and
+//! nothing is allocated; elsewhere two binary searches find a row. Knows nothing of what the rows
+//! are.
+
+use crate::bytes::key::{Key, copy};
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::AtomicUsize;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+/// Few enough to be moved for one that comes between them.
+const LEAF_ROWS: usize = 64;
+
+/// An ordered map by key.
+#[derive(Clone, Debug)]
+pub(crate) struct Sorted<T> {
+    /// None is empty, but one that is alone.
+    leaves: VecDeque<Leaf<T>>,
+    /// The memory of the leaf that went last.
+    spare: VecDeque<(Key, T)>,
+    near: Near,
+}
+
+#[derive(Clone, Debug)]
+struct Leaf<T> {
+    /// Stands before no row of the leaf's, and behind all of the leaf before.
+    low: Key,
+    rows: VecDeque<(Key, T)>,
+}
+
+/// Where a row stands, or would.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    leaf: usize,
+    row: usize,
+}
+
+/// Where the key stands that was sought last: the next one is mostly that or its neighbour. No more
+/// than a hint, which may be wrong.
+#[derive(Debug, Default)]
+struct Near(AtomicUsize);
+
+impl Near {
+    fn at(&self) -> At {
+        let at = self.0.load(Relaxed);
+        At { leaf: at / LEAF_ROWS, row: at % LEAF_ROWS }
+    }
+
+    fn is(&self, at: At) {
+        self.0.store(at.leaf * LEAF_ROWS + at.row, Relaxed);
+    }
+}
+
+impl Clone for Near {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<T> Default for Sorted<T> {
+    fn default() -> Self {
+        Self { leaves: VecDeque::new(), spare: VecDeque::new(), near: Near::default() }
+    }
+}
+
+impl<T> Sorted<T> {
+    /// Where the key stands; as an error, where it would.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Result<At, At> {
+        let Some(Leaf { rows, .. }) = self.leaves.back() else {
+            return Err(At { leaf: 0, row: 0 });
+        };
+        let behind = At { leaf: self.leaves.len() - 1, row: rows.len() };
+        match rows.back().map(|(last, _)| last.as_slice().cmp(key)) {
+            Some(Ordering::Greater) => self.search(key),
+            Some(Ordering::Equal) => Ok(At { row: behind.row - 1, ..behind }),
+            _ => Err(behind),
+        }
+    }
+
+    fn search(&self, key: &[u8]) -> Result<At, At> {
+        let found = self.search_near(key).unwrap_or_else(|| self.search_all(key));
+        let (Ok(at) | Err(at)) = found;
+        self.near.is(at);
+        found
+    }
+
+    /// Looks at two rows; `None` if the key is not there nor between them.
+    fn search_near(&self, key: &[u8]) -> Option<Result<At, At>> {
+        let near = self.near.at();
+        let rows = &self.leaves.get(near.leaf)?.rows;
+        match rows.get(near.row)?.0.as_slice().cmp(key) {
+            Ordering::Greater => None,
+            Ordering::Equal => Some(Ok(near)),
+            Ordering::Less => {
+                let next = At { row: near.row + 1, ..near };
+                match rows.get(next.row)?.0.as_slice().cmp(key) {
+                    Ordering::Greater => Some(Err(next)),
+                    Ordering::Equal => Some(Ok(next)),
+                    Ordering::Less => None,
+                }
+            }
+        }
+    }
+
+    fn search_all(&self, key: &[u8]) -> Result<At, At> {
+        let behind = self.leaves.partition_point(|leaf| leaf.low.as_slice() <= key);
+        let leaf = behind.saturating_sub(1);
+        let Some(Leaf { rows, .. }) = self.leaves.get(leaf) else {
+            return Err(At { leaf, row: 0 });
+        };
+        let at = |row| At { leaf, row };
+        rows.binary_search_by(|(row, _)| row.as_slice().cmp(key)).map(at).map_err(at)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&T> {
+        let at = self.find(key).ok()?;
+        self.at(at).map(|(_, value)| value)
+    }
+
+    #[inline]
+    fn at(&self, at: At) -> Option<(&Key, &T)> {
+        let (key, value) = self.leaves.get(at.leaf)?.rows.get(at.row)?;
+        Some((key, value))
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, at: At) -> Option<&mut T> {
+        let (_, value) = self.leaves.get_mut(at.leaf)?.rows.get_mut(at.row)?;
+        Some(value)
+    }
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(&Key, &T)> {
+        self.at(At { leaf: 0, row: 0 })
+    }
+
+    /// Rows from this key on.
+    pub(crate) fn from<'a>(
+        &'a self,
+        key: &[u8],
+    ) -> impl Iterator<Item = (&'a Key, &'a T)> + use<'a, T> {
+        let At { leaf, row } = self.find(key).unwrap_or_else(|at| at);
+        let mut skipped = row;
+        let leaves = self.leaves.range(leaf..);
+        let rows = leaves.flat_map(move |leaf| leaf.rows.range(std::mem::take(&mut skipped)..));
+        rows.map(|(key, value)| (key, value))
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.leaves.iter_mut().flat_map(|leaf| &mut leaf.rows).map(|(_, value)| value)
+    }
+
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (Key, T)> {
+        self.leaves.into_iter().flat_map(|leaf| leaf.rows)
+    }
+
+    /// Inserts a row where `find` said it would stand.
+    #[inline]
+    pub(crate) fn insert(&mut self, mut at: At, key: Key, value: T) {
+        if self.leaves.get(at.leaf).is_none_or(|leaf| leaf.rows.len() >= LEAF_ROWS) {
+            at = self.make_room(at, &key);
+        }
+        let Some(leaf) = self.leaves.get_mut(at.leaf) else { return };
+        if at.row == 0 && key < leaf.low {
+            leaf.low = copy(&key);
+        }
+        if at.row == leaf.rows.len() {
+            leaf.rows.push_back((key, value));
+        } else {
+            leaf.rows.insert(at.row, (key, value));
+        }
+    }
+
+    /// Where the row stands then, in a leaf that is not full.
+    #[cold]
+    fn make_room(&mut self, at: At, key: &Key) -> At {
+        let At { leaf, row } = at;
+        let next = At { leaf: leaf + 1, row: 0 };
+        let goes_on = self.leaves.get(next.leaf).is_some_and(|next| next.rows.len() < LEAF_ROWS);
+        let mut rows = std::mem::take(&mut self.spare);
+        rows.reserve(LEAF_ROWS);
+        match self.leaves.get_mut(leaf) {
+            None => {
+                self.leaves.push_back(Leaf { low: copy(key), rows });
+                At { leaf: self.leaves.len() - 1, row: 0 }
+            }
+            Some(full) if row < full.rows.len() => {
+                rows.extend(full.rows.drain(LEAF_ROWS / 2..));
+                let low = rows.front().map_or_else(|| copy(key), |(first, _)| copy(first));
+                self.leaves.insert(next.leaf, Leaf { low, rows });
+                match row.checked_sub(LEAF_ROWS / 2) {
+                    // Before the first of the upper half is behind the last of the lower one.
+                    None | Some(0) => at,
+                    Some(row) => At { row, ..next },
+                }
+            }
+            Some(_) if goes_on => {
+                self.spare = rows;
+                next
+            }
+            // Rows that come in order leave full leaves behind.
+            Some(_) => {
+                self.leaves.insert(next.leaf, Leaf { low: copy(key), rows });
+                next
+            }
+        }
+    }
+
+    /// Removes the row that stands here.
+    #[inline]
+    pub(crate) fn remove(&mut self, at: At) {
+        let Some(leaf) = self.leaves.get_mut(at.leaf) else { return };
+        if at.row == 0 {
+            leaf.rows.pop_front();
+        } else {
+            leaf.rows.remove(at.row);
+        }
+        if leaf.rows.is_empty() && self.leaves.len() > 1 {
+            self.spare = self.leaves.remove(at.leaf).map_or_else(VecDeque::new, |leaf| leaf.rows);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn key(number: u16) -> Key {
+        copy(&number.to_be_bytes())
+    }
+
+    /// What must hold of the leaves, and that they hold what the map does.
+    fn check(sorted: &Sorted<u64>, model: &BTreeMap<Key, u64>) {
+        assert!(sorted.from(&[]).eq(model));
+        assert_eq!(sorted.first(), model.first_key_value());
+        for (at, leaf) in sorted.leaves.iter().enumerate() {
+            assert!(leaf.rows.len() <= LEAF_ROWS);
+            assert!(!leaf.rows.is_empty() || sorted.leaves.len() == 1);
+            assert!(leaf.rows.front().is_none_or(|(first, _)| leaf.low <= *first));
+            let before = at.checked_sub(1).and_then(|before| sorted.leaves[before].rows.back());
+            assert!(before.is_none_or(|(last, _)| *last < leaf.low));
+        }
+    }
+
+    fn put(sorted: &mut Sorted<u64>, model: &mut BTreeMap<Key, u64>, key: Key, value: u64) {
+        match sorted.find(&key) {
+            Ok(at) => *sorted.at_mut(at).unwrap() = value,
+            Err(at) => sorted.insert(at, copy(&key), value),
+        }
+        model.insert(key, value);
+    }
+
+    fn remove(sorted: &mut Sorted<u64>, model: &mut BTreeMap<Key, u64>, key: &Key) {
+        let found = sorted.find(key);
+        assert_eq!(found.is_ok(), model.remove(key).is_some());
+        found.into_iter().for_each(|at| sorted.remove(at));
+    }
+
+    /// Keys that come in order, against it, in stretches between others and anywhere, and go from
+    /// the front, from the end and anywhere: it is what a map is, after each step.
+    #[test]
+    fn it_is_what_a_map_is() {
+        let mut random = 1_u64;
+        let mut below = |most: u16| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as u16 % most
+        };
+        for round in 0..24 {
+            let (mut sorted, mut model) = (Sorted::default(), BTreeMap::new());
+            for step in 0..600 {
+                let (from, rows) = (below(8) * 4000, 1 + below(40));
+                for number in 0..rows {
+                    let number = match (round + step / 200) % 4 {
+                        0 => 4 * step + number,
+                        1 => 40_000 - 40 * step - number,
+                        2 => from + 4 * step + number,
+                        _ => below(3000),
+                    };
+                    put(&mut sorted, &mut model, key(number), u64::from(step));
+                }
+                for _ in 0..below(rows + 8) {
+                    let gone = match (round + step / 150) % 3 {
+                        0 => model.first_key_value().map(|(key, _)| copy(key)),
+                        1 => model.last_key_value().map(|(key, _)| copy(key)),
+                        _ => model.range(key(below(40_000))..).next().map(|(key, _)| copy(key)),
+                    };
+                    remove(&mut sorted, &mut model, &gone.unwrap_or_else(|| key(7)));
+                }
+                let sought = key(below(40_000));
+                assert_eq!(sorted.get(&sought), model.get(&sought));
+                assert!(sorted.from(&sought).take(200).eq(model.range(sought..).take(200)));
+                if step % 20 == 0 {
+                    check(&sorted, &model);
+                }
+            }
+            sorted.values_mut().for_each(|value| *value += 1);
+            model.values_mut().for_each(|value| *value += 1);
+            check(&sorted, &model);
+            assert!(sorted.into_rows().eq(model));
+        }
+    }
+
+    #[test]
+    fn what_comes_in_order_fills_its_leaves() {
+        let leaves = |keys: &mut dyn Iterator<Item = u16>| {
+            let (mut sorted, mut model) = (Sorted::default(), BTreeMap::new());
+            keys.for_each(|number| put(&mut sorted, &mut model, key(number), 0));
+            check(&sorted, &model);
+            sorted.leaves.len()
+        };
+        let full = 6400 / LEAF_ROWS;
+        assert_eq!(leaves(&mut (0..6400)), full);
+        assert_eq!(leaves(&mut (0..6400).map(|number| number % 2 * 10_000 + number / 2)), full);
+        assert!(leaves(&mut (0..6400).rev()) <= 2 * full + 1);
+        // Each of them comes just behind a full leaf.
+        let back = (100..6500).rev();
+        assert!(leaves(&mut (0..LEAF_ROWS as u16).chain([60_000]).chain(back)) <= full + 3);
+    }
+
+    /// A window that moves on allocates nothing once it is as long as it gets.
+    #[test]
+    fn what_comes_behind_and_goes_in_front_uses_its_leaves_again() {
+        let (mut sorted, mut model) = (Sorted::default(), BTreeMap::new());
+        for number in 0..20_000 {
+            let (leaves, spare) = (sorted.leaves.len(), sorted.spare.capacity());
+            put(&mut sorted, &mut model, key(number), 0);
+            let grew = sorted.leaves.len() > leaves;
+            assert!(!grew || number < 200 || spare >= LEAF_ROWS, "{number}");
+            if let Some(gone) = number.checked_sub(100) {
+                remove(&mut sorted, &mut model, &key(gone));
+            }
+            assert!(sorted.leaves.len() <= 3, "{number}");
+        }
+        check(&sorted, &model);
+    }
+}
