@@ -17,7 +17,7 @@ pub(crate) struct WorkOff {
     pub(crate) tube: u32,
 }
 
-/// The first deadline by each of the three clocks; [`NEVER`] where there is none.
+/// A lower bound of the deadlines by each of the three clocks; [`NEVER`] where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NextDue {
     pub(crate) queue: u64,
@@ -27,7 +27,7 @@ pub(crate) struct NextDue {
 
 impl NextDue {
     pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
-    /// A bound that every deadline keeps.
+    /// No deadline is earlier.
     pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
 
     pub(crate) fn is_due(&self, now: Now) -> bool {
@@ -51,7 +51,8 @@ fn hand(now: Now, what: Deadline) -> u64 {
     }
 }
 
-/// The first deadlines, looked up where a lower bound of them has passed. The others keep theirs.
+/// The bound moved up to the first deadline wherever it has passed. Elsewhere nothing is due, and
+/// nothing is looked up.
 pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> Result<NextDue> {
     if view.count(Range::in_run(Tag::Due, run)) == 0 {
         return Ok(NextDue::NONE);
@@ -99,7 +100,7 @@ impl Op for WorkOff {
             sweep::step(desk, tube.run(), met.and_then(|(_, row)| row))?;
             return Ok(true);
         }
-        let mut left = SWEEP_TASKS;
+        let (mut left, mut again) = (SWEEP_TASKS, false);
         for what in Deadline::ALL {
             let mut from: Key = key::due_of(tube.run(), what);
             // What is due at exactly this instant is due, so the walk ends behind it.
@@ -112,28 +113,38 @@ impl Op for WorkOff {
                 let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
                 let when = key::when_of(&met).ok_or_else(|| damaged("due"))?;
                 match fall_due(desk, &tube, id, what, when) {
-                    Ok(true) => {}
-                    Ok(false) => desk.remove(met),
+                    Ok(Fell::Due) => {}
+                    Ok(Fell::DueAgain) => again = true,
+                    Ok(Fell::Nothing) => desk.remove(met),
                     Err(error) if error.kind() == ErrorKind::Damaged => desk.remove(met),
                     Err(error) => return Err(error),
                 }
             }
         }
-        Ok(left == 0)
+        Ok(left == 0 || again)
     }
 }
 
-/// Carries out one deadline. False if it belongs to nothing any more.
+/// What came of a deadline.
+enum Fell {
+    /// It belongs to nothing any more.
+    Nothing,
+    Due,
+    /// A delay is over, and the task's ttl with it.
+    DueAgain,
+}
+
+/// Carries out one deadline.
 fn fall_due(
     desk: &mut Desk<'_>,
     tube: &Tube,
     id: TaskId,
     what: Deadline,
     when: u64,
-) -> Result<bool> {
+) -> Result<Fell> {
     let (stored, standing) = match index::find_due(desk, tube, id, what) {
         Ok(Some(found)) => found,
-        Ok(None) => return Ok(false),
+        Ok(None) => return Ok(Fell::Nothing),
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
             match what {
                 Deadline::Ttr => aside::stand_in_for_lease(desk, tube, id, &fault)?,
@@ -142,14 +153,14 @@ fn fall_due(
                 }
                 Deadline::Ttl => false,
             };
-            return Ok(false);
+            return Ok(Fell::Nothing);
         }
         Err(error) => return Err(error),
     };
     let task = stored.task()?;
     // What stands in for a damaged task has not the deadlines that the task had.
     if !index::deadlines(tube, &standing).contains(&(what, when)) {
-        return Ok(false);
+        return Ok(Fell::Nothing);
     }
     match (what, standing) {
         (Deadline::Delay | Deadline::RunAt, Standing::Delayed(row)) => {
@@ -160,6 +171,9 @@ fn fall_due(
             head.expires = start.saturating_add(head.expires);
             let (from, to) = (Standing::Delayed(row), Standing::Ready(head));
             index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Delay)?;
+            if to.head().expires <= desk.now.queue {
+                return Ok(Fell::DueAgain);
+            }
         }
         (Deadline::Ttl, standing) => {
             index::erase(desk, tube, &task, &standing, Cause::Ttl)?;
@@ -167,7 +181,7 @@ fn fall_due(
         (Deadline::Ttr, Standing::Taken(taken)) => {
             settle::give_back(desk, tube, &task, taken, Cause::Ttr)?;
         }
-        _ => return Ok(false),
+        _ => return Ok(Fell::Nothing),
     }
-    Ok(true)
+    Ok(Fell::Due)
 }

@@ -85,11 +85,13 @@ impl State {
         Outbox { relief, ..std::mem::take(&mut self.notes.outbox) }
     }
 
-    /// Learns the tubes, at open. Their deadlines learns who first looks, the timer at once.
-    pub(crate) fn learn(&mut self) -> Result<()> {
+    /// Learns the tubes and their deadlines, at open.
+    pub(crate) fn learn(&mut self, clock: &dyn Clock) -> Result<()> {
+        let now = self.now(clock);
         for number in look::numbers(&self.store)? {
             let Some(tube) = look::sound_tube(&self.store, number)? else { continue };
-            self.notes.learn(number, tube.row, NextDue::UNKNOWN);
+            let next = due::next_due(&self.store, tube.run(), NextDue::UNKNOWN, now)?;
+            self.notes.learn(number, tube.row, next);
         }
         Ok(())
     }
@@ -155,10 +157,10 @@ impl State {
     fn begin(&mut self, tube: Option<u32>, site: &Site<'_>) -> Result<Now, Obstacle> {
         self.is_open()?;
         let now = self.now(site.clock);
-        if let Some(tube) = tube {
-            while self.is_due(tube, now)? {
-                self.commit(&WorkOff { tube }, now, site)?;
-            }
+        if let Some(tube) = tube
+            && self.is_due(tube, now)?
+        {
+            while self.commit(&WorkOff { tube }, now, site)?.0 {}
         }
         Ok(now)
     }

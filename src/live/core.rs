@@ -93,7 +93,7 @@ impl Core {
             closing: AtomicBool::new(false),
             threads: Mutex::default(),
         });
-        let learnt = core.state.lock().learn();
+        let learnt = core.state.lock().learn(&*core.settings.clock);
         let begun = learnt.and_then(|()| core.void_leases(true));
         begun.map_err(|error| core.state.lock().store.blamed(error))?;
         let weak = Arc::downgrade(&core);

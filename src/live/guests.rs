@@ -79,12 +79,10 @@ impl<'a> Session<'a> {
         if let Some(tube) = op.tube()
             && state.is_due(tube, now)?
         {
-            // Until nothing is left: a delay that ends may find that its task's ttl is over, too.
-            loop {
-                let (_, due) = state.decide_over(&WorkOff { tube }, now, draft, wants)?;
-                if due.is_empty() {
-                    break;
-                }
+            let mut more = true;
+            while more {
+                let due;
+                (more, due) = state.decide_over(&WorkOff { tube }, now, draft, wants)?;
                 draft.merge(due);
             }
         }
