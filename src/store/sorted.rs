@@ -19,7 +19,7 @@ const KEPT_ROWS: usize = LEAF_ROWS / 4 * 3;
 /// An ordered map by key.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted<T> {
-    /// None is empty, but one that is alone.
+    /// None is empty, unless it is alone.
     leaves: VecDeque<Leaf<T>>,
     /// The memory of the leaf that went last.
     spare: VecDeque<(Key, T)>,
@@ -90,7 +90,8 @@ impl<T> Sorted<T> {
         found
     }
 
-    /// Looks at two rows; `None` if the key is not there nor between them.
+    /// Looks at two rows where the last search ended; `None` if the key is neither of them and does
+    /// not come between.
     fn search_near(&self, key: &[u8]) -> Option<Result<At, At>> {
         let near = self.near.at();
         let Leaf { low, rows } = self.leaves.get(near.leaf)?;
