@@ -51,6 +51,9 @@ pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
 pub(crate) const SLICE_ROWS: usize = 100;
 /// Bytes of redb's cache.
 pub(crate) const CACHE_BYTES: usize = 32 << 20;
+/// One part in so many of it, and that much is read ahead at most, so that what was fetched is not
+/// pushed out by what is fetched.
+pub(crate) const AHEAD_PART: usize = 4;
 
 /// How long a relaxed write may stay unsynced.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(50);

@@ -6,6 +6,7 @@ use crate::live::commit::State;
 use crate::live::core::Core;
 use crate::live::door::Entered;
 use crate::live::inside;
+use crate::store::Retired;
 use crate::sync::MutexGuard;
 use std::time::Duration;
 
@@ -47,11 +48,14 @@ impl Core {
         }
     }
 
-    /// A checkpoint, unless one is under way.
+    /// A checkpoint, unless one is under way, and what callers will read behind it.
     pub(crate) fn checkpoint_if_free(&self) {
-        if let Some(writer) = self.writer.try_lock() {
-            // The op that came by is done; if this fails, the next one meets it.
-            let _ = self.checkpoint_with(&writer);
+        let Some(writer) = self.writer.try_lock() else { return };
+        // The op that came by is done; if this fails, the next one meets it.
+        let Ok(Some(retired)) = self.checkpoint_with(&writer) else { return };
+        if let Err(error) = retired.read_ahead() {
+            drop(retired);
+            self.state.lock().heal_after(&error);
         }
     }
 
@@ -59,7 +63,7 @@ impl Core {
     pub(crate) fn checkpoint(&self) -> Result<()> {
         inside::refuse()?;
         let writer = self.writer.lock();
-        self.checkpoint_with(&writer)
+        self.checkpoint_with(&writer).map(drop)
     }
 
     /// Pays for having outrun the checkpoint under way; on a clock that is moved by hand, nothing.
@@ -79,10 +83,10 @@ impl Core {
         if self.state.lock().store.checkpoints() != checkpoints {
             return Ok(());
         }
-        self.checkpoint_with(&writer)
+        self.checkpoint_with(&writer).map(drop)
     }
 
-    fn checkpoint_with(&self, _writer: &MutexGuard<'_, ()>) -> Result<()> {
+    fn checkpoint_with(&self, _writer: &MutexGuard<'_, ()>) -> Result<Option<Retired>> {
         let checkpoint = {
             let mut state = self.state.lock();
             state.is_open()?;
@@ -91,7 +95,7 @@ impl Core {
                     state.pace.begins(self.lease_now());
                     checkpoint
                 }
-                None => return Ok(()),
+                None => return Ok(None),
             }
         };
         let moved = checkpoint.run();
@@ -99,17 +103,16 @@ impl Core {
         state.pace.ends(self.lease_now());
         self.resting.over();
         match moved {
-            Ok(renewed) => {
-                let retired = state.store.renew(renewed);
-                drop(state);
-                drop(retired);
-                Ok(())
-            }
-            Err(failure) => state.store.mend(failure).inspect_err(|error| {
-                if error.kind() == ErrorKind::Broken || error.is_outcome_unknown() {
-                    state.break_down(error);
+            Ok(renewed) => Ok(Some(state.store.renew(renewed))),
+            Err(failure) => match state.store.mend(failure) {
+                Ok(()) => Ok(None),
+                Err(error) => {
+                    if error.kind() == ErrorKind::Broken || error.is_outcome_unknown() {
+                        state.break_down(&error);
+                    }
+                    Err(error)
                 }
-            }),
+            },
         }
     }
 }

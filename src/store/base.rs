@@ -3,7 +3,7 @@
 
 use super::disk::DiskFile;
 use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run_of, unseal};
-use super::windows::{Window, Windows};
+use super::windows::{Course, Window, Windows};
 use crate::bytes::key::{Key, Run, after, copy};
 use crate::bytes::{Met, Value};
 use crate::error::{Error, ErrorKind, Result};
@@ -366,6 +366,27 @@ impl Base {
                 }
             }
             Ok(window.close())
+        })
+    }
+
+    /// Brings the rows that reading in order comes to next into redb's cache, and the system's:
+    /// twice what was read since the snapshot was taken, but at most so many bytes.
+    pub(crate) fn read_ahead(&self, most: usize) -> Result<()> {
+        let courses = self.windows.borrow().courses();
+        let all: u64 = courses.iter().map(|course| course.bytes as u64).sum();
+        let most = (most as u64).min(all * 2);
+        fenced(&self.opening.fate, || {
+            for Course { from, bytes } in courses {
+                let mut left = most.saturating_mul(bytes as u64).checked_div(all).unwrap_or(0);
+                for row in self.rows.range::<&[u8]>(from.as_slice()..)? {
+                    let (key, sealed) = row?;
+                    left = left.saturating_sub(sealed.value().len() as u64);
+                    if left == 0 || key.value().first() != from.first() {
+                        break;
+                    }
+                }
+            }
+            Ok(())
         })
     }
 

@@ -30,7 +30,7 @@ mod tests;
 use crate::bytes::key::{Run, is_temporary};
 use crate::bytes::{Met, Range, RowWrite, Value, View};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{CHECKPOINT_PART, QUIET_PART};
+use crate::limits::{AHEAD_PART, CHECKPOINT_PART, QUIET_PART};
 use crate::sync::Arc;
 use base::{Base, is_over_bytes};
 pub(crate) use birth::Folder;
@@ -80,8 +80,22 @@ pub(crate) enum Failure {
 /// of verbs, so it is for the caller to do so without the store's lock.
 #[must_use = "to be dropped without the store's lock"]
 pub(crate) struct Retired {
-    _base: Option<Base>,
+    base: Option<Base>,
     _frozen: Option<Arc<Layer>>,
+    /// Most bytes that are read ahead.
+    ahead: usize,
+}
+
+impl Retired {
+    /// Reads what those who read in order will want until the next checkpoint, so that they need
+    /// not wait for the disk, which is busiest now. The old snapshot knows how far they have come,
+    /// and nearly all its pages are the new one's.
+    ///
+    /// # Errors
+    /// As for any read; the store is to be healed behind them.
+    pub(crate) fn read_ahead(&self) -> Result<()> {
+        self.base.as_ref().map_or(Ok(()), |base| base.read_ahead(self.ahead))
+    }
 }
 
 /// The rows of one queue, and the two files that keep them.
@@ -295,7 +309,7 @@ impl Store {
         let anchor = *renewed.base.anchor();
         // A commit with guests may have come between, and holds all this and more.
         if self.base.as_ref().is_some_and(|base| base.anchor().serial >= anchor.serial) {
-            return Retired { _base: Some(renewed.base), _frozen: None };
+            return Retired { base: Some(renewed.base), _frozen: None, ahead: 0 };
         }
         self.adopt(renewed.base)
     }
@@ -313,7 +327,9 @@ impl Store {
         if self.full {
             self.refill();
         }
-        Retired { _base: before, _frozen: frozen }
+        // In memory there is no disk to wait for.
+        let ahead = self.disk.as_ref().map_or(0, |_| self.config.cache_bytes / AHEAD_PART);
+        Retired { base: before, _frozen: frozen, ahead }
     }
 
     /// A whole checkpoint, here and now.

@@ -20,7 +20,17 @@ pub(super) struct Window {
     end: Key,
     /// Whether the snapshot ends here.
     ends: bool,
+    /// Bytes of the windows that it goes on from.
+    before: usize,
     used: Cell<u64>,
+}
+
+/// How far reading in order has come.
+pub(super) struct Course {
+    /// Where it goes on.
+    pub(super) from: Key,
+    /// Bytes that it went through since the snapshot was taken.
+    pub(super) bytes: usize,
 }
 
 impl Window {
@@ -94,10 +104,26 @@ impl Windows {
         self.clock.get()
     }
 
-    pub(super) fn keep(&mut self, start: Key, window: Window) {
+    /// Wherever something was read in order and there is more.
+    pub(super) fn courses(&self) -> Vec<Course> {
+        let next = self.by_start.iter().skip(1).map(|(start, _)| Some(start)).chain([None]);
+        let kept = self.by_start.iter().map(|(_, window)| window).zip(next);
+        let goes_on =
+            |window: &Window, next: Option<&Key>| next.is_some_and(|it| *it <= window.end);
+        kept.filter(|(window, next)| !window.ends && !goes_on(window, *next))
+            .map(|(it, _)| Course { from: it.end.clone(), bytes: it.before + it.bytes })
+            .collect()
+    }
+
+    pub(super) fn keep(&mut self, start: Key, mut window: Window) {
         window.used.set(self.tick());
         let place = |kept: &[(Key, Window)]| kept.partition_point(|(other, _)| *other < start);
         let mut at = place(&self.by_start);
+        if let Some((_, last)) = at.checked_sub(1).and_then(|before| self.by_start.get(before))
+            && start <= last.end
+        {
+            window.before = last.before + last.bytes;
+        }
         if let Some(same) = self.by_start.get_mut(at).filter(|(other, _)| *other == start) {
             same.1 = window;
         } else {

@@ -93,6 +93,45 @@ fn after_a_read_that_failed_the_queue_goes_on_or_says_that_it_is_broken() {
     assert!(struck > 3, "{struck}");
 }
 
+/// What is read ahead behind a checkpoint is nobody's call: if that fails, nobody hears of it, and
+/// the base is opened anew before anybody reads.
+#[test]
+fn nobody_hears_of_a_read_ahead_that_failed() {
+    let mut behind = 0;
+    for at in 1.. {
+        let disk = SimDisk::new(at);
+        let open = || {
+            let builder = Queue::builder().clock(ManualClock::new()).by_hand(true);
+            // A cache that the base has no room in.
+            let builder = builder.journal_bytes(1 << 20).cache_bytes(1 << 20);
+            builder.disk(disk.lend()).open_disk().unwrap()
+        };
+        let queue = open();
+        queue.tube("t").unwrap().put_many(vec![[1; 250]; 8_000]).unwrap();
+        queue.close().unwrap();
+        drop(queue);
+        let queue = open();
+        let tube = queue.tube("t").unwrap();
+        assert_eq!(tube.take_many(300).unwrap().len(), 300);
+        assert_eq!(queue.space().unwrap().checkpoints, 0);
+        disk.plan(Fault::ReadOnce(at));
+        let put = tube.put(&[1; 200_000]);
+        let struck = disk.strikes() > 0;
+        disk.plan(Fault::None);
+        let checkpoints = queue.space().unwrap().checkpoints;
+        if !struck {
+            assert_eq!(checkpoints, 1);
+            break;
+        }
+        put.unwrap();
+        behind += checkpoints;
+        for _ in 0..300 {
+            tube.try_take().unwrap().unwrap().ack().unwrap();
+        }
+    }
+    assert!(behind > 3, "{behind} reads behind the checkpoint");
+}
+
 /// Only readers of events want the payload of a task that is acked, and they hold nothing up.
 #[test]
 fn a_payload_that_cannot_be_read_for_an_event_stops_no_verb() {

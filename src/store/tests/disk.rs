@@ -82,6 +82,7 @@ struct State {
     generation: u64,
     locked: Option<Weak<SimFile>>,
     calls: u64,
+    reads: u64,
     plan: Option<(u64, Plan)>,
     crashed: bool,
     sync_failed: bool,
@@ -135,6 +136,10 @@ impl SimDisk {
 
     pub(super) fn calls(&self) -> u64 {
         self.0.lock().calls
+    }
+
+    pub(super) fn reads(&self) -> u64 {
+        self.0.lock().reads
     }
 
     pub(super) fn sync_failed(&self) -> bool {
@@ -269,6 +274,7 @@ impl DiskFile for SimFile {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.0.lock().reads += 1;
         self.stored(|file| {
             let from = offset as usize;
             let bytes = file.shown.get(from..from + out.len());

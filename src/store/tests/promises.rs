@@ -2,7 +2,9 @@
 
 use super::disk::{SimDisk, Stored};
 use super::*;
+use crate::bytes::key::after;
 use crate::error::ErrorKind;
+use crate::store::Retired;
 use crate::store::disk::FileName;
 
 #[test]
@@ -308,6 +310,54 @@ fn compaction_gives_space_back_and_comes_to_an_end() {
     disk.kill();
     drop(store);
     assert_eq!(numbers(&open(&disk).unwrap()).len(), 10);
+}
+
+/// Whoever took from a deep backlog waited for the disk again and again, and longest beside a
+/// checkpoint, which keeps the disk busy.
+#[test]
+fn what_is_read_in_order_is_read_ahead_behind_a_checkpoint() {
+    let disk = SimDisk::new(19);
+    let config = || Config { cache_bytes: 8 << 20, ..config() };
+    let mut store = open_with(&disk, config()).unwrap();
+    for number in 0..60_000 {
+        write(&mut store, vec![add(number, &[1; 200])]).unwrap();
+    }
+    store.close().unwrap();
+    // Nothing is in the cache.
+    let mut store = open_with(&disk, config()).unwrap();
+    // From two places in turns, as where a tube has groups. How often the disk was asked.
+    let read = |store: &Store, rows: std::ops::Range<u64>| {
+        let before = disk.reads();
+        for number in rows.flat_map(|number| [number, 30_000 + number]) {
+            let from = number.checked_sub(1).map_or(key(0), |last| after(&key(last)));
+            let met = store.first(&from, &key(90_000)).unwrap();
+            assert_eq!(met.map(|(found, _)| found), Some(key(number)));
+        }
+        disk.reads() - before
+    };
+    let checkpoint = |store: &mut Store, number: u64| {
+        write(store, vec![add(number, b"x")]).unwrap();
+        let checkpoint = store.freeze().unwrap().unwrap();
+        let renewed = checkpoint.run().map_err(|failed| failed.error).unwrap();
+        store.renew(renewed)
+    };
+    let fetched = |retired: Retired| {
+        let before = disk.reads();
+        retired.read_ahead().unwrap();
+        disk.reads() - before
+    };
+    assert!(read(&store, 0..256) > 0);
+    drop(checkpoint(&mut store, 60_000));
+    assert!(read(&store, 256..512) > 0, "nobody has read ahead");
+    let pages = fetched(checkpoint(&mut store, 60_001));
+    assert_eq!(read(&store, 512..1000), 0, "twice as much as was read");
+    assert!((20..60).contains(&pages), "{pages} pages");
+    drop(checkpoint(&mut store, 60_002));
+    assert_eq!(fetched(checkpoint(&mut store, 60_003)), 0, "nobody reads");
+    read(&store, 1000..15_000);
+    let pages = fetched(checkpoint(&mut store, 60_004));
+    assert!((400..700).contains(&pages), "{pages} pages: more than a quarter of the cache");
+    assert_eq!(read(&store, 15_000..19_000), 0, "each course has its share");
 }
 
 #[test]
