@@ -23,7 +23,7 @@ impl Core {
     pub(crate) fn check(&self) -> Result<Vec<String>> {
         inside::refuse()?;
         self.is_open()?;
-        let _writer = self.writer.lock();
+        let _writer = self.writer();
         let mut state = self.state.lock();
         state.is_open()?;
         let mut lines = Vec::new();
@@ -70,7 +70,7 @@ impl Core {
 
     /// Bytes of the base behind one round of compaction, if they are fewer now.
     fn compact_once(&self) -> Result<Option<u64>> {
-        let _writer = self.writer.lock();
+        let _writer = self.writer();
         let mut state = self.state.lock();
         state.is_open()?;
         let smaller = state.store.compact()?;

@@ -6,8 +6,9 @@ use crate::live::commit::State;
 use crate::live::core::Core;
 use crate::live::door::Entered;
 use crate::live::inside;
-use crate::store::Retired;
-use crate::sync::MutexGuard;
+use crate::live::leisure::Leisure;
+use crate::store::{Breath, Retired};
+use crate::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// The journal as an op left it.
@@ -50,9 +51,9 @@ impl Core {
 
     /// A checkpoint, unless one is under way, and what callers will read behind it.
     pub(crate) fn checkpoint_if_free(&self) {
-        let Some(writer) = self.writer.try_lock() else { return };
+        let Some(writer) = self.try_writer() else { return };
         // The op that came by is done; if this fails, the next one meets it.
-        let Ok(Some(retired)) = self.checkpoint_with(&writer) else { return };
+        let Ok(Some(retired)) = self.checkpoint_with(&writer, self.breath()) else { return };
         if let Err(error) = retired.read_ahead() {
             drop(retired);
             self.state.lock().heal_after(&error);
@@ -62,8 +63,8 @@ impl Core {
     /// Moves what is in memory to the base and frees the journal.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         inside::refuse()?;
-        let writer = self.writer.lock();
-        self.checkpoint_with(&writer).map(drop)
+        let writer = self.writer();
+        self.checkpoint_with(&writer, None).map(drop)
     }
 
     /// Pays for having outrun the checkpoint under way; on a clock that is moved by hand, nothing.
@@ -79,14 +80,25 @@ impl Core {
     /// Waits for the checkpoint under way; one that came since `checkpoints` were done has made
     /// room, and with two threads at work the caller goes on beside the next. Else it does it here.
     pub(crate) fn make_room(&self, checkpoints: u64) -> Result<()> {
-        let writer = self.writer.lock();
+        let writer = self.writer();
         if self.state.lock().store.checkpoints() != checkpoints {
             return Ok(());
         }
-        self.checkpoint_with(&writer).map(drop)
+        self.checkpoint_with(&writer, None).map(drop)
     }
 
-    fn checkpoint_with(&self, _writer: &MutexGuard<'_, ()>) -> Result<Option<Retired>> {
+    /// For a checkpoint that keeps nobody from its own call.
+    fn breath(&self) -> Option<Arc<dyn Breath>> {
+        let takes_time =
+            !self.settings.by_hand && self.settings.clock.nap(Leisure::BREATH).is_some();
+        takes_time.then(|| self.leisure.clone() as Arc<dyn Breath>)
+    }
+
+    fn checkpoint_with(
+        &self,
+        _writer: &MutexGuard<'_, ()>,
+        breath: Option<Arc<dyn Breath>>,
+    ) -> Result<Option<Retired>> {
         let checkpoint = {
             let mut state = self.state.lock();
             state.is_open()?;
@@ -98,7 +110,7 @@ impl Core {
                 None => return Ok(None),
             }
         };
-        let moved = checkpoint.run();
+        let moved = checkpoint.run_with(breath);
         let mut state = self.state.lock();
         state.pace.ends(self.lease_now());
         self.resting.over();

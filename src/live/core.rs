@@ -15,13 +15,14 @@ use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
 use crate::live::graces::Graces;
 use crate::live::inside;
+use crate::live::leisure::Leisure;
 use crate::live::notes::Outbox;
 use crate::live::pace::Rest;
 use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
 use crate::store::Opened;
-use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, Ordering, ThreadBuilder};
+use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder};
 use crate::sync::{First, current, first_of, never};
 use std::time::Duration;
 
@@ -39,7 +40,9 @@ pub(crate) struct Settings {
 pub(crate) struct Core {
     pub(crate) settings: Settings,
     /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
-    pub(crate) writer: Mutex<()>,
+    writer: Mutex<()>,
+    /// Of the checkpoint under way.
+    pub(crate) leisure: Arc<Leisure>,
     pub(crate) state: Door<State>,
     pub(crate) gate: Gate,
     pub(crate) takers: Wake,
@@ -80,6 +83,7 @@ impl Core {
         let core = Arc::new(Self {
             settings,
             writer: Mutex::new(()),
+            leisure: state.pace.leisure.clone(),
             state: Door::new(state),
             gate,
             takers: Wake::default(),
@@ -135,6 +139,16 @@ impl Core {
         let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || run(&core));
         self.threads.lock().push(thread.map_err(Error::io)?);
         Ok(())
+    }
+
+    /// Waits for the writer's lock.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
+        self.leisure.without(|| self.writer.lock())
+    }
+
+    /// The writer's lock, if nobody has it.
+    pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
+        self.writer.try_lock()
     }
 
     pub(crate) fn site(&self) -> Site<'_> {
@@ -228,6 +242,7 @@ impl Core {
 
     /// Step two: returns once what was seen is synced.
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
+        self.leisure.has_durable_callers();
         self.gate.wait(mark)
     }
 
@@ -389,7 +404,7 @@ impl Core {
         if !broken && ended.is_ok() {
             ended = self.checkpoint();
         }
-        let writer = self.writer.lock();
+        let writer = self.writer();
         let mut state = self.state.lock();
         if state.status == Status::Open {
             state.status = Status::Closed;

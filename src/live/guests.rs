@@ -38,7 +38,7 @@ impl<'a> Session<'a> {
     /// Waits for the writer and the engine. The queue's own work goes this way while it closes.
     pub(crate) fn begin(core: &'a Core) -> Result<Self> {
         inside::refuse()?;
-        let turn = core.writer.lock();
+        let turn = core.writer();
         let writer = {
             let mut state = core.state.lock();
             state.is_open()?;

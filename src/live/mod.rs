@@ -6,6 +6,7 @@ pub(crate) mod wake;
 pub(crate) mod events;
 pub(crate) mod alarm;
 pub(crate) mod door;
+pub(crate) mod leisure;
 pub(crate) mod pace;
 pub(crate) mod notes;
 pub(crate) mod inside;

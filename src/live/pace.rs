@@ -2,7 +2,8 @@
 //! of the journal fills, each pays for the bytes that it brought, so that nobody finds the journal
 //! full and stands still for the rest of the checkpoint. Nobody holds a lock while it rests.
 
-use crate::sync::{Condvar, Mutex};
+use crate::live::leisure::Leisure;
+use crate::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// Shorter rests are saved up: a thread that is put to sleep loses about half as much.
@@ -22,17 +23,25 @@ pub(crate) struct Pace {
     used: u64,
     /// Microseconds, times the bytes of the last part.
     owed: u64,
+    pub(crate) leisure: Arc<Leisure>,
 }
 
 impl Pace {
     /// A checkpoint begins.
     pub(crate) fn begins(&mut self, now: u64) {
         self.began = now;
+        self.leisure.begins();
     }
 
     /// It is over.
     pub(crate) fn ends(&mut self, now: u64) {
-        self.took = now.saturating_sub(self.began);
+        self.took = self.so_far(now);
+        self.leisure.ends();
+    }
+
+    /// How long the one under way has been at work, but for the breaths that it took.
+    fn so_far(&self, now: u64) -> u64 {
+        now.saturating_sub(self.began).saturating_sub(self.leisure.taken())
     }
 
     /// How long a caller rests that has just written, with so many bytes of the ring in use; `busy`
@@ -42,11 +51,14 @@ impl Pace {
         let brought = used.saturating_sub(self.used);
         self.used = used;
         let last = size / LAST;
+        if busy {
+            self.leisure.used(used, size);
+        }
         if !busy || used < size - last {
             self.owed = 0;
             return 0;
         }
-        let takes = self.took.max(now().saturating_sub(self.began));
+        let takes = self.took.max(self.so_far(now()));
         self.owed = self.owed.saturating_add(takes.saturating_mul(brought));
         let rest = self.owed.checked_div(last).unwrap_or(0);
         if rest < REST_MIN {
@@ -81,6 +93,7 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Breath;
 
     const SIZE: u64 = 8 << 20;
 
@@ -125,6 +138,15 @@ mod tests {
         pace.rest(1000, SIZE, false, || 0);
         pace.rest(SIZE - SIZE / LAST, SIZE, false, || 0);
         assert_eq!(pace.rest(SIZE - SIZE / LAST + 2_000, SIZE, true, || 0), 0);
+    }
+
+    #[test]
+    fn what_a_checkpoint_breathed_is_not_paid_for() {
+        let mut pace = Pace::default();
+        pace.begins(1_000_000);
+        (0..5).for_each(|_| pace.leisure.take());
+        pace.ends(1_020_000);
+        assert_eq!(pace.took, 15_000);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! into redb that this file makes is fenced: an error is translated, a panic becomes `Broken`.
 
 use super::disk::DiskFile;
+use super::pieces::Pieces;
 use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run_of, unseal};
 use super::windows::{Course, Window, Windows};
 use crate::bytes::key::{Key, Run, after, copy};
@@ -76,6 +77,7 @@ impl Fate {
 struct Tap {
     file: Arc<dyn DiskFile>,
     fate: Arc<Fate>,
+    pieces: Arc<Pieces>,
 }
 
 impl Tap {
@@ -101,11 +103,18 @@ impl StorageBackend for Tap {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.fate.note(self.file()?.sync(), true)
+        self.fate.note(self.file()?.sync(), true)?;
+        self.pieces.synced();
+        Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.fate.note(self.file()?.write_at(offset, data), false)
+        self.fate.note(self.file()?.write_at(offset, data), false)?;
+        if let Some(breath) = self.pieces.wrote(data.len()) {
+            self.sync_data()?;
+            breath.take();
+        }
+        Ok(())
     }
 }
 
@@ -187,18 +196,20 @@ pub(crate) struct Opening {
     db: Option<Database>,
     file: Option<Arc<dyn DiskFile>>,
     pub(crate) fate: Arc<Fate>,
+    pub(crate) pieces: Arc<Pieces>,
 }
 
 impl Opening {
     fn of_file(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
         let fate = Arc::new(Fate::default());
-        let tap = Tap { file: file.clone(), fate: fate.clone() };
+        let pieces = Arc::new(Pieces::default());
+        let tap = Tap { file: file.clone(), fate: fate.clone(), pieces: pieces.clone() };
         let opened = fenced(&fate, || {
             let mut builder = Database::builder();
             Ok(builder.set_cache_size(cache).create_with_backend(tap)?)
         });
         match (opened, fate.fault()) {
-            (Ok(db), _) => Ok(Self { db: Some(db), file: Some(file), fate }),
+            (Ok(db), _) => Ok(Self { db: Some(db), file: Some(file), fate, pieces }),
             (Err(error), Some(Fault::Sync)) => Err(Error::not_synced("base.redb", error)),
             // Not the disk's word: redb does not know these bytes.
             (Err(error), fault)
@@ -220,7 +231,7 @@ impl Opening {
             let mut builder = Database::builder();
             Ok(builder.set_cache_size(cache).create_with_backend(InMemoryBackend::new())?)
         })?;
-        Ok(Self { db: Some(db), file: None, fate })
+        Ok(Self { db: Some(db), file: None, fate, pieces: Arc::default() })
     }
 
     pub(crate) fn db(&self) -> std::result::Result<&Database, redb::Error> {

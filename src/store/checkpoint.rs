@@ -6,11 +6,15 @@ use super::base::{Base, Fault, Opening, fenced};
 use super::journal::Journal;
 use super::merge::merge;
 use super::overlay::{Entry, Layer};
+use super::pieces::Breath;
 use super::tables::{ANCHOR, Anchor, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal};
 use crate::bytes::key::{Key, Run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use redb::{ReadableTable, WriteTransaction};
+
+/// Rows of a step: some tenths of a millisecond.
+const STEP: usize = 256;
 
 /// A checkpoint under way.
 pub(crate) struct Checkpoint {
@@ -89,14 +93,33 @@ impl Checkpoint {
         CheckpointFailure { frozen: self.frozen, error, fault: self.opening.fate.fault() }
     }
 
-    /// All steps at once.
-    pub(crate) fn run(mut self) -> std::result::Result<Renewed, CheckpointFailure> {
+    /// All steps, as fast as they go.
+    pub(crate) fn run(self) -> std::result::Result<Renewed, CheckpointFailure> {
+        self.run_with(None)
+    }
+
+    /// All steps, as much in a hurry as it says.
+    pub(crate) fn run_with(
+        self,
+        breath: Option<Arc<dyn Breath>>,
+    ) -> std::result::Result<Renewed, CheckpointFailure> {
+        let opening = self.opening.clone();
+        opening.pieces.breathe(breath.clone());
+        let done = self.all_steps(breath.as_deref());
+        opening.pieces.breathe(None);
+        done
+    }
+
+    fn all_steps(
+        mut self,
+        breath: Option<&dyn Breath>,
+    ) -> std::result::Result<Renewed, CheckpointFailure> {
         if let Err(error) = self.begin() {
             return Err(self.failed(error));
         }
         loop {
-            match self.step(4096) {
-                Ok(true) => {}
+            match self.step(STEP) {
+                Ok(true) => breath.map_or((), Breath::pass),
                 Ok(false) => return self.commit(),
                 Err(error) => return Err(self.failed(error)),
             }

@@ -1,5 +1,6 @@
 //! What is synced before a call returns: as the queue says, or the handle, or the call itself.
 
+use crate::disk::{Event, Recorder};
 use crate::{home, still};
 use tempfile::TempDir;
 use tubewell::Durability::{self, Durable, Relaxed};
@@ -144,4 +145,29 @@ fn tubes_come_and_go_as_durably_as_the_queue_says() {
         said("tube", &|| drop(queue.tube("u").unwrap()));
         said("drop_tube", &|| queue.drop_tube("u").unwrap());
     }
+}
+
+/// Whoever synced beside a checkpoint waited for all that it had written: 11 ms of 6 MB.
+#[test]
+fn a_checkpoint_beside_callers_that_sync_is_written_in_pieces() {
+    let disk = Recorder::default();
+    let queue = Queue::builder().disk(disk.lend()).open_disk().unwrap();
+    let tube = queue.tube("t").unwrap();
+    disk.begin();
+    // A quarter of the journal, and a checkpoint begins.
+    (0..1030).for_each(|_| _ = tube.put(&[1; 4 << 10]).unwrap());
+    while queue.space().unwrap().checkpoints == 0 {
+        std::thread::yield_now();
+    }
+    let (mut unsynced, mut most, mut syncs) = (0, 0, 0);
+    for event in disk.events() {
+        match event {
+            Event::Write(0, _, data) => unsynced += data.len(),
+            Event::Sync(0) => (unsynced, syncs) = (0, syncs + 1),
+            _ => {}
+        }
+        most = most.max(unsynced);
+    }
+    assert!((128 << 10..256 << 10).contains(&most), "{most} bytes at once");
+    assert!(syncs > 20, "{syncs} syncs");
 }

@@ -3,6 +3,7 @@
 use super::disk::{Plan, SimDisk};
 use super::*;
 use crate::error::ErrorKind;
+use crate::store::Breath;
 use crate::store::disk::FileName;
 
 /// Runs a scenario with a crash at its first call that changes something, its second, and so on,
@@ -45,18 +46,71 @@ fn an_opening_may_end_at_every_call() {
     }
 }
 
+/// Breath behind every second page.
+struct Short;
+
+impl Breath for Short {
+    fn pass(&self) {}
+
+    fn is_due(&self, unsynced: u64) -> bool {
+        unsynced >= 8 << 10
+    }
+
+    fn take(&self) {}
+}
+
+fn checkpoint_in_pieces(store: &mut Store) -> Result<()> {
+    let Some(checkpoint) = store.freeze()? else { return Ok(()) };
+    match checkpoint.run_with(Some(Arc::new(Short))) {
+        Ok(renewed) => drop(store.renew(renewed)),
+        Err(failure) => store.mend(failure)?,
+    }
+    Ok(())
+}
+
 #[test]
 fn a_checkpoint_may_end_at_every_call() {
+    a_checkpoint_ends_at_every_call(Store::checkpoint, 20);
+}
+
+#[test]
+fn a_checkpoint_in_pieces_may_end_at_every_call() {
+    a_checkpoint_ends_at_every_call(checkpoint_in_pieces, 30);
+}
+
+/// A failed sync of a piece is a failed sync: what the file shows then is not what is on the medium.
+#[test]
+fn a_piece_that_is_not_synced_stops_the_store() {
+    let mut stopped = 0;
+    for at in 0..60 {
+        let disk = SimDisk::new(at);
+        prepared(&disk);
+        let mut store = open(&disk).unwrap();
+        disk.plan(at, Plan::FailSync);
+        let done = checkpoint_in_pieces(&mut store);
+        assert_eq!(done.is_err(), disk.sync_failed());
+        if let Err(error) = done {
+            assert_eq!(error.kind(), ErrorKind::Broken);
+            assert_eq!(write(&mut store, vec![remove(99)]).unwrap_err().kind(), ErrorKind::Broken);
+            stopped += 1;
+        }
+        disk.power_cut();
+        stands(&disk, true);
+    }
+    assert!(stopped > 6, "{stopped}");
+}
+
+fn a_checkpoint_ends_at_every_call(checkpoint: fn(&mut Store) -> Result<()>, least: u64) {
     for plan in [Plan::Crash, Plan::FailOnce, Plan::FailOn, Plan::FullOnce] {
         let calls = at_every_call(
             plan,
             prepared,
             |disk| {
                 let mut store = open(disk)?;
-                store.checkpoint()?;
+                checkpoint(&mut store)?;
                 write(&mut store, vec![add(500, b"x")])?;
                 write(&mut store, vec![remove(500)])?;
-                store.checkpoint()
+                checkpoint(&mut store)
             },
             |disk, _| {
                 // The short-lived row may stand alone at the end of a prefix.
@@ -70,7 +124,7 @@ fn a_checkpoint_may_end_at_every_call() {
                 stands(disk, true);
             },
         );
-        assert!(calls >= 20, "{calls}");
+        assert!(calls >= least, "{calls}");
     }
 }
 
