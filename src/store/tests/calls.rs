@@ -78,7 +78,8 @@ fn a_checkpoint_in_pieces_may_end_at_every_call() {
     a_checkpoint_ends_at_every_call(checkpoint_in_pieces, 30);
 }
 
-/// A failed sync of a piece is a failed sync: what the file shows then is not what is on the medium.
+/// The sync of a piece is one like any other: behind a failed one the file shows what is not on the
+/// medium.
 #[test]
 fn a_piece_that_is_not_synced_stops_the_store() {
     let mut stopped = 0;
