@@ -2,12 +2,13 @@
 
 mod large;
 
+use crate::disk::{Event, Recorder};
 use crate::{drain, home, is_gone, killed, kind, lone, lone_with, open, secs};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tubewell::{
-    Durability, ErrorKind, Lease, State, Task, Transaction, Tube, TubeKind, TubeOptions,
+    Durability, ErrorKind, Lease, Queue, State, Task, Transaction, Tube, TubeKind, TubeOptions,
 };
 
 fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
@@ -114,6 +115,26 @@ fn a_batch_is_written_whole_or_not_at_all() {
         }
         assert_eq!(found(|all| all), with, "step {no}");
     }
+}
+
+#[test]
+fn a_batch_is_one_write_and_one_sync_of_the_journal() {
+    let disk = Recorder::default();
+    let queue = Queue::builder().by_hand(true).disk(disk.lend()).open_disk().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let mut taken = Vec::new();
+    let mut done_in = |batch: &mut dyn FnMut(&mut Vec<Task>)| {
+        disk.begin();
+        batch(&mut taken);
+        let events = disk.events();
+        let writes = events.iter().filter(|event| matches!(event, Event::Write(..))).count();
+        assert!(events.iter().all(|event| event.file() == 1), "the journal alone");
+        (writes, events.len() - writes)
+    };
+    assert_eq!(done_in(&mut |_| drop(tube.put_many(vec![[7; 100]; 500]).unwrap())), (1, 1));
+    assert_eq!(done_in(&mut |taken| *taken = tube.take_many(500).unwrap()), (1, 0));
+    assert_eq!(done_in(&mut |taken| tube.ack_many(taken.drain(..)).unwrap()), (1, 1));
+    assert!(tube.is_empty().unwrap());
 }
 
 #[test]
