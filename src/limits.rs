@@ -51,8 +51,8 @@ pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
 pub(crate) const SLICE_ROWS: usize = 100;
 /// Bytes of redb's cache.
 pub(crate) const CACHE_BYTES: usize = 32 << 20;
-/// One part in so many of it, and that much is read ahead at most, so that what was fetched is not
-/// pushed out by what is fetched.
+/// One part in so many of it, and that much is read ahead at most: what is fetched last must not
+/// push out what was fetched first.
 pub(crate) const AHEAD_PART: usize = 4;
 
 /// How long a relaxed write may stay unsynced.

@@ -6,7 +6,6 @@ use crate::live::commit::State;
 use crate::live::core::Core;
 use crate::live::door::Entered;
 use crate::live::inside;
-use crate::live::leisure::Leisure;
 use crate::store::{Breath, Retired};
 use crate::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -49,15 +48,19 @@ impl Core {
         }
     }
 
-    /// A checkpoint, unless one is under way, and what callers will read behind it.
+    /// A checkpoint, unless one is under way, and then what will be read until the next. By hand it
+    /// is a caller who reads it, as whatever is read there.
     pub(crate) fn checkpoint_if_free(&self) {
         let Some(writer) = self.try_writer() else { return };
         // The op that came by is done; if this fails, the next one meets it.
         let Ok(Some(retired)) = self.checkpoint_with(&writer, self.breath()) else { return };
-        if let Err(error) = retired.read_ahead() {
-            drop(retired);
-            self.state.lock().heal_after(&error);
+        let may_go_on = || !self.leisure.is_awaited() && !self.checkpointer.is_called();
+        let Err(error) = retired.read_ahead(&may_go_on) else { return };
+        let mut state = self.state.lock();
+        if error.kind() == ErrorKind::Broken {
+            state.break_down(&error);
         }
+        state.heal_after(&error);
     }
 
     /// Moves what is in memory to the base and frees the journal.
@@ -89,8 +92,7 @@ impl Core {
 
     /// For a checkpoint that keeps nobody from its own call.
     fn breath(&self) -> Option<Arc<dyn Breath>> {
-        let takes_time =
-            !self.settings.by_hand && self.settings.clock.nap(Leisure::BREATH).is_some();
+        let takes_time = !self.settings.by_hand && self.leisure.can_rest();
         takes_time.then(|| self.leisure.clone() as Arc<dyn Breath>)
     }
 
@@ -105,6 +107,7 @@ impl Core {
             match state.store.freeze()? {
                 Some(checkpoint) => {
                     state.pace.begins(self.lease_now());
+                    self.checkpointer.hush();
                     checkpoint
                 }
                 None => return Ok(None),

@@ -62,7 +62,13 @@ impl From<Error> for Obstacle {
 }
 
 impl State {
-    pub(crate) fn new(store: Store, stamp: Stamp, free: u64, clock: &dyn Clock) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        stamp: Stamp,
+        free: u64,
+        clock: &dyn Clock,
+        pace: Pace,
+    ) -> Self {
         Self {
             store,
             status: Status::Open,
@@ -74,7 +80,7 @@ impl State {
             notes: Notes::default(),
             draft: Draft::default(),
             refill_at: 0,
-            pace: Pace::default(),
+            pace,
         }
     }
 

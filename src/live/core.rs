@@ -17,7 +17,7 @@ use crate::live::graces::Graces;
 use crate::live::inside;
 use crate::live::leisure::Leisure;
 use crate::live::notes::Outbox;
-use crate::live::pace::Rest;
+use crate::live::pace::{Pace, Rest};
 use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
@@ -79,11 +79,13 @@ impl Core {
     pub(crate) fn start(opened: Opened, settings: Settings) -> Result<Arc<Self>> {
         let Opened { store, stamp, first_number } = opened;
         let gate = Gate::new(store.journal());
-        let state = State::new(store, stamp, first_number, &*settings.clock);
+        let leisure = Arc::new(Leisure::new(settings.clock.clone()));
+        let pace = Pace::new(leisure.clone());
+        let state = State::new(store, stamp, first_number, &*settings.clock, pace);
         let core = Arc::new(Self {
             settings,
             writer: Mutex::new(()),
-            leisure: state.pace.leisure.clone(),
+            leisure,
             state: Door::new(state),
             gate,
             takers: Wake::default(),
@@ -242,6 +244,9 @@ impl Core {
 
     /// Step two: returns once what was seen is synced.
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
+        if self.gate.is_synced(mark) {
+            return Ok(());
+        }
         self.leisure.has_durable_callers();
         self.gate.wait(mark)
     }
@@ -383,6 +388,7 @@ impl Core {
         if self.is_closing() {
             return Err(Error::new(ErrorKind::Closed));
         }
+        self.leisure.has_durable_callers();
         self.gate.flush(|| self.state.lock().written())
     }
 

@@ -13,7 +13,6 @@ const REST_MIN: u64 = 100;
 const LAST: u64 = 8;
 
 /// What callers owe, in microseconds. Stands under the engine's lock.
-#[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// How long the last checkpoint took.
     took: u64,
@@ -23,10 +22,14 @@ pub(crate) struct Pace {
     used: u64,
     /// Microseconds, times the bytes of the last part.
     owed: u64,
-    pub(crate) leisure: Arc<Leisure>,
+    leisure: Arc<Leisure>,
 }
 
 impl Pace {
+    pub(crate) fn new(leisure: Arc<Leisure>) -> Self {
+        Self { took: 0, began: 0, used: 0, owed: 0, leisure }
+    }
+
     /// A checkpoint begins.
     pub(crate) fn begins(&mut self, now: u64) {
         self.began = now;
@@ -39,7 +42,7 @@ impl Pace {
         self.leisure.ends();
     }
 
-    /// How long the one under way has been at work, but for the breaths that it took.
+    /// How long the one under way has been at work, but for the time that it took for others.
     fn so_far(&self, now: u64) -> u64 {
         now.saturating_sub(self.began).saturating_sub(self.leisure.taken())
     }
@@ -93,9 +96,16 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::ManualClock;
     use crate::store::Breath;
 
     const SIZE: u64 = 8 << 20;
+
+    /// Behind a checkpoint that took so long.
+    fn took(took: u64) -> Pace {
+        let leisure = Leisure::new(Arc::new(ManualClock::new()));
+        Pace { took, ..Pace::new(Arc::new(leisure)) }
+    }
 
     /// Fills the ring in steps; the rests, with the bytes in use at each.
     fn rests(pace: &mut Pace, step: u64, busy: bool) -> Vec<(u64, u64)> {
@@ -108,7 +118,7 @@ mod tests {
     #[test]
     fn who_fills_the_last_part_rests_as_long_as_a_checkpoint_takes() {
         for step in [64, 400, 10_000, 100_000] {
-            let mut pace = Pace { took: 20_000, ..Pace::default() };
+            let mut pace = took(20_000);
             let rests = rests(&mut pace, step, true);
             assert!(
                 rests.iter().all(|(used, _)| *used >= SIZE - SIZE / LAST),
@@ -125,14 +135,14 @@ mod tests {
 
     #[test]
     fn nobody_rests_while_no_checkpoint_is_under_way_or_none_was_seen() {
-        let mut pace = Pace { took: 20_000, ..Pace::default() };
+        let mut pace = took(20_000);
         assert_eq!(rests(&mut pace, 400, false), []);
-        assert_eq!(rests(&mut Pace::default(), 400, true), []);
+        assert_eq!(rests(&mut took(0), 400, true), []);
     }
 
     #[test]
     fn what_is_owed_is_forgotten_once_the_checkpoint_is_over() {
-        let mut pace = Pace { took: 20_000, ..Pace::default() };
+        let mut pace = took(20_000);
         pace.rest(SIZE - SIZE / LAST, SIZE, false, || 0);
         assert_eq!(pace.rest(SIZE - SIZE / LAST + 4_000, SIZE, true, || 0), 0, "saved up");
         pace.rest(1000, SIZE, false, || 0);
@@ -141,18 +151,43 @@ mod tests {
     }
 
     #[test]
-    fn what_a_checkpoint_breathed_is_not_paid_for() {
-        let mut pace = Pace::default();
+    fn the_time_that_a_checkpoint_took_for_others_is_not_paid_for() {
+        let clock = ManualClock::new();
+        let leisure = Arc::new(Leisure::new(Arc::new(clock.clone())));
+        let mut pace = Pace::new(leisure.clone());
         pace.begins(1_000_000);
-        (0..5).for_each(|_| pace.leisure.take());
+        let mut sync = || {
+            clock.advance(Duration::from_millis(5));
+            Ok(())
+        };
+        leisure.take(&mut sync).unwrap();
         pace.ends(1_020_000);
         assert_eq!(pace.took, 15_000);
+        pace.begins(2_000_000);
+        pace.ends(2_020_000);
+        assert_eq!(pace.took, 20_000);
+    }
+
+    #[test]
+    fn a_checkpoint_hurries_once_the_callers_have_filled_half() {
+        let leisure = Arc::new(Leisure::new(Arc::new(ManualClock::new())));
+        let mut pace = Pace::new(leisure.clone());
+        leisure.has_durable_callers();
+        pace.rest(SIZE / 2, SIZE, false, || 0);
+        pace.rest(SIZE / 2 - 1, SIZE, true, || 0);
+        assert!(leisure.is_due(u64::MAX));
+        pace.rest(SIZE / 2, SIZE, true, || 0);
+        assert!(!leisure.is_due(u64::MAX));
+        pace.begins(0);
+        assert!(leisure.is_due(u64::MAX), "the next one");
+        pace.ends(0);
+        assert!(!leisure.is_due(u64::MAX), "nobody has synced since");
     }
 
     #[test]
     fn a_checkpoint_that_takes_longer_than_the_last_is_paid_for_as_it_goes() {
         let all = |now: u64| -> u64 {
-            let mut pace = Pace { took: 2_000, ..Pace::default() };
+            let mut pace = took(2_000);
             pace.begins(1_000_000);
             pace.rest(SIZE - SIZE / LAST, SIZE, false, || now);
             let used = (SIZE - SIZE / LAST..SIZE).step_by(400);

@@ -110,11 +110,10 @@ impl StorageBackend for Tap {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.fate.note(self.file()?.write_at(offset, data), false)?;
-        if let Some(breath) = self.pieces.wrote(data.len()) {
-            self.sync_data()?;
-            breath.take();
+        match self.pieces.wrote(data.len()) {
+            Some(breath) => breath.take(&mut || self.sync_data()),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -381,18 +380,22 @@ impl Base {
     }
 
     /// Brings the rows that reading in order comes to next into redb's cache, and the system's:
-    /// twice what was read since the snapshot was taken, but at most so many bytes.
-    pub(crate) fn read_ahead(&self, most: usize) -> Result<()> {
+    /// twice what was read since the snapshot was taken, but at most so many bytes, and only while
+    /// it may. What a row refers to, such as a long payload, is not among them.
+    pub(crate) fn read_ahead(&self, most: u64, may_go_on: &dyn Fn() -> bool) -> Result<()> {
         let courses = self.windows.borrow().courses();
-        let all: u64 = courses.iter().map(|course| course.bytes as u64).sum();
-        let most = (most as u64).min(all * 2);
+        // A listing of everything is worth no more than all there is to share.
+        let wanted = |course: &Course| (course.bytes as u64 * 2).min(most);
+        let all: u64 = courses.iter().map(wanted).sum();
+        let most = most.min(all);
         fenced(&self.opening.fate, || {
-            for Course { from, bytes } in courses {
-                let mut left = most.saturating_mul(bytes as u64).checked_div(all).unwrap_or(0);
-                for row in self.rows.range::<&[u8]>(from.as_slice()..)? {
+            for course in courses {
+                let share = u128::from(wanted(&course)) * u128::from(most);
+                let mut left = (share / u128::from(all.max(1))) as u64;
+                for row in self.rows.range::<&[u8]>(course.from.as_slice()..)? {
                     let (key, sealed) = row?;
-                    left = left.saturating_sub(sealed.value().len() as u64);
-                    if left == 0 || key.value().first() != from.first() {
+                    left = left.saturating_sub((key.value().len() + sealed.value().len()) as u64);
+                    if left == 0 || key.value().first() != course.from.first() || !may_go_on() {
                         break;
                     }
                 }

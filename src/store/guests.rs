@@ -32,7 +32,8 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// A snapshot of the base. To be dropped soon: it holds on to every page that is written anew.
-    /// Not to be called with the store's lock held: redb keeps it waiting while the file grows.
+    /// Not to be called with the store's lock held: redb keeps it waiting while the file grows, and
+    /// where its cache is small, for a piece of a checkpoint.
     pub(crate) fn begin(&self) -> Result<ReadTransaction> {
         self.opening.begin_read()
     }

@@ -83,20 +83,21 @@ pub(crate) enum Failure {
 #[must_use = "to be dropped without the store's lock"]
 pub(crate) struct Retired {
     base: Option<Base>,
-    _frozen: Option<Arc<Layer>>,
+    frozen: Option<Arc<Layer>>,
     /// Most bytes that are read ahead.
-    ahead: usize,
+    ahead: u64,
 }
 
 impl Retired {
-    /// Reads what those who read in order will want until the next checkpoint, so that they need
-    /// not wait for the disk, which is busiest now. The old snapshot knows how far they have come,
-    /// and nearly all its pages are the new one's.
+    /// Drops it, but reads before what those who read in order will want until the next checkpoint,
+    /// while it may: they need not wait for the disk then. The old snapshot knows how far they have
+    /// come, and nearly all its pages are the new one's.
     ///
     /// # Errors
     /// As for any read; the store is to be healed behind them.
-    pub(crate) fn read_ahead(&self) -> Result<()> {
-        self.base.as_ref().map_or(Ok(()), |base| base.read_ahead(self.ahead))
+    pub(crate) fn read_ahead(self, may_go_on: &dyn Fn() -> bool) -> Result<()> {
+        drop(self.frozen);
+        self.base.map_or(Ok(()), |base| base.read_ahead(self.ahead, may_go_on))
     }
 }
 
@@ -311,7 +312,7 @@ impl Store {
         let anchor = *renewed.base.anchor();
         // A commit with guests may have come between, and holds all this and more.
         if self.base.as_ref().is_some_and(|base| base.anchor().serial >= anchor.serial) {
-            return Retired { base: Some(renewed.base), _frozen: None, ahead: 0 };
+            return Retired { base: Some(renewed.base), frozen: None, ahead: 0 };
         }
         self.adopt(renewed.base)
     }
@@ -330,8 +331,8 @@ impl Store {
             self.refill();
         }
         // In memory there is no disk to wait for.
-        let ahead = self.disk.as_ref().map_or(0, |_| self.config.cache_bytes / AHEAD_PART);
-        Retired { base: before, _frozen: frozen, ahead }
+        let ahead = self.disk.as_ref().map_or(0, |_| self.config.cache_bytes / AHEAD_PART) as u64;
+        Retired { base: before, frozen, ahead }
     }
 
     /// A whole checkpoint, here and now.

@@ -4,10 +4,11 @@
 
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
-use std::fmt;
+use std::{fmt, io};
 
-/// Knows whether a checkpoint may take its time. Asked inside redb's own locks: it must not wait
-/// for anybody who reads or writes the base.
+/// Knows whether a checkpoint may take its time. Asked inside redb's own locks, which the store's
+/// own reads do without: it must not wait for anybody, and nobody who holds the store's lock may
+/// begin a transaction of redb's beside a checkpoint.
 pub(crate) trait Breath: Send + Sync {
     /// Between two steps: whoever waits for the processor may have it.
     fn pass(&self);
@@ -15,8 +16,8 @@ pub(crate) trait Breath: Send + Sync {
     /// Whether what was written so far, so many bytes, is a piece.
     fn is_due(&self, unsynced: u64) -> bool;
 
-    /// The piece is on the medium: others have their turn at the disk until this returns.
-    fn take(&self);
+    /// Has the piece synced, and leaves the disk to others for a while. What the sync says.
+    fn take(&self, sync: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()>;
 }
 
 /// What was written to the base since its last sync.

@@ -37,7 +37,7 @@ impl Window {
     /// Adds the next row; a damaged value is `None`. Whether the window ends with it: it is full,
     /// or the row has another tag than these, with which it is not asked for in order.
     pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>) -> bool {
-        self.bytes += value.map_or(0, <[u8]>::len);
+        self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         self.rows.push((Key::from_slice(key), value.map(Value::from)));
         let ends = key.first() != Some(&tag) || self.rows.len() >= ROWS || self.bytes >= BYTES;
         if ends {
@@ -104,14 +104,15 @@ impl Windows {
         self.clock.get()
     }
 
-    /// Wherever something was read in order and there is more.
+    /// Wherever more than one window was read in order and there is more of the tag.
     pub(super) fn courses(&self) -> Vec<Course> {
         let next = self.by_start.iter().skip(1).map(|(start, _)| Some(start)).chain([None]);
-        let kept = self.by_start.iter().map(|(_, window)| window).zip(next);
-        let goes_on =
-            |window: &Window, next: Option<&Key>| next.is_some_and(|it| *it <= window.end);
-        kept.filter(|(window, next)| !window.ends && !goes_on(window, *next))
-            .map(|(it, _)| Course { from: it.end.clone(), bytes: it.before + it.bytes })
+        let goes_on = |it: &Window, next: Option<&Key>| next.is_some_and(|next| *next <= it.end);
+        let open = self.by_start.iter().zip(next).filter(|((start, window), next)| {
+            let is_course = window.before > 0 && !goes_on(window, *next);
+            is_course && !window.ends && start.first() == window.end.first()
+        });
+        open.map(|((_, it), _)| Course { from: it.end.clone(), bytes: it.before + it.bytes })
             .collect()
     }
 

@@ -147,18 +147,19 @@ fn tubes_come_and_go_as_durably_as_the_queue_says() {
     }
 }
 
-/// Whoever synced beside a checkpoint waited for all that it had written: 11 ms of 6 MB.
-#[test]
-fn a_checkpoint_beside_callers_that_sync_is_written_in_pieces() {
+/// A queue whose checkpoint has just begun beside a caller that syncs.
+fn beside_a_checkpoint() -> (Recorder, Queue) {
     let disk = Recorder::default();
     let queue = Queue::builder().disk(disk.lend()).open_disk().unwrap();
     let tube = queue.tube("t").unwrap();
     disk.begin();
-    // A quarter of the journal, and a checkpoint begins.
+    // A quarter of the journal.
     (0..1030).for_each(|_| _ = tube.put(&[1; 4 << 10]).unwrap());
-    while queue.space().unwrap().checkpoints == 0 {
-        std::thread::yield_now();
-    }
+    (disk, queue)
+}
+
+/// How often the base was synced, and the most bytes that were written to it in between.
+fn pieces(disk: &Recorder) -> (usize, usize) {
     let (mut unsynced, mut most, mut syncs) = (0, 0, 0);
     for event in disk.events() {
         match event {
@@ -168,6 +169,29 @@ fn a_checkpoint_beside_callers_that_sync_is_written_in_pieces() {
         }
         most = most.max(unsynced);
     }
+    (syncs, most)
+}
+
+/// Whoever synced beside a checkpoint waited for all that it had written: 11 ms of 6 MB.
+#[test]
+fn a_checkpoint_beside_callers_that_sync_is_written_in_pieces() {
+    let (disk, queue) = beside_a_checkpoint();
+    while queue.space().unwrap().checkpoints == 0 {
+        std::thread::yield_now();
+    }
+    let (syncs, most) = pieces(&disk);
     assert!((128 << 10..256 << 10).contains(&most), "{most} bytes at once");
     assert!(syncs > 20, "{syncs} syncs");
+}
+
+#[test]
+fn a_checkpoint_that_somebody_waits_for_hurries() {
+    let (disk, queue) = beside_a_checkpoint();
+    while pieces(&disk).0 < 3 {
+        std::thread::yield_now();
+    }
+    queue.transact(|_| Ok::<_, tubewell::Error>(())).unwrap();
+    let (syncs, most) = pieces(&disk);
+    assert!(most > 1 << 20, "{most} bytes at once");
+    assert!(syncs < 20, "{syncs} syncs");
 }

@@ -93,8 +93,8 @@ fn after_a_read_that_failed_the_queue_goes_on_or_says_that_it_is_broken() {
     assert!(struck > 3, "{struck}");
 }
 
-/// What is read ahead behind a checkpoint is nobody's call: if that fails, nobody hears of it, and
-/// the base is opened anew before anybody reads.
+/// What is read ahead behind a checkpoint is nobody's call: whoever comes behind one that failed
+/// hears nothing of it, for the base has been opened anew.
 #[test]
 fn nobody_hears_of_a_read_ahead_that_failed() {
     let mut behind = 0;

@@ -5,6 +5,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::store::Breath;
 use crate::store::disk::FileName;
+use std::io;
 
 /// Runs a scenario with a crash at its first call that changes something, its second, and so on,
 /// until it comes through. `after` judges what stands.
@@ -56,7 +57,9 @@ impl Breath for Short {
         unsynced >= 8 << 10
     }
 
-    fn take(&self) {}
+    fn take(&self, sync: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        sync()
+    }
 }
 
 fn checkpoint_in_pieces(store: &mut Store) -> Result<()> {

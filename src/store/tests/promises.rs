@@ -343,7 +343,7 @@ fn what_is_read_in_order_is_read_ahead_behind_a_checkpoint() {
     };
     let fetched = |retired: Retired| {
         let before = disk.reads();
-        retired.read_ahead().unwrap();
+        retired.read_ahead(&|| true).unwrap();
         disk.reads() - before
     };
     assert!(read(&store, 0..256) > 0);
@@ -353,8 +353,13 @@ fn what_is_read_in_order_is_read_ahead_behind_a_checkpoint() {
     assert_eq!(read(&store, 512..1000), 0, "twice as much as was read");
     assert!((20..60).contains(&pages), "{pages} pages");
     drop(checkpoint(&mut store, 60_002));
-    assert_eq!(fetched(checkpoint(&mut store, 60_003)), 0, "nobody reads");
-    read(&store, 1000..15_000);
+    assert!(store.first(&key(5_000), &key(5_001)).unwrap().is_some());
+    assert_eq!(fetched(checkpoint(&mut store, 60_003)), 0, "nobody reads in order");
+    read(&store, 1000..1200);
+    let before = disk.reads();
+    checkpoint(&mut store, 60_005).read_ahead(&|| false).unwrap();
+    assert!(disk.reads() - before < 4, "somebody waits");
+    read(&store, 1200..15_000);
     let pages = fetched(checkpoint(&mut store, 60_004));
     assert!((400..700).contains(&pages), "{pages} pages: more than a quarter of the cache");
     assert_eq!(read(&store, 15_000..19_000), 0, "each course has its share");
