@@ -107,6 +107,7 @@ impl Core {
             match state.store.freeze()? {
                 Some(checkpoint) => {
                     state.pace.begins(self.lease_now());
+                    // Whoever rang before it began would have a second one made behind it.
                     self.checkpointer.hush();
                     checkpoint
                 }
