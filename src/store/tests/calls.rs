@@ -3,9 +3,7 @@
 use super::disk::{Plan, SimDisk};
 use super::*;
 use crate::error::ErrorKind;
-use crate::store::Breath;
 use crate::store::disk::FileName;
-use std::io;
 
 /// Runs a scenario with a crash at its first call that changes something, its second, and so on,
 /// until it comes through. `after` judges what stands.
@@ -47,30 +45,6 @@ fn an_opening_may_end_at_every_call() {
     }
 }
 
-/// Breath behind every second page.
-struct Short;
-
-impl Breath for Short {
-    fn pass(&self) {}
-
-    fn is_due(&self, unsynced: u64) -> bool {
-        unsynced >= 8 << 10
-    }
-
-    fn take(&self, sync: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
-        sync()
-    }
-}
-
-fn checkpoint_in_pieces(store: &mut Store) -> Result<()> {
-    let Some(checkpoint) = store.freeze()? else { return Ok(()) };
-    match checkpoint.run_with(Some(Arc::new(Short))) {
-        Ok(renewed) => drop(store.renew(renewed)),
-        Err(failure) => store.mend(failure)?,
-    }
-    Ok(())
-}
-
 #[test]
 fn a_checkpoint_may_end_at_every_call() {
     a_checkpoint_ends_at_every_call(Store::checkpoint, 20);
@@ -79,29 +53,6 @@ fn a_checkpoint_may_end_at_every_call() {
 #[test]
 fn a_checkpoint_in_pieces_may_end_at_every_call() {
     a_checkpoint_ends_at_every_call(checkpoint_in_pieces, 30);
-}
-
-/// The sync of a piece is one like any other: behind a failed one the file shows what is not on the
-/// medium.
-#[test]
-fn a_piece_that_is_not_synced_stops_the_store() {
-    let mut stopped = 0;
-    for at in 0..60 {
-        let disk = SimDisk::new(at);
-        prepared(&disk);
-        let mut store = open(&disk).unwrap();
-        disk.plan(at, Plan::FailSync);
-        let done = checkpoint_in_pieces(&mut store);
-        assert_eq!(done.is_err(), disk.sync_failed());
-        if let Err(error) = done {
-            assert_eq!(error.kind(), ErrorKind::Broken);
-            assert_eq!(write(&mut store, vec![remove(99)]).unwrap_err().kind(), ErrorKind::Broken);
-            stopped += 1;
-        }
-        disk.power_cut();
-        stands(&disk, true);
-    }
-    assert!(stopped > 6, "{stopped}");
 }
 
 fn a_checkpoint_ends_at_every_call(checkpoint: fn(&mut Store) -> Result<()>, least: u64) {

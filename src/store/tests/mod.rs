@@ -10,7 +10,7 @@ mod ring;
 mod seeds;
 
 use super::record::Advance;
-use super::{Config, Failure, Guests, Store};
+use super::{Breath, Config, Failure, Guests, Store};
 use crate::bytes::key::Key;
 use crate::bytes::key::{Run, is_temporary};
 use crate::bytes::{RowOp, RowWrite, Value, View};
@@ -20,6 +20,7 @@ use crate::limits::JOURNAL_BYTES_MIN;
 use crate::sync::Arc;
 use disk::SimDisk;
 use seeds::seeds;
+use std::io;
 use std::ops::ControlFlow;
 
 /// The application's own.
@@ -103,6 +104,30 @@ fn write(store: &mut Store, writes: Vec<RowWrite>) -> Result<u64> {
         }
     }
     panic!("no room behind a checkpoint");
+}
+
+/// Breath behind every second page.
+struct Short;
+
+impl Breath for Short {
+    fn pass(&self) {}
+
+    fn is_due(&self, unsynced: u64) -> bool {
+        unsynced >= 8 << 10
+    }
+
+    fn take(&self, sync: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        sync()
+    }
+}
+
+fn checkpoint_in_pieces(store: &mut Store) -> Result<()> {
+    let Some(checkpoint) = store.freeze()? else { return Ok(()) };
+    match checkpoint.run_with(Some(Arc::new(Short))) {
+        Ok(renewed) => drop(store.renew(renewed)),
+        Err(failure) => store.mend(failure)?,
+    }
+    Ok(())
 }
 
 fn sync(store: &Store) -> Result<u64> {
