@@ -12,7 +12,8 @@ use std::time::Duration;
 
 /// The journal as an op left it.
 pub(crate) struct Left {
-    wants_checkpoint: bool,
+    /// Whether the caller is to checkpoint.
+    is_to_checkpoint: bool,
     /// How many there were.
     pub(crate) checkpoints: u64,
     /// Microseconds that the caller rests for having outrun the one under way.
@@ -22,8 +23,14 @@ pub(crate) struct Left {
 impl Core {
     /// Releases the engine's lock behind an op, and says what the journal was like then.
     pub(crate) fn step_out(&self, mut state: Entered<'_, State>) -> Left {
+        let is_due = state.store.wants_checkpoint();
+        if is_due && !self.settings.by_hand {
+            // Under the lock, as the freeze is that answers it: a call that came late would have
+            // another checkpoint made, with next to nothing in it.
+            self.checkpointer.ring();
+        }
         let left = Left {
-            wants_checkpoint: state.store.wants_checkpoint(),
+            is_to_checkpoint: is_due && self.settings.by_hand,
             checkpoints: state.store.checkpoints(),
             rest: state.rest(&*self.settings.clock),
         };
@@ -34,17 +41,8 @@ impl Core {
     /// What a caller does for the journal behind an op that was done.
     pub(crate) fn make_way(&self, left: &Left) {
         self.rest(left.rest);
-        if left.wants_checkpoint {
-            self.checkpoint_soon();
-        }
-    }
-
-    /// Has the checkpointer's thread look; where there is none, checkpoints here.
-    fn checkpoint_soon(&self) {
-        if self.settings.by_hand {
+        if left.is_to_checkpoint {
             self.checkpoint_if_free();
-        } else {
-            self.checkpointer.ring();
         }
     }
 

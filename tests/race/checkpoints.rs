@@ -47,6 +47,23 @@ fn checkpoints_beside_putters_takers_and_close() {
     });
 }
 
+/// A call that came behind the freeze which answered it had a second checkpoint made, of next to
+/// nothing: two syncs of the base for each one that was wanted.
+#[test]
+fn a_checkpoint_is_made_of_what_it_is_called_for() {
+    explore(|| {
+        let disk = Disk::new();
+        let (queue, tube, _clock) = disk.serve(Durability::Relaxed);
+        // Four records call for one, three behind the one that stays.
+        let putters = [tube.clone(), tube]
+            .map(|tube| spawn(move || (0..3).for_each(|_| _ = tube.put(&[7; 4_200]).unwrap())));
+        putters.into_iter().for_each(|putter| putter.join().unwrap());
+        let space = queue.space().unwrap();
+        assert!(space.checkpoints <= 1, "two for six records: {space:?}");
+        queue.close().unwrap();
+    });
+}
+
 #[test]
 fn upkeep_and_readers_beside_transactions_and_close() {
     explore(|| {
