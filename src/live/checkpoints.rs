@@ -52,7 +52,10 @@ impl Core {
         let Some(writer) = self.try_writer() else { return };
         // The op that came by is done; if this fails, the next one meets it.
         let Ok(Some(retired)) = self.checkpoint_with(&writer, self.breath()) else { return };
-        let may_go_on = || !self.leisure.is_awaited() && !self.checkpointer.is_called();
+        let may_go_on = || {
+            self.leisure.give_way();
+            !self.leisure.is_awaited() && !self.checkpointer.is_called()
+        };
         let Err(error) = retired.read_ahead(&may_go_on) else { return };
         let mut state = self.state.lock();
         if error.kind() == ErrorKind::Broken {

@@ -92,6 +92,12 @@ impl Leisure {
         !late && !self.crowded.load(Ordering::Relaxed) && !self.is_awaited()
     }
 
+    /// Leaves the processor to whoever waits for it. Where all are busy, a caller that has just
+    /// been woken would wait for the end of our time slice, which is milliseconds.
+    pub(crate) fn give_way(&self) {
+        yield_now();
+    }
+
     /// Microseconds that the checkpoint has taken for pieces and breaths.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
@@ -99,11 +105,9 @@ impl Leisure {
 }
 
 impl Breath for Leisure {
-    /// Where all processors are busy, a caller that has just been woken would wait for the end of
-    /// our time slice, which is milliseconds.
     fn pass(&self) {
         if self.has_time() {
-            yield_now();
+            self.give_way();
         }
     }
 
