@@ -54,17 +54,6 @@ impl Alarm {
         self.minds_quiet.store(false, Ordering::Relaxed);
     }
 
-    /// Whoever has called so far is served.
-    pub(crate) fn hush(&self) {
-        self.called.lock().rung = false;
-    }
-
-    /// Whether somebody has called since, or the queue closes.
-    pub(crate) fn is_called(&self) -> bool {
-        let called = self.called.lock();
-        called.rung || called.closed
-    }
-
     /// Sleeps until it is called, or for a while. False once the queue closes.
     pub(crate) fn sleep(&self, nap: Option<Duration>) -> bool {
         let mut called = self.called.lock();

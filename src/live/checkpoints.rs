@@ -12,8 +12,7 @@ use std::time::Duration;
 
 /// The journal as an op left it.
 pub(crate) struct Left {
-    /// Whether the caller is to checkpoint.
-    is_to_checkpoint: bool,
+    wants_checkpoint: bool,
     /// How many there were.
     pub(crate) checkpoints: u64,
     /// Microseconds that the caller rests for having outrun the one under way.
@@ -23,14 +22,8 @@ pub(crate) struct Left {
 impl Core {
     /// Releases the engine's lock behind an op, and says what the journal was like then.
     pub(crate) fn step_out(&self, mut state: Entered<'_, State>) -> Left {
-        let is_due = state.store.wants_checkpoint();
-        if is_due && !self.settings.by_hand {
-            // Under the lock, as the freeze is that answers it: a call that came late would have
-            // another checkpoint made, with next to nothing in it.
-            self.checkpointer.ring();
-        }
         let left = Left {
-            is_to_checkpoint: is_due && self.settings.by_hand,
+            wants_checkpoint: state.store.wants_checkpoint(),
             checkpoints: state.store.checkpoints(),
             rest: state.rest(&*self.settings.clock),
         };
@@ -41,20 +34,37 @@ impl Core {
     /// What a caller does for the journal behind an op that was done.
     pub(crate) fn make_way(&self, left: &Left) {
         self.rest(left.rest);
-        if left.is_to_checkpoint {
-            self.checkpoint_if_free();
+        if left.wants_checkpoint {
+            self.checkpoint_soon();
         }
     }
 
-    /// A checkpoint, unless one is under way, and then what will be read until the next. By hand it
-    /// is a caller who reads it, as whatever is read there.
+    /// Has the checkpointer's thread look; where there is none, checkpoints here.
+    fn checkpoint_soon(&self) {
+        if self.settings.by_hand {
+            self.checkpoint_if_free();
+        } else {
+            self.checkpointer.ring();
+        }
+    }
+
+    /// A checkpoint, if one is wanted and none is under way, and then what will be read until the
+    /// next. By hand it is a caller who reads it, as whatever is read there.
     pub(crate) fn checkpoint_if_free(&self) {
         let Some(writer) = self.try_writer() else { return };
+        let is_wanted = || self.state.lock().store.wants_checkpoint();
+        // A call may come behind the checkpoint that answers it.
+        if !is_wanted() {
+            return;
+        }
         // The op that came by is done; if this fails, the next one meets it.
         let Ok(Some(retired)) = self.checkpoint_with(&writer, self.breath()) else { return };
         let may_go_on = || {
-            self.leisure.give_way();
-            !self.leisure.is_awaited() && !self.checkpointer.is_called()
+            let is_free = !self.leisure.is_awaited() && !is_wanted();
+            if is_free {
+                self.leisure.give_way();
+            }
+            is_free
         };
         let Err(error) = retired.read_ahead(&may_go_on) else { return };
         let mut state = self.state.lock();
@@ -108,8 +118,6 @@ impl Core {
             match state.store.freeze()? {
                 Some(checkpoint) => {
                     state.pace.begins(self.lease_now());
-                    // Whoever rang before it began would have a second one made behind it.
-                    self.checkpointer.hush();
                     checkpoint
                 }
                 None => return Ok(None),

@@ -17,9 +17,8 @@ use std::io;
 use std::iter::successors;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Rows that are read ahead before it is asked again whether it may go on: less than a tenth of a
-/// millisecond, unless they come from the disk.
-const AHEAD_STEP: usize = 64;
+/// Rows that are read ahead before it is asked again whether it may go on: a few pages.
+const AHEAD_STEP: usize = 16;
 
 /// The worst that failed, or the first of it, which decides what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,9 +399,11 @@ impl Base {
                 for (number, row) in rows.enumerate() {
                     let (key, sealed) = row?;
                     left = left.saturating_sub((key.value().len() + sealed.value().len()) as u64);
-                    let is_wanted = left > 0 && key.value().first() == course.from.first();
-                    if !is_wanted || number % AHEAD_STEP == 0 && !may_go_on() {
+                    if left == 0 || key.value().first() != course.from.first() {
                         break;
+                    }
+                    if number % AHEAD_STEP == 0 && !may_go_on() {
+                        return Ok(());
                     }
                 }
             }
