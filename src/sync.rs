@@ -38,7 +38,7 @@ use std::time::Duration;
 pub(crate) mod plain {
     pub(crate) use parking_lot::Mutex;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-    pub(crate) use std::thread::park_timeout;
+    pub(crate) use std::thread::{park_timeout, yield_now};
 }
 
 /// Which of two receivers had something to say, or was disconnected.

@@ -4,8 +4,8 @@
 
 use crate::clock::{Clock, micros};
 use crate::store::Breath;
-use crate::sync::plain::{AtomicBool, AtomicU64, AtomicUsize, park_timeout};
-use crate::sync::{Arc, Ordering, yield_now};
+use crate::sync::plain::{AtomicBool, AtomicU64, AtomicUsize, park_timeout, yield_now};
+use crate::sync::{Arc, Ordering};
 use std::io;
 use std::time::Duration;
 
