@@ -282,6 +282,11 @@ impl Draft {
         Link { number, checksum }
     }
 
+    /// Zeros behind the record, no part of it.
+    pub(crate) fn fill(&mut self, bytes: u64) {
+        self.0.resize(self.0.len() + bytes as usize, 0);
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

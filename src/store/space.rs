@@ -32,7 +32,8 @@ pub struct Space {
     pub checkpoints: u64,
     /// Syncs of both files since the queue was opened.
     pub syncs: u64,
-    /// Bytes written to both files since the queue was opened, what the opening wrote included.
+    /// Bytes written to both files since the queue was opened, what the opening wrote included. A
+    /// record that comes to a new page of the journal counts with the rest of that page, once.
     pub written_bytes: u64,
     /// Tasks put since the queue was opened.
     pub tasks_put: u64,
