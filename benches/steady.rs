@@ -80,7 +80,7 @@ fn durable(run: &Run) {
         let queue = open(run, Durability::Durable);
         let tube = queue.tube("steady").unwrap();
         run.pair(
-            &figure("durable put, one thread", "limit", Ratio::Rate, "≥ 0.9"),
+            &figure("durable put, one thread", "limit", Ratio::Rate, "≥ 0.95"),
             |times| {
                 empty(&tube);
                 puts(&tube, times)
@@ -100,7 +100,7 @@ fn durable(run: &Run) {
         let tube = queue.tube("steady").unwrap();
         // Put and ack are synced, the take between them need not be.
         run.pair(
-            &figure("durable cycle, one thread", "limit/2", Ratio::Rate, "≥ 0.9"),
+            &figure("durable cycle, one thread", "limit/2", Ratio::Rate, "≥ 0.95"),
             |times| cycles(&tube, times),
             |times| limit.synced(2 * times, PAYLOAD),
         );
