@@ -333,7 +333,6 @@ mod tests {
     use super::*;
     use crate::bytes::key::Key;
     use crate::bytes::{RowOp, Value};
-    use std::collections::VecDeque;
     use std::sync::Barrier;
 
     /// Its first sync fails once it was met.
@@ -426,81 +425,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    /// Shows what was written, and of the last write where it began and how long it was.
-    #[derive(Debug)]
-    struct Shown(Mutex<(Vec<u8>, u64, u64)>);
-
-    impl DiskFile for Shown {
-        fn len(&self) -> io::Result<u64> {
-            Ok(self.0.lock().0.len() as u64)
-        }
-
-        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()> {
-            let mut shown = self.0.lock();
-            let from = at as usize;
-            shown.0[from..from + data.len()].copy_from_slice(data);
-            (shown.1, shown.2) = (at - HEAD_BYTES as u64, data.len() as u64);
-            Ok(())
-        }
-
-        fn set_len(&self, _: u64) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A queue that had been idle wrote into pages that the system had given up meanwhile, and read
-    /// each of them from the disk first: 0.6 ms for each, for all callers.
-    #[test]
-    fn a_page_is_come_to_by_a_write_of_all_that_is_free_of_it() {
-        let head = Head { queue: [0; 16], ring: 64 << 10 };
-        let file = Arc::new(Shown(Mutex::new((vec![0; HEAD_BYTES + (64 << 10)], 0, 0))));
-        let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
-        let mut ring = Ring::resume(file.clone(), &head, 0, last);
-        let mut kept: VecDeque<(Span, Vec<u8>)> = VecDeque::new();
-        let (mut came, mut bounded) = (0, 0);
-        for turn in 0..5_000_u64 {
-            let bytes = vec![turn as u8; (turn * turn % 2_003 + turn % 7 * 900) as usize];
-            let row = RowWrite { key: Key::from_slice(&[1; 9]), op: RowOp::Add(bytes[..].into()) };
-            let before = ring.last();
-            if turn % 3 == 0 {
-                ring.shared.synced.store(ring.shared.written(), Ordering::SeqCst);
-            }
-            if ring.append(&Stamp::default(), [&row].into_iter()).is_err() {
-                // As behind a checkpoint: of some of it, as more came meanwhile.
-                kept.drain(..kept.len() / 2);
-                ring.free_before(kept[0].0);
-                continue;
-            }
-            let Span { start, end, .. } = ring.last();
-            let shown = file.0.lock();
-            let (at, to) = (shown.1, shown.1 + shown.2);
-            assert_eq!(at, start);
-            let is_new = page_behind(start) < end;
-            assert!(is_new || start / PAGE == (before.end - 1) / PAGE && to == end);
-            if is_new && to % PAGE != 0 {
-                assert_eq!(to, ring.start - 1, "short of what is protected, and only there");
-                bounded += 1;
-            }
-            let (begun, rest) = (HEAD_BYTES + end as usize, HEAD_BYTES + to as usize);
-            assert!(to - end < PAGE && shown.0[begun..rest].iter().all(|&byte| byte == 0));
-            came += u64::from(is_new);
-            let place = HEAD_BYTES + start as usize..HEAD_BYTES + end as usize;
-            kept.push_back((ring.last(), shown.0[place].to_vec()));
-            for (Span { start, end, .. }, bytes) in &kept {
-                let place = HEAD_BYTES + *start as usize..HEAD_BYTES + *end as usize;
-                assert!(shown.0[place] == bytes[..], "turn {turn}: written over");
-            }
-        }
-        assert!(came > 1_000 && bounded > 0, "{came} pages, {bounded} bounded");
     }
 }

@@ -202,6 +202,14 @@ impl SimDisk {
         self.0.lock().files[index(name)].clone()
     }
 
+    /// The last write that no sync has covered yet, and where it went.
+    pub(super) fn last_write(&self, name: FileName) -> Option<(u64, Vec<u8>)> {
+        match self.0.lock().files[index(name)].pending.last()? {
+            Change::Write(at, data) => Some((*at, data.clone())),
+            Change::Len(_) => None,
+        }
+    }
+
     pub(super) fn set_file(&self, name: FileName, file: Stored) {
         self.0.lock().files[index(name)] = file;
     }

@@ -357,11 +357,15 @@ fn what_is_read_in_order_is_read_ahead_behind_a_checkpoint() {
     assert!(store.first(&key(5_000), &key(5_001)).unwrap().is_some());
     assert_eq!(fetched(checkpoint(&mut store, 60_003)), 0, "nobody reads in order");
     read(&store, 1000..1200);
+    let before = disk.reads();
+    checkpoint(&mut store, 60_006).read_ahead(&|| false).unwrap();
+    assert!(disk.reads() - before < 4, "somebody waits from the first");
+    read(&store, 1200..1400);
     let (before, asked) = (disk.reads(), Cell::new(0));
     let twice = || asked.replace(asked.get() + 1) < 2;
     checkpoint(&mut store, 60_005).read_ahead(&twice).unwrap();
     assert!(disk.reads() - before < 8, "somebody waits");
-    read(&store, 1200..15_000);
+    read(&store, 1400..15_000);
     let pages = fetched(checkpoint(&mut store, 60_004));
     assert!((400..700).contains(&pages), "{pages} pages: more than a quarter of the cache");
     assert_eq!(read(&store, 15_000..19_000), 0, "each course has its share");
