@@ -2,12 +2,14 @@
 //! layout, and the two seams between the engine and the store, [`RowWrite`] and [`View`]. No I/O.
 //! No byte string makes decoding panic.
 
+pub(crate) mod hash;
 pub(crate) mod value;
 pub(crate) mod pack;
 pub(crate) mod key;
 pub(crate) mod row;
 pub(crate) mod view;
 
+pub(crate) use hash::NumberHash;
 pub(crate) use key::{Deadline, Range, Tag};
 pub(crate) use value::Value;
 pub(crate) use view::{Met, RowOp, RowWrite, View};

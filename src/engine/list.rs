@@ -9,8 +9,8 @@ use std::ops::Bound;
 
 /// Up to as many rows a search in a vector, and making room in it, is quicker than a map.
 const FEW: usize = 32;
-/// Rows, or steps, whose memory is kept for the next list.
-pub(crate) const KEPT: usize = 1024;
+/// Rows whose memory is kept for the next list.
+const KEPT: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct List {

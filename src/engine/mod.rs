@@ -12,6 +12,7 @@
 //! ```
 
 pub(crate) mod list;
+pub(crate) mod effects;
 pub(crate) mod draft;
 pub(crate) mod known;
 pub(crate) mod desk;

@@ -10,13 +10,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUIET_BEFORE_CHECKPOINT;
 use crate::live::alarm::Alarm;
 use crate::live::commit::{Obstacle, Site, State, Status};
+use crate::live::derived_state::Outbox;
 use crate::live::door::{Door, Entered};
 use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
 use crate::live::graces::Graces;
 use crate::live::inside;
 use crate::live::leisure::Leisure;
-use crate::live::notes::Outbox;
 use crate::live::pace::{Pace, Rest};
 use crate::live::wake::Wake;
 use crate::options::Durability;
@@ -180,9 +180,10 @@ impl Core {
     /// The same for the queue's own work, which goes on while it closes.
     #[inline]
     pub(crate) fn apply_inside<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
+        let mut came = None;
         loop {
             let mut state = self.state.lock();
-            let step = state.step(op, &self.site());
+            let step = state.step(op, &mut came, &self.site());
             if let Err(Obstacle::Refused(error)) = &step {
                 state.heal_after(error);
             }
@@ -191,6 +192,10 @@ impl Core {
                 Ok(done) => {
                     self.make_way(&left);
                     return Ok(done);
+                }
+                Err(Obstacle::Yield) => {
+                    self.make_way(&left);
+                    self.state.pass_on();
                 }
                 Err(Obstacle::NoRoom) => self.make_room(left.checkpoints)?,
                 Err(Obstacle::NoNumbers(mark)) => self.gate.wait(mark)?,
