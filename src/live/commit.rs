@@ -170,9 +170,9 @@ impl State {
         self.commit(op, now, site)
     }
 
-    /// Works off what is due in the tube, one sweep's worth a turn. While there is more that was due
-    /// when the caller came, others get the lock between the turns. What fell due since is little,
-    /// and goes in the last turn.
+    /// Works off what is due in the tube, one sweep's worth a turn. While there is more that was
+    /// due when the caller came, others get the lock between the turns. What fell due since is
+    /// little, and goes in the last turn.
     #[cold]
     fn run_due_work(
         &mut self,

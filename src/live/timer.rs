@@ -192,8 +192,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The timer asked for every tube's deadline among those of all tubes, and a new tube was looked
-    /// for among all of them: 100 000 tubes took 49.6 s to make.
+    /// The timer asked for every tube's deadline among those of all tubes, and a new tube was
+    /// looked for among all of them: 100 000 tubes took 49.6 s to make.
     #[test]
     fn a_tube_costs_the_same_however_many_there_are() {
         let visits = |tubes: usize| {
