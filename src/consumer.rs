@@ -56,6 +56,8 @@ struct Identity {
 impl Consumer {
     /// Opens the session or joins it. A grace that is not given stays what it is.
     pub(crate) fn open(hold: &Arc<Hold>, name: &str, grace: Option<Duration>) -> Result<Self> {
+        // Who holds the sessions waits for the engine, which a transaction of this thread holds.
+        inside::refuse()?;
         // Held over the join, so that the last handle of an earlier session cannot end this one.
         let mut sessions = hold.sessions.lock();
         let open = sessions.get(name).and_then(Weak::upgrade);
@@ -99,12 +101,7 @@ impl Consumer {
         let identity = self.identity();
         let fail = |error: Error| error.during("close consumer");
         inside::refuse().map_err(fail)?;
-        if identity.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        // Refused by the disk, it may be asked for again.
-        let refused = |_: &Error| identity.closed.store(false, Ordering::Release);
-        identity.end(true).inspect_err(refused).map_err(fail)
+        identity.close().map_err(fail)
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -126,6 +123,19 @@ impl Consumer {
 }
 
 impl Identity {
+    /// Ends the session for every clone. The lock is held over it, so that no session of the same
+    /// name begins in between and is ended with this one.
+    fn close(&self) -> Result<()> {
+        let mut sessions = self.hold.sessions.lock();
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // Refused by the disk, it may be asked for again.
+        self.end(true).inspect_err(|_| self.closed.store(false, Ordering::Release))?;
+        sessions.remove(&self.name);
+        Ok(())
+    }
+
     /// Leaves, and returns its tasks if there is no grace to wait for.
     fn end(&self, at_once: bool) -> Result<()> {
         self.hold.core().leave(self.number, at_once, self.hold.settings.durability)

@@ -141,7 +141,7 @@ pub(crate) fn all_stats(hold: &Hold) -> Result<Vec<TubeStats>> {
 
 fn counted(state: &Engine, tube: known::Tube) -> TubeStats {
     let counts = look::counts(&state.store, &tube);
-    let counted = state.notes.calls.get(&tube.number);
+    let counted = state.derived.counted(tube.number);
     let of = |cause: Cause| counted.map_or(0, |counted| counted.of(cause));
     let calls = Calls {
         put: of(Cause::Put),

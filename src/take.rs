@@ -81,13 +81,19 @@ impl<T: ?Sized> Tube<T> {
 
     fn take_waiting(&self, wait: Wait<'_>) -> Result<Option<Task<T>>> {
         let taken = (|| {
+            let core = self.hold.core();
+            let wait = core.begin_wait(wait);
             loop {
                 let holder = self.holder()?;
-                let Some(handed) = self.hold.core().take(self.at.number, holder, wait)? else {
+                let Some(handed) = core.take(self.at.number, holder, wait)? else {
                     return Ok(None);
                 };
                 if let Ok(task) = self.open_task(self.guard(handed))? {
                     return Ok(Some(task));
+                }
+                // Those that do not decode do not make the call longer.
+                if core.is_over(wait) {
+                    return Ok(None);
                 }
             }
         })();

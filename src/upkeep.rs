@@ -5,7 +5,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::live::core::Core;
 use crate::live::inside;
 use crate::store::{BaseSpace, Progress, Space, Stage};
-use crate::task::Cause;
 use std::ops::ControlFlow;
 
 impl Core {
@@ -38,8 +37,7 @@ impl Core {
         self.is_open()?;
         let state = self.state.lock();
         state.is_open()?;
-        let tasks_put = state.notes.calls.values().map(|tube| tube.of(Cause::Put)).sum();
-        Ok(Space { tasks_put, ..state.store.space() })
+        Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
     }
 
     /// What the base's file is made of. Nobody waits meanwhile.

@@ -2,6 +2,7 @@
 //! layout, and the two seams between the engine and the store, [`RowOp`] and [`View`]. No I/O.
 //! No byte string makes decoding panic.
 
+pub(crate) mod hash;
 pub(crate) mod value;
 pub(crate) mod pack;
 pub(crate) mod key;
@@ -9,6 +10,7 @@ pub(crate) mod row;
 pub(crate) mod view;
 pub(crate) mod layer;
 
+pub(crate) use hash::NumberHash;
 pub(crate) use key::{Deadline, Range, Tag};
 pub(crate) use value::Value;
 pub(crate) use view::{Met, RowOp, Scan, View};

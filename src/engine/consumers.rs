@@ -28,10 +28,21 @@ pub(crate) struct Leave {
     pub(crate) consumer: u32,
 }
 
+/// A session that has ended.
+pub(crate) struct Left {
+    /// Drawn by its end; its leases are those below.
+    pub(crate) number: u64,
+    /// Microseconds of its grace.
+    pub(crate) grace: u64,
+}
+
 /// Returns leases of a consumer whose session is over, one sweep's worth, and forgets it at the
-/// end. Answers whether there is more to do.
+/// end. Does nothing if another session of the consumer has begun since. Answers whether there is
+/// more to do.
 pub(crate) struct End {
     pub(crate) consumer: u32,
+    /// The number of the session's end, see [`Left`].
+    pub(crate) left: u64,
     pub(crate) charged: bool,
 }
 
@@ -89,8 +100,8 @@ impl Op for Join<'_> {
 }
 
 impl Op for Leave {
-    /// Microseconds of its grace.
-    type Done = u64;
+    /// `None` if nobody is left to end.
+    type Done = Option<Left>;
 
     fn tube(&self) -> Option<u32> {
         None
@@ -100,11 +111,11 @@ impl Op for Leave {
         1
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Option<Left>> {
         let mut row = match consumer(desk, self.consumer) {
             Ok(row) => row,
             // Ended since: a close whose answer was an error is asked for again.
-            Err(error) if error.is_closed() => return Ok(0),
+            Err(error) if error.is_closed() => return Ok(None),
             Err(error) => return Err(error),
         };
         if row.until == NEVER {
@@ -112,7 +123,7 @@ impl Op for Leave {
             row.void_to = desk.number();
             desk.change(key::consumer(self.consumer), row.encode());
         }
-        Ok(row.grace)
+        Ok(Some(Left { number: row.void_to, grace: row.grace }))
     }
 }
 
@@ -129,7 +140,7 @@ impl Op for End {
             Err(error) if error.is_closed() => return Ok(false),
             Err(error) => return Err(error),
         };
-        if row.until == NEVER {
+        if row.until == NEVER || row.void_to != self.left {
             // Opened again since: its leases wait for `resume`.
             return Ok(false);
         }

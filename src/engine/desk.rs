@@ -2,11 +2,12 @@
 //! here as values. It writes nothing; an op that is refused leaves no trace but burnt numbers.
 
 use crate::bytes::key::{self, Key, Range, Run};
-use crate::bytes::row::TubeRow;
-use crate::bytes::{Met, RowOp, Value, View};
+use crate::bytes::row::{TubeRow, WorkRow};
+use crate::bytes::{Deadline, Met, RowOp, Value, View};
 use crate::clock::Now;
-use crate::engine::draft::{Change, Draft, Over};
-use crate::engine::known::{InHand, Known, Tube};
+use crate::engine::draft::{Draft, Over};
+use crate::engine::effects::{Change, TubeChange};
+use crate::engine::known::{InHand, KnownTubes, Tube};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::task::TaskId;
@@ -66,7 +67,7 @@ pub(crate) trait Wants {
 /// The place of one op.
 pub(crate) struct Desk<'a> {
     view: &'a dyn View,
-    known: &'a Known,
+    known: &'a dyn KnownTubes,
     numbers: &'a mut Numbers,
     draft: &'a mut Draft,
     wants: Option<&'a dyn Wants>,
@@ -78,7 +79,7 @@ impl<'a> Desk<'a> {
     /// no payload goes there for the events if nobody wants one.
     pub(crate) fn new(
         view: &'a dyn View,
-        known: &'a Known,
+        known: &'a dyn KnownTubes,
         numbers: &'a mut Numbers,
         draft: &'a mut Draft,
         wants: Option<&'a dyn Wants>,
@@ -126,12 +127,12 @@ impl<'a> Desk<'a> {
 
     /// Counts the payload of a task that comes.
     pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
-        self.draft.bytes_in(run, bytes);
+        self.draft.effects.bytes_in(run, bytes);
     }
 
     /// No longer counts the payload of a task that goes.
     pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
-        self.draft.bytes_out(run, bytes);
+        self.draft.effects.bytes_out(run, bytes);
     }
 
     /// Whether some steps are told with payloads.
@@ -147,22 +148,48 @@ impl<'a> Desk<'a> {
 
     /// Tells of a task's step.
     pub(crate) fn tell(&mut self, change: Change) {
-        self.draft.tell(change);
+        self.draft.effects.change(change);
     }
 
     /// Adds the payload of the task whose step was told last.
     pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
-        self.draft.tell_payload(payload);
+        self.draft.effects.payload_of_last(payload);
     }
 
     /// Tells that a task of the tube became takeable.
     pub(crate) fn wake(&mut self, tube: u32) {
-        self.draft.wake(tube, 1);
+        self.draft.effects.wake(tube, 1);
     }
 
     /// Tells that every waiting taker of the tube should look again.
     pub(crate) fn wake_all(&mut self, tube: u32) {
-        self.draft.wake(tube, usize::MAX);
+        self.draft.effects.wake(tube, usize::MAX);
+    }
+
+    /// Adds a deadline of a task, with its row.
+    #[inline]
+    pub(crate) fn add_deadline(&mut self, tube: &Tube, id: TaskId, what: Deadline, when: u64) {
+        self.add(key::due(tube.run(), what, when, id), Value::from([]));
+        self.draft.effects.deadline(tube.number, what, when);
+    }
+
+    /// Writes a work row, which the timer works off.
+    pub(crate) fn set_work(&mut self, run: Run, work: &WorkRow) -> Result<()> {
+        self.draft.effects.work = true;
+        self.set(key::work(run), work.encode())
+    }
+
+    /// Writes the row of a tube.
+    pub(crate) fn set_tube(&mut self, number: u32, row: TubeRow) -> Result<()> {
+        self.set(key::tube(number), row.encode())?;
+        self.draft.effects.tubes.push(TubeChange::Set(number, row));
+        Ok(())
+    }
+
+    /// Removes the row of a tube.
+    pub(crate) fn drop_tube(&mut self, number: u32) {
+        self.remove(key::tube(number));
+        self.draft.effects.tubes.push(TubeChange::Gone(number));
     }
 
     /// The tube of this number, as it was before the op.
@@ -171,7 +198,7 @@ impl<'a> Desk<'a> {
     /// `TubeNotFound` if it was dropped.
     #[inline]
     pub(crate) fn tube(&self, number: u32) -> Result<InHand<'a>> {
-        match self.known.get(number) {
+        match self.known.known(number) {
             Some(tube) => Ok(InHand::Known(tube)),
             None => self.read_tube(number),
         }

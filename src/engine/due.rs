@@ -5,6 +5,7 @@ use crate::bytes::key::{self, Key, Run};
 use crate::bytes::{Deadline, Range, Tag, View};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::{Desk, Op, damaged};
+use crate::engine::effects::NextDue;
 use crate::engine::index::{self, Standing};
 use crate::engine::known::Tube;
 use crate::engine::{aside, settle, sweep};
@@ -15,32 +16,6 @@ use crate::task::{Cause, TaskId};
 /// Works off what is due in one tube, at most one sweep's worth.
 pub(crate) struct WorkOff {
     pub(crate) tube: u32,
-}
-
-/// A lower bound of the deadlines by each of the three clocks; [`NEVER`] where there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NextDue {
-    pub(crate) queue: u64,
-    pub(crate) wall: u64,
-    pub(crate) lease: u64,
-}
-
-impl NextDue {
-    pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
-    /// No deadline is earlier.
-    pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
-
-    pub(crate) fn is_due(&self, now: Now) -> bool {
-        self.queue <= now.queue || self.wall <= now.wall || self.lease <= now.lease
-    }
-
-    pub(crate) fn earlier(self, other: Self) -> Self {
-        Self {
-            queue: self.queue.min(other.queue),
-            wall: self.wall.min(other.wall),
-            lease: self.lease.min(other.lease),
-        }
-    }
 }
 
 fn hand(now: Now, what: Deadline) -> u64 {

@@ -7,7 +7,7 @@ use crate::bytes::row::{self, BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Deadline, Met, Range, Tag, Value, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, damaged};
-use crate::engine::draft::Change;
+use crate::engine::effects::Change;
 use crate::engine::known::Tube;
 use crate::engine::payload::Payload;
 use crate::engine::{groups, places};
@@ -411,7 +411,7 @@ fn shift_deadlines(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
             desk.remove(key::due(run, old.0, old.1, id));
         }
         if new.1 != NEVER {
-            desk.add(key::due(run, new.0, new.1, id), Value::from([]));
+            desk.add_deadline(tube, id, new.0, new.1);
         }
     }
 }

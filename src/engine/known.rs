@@ -1,9 +1,8 @@
-//! The tubes as the verbs met them last, decoded: every verb begins by asking for its tube, and
-//! none changes it. It must never lag behind the rows: whoever commits a tube's row says so here.
+//! A tube as the verbs see it: every verb begins with a look at its tube, so whoever runs the verbs
+//! keeps the tubes decoded.
 
 use crate::bytes::key::{Range, Run, Tag};
 use crate::bytes::row::TubeRow;
-use std::collections::BTreeMap;
 use std::ops::Deref;
 
 /// A tube as an op met it.
@@ -41,22 +40,8 @@ impl Deref for InHand<'_> {
     }
 }
 
-/// By number.
-#[derive(Debug, Default)]
-pub(crate) struct Known(BTreeMap<u32, Tube>);
-
-impl Known {
-    pub(crate) fn get(&self, number: u32) -> Option<&Tube> {
-        self.0.get(&number)
-    }
-
-    /// The tube's row is this from now on.
-    pub(crate) fn learn(&mut self, number: u32, row: TubeRow) {
-        self.0.insert(number, Tube { number, row });
-    }
-
-    /// The tube was dropped.
-    pub(crate) fn forget(&mut self, number: u32) {
-        self.0.remove(&number);
-    }
+/// The tubes that are kept decoded. They agree with the rows.
+pub(crate) trait KnownTubes {
+    /// The tube of this number, if it is known.
+    fn known(&self, number: u32) -> Option<&Tube>;
 }

@@ -11,6 +11,7 @@
 //!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone
 //! ```
 
+pub(crate) mod effects;
 pub(crate) mod draft;
 pub(crate) mod known;
 pub(crate) mod desk;

@@ -15,10 +15,15 @@ use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
 
 /// Takes the word from every consumer that had it when the process ended, at open or at close.
-/// Answers those whose leases are to be returned now.
 /// A grace that nobody has begun begins now: when a killed process was last alive is not known,
 /// its last record may be hours older.
 pub(crate) struct Silence;
+
+/// The consumers whose leases are to be returned now, and the number under which all have left.
+pub(crate) struct Silenced {
+    pub(crate) over: Vec<u32>,
+    pub(crate) void_to: u64,
+}
 
 /// Returns the leases of one tube from an id on, at open or at close. Answers where to go on.
 pub(crate) struct Return {
@@ -29,7 +34,7 @@ pub(crate) struct Return {
 }
 
 impl Op for Silence {
-    type Done = Vec<u32>;
+    type Done = Silenced;
 
     fn tube(&self) -> Option<u32> {
         None
@@ -52,7 +57,7 @@ impl Op for Silence {
             }
             desk.change(key::consumer(number), silenced.encode());
         }
-        Ok(over)
+        Ok(Silenced { over, void_to })
     }
 }
 

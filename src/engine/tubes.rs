@@ -103,7 +103,7 @@ impl Op for Create<'_> {
             void_to: 0,
             options: self.options.clone(),
         };
-        desk.add(key::tube(counters.tube), tube.encode());
+        desk.set_tube(counters.tube, tube)?;
         Ok(counters.tube)
     }
 }
@@ -127,8 +127,8 @@ impl Op for Drop {
             return Err(Error::new(ErrorKind::TubeBusy).because(text));
         }
         desk.remove(key::name(&tube.row.name));
-        desk.remove(key::tube(self.tube));
-        desk.set(key::work(tube.run()), WorkRow::Clear.encode())?;
+        desk.drop_tube(self.tube);
+        desk.set_work(tube.run(), &WorkRow::Clear)?;
         desk.wake_all(self.tube);
         Ok(())
     }
@@ -149,10 +149,10 @@ impl Op for Truncate {
         let old = row.run;
         row.run = next_run(&mut counters, old.is_temporary())?;
         desk.change(key::meta(Counters::WHAT), counters.encode());
-        desk.change(key::tube(self.tube), row.encode());
+        desk.set_tube(self.tube, row)?;
         // There is room now.
         desk.wake_all(self.tube);
-        desk.set(key::work(old), WorkRow::Clear.encode())?;
+        desk.set_work(old, &WorkRow::Clear)?;
         Ok(tasks)
     }
 }
@@ -170,7 +170,7 @@ impl Op for Pause {
             return Ok(());
         }
         let row = TubeRow { paused: self.paused, ..tube.row.clone() };
-        desk.change(key::tube(self.tube), row.encode());
+        desk.set_tube(self.tube, row)?;
         if !self.paused {
             desk.wake_all(self.tube);
         }
@@ -196,11 +196,11 @@ impl Op for ReleaseAll {
         }
         // Tokens and ids are drawn from the same numbers, so every lease given so far is below.
         let row = TubeRow { void_to: desk.number(), ..tube.row.clone() };
-        desk.change(key::tube(self.tube), row.encode());
+        desk.set_tube(self.tube, row)?;
         let work = WorkRow::Release { tube: self.tube, from: 0 };
         match desk.get(&key::work(tube.run()))? {
             Some(work) if WorkRow::decode(&work).is_none() => Err(damaged("work")),
-            _ => desk.set(key::work(tube.run()), work.encode()),
+            _ => desk.set_work(tube.run(), &work),
         }
     }
 }

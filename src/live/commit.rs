@@ -4,14 +4,14 @@
 use crate::clock::{Clock, Now, Reckoning, micros};
 use crate::engine::desk::{Desk, Numbers};
 use crate::engine::draft::{Draft, Over};
-use crate::engine::due::{self, NextDue, WorkOff};
-use crate::engine::known::Known;
+use crate::engine::due::{self, WorkOff};
+use crate::engine::effects::NextDue;
 use crate::engine::{Op, Wants, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
+use crate::live::derived_state::{DerivedState, Outbox};
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
-use crate::live::notes::{self, Notes, Outbox};
 use crate::live::pace::Pace;
 use crate::store::{Advance, Failure, Stamp, Store};
 
@@ -27,7 +27,7 @@ pub(crate) struct State {
     reserved: u64,
     reserved_at: Mark,
     reckoning: Reckoning,
-    pub(crate) notes: Notes,
+    pub(crate) derived: DerivedState,
     /// What the op at work decides; between two ops, memory for the next.
     draft: Draft,
     /// Lease time before which a full disk is not tried again.
@@ -52,6 +52,8 @@ pub(crate) enum Obstacle {
     TooLarge,
     /// The reserved numbers are used up: sync up to this mark, then again.
     NoNumbers(Mark),
+    /// More is due in the tube than one turn works off: others first, then again.
+    Yield,
     Refused(Error),
 }
 
@@ -77,7 +79,7 @@ impl State {
             reserved: stamp.reserved,
             reserved_at: Mark(0),
             reckoning: Reckoning::resume(stamp.marks, clock),
-            notes: Notes::default(),
+            derived: DerivedState::default(),
             draft: Draft::default(),
             refill_at: 0,
             pace,
@@ -88,7 +90,7 @@ impl State {
     /// when the op behind the commit was refused.
     pub(crate) fn take_outbox(&mut self) -> Outbox {
         let relief = self.store.has_relief();
-        Outbox { relief, ..std::mem::take(&mut self.notes.outbox) }
+        Outbox { relief, ..std::mem::take(&mut self.derived.outbox) }
     }
 
     /// Learns the tubes and their deadlines, at open.
@@ -97,7 +99,8 @@ impl State {
         for number in look::numbers(&self.store)? {
             let Some(tube) = look::sound_tube(&self.store, number)? else { continue };
             let next = due::next_due(&self.store, tube.run(), NextDue::UNKNOWN, now)?;
-            self.notes.learn(number, tube.row, next);
+            self.derived.set_tube(number, tube.row);
+            self.derived.set_bound(number, next);
         }
         Ok(())
     }
@@ -148,43 +151,57 @@ impl State {
         }
     }
 
-    /// Runs one op, behind whatever is due in its tube. It is synced once the mark is.
+    /// Runs one op, after what is due in its tube. It is synced once the mark is. `came` is when
+    /// the caller first met due work; it starts empty and belongs to all attempts of one call.
     #[inline]
     pub(crate) fn step<O: Op>(
         &mut self,
         op: &O,
+        came: &mut Option<Now>,
         site: &Site<'_>,
     ) -> Result<(O::Done, Mark), Obstacle> {
-        let now = self.begin(op.tube(), site)?;
+        self.is_open()?;
+        let now = self.now(site.clock);
+        if let Some(tube) = op.tube()
+            && self.is_due(tube, now)?
+        {
+            self.run_due_work(tube, now, came, site)?;
+        }
         self.commit(op, now, site)
     }
 
-    /// Reads the clock, and works off what is due in the tube by it.
-    fn begin(&mut self, tube: Option<u32>, site: &Site<'_>) -> Result<Now, Obstacle> {
-        self.is_open()?;
-        let now = self.now(site.clock);
-        if let Some(tube) = tube
-            && self.is_due(tube, now)?
-        {
-            while self.commit(&WorkOff { tube }, now, site)?.0 {}
+    /// Works off what is due in the tube, one sweep's worth a turn. While there is more that was
+    /// due when the caller came, others get the lock between the turns. What fell due since is
+    /// little, and goes in the last turn.
+    #[cold]
+    fn run_due_work(
+        &mut self,
+        tube: u32,
+        now: Now,
+        came: &mut Option<Now>,
+        site: &Site<'_>,
+    ) -> Result<(), Obstacle> {
+        let came = *came.get_or_insert(now);
+        while self.commit(&WorkOff { tube }, now, site)?.0 {
+            if self.is_due(tube, came)? {
+                return Err(Obstacle::Yield);
+            }
         }
-        Ok(now)
+        Ok(())
     }
 
     /// Whether something is due in the tube. Looks only if the kept bound has passed.
     pub(crate) fn is_due(&mut self, number: u32, now: Now) -> Result<bool> {
-        let Some(run) = self.notes.known.get(number).map(|tube| tube.run()) else {
-            return Ok(false);
-        };
+        let Some((tube, bound)) = self.derived.bound(number) else { return Ok(false) };
+        let run = tube.run();
         if due::has_work(&self.store, run)? {
             return Ok(true);
         }
-        let Some((_, bound)) = self.notes.due.get(&run).copied() else { return Ok(false) };
         if !bound.is_due(now) {
             return Ok(false);
         }
         let next = due::next_due(&self.store, run, bound, now)?;
-        self.notes.due.insert(run, (number, next));
+        self.derived.set_bound(number, next);
         Ok(next.is_due(now))
     }
 
@@ -229,7 +246,7 @@ impl State {
         let (mut wants, numbers) = (site.hub.wants(), self.numbers);
         loop {
             self.draft.clear();
-            let (known, numbers_left) = (&self.notes.known, &mut self.numbers);
+            let (known, numbers_left) = (&self.derived, &mut self.numbers);
             let mut desk = Desk::new(&self.store, known, numbers_left, &mut self.draft, wants, now);
             match op.decide(&mut desk) {
                 Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
@@ -252,8 +269,7 @@ impl State {
         {
             return Err(Error::new(ErrorKind::DiskFull).into());
         }
-        let advance = self.advance(self.draft.durable_bytes());
-        let learnt = notes::learnt(&mut self.draft);
+        let advance = self.advance(self.draft.effects.durable_bytes);
         let durable = self.draft.is_durable();
         let wrote = (durable && !self.draft.is_empty()).then_some(now.lease);
         self.armed = true;
@@ -265,8 +281,8 @@ impl State {
             }
         };
         let mark = if durable { Mark(number) } else { Mark(0) };
-        self.notes.outbox.wrote = wrote.or(self.notes.outbox.wrote);
-        self.notes.committed(learnt, &mut self.draft, mark, site.hub);
+        self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
+        self.derived.committed(&mut self.draft, mark, site.hub);
         self.armed = false;
         Ok(mark)
     }
@@ -309,10 +325,8 @@ impl State {
         wants: Option<&dyn Wants>,
     ) -> Result<(O::Done, Draft)> {
         let view = Over { view: &self.store, draft: over };
-        // The list may hold what is not known yet.
-        let known = Known::default();
         let mut draft = Draft::default();
-        let mut desk = Desk::new(&view, &known, &mut self.numbers, &mut draft, wants, now);
+        let mut desk = Desk::new(&view, &self.derived, &mut self.numbers, &mut draft, wants, now);
         let done = op.decide(&mut desk)?;
         Ok((done, draft))
     }

@@ -10,13 +10,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUIET_BEFORE_CHECKPOINT;
 use crate::live::alarm::Alarm;
 use crate::live::commit::{Obstacle, Site, State, Status};
+use crate::live::derived_state::Outbox;
 use crate::live::door::{Door, Entered};
 use crate::live::events::Hub;
 use crate::live::gate::{Gate, Mark};
 use crate::live::graces::Graces;
 use crate::live::inside;
 use crate::live::leisure::Leisure;
-use crate::live::notes::Outbox;
 use crate::live::pace::{Pace, Rest};
 use crate::live::wake::Wake;
 use crate::options::Durability;
@@ -63,6 +63,8 @@ pub(crate) struct Core {
 pub(crate) enum Wait<'a> {
     No,
     For(Duration),
+    /// Until this lease time.
+    By(u64),
     Ever,
     Until(&'a Stop),
 }
@@ -180,9 +182,10 @@ impl Core {
     /// The same for the queue's own work, which goes on while it closes.
     #[inline]
     pub(crate) fn apply_inside<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
+        let mut came = None;
         loop {
             let mut state = self.state.lock();
-            let step = state.step(op, &self.site());
+            let step = state.step(op, &mut came, &self.site());
             if let Err(Obstacle::Refused(error)) = &step {
                 state.heal_after(error);
             }
@@ -191,6 +194,10 @@ impl Core {
                 Ok(done) => {
                     self.make_way(&left);
                     return Ok(done);
+                }
+                Err(Obstacle::Yield) => {
+                    self.make_way(&left);
+                    self.state.pass_on();
                 }
                 Err(Obstacle::NoRoom) => self.make_room(left.checkpoints)?,
                 Err(Obstacle::NoNumbers(mark)) => self.gate.wait(mark)?,
@@ -319,13 +326,23 @@ impl Core {
         self.apply(&CatchUp { tube }).map(|_| ())
     }
 
+    /// The same wait as one that ends at an instant, for a call that waits more than once.
+    pub(crate) fn begin_wait<'a>(&self, wait: Wait<'a>) -> Wait<'a> {
+        match wait {
+            Wait::For(length) => Wait::By(self.lease_now().saturating_add(micros(length))),
+            wait => wait,
+        }
+    }
+
+    /// Whether a wait is over by the clock.
+    pub(crate) fn is_over(&self, wait: Wait<'_>) -> bool {
+        matches!(wait, Wait::By(until) if until <= self.lease_now())
+    }
+
     /// Takes one task, waiting for it.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Handed>> {
-        let op = Take { tube, most: 1, holder };
+        let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
         let try_take = || Ok(self.apply(&op)?.0.pop());
-        if wait.is_stopped() {
-            return Ok(None);
-        }
         if let Some(task) = try_take()? {
             return Ok(Some(task));
         }
@@ -346,6 +363,7 @@ impl Core {
         let until = match &wait {
             Wait::No => return Ok(None),
             Wait::For(length) => since.saturating_add(micros(*length)),
+            Wait::By(until) => *until,
             Wait::Ever | Wait::Until(_) => NEVER,
         };
         let stopped = match &wait {
@@ -356,6 +374,12 @@ impl Core {
         loop {
             seat.look();
             match look() {
+                Ok(None) if wait.is_stopped() => {
+                    // It may have been woken for what it does not want any more.
+                    drop(seat);
+                    wake.wake(tube, 1);
+                    return Ok(None);
+                }
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 Err(error) => {
@@ -420,14 +444,23 @@ impl Core {
         let released = state.store.close();
         drop(state);
         drop(writer);
+        self.join_threads();
+        ended.and(released)
+    }
+
+    /// Waits for the threads, without their lock: a callback on one of them may start another.
+    fn join_threads(&self) {
         let myself = current().id();
-        for thread in self.threads.lock().drain(..) {
+        loop {
+            let threads = std::mem::take(&mut *self.threads.lock());
+            if threads.is_empty() {
+                return;
+            }
             // The last handle may go in a callback, on one of these very threads.
-            if thread.thread().id() != myself {
+            for thread in threads.into_iter().filter(|thread| thread.thread().id() != myself) {
                 let _ = thread.join();
             }
         }
-        ended.and(released)
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -467,6 +500,32 @@ fn tells_of_rows(kind: ErrorKind) -> bool {
             | ErrorKind::TubeMismatch
             | ErrorKind::TubeBusy
     )
+}
+
+/// Takes nothing once the wait was stopped. It is asked under the engine's lock: what is put after
+/// the stop is never taken.
+struct TakeUnlessStopped<'a> {
+    take: Take,
+    wait: Wait<'a>,
+}
+
+impl Op for TakeUnlessStopped<'_> {
+    type Done = <Take as Op>::Done;
+
+    #[inline]
+    fn tube(&self) -> Option<u32> {
+        self.take.tube()
+    }
+
+    #[inline]
+    fn numbers(&self) -> u64 {
+        self.take.numbers()
+    }
+
+    #[inline]
+    fn decide(&self, desk: &mut crate::engine::Desk<'_>) -> Result<Self::Done> {
+        if self.wait.is_stopped() { Ok(Self::Done::new()) } else { self.take.decide(desk) }
+    }
 }
 
 /// Does nothing itself; what is due in its tube is worked off before it.

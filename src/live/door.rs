@@ -55,6 +55,15 @@ impl<T> Door<T> {
         Entered { kept, _next: CallsNext(self) }
     }
 
+    /// Lets the one that is being woken in first, if there is one. For a caller that has just
+    /// released the lock and wants it again.
+    pub(crate) fn pass_on(&self) {
+        yield_now();
+        while self.on_the_way.load(Ordering::SeqCst) {
+            yield_now();
+        }
+    }
+
     #[cold]
     fn wait(&self) -> MutexGuard<'_, T> {
         if let Some(kept) = self.look().or_else(|| self.sleep()) {

@@ -2,7 +2,7 @@
 //! keep up loses the oldest, and is told how many.
 
 use crate::engine::Wants;
-use crate::engine::draft::{Change, Draft};
+use crate::engine::effects::{Change, Effects};
 use crate::live::gate::Mark;
 use crate::options::EventOptions;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
@@ -126,8 +126,8 @@ impl Hub {
 
     /// Tells of changes. Called in commit order.
     #[inline]
-    pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, draft: &Draft, mark: Mark) {
-        let changes = draft.changes();
+    pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
+        let changes = effects.changes();
         let first = self.seq.fetch_add(changes.len() as u64, Ordering::Relaxed) + 1;
         if self.listening.load(Ordering::Acquire) == 0 {
             return;
@@ -140,7 +140,7 @@ impl Hub {
             to: change.to,
             cause: change.cause,
             mark: mark.0,
-            payload: draft.payload(place),
+            payload: effects.payload(place),
         };
         for subscriber in &self.audience.lock().subscribers {
             subscriber.push(changes.iter().enumerate().map(event));

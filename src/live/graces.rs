@@ -1,5 +1,5 @@
-//! Sessions that ended and wait for their grace: until then their leases may be resumed, behind it
-//! they return. It keeps no lease; what is forgotten here is in the rows at the next opening.
+//! Sessions that ended and wait for their grace: until then their leases may be resumed, afterwards
+//! they return. No lease is kept here; what is forgotten here is in the rows at the next opening.
 
 use crate::clock::NEVER;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -11,10 +11,14 @@ pub(crate) struct Graces {
     next: AtomicU64,
 }
 
-struct Grace {
-    consumer: u32,
+/// The grace of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grace {
+    pub(crate) consumer: u32,
+    /// The number that the consumer's leaving drew. It tells this session from later ones.
+    pub(crate) left: u64,
     /// Lease time.
-    until: u64,
+    pub(crate) until: u64,
 }
 
 impl Default for Graces {
@@ -29,24 +33,30 @@ impl Graces {
         self.next.load(Ordering::Acquire)
     }
 
-    pub(crate) fn keep(&self, consumer: u32, until: u64) {
-        let mut waiting = self.waiting.lock();
-        self.next.fetch_min(until, Ordering::AcqRel);
-        waiting.push(Grace { consumer, until });
+    pub(crate) fn insert(&self, grace: Grace) {
+        self.change(|waiting| waiting.push(grace));
     }
 
     /// The consumer is back.
     pub(crate) fn forget(&self, consumer: u32) {
-        self.waiting.lock().retain(|grace| grace.consumer != consumer);
+        self.change(|waiting| waiting.retain(|grace| grace.consumer != consumer));
     }
 
-    /// Takes out one that is over. Nobody else gets it.
-    pub(crate) fn over(&self, now: u64) -> Option<u32> {
+    /// The leases of this session have returned.
+    pub(crate) fn remove(&self, ended: Grace) {
+        self.change(|waiting| waiting.retain(|grace| *grace != ended));
+    }
+
+    /// One that is over. It stays until it is removed, so that nobody passes by while its leases
+    /// return.
+    pub(crate) fn expired(&self, now: u64) -> Option<Grace> {
+        self.waiting.lock().iter().find(|grace| grace.until <= now).copied()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Grace>)) {
         let mut waiting = self.waiting.lock();
-        let at = waiting.iter().position(|grace| grace.until <= now);
-        let over = at.map(|at| waiting.swap_remove(at).consumer);
+        change(&mut waiting);
         let next = waiting.iter().map(|grace| grace.until).min().unwrap_or(NEVER);
         self.next.store(next, Ordering::Release);
-        over
     }
 }

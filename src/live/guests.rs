@@ -10,7 +10,6 @@ use crate::live::core::Core;
 use crate::live::door::Entered;
 use crate::live::gate::Mark;
 use crate::live::inside::{self, Inside};
-use crate::live::notes;
 use crate::store::{Failure, Guests};
 use crate::sync::MutexGuard;
 use crate::task::TaskId;
@@ -106,12 +105,11 @@ impl<'a> Session<'a> {
         let (Some(mut state), Some(guests)) = (state.take(), self.guests.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
-        let advance = state.advance(draft.durable_bytes());
-        let learnt = notes::learnt(draft);
+        let advance = state.advance(draft.effects.durable_bytes);
         let writes = std::mem::take(draft.writes());
         let committed = match state.store.finish(guests, writes, advance) {
             Ok(_) => {
-                state.notes.committed(learnt, draft, Mark(0), &self.core.hub);
+                state.derived.committed(draft, Mark(0), &self.core.hub);
                 Ok(())
             }
             Err(Failure::Broken(error)) => {

@@ -4,9 +4,10 @@
 use crate::clock::NEVER;
 use crate::engine::consumers::{self, End, Join, Leave};
 use crate::engine::look;
-use crate::engine::recover::{Return, Silence};
+use crate::engine::recover::{Return, Silence, Silenced};
 use crate::error::{ErrorKind, Result};
 use crate::live::core::Core;
+use crate::live::graces::Grace;
 use crate::options::Durability;
 use crate::task::TaskId;
 
@@ -20,15 +21,18 @@ impl Core {
 
     /// Ends a consumer's session: its leases wait for its grace, or return now.
     pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
-        let grace = self.run(&Leave { consumer }, durability)?;
+        let Some(left) = self.run(&Leave { consumer }, durability)? else { return Ok(()) };
         self.takers.nudge_all();
-        if now || grace == 0 {
-            let ended = self.end_session(consumer);
+        let grace = if now { 0 } else { left.grace };
+        let until = self.lease_now().saturating_add(grace);
+        let grace = Grace { consumer, left: left.number, until };
+        self.graces.insert(grace);
+        if now || left.grace == 0 {
+            let ended = self.end_session(grace);
             // Until its last task was back, its takers could look and find it alive.
             self.takers.nudge_all();
             return ended;
         }
-        self.graces.keep(consumer, self.lease_now().saturating_add(grace));
         self.alarm.ring();
         Ok(())
     }
@@ -43,32 +47,33 @@ impl Core {
         if now < next {
             return Ok(());
         }
-        while let Some(consumer) = self.graces.over(now) {
-            self.end_session(consumer)?;
+        while let Some(grace) = self.graces.expired(now) {
+            self.end_session(grace)?;
         }
         Ok(())
     }
 
-    fn end_session(&self, consumer: u32) -> Result<()> {
-        let ended = loop {
-            match self.apply_inside(&End { consumer, charged: true }) {
-                Ok((true, _)) => {}
-                Ok((false, _)) => return Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        // What a failing disk kept is tried again by whoever comes by; what is damaged stays so.
-        ended.inspect_err(|error| {
-            if error.kind() != ErrorKind::Damaged {
-                self.graces.keep(consumer, self.lease_now());
-            }
-        })
+    /// What a failing disk kept is tried again by whoever comes by; what is damaged stays so.
+    fn end_session(&self, grace: Grace) -> Result<()> {
+        let Grace { consumer, left, .. } = grace;
+        let ended = self.end_all(&End { consumer, left, charged: true });
+        if ended.as_ref().map_or_else(|error| error.kind() == ErrorKind::Damaged, |()| true) {
+            self.graces.remove(grace);
+        }
+        ended
+    }
+
+    fn end_all(&self, end: &End) -> Result<()> {
+        while self.apply_inside(end)?.0 {
+            self.state.pass_on();
+        }
+        Ok(())
     }
 
     /// Returns every lease that does not wait for a named consumer, and ends the consumers that
     /// have no grace left.
     pub(crate) fn void_leases(&self, charged: bool) -> Result<()> {
-        let (over, _) = self.apply_inside(&Silence)?;
+        let (Silenced { over, void_to }, _) = self.apply_inside(&Silence)?;
         let tubes = look::numbers(&self.state.lock().store)?;
         for tube in tubes {
             let mut from = Some(TaskId::new(0));
@@ -77,7 +82,7 @@ impl Core {
             }
         }
         for consumer in over {
-            while self.apply_inside(&End { consumer, charged })?.0 {}
+            self.end_all(&End { consumer, left: void_to, charged })?;
         }
         let consumers = consumers::all(&self.state.lock().store)?;
         let (queue, lease) = {
@@ -86,8 +91,79 @@ impl Core {
         };
         for (consumer, row) in consumers {
             let until = lease.saturating_add(row.until.saturating_sub(queue));
-            self.graces.keep(consumer, until);
+            self.graces.insert(Grace { consumer, left: row.void_to, until });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, Queue, Tube};
+    use std::time::Duration;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn queue() -> (Queue, Tube, ManualClock) {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        (queue, tube, clock)
+    }
+
+    fn take_all(queue: &Queue, tube: &Tube, tasks: usize) {
+        tube.put_many((0..tasks).map(|_| b"x".to_vec())).unwrap();
+        let ada = queue.consumer_with_grace("ada", MINUTE).unwrap();
+        let taken = tube.by(&ada).take_many(tasks).unwrap();
+        assert_eq!(taken.len(), tasks);
+        taken.into_iter().for_each(|task| _ = task.detach());
+    }
+
+    /// Who ended a session took it off the list first: a tick beside it returned while up to 1 000
+    /// of its tasks were still taken.
+    #[test]
+    fn a_tick_beside_the_end_of_a_session_leaves_none_of_its_tasks_taken() {
+        let (queue, tube, clock) = queue();
+        take_all(&queue, &tube, 1000);
+        clock.advance(MINUTE);
+        // Another thread has begun to end it.
+        assert!(tube.hold.core().graces.expired(MINUTE.as_micros() as u64 * 9).is_some());
+        queue.tick().unwrap();
+        assert_eq!(tube.stats().unwrap().taken, 0);
+        assert_eq!(tube.hold.core().graces.next(), NEVER);
+    }
+
+    /// A consumer left and was opened again before its leaving was noted; the stale note then ended
+    /// a later session before its grace was over.
+    #[test]
+    fn a_stale_grace_ends_no_later_session() {
+        let (queue, tube, clock) = queue();
+        take_all(&queue, &tube, 1);
+        let core = tube.hold.core();
+        let stale = core.graces.expired(NEVER - 1).unwrap();
+        let again = queue.consumer_with_grace("ada", MINUTE).unwrap();
+        clock.advance(MINUTE / 2);
+        drop(again);
+        core.graces.insert(stale);
+        clock.advance(MINUTE / 2);
+        queue.tick().unwrap();
+        assert_eq!(tube.stats().unwrap().taken, 1, "half of the grace is left");
+        clock.advance(MINUTE / 2);
+        queue.tick().unwrap();
+        assert_eq!(tube.stats().unwrap().taken, 0);
+    }
+
+    /// Each left its name behind: 200 000 consumers closed left 30 MiB.
+    #[test]
+    fn a_closed_consumer_leaves_nothing_in_memory() {
+        let (queue, tube, _) = queue();
+        for number in 0..1000 {
+            let consumer = queue.consumer_with_grace(&number.to_string(), MINUTE).unwrap();
+            consumer.close().unwrap();
+            consumer.close().unwrap();
+        }
+        assert_eq!(tube.hold.sessions.lock().len(), 0);
+        assert_eq!(tube.hold.core().graces.next(), NEVER);
     }
 }

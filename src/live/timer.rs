@@ -2,11 +2,13 @@
 //! correct does not depend on it, for every verb does the same in its own tube.
 
 use crate::clock::NEVER;
-use crate::engine::due::{NextDue, WorkOff};
+use crate::engine::due::WorkOff;
+use crate::engine::effects::NextDue;
 use crate::engine::sweep::Sweep;
 use crate::error::Result;
 use crate::limits::TIMER_NAP_MAX;
 use crate::live::core::Core;
+use crate::live::deadlines::Walk;
 use crate::sync::Arc;
 use std::time::Duration;
 
@@ -53,30 +55,46 @@ impl Core {
 
     /// Works off everything that is due now, and all sweeps. Answers the first deadlines to come.
     pub(crate) fn work_off_all(&self) -> Result<NextDue> {
-        while self.apply_own(&Sweep)? == Some(true) {}
-        let mut next = NextDue::NONE;
-        let tubes: Vec<u32> = self.state.lock().notes.due.values().map(|(tube, _)| *tube).collect();
-        for tube in tubes {
-            loop {
-                let mut state = self.state.lock();
-                state.is_open()?;
-                let now = state.now(&*self.settings.clock);
-                let due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error));
-                if !due? {
-                    let bound = state.notes.due.values().find(|(number, _)| *number == tube);
-                    next = next.earlier(bound.map_or(NextDue::NONE, |(_, bound)| *bound));
-                    break;
-                }
-                drop(state);
-                // The other tubes have deadlines of their own.
-                if self.apply_own(&WorkOff { tube })?.is_none() {
-                    break;
-                }
+        while self.work_off_round()? {}
+        self.checkpoint_if_quiet()?;
+        Ok(self.state.lock().derived.first_due())
+    }
+
+    /// One step of the sweeps, then one of each tube in which something is due, so that no tube
+    /// waits for the whole of another's work. Whether there may be more. One that fails does not
+    /// keep the others waiting.
+    fn work_off_round(&self) -> Result<bool> {
+        let (mut more, mut failed, mut walk) = (false, None, Walk::default());
+        self.state.pass_on();
+        match self.apply_own(&Sweep) {
+            Ok(stepped) => more = stepped == Some(true),
+            Err(error) => failed = Some(error),
+        }
+        while let Some((tube, is_due)) = self.next_due(&mut walk)? {
+            if !is_due {
+                continue;
+            }
+            self.state.pass_on();
+            match self.apply_own(&WorkOff { tube }) {
+                Ok(stepped) => more |= stepped.is_some(),
+                Err(error) => failed = Some(error),
             }
         }
         self.end_graces()?;
-        self.checkpoint_if_quiet()?;
-        Ok(next)
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(more),
+        }
+    }
+
+    /// The next tube whose first deadline may have passed, and whether it has.
+    fn next_due(&self, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
+        let mut state = self.state.lock();
+        state.is_open()?;
+        let now = state.now(&*self.settings.clock);
+        let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
+        let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;
+        Ok(Some((tube, is_due)))
     }
 
     /// The queue's own op; `None` once the queue closes.
@@ -111,7 +129,11 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::View;
+    use crate::engine::look;
+    use crate::engine::take::Take;
     use crate::limits::SWEEP_TASKS;
+    use crate::live::commit::{Obstacle, State};
     use crate::{Clock, ManualClock, Queue};
     use std::collections::BTreeMap;
 
@@ -162,5 +184,127 @@ mod tests {
             let sizes: Vec<usize> = commits.into_values().collect();
             assert_eq!(sizes, [SWEEP_TASKS, SWEEP_TASKS, 300 - 2 * SWEEP_TASKS], "tick: {tick}");
         }
+    }
+
+    fn by_hand(clock: &ManualClock) -> Queue {
+        Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap()
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The timer asked for every tube's deadline among those of all tubes, and a new tube was
+    /// looked for among all of them: 100 000 tubes took 49.6 s to make.
+    #[test]
+    fn a_tube_costs_the_same_however_many_there_are() {
+        let visits = |tubes: usize| {
+            let clock = ManualClock::new();
+            let queue = by_hand(&clock);
+            let first = queue.tube("first").unwrap();
+            let core = first.hold.core();
+            let seen = || core.state.lock().derived.visits.replace(0);
+            seen();
+            for number in 0..tubes {
+                let tube = queue.tube(&number.to_string()).unwrap();
+                tube.task(b"x").delay(SECOND * 60).put().unwrap();
+            }
+            let made = seen();
+            core.work_off_all().unwrap();
+            let idle = seen();
+            first.task(b"x").delay(SECOND).put().unwrap();
+            clock.advance(SECOND);
+            core.work_off_all().unwrap();
+            let one_due = seen();
+            clock.advance(SECOND * 60);
+            core.work_off_all().unwrap();
+            assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
+            assert_eq!(
+                first.peek_next(crate::State::Ready).unwrap().map(|task| task.attempts),
+                Some(0)
+            );
+            (made / tubes as u64, idle, one_due, seen() / tubes as u64)
+        };
+        let few = visits(10_000);
+        assert_eq!(few, visits(100_000));
+        assert!(few.0 <= 10 && few.1 == 0 && few.2 <= 10 && few.3 <= 10, "{few:?}");
+    }
+
+    /// All sweeps were finished before the first due task of any tube was looked at: behind a
+    /// truncate of 1 000 000 tasks the timers of other tubes were 1.7 s late.
+    #[test]
+    fn a_sweep_and_the_due_tubes_take_turns() {
+        let clock = ManualClock::new();
+        let queue = by_hand(&clock);
+        let (large, other) = (queue.tube("large").unwrap(), queue.tube("other").unwrap());
+        large.put_many((0..100 * SWEEP_TASKS).map(|_| b"x".to_vec())).unwrap();
+        let delayed = |tube: &crate::Tube, tasks: usize| {
+            (0..tasks).for_each(|_| _ = tube.task(b"x").delay(SECOND).put().unwrap());
+        };
+        delayed(&other, 1);
+        let busy = queue.tube("busy").unwrap();
+        delayed(&busy, 10 * SWEEP_TASKS);
+        large.truncate().unwrap();
+        clock.advance(SECOND);
+        let core = large.hold.core();
+        let count = |tag| core.state.lock().store.count(crate::bytes::Range::of(tag));
+        assert!(core.work_off_round().unwrap());
+        assert_eq!(count(crate::bytes::Tag::Work), 1, "the sweep has come one step further");
+        let ready = |tube: &crate::Tube| {
+            let number = tube.at.number;
+            let ready =
+                core.look(|view, _| Ok(look::counts(view, &look::tube(view, number)?).ready));
+            ready.unwrap()
+        };
+        assert_eq!((ready(&other), ready(&busy)), (1, SWEEP_TASKS as u64));
+        core.work_off_all().unwrap();
+        assert_eq!(count(crate::bytes::Tag::Work), 0);
+        assert_eq!(ready(&busy), 10 * SWEEP_TASKS as u64);
+    }
+
+    /// A verb worked off all that was due before it released the engine's lock: 500 000 due tasks
+    /// were 0.41 s in which no other tube was served.
+    #[test]
+    fn a_verb_works_off_what_is_due_in_turns() {
+        let clock = ManualClock::new();
+        let queue = by_hand(&clock);
+        let tube = queue.tube("t").unwrap();
+        (0..20 * SWEEP_TASKS).for_each(|_| _ = tube.task(b"x").delay(SECOND).put().unwrap());
+        clock.advance(SECOND);
+        let core = tube.hold.core();
+        let take = Take { tube: tube.at.number, most: 1, holder: 0 };
+        let (mut came, mut turns) = (None, 0);
+        let left = |state: &State| {
+            let run = state.derived.bound(tube.at.number).unwrap().0.run();
+            state.store.count(crate::bytes::Range::in_run(crate::bytes::Tag::Delayed, run))
+        };
+        loop {
+            let mut state = core.state.lock();
+            let before = left(&state);
+            let step = state.step(&take, &mut came, &core.site());
+            assert!(before - left(&state) <= SWEEP_TASKS as u64);
+            match step {
+                Err(Obstacle::Yield) => turns += 1,
+                Ok((handed, _)) => break assert_eq!(handed.len(), 1),
+                Err(_) => panic!("refused"),
+            }
+        }
+        assert_eq!(turns, 19);
+        assert_eq!(tube.stats().unwrap().delayed, 0);
+    }
+
+    /// The counters of a dropped tube stayed: 200 000 tubes made and dropped left 60 MiB.
+    #[test]
+    fn a_dropped_tube_leaves_nothing_in_memory() {
+        let queue = by_hand(&ManualClock::new());
+        let kept = queue.tube("kept").unwrap();
+        for number in 0..1000 {
+            let tube = queue.tube(&number.to_string()).unwrap();
+            tube.task(b"x").delay(SECOND).put().unwrap();
+            queue.force_drop_tube(&number.to_string()).unwrap();
+        }
+        queue.tick().unwrap();
+        let core = kept.hold.core();
+        assert_eq!(core.state.lock().derived.tubes(), 1);
+        assert_eq!(core.state.lock().derived.first_due(), NextDue::NONE);
+        assert_eq!(queue.space().unwrap().tasks_put, 1000);
     }
 }

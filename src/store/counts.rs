@@ -2,37 +2,17 @@
 //! nothing is ever counted.
 
 use super::tables::{TALLY_TAGS, Tally};
+use crate::bytes::NumberHash;
 use crate::bytes::key::{Range, Run, Tag};
 use crate::bytes::layer::TAGS;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
-/// Mixes the few bytes of a run; the std hasher costs more than the map.
-#[derive(Default)]
-pub(crate) struct RunHasher(u64);
-
-impl Hasher for RunHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 29)
-    }
-}
 
 /// How many living rows there are, by run and tag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     by_run: Vec<Counted>,
     /// Where in `by_run` a run stands.
-    places: HashMap<Run, usize, BuildHasherDefault<RunHasher>>,
+    places: HashMap<Run, usize, NumberHash>,
     /// Where the run stands that was counted last: verbs mostly go on in one tube.
     last: usize,
     by_tag: [u64; TAGS],

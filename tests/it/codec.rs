@@ -1,8 +1,10 @@
 //! An application's own codec, which needs no feature of the crate.
 
 use crate::{counts, kind, lone};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tubewell::{BoxError, Codec, ErrorKind, Result, Tube};
+use std::time::Duration;
+use tubewell::{BoxError, Codec, ErrorKind, ManualClock, Result, Tube};
 
 /// Text that must not be shouted; version 2 of itself.
 struct Calm;
@@ -109,4 +111,43 @@ fn a_codec_that_panics_keeps_no_task() {
         assert!(broke.is_err());
         assert_eq!(counts(&bytes), [left, 0, 0, 0]);
     }
+}
+
+thread_local! {
+    /// Moved by `Slow`, and how often it was asked.
+    static CLOCK: RefCell<Option<(ManualClock, usize)>> = const { RefCell::new(None) };
+}
+
+/// Takes a tenth of a second to find out that it cannot decode.
+struct Slow;
+
+impl Codec<String> for Slow {
+    const ID: u8 = 64;
+    const VERSION: u16 = 3;
+
+    fn encode(value: &String, out: &mut Vec<u8>) -> Result<(), BoxError> {
+        out.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    fn decode(_: &[u8]) -> Result<String, BoxError> {
+        CLOCK.with_borrow_mut(|clock| {
+            let (clock, asked) = clock.as_mut().unwrap();
+            clock.advance(Duration::from_millis(100));
+            *asked += 1;
+        });
+        Err("no".into())
+    }
+}
+
+/// Each task that did not decode began the wait anew: a take of 300 ms lasted 4.3 s.
+#[test]
+fn tasks_that_do_not_decode_do_not_make_a_wait_longer() {
+    let (bytes, clock) = lone();
+    let tube = bytes.with_codec::<String, Slow>();
+    (0..100).for_each(|_| _ = tube.put(&"x".to_owned()).unwrap());
+    CLOCK.set(Some((clock, 0)));
+    assert!(tube.take_timeout(Duration::from_millis(300)).unwrap().is_none());
+    assert_eq!(CLOCK.take().unwrap().1, 3);
+    assert_eq!(counts(&bytes), [97, 0, 0, 3]);
 }

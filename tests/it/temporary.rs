@@ -4,7 +4,7 @@ use crate::{close_sound, counts, drain, home, killed, kind, next, open, secs, st
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
-use tubewell::{Clock, ErrorKind, ManualClock, Queue, Tube, TubeOptions};
+use tubewell::{Clock, ErrorKind, ManualClock, Queue, State, Tube, TubeOptions};
 
 fn temporary() -> TubeOptions {
     TubeOptions::default().temporary(true)
@@ -162,7 +162,7 @@ fn at_the_limit_of_their_bytes_only_new_tasks_are_refused() {
         |_, tube, _| assert!(tube.take_many(200).unwrap().len() > 10),
         |_, tube, _| tube.take().unwrap().bury("no ".repeat(40)).unwrap(),
         |_, tube, _| tube.take().unwrap().retry("no").unwrap(),
-        |_, tube, _| tube.delete(next(tube).id()).unwrap(),
+        |_, tube, _| tube.delete(tube.peek_next(State::Ready).unwrap().unwrap().id).unwrap(),
         |_, tube, _| assert!(tube.len().unwrap() > 10),
         |_, tube, _| assert!(tube.truncate().unwrap() > 10),
         |_, tube, _| tube.pause().unwrap(),

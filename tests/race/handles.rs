@@ -150,3 +150,39 @@ fn who_subscribes_while_the_queue_closes_comes_to_an_end() {
         assert!(forgotten.upgrade().is_none(), "the callback is kept");
     });
 }
+
+/// `close` held the lock on the threads while it joined them, and a callback that set the first of
+/// the callbacks wanted it to start a thread.
+#[test]
+fn close_beside_a_callback_that_sets_callbacks() {
+    explore(|| {
+        let (queue, tube, _clock) = lone();
+        let again = tube.clone();
+        let set = move |_: &Event| {
+            let none = None::<fn(&Event)>;
+            unless_closed(again.on_task_change(none));
+            unless_closed(again.on_task_change(Some(|_: &Event| {})));
+        };
+        tube.on_task_change(Some(set)).unwrap();
+        tube.put(b"a").unwrap();
+        queue.close().unwrap();
+    });
+}
+
+/// A close ended the session that another thread had just opened under the name: it was open, and
+/// all its takes answered `Closed`, for good.
+#[test]
+fn a_consumer_is_closed_while_another_opens_it() {
+    explore(|| {
+        let (queue, tube, _clock) = lone();
+        tube.put(b"a").unwrap();
+        let first = queue.consumer("ada").unwrap();
+        let closer = spawn(move || first.close().unwrap());
+        let second = queue.consumer("ada").unwrap();
+        closer.join().unwrap();
+        if !second.is_closed() {
+            tube.by(&second).try_take().unwrap().unwrap().ack().unwrap();
+        }
+        queue.close().unwrap();
+    });
+}

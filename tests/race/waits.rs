@@ -111,3 +111,22 @@ fn a_taker_of_a_closed_consumer_passes_its_turn_on() {
         queue.close().unwrap();
     });
 }
+
+/// The stop was looked at before the engine's lock was taken: a take went on with a task that was
+/// put after `stop` had returned.
+#[test]
+fn what_is_put_after_the_stop_is_not_taken() {
+    explore(|| {
+        let (queue, tube, _clock) = lone();
+        let stop = Stop::new();
+        let taker = spawn({
+            let (tube, stop) = (tube.clone(), stop.clone());
+            move || assert!(tube.take_until(&stop).unwrap().is_none())
+        });
+        stop.stop();
+        tube.put(b"late").unwrap();
+        taker.join().unwrap();
+        assert_eq!(tube.len().unwrap(), 1);
+        queue.close().unwrap();
+    });
+}

@@ -5,7 +5,8 @@ use super::Rows;
 use crate::clock::{ManualClock, Now};
 use crate::engine::desk::{Desk, Numbers, Op};
 use crate::engine::draft::Draft;
-use crate::engine::known::{Known, Tube};
+use crate::engine::effects::NextDue;
+use crate::engine::known::{KnownTubes, Tube};
 use crate::engine::put::{NewRow, Put};
 use crate::engine::settle::{Ack, Settle, Verdict};
 use crate::engine::take::{Claim, Take};
@@ -93,6 +94,15 @@ struct Scene {
     buried: TaskId,
 }
 
+/// The one tube of a scene.
+struct Known(Tube);
+
+impl KnownTubes for Known {
+    fn known(&self, number: u32) -> Option<&Tube> {
+        (self.0.number == number).then_some(&self.0)
+    }
+}
+
 impl Scene {
     fn with(in_the_way: InTheWay, tasks: usize) -> Self {
         let clock = ManualClock::new();
@@ -124,9 +134,8 @@ impl Scene {
         let reads = self.reads(|scene| {
             assert!(!due::has_work(&scene.rows, scene.tube.run())?);
             let (run, now) = (scene.tube.run(), scene.now);
-            assert!(!due::next_due(&scene.rows, run, due::NextDue::UNKNOWN, now)?.is_due(now));
-            let (mut known, mut draft) = (Known::default(), Draft::default());
-            known.learn(scene.tube.number, scene.tube.row.clone());
+            assert!(!due::next_due(&scene.rows, run, NextDue::UNKNOWN, now)?.is_due(now));
+            let (known, mut draft) = (Known(scene.tube.clone()), Draft::default());
             let mut numbers = Numbers { next: 1 << 40, end: 1 << 41 };
             let (rows, now) = (&scene.rows, scene.now);
             let mut desk = Desk::new(rows, &known, &mut numbers, &mut draft, None, now);

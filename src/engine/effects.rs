@@ -1,0 +1,186 @@
+//! What an op decided beside its row writes: steps of tasks, wake-ups, deadlines, tubes made and
+//! dropped. Published once the rows are committed; nobody has to read it out of the rows.
+
+use crate::bytes::Deadline;
+use crate::bytes::key::Run;
+use crate::bytes::row::TubeRow;
+use crate::clock::{NEVER, Now};
+use crate::sync::Arc;
+use crate::task::{Cause, State, TaskId};
+
+/// Entries whose memory is kept for the next op.
+const KEPT: usize = 1024;
+
+/// A task's step from one state to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) tube: u32,
+    pub(crate) task: TaskId,
+    pub(crate) from: Option<State>,
+    pub(crate) to: Option<State>,
+    pub(crate) cause: Cause,
+}
+
+/// What became of a tube.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TubeChange {
+    /// The tube of this number has this row.
+    Set(u32, TubeRow),
+    /// It was dropped.
+    Gone(u32),
+}
+
+/// A lower bound of the deadlines by each of the three clocks; [`NEVER`] where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextDue {
+    pub(crate) queue: u64,
+    pub(crate) wall: u64,
+    pub(crate) lease: u64,
+}
+
+impl NextDue {
+    pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
+    /// No deadline is earlier.
+    pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
+
+    /// One deadline of this sort.
+    fn of(what: Deadline, when: u64) -> Self {
+        match what {
+            Deadline::Delay | Deadline::Ttl => Self { queue: when, ..Self::NONE },
+            Deadline::RunAt => Self { wall: when, ..Self::NONE },
+            Deadline::Ttr => Self { lease: when, ..Self::NONE },
+        }
+    }
+
+    pub(crate) fn is_due(&self, now: Now) -> bool {
+        self.queue <= now.queue || self.wall <= now.wall || self.lease <= now.lease
+    }
+
+    pub(crate) fn earlier(self, other: Self) -> Self {
+        Self {
+            queue: self.queue.min(other.queue),
+            wall: self.wall.min(other.wall),
+            lease: self.lease.min(other.lease),
+        }
+    }
+}
+
+/// What is published after the commit.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    changes: Vec<Change>,
+    /// By the index of a change the payload of its task, where that is wanted.
+    payloads: Vec<(usize, Arc<[u8]>)>,
+    /// Tubes in which tasks became takeable, and how many.
+    pub(crate) wakes: Vec<(u32, usize)>,
+    /// By tube the earliest of the deadlines that came in.
+    pub(crate) deadlines: Vec<(u32, NextDue)>,
+    pub(crate) tubes: Vec<TubeChange>,
+    /// A work row was written, which the timer works off.
+    pub(crate) work: bool,
+    /// Payload bytes that come into durable tubes, less those that go.
+    pub(crate) durable_bytes: i64,
+}
+
+impl Effects {
+    /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.changes.clear();
+        self.changes.shrink_to(KEPT);
+        self.drop_payloads();
+        self.wakes.clear();
+        self.wakes.shrink_to(KEPT);
+        self.deadlines.clear();
+        self.deadlines.shrink_to(KEPT);
+        if !self.tubes.is_empty() {
+            self.tubes = Vec::new();
+        }
+        (self.work, self.durable_bytes) = (false, 0);
+    }
+
+    /// The steps, in order.
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// Adds the payload of the task that made the last step.
+    pub(crate) fn payload_of_last(&mut self, payload: Arc<[u8]>) {
+        if let Some(last) = self.changes.len().checked_sub(1) {
+            self.payloads.push((last, payload));
+        }
+    }
+
+    /// The payload of the task of the step at this index, if it is wanted and could be read.
+    pub(crate) fn payload(&self, step: usize) -> Option<Arc<[u8]>> {
+        let at = self.payloads.binary_search_by_key(&step, |(step, _)| *step).ok()?;
+        self.payloads.get(at).map(|(_, payload)| payload.clone())
+    }
+
+    /// Frees the payloads, once the steps are published.
+    #[inline]
+    pub(crate) fn drop_payloads(&mut self) {
+        if !self.payloads.is_empty() {
+            self.payloads = Vec::new();
+        }
+    }
+
+    /// An op mostly works in one tube, so only the last entry is looked at: a tube may have more
+    /// than one.
+    #[inline]
+    pub(crate) fn wake(&mut self, tube: u32, tasks: usize) {
+        match self.wakes.last_mut() {
+            Some((woken, count)) if *woken == tube => *count = count.saturating_add(tasks),
+            _ => self.wakes.push((tube, tasks)),
+        }
+    }
+
+    /// A deadline came into the tube. As for [`wake`](Self::wake) a tube may have more than one
+    /// entry.
+    #[inline]
+    pub(crate) fn deadline(&mut self, tube: u32, what: Deadline, when: u64) {
+        self.deadline_from(tube, NextDue::of(what, when));
+    }
+
+    fn deadline_from(&mut self, tube: u32, next: NextDue) {
+        match self.deadlines.last_mut() {
+            Some((last, bound)) if *last == tube => *bound = bound.earlier(next),
+            _ => self.deadlines.push((tube, next)),
+        }
+    }
+
+    /// Counts the payload of a task that comes. Temporary tubes have a limit of their own.
+    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
+        if !run.is_temporary() {
+            self.durable_bytes = self.durable_bytes.saturating_add_unsigned(bytes);
+        }
+    }
+
+    /// No longer counts the payload of a task that goes.
+    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
+        if !run.is_temporary() {
+            self.durable_bytes = self.durable_bytes.saturating_sub_unsigned(bytes);
+        }
+    }
+
+    /// Adds what was decided later.
+    pub(crate) fn merge(&mut self, later: Self) {
+        let before = self.changes.len();
+        let payloads = later.payloads.into_iter();
+        self.payloads.extend(payloads.map(|(step, payload)| (before + step, payload)));
+        self.changes.extend(later.changes);
+        for (tube, tasks) in later.wakes {
+            self.wake(tube, tasks);
+        }
+        for (tube, next) in later.deadlines {
+            self.deadline_from(tube, next);
+        }
+        self.tubes.extend(later.tubes);
+        self.work |= later.work;
+        self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
+    }
+}
