@@ -51,7 +51,9 @@
 //! back before a reopening hides what passed since the last write. *Wall time* (`run_at`) is the
 //! system's clock as it is. *Lease time* (ttr, waits, an open session's grace) stands still while
 //! the machine sleeps (on Windows it goes on), and no change of the clock moves it. `Duration::MAX`
-//! is for ever.
+//! is for ever. A task's life ends at its put + its ttl + every delay that was asked for (at the
+//! put, `run_at`, release, back-off), however late a verb finds that one of them has ended. A
+//! delayed task stays, and is gone at the end of its delay if its life has ended by then.
 //!
 //! # Where things are
 //!

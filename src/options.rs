@@ -388,7 +388,9 @@ impl TubeOptions {
         self
     }
 
-    /// Keeps buried tasks beyond their ttl. Default: off.
+    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) after that gives the task a
+    /// new life, from the kick on, as long as its first was to be: its ttl with all that was added
+    /// to it since the put. Default: off.
     #[must_use]
     pub fn ttl_spares_buried(mut self, yes: bool) -> Self {
         self.ttl_spares_buried = yes;

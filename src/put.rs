@@ -214,14 +214,15 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     }
 
     /// Not before this time has passed, in [queue time](crate#time). Zero: at once. It is added to
-    /// the ttl.
+    /// the ttl. `Duration::MAX`: never by itself.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.row.delay = Some(delay);
         self
     }
 
-    /// Not before this time of day, in [wall time](crate#time). In the past: at once. Its ttl runs
-    /// from then.
+    /// Not before this time of day, in [wall time](crate#time). In the past: at once. The time from
+    /// the put until then, by the clock as it is at the put, is added to the ttl. A clock that is
+    /// set afterwards moves the start of the task, not its end.
     pub fn run_at(mut self, time: SystemTime) -> Self {
         self.row.run_at = Some(time);
         self

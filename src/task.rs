@@ -153,10 +153,10 @@ pub struct TaskInfo {
     /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,
     /// When it will be ready, while it is delayed: in queue time, or in wall time if it was put
-    /// with a `run_at`.
+    /// with a `run_at`. None if it is delayed for ever.
     pub due: Option<SystemTime>,
-    /// What is left of its ttl, in queue time, which stands still for it while it is delayed; none
-    /// if it lives for ever.
+    /// What is left of its ttl, in queue time; while it is delayed, what will be left when it is
+    /// due. None if it lives for ever.
     pub ttl_left: Option<Duration>,
     /// How long a taker may hold it, in [lease time](crate#time); none if for ever.
     pub ttr: Option<Duration>,

@@ -120,6 +120,9 @@ impl<T: ?Sized> Tube<T> {
     /// Brings up to `most` buried tasks back, smallest priority first, then put order, with no
     /// attempts used; in steps of 128, between which others have their turn. Answers how many.
     ///
+    /// A ttl goes on as it was. One that passed while the task was buried, in a tube that
+    /// [spares](crate::TubeOptions::ttl_spares_buried) such tasks, begins anew.
+    ///
     /// ```
     /// use tubewell::Queue;
     ///
@@ -155,7 +158,7 @@ impl<T: ?Sized> Tube<T> {
         Ok(kicked)
     }
 
-    /// Brings one buried task back, with no attempts used.
+    /// Brings one buried task back, as [`kick`](Tube::kick) does.
     ///
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);

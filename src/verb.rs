@@ -63,7 +63,7 @@ impl Release {
         Self { delay: None, priority: None, to_back: false, ttl: None }
     }
 
-    /// Ready after this long, in [queue time](crate#time). Its ttl is moved along, its ttr is not
+    /// Ready after this long, in [queue time](crate#time). It is added to the ttl, its ttr is not
     /// touched.
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);

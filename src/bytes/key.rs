@@ -270,8 +270,9 @@ pub(crate) enum Deadline {
 }
 
 impl Deadline {
-    /// In the order of working off: what is over goes before it could return.
-    pub(crate) const ALL: [Self; 4] = [Self::Ttl, Self::Delay, Self::RunAt, Self::Ttr];
+    /// In the order of working off: a delay may end in a life that is over, and what is over goes
+    /// before its lease could return it.
+    pub(crate) const ALL: [Self; 4] = [Self::Delay, Self::RunAt, Self::Ttl, Self::Ttr];
 }
 
 fn tagged(tag: Tag) -> Key {

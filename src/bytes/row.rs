@@ -284,7 +284,7 @@ pub(crate) struct Head {
     pub(crate) attempts: u32,
     pub(crate) releases: u32,
     pub(crate) buries: u32,
-    /// Queue time at which its life ends; while delayed, what is left of it then.
+    /// Queue time at which its life ends: put + ttl + every delay that was asked for.
     pub(crate) expires: u64,
     /// Microseconds that a taker may hold it.
     pub(crate) ttr: u64,

@@ -75,7 +75,7 @@ impl Op for WorkOff {
             sweep::step(desk, tube.run(), met.and_then(|(_, row)| row))?;
             return Ok(true);
         }
-        let (mut left, mut again) = (SWEEP_TASKS, false);
+        let mut left = SWEEP_TASKS;
         for what in Deadline::ALL {
             let mut from: Key = key::due_of(tube.run(), what);
             // What is due at exactly this instant is due, so the walk ends behind it.
@@ -88,38 +88,28 @@ impl Op for WorkOff {
                 let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
                 let when = key::when_of(&met).ok_or_else(|| damaged("due"))?;
                 match fall_due(desk, &tube, id, what, when) {
-                    Ok(Fell::Due) => {}
-                    Ok(Fell::DueAgain) => again = true,
-                    Ok(Fell::Nothing) => desk.remove(met),
+                    Ok(true) => {}
+                    Ok(false) => desk.remove(met),
                     Err(error) if error.kind() == ErrorKind::Damaged => desk.remove(met),
                     Err(error) => return Err(error),
                 }
             }
         }
-        Ok(left == 0 || again)
+        Ok(left == 0)
     }
 }
 
-/// What came of a deadline.
-enum Fell {
-    /// It belongs to nothing any more.
-    Nothing,
-    Due,
-    /// A delay is over, and the task's ttl with it.
-    DueAgain,
-}
-
-/// Carries out one deadline.
+/// Carries out one deadline. False if it belongs to nothing any more.
 fn fall_due(
     desk: &mut Desk<'_>,
     tube: &Tube,
     id: TaskId,
     what: Deadline,
     when: u64,
-) -> Result<Fell> {
+) -> Result<bool> {
     let (stored, standing) = match index::find_due(desk, tube, id, what) {
         Ok(Some(found)) => found,
-        Ok(None) => return Ok(Fell::Nothing),
+        Ok(None) => return Ok(false),
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
             match what {
                 Deadline::Ttr => aside::stand_in_for_lease(desk, tube, id, &fault)?,
@@ -128,27 +118,26 @@ fn fall_due(
                 }
                 Deadline::Ttl => false,
             };
-            return Ok(Fell::Nothing);
+            return Ok(false);
         }
         Err(error) => return Err(error),
     };
     let task = stored.task()?;
     // What stands in for a damaged task has not the deadlines that the task had.
     if !index::deadlines(tube, &standing).contains(&(what, when)) {
-        return Ok(Fell::Nothing);
+        return Ok(false);
     }
     match (what, standing) {
         (Deadline::Delay | Deadline::RunAt, Standing::Delayed(row)) => {
-            let mut head = row.head.clone();
-            // The life that stood still goes on from the instant that was asked for; a wall
-            // instant has no place in queue time, so there it goes on from now.
-            let start = if row.wall { desk.now.queue } else { row.due };
-            head.expires = start.saturating_add(head.expires);
-            let (from, to) = (Standing::Delayed(row), Standing::Ready(head));
-            index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Delay)?;
-            if to.head().expires <= desk.now.queue {
-                return Ok(Fell::DueAgain);
-            }
+            let to = Standing::Ready(row.head.clone());
+            index::shift(
+                desk,
+                tube,
+                &task,
+                Some(&Standing::Delayed(row)),
+                Some(&to),
+                Cause::Delay,
+            )?;
         }
         (Deadline::Ttl, standing) => {
             index::erase(desk, tube, &task, &standing, Cause::Ttl)?;
@@ -156,7 +145,7 @@ fn fall_due(
         (Deadline::Ttr, Standing::Taken(taken)) => {
             settle::give_back(desk, tube, &task, taken, Cause::Ttr)?;
         }
-        _ => return Ok(Fell::Nothing),
+        _ => return Ok(false),
     }
-    Ok(Fell::Due)
+    Ok(true)
 }

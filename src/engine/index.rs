@@ -5,7 +5,7 @@
 use crate::bytes::key::{self, Key};
 use crate::bytes::row::{self, BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Deadline, Met, Range, Tag, Value, View};
-use crate::clock::NEVER;
+use crate::clock::{NEVER, Now};
 use crate::engine::desk::{Desk, damaged};
 use crate::engine::effects::Change;
 use crate::engine::known::Tube;
@@ -25,6 +25,14 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
+    /// Delayed until the row's `due`. The end of the task's life moves by the length of the delay
+    /// here, when the delay is asked for. Neither the end of the delay nor a verb that finds it
+    /// ended moves it again.
+    pub(crate) fn delayed(mut row: DelayedRow, now: Now) -> Self {
+        row.head.expires = row.head.expires.saturating_add(wait_left(&row, now));
+        Self::Delayed(row)
+    }
+
     pub(crate) fn state(&self) -> State {
         match self {
             Self::Ready(_) => State::Ready,
@@ -42,6 +50,12 @@ impl Standing {
             Self::Buried(row) => &row.head,
         }
     }
+}
+
+/// Microseconds that a delayed task still waits, by the clock of its delay; [`NEVER`] for ever.
+pub(crate) fn wait_left(row: &DelayedRow, now: Now) -> u64 {
+    let now = if row.wall { now.wall } else { now.queue };
+    if row.due == NEVER { NEVER } else { row.due.saturating_sub(now) }
 }
 
 /// A row that tells a task's state, with what the caller said behind it, not looked at yet.

@@ -149,9 +149,10 @@ fn describe(
     match standing {
         Standing::Ready(_) => {}
         Standing::Delayed(delayed) => {
-            info.due = Some(instant(delayed.due));
-            // Its life stands still.
-            info.ttl_left = left(head.expires, 0);
+            info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
+            // What will be left of it when the delay ends.
+            let due = now.queue.saturating_add(index::wait_left(delayed, now));
+            info.ttl_left = left(head.expires, due);
         }
         Standing::Taken(taken) => {
             info.lease_left = left(taken.deadline, now.lease);
@@ -194,14 +195,18 @@ pub(crate) fn next(
     state: State,
     now: Now,
 ) -> Result<Option<TaskInfo>> {
-    let walked: &[Tag] = match state {
+    match state {
         // Of the groups only those that may be taken from.
-        State::Ready => &[Tag::Ready, Tag::Turn],
-        State::Delayed => return next_delayed(view, tube, now),
-        state => ranges(state),
-    };
+        State::Ready => first_of(view, tube, &[Tag::Ready, Tag::Turn], now),
+        State::Delayed => next_delayed(view, tube, now),
+        state => first_of(view, tube, ranges(state), now),
+    }
+}
+
+/// The task with the first key of these ranges.
+fn first_of(view: &dyn View, tube: &Tube, tags: &[Tag], now: Now) -> Result<Option<TaskInfo>> {
     let mut best: Option<(Key, TaskId)> = None;
-    for tag in walked {
+    for tag in tags {
         let range = tube.range(*tag);
         if let Some((met, _)) = view.first(&range.start(), &range.end())? {
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
@@ -225,7 +230,11 @@ fn next_delayed(view: &dyn View, tube: &Tube, now: Now) -> Result<Option<TaskInf
             best = Some(info);
         }
     }
-    Ok(best)
+    // A delay for ever has no deadline: such a task is next if there are no others.
+    match best {
+        None => first_of(view, tube, ranges(State::Delayed), now),
+        best => Ok(best),
+    }
 }
 
 /// One page of the tasks of a state, from a key on, and where the next page begins.

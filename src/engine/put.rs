@@ -175,7 +175,6 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
     let group = group.or(options.kind.groups_all().then_some(""));
     let now = desk.now;
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
-    let wait = delay(desk, task);
     let row = TaskRow {
         place,
         created: now.queue,
@@ -186,17 +185,15 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
         payload: contents(task.payload),
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let (raw, from, standing) = match wait {
+    let head = Head::fresh(now.queue.saturating_add(ttl), ttr);
+    let (raw, from, standing) = match delay(desk, task) {
         None => {
-            let head = Head::fresh(now.queue.saturating_add(ttl), ttr);
             let (raw, from) = head.encode_with(&row);
             (raw, from, Standing::Ready(head))
         }
         Some((due, wall)) => {
-            // While delayed, a life stands still: what is kept is its length.
-            let head = Head::fresh(ttl, ttr);
             let delayed = DelayedRow { head, due, wall, holds_group: false };
-            (row.encode(), 0, Standing::Delayed(delayed))
+            (row.encode(), 0, Standing::delayed(delayed, now))
         }
     };
     let apart = row.payload.is_apart().then_some(task.payload);

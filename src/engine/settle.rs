@@ -4,7 +4,7 @@
 use crate::bytes::View;
 use crate::bytes::key::{self, Order, Place};
 use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow, TaskRow};
-use crate::clock::{NEVER, micros};
+use crate::clock::micros;
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Stored, Task};
 use crate::engine::known::Tube;
@@ -131,18 +131,14 @@ pub(crate) fn bounded(reason: &Reason) -> Reason {
     }
 }
 
-/// Delayed by `delay`, or ready at once. A delay moves the end of the task's life along.
-fn later(desk: &Desk<'_>, tube: &Tube, mut head: Head, delay: Duration) -> Standing {
-    let now = desk.now.queue;
+/// Delayed by `delay`, or ready at once.
+fn later(desk: &Desk<'_>, tube: &Tube, head: Head, delay: Duration) -> Standing {
     if delay.is_zero() {
         return Standing::Ready(head);
     }
-    if head.expires != NEVER {
-        head.expires = head.expires.saturating_sub(now);
-    }
-    let due = now.saturating_add(micros(delay));
+    let due = desk.now.queue.saturating_add(micros(delay));
     let holds_group = tube.row.options.hold_group_while_delayed;
-    Standing::Delayed(DelayedRow { head, due, wall: false, holds_group })
+    Standing::delayed(DelayedRow { head, due, wall: false, holds_group }, desk.now)
 }
 
 fn unsupported(tube: &Tube, option: &str) -> Error {

@@ -75,17 +75,19 @@ fn set_aside(
     if from.state() == State::Buried {
         return Ok(());
     }
-    let mut head = from.head().clone();
-    if from.state() == State::Delayed {
-        head.expires = desk.now.queue.saturating_add(head.expires);
-    }
-    let to = bury(head, |_| bounded(reason));
+    let to = bury(from.head().clone(), |_| bounded(reason));
     index::shift(desk, tube, task, Some(&from), Some(&to), Cause::Bury)
 }
 
+/// A task that `ttl_spares_buried` has kept beyond the end of its life gets a new one. The length
+/// of its ttl is not stored: the new life is as long as the first, from the put to that end.
 fn kick(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>, from: Standing) -> Result<()> {
-    let mut head = from.head().clone();
+    let (mut head, now) = (from.head().clone(), desk.now.queue);
     head.attempts = 0;
+    if tube.row.options.ttl_spares_buried && head.expires <= now {
+        let life = head.expires.saturating_sub(task.row.created);
+        head.expires = now.saturating_add(life);
+    }
     index::shift(desk, tube, task, Some(&from), Some(&Standing::Ready(head)), Cause::Kick)
 }
 

@@ -162,6 +162,111 @@ fn the_ttl_of_run_at_counts_from_then() {
     assert!(is_gone(&tube, id));
 }
 
+/// The ttl of a `run_at` began when a verb or the timer found that the time of day had come. It
+/// ends at put + ttl + the delay that was asked for, whoever finds it and when.
+#[test]
+fn the_ttl_of_run_at_ends_at_its_time_however_late_it_is_noticed() {
+    for late in [0, 1, 9] {
+        let (tube, clock) = lone();
+        let id = tube.task(b"a").run_at(clock.wall() + secs(60)).ttl(secs(10)).put().unwrap();
+        clock.advance(secs(60 + late));
+        let info = tube.peek(id).unwrap();
+        assert_eq!((info.state, info.ttl_left), (State::Ready, Some(secs(10 - late))));
+        clock.advance(secs(10 - late));
+        assert!(is_gone(&tube, id));
+    }
+    let (tube, clock) = lone();
+    let id = tube.task(b"a").run_at(clock.wall() + secs(60)).ttl(secs(10)).put().unwrap();
+    clock.advance(secs(70));
+    assert!(tube.try_take().unwrap().is_none());
+    assert!(is_gone(&tube, id));
+}
+
+#[test]
+fn no_change_of_the_wall_clock_moves_the_end_of_a_life() {
+    let (tube, clock) = lone();
+    let noon = clock.wall() + secs(60);
+    let id = tube.task(b"a").run_at(noon).ttl(secs(10)).put().unwrap();
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(10)));
+    clock.set_wall(noon - secs(65));
+    let info = tube.peek(id).unwrap();
+    let left = "the wait is five seconds longer";
+    assert_eq!((info.state, info.ttl_left), (State::Delayed, Some(secs(5))), "{left}");
+    clock.freeze_wall(secs(200));
+    let info = tube.peek(id).unwrap();
+    let runs = "no ttl passes while it is delayed";
+    assert_eq!((info.state, info.ttl_left), (State::Delayed, Some(Duration::ZERO)), "{runs}");
+    clock.set_wall(noon);
+    assert!(is_gone(&tube, id));
+}
+
+/// Its ttl began at the burial. A burial moves the end of a life as little as a promotion does.
+#[test]
+fn a_task_that_is_buried_while_delayed_keeps_its_end() {
+    for by_wall in [false, true] {
+        let (tube, clock) = lone();
+        let put = tube.task(b"a").ttl(secs(10));
+        let put = if by_wall { put.run_at(clock.wall() + secs(20)) } else { put.delay(secs(20)) };
+        let id = put.put().unwrap();
+        clock.advance(secs(15));
+        tube.bury(id, "").unwrap();
+        assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(15)));
+        clock.advance(secs(10));
+        assert_eq!(state(&tube, id), State::Buried);
+        tube.kick_task(id).unwrap();
+        assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(5)));
+        clock.advance(secs(5));
+        assert!(is_gone(&tube, id));
+    }
+}
+
+#[test]
+fn every_delay_that_is_asked_for_is_added_to_the_ttl() {
+    let (tube, clock) = lone();
+    let id = tube.task(b"a").ttl(secs(100)).delay(secs(1)).put().unwrap();
+    let end = clock.wall() + secs(100 + 1 + 20 + 300 + 4000);
+    let wait = |by| {
+        assert_eq!(state(&tube, id), State::Delayed);
+        clock.advance(by + secs(1)); // noticed late
+        tube.take().unwrap()
+    };
+    wait(secs(1)).release_with(Release::new().delay(secs(20))).unwrap();
+    wait(secs(20)).retry_after("no", secs(300)).unwrap();
+    wait(secs(300)).release_with(Release::new().delay(secs(4000))).unwrap();
+    wait(secs(4000)).release().unwrap();
+    let left = end.duration_since(clock.wall()).unwrap();
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(left));
+    clock.advance(left - TICK);
+    assert_eq!(state(&tube, id), State::Ready);
+    clock.advance(TICK);
+    assert!(is_gone(&tube, id));
+}
+
+/// `peek_next` went by the deadlines, of which a delay for ever has none, and `due` was an instant
+/// far away.
+#[test]
+fn what_is_delayed_for_ever_is_found_and_never_due() {
+    let (tube, clock) = lone();
+    let far = std::time::UNIX_EPOCH.checked_add(secs(u64::MAX / 1_000_000 + 1));
+    let by_wall = far.map(|far| tube.task(b"wall").run_at(far).ttl(secs(9)).put().unwrap());
+    let first = tube.task(b"first").delay(Duration::MAX).ttl(secs(9)).put().unwrap();
+    let second = tube.put(b"second").unwrap();
+    tube.take().unwrap().release_with(Release::new().delay(Duration::MAX)).unwrap();
+    let all: Vec<_> = by_wall.into_iter().chain([first, second]).collect();
+
+    let next = tube.peek_next(State::Delayed).unwrap().unwrap();
+    assert_eq!((next.id, next.due, next.ttl_left), (all[0], None, None));
+    let listed: Vec<_> = tube.tasks(State::Delayed).map(Result::unwrap).collect();
+    assert_eq!(listed.iter().map(|task| task.id).collect::<Vec<_>>(), all);
+    assert!(listed.iter().all(|task| task.due.is_none()));
+
+    let sooner = tube.task(b"sooner").delay(secs(10)).put().unwrap();
+    let next = tube.peek_next(State::Delayed).unwrap().unwrap();
+    assert_eq!((next.id, next.due), (sooner, Some(clock.wall() + secs(10))));
+    clock.advance(secs(10));
+    assert_eq!(tube.peek_next(State::Delayed).unwrap().unwrap().id, all[0]);
+}
+
 #[test]
 fn delay_and_run_at_exclude_each_other() {
     let (tube, clock) = lone();

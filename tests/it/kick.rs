@@ -1,7 +1,8 @@
 //! Buried tasks come back by a kick, and only by a kick.
 
-use crate::{counts, drain, kind, lone, lone_with, secs};
-use tubewell::{ErrorKind, State, Tube, TubeOptions};
+use crate::{counts, drain, is_gone, kind, lone, lone_with, secs, state};
+use std::time::Duration;
+use tubewell::{ErrorKind, State, TaskId, Tube, TubeOptions};
 
 fn bury_all(tube: &Tube) {
     while let Some(task) = tube.try_take().unwrap() {
@@ -81,4 +82,55 @@ fn a_ttr_means_nothing_to_a_buried_task() {
     bury_all(&tube);
     clock.advance(secs(100));
     assert_eq!(counts(&tube), [0, 0, 0, 1]);
+}
+
+/// A kick answered 1 and the task was gone: `ttl_spares_buried` had kept it beyond its ttl, and the
+/// kick made it ready with that passed ttl. It gets the length of its first life again.
+#[test]
+fn a_kick_gives_a_spared_task_its_whole_life_again() {
+    let kicks: [fn(&Tube, TaskId); 2] =
+        [|tube, _| assert_eq!(tube.kick(1).unwrap(), 1), |tube, id| tube.kick_task(id).unwrap()];
+    for kick in kicks {
+        let (tube, clock) = lone_with(TubeOptions::default().ttl_spares_buried(true));
+        let id = tube.task(b"a").ttl(secs(10)).put().unwrap();
+        tube.bury(id, "").unwrap();
+        clock.advance(secs(1000));
+        assert_eq!(tube.peek(id).unwrap().ttl_left, Some(Duration::ZERO));
+        kick(&tube, id);
+        let info = tube.peek(id).unwrap();
+        assert_eq!((info.state, info.ttl_left), (State::Ready, Some(secs(10))));
+        clock.advance(secs(4));
+        tube.take().unwrap().bury("again").unwrap();
+        kick(&tube, id);
+        assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(6)), "it has not passed");
+        clock.advance(secs(6));
+        assert!(is_gone(&tube, id));
+    }
+}
+
+/// The same for a task that was buried while it was delayed, and for one whose ttl was put off: its
+/// life was to be that much longer.
+#[test]
+fn the_life_of_a_kicked_task_is_as_long_as_it_was_to_be() {
+    let (tube, clock) = lone_with(TubeOptions::default().ttl_spares_buried(true));
+    let delayed = tube.task(b"a").delay(secs(5)).ttl(secs(10)).put().unwrap();
+    let by_wall = tube
+        .task(b"b")
+        .run_at(tubewell::Clock::wall(&clock) + secs(7))
+        .ttl(secs(10))
+        .put()
+        .unwrap();
+    let endless = tube.put(b"c").unwrap();
+    for id in [delayed, by_wall, endless] {
+        tube.bury(id, "").unwrap();
+    }
+    clock.advance(secs(1000));
+    assert_eq!(tube.kick(9).unwrap(), 3);
+    let left = |id| tube.peek(id).unwrap().ttl_left;
+    assert_eq!(left(delayed), Some(secs(15)));
+    assert_eq!(left(by_wall), Some(secs(17)));
+    assert_eq!(left(endless), None);
+    clock.advance(secs(1_000_000));
+    assert_eq!(state(&tube, endless), State::Ready);
+    assert_eq!(tube.len().unwrap(), 1);
 }

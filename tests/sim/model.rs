@@ -20,10 +20,8 @@ struct Task {
     place: i64,
     /// Which group it is locked with; tasks of a utube without one share one.
     lock: Option<Option<u8>>,
-    /// Queue time at which it goes.
+    /// Queue time at which it goes, unless it is delayed then: put + ttl + every delay asked for.
     expires: u64,
-    /// What is left of its ttl, which stands still while it is delayed.
-    left: u64,
     /// It waits for the wall clock.
     by_wall: bool,
     /// It waits after a release or retry, and may keep its group locked.
@@ -203,6 +201,7 @@ impl Model {
         let ttl = new.ttl.or(opts.ttl).unwrap_or(EVER);
         let due = if by_wall { wall_due } else { Some(self.time.queue.saturating_add(delay)) };
         let is_late = by_wall || delay > 0;
+        let wait = if by_wall { wall_due.unwrap_or(0) - self.time.wall_now() } else { delay };
         self.back += 1;
         self.front -= i64::from(new.front);
         let seen = Seen {
@@ -212,7 +211,7 @@ impl Model {
             group: new.group.map(group_name),
             key,
             created: self.time.queue,
-            due: due.filter(|_| is_late),
+            due: due.filter(|due| is_late && *due != EVER),
             ttl_left: None,
             ttr: new.ttr.or(opts.ttr).filter(|ttr| *ttr != EVER),
             lease_left: None,
@@ -229,8 +228,7 @@ impl Model {
             seen,
             place: if new.front { self.front } else { self.back },
             lock: (new.group.is_some() || shares).then_some(new.group),
-            expires: self.time.queue.saturating_add(ttl),
-            left: ttl,
+            expires: self.time.queue.saturating_add(ttl).saturating_add(wait),
             by_wall,
             held_back: false,
             deadline: EVER,
@@ -250,7 +248,7 @@ impl Model {
         tube.done = tube.done.map(|done| done + 1);
     }
 
-    /// Moves a taken task on after a delay; its ttl stands still meanwhile.
+    /// Moves a taken task on after a delay, which is added to its ttl.
     fn wait(&mut self, serial: Serial, delay: u64) {
         let queue = self.time.queue;
         let due = queue.saturating_add(delay);
@@ -258,9 +256,9 @@ impl Model {
         ready(task);
         if delay > 0 {
             task.seen.state = State::Delayed;
-            task.seen.due = Some(due);
+            task.seen.due = Some(due).filter(|due| *due != EVER);
             task.held_back = true;
-            task.left = if task.expires == EVER { EVER } else { task.expires - queue };
+            task.expires = task.expires.saturating_add(delay);
         }
     }
 
@@ -457,9 +455,10 @@ impl Model {
         let here = self.tasks.values().filter(|t| t.tube == tube && t.seen.state == state);
         let next = match state {
             State::Ready => return self.next(tube),
-            State::Delayed => here
-                .filter(|task| task.seen.due.is_some_and(|due| due != EVER))
-                .min_by_key(|task| (task.seen.due, task.by_wall, task.seen.serial)),
+            State::Delayed => here.min_by_key(|task| {
+                let due = task.seen.due.map_or((EVER, false), |due| (due, task.by_wall));
+                (due, task.seen.serial)
+            }),
             State::Taken => here.min_by_key(|task| task.seen.serial),
             _ => here.min_by_key(|task| (task.seen.priority, task.place)),
         };
@@ -469,8 +468,10 @@ impl Model {
     fn seen(&self, serial: Serial) -> Seen {
         let task = &self.tasks[&serial];
         let mut seen = task.seen.clone();
-        let runs = task.seen.state != State::Delayed && task.expires != EVER;
-        seen.ttl_left = runs.then(|| task.expires.saturating_sub(self.time.queue));
+        let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
+        let wait = task.seen.due.map_or(0, |due| due.saturating_sub(clock));
+        let lives = task.expires != EVER;
+        seen.ttl_left = lives.then(|| task.expires.saturating_sub(self.time.queue + wait));
         let taken = task.seen.state == State::Taken && task.deadline != EVER;
         seen.lease_left = taken.then(|| task.deadline.saturating_sub(self.time.mono));
         seen

@@ -48,31 +48,16 @@ pub struct Profile {
     pub odd_clocks: bool,
     /// Ends that come out of the blue, drawn by whoever runs the script.
     pub ends: bool,
-    /// Tasks that the wall clock wakes may have a ttl; a promotion that a power cut takes back
-    /// happens again later, which gives another end of life.
-    pub wall_ttl: bool,
     pub temporary: bool,
     /// Checkpoints stand still beside what follows, and the base is compacted.
     pub beside: bool,
 }
 
 impl Profile {
-    pub const MEMORY: Self = Self {
-        steps: 100,
-        odd_clocks: true,
-        ends: false,
-        wall_ttl: true,
-        temporary: true,
-        beside: false,
-    };
-    pub const DISK: Self = Self {
-        steps: 80,
-        odd_clocks: false,
-        ends: true,
-        wall_ttl: false,
-        temporary: true,
-        beside: true,
-    };
+    pub const MEMORY: Self =
+        Self { steps: 100, odd_clocks: true, ends: false, temporary: true, beside: false };
+    pub const DISK: Self =
+        Self { steps: 80, odd_clocks: false, ends: true, temporary: true, beside: true };
 }
 
 const SECOND: u64 = 1_000_000;
@@ -178,11 +163,7 @@ impl Maker {
                 let by = self.rng.of(&SPANS) as i64;
                 new.run_in = Some(self.rng.of(&[by, by, by, 0, -by]));
             }
-            if new.run_in.is_none() || self.profile.wall_ttl {
-                new.ttl = self.maybe_span(4);
-            } else {
-                new.ttl = Some(EVER);
-            }
+            new.ttl = self.maybe_span(4);
             new.ttr = self.maybe_span(3);
         }
         if grouped && self.rng.one_in(2) {

@@ -16,9 +16,7 @@ impl Model {
             let task = self.tasks.get_mut(&serial).unwrap();
             let clock = if task.by_wall { wall } else { queue };
             if task.seen.state == State::Delayed && task.seen.due.is_some_and(|due| due <= clock) {
-                let since = if task.by_wall { queue } else { task.seen.due.unwrap_or(queue) };
                 ready(task);
-                task.expires = since.saturating_add(task.left);
                 self.count(no, Call::Delay);
             }
             let task = self.tasks.get_mut(&serial).unwrap();

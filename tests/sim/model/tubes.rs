@@ -28,7 +28,6 @@ impl Model {
         };
         let paused = self.tubes.get(&tube).ok_or(vec![ErrorKind::TubeNotFound])?.paused;
         self.work_off(tube);
-        let queue = self.time.queue;
         let in_tube = |task: &&Task| task.tube == tube;
         let taken = |task: &&Task| task.seen.state == State::Taken;
         let one = picked
@@ -94,9 +93,6 @@ impl Model {
             Step::BuryAny { .. } => {
                 let task = self.tasks.get_mut(&one?).unwrap();
                 if task.seen.state != State::Buried {
-                    if task.seen.state == State::Delayed {
-                        task.expires = queue.saturating_add(task.left);
-                    }
                     bury(task, Reason::Buried("any".into()));
                     self.count(tube, Call::Bury);
                 }
@@ -136,9 +132,12 @@ impl Model {
     }
 
     fn kick(&mut self, serial: Serial) {
-        let task = self.tasks.get_mut(&serial).unwrap();
+        let (task, queue) = (self.tasks.get_mut(&serial).unwrap(), self.time.queue);
         task.seen.attempts = 0;
         let tube = task.tube;
+        if self.tubes[&tube].opts.spares && task.expires <= queue {
+            task.expires = queue.saturating_add(task.expires - task.seen.created);
+        }
         ready(task);
         self.count(tube, Call::Kick);
     }

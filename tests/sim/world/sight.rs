@@ -6,7 +6,6 @@ impl World {
     pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
         let serial = serial_of(&info.payload).ok_or(format!("{:?} is altered", info.id))?;
         self.bind(serial, info.id)?;
-        let stands = info.state == State::Delayed;
         let micros = |length: Duration| length.as_micros() as u64;
         Ok(Seen {
             serial,
@@ -15,9 +14,8 @@ impl World {
             group: info.group.clone(),
             key: info.key.clone(),
             created: since_epoch(info.created),
-            // An instant that never comes is shown as one that is far away.
-            due: info.due.map(since_epoch).map(|due| if due > 1 << 56 { EVER } else { due }),
-            ttl_left: info.ttl_left.filter(|_| !stands).map(micros),
+            due: info.due.map(since_epoch),
+            ttl_left: info.ttl_left.map(micros),
             ttr: info.ttr.map(micros),
             lease_left: info.lease_left.map(micros),
             deliveries: info.deliveries,
