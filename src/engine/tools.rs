@@ -79,7 +79,7 @@ fn set_aside(
     if from.state() == State::Delayed {
         head.expires = desk.now.queue.saturating_add(head.expires);
     }
-    let to = bury(head, |_| bounded(reason));
+    let to = bury(desk, head, |_| bounded(reason));
     index::shift(desk, tube, task, Some(&from), Some(&to), Cause::Bury)
 }
 

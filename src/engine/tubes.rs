@@ -1,14 +1,15 @@
 //! Making and changing tubes. What concerns all tasks of a tube is a new run or a predicate in the
 //! tube's row; sweeps do the rest.
 
-use crate::bytes::key::{self, Run};
+use crate::bytes::key::{self, Run, Work};
 use crate::bytes::row::{Counters, TubeRow, WorkRow};
 use crate::bytes::{Tag, View, row};
-use crate::engine::desk::{Desk, Op, damaged};
+use crate::engine::desk::{Desk, Op};
 use crate::engine::look;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::tube_name;
 use crate::options::TubeOptions;
+use crate::task::TaskId;
 
 /// Makes a tube, or finds it. Answers its number.
 pub(crate) struct Create<'a> {
@@ -61,6 +62,11 @@ fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
     Ok(Run(if temporary { counters.run | Run::TEMPORARY } else { counters.run }))
 }
 
+/// Has the rows of a run removed that belongs to no tube from now on.
+fn clear(desk: &mut Desk<'_>, run: Run) {
+    desk.add(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default().encode());
+}
+
 impl Op for Create<'_> {
     type Done = u32;
 
@@ -101,6 +107,7 @@ impl Op for Create<'_> {
             run,
             paused: false,
             void_to: 0,
+            made_priority: self.options.priority,
             options: self.options.clone(),
         };
         desk.add(key::tube(counters.tube), tube.encode());
@@ -128,7 +135,7 @@ impl Op for Drop {
         }
         desk.remove(key::name(&tube.row.name));
         desk.remove(key::tube(self.tube));
-        desk.set(key::work(tube.run()), WorkRow::Clear.encode())?;
+        clear(desk, tube.run());
         desk.wake_all(self.tube);
         Ok(())
     }
@@ -143,7 +150,7 @@ impl Op for Truncate {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
         let tube = desk.tube(self.tube)?;
-        let tasks = Tag::STATES.into_iter().map(|tag| desk.count(tube.range(tag))).sum();
+        let tasks = Tag::states().map(|tag| desk.count(tube.range(tag))).sum();
         let mut row = tube.row.clone();
         let mut counters = look::counters(desk)?;
         let old = row.run;
@@ -152,7 +159,7 @@ impl Op for Truncate {
         desk.change(key::tube(self.tube), row.encode());
         // There is room now.
         desk.wake_all(self.tube);
-        desk.set(key::work(old), WorkRow::Clear.encode())?;
+        clear(desk, old);
         Ok(tasks)
     }
 }
@@ -197,10 +204,13 @@ impl Op for ReleaseAll {
         // Tokens and ids are drawn from the same numbers, so every lease given so far is below.
         let row = TubeRow { void_to: desk.number(), ..tube.row.clone() };
         desk.change(key::tube(self.tube), row.encode());
-        let work = WorkRow::Release { tube: self.tube, from: 0 };
-        match desk.get(&key::work(tube.run()))? {
-            Some(work) if WorkRow::decode(&work).is_none() => Err(damaged("work")),
-            _ => desk.set(key::work(tube.run()), work.encode()),
+        // One that is under way begins again: leases that it has passed by may be void now.
+        let work = key::work(Work::Release, tube.run(), TaskId::new(0));
+        let row = WorkRow { tube: self.tube, from: 0 }.encode();
+        match desk.first(&work, &key::after(&work))? {
+            Some(_) => desk.change(work, row),
+            None => desk.add(work, row),
         }
+        Ok(())
     }
 }

@@ -2,8 +2,8 @@
 //! rows. No I/O, and no knowledge of what lies beneath but one bit an entry.
 
 use super::sorted::Sorted;
-use super::tables::{TALLY_TAGS, Tally};
-use crate::bytes::key::{Key, Range, Run, Tag, after, copy};
+use super::tables::Tally;
+use crate::bytes::key::{ByTag, Key, Range, Run, Scope, Tag, after, copy};
 use crate::bytes::{RowOp, Value};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,13 +20,10 @@ pub(crate) struct Entry {
 /// Bytes that an entry takes beside its key and value, roughly.
 const ENTRY_BYTES: usize = 96;
 
-/// Every tag is smaller.
-pub(crate) const TAGS: usize = 32;
-
 /// What was written, in order, each tag by itself: what comes there mostly comes in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
-    by_tag: [Sorted<Entry>; TAGS],
+    by_tag: ByTag<Sorted<Entry>>,
     bytes: usize,
     rows: usize,
     came: usize,
@@ -34,7 +31,7 @@ pub(crate) struct Layer {
 
 #[inline]
 fn slot(key: &[u8]) -> usize {
-    usize::from(key.first().copied().unwrap_or_default()) % TAGS
+    usize::from(key.first().copied().unwrap_or_default()) % Tag::SPACE
 }
 
 #[inline]
@@ -45,7 +42,7 @@ fn weight(key: &[u8], value: Option<&Value>) -> usize {
 impl Layer {
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Entry> {
-        self.by_tag.get(slot(key))?.get(key)
+        self.by_tag.0.get(slot(key))?.get(key)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -68,7 +65,7 @@ impl Layer {
         from: &[u8],
         to: &[u8],
     ) -> impl Iterator<Item = (&'a Key, &'a Entry)> + use<'a> {
-        let rows = self.by_tag.get(slot(from)).filter(|_| from < to).map(|rows| rows.from(from));
+        let rows = self.by_tag.0.get(slot(from)).filter(|_| from < to).map(|rows| rows.from(from));
         let end = copy(to);
         rows.into_iter().flatten().take_while(move |(key, _)| **key < end)
     }
@@ -76,7 +73,7 @@ impl Layer {
     /// The first of them.
     #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a Entry)> {
-        let rows = self.by_tag.get(slot(from))?;
+        let rows = self.by_tag.0.get(slot(from))?;
         // Takes go from one end, where no search is needed.
         let (key, entry) = match rows.first()? {
             (key, entry) if key.as_slice() >= from => (key, entry),
@@ -92,14 +89,14 @@ impl Layer {
     ) -> impl Iterator<Item = (&'a Key, &'a Entry)> + use<'a> {
         let first = last.map_or(0, |last| slot(last));
         let from = last.map_or_else(Key::new, |last| after(last));
-        let maps = self.by_tag.get(first..).unwrap_or_default();
+        let maps = self.by_tag.0.get(first..).unwrap_or_default();
         maps.iter().flat_map(move |rows| rows.from(&from))
     }
 
     /// Carries out one row write that told the truth about what it found.
     #[inline]
     pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
-        let Some(rows) = self.by_tag.get_mut(slot(&key)) else { return };
+        let Some(rows) = self.by_tag.0.get_mut(slot(&key)) else { return };
         let (value, beneath) = match op {
             RowOp::Add(value) => (Some(value), false),
             RowOp::Change(value) => (Some(value), true),
@@ -130,7 +127,7 @@ impl Layer {
     /// Carries out a row write without believing it: what lies beneath may already hold later
     /// rows, written by a checkpoint in slices whose last slice is missing.
     pub(crate) fn apply_unsure(&mut self, key: Key, value: Option<Value>) {
-        let Some(rows) = self.by_tag.get_mut(slot(&key)) else { return };
+        let Some(rows) = self.by_tag.0.get_mut(slot(&key)) else { return };
         let added = weight(&key, value.as_ref());
         self.bytes += added;
         self.came += added;
@@ -151,10 +148,10 @@ impl Layer {
     /// Lays another layer over this one. Nothing is known any more of what lies beneath: the
     /// checkpoint that failed may have written any part of it.
     pub(crate) fn cover_with(&mut self, upper: Self) {
-        for (key, entry) in upper.by_tag.into_iter().flat_map(Sorted::into_rows) {
+        for (key, entry) in upper.by_tag.0.into_iter().flat_map(Sorted::into_rows) {
             self.apply_unsure(key, entry.value);
         }
-        for entry in self.by_tag.iter_mut().flat_map(Sorted::values_mut) {
+        for entry in self.by_tag.0.iter_mut().flat_map(Sorted::values_mut) {
             entry.beneath = true;
         }
     }
@@ -188,7 +185,7 @@ pub(crate) struct Counts {
     places: HashMap<Run, usize, BuildHasherDefault<RunHasher>>,
     /// Where the run stands that was counted last: verbs mostly go on in one tube.
     last: usize,
-    by_tag: [u64; TAGS],
+    by_tag: ByTag<u64>,
     /// Runs whose counts have moved since the last freeze.
     moved: Vec<Run>,
 }
@@ -200,20 +197,20 @@ struct Counted {
     moved: bool,
 }
 
-fn place(tag: Tag) -> usize {
-    (tag as usize).saturating_sub(Tag::Place as usize)
+/// Under which run the rows of a range are counted, if they are.
+#[inline]
+fn tallied(range: Range) -> Option<(Run, usize)> {
+    Some((range.run.unwrap_or(Run::QUEUE), range.tag.tallied()?))
 }
-
-const _: () = assert!(Tag::Held as usize - Tag::Place as usize + 1 == TALLY_TAGS);
 
 impl Counts {
     #[inline]
     pub(crate) fn of(&self, range: Range) -> u64 {
-        let count = match range.run {
-            Some(run) => {
-                self.find(run).and_then(|at| self.by_run.get(at)?.tally.get(place(range.tag)))
+        let count = match (range.run, range.tag.tallied()) {
+            (Some(run), Some(place)) => {
+                self.find(run).and_then(|at| self.by_run.get(at)?.tally.get(place))
             }
-            None => self.by_tag.get(range.tag as usize),
+            _ => self.by_tag.0.get(range.tag as usize),
         };
         count.copied().unwrap_or(0)
     }
@@ -252,19 +249,24 @@ impl Counts {
     }
 
     pub(crate) fn set(&mut self, run: Run, tally: Tally) {
-        for (total, count) in self.by_tag.iter_mut().skip(Tag::Place as usize).zip(tally) {
-            *total = total.saturating_add(count);
+        for tag in Tag::ALL {
+            let count = tag.tallied().and_then(|place| tally.get(place));
+            if let (Some(total), Some(count)) = (self.by_tag.0.get_mut(tag as usize), count) {
+                *total = total.saturating_add(*count);
+            }
         }
         self.insert(run, tally);
     }
 
-    /// Sets the counts of the tags without runs to what is met.
+    /// Sets the counts of the mirrored tags to what is met.
     pub(crate) fn recount(&mut self, met: impl Iterator<Item = Range>) {
-        if let Some(totals) = self.by_tag.get_mut(..Tag::Place as usize) {
-            totals.fill(0);
+        for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == Scope::Mirrored) {
+            if let Some(total) = self.by_tag.0.get_mut(tag as usize) {
+                *total = 0;
+            }
         }
         for range in met {
-            if let Some(total) = self.by_tag.get_mut(range.tag as usize) {
+            if let Some(total) = self.by_tag.0.get_mut(range.tag as usize) {
                 *total += 1;
             }
         }
@@ -275,12 +277,12 @@ impl Counts {
         let turn = |count: &mut u64| {
             *count = if up { count.saturating_add(1) } else { count.saturating_sub(1) };
         };
-        if let Some(total) = self.by_tag.get_mut(range.tag as usize) {
+        if let Some(total) = self.by_tag.0.get_mut(range.tag as usize) {
             turn(total);
         }
-        let Some(run) = range.run else { return };
+        let Some((run, place)) = tallied(range) else { return };
         let Some(counted) = self.counted_or_new(run) else { return };
-        if let Some(count) = counted.tally.get_mut(place(range.tag)) {
+        if let Some(count) = counted.tally.get_mut(place) {
             turn(count);
         }
         if run.is_temporary() {

@@ -2,8 +2,7 @@
 //! applied, and cut where a row comes to life; it goes with the layers that hold the dead marks.
 //! What a stretch says is true of the rows as they are seen, whichever layer hides them.
 
-use super::overlay::TAGS;
-use crate::bytes::key::{Key, after, copy};
+use crate::bytes::key::{ByTag, Key, after, copy};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -14,17 +13,17 @@ const KEPT: usize = 256;
 
 /// Stretches without a living row, one set a tag.
 #[derive(Default)]
-pub(super) struct Skips([SkipsOf; TAGS]);
+pub(super) struct Skips(ByTag<SkipsOf>);
 
 impl Skips {
     /// Every stretch there is.
     pub(super) fn all(&self) -> Vec<(Key, Key)> {
-        self.0.iter().flat_map(|skips| skips.0.clone()).collect()
+        self.0.0.iter().flat_map(|skips| skips.0.clone()).collect()
     }
 
     /// Keeps the stretches that are worth it; all of a tag go if they are many.
     pub(super) fn keep(&mut self, worth: impl Fn(&[u8], &[u8]) -> bool) {
-        for skips in &mut self.0 {
+        for skips in &mut self.0.0 {
             if skips.0.len() > KEPT {
                 skips.0.clear();
             }
@@ -33,7 +32,7 @@ impl Skips {
     }
 
     pub(super) fn of(&mut self, tag: u8) -> Option<&mut SkipsOf> {
-        self.0.get_mut(usize::from(tag))
+        self.0.0.get_mut(usize::from(tag))
     }
 }
 
