@@ -3,7 +3,7 @@
 //! gives the tube a new one, and a sweep removes what stands under the old.
 
 use crate::limits::ORDER_BYTES_MAX;
-use crate::task::TaskId;
+use crate::task::{State, TaskId};
 use smallvec::SmallVec;
 
 /// A key. The keys of the plain path fit without an allocation.
@@ -21,7 +21,7 @@ pub(crate) enum Tag {
     Name = 0x02,
     /// tube number → `TubeRow`
     Tube = 0x03,
-    /// run → `WorkRow`, what a sweep has still to do
+    /// kind, run, id → `WorkRow`, what a sweep has still to do
     Work = 0x04,
     /// consumer number → `ConsumerRow`
     Consumer = 0x05,
@@ -47,14 +47,36 @@ pub(crate) enum Tag {
     Buried = 0x18,
     /// run, deadline, when, id → nothing
     Due = 0x19,
-    /// run, key text → id
+    /// scope, key text, id → nothing
     Key = 0x1a,
     /// run, consumer, id → nothing: a lease of a named consumer
     Held = 0x1b,
+    /// run, time, id → nothing: a buried task by the time of its bury
+    BuriedTime = 0x1c,
+    /// run, failure group, time, id → nothing: a buried task that failed
+    BuriedGroup = 0x1d,
+    /// failure group, time, run, id → nothing: a buried task of any durable tube
+    Failed = 0x20,
+    /// The same for temporary tubes.
+    FailedTemporary = 0x21,
+}
+
+/// Whose the rows of a tag are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The queue's; few and often read, so they are kept in memory as a whole.
+    Mirrored,
+    /// The queue's; as many as the tasks are.
+    Queue,
+    /// The queue's, of temporary tubes: they never reach the disk.
+    Temporary,
+    /// A tube's, under its run.
+    Run,
 }
 
 impl Tag {
-    pub(crate) const ALL: [Self; 18] = [
+    /// In the order of their numbers.
+    pub(crate) const ALL: [Self; 22] = [
         Self::Meta,
         Self::Name,
         Self::Tube,
@@ -73,22 +95,135 @@ impl Tag {
         Self::Due,
         Self::Key,
         Self::Held,
+        Self::BuriedTime,
+        Self::BuriedGroup,
+        Self::Failed,
+        Self::FailedTemporary,
     ];
 
-    /// Tags of the rows that tell a task's state: every task has exactly one.
-    pub(crate) const STATES: [Self; 5] =
-        [Self::Ready, Self::Line, Self::Delayed, Self::Taken, Self::Buried];
+    /// Every tag is smaller. Tables that are indexed by tags have so many places.
+    pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
 
-    /// Tags whose rows stand under a tube's run.
-    pub(crate) fn in_run(self) -> bool {
-        self as u8 >= Self::Place as u8
+    /// How many tags are counted by run.
+    pub(crate) const TALLIED: usize = {
+        let (mut tags, mut at) = (0, 0);
+        while at < Self::ALL.len() {
+            tags += Self::ALL[at].is_tallied() as usize;
+            at += 1;
+        }
+        tags
+    };
+
+    #[inline]
+    pub(crate) const fn scope(self) -> Scope {
+        match self {
+            Self::Meta
+            | Self::Name
+            | Self::Tube
+            | Self::Work
+            | Self::Consumer
+            | Self::ConsumerName => Scope::Mirrored,
+            Self::Failed => Scope::Queue,
+            Self::FailedTemporary => Scope::Temporary,
+            Self::Place
+            | Self::Body
+            | Self::Ready
+            | Self::Line
+            | Self::Turn
+            | Self::Group
+            | Self::Delayed
+            | Self::Taken
+            | Self::Buried
+            | Self::Due
+            | Self::Key
+            | Self::Held
+            | Self::BuriedTime
+            | Self::BuriedGroup => Scope::Run,
+        }
     }
 
+    /// The state that a row of this tag tells. Every task has exactly one row that tells one, and
+    /// a listing of the state walks it.
+    #[inline]
+    pub(crate) const fn state(self) -> Option<State> {
+        match self {
+            Self::Ready | Self::Line => Some(State::Ready),
+            Self::Delayed => Some(State::Delayed),
+            Self::Taken => Some(State::Taken),
+            Self::Buried => Some(State::Buried),
+            Self::Meta
+            | Self::Name
+            | Self::Tube
+            | Self::Work
+            | Self::Consumer
+            | Self::ConsumerName
+            | Self::Failed
+            | Self::FailedTemporary
+            | Self::Place
+            | Self::Body
+            | Self::Turn
+            | Self::Group
+            | Self::Due
+            | Self::Key
+            | Self::Held
+            | Self::BuriedTime
+            | Self::BuriedGroup => None,
+        }
+    }
+
+    /// Whether each of its rows takes one place of its tube's capacity.
+    pub(crate) const fn takes_capacity(self) -> bool {
+        match self.state() {
+            Some(State::Ready | State::Delayed | State::Taken | State::Buried) => true,
+            None => false,
+        }
+    }
+
+    /// Whether each of its rows tells how many payload bytes its task has. A sweep begins with
+    /// these.
+    pub(crate) const fn tells_bytes(self) -> bool {
+        self.state().is_some()
+    }
+
+    /// The tags that tell a state.
+    pub(crate) fn states() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|tag| tag.state().is_some())
+    }
+
+    /// The tags whose rows stand under a tube's run.
+    pub(crate) fn in_runs() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|tag| tag.scope() == Scope::Run)
+    }
+
+    /// Whether its rows are counted by run, and the counts kept on the disk; those of the whole
+    /// queue under [`Run::QUEUE`].
+    const fn is_tallied(self) -> bool {
+        matches!(self.scope(), Scope::Queue | Scope::Run)
+    }
+
+    /// Where among the counts of a run this tag's stands, if it is counted so.
+    #[inline]
+    pub(crate) fn tallied(self) -> Option<usize> {
+        const PLACES: [Option<usize>; Tag::SPACE] = {
+            let mut places = [None; Tag::SPACE];
+            let (mut at, mut next) = (0, 0);
+            while at < Tag::ALL.len() {
+                if Tag::ALL[at].is_tallied() {
+                    places[Tag::ALL[at] as usize] = Some(next);
+                    next += 1;
+                }
+                at += 1;
+            }
+            places
+        };
+        PLACES.get(self as usize).copied().flatten()
+    }
+
+    #[inline]
     pub(crate) fn of(byte: u8) -> Option<Self> {
         // A table, since every row write asks.
-        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
-        const BY_BYTE: [Option<Tag>; 32] = {
-            let mut table = [None; 32];
+        const BY_BYTE: [Option<Tag>; Tag::SPACE] = {
+            let mut table = [None; Tag::SPACE];
             let mut at = 0;
             while at < Tag::ALL.len() {
                 table[Tag::ALL[at] as usize] = Some(Tag::ALL[at]);
@@ -98,7 +233,32 @@ impl Tag {
         };
         BY_BYTE.get(usize::from(byte)).copied().flatten()
     }
+
+    /// The scope of a key's rows; `None` for bytes that are no key.
+    #[inline]
+    pub(crate) fn scope_of(key: &[u8]) -> Option<Scope> {
+        Some(Self::of(*key.first()?)?.scope())
+    }
 }
+
+/// One of these for each tag, by its number.
+#[derive(Clone, Debug)]
+pub(crate) struct ByTag<T>(pub(crate) [T; Tag::SPACE]);
+
+impl<T: Default> Default for ByTag<T> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| T::default()))
+    }
+}
+
+const _: () = {
+    let mut at = 1;
+    while at < Tag::ALL.len() {
+        assert!((Tag::ALL[at - 1] as u8) < Tag::ALL[at] as u8);
+        at += 1;
+    }
+    assert!(Tag::SPACE < u8::MAX as usize, "the key behind a range needs a tag");
+};
 
 /// One incarnation of a tube. Those with the highest bit belong to temporary tubes, whose rows
 /// never reach the disk.
@@ -107,6 +267,8 @@ pub(crate) struct Run(pub(crate) u32);
 
 impl Run {
     pub(crate) const TEMPORARY: u32 = 1 << 31;
+    /// Of no tube: the rows of the whole queue are counted under it.
+    pub(crate) const QUEUE: Self = Self(0);
 
     pub(crate) fn is_temporary(self) -> bool {
         self.0 & Self::TEMPORARY != 0
@@ -132,7 +294,7 @@ impl Range {
     /// The range that a key is counted in. `None` for bytes that are no key.
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
-        if !tag.in_run() {
+        if tag.scope() != Scope::Run {
             return Some(Self::of(tag));
         }
         let run = u32::from_be_bytes(key.get(1..5)?.try_into().ok()?);
@@ -159,9 +321,10 @@ impl Range {
 /// Whether the row of this key never reaches the disk.
 #[inline]
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
-    match key {
-        [tag, run, ..] => *tag >= Tag::Place as u8 && run & 0x80 != 0,
-        _ => false,
+    match Tag::scope_of(key) {
+        Some(Scope::Run) => key.get(1).is_some_and(|run| run & 0x80 != 0),
+        Some(Scope::Temporary) => true,
+        Some(Scope::Mirrored | Scope::Queue) | None => false,
     }
 }
 
@@ -275,6 +438,20 @@ impl Deadline {
     pub(crate) const ALL: [Self; 4] = [Self::Delay, Self::RunAt, Self::Ttl, Self::Ttr];
 }
 
+/// What a sweep may have to do, each in a range of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Work {
+    /// The run belongs to no tube any more: its rows are removed.
+    Clear = 1,
+    /// Leases that a tube has voided go back to ready.
+    Release = 2,
+}
+
+impl Work {
+    pub(crate) const ALL: [Self; 2] = [Self::Clear, Self::Release];
+}
+
 fn tagged(tag: Tag) -> Key {
     let mut key = Key::new();
     key.push(tag as u8);
@@ -353,8 +530,23 @@ pub(crate) fn tube(number: u32) -> Key {
     numbered(Tag::Tube, number)
 }
 
-pub(crate) fn work(run: Run) -> Key {
-    numbered(Tag::Work, run.0)
+/// The beginning of the keys of all work of one kind.
+pub(crate) fn work_of(kind: Work) -> Key {
+    let mut key = tagged(Tag::Work);
+    key.push(kind as u8);
+    key
+}
+
+/// Work under a run; with the id of the task that it hangs on, or 0.
+pub(crate) fn work(kind: Work, run: Run, id: TaskId) -> Key {
+    let mut key = work_of(kind);
+    key.extend_from_slice(&run.0.to_be_bytes());
+    with_id(key, id)
+}
+
+/// The run in a key of [`Tag::Work`].
+pub(crate) fn run_of_work(work: &[u8]) -> Option<Run> {
+    Some(Run(u32::from_be_bytes(work.get(2..6)?.try_into().ok()?)))
 }
 
 pub(crate) fn consumer(number: u32) -> Key {
@@ -421,10 +613,63 @@ pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
     with_id(key, id)
 }
 
-pub(crate) fn key(run: Run, text: &str) -> Key {
-    let mut key = in_run(Tag::Key, run);
+/// The beginning of the rows of one key of callers. The scope of a key is its tube's run; that of
+/// the whole queue would be [`Run::QUEUE`].
+pub(crate) fn key_of(scope: Run, text: &str) -> Key {
+    with_label(in_run(Tag::Key, scope), text)
+}
+
+pub(crate) fn key(scope: Run, text: &str, id: TaskId) -> Key {
+    with_id(key_of(scope, text), id)
+}
+
+fn with_time(mut key: Key, time: u64) -> Key {
+    key.extend_from_slice(&time.to_be_bytes());
+    key
+}
+
+fn with_text(mut key: Key, text: &str) -> Key {
+    key.extend_from_slice(&(text.len() as u16).to_be_bytes());
     key.extend_from_slice(text.as_bytes());
     key
+}
+
+pub(crate) fn buried_time(run: Run, time: u64, id: TaskId) -> Key {
+    with_id(with_time(in_run(Tag::BuriedTime, run), time), id)
+}
+
+pub(crate) fn buried_group(run: Run, group: &str, time: u64, id: TaskId) -> Key {
+    with_id(with_time(with_text(in_run(Tag::BuriedGroup, run), group), time), id)
+}
+
+/// The tag of the queue's rows about a buried task of this run.
+fn failed_tag(run: Run) -> Tag {
+    if run.is_temporary() { Tag::FailedTemporary } else { Tag::Failed }
+}
+
+pub(crate) fn failed(run: Run, group: &str, time: u64, id: TaskId) -> Key {
+    let mut key = with_time(with_text(tagged(failed_tag(run)), group), time);
+    key.extend_from_slice(&run.0.to_be_bytes());
+    with_id(key, id)
+}
+
+/// The key of [`failed`] that goes with one of [`buried_group`].
+pub(crate) fn failed_beside(buried_group: &[u8]) -> Option<Key> {
+    let run = Range::holding(buried_group)?.run?;
+    let end = buried_group.len().checked_sub(8)?;
+    let mut key = tagged(failed_tag(run));
+    key.extend_from_slice(buried_group.get(RUN_PREFIX..end)?);
+    key.extend_from_slice(&run.0.to_be_bytes());
+    Some(with_id(key, id_of(buried_group)?))
+}
+
+/// The key of [`buried_group`] that goes with one of [`failed`].
+pub(crate) fn buried_group_beside(failed: &[u8]) -> Option<Key> {
+    let (before, run_and_id) = failed.split_at_checked(failed.len().checked_sub(12)?)?;
+    let run = Run(u32::from_be_bytes(run_and_id.get(..4)?.try_into().ok()?));
+    let mut key = in_run(Tag::BuriedGroup, run);
+    key.extend_from_slice(before.get(1..)?);
+    Some(with_id(key, id_of(failed)?))
 }
 
 /// The beginning of all leases of one consumer in one tube.
@@ -468,6 +713,7 @@ pub(crate) const RUN_PREFIX: usize = 5;
 /// Reads the bytes as a key in every way there is. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
+    let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }
@@ -493,6 +739,10 @@ mod tests {
         assert!(!is_temporary(&[0x10, 0x7f, 0, 0, 1]));
         assert!(!is_temporary(&[0x04, 0x80, 0, 0, 1]), "the work on a temporary run is durable");
         assert!(!is_temporary(&[0x10]));
+        assert!(!is_temporary(&[]));
+        let failed = |run| super::failed(Run(run), "\u{ff}", u64::MAX, TaskId::new(u64::MAX));
+        assert!(is_temporary(&failed(Run::TEMPORARY | 1)));
+        assert!(!is_temporary(&failed(1)), "whatever its group and time are");
     }
 
     #[test]
@@ -503,7 +753,13 @@ mod tests {
             (meta(1), "0101"),
             (name("mail"), "026d61696c"),
             (tube(7), "0300000007"),
-            (work(RUN), "0401020304"),
+            (work(Work::Clear, RUN, TaskId::new(0)), "0401010203040000000000000000"),
+            (work(Work::Release, RUN, id), "0402010203040000000000000a0b"),
+            (failed(RUN, "g", 5, id), "200001670000000000000005010203040000000000000a0b"),
+            (
+                failed(Run(Run::TEMPORARY), "g", 5, id),
+                "210001670000000000000005800000000000000000000a0b",
+            ),
             (consumer(7), "0500000007"),
             (consumer_name("me"), "066d65"),
             (super::place(RUN, id), "10010203040000000000000a0b"),
@@ -522,8 +778,10 @@ mod tests {
             (due(RUN, Deadline::RunAt, 5, id), "19010203040200000000000000050000000000000a0b"),
             (due(RUN, Deadline::Ttr, 5, id), "19010203040300000000000000050000000000000a0b"),
             (due(RUN, Deadline::Ttl, 5, id), "19010203040400000000000000050000000000000a0b"),
-            (key(RUN, "k"), "1a010203046b"),
+            (key(RUN, "k", id), "1a01020304016b0000000000000a0b"),
             (held(RUN, 9, id), "1b01020304000000090000000000000a0b"),
+            (buried_time(RUN, 5, id), "1c0102030400000000000000050000000000000a0b"),
+            (buried_group(RUN, "g", 5, id), { "1d0102030400016700000000000000050000000000000a0b" }),
         ];
         for (key, bytes) in golden {
             assert_eq!(hex(&key), bytes);

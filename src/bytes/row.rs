@@ -42,6 +42,9 @@ pub(crate) struct TubeRow {
     pub(crate) paused: bool,
     /// Leases with a token up to this one are void: `release_all` in one small commit.
     pub(crate) void_to: u64,
+    /// The default priority that the tube was made with. Where a task stands unless its rows say
+    /// otherwise is told by this one, which never changes.
+    pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
 }
 
@@ -54,7 +57,7 @@ impl TubeRow {
             | u8::from(options.ttl_spares_buried) << 3;
         let mut row = Packer::new();
         row.short(&self.name).u32(self.run.0).u64(self.void_to).u8(flags).u8(options.kind.code());
-        row.u64(options.priority as u64);
+        row.u64(self.made_priority as u64).u64(options.priority as u64);
         row.u64(length(options.ttl)).u64(length(options.ttr));
         row.u64(options.capacity.unwrap_or(0)).u32(options.max_attempts.unwrap_or(0));
         row.u64(length(Some(options.backoff.first))).u32(options.backoff.factor);
@@ -74,6 +77,7 @@ impl TubeRow {
         options.temporary = flags & 2 != 0;
         options.hold_group_while_delayed = flags & 4 != 0;
         options.ttl_spares_buried = flags & 8 != 0;
+        let made_priority = row.u64()? as i64;
         options.priority = row.u64()? as i64;
         options.ttl = duration(row.u64()?);
         options.ttr = duration(row.u64()?);
@@ -86,7 +90,7 @@ impl TubeRow {
         };
         options.in_flight = row.u32()?;
         options.placement = Some(row.short()?).filter(|text| !text.is_empty()).map(str::to_owned);
-        row.end(Self { name, run, paused: flags & 1 != 0, void_to, options })
+        row.end(Self { name, run, paused: flags & 1 != 0, void_to, made_priority, options })
     }
 }
 
@@ -98,32 +102,25 @@ fn duration(micros: u64) -> Option<Duration> {
     (micros != NEVER).then(|| Duration::from_micros(micros))
 }
 
-/// What a sweep has still to do under a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkRow {
-    /// The run belongs to no tube any more: remove its rows.
-    Clear,
-    /// Leases of this tube up to its `void_to` go back to ready, from this id on.
-    Release { tube: u32, from: u64 },
+/// What a sweep has still to do of one work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WorkRow {
+    /// The tube that it is done for, or 0.
+    pub(crate) tube: u32,
+    /// The task that it goes on with.
+    pub(crate) from: u64,
 }
 
 impl WorkRow {
     pub(crate) fn encode(self) -> Value {
         let mut row = Packer::new();
-        match self {
-            Self::Clear => row.u8(1),
-            Self::Release { tube, from } => row.u8(2).u32(tube).u64(from),
-        };
+        row.u32(self.tube).u64(self.from);
         row.done()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let work = match row.u8()? {
-            1 => Self::Clear,
-            2 => Self::Release { tube: row.u32()?, from: row.u64()? },
-            _ => return None,
-        };
+        let work = Self { tube: row.u32()?, from: row.u64()? };
         row.end(work)
     }
 }
@@ -448,12 +445,23 @@ impl DelayedRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BuriedRow {
     pub(crate) head: Head,
+    /// Queue time of the bury.
+    pub(crate) time: u64,
     pub(crate) reason: Reason,
 }
 
 impl BuriedRow {
+    /// The group of the failure, if it was one.
+    pub(crate) fn failure_group(&self) -> Option<&str> {
+        match &self.reason {
+            Reason::Failed { group, .. } => Some(group),
+            Reason::Buried(_) | Reason::Exhausted(_) | Reason::Undecodable(_) => None,
+        }
+    }
+
     pub(crate) fn encode(&self, task: &[u8]) -> Value {
         let mut row = Packer::new();
+        row.u64(self.time);
         match &self.reason {
             Reason::Buried(text) => row.u8(1).text(text),
             Reason::Failed { group, message } => row.u8(2).text(group).text(message),
@@ -467,7 +475,7 @@ impl BuriedRow {
 
     pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
         let mut rest = Unpacker::new(row);
-        let kind = rest.u8()?;
+        let (time, kind) = (rest.u64()?, rest.u8()?);
         let text = rest.text()?.to_owned();
         let reason = match kind {
             1 => Reason::Buried(text),
@@ -477,7 +485,7 @@ impl BuriedRow {
             _ => return None,
         };
         let head = Head::unpack(&mut rest)?;
-        Some((Self { head, reason }, row.len() - rest.rest().len()))
+        Some((Self { head, time, reason }, row.len() - rest.rest().len()))
     }
 }
 

@@ -22,7 +22,11 @@ pub(crate) fn set_aside(
 ) -> Result<()> {
     let head = from.head();
     let head = Head { buries: head.buries.saturating_add(1), ..head.clone() };
-    let to = Standing::Buried(BuriedRow { head, reason: Reason::Undecodable(fault.to_string()) });
+    let to = Standing::Buried(BuriedRow {
+        head,
+        time: desk.now.queue,
+        reason: Reason::Undecodable(fault.to_string()),
+    });
     index::shift(desk, tube, task, Some(from), Some(&to), Cause::Bury)
 }
 

@@ -2,8 +2,8 @@
 //! hangs on a state is there and nothing else is, and the kept counts are the true ones. Reads
 //! every row; for `check`, and for tests after each of their steps.
 
-use crate::bytes::key::{self, Key, Range, Run};
-use crate::bytes::row::{Counters, TakenRow, WorkRow};
+use crate::bytes::key::{self, Key, Range, Run, Work};
+use crate::bytes::row::{BuriedRow, Counters, TakenRow, WorkRow};
 use crate::bytes::{Scan, Tag, Value, View, row};
 use crate::clock::NEVER;
 use crate::engine::index::{self, Standing, Task};
@@ -30,6 +30,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     names(view, report)?;
     numbers(view, &tubes, report)?;
     work(view, &tubes, report)?;
+    failed(view, report)?;
     strays(view, &tubes, report)?;
     durable_bytes(view, report)
 }
@@ -39,10 +40,9 @@ type Tubes = BTreeMap<Run, Tube>;
 /// Every row of a range.
 fn each(
     view: &dyn View,
-    range: Range,
+    mut rows: Scan,
     mut met: impl FnMut(Key, Option<Value>) -> Result<()>,
 ) -> Result<()> {
-    let mut rows = Scan::over(range);
     while let Some((key, row)) = rows.next(view)? {
         met(key, row)?;
     }
@@ -79,7 +79,7 @@ fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
         }
         expected.insert(key);
     }
-    each(view, Range::of(Tag::ConsumerName), |key, _| {
+    each(view, Scan::over(Range::of(Tag::ConsumerName)), |key, _| {
         if !expected.contains(&key) {
             report(format!("ConsumerName: a name of no consumer: {key:02x?}"));
         }
@@ -105,7 +105,7 @@ fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Re
             report(format!("{what} {used} is in use, but {given} is the last that was given"));
         }
     }
-    each(view, Range::of(Tag::Meta), |key, _| {
+    each(view, Scan::over(Range::of(Tag::Meta)), |key, _| {
         if key != key::meta(Counters::WHAT) {
             report(format!("Meta: a row that nothing reads: {key:02x?}"));
         }
@@ -115,28 +115,70 @@ fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Re
 
 /// Sweeps that would do harm, or that cannot be done.
 fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
-    each(view, Range::of(Tag::Work), |key, row| {
-        let run = key.get(1..5).and_then(|run| run.try_into().ok()).map(u32::from_be_bytes);
-        let tube = run.and_then(|run| tubes.get(&Run(run))).map(|tube| tube.number);
-        match row.as_deref().and_then(WorkRow::decode) {
-            None => report(format!("Work: a damaged row: {key:02x?}")),
-            Some(WorkRow::Clear) if tube.is_some() => {
-                report(format!("Work: a sweep would clear tube {tube:?}"));
+    for kind in Work::ALL {
+        each(view, Scan::prefixed(key::work_of(kind)), |key, row| {
+            let run = key::run_of_work(&key).unwrap_or(Run::QUEUE);
+            let tube = tubes.get(&run).map(|tube| tube.number);
+            match (kind, row.as_deref().and_then(WorkRow::decode)) {
+                _ if key != key::work(kind, run, TaskId::new(0)) => {
+                    report(format!("Work: a key that is none: {key:02x?}"));
+                }
+                (_, None) => report(format!("Work: a damaged row: {key:02x?}")),
+                (Work::Clear, Some(_)) if tube.is_some() => {
+                    report(format!("Work: a sweep would clear tube {tube:?}"));
+                }
+                // Where there is no such tube any more it ends at once.
+                (Work::Release, Some(work)) if tube.is_some_and(|tube| tube != work.tube) => {
+                    let of = work.tube;
+                    report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
+                }
+                (Work::Clear | Work::Release, Some(_)) => {}
             }
-            Some(WorkRow::Release { tube: of, .. }) if tube != Some(of) => {
-                report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
-            }
-            Some(_) => {}
+            Ok(())
+        })?;
+    }
+    let known = |key: &Key| Work::ALL.iter().any(|kind| key.starts_with(&key::work_of(*kind)));
+    each(view, Scan::over(Range::of(Tag::Work)), |key, _| {
+        if !known(&key) {
+            report(format!("Work: a kind that nobody knows: {key:02x?}"));
         }
         Ok(())
     })
+}
+
+/// The queue's rows about buried tasks that no row of a tube goes with.
+fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+    for tag in [Tag::Failed, Tag::FailedTemporary] {
+        let range = Range::of(tag);
+        let mut rows = 0;
+        each(view, Scan::over(range), |key, row| {
+            rows += 1;
+            if row.is_none() {
+                report(format!("{tag:?}: a damaged row: {key:02x?}"));
+            }
+            let beside = key::buried_group_beside(&key);
+            if beside.is_none_or(|beside| !is_there(view, &beside).unwrap_or(true)) {
+                report(format!("{tag:?}: a row that no task accounts for: {key:02x?}"));
+            }
+            Ok(())
+        })?;
+        let kept = view.count(range);
+        if kept != rows {
+            report(format!("{tag:?}: {rows} rows, but {kept} are kept count of"));
+        }
+    }
+    Ok(())
+}
+
+fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
+    Ok(view.first(key, &key::after(key))?.is_some())
 }
 
 /// The kept total against the tasks, those included that a sweep has still to remove. It may be
 /// too high only for a task that cannot be read; that row is reported as such.
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
-    for tag in Tag::STATES {
+    for tag in Tag::ALL.into_iter().filter(|tag| tag.tells_bytes()) {
         let mut rows = Scan::over(Range::of(tag));
         while let Some(met) = rows.next(view)? {
             if key::is_temporary(&met.0) {
@@ -157,7 +199,7 @@ fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> 
 
 /// Rows under a run that no tube has, and that no sweep is going to remove.
 fn strays(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
-    for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+    for tag in Tag::in_runs() {
         let mut rows = Scan::over(Range::of(tag));
         while let Some((met, _)) = rows.next(view)? {
             let Some(Range { run: Some(run), .. }) = Range::holding(&met) else {
@@ -165,12 +207,17 @@ fn strays(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Res
                 continue;
             };
             rows.skip_to(Range::in_run(tag, run).end());
-            if !tubes.contains_key(&run) && view.get(&key::work(run))?.is_none() {
+            if !tubes.contains_key(&run) && !is_there(view, &clearing(run))? {
                 report(format!("{tag:?}: rows under run {} that no tube has", run.0));
             }
         }
     }
     Ok(())
+}
+
+/// The key of the work that clears a run.
+fn clearing(run: Run) -> Key {
+    key::work(Work::Clear, run, TaskId::new(0))
 }
 
 struct Audit<'a> {
@@ -196,7 +243,7 @@ impl<'a> Audit<'a> {
     }
 
     fn walk(&mut self) -> Result<()> {
-        for tag in Tag::STATES {
+        for tag in Tag::states() {
             let mut rows = Scan::over(self.tube.range(tag));
             while let Some((met, row)) = rows.next(self.view)? {
                 let Some(id) = key::id_of(&met) else { continue };
@@ -215,7 +262,7 @@ impl<'a> Audit<'a> {
             }
         }
         self.expect_groups();
-        for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
+        for tag in Tag::in_runs() {
             self.compare(tag)?;
         }
         Ok(())
@@ -238,8 +285,10 @@ impl<'a> Audit<'a> {
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
             self.expect(Tag::Due, key::due(run, what, when, task.id));
         }
-        if let Standing::Taken(taken) = standing {
-            self.lease(task.id, taken);
+        match standing {
+            Standing::Ready(_) | Standing::Delayed(_) => {}
+            Standing::Taken(taken) => self.lease(task.id, taken),
+            Standing::Buried(buried) => self.buried(task.id, buried),
         }
         if row.payload.is_apart() {
             let body = key::body(run, task.id);
@@ -250,8 +299,7 @@ impl<'a> Audit<'a> {
             self.expect(Tag::Body, body);
         }
         if let Some(text) = row.key {
-            self.expect(Tag::Key, key::key(run, text));
-            self.keyed(text, task.id);
+            self.expect(Tag::Key, key::key(run, text, task.id));
         }
         if let Some(name) = row.group {
             let turn = key::turn(run, &row.place, task.id);
@@ -265,10 +313,22 @@ impl<'a> Audit<'a> {
         }
     }
 
+    fn buried(&mut self, id: TaskId, row: &BuriedRow) {
+        for key in index::buried_rows(self.tube, id, row) {
+            match Range::holding(&key).map(|range| range.tag) {
+                Some(tag @ (Tag::BuriedTime | Tag::BuriedGroup)) => self.expect(tag, key),
+                _ if is_there(self.view, &key).unwrap_or(true) => {}
+                _ => self.say(format!("task {id}: the queue has no row of its failure")),
+            }
+        }
+    }
+
     fn lease(&mut self, id: TaskId, taken: &TakenRow) {
         let run = self.tube.run();
         let has = |key: Key| self.view.get(&key).ok().flatten().is_some();
-        if settle::is_voided(self.tube, taken) && !has(key::work(run)) {
+        if settle::is_voided(self.tube, taken)
+            && !has(key::work(Work::Release, run, TaskId::new(0)))
+        {
             self.say(format!("task {id}: its lease is void, and no sweep returns it"));
         }
         if taken.holder == 0 {
@@ -278,13 +338,6 @@ impl<'a> Audit<'a> {
             self.say(format!("task {id}: its consumer {} is not there", taken.holder));
         }
         self.expect(Tag::Held, key::held(run, taken.holder, id));
-    }
-
-    fn keyed(&mut self, text: &str, id: TaskId) {
-        let found = self.view.get(&key::key(self.tube.run(), text)).ok().flatten();
-        if found.and_then(|found| row::read_number(&found)) != Some(id.get()) {
-            self.say(format!("key {text:?} does not lead to task {id}"));
-        }
     }
 
     fn expect_groups(&mut self) {

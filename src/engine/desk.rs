@@ -174,9 +174,14 @@ impl<'a> Desk<'a> {
     }
 
     /// Writes a work row, which the timer works off.
-    pub(crate) fn set_work(&mut self, run: Run, work: &WorkRow) -> Result<()> {
+    pub(crate) fn set_work(&mut self, at: Key, work: WorkRow) -> Result<()> {
         self.draft.effects.work = true;
-        self.set(key::work(run), work.encode())
+        // A row that is there may be damaged.
+        match self.first(&at, &key::after(&at))? {
+            Some(_) => self.change(at, work.encode()),
+            None => self.add(at, work.encode()),
+        }
+        Ok(())
     }
 
     /// Writes the row of a tube.

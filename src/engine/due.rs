@@ -1,8 +1,8 @@
 //! What falls due: delays end, lives end, leases lapse. Worked off by any verb that comes by, and
 //! by the timer, in bounded steps; correctness never waits for the timer.
 
-use crate::bytes::key::{self, Key, Run};
-use crate::bytes::{Deadline, Range, Tag, View};
+use crate::bytes::key::{self, Key, Run, Work};
+use crate::bytes::{Deadline, Met, Range, Tag, View};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::effects::NextDue;
@@ -50,13 +50,18 @@ pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> R
     Ok(next)
 }
 
-/// Whether a sweep of this run's leases is under way.
-pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
+/// The sweep of this run's voided leases that is under way.
+fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
     if view.count(Range::of(Tag::Work)) == 0 {
-        return Ok(false);
+        return Ok(None);
     }
-    let work = key::work(run);
-    Ok(view.first(&work, &key::after(&work))?.is_some())
+    let work = key::work(Work::Release, run, TaskId::new(0));
+    view.first(&work, &key::after(&work))
+}
+
+/// Whether a sweep of this run's voided leases is under way.
+pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
+    Ok(work(view, run)?.is_some())
 }
 
 impl Op for WorkOff {
@@ -69,10 +74,8 @@ impl Op for WorkOff {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
         let tube = desk.tube(self.tube)?;
-        if has_work(desk, tube.run())? {
-            let work = key::work(tube.run());
-            let met = desk.first(&work, &key::after(&work))?;
-            sweep::step(desk, tube.run(), met.and_then(|(_, row)| row))?;
+        if let Some(met) = work(desk, tube.run())? {
+            sweep::step(desk, Work::Release, met)?;
             return Ok(true);
         }
         let mut left = SWEEP_TASKS;

@@ -3,7 +3,7 @@
 //! group's line, the holder's list) is derived here and nowhere else.
 
 use crate::bytes::key::{self, Key};
-use crate::bytes::row::{self, BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
+use crate::bytes::row::{BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Deadline, Met, Range, Tag, Value, View};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::{Desk, damaged};
@@ -14,6 +14,7 @@ use crate::engine::{groups, places};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::task::{Cause, State, TaskId};
+use smallvec::SmallVec;
 
 /// A task's state with all that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,11 +111,18 @@ impl Task<'_> {
 /// `Damaged` if it does not decode.
 #[inline]
 pub(crate) fn open(tag: Tag, id: TaskId, raw: Value) -> Result<(Stored, Standing)> {
-    let opened = match tag {
-        Tag::Delayed => DelayedRow::decode(&raw).map(|(row, from)| (Standing::Delayed(row), from)),
-        Tag::Taken => TakenRow::decode(&raw).map(|(row, from)| (Standing::Taken(row), from)),
-        Tag::Buried => BuriedRow::decode(&raw).map(|(row, from)| (Standing::Buried(row), from)),
-        _ => Head::decode(&raw).map(|(head, from)| (Standing::Ready(head), from)),
+    let opened = match tag.state() {
+        Some(State::Ready) => Head::decode(&raw).map(|(row, from)| (Standing::Ready(row), from)),
+        Some(State::Delayed) => {
+            DelayedRow::decode(&raw).map(|(row, from)| (Standing::Delayed(row), from))
+        }
+        Some(State::Taken) => {
+            TakenRow::decode(&raw).map(|(row, from)| (Standing::Taken(row), from))
+        }
+        Some(State::Buried) => {
+            BuriedRow::decode(&raw).map(|(row, from)| (Standing::Buried(row), from))
+        }
+        None => None,
     };
     let (standing, from) = opened.ok_or_else(|| damaged("state"))?;
     Ok((Stored { id, raw, from }, standing))
@@ -304,7 +312,7 @@ pub(crate) fn put(
         desk.add(key::body(run, id), Value::from(payload));
     }
     if let Some(text) = row.key {
-        desk.add(key::key(run, text), row::number(id.get()));
+        desk.add(key::key(run, text, id), Value::from([]));
     }
     match to {
         Standing::Ready(_) => {
@@ -380,6 +388,7 @@ fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, mut value: Option<Value
     };
     shift_deadlines(desk, tube, way);
     shift_holder(desk, tube, way);
+    shift_buried(desk, tube, way);
 
     if let Some(plan) = in_group {
         plan.carry_out(desk, tube);
@@ -443,6 +452,43 @@ fn shift_holder(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
     }
 }
 
+/// The index rows of a buried task: by the time of its bury, and if it failed by the group of the
+/// failure, in its tube and in the whole queue.
+pub(crate) fn buried_rows(tube: &Tube, id: TaskId, row: &BuriedRow) -> SmallVec<[Key; 3]> {
+    let (run, time) = (tube.run(), row.time);
+    let mut keys = SmallVec::from_iter([key::buried_time(run, time, id)]);
+    if let Some(group) = row.failure_group() {
+        keys.push(key::buried_group(run, group, time, id));
+        keys.push(key::failed(run, group, time, id));
+    }
+    keys
+}
+
+fn shift_buried(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
+    let id = way.task.id;
+    match (way.from, way.to) {
+        (Some(Standing::Buried(from)), Some(Standing::Buried(to))) if from == to => {}
+        (from, to) => {
+            if let Some(Standing::Buried(from)) = from {
+                buried_rows(tube, id, from).into_iter().for_each(|key| desk.remove(key));
+            }
+            if let Some(Standing::Buried(to)) = to {
+                let keys = buried_rows(tube, id, to).into_iter();
+                keys.for_each(|key| desk.add(key, Value::from([])));
+            }
+        }
+    }
+}
+
+/// Removes the queue's row about a buried task whose row under its run goes, in a sweep.
+pub(crate) fn forget_failed(desk: &mut Desk<'_>, buried_group: &[u8]) -> Result<()> {
+    let Some(key) = key::failed_beside(buried_group) else { return Ok(()) };
+    if desk.first(&key, &key::after(&key))?.is_some() {
+        desk.remove(key);
+    }
+    Ok(())
+}
+
 /// Takes a task out of existence.
 pub(crate) fn erase(
     desk: &mut Desk<'_>,
@@ -463,7 +509,7 @@ pub(crate) fn erase(
         desk.remove(key::body(run, id));
     }
     if let Some(text) = row.key {
-        desk.remove(key::key(run, text));
+        desk.remove(key::key(run, text, id));
     }
     Ok(())
 }

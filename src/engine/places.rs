@@ -11,9 +11,8 @@ use crate::task::TaskId;
 
 /// Where a task of this id stands if nobody said otherwise.
 fn plain(tube: &Tube, id: TaskId) -> PlaceRow<'static> {
-    let options = &tube.row.options;
-    let place = Place { priority: options.priority, order: Order::back(id.get()) };
-    PlaceRow { place, group: options.kind.groups_all().then_some("") }
+    let place = Place { priority: tube.row.made_priority, order: Order::back(id.get()) };
+    PlaceRow { place, group: tube.row.options.kind.groups_all().then_some("") }
 }
 
 /// The row by which a task is found that does not stand where its id says.

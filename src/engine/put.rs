@@ -2,7 +2,7 @@
 
 use crate::bytes::key::{self, Order, Place};
 use crate::bytes::row::{Contents, DelayedRow, Head, TaskRow};
-use crate::bytes::{Tag, View, row};
+use crate::bytes::{Tag, View};
 use crate::clock::{NEVER, micros};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Task};
@@ -205,7 +205,7 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
 fn has_room(desk: &Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     if let Some(capacity) = tube.row.options.capacity
-        && Tag::STATES.iter().map(|tag| desk.count(tube.range(*tag))).sum::<u64>() >= capacity
+        && held(desk, tube) >= capacity
     {
         return full(format!("its capacity is {capacity}"));
     }
@@ -218,6 +218,12 @@ fn has_room(desk: &Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Resul
     Ok(())
 }
 
+/// How many tasks take a place of the tube's capacity.
+fn held(desk: &Desk<'_>, tube: &Tube) -> u64 {
+    let counted = Tag::ALL.into_iter().filter(|tag| tag.takes_capacity());
+    counted.map(|tag| desk.count(tube.range(tag))).sum()
+}
+
 fn contents(payload: &[u8]) -> Contents<'_> {
     if payload.len() <= INLINE_BYTES_MAX {
         Contents::Inline(payload)
@@ -226,9 +232,11 @@ fn contents(payload: &[u8]) -> Contents<'_> {
     }
 }
 
+/// The task that has this key.
 fn keyed(desk: &Desk<'_>, tube: &Tube, text: &str) -> Result<Option<TaskId>> {
-    let Some(id) = desk.get(&key::key(tube.run(), text))? else { return Ok(None) };
-    row::read_number(&id).map(TaskId::new).map(Some).ok_or_else(|| damaged("key"))
+    let from = key::key_of(tube.run(), text);
+    let Some((met, _)) = desk.first(&from, &key::end_of(&from))? else { return Ok(None) };
+    key::id_of(&met).map(Some).ok_or_else(|| damaged("key"))
 }
 
 fn order(task: &NewRow<'_>, number: u64) -> Order {

@@ -83,7 +83,8 @@ pub(crate) fn give_back(
     }
     let from = Standing::Taken(taken);
     let head = from.head().clone();
-    let to = if exhausted(tube, &head) { bury(head, exhaustion) } else { Standing::Ready(head) };
+    let to =
+        if exhausted(tube, &head) { bury(desk, head, exhaustion) } else { Standing::Ready(head) };
     index::shift(desk, tube, task, Some(&from), Some(&to), cause)
 }
 
@@ -109,13 +110,17 @@ fn exhaustion(head: &Head) -> Reason {
     Reason::Exhausted(head.last_error.clone())
 }
 
-pub(crate) fn bury(mut head: Head, reason: impl FnOnce(&Head) -> Reason) -> Standing {
+pub(crate) fn bury(
+    desk: &Desk<'_>,
+    mut head: Head,
+    reason: impl FnOnce(&Head) -> Reason,
+) -> Standing {
     head.buries = head.buries.saturating_add(1);
     let reason = reason(&head);
     if let Reason::Failed { message, .. } = &reason {
         head.last_error.clone_from(message);
     }
-    Standing::Buried(BuriedRow { head, reason })
+    Standing::Buried(BuriedRow { head, time: desk.now.queue, reason })
 }
 
 /// Cuts the texts of a reason to what is kept.
@@ -279,7 +284,7 @@ fn retry(
     let mut head = from.head().clone();
     head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
     let to = if exhausted(tube, &head) {
-        bury(head, exhaustion)
+        bury(desk, head, exhaustion)
     } else {
         let wait = after.unwrap_or_else(|| options.backoff.wait(head.attempts));
         later(desk, tube, head, wait)
@@ -291,7 +296,7 @@ fn retry(
 fn set_aside(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, reason: &Reason) -> Result<()> {
     let (stored, taken) = held(desk, tube, ticket)?;
     let from = Standing::Taken(taken);
-    let to = bury(from.head().clone(), |_| bounded(reason));
+    let to = bury(desk, from.head().clone(), |_| bounded(reason));
     index::shift(desk, tube, &stored.task()?, Some(&from), Some(&to), Cause::Bury)
 }
 

@@ -1,17 +1,18 @@
 //! What touches many tasks is one small commit and a work row; here the rest is done, in bounded
 //! steps, also after a crash.
 
-use crate::bytes::key::{self, Key, Run};
+use crate::bytes::key::{self, Key, Run, Work};
 use crate::bytes::row::WorkRow;
-use crate::bytes::{Range, Tag, Value, View};
+use crate::bytes::{Met, Range, Tag, View};
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index;
+use crate::engine::known::InHand;
 use crate::engine::{look, settle};
 use crate::error::{ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
 
-/// One step of the first work row there is. Answers whether there was one.
+/// One step of the first work of each kind. Answers whether there was any.
 pub(crate) struct Sweep;
 
 impl Op for Sweep {
@@ -22,40 +23,28 @@ impl Op for Sweep {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
-        let range = Range::of(Tag::Work);
-        let Some((met, row)) = desk.first(&range.start(), &range.end())? else { return Ok(false) };
-        let run = met.get(1..5).and_then(|run| run.try_into().ok()).map(u32::from_be_bytes);
-        let run = run.map(Run).ok_or_else(|| damaged("work"))?;
-        step(desk, run, row)?;
-        Ok(true)
-    }
-}
-
-/// What a sweep has to do under a run. Of a damaged row it is known by whose the run is.
-fn work(desk: &Desk<'_>, run: Run, row: Option<Value>) -> Result<WorkRow> {
-    if let Some(work) = row.as_deref().and_then(WorkRow::decode) {
-        return Ok(work);
-    }
-    for tube in look::numbers(desk)? {
-        if desk.tube(tube)?.run() == run {
-            return Ok(WorkRow::Release { tube, from: 0 });
+        let mut is_any = false;
+        for kind in Work::ALL {
+            let from = key::work_of(kind);
+            if let Some(met) = desk.first(&from, &key::end_of(&from))? {
+                step(desk, kind, met)?;
+                is_any = true;
+            }
         }
+        Ok(is_any)
     }
-    Ok(WorkRow::Clear)
 }
 
 /// Does one sweep's worth of a work row, and notes how far it came.
-pub(crate) fn step(desk: &mut Desk<'_>, run: Run, row: Option<Value>) -> Result<()> {
-    let work = work(desk, run, row)?;
-    let left = match work {
-        WorkRow::Clear => clear(desk, run)?.then_some(work),
-        WorkRow::Release { tube, from } => {
-            release(desk, tube, from)?.map(|from| WorkRow::Release { tube, from })
-        }
+pub(crate) fn step(desk: &mut Desk<'_>, kind: Work, (at, row): Met) -> Result<()> {
+    let run = key::run_of_work(&at).ok_or_else(|| damaged("work"))?;
+    let left = match kind {
+        Work::Clear => clear(desk, run)?.then_some(WorkRow::default()),
+        Work::Release => release(desk, run, row.as_deref().and_then(WorkRow::decode))?,
     };
     match left {
-        Some(left) => desk.change(key::work(run), left.encode()),
-        None => desk.remove(key::work(run)),
+        Some(left) => desk.change(at, left.encode()),
+        None => desk.remove(at),
     }
     Ok(())
 }
@@ -65,8 +54,8 @@ pub(crate) fn step(desk: &mut Desk<'_>, run: Run, row: Option<Value>) -> Result<
 fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
     // A payload tells its bytes where the task's row does not, so it goes after that.
-    let others = Tag::ALL.into_iter().filter(|tag| tag.in_run() && !Tag::STATES.contains(tag));
-    for tag in Tag::STATES.into_iter().chain(others) {
+    let (first, others): (Vec<_>, Vec<_>) = Tag::in_runs().partition(|tag| tag.tells_bytes());
+    for tag in first.into_iter().chain(others) {
         let range = Range::in_run(tag, run);
         let mut from: Key = range.start();
         while desk.count(range) > 0 {
@@ -76,9 +65,11 @@ fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
             let Some(met) = desk.first(&from, &range.end())? else { break };
             from = key::after(&met.0);
             desk.remove(key::copy(&met.0));
-            if Tag::STATES.contains(&tag) {
+            if tag.tells_bytes() {
                 let bytes = index::payload_bytes(desk, tag, met)?;
                 desk.bytes_out(run, bytes.unwrap_or(0));
+            } else if tag == Tag::BuriedGroup {
+                index::forget_failed(desk, &met.0)?;
             }
             left -= 1;
         }
@@ -86,13 +77,30 @@ fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
     Ok(false)
 }
 
-/// Returns leases that `release_all` voided, from an id on. Where to go on, if there are more.
-fn release(desk: &mut Desk<'_>, tube: u32, from: u64) -> Result<Option<u64>> {
-    let tube = desk.tube(tube)?;
+/// The tube of a run. Where a damaged work row does not tell it, the tubes do.
+fn tube_of<'a>(desk: &Desk<'a>, run: Run, work: Option<WorkRow>) -> Result<Option<InHand<'a>>> {
+    let numbers = match work {
+        Some(work) => vec![work.tube],
+        None => look::numbers(desk)?,
+    };
+    for number in numbers {
+        match desk.tube(number) {
+            Ok(tube) if tube.run() == run => return Ok(Some(tube)),
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Returns leases that `release_all` voided. What is left of the work; nothing if the run belongs
+/// to no tube any more.
+fn release(desk: &mut Desk<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
+    let Some(tube) = tube_of(desk, run, work)? else { return Ok(None) };
     let range = tube.range(Tag::Taken);
-    let mut from = TaskId::new(from);
+    let mut from = TaskId::new(work.map_or(0, |work| work.from));
     for _ in 0..SWEEP_TASKS {
-        let start = key::taken(tube.run(), from);
+        let start = key::taken(run, from);
         let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
@@ -107,5 +115,5 @@ fn release(desk: &mut Desk<'_>, tube: u32, from: u64) -> Result<Option<u64>> {
             }
         }
     }
-    Ok(Some(from.get()))
+    Ok(Some(WorkRow { tube: tube.number, from: from.get() }))
 }

@@ -75,7 +75,7 @@ fn set_aside(
     if from.state() == State::Buried {
         return Ok(());
     }
-    let to = bury(from.head().clone(), |_| bounded(reason));
+    let to = bury(desk, from.head().clone(), |_| bounded(reason));
     index::shift(desk, tube, task, Some(&from), Some(&to), Cause::Bury)
 }
 

@@ -1,14 +1,15 @@
 //! Making and changing tubes. What concerns all tasks of a tube is a new run or a predicate in the
 //! tube's row; sweeps do the rest.
 
-use crate::bytes::key::{self, Run};
+use crate::bytes::key::{self, Run, Work};
 use crate::bytes::row::{Counters, TubeRow, WorkRow};
 use crate::bytes::{Tag, View, row};
-use crate::engine::desk::{Desk, Op, damaged};
+use crate::engine::desk::{Desk, Op};
 use crate::engine::look;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::tube_name;
 use crate::options::TubeOptions;
+use crate::task::TaskId;
 
 /// Makes a tube, or finds it. Answers its number.
 pub(crate) struct Create<'a> {
@@ -61,6 +62,11 @@ fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
     Ok(Run(if temporary { counters.run | Run::TEMPORARY } else { counters.run }))
 }
 
+/// Has the rows of a run removed that belongs to no tube from now on.
+fn clear(desk: &mut Desk<'_>, run: Run) -> Result<()> {
+    desk.set_work(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default())
+}
+
 impl Op for Create<'_> {
     type Done = u32;
 
@@ -101,6 +107,7 @@ impl Op for Create<'_> {
             run,
             paused: false,
             void_to: 0,
+            made_priority: self.options.priority,
             options: self.options.clone(),
         };
         desk.set_tube(counters.tube, tube)?;
@@ -128,7 +135,7 @@ impl Op for Drop {
         }
         desk.remove(key::name(&tube.row.name));
         desk.drop_tube(self.tube);
-        desk.set_work(tube.run(), &WorkRow::Clear)?;
+        clear(desk, tube.run())?;
         desk.wake_all(self.tube);
         Ok(())
     }
@@ -143,7 +150,7 @@ impl Op for Truncate {
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
         let tube = desk.tube(self.tube)?;
-        let tasks = Tag::STATES.into_iter().map(|tag| desk.count(tube.range(tag))).sum();
+        let tasks = Tag::states().map(|tag| desk.count(tube.range(tag))).sum();
         let mut row = tube.row.clone();
         let mut counters = look::counters(desk)?;
         let old = row.run;
@@ -152,7 +159,7 @@ impl Op for Truncate {
         desk.set_tube(self.tube, row)?;
         // There is room now.
         desk.wake_all(self.tube);
-        desk.set_work(old, &WorkRow::Clear)?;
+        clear(desk, old)?;
         Ok(tasks)
     }
 }
@@ -197,10 +204,8 @@ impl Op for ReleaseAll {
         // Tokens and ids are drawn from the same numbers, so every lease given so far is below.
         let row = TubeRow { void_to: desk.number(), ..tube.row.clone() };
         desk.set_tube(self.tube, row)?;
-        let work = WorkRow::Release { tube: self.tube, from: 0 };
-        match desk.get(&key::work(tube.run()))? {
-            Some(work) if WorkRow::decode(&work).is_none() => Err(damaged("work")),
-            _ => desk.set_work(tube.run(), &work),
-        }
+        // One that is under way begins again: leases that it has passed by may be void now.
+        let work = key::work(Work::Release, tube.run(), TaskId::new(0));
+        desk.set_work(work, WorkRow { tube: self.tube, from: 0 })
     }
 }

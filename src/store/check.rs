@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::record::{Head, Stamp};
 use crate::bytes::Value;
 use crate::bytes::key::is_temporary;
-use crate::bytes::key::{Key, Range};
+use crate::bytes::key::{Key, Range, Scope, Tag};
 use crate::bytes::pack::Unpacker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -86,7 +86,7 @@ impl Store {
                 return;
             };
             *counted.entry(range).or_default() += 1;
-            mirrored += usize::from(range.run.is_none());
+            mirrored += usize::from(range.tag.scope() == Scope::Mirrored);
             let before = skipped.partition_point(|(start, _)| start.as_slice() <= key);
             let around = before.checked_sub(1).and_then(|at| skipped.get(at));
             if around.is_some_and(|(_, end)| key < end.as_slice()) && !is_temporary(key) {
@@ -123,8 +123,11 @@ impl Store {
         }
         let runs = self.rows.counted_runs();
         let stale = runs.into_iter().flat_map(|run| {
-            let tags = crate::bytes::Tag::ALL.into_iter().filter(|tag| tag.in_run());
-            tags.map(move |tag| Range::in_run(tag, run))
+            Tag::ALL.into_iter().filter_map(move |tag| match tag.scope() {
+                Scope::Run => Some(Range::in_run(tag, run)),
+                Scope::Queue => Some(Range::of(tag)),
+                Scope::Mirrored | Scope::Temporary => None,
+            })
         });
         for range in stale {
             counted.entry(range).or_default();

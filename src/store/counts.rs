@@ -1,10 +1,9 @@
 //! How many living rows there are, by tube incarnation and tag. Kept with every write, so that
 //! nothing is ever counted.
 
-use super::tables::{TALLY_TAGS, Tally};
+use super::tables::Tally;
 use crate::bytes::NumberHash;
-use crate::bytes::key::{Range, Run, Tag};
-use crate::bytes::layer::TAGS;
+use crate::bytes::key::{ByTag, Range, Run, Scope, Tag};
 use std::collections::HashMap;
 
 /// How many living rows there are, by run and tag.
@@ -15,7 +14,7 @@ pub(crate) struct Counts {
     places: HashMap<Run, usize, NumberHash>,
     /// Where the run stands that was counted last: verbs mostly go on in one tube.
     last: usize,
-    by_tag: [u64; TAGS],
+    by_tag: ByTag<u64>,
     /// Runs whose counts have moved since the last freeze.
     moved: Vec<Run>,
 }
@@ -27,20 +26,20 @@ struct Counted {
     moved: bool,
 }
 
-fn place(tag: Tag) -> usize {
-    (tag as usize).saturating_sub(Tag::Place as usize)
+/// Under which run the rows of a range are counted, if they are.
+#[inline]
+fn tallied(range: Range) -> Option<(Run, usize)> {
+    Some((range.run.unwrap_or(Run::QUEUE), range.tag.tallied()?))
 }
-
-const _: () = assert!(Tag::Held as usize - Tag::Place as usize + 1 == TALLY_TAGS);
 
 impl Counts {
     #[inline]
     pub(crate) fn of(&self, range: Range) -> u64 {
-        let count = match range.run {
-            Some(run) => {
-                self.find(run).and_then(|at| self.by_run.get(at)?.tally.get(place(range.tag)))
+        let count = match (range.run, range.tag.tallied()) {
+            (Some(run), Some(place)) => {
+                self.find(run).and_then(|at| self.by_run.get(at)?.tally.get(place))
             }
-            None => self.by_tag.get(range.tag as usize),
+            _ => self.by_tag.0.get(range.tag as usize),
         };
         count.copied().unwrap_or(0)
     }
@@ -79,19 +78,24 @@ impl Counts {
     }
 
     pub(crate) fn set(&mut self, run: Run, tally: Tally) {
-        for (total, count) in self.by_tag.iter_mut().skip(Tag::Place as usize).zip(tally) {
-            *total = total.saturating_add(count);
+        for tag in Tag::ALL {
+            let count = tag.tallied().and_then(|place| tally.get(place));
+            if let (Some(total), Some(count)) = (self.by_tag.0.get_mut(tag as usize), count) {
+                *total = total.saturating_add(*count);
+            }
         }
         self.insert(run, tally);
     }
 
-    /// Sets the counts of the tags without runs to what is met.
+    /// Sets the counts of the mirrored tags to what is met.
     pub(crate) fn recount(&mut self, met: impl Iterator<Item = Range>) {
-        if let Some(totals) = self.by_tag.get_mut(..Tag::Place as usize) {
-            totals.fill(0);
+        for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == Scope::Mirrored) {
+            if let Some(total) = self.by_tag.0.get_mut(tag as usize) {
+                *total = 0;
+            }
         }
         for range in met {
-            if let Some(total) = self.by_tag.get_mut(range.tag as usize) {
+            if let Some(total) = self.by_tag.0.get_mut(range.tag as usize) {
                 *total += 1;
             }
         }
@@ -102,12 +106,12 @@ impl Counts {
         let turn = |count: &mut u64| {
             *count = if up { count.saturating_add(1) } else { count.saturating_sub(1) };
         };
-        if let Some(total) = self.by_tag.get_mut(range.tag as usize) {
+        if let Some(total) = self.by_tag.0.get_mut(range.tag as usize) {
             turn(total);
         }
-        let Some(run) = range.run else { return };
+        let Some((run, place)) = tallied(range) else { return };
         let Some(counted) = self.counted_or_new(run) else { return };
-        if let Some(count) = counted.tally.get_mut(place(range.tag)) {
+        if let Some(count) = counted.tally.get_mut(place) {
             turn(count);
         }
         if run.is_temporary() {

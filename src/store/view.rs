@@ -4,7 +4,7 @@
 
 use super::base::Base;
 use super::counts::Counts;
-use crate::bytes::key::{Key, Range, Run, Tag, copy, is_temporary};
+use crate::bytes::key::{Key, Range, Run, Scope, Tag, copy, is_temporary};
 use crate::bytes::layer::{DeadRanges, Layer, Merged};
 use crate::bytes::{Met, RowOp, Value};
 use crate::error::Result;
@@ -13,9 +13,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Tags of few and often read rows, which are kept in memory as a whole.
-fn is_mirrored(tag: u8) -> bool {
-    tag < Tag::Place as u8
+/// The scope of a tag's rows; [`Scope::Run`] for what is no tag.
+#[inline]
+fn scope_of(tag: u8) -> Scope {
+    Tag::of(tag).map_or(Scope::Run, Tag::scope)
 }
 
 fn tag_of(key: &[u8]) -> u8 {
@@ -47,9 +48,12 @@ impl Rows {
             rows.counts.set(run, tally);
         }
         let mirror = &mut rows.mirror;
-        base.each(&[], &[Tag::Place as u8], |key, value| {
-            mirror.insert(Key::from_slice(key), value.map(Value::alone));
-        })?;
+        for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == Scope::Mirrored) {
+            let range = Range::of(tag);
+            base.each(&range.start(), &range.end(), |key, value| {
+                mirror.insert(Key::from_slice(key), value.map(Value::alone));
+            })?;
+        }
         rows.count_mirror();
         Ok(rows)
     }
@@ -81,7 +85,7 @@ impl Rows {
     #[inline]
     pub(crate) fn get(&self, base: &Base, key: &[u8]) -> Result<Option<Value>> {
         let Some(tag) = key.first() else { return Ok(None) };
-        if is_mirrored(*tag) {
+        if scope_of(*tag) == Scope::Mirrored {
             return match self.mirror.get(key) {
                 Some(Some(value)) => Ok(Some(value.clone())),
                 Some(None) => base.get(key),
@@ -111,7 +115,7 @@ impl Rows {
         if first == last {
             return self.first_of(base, first, from, to);
         }
-        for tag in first..=last.min(Tag::Held as u8) {
+        for tag in first..=last.min(Tag::SPACE as u8) {
             let (begin, next) = ([tag], [tag + 1]);
             let start = if tag == first { from } else { &begin };
             let end = if tag == last { to } else { &next };
@@ -123,14 +127,16 @@ impl Rows {
     }
 
     fn first_of(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        if is_mirrored(tag) {
+        let scope = scope_of(tag);
+        if scope == Scope::Mirrored {
             let first = self.mirror.range::<[u8], _>(bounds(from, to)).next();
             return Ok(first.map(|(key, value)| (copy(key), value.clone())));
         }
         if is_temporary(from) {
             return Ok(self.first_temporary(tag, from, to));
         }
-        if tag_of(to) == tag && !is_temporary(to) {
+        let is_durable = scope == Scope::Queue || tag_of(to) == tag && !is_temporary(to);
+        if is_durable {
             return self.first_durable(base, tag, from, to);
         }
         // Temporary runs have the highest bit: they stand behind all others of the tag.
@@ -258,7 +264,7 @@ impl Rows {
 
     #[inline]
     fn reflect(&mut self, key: &Key, op: &RowOp) {
-        if is_mirrored(tag_of(key)) {
+        if scope_of(tag_of(key)) == Scope::Mirrored {
             self.reflect_mirrored(key, op);
         }
     }

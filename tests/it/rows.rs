@@ -23,6 +23,11 @@ fn key(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[tag], &RUN[..], &parts.concat()].concat()
 }
 
+/// The key of the work of a kind under its run.
+fn work(kind: u8) -> Vec<u8> {
+    [&[0x04, kind], &RUN[..], &[0; 8]].concat()
+}
+
 /// Where a task of priority 0 stands that was put at the end.
 fn place(id: TaskId) -> Vec<u8> {
     let middle = 1_u64 << 63;
@@ -365,7 +370,7 @@ fn a_damaged_sweep_of_leases_goes_on() {
     tube.take().unwrap().detach();
     tube.release_all().unwrap();
     let (_copy, copy) = checkpointed(&queue, &path);
-    flip_value(&copy, &[&[0x04], &RUN[..]].concat(), b"\x02\0\0\0\x01\0\0\0\0\0\0\0\0");
+    flip_value(&copy, &work(2), b"\0\0\0\x01\0\0\0\0\0\0\0\0");
 
     let queue = open(&copy);
     assert_eq!(drain(&queue.tube("t").unwrap()), "a b");
@@ -382,7 +387,7 @@ fn a_damaged_sweep_of_a_run_goes_on() {
     tube.truncate().unwrap();
     tube.task(b"later").delay(secs(5)).put().unwrap();
     let (_copy, copy) = checkpointed(&queue, &path);
-    flip_value(&copy, &[&[0x04], &RUN[..]].concat(), b"\x01");
+    flip_value(&copy, &work(1), &[0; 12]);
 
     let (builder, clock) = still();
     let queue = builder.open(&copy).unwrap();

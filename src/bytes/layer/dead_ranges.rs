@@ -1,10 +1,9 @@
 //! Key ranges without a living row, so that no look walks over the same tombstones twice. They are
 //! learnt from rows as a view shows them, and cut where a row comes to life.
 
-use super::TAGS;
 use super::steps::step;
 use crate::bytes::RowOp;
-use crate::bytes::key::{Key, after, copy};
+use crate::bytes::key::{ByTag, Key, after, copy};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -16,14 +15,14 @@ const KEPT: usize = 256;
 /// Ranges without a living row, one set a tag.
 #[derive(Debug)]
 pub(crate) struct DeadRanges {
-    by_tag: [DeadRangesOf; TAGS],
+    by_tag: ByTag<DeadRangesOf>,
     /// Whether any was ever asked for since the last clearing.
     used: bool,
 }
 
 impl Default for DeadRanges {
     fn default() -> Self {
-        Self { by_tag: std::array::from_fn(|_| DeadRangesOf::default()), used: false }
+        Self { by_tag: ByTag::default(), used: false }
     }
 }
 
@@ -31,18 +30,18 @@ impl DeadRanges {
     #[inline]
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.used) {
-            self.by_tag.iter_mut().for_each(|dead| dead.0.clear());
+            self.by_tag.0.iter_mut().for_each(|dead| dead.0.clear());
         }
     }
 
     /// Every range there is.
     pub(crate) fn all(&self) -> Vec<(Key, Key)> {
-        self.by_tag.iter().flat_map(|dead| dead.0.clone()).collect()
+        self.by_tag.0.iter().flat_map(|dead| dead.0.clone()).collect()
     }
 
     /// Keeps the ranges that are worth it; all of a tag go if they are many.
     pub(crate) fn keep(&mut self, worth: impl Fn(&[u8], &[u8]) -> bool) {
-        for dead in &mut self.by_tag {
+        for dead in &mut self.by_tag.0 {
             if dead.0.len() > KEPT {
                 dead.0.clear();
             }
@@ -54,7 +53,7 @@ impl DeadRanges {
     #[inline]
     pub(crate) fn of(&mut self, key: &[u8]) -> Option<&mut DeadRangesOf> {
         self.used = true;
-        self.by_tag.get_mut(usize::from(*key.first()?))
+        self.by_tag.0.get_mut(usize::from(*key.first()?))
     }
 
     /// Moves the ranges along with a row write, before that is applied. `has_rows` says whether

@@ -1,9 +1,8 @@
 //! Row writes in key order, one a key, each tag by itself: what is written under a tag mostly comes
 //! in order. A later write of a key is folded into the earlier one.
 
-use super::TAGS;
 use super::leaf_map::LeafMap;
-use crate::bytes::key::{Key, after, copy};
+use crate::bytes::key::{Key, Tag, after, copy};
 use crate::bytes::{RowOp, Value};
 
 /// Bytes of memory that an entry takes beside its key and value, roughly.
@@ -17,7 +16,7 @@ const RECORD_VALUE_BYTES: usize = 4;
 /// `Remove`: a tombstone over a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    by_tag: [LeafMap<RowOp>; TAGS],
+    by_tag: [LeafMap<RowOp>; Tag::SPACE],
     /// A bit for each tag that may have entries.
     used: u128,
     entries: usize,
@@ -26,7 +25,7 @@ pub(crate) struct Layer {
     bytes: usize,
 }
 
-const _: () = assert!(TAGS <= u128::BITS as usize);
+const _: () = assert!(Tag::SPACE <= u128::BITS as usize);
 
 impl Default for Layer {
     fn default() -> Self {

@@ -8,24 +8,10 @@ pub(crate) mod dead_ranges;
 pub(crate) mod cursor;
 pub(crate) mod write_set;
 
-use super::key::Tag;
 pub(crate) use cursor::Merged;
 pub(crate) use dead_ranges::DeadRanges;
 pub(crate) use layer::Layer;
 pub(crate) use write_set::WriteSet;
-
-/// Every tag is smaller.
-#[expect(clippy::indexing_slicing, reason = "done by the compiler")]
-pub(crate) const TAGS: usize = {
-    let (mut at, mut tags) = (0, 0);
-    while at < Tag::ALL.len() {
-        if Tag::ALL[at] as usize >= tags {
-            tags = Tag::ALL[at] as usize + 1;
-        }
-        at += 1;
-    }
-    tags
-};
 
 #[cfg(test)]
 mod tests;

@@ -43,10 +43,17 @@ fn golden_rows() {
     let apart = TaskRow { place: placed, group: None, key: None, payload, ..task };
     let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
     options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
-    let tube = TubeRow { name: "t".into(), run: Run(8), paused: true, void_to: 6, options };
+    let tube = TubeRow {
+        name: "t".into(),
+        run: Run(8),
+        paused: true,
+        void_to: 6,
+        made_priority: -3,
+        options,
+    };
     let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
     let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
-    let bury = |reason| BuriedRow { head: head(), reason };
+    let bury = |reason| BuriedRow { head: head(), time: 9, reason };
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
     let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3 };
     let (put, from) = Head::fresh(NEVER, NEVER).encode_with(&apart);
@@ -56,13 +63,12 @@ fn golden_rows() {
         (
             tube.encode(),
             "017400000008000000000000000609\
-             03fffffffffffffffe00000000000f4240ffffffffffffffff0000000000000009\
+             03fffffffffffffffdfffffffffffffffe00000000000f4240ffffffffffffffff0000000000000009\
              00000000000000000000000000000001000000000000000000000001\
              00"
             .into(),
         ),
-        (WorkRow::Clear.encode(), "01".into()),
-        (WorkRow::Release { tube: 1, from: 2 }.encode(), "02000000010000000000000002".into()),
+        (WorkRow { tube: 1, from: 2 }.encode(), "000000010000000000000002".into()),
         (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
         (
             task.encode(),
@@ -89,10 +95,19 @@ fn golden_rows() {
             format!("0000000000000007000000080000000000000009ffffffffffffffff{HEAD}eeff"),
         ),
         (delayed.encode(TASK), format!("000000000000000903{HEAD}eeff")),
-        (bury(Reason::Buried("b".into())).encode(TASK), format!("01000162{HEAD}eeff")),
-        (bury(failed).encode(TASK), format!("0200016700016d{HEAD}eeff")),
-        (bury(Reason::Exhausted("x".into())).encode(TASK), format!("03000178{HEAD}eeff")),
-        (bury(Reason::Undecodable("u".into())).encode(TASK), format!("04000175{HEAD}eeff")),
+        (
+            bury(Reason::Buried("b".into())).encode(TASK),
+            format!("000000000000000901000162{HEAD}eeff"),
+        ),
+        (bury(failed).encode(TASK), format!("00000000000000090200016700016d{HEAD}eeff")),
+        (
+            bury(Reason::Exhausted("x".into())).encode(TASK),
+            format!("000000000000000903000178{HEAD}eeff"),
+        ),
+        (
+            bury(Reason::Undecodable("u".into())).encode(TASK),
+            format!("000000000000000904000175{HEAD}eeff"),
+        ),
         (number(258), "0000000000000102".into()),
     ];
     for (row, bytes) in golden {
@@ -144,16 +159,18 @@ fn golden_flags() {
 fn golden_tubes() {
     assert_eq!(Counters::WHAT, 1);
     let row = |options: TubeOptions, run| {
-        let tube = TubeRow { name: "t".into(), run: Run(run), paused: false, void_to: 0, options };
+        let (name, run, made_priority) = ("t".into(), Run(run), 0);
+        let tube = TubeRow { name, run, paused: false, void_to: 0, made_priority, options };
         probe(&tube.encode());
         hex(&tube.encode())
     };
     let never = "ffffffffffffffff";
     let general = |flags: &str, run: &str, placement: &str| {
         format!(
-            "0174{run}0000000000000000{flags}000000000000000000{never}{never}\
+            "0174{run}0000000000000000{flags}00{:016x}{:016x}{never}{never}\
              00000000000000000000001400000000000f424000000002\
-             00000000d693a40000000001{placement}"
+             00000000d693a40000000001{placement}",
+            0, 0
         )
     };
     let plain = TubeOptions::default();
@@ -172,7 +189,7 @@ fn golden_tubes() {
     ] {
         let zeros = "0".repeat(16);
         let expected = format!(
-            "017400000008{zeros}00{code}{zeros}{never}{never}{zeros}00000000\
+            "017400000008{zeros}00{code}{zeros}{zeros}{never}{never}{zeros}00000000\
              {zeros}00000001{zeros}0000000100"
         );
         assert_eq!(row(TubeOptions::new(kind), 8), expected);

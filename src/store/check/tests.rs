@@ -83,7 +83,7 @@ fn plant_sound(store: &mut Store, key: &[u8]) {
 fn every_fault_of_the_rows_has_its_line() {
     type Spoil = fn(&mut Store);
     let faults: [(&str, Spoil); 10] = [
-        ("the row 20 has no tag or no run", |store| plant_sound(store, &[0x20])),
+        ("the row 60 has no tag or no run", |store| plant_sound(store, &[0x60])),
         ("the row 1200 has no tag or no run", |store| plant_sound(store, &[0x12, 0])),
         ("the row 12000000010407 is skipped over", |store| {
             store.first(&ready(3), &ready(9)).unwrap().expect("a row behind the dead ones");

@@ -166,17 +166,17 @@ fn a_damaged_deadline_falls_due_all_the_same() {
 }
 
 #[test]
-fn a_damaged_key_refuses_only_who_puts_under_it() {
+fn a_damaged_key_refuses_nobody() {
     let (_home, path, ids) = closed(|_, tube| {
         ["needle", "hay"].map(|text| tube.task(text.as_bytes()).key(text).put().unwrap())
     });
-    flip_value(&path, &key(KEY, &[b"needle"]), &ids[0].get().to_be_bytes());
+    flip_value(&path, &key(KEY, &[b"\x06needle", &ids[0].get().to_be_bytes()]), &[]);
 
     let (queue, tube, _) = damaged(&path, "Key: a damaged row");
     let put = |text, conflict| tube.task(b"x").key(text).on_conflict(conflict).put_outcome();
-    for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {
-        assert_eq!(kind(put("needle", conflict)), ErrorKind::Damaged);
-    }
+    // The row's own key tells whose it is.
+    assert_eq!(kind(put("needle", Conflict::Reject)), ErrorKind::KeyExists);
+    assert_eq!(put("needle", Conflict::Keep).unwrap().id, ids[0]);
     assert_eq!(put("hay", Conflict::Keep).unwrap().id, ids[1]);
     assert_eq!(tube.peek(ids[0]).unwrap().key.as_deref(), Some("needle"));
     tube.put(b"a").unwrap();
