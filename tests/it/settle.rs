@@ -149,17 +149,6 @@ fn a_second_bury_changes_nothing() {
 }
 
 #[test]
-fn a_delayed_task_that_is_buried_lives_for_its_ttl_from_then() {
-    let (tube, clock) = lone();
-    let id = tube.task(b"a").delay(secs(50)).ttl(secs(10)).put().unwrap();
-    tube.bury(id, "").unwrap();
-    clock.advance(secs(9));
-    assert_eq!(state(&tube, id), State::Buried);
-    clock.advance(secs(1));
-    assert!(is_gone(&tube, id));
-}
-
-#[test]
 fn a_task_is_deleted_from_any_state() {
     let (tube, _) = lone();
     let ready = tube.put(b"a").unwrap();
