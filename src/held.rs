@@ -3,16 +3,15 @@
 
 use crate::bytes::row::TakenRow;
 use crate::clock::{NEVER, Now};
-use crate::engine::settle::{self, Settle, Verdict};
-use crate::engine::{Op, look};
+use crate::engine::look;
+use crate::engine::settle::{self, Settle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::options::Durability;
 use crate::sync::Arc;
-use crate::task::{Reason, TaskId, Ticket};
-use crate::verb::{Extend, Release};
+use crate::task::{TaskId, Ticket};
+use crate::verb::Verdict;
 use std::fmt;
-use std::fmt::Display;
 use std::time::Duration;
 
 /// Which tube, for ops and messages.
@@ -35,71 +34,31 @@ pub struct Held {
 }
 
 impl Held {
-    pub(crate) fn run<O: Op>(
-        &self,
-        action: &'static str,
-        op: &O,
-        durability: Durability,
-    ) -> Result<O::Done> {
-        let done = self.hold.run(op, durability);
-        done.map_err(|error| self.name(error, action))
-    }
-
-    fn name(&self, error: Error, action: &'static str) -> Error {
-        error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
-    }
-
-    pub(crate) fn verdict<'a>(&self, verdict: Verdict<'a>) -> Settle<'a> {
-        Settle { tube: self.at.number, ticket: self.ticket, verdict }
-    }
-
-    fn settle(
-        &self,
-        action: &'static str,
-        verdict: Verdict<'_>,
-        durability: Durability,
-    ) -> Result<()> {
-        self.run(action, &self.verdict(verdict), durability)
-    }
-
+    /// Carries a verdict out.
     #[inline]
-    pub(crate) fn do_ack(&self) -> Result<()> {
-        let op = settle::Ack { tube: self.at.number, tickets: &[self.ticket] };
-        let lost = self.run("ack", &op, self.durability)?;
-        if lost.is_empty() {
-            return Ok(());
-        }
-        Err(self.name(Error::new(ErrorKind::LeaseLost).with_tasks(lost), "ack"))
+    pub(crate) fn settle(&self, verdict: Verdict<'_>) -> Result<()> {
+        self.settle_by(verdict, |op, durability| self.hold.core().run(op, durability))
     }
 
-    pub(crate) fn do_release(&self, terms: Release) -> Result<()> {
-        // What a power cut could take back is the lease, and that is void after one anyway; unless
-        // the release says more than "back to its place".
-        let plain = terms == Release::new();
-        let durability = if plain { Durability::Relaxed } else { self.durability };
-        self.settle("release", Verdict::Release(terms), durability)
+    /// The same by `run`, which brings the op to the queue or into a transaction.
+    #[inline]
+    pub(crate) fn settle_by(
+        &self,
+        verdict: Verdict<'_>,
+        run: impl FnOnce(&Settle<'_>, Durability) -> Result<Vec<TaskId>>,
+    ) -> Result<()> {
+        let (action, durability) = (verdict.action(), verdict.durability(self.durability));
+        let op = Settle { tube: self.at.number, tickets: &[self.ticket], verdict };
+        let error = match run(&op, durability) {
+            Ok(lost) if lost.is_empty() => return Ok(()),
+            Ok(lost) => Error::new(ErrorKind::LeaseLost).with_tasks(lost),
+            Err(error) => error,
+        };
+        Err(self.named(error, action))
     }
 
-    pub(crate) fn do_retry(&self, error: &dyn Display, after: Option<Duration>) -> Result<()> {
-        let error = error.to_string();
-        self.settle("retry", Verdict::Retry { error: &error, after }, self.durability)
-    }
-
-    pub(crate) fn do_bury(&self, action: &'static str, reason: Reason) -> Result<()> {
-        self.settle(action, Verdict::Bury(reason), self.durability)
-    }
-
-    fn do_extend(&self, action: &'static str, how: Extend) -> Result<()> {
-        self.settle(action, Verdict::Touch(how), Durability::Relaxed)
-    }
-
-    fn do_left(&self) -> Result<Option<Duration>> {
-        let left = self.hold.core().look(|view, now| {
-            let tube = look::tube(view, self.at.number)?;
-            let (_, taken) = settle::held(view, &tube, self.ticket)?;
-            time_left(&taken, now)
-        });
-        left.map_err(|error| self.name(error, "left"))
+    fn named(&self, error: Error, action: &'static str) -> Error {
+        error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
     }
 
     /// The task.
@@ -117,97 +76,18 @@ impl Held {
         self.ticket
     }
 
-    /// As [`Lease::ack`](crate::Lease::ack).
-    ///
-    /// # Errors
-    /// As [`Lease::ack`](crate::Lease::ack).
-    pub fn ack(self) -> Result<()> {
-        self.do_ack()
-    }
-
-    /// As [`Lease::release`](crate::Lease::release).
-    ///
-    /// # Errors
-    /// As [`Lease::ack`](crate::Lease::ack).
-    pub fn release(self) -> Result<()> {
-        self.do_release(Release::new())
-    }
-
-    /// As [`Lease::release_with`](crate::Lease::release_with).
-    ///
-    /// # Errors
-    /// As [`Lease::release_with`](crate::Lease::release_with).
-    pub fn release_with(self, terms: Release) -> Result<()> {
-        self.do_release(terms)
-    }
-
-    /// As [`Lease::retry`](crate::Lease::retry).
-    ///
-    /// # Errors
-    /// As [`Lease::ack`](crate::Lease::ack).
-    pub fn retry(self, error: impl Display) -> Result<()> {
-        self.do_retry(&error, None)
-    }
-
-    /// As [`Lease::retry_after`](crate::Lease::retry_after).
-    ///
-    /// # Errors
-    /// As [`Lease::retry_after`](crate::Lease::retry_after).
-    pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
-        self.do_retry(&error, Some(wait))
-    }
-
-    /// As [`Lease::bury`](crate::Lease::bury).
-    ///
-    /// # Errors
-    /// As [`Lease::ack`](crate::Lease::ack).
-    pub fn bury(self, reason: impl Display) -> Result<()> {
-        self.do_bury("bury", Reason::Buried(reason.to_string()))
-    }
-
-    /// As [`Lease::fail`](crate::Lease::fail).
-    ///
-    /// # Errors
-    /// As [`Lease::ack`](crate::Lease::ack).
-    pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
-        self.do_bury("fail", failed(group, message))
-    }
-
-    /// As [`Lease::touch`](crate::Lease::touch).
-    ///
-    /// # Errors
-    /// As [`Lease::touch`](crate::Lease::touch).
-    pub fn touch(&self, by: Duration) -> Result<()> {
-        self.do_extend("touch", Extend::Add(by))
-    }
-
-    /// As [`Lease::renew`](crate::Lease::renew).
-    ///
-    /// # Errors
-    /// As [`Lease::touch`](crate::Lease::touch).
-    pub fn renew(&self) -> Result<()> {
-        self.do_extend("renew", Extend::Renew)
-    }
-
-    /// As [`Lease::renew_for`](crate::Lease::renew_for).
-    ///
-    /// # Errors
-    /// As [`Lease::renew_for`](crate::Lease::renew_for).
-    pub fn renew_for(&self, length: Duration) -> Result<()> {
-        self.do_extend("renew", Extend::RenewFor(length))
-    }
-
     /// As [`Lease::left`](crate::Lease::left).
     ///
     /// # Errors
     /// As [`Lease::left`](crate::Lease::left).
     pub fn left(&self) -> Result<Option<Duration>> {
-        self.do_left()
+        let left = self.hold.core().look(|view, now| {
+            let tube = look::tube(view, self.at.number)?;
+            let (_, taken) = settle::held(view, &tube, self.ticket)?;
+            time_left(&taken, now)
+        });
+        left.map_err(|error| self.named(error, "left"))
     }
-}
-
-pub(crate) fn failed(group: impl Into<String>, message: impl Display) -> Reason {
-    Reason::Failed { group: group.into(), message: message.to_string() }
 }
 
 /// A lease ends at the earlier of its deadline and the task's end of life. One that has ended is

@@ -1,8 +1,6 @@
 //! What every handle and guard keeps: the running queue, and with it the folder. The last one to
 //! go closes it.
 
-use crate::engine::Op;
-use crate::error::Result;
 use crate::live::core::Core;
 use crate::live::inside;
 use crate::options::Durability;
@@ -37,11 +35,6 @@ impl Hold {
     #[inline]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    #[inline]
-    pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
-        self.core.run(op, durability)
     }
 }
 

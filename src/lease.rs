@@ -2,17 +2,14 @@
 //! task. Only the lease has a drop, so a task comes apart into payload and lease.
 
 use crate::consumer::Consumer;
-use crate::engine::settle::Verdict;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
-use crate::held::{Held, failed};
+use crate::held::Held;
 use crate::live::inside;
-use crate::options::Durability;
-use crate::task::{Reason, TaskId, Ticket};
-use crate::verb::Release;
+use crate::task::{TaskId, Ticket};
+use crate::verb::Verdict;
 use std::fmt;
-use std::fmt::Display;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -44,8 +41,10 @@ impl Lease {
         self.armed = false;
     }
 
-    fn settle(mut self, verdict: impl FnOnce(&Held) -> Result<()>) -> Result<()> {
-        verdict(&self.held)?;
+    /// Carries a verdict out and ends the guard. One that fails leaves the rest to the drop.
+    #[inline]
+    pub(crate) fn settle(mut self, verdict: Verdict<'_>) -> Result<()> {
+        self.held.settle(verdict)?;
         self.disarm();
         Ok(())
     }
@@ -63,207 +62,6 @@ impl Lease {
     /// The right to settle the task, as plain data. The guard stays; whoever comes first settles.
     pub fn ticket(&self) -> Ticket {
         self.held.ticket
-    }
-
-    /// Done: the task is gone.
-    ///
-    /// # Errors
-    /// [`LeaseLost`](ErrorKind::LeaseLost) if it was settled, lapsed, buried, deleted or taken
-    /// away; [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
-    /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
-    pub fn ack(self) -> Result<()> {
-        self.settle(Held::do_ack)
-    }
-
-    /// Back to its place at once, its attempt given back.
-    ///
-    /// # Errors
-    /// As [`ack`](Lease::ack).
-    pub fn release(self) -> Result<()> {
-        self.settle(|held| held.do_release(Release::new()))
-    }
-
-    /// Back on these terms, its attempt given back.
-    ///
-    /// # Errors
-    /// As [`ack`](Lease::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has the
-    /// switch for a term off, and for the back of a tube with a placement;
-    /// [`Invalid`](ErrorKind::Invalid) for a ttl of less than a microsecond.
-    pub fn release_with(self, terms: Release) -> Result<()> {
-        self.settle(|held| held.do_release(terms))
-    }
-
-    /// Back after a failure, its attempt kept: ready when the tube's back-off has passed, or
-    /// buried as exhausted with this error, cut to 4096 bytes, if that was its last attempt.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::{Backoff, ManualClock, Queue, Reason, State, TubeOptions};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let clock = ManualClock::new();
-    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
-    /// let backoff = Backoff::constant(Duration::from_secs(10));
-    /// let options = TubeOptions::default().max_attempts(2).backoff(backoff);
-    /// let tube = queue.create_tube("letters", options)?;
-    /// tube.put(b"hello")?;
-    ///
-    /// tube.take()?.retry("no answer")?;
-    /// assert!(tube.try_take()?.is_none());
-    /// clock.advance(Duration::from_secs(10));
-    /// tube.take()?.retry("still no answer")?;
-    /// let buried = tube.peek_next(State::Buried)?.unwrap();
-    /// assert_eq!(buried.reason, Some(Reason::Exhausted("still no answer".into())));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`ack`](Lease::ack).
-    pub fn retry(self, error: impl Display) -> Result<()> {
-        self.settle(|held| held.do_retry(&error, None))
-    }
-
-    /// As [`retry`](Lease::retry), with this wait instead of the tube's back-off.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::{Queue, State};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// tube.put(b"hello")?;
-    ///
-    /// tube.take()?.retry_after("the server is busy", Duration::from_secs(60))?;
-    /// let delayed = tube.peek_next(State::Delayed)?.unwrap();
-    /// assert_eq!(delayed.last_error.as_deref(), Some("the server is busy"));
-    /// assert_eq!(delayed.attempts, 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`ack`](Lease::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no
-    /// times and `wait` is not zero.
-    pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
-        self.settle(|held| held.do_retry(&error, Some(wait)))
-    }
-
-    /// Aside, with a reason cut to 4096 bytes, until it is kicked or deleted.
-    ///
-    /// # Errors
-    /// As [`ack`](Lease::ack).
-    pub fn bury(self, reason: impl Display) -> Result<()> {
-        self.settle(|held| held.do_bury("bury", Reason::Buried(reason.to_string())))
-    }
-
-    /// Aside as [`bury`](Lease::bury), under a group of failures; see
-    /// [`Reason::Failed`](crate::Reason::Failed). Group and message are cut to 4096 bytes each.
-    ///
-    /// ```
-    /// use tubewell::{Queue, Reason, State};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// tube.put(b"hello")?;
-    ///
-    /// tube.take()?.fail("address", "no such street")?;
-    /// let buried = tube.peek_next(State::Buried)?.unwrap();
-    /// let (group, message) = ("address".into(), "no such street".into());
-    /// assert_eq!(buried.reason, Some(Reason::Failed { group, message }));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`ack`](Lease::ack).
-    pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
-        self.settle(|held| held.do_bury("fail", failed(group, message)))
-    }
-
-    /// Adds this much to the lease's deadline, to the task's ttr and to its ttl. Zero changes
-    /// nothing; [`Duration::MAX`] makes them endless. May be called from another thread.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::{ManualClock, Queue};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let clock = ManualClock::new();
-    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
-    /// let tube = queue.tube("letters")?;
-    /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
-    /// let task = tube.take()?;
-    /// clock.advance(Duration::from_secs(50));
-    /// task.touch(Duration::from_secs(30))?;
-    /// assert_eq!(task.left()?, Some(Duration::from_secs(40)));
-    /// task.renew()?; // a full ttr, which is longer now
-    /// assert_eq!(task.left()?, Some(Duration::from_secs(90)));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is not held any more;
-    /// [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no times;
-    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
-    pub fn touch(&self, by: Duration) -> Result<()> {
-        self.held.touch(by)
-    }
-
-    /// Sets the lease's deadline to now + ttr: a heartbeat. A task without a ttr is held for ever
-    /// again.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::{ManualClock, Queue};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let clock = ManualClock::new();
-    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
-    /// let tube = queue.tube("letters")?;
-    /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
-    /// let task = tube.take()?;
-    /// for _ in 0..3 {
-    ///     clock.advance(Duration::from_secs(40));
-    ///     task.renew()?;
-    /// }
-    /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
-    /// clock.advance(Duration::from_secs(60));
-    /// assert!(task.renew().unwrap_err().is_lease_lost());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`touch`](Lease::touch).
-    pub fn renew(&self) -> Result<()> {
-        self.held.renew()
-    }
-
-    /// Sets the lease's deadline to now + `length`, also if it had none. Its ttr stays.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::{ManualClock, Queue};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let clock = ManualClock::new(); // stands still
-    /// let tube = Queue::builder().clock(clock).in_memory()?.tube("letters")?;
-    /// tube.put(b"hello")?;
-    /// let task = tube.take()?;
-    /// assert_eq!(task.left()?, None); // for ever
-    /// task.renew_for(Duration::from_secs(60))?;
-    /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`touch`](Lease::touch); [`Invalid`](ErrorKind::Invalid) for a length of less than a
-    /// microsecond, and the lease stays as it was.
-    pub fn renew_for(&self, length: Duration) -> Result<()> {
-        self.held.renew_for(length)
     }
 
     /// How long the task may still be held: until its deadline or the end of its ttl, whichever
@@ -292,7 +90,7 @@ impl Drop for Lease {
         let (held, consumer) = (self.held.clone(), self.consumer.take());
         inside::run_outside(move || {
             // Lost, closed or broken: then there is nothing to return.
-            drop(held.run("drop", &held.verdict(Verdict::Lost), Durability::Relaxed));
+            drop(held.settle(Verdict::Lost));
             drop(consumer);
         });
     }
@@ -331,7 +129,7 @@ impl AsRef<Lease> for Lease {
 #[must_use = "a task dropped without a verdict returns to its tube, charged"]
 pub struct Task<T: ?Sized = [u8]> {
     payload: Box<T>,
-    lease: Lease,
+    pub(crate) lease: Lease,
     attempt: u32,
     deliveries: u32,
 }
@@ -375,86 +173,6 @@ impl<T: ?Sized> Task<T> {
     /// Takes payload and lease apart, such as to ack first and work then.
     pub fn split(self) -> (Box<T>, Lease) {
         (self.payload, self.lease)
-    }
-
-    /// As [`Lease::ack`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn ack(self) -> Result<()> {
-        self.lease.ack()
-    }
-
-    /// As [`Lease::release`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn release(self) -> Result<()> {
-        self.lease.release()
-    }
-
-    /// As [`Lease::release_with`].
-    ///
-    /// # Errors
-    /// As [`Lease::release_with`].
-    pub fn release_with(self, terms: Release) -> Result<()> {
-        self.lease.release_with(terms)
-    }
-
-    /// As [`Lease::retry`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn retry(self, error: impl Display) -> Result<()> {
-        self.lease.retry(error)
-    }
-
-    /// As [`Lease::retry_after`].
-    ///
-    /// # Errors
-    /// As [`Lease::retry_after`].
-    pub fn retry_after(self, error: impl Display, wait: Duration) -> Result<()> {
-        self.lease.retry_after(error, wait)
-    }
-
-    /// As [`Lease::bury`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn bury(self, reason: impl Display) -> Result<()> {
-        self.lease.bury(reason)
-    }
-
-    /// As [`Lease::fail`].
-    ///
-    /// # Errors
-    /// As [`Lease::ack`].
-    pub fn fail(self, group: impl Into<String>, message: impl Display) -> Result<()> {
-        self.lease.fail(group, message)
-    }
-
-    /// As [`Lease::touch`].
-    ///
-    /// # Errors
-    /// As [`Lease::touch`].
-    pub fn touch(&self, by: Duration) -> Result<()> {
-        self.lease.touch(by)
-    }
-
-    /// As [`Lease::renew`].
-    ///
-    /// # Errors
-    /// As [`Lease::touch`].
-    pub fn renew(&self) -> Result<()> {
-        self.lease.renew()
-    }
-
-    /// As [`Lease::renew_for`].
-    ///
-    /// # Errors
-    /// As [`Lease::renew_for`].
-    pub fn renew_for(&self, length: Duration) -> Result<()> {
-        self.lease.renew_for(length)
     }
 
     /// As [`Lease::left`].

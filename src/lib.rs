@@ -103,6 +103,7 @@ mod typed;
 mod inspect;
 mod events;
 mod transact;
+mod verdicts;
 mod queue;
 mod builder;
 #[doc(hidden)]

@@ -379,7 +379,7 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     /// for more than 65 536.
     pub fn put(self) -> Result<Vec<TaskId>> {
         let durability = self.durability;
-        self.submit(|tube, op| Ok(ids(&tube.hold.run(op, durability)?)))
+        self.submit(|tube, op| Ok(ids(&tube.hold.core().run(op, durability)?)))
     }
 }
 

@@ -99,7 +99,7 @@ impl Queue {
 
     fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
         let op = tubes::Create { name, options, exists };
-        let number = self.hold.run(&op, self.hold.settings.durability)?;
+        let number = self.hold.core().run(&op, self.hold.settings.durability)?;
         Tube::open(&self.hold, number)
     }
 
@@ -141,7 +141,7 @@ impl Queue {
             let core = self.hold.core();
             let awaited = core.takers.count(tube.at.number) > 0;
             let op = tubes::Drop { tube: tube.at.number, awaited, force };
-            self.hold.run(&op, self.hold.settings.durability)?;
+            self.hold.core().run(&op, self.hold.settings.durability)?;
             self.hold.watchers.set(core, name, None)
         })();
         removed.map_err(|error| error.during("drop tube").in_tube(name))

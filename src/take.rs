@@ -3,7 +3,7 @@
 
 use crate::consumer::Consumer;
 use crate::engine::consumers::Resume;
-use crate::engine::settle::{self, Verdict};
+use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Handed, Take};
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::Held;
@@ -15,6 +15,7 @@ use crate::stop::Stop;
 use crate::sync::Arc;
 use crate::task::{Reason, State, TaskId, Ticket};
 use crate::tube::Tube;
+use crate::verb::Verdict;
 use std::time::Duration;
 
 impl<T: ?Sized> Tube<T> {
@@ -126,7 +127,7 @@ impl<T: ?Sized> Tube<T> {
             while tasks.len() < most {
                 let (tube, holder, left) = (self.at.number, self.holder()?, most - tasks.len());
                 let op = Take { tube, most: left, holder };
-                let handed = self.hold.run(&op, Durability::Relaxed)?;
+                let handed = self.hold.core().run(&op, Durability::Relaxed)?;
                 let all = handed.len() == left;
                 let before = tasks.len();
                 self.open_tasks(handed, &mut tasks)?;
@@ -164,7 +165,7 @@ impl<T: ?Sized> Tube<T> {
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.at.number, id, holder: self.holder()? };
-            let handed = self.hold.run(&op, Durability::Relaxed)?;
+            let handed = self.hold.core().run(&op, Durability::Relaxed)?;
             let undecodable = |text: String| Error::new(ErrorKind::Codec).because(text);
             self.open_task(self.guard(handed))?.map_err(undecodable)
         })();
@@ -264,8 +265,9 @@ impl<T: ?Sized> Tube<T> {
         loop {
             let (batch, behind) = rest.split_at_mut(rest.len().min(BATCH_TASKS_MAX));
             let tickets: Vec<Ticket> = batch.iter().map(Lease::ticket).collect();
-            let op = settle::Ack { tube: self.at.number, tickets: &tickets };
-            lost.extend(self.hold.run(&op, self.durability)?);
+            let verdict = Verdict::Ack;
+            let op = Settle { tube: self.at.number, tickets: &tickets, verdict };
+            lost.extend(self.hold.core().run(&op, self.durability)?);
             batch.iter_mut().for_each(Lease::disarm);
             rest = behind;
             if rest.is_empty() {
@@ -306,8 +308,8 @@ impl<T: ?Sized> Tube<T> {
             Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries))),
             Err(cause) => {
                 let text = cause.to_string();
-                let bury = lease.held().verdict(Verdict::Bury(Reason::Undecodable(text.clone())));
-                match self.hold.run(&bury, self.durability) {
+                let bury = Verdict::Bury(Reason::Undecodable(text.clone()));
+                match lease.held().settle(bury) {
                     // Lost in between: it is somebody else's, who will find the same.
                     Err(error) if !error.is_lease_lost() => Err(error),
                     _ => {
@@ -377,7 +379,7 @@ impl Consumer {
             let (mut tasks, mut next) = (Vec::new(), Some(TaskId::new(0)));
             while let Some(from) = next {
                 let op = Resume { tube: tube.at.number, consumer: tube.holder()?, from };
-                let (handed, more) = tube.hold.run(&op, Durability::Relaxed)?;
+                let (handed, more) = tube.hold.core().run(&op, Durability::Relaxed)?;
                 tube.open_tasks(handed, &mut tasks)?;
                 next = more;
             }

@@ -1,9 +1,7 @@
 //! The application's tables and the queue's verbs in one commit. Beside the store the only file
 //! that names redb, and only for the application's own tables.
 
-use crate::engine::settle::{self, Verdict};
 use crate::error::{Error, ErrorKind, Result};
-use crate::held::{Held, failed};
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::live::core::Core;
@@ -12,18 +10,18 @@ use crate::live::inside;
 use crate::put::{NewTask, ids, one};
 use crate::store::is_guest_table;
 use crate::sync::Arc;
-use crate::task::{Reason, TaskId};
+use crate::task::TaskId;
 use crate::tube::Tube;
-use crate::verb::Release;
+use crate::verb::Verdict;
 use redb::{Key, ReadOnlyTable, ReadTransaction, StorageError, Table, TableDefinition, TableError};
 use redb::{TableHandle, Value};
 use std::borrow::Borrow;
 use std::error::Error as StdError;
 use std::fmt;
-use std::fmt::Display;
-use std::time::Duration;
 
 /// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
+/// Its verdicts are those of a [`Lease`], and only borrow the guard: if the transaction is not
+/// committed, the lease lives on. Once it is, the guard has no task any more.
 pub struct Transaction<'a> {
     hold: &'a Arc<Hold>,
     session: Session<'a>,
@@ -71,110 +69,13 @@ impl<'a> Transaction<'a> {
         tube.put_in(self, payload)
     }
 
-    /// Finishes a task. The guard is only borrowed: if the transaction is not committed, the lease
-    /// lives on. Once it is, the guard has no task any more.
-    ///
-    /// # Errors
-    /// [`LeaseLost`](ErrorKind::LeaseLost); [`Invalid`](ErrorKind::Invalid) if the task is of
-    /// another queue.
-    pub fn ack(&self, task: &impl AsRef<Lease>) -> Result<()> {
-        self.settle("ack", task, |session, held| {
-            let op = settle::Ack { tube: held.at.number, tickets: &[held.ticket] };
-            let lost = session.run(&op)?;
-            if lost.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::LeaseLost)) }
-        })
-    }
-
-    /// Gives a task back at once, its attempt given back.
-    ///
-    /// # Errors
-    /// As [`ack`](Transaction::ack).
-    pub fn release(&self, task: &impl AsRef<Lease>) -> Result<()> {
-        self.release_with(task, Release::new())
-    }
-
-    /// Gives a task back on these terms, its attempt given back.
-    ///
-    /// # Errors
-    /// As [`Lease::release_with`] and [`ack`](Transaction::ack).
-    pub fn release_with(&self, task: &impl AsRef<Lease>, terms: Release) -> Result<()> {
-        self.settle("release", task, |session, held| {
-            session.run(&held.verdict(Verdict::Release(terms)))
-        })
-    }
-
-    /// Gives a task back after a failure, its attempt kept; see [`Lease::retry`].
-    ///
-    /// # Errors
-    /// As [`ack`](Transaction::ack).
-    pub fn retry(&self, task: &impl AsRef<Lease>, error: impl Display) -> Result<()> {
-        self.give_back(task, &error, None)
-    }
-
-    /// As [`retry`](Transaction::retry), with this wait instead of the tube's back-off.
-    ///
-    /// # Errors
-    /// As [`Lease::retry_after`] and [`ack`](Transaction::ack).
-    pub fn retry_after(
-        &self,
-        task: &impl AsRef<Lease>,
-        error: impl Display,
-        wait: Duration,
-    ) -> Result<()> {
-        self.give_back(task, &error, Some(wait))
-    }
-
-    /// Buries a task with a reason.
-    ///
-    /// # Errors
-    /// As [`ack`](Transaction::ack).
-    pub fn bury(&self, task: &impl AsRef<Lease>, reason: impl Display) -> Result<()> {
-        self.set_aside("bury", task, Reason::Buried(reason.to_string()))
-    }
-
-    /// Buries a task under a group of failures.
-    ///
-    /// # Errors
-    /// As [`ack`](Transaction::ack).
-    pub fn fail(
-        &self,
-        task: &impl AsRef<Lease>,
-        group: impl Into<String>,
-        message: impl Display,
-    ) -> Result<()> {
-        self.set_aside("fail", task, failed(group, message))
-    }
-
-    fn give_back(
-        &self,
-        task: &impl AsRef<Lease>,
-        error: &dyn Display,
-        after: Option<Duration>,
-    ) -> Result<()> {
-        let error = error.to_string();
-        self.settle("retry", task, |session, held| {
-            session.run(&held.verdict(Verdict::Retry { error: &error, after }))
-        })
-    }
-
-    fn set_aside(
-        &self,
-        action: &'static str,
-        task: &impl AsRef<Lease>,
-        reason: Reason,
-    ) -> Result<()> {
-        self.settle(action, task, |session, held| session.run(&held.verdict(Verdict::Bury(reason))))
-    }
-
-    fn settle(
-        &self,
-        action: &'static str,
-        task: &impl AsRef<Lease>,
-        verdict: impl FnOnce(&Session<'a>, &Held) -> Result<()>,
-    ) -> Result<()> {
+    /// Adds a verdict.
+    pub(crate) fn settle(&self, task: &impl AsRef<Lease>, verdict: Verdict<'_>) -> Result<()> {
         let held = task.as_ref().held();
-        let done = self.same_queue(&held.hold).and_then(|()| verdict(&self.session, held));
-        done.map_err(|error| error.during(action).on_task(held.ticket.id).in_tube(&held.at.name))
+        held.settle_by(verdict, |op, _| {
+            self.same_queue(&held.hold)?;
+            self.session.run(op)
+        })
     }
 
     fn same_queue(&self, hold: &Arc<Hold>) -> Result<()> {

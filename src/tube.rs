@@ -340,12 +340,12 @@ impl<T: ?Sized> Tube<T> {
     }
 
     pub(crate) fn run<O: Op>(&self, action: &'static str, op: &O) -> Result<O::Done> {
-        self.name_errors(action, self.hold.run(op, self.durability))
+        self.name_errors(action, self.hold.core().run(op, self.durability))
     }
 
     fn run_on(&self, action: &'static str, id: TaskId, verb: Verb) -> Result<()> {
         let op = Tool { tube: self.at.number, id, verb };
-        let done = self.hold.run(&op, self.durability);
+        let done = self.hold.core().run(&op, self.durability);
         self.name_errors(action, done.map_err(|error| error.on_task(id)))
     }
 

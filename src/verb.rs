@@ -1,6 +1,8 @@
-//! The words that some verbs take: terms of a release, what to do about a key that is taken, how
-//! to extend a lease. Plain values; what they mean is the engine's.
+//! The words that some verbs take: terms of a release, what to do about a key that is taken, what a
+//! holder says of a task. Plain values; what they mean is the engine's.
 
+use crate::options::Durability;
+use crate::task::Reason;
 use std::time::Duration;
 
 /// What a keyed put does if a task with the key exists in its tube, in any state.
@@ -99,4 +101,46 @@ pub(crate) enum Extend {
     Renew,
     /// To now + this, creating a deadline if there was none.
     RenewFor(Duration),
+}
+
+/// What a holder says of a task.
+pub(crate) enum Verdict<'a> {
+    /// Done: the task is gone.
+    Ack,
+    /// Given back, uncharged.
+    Release(Release),
+    /// Given back after a failure, charged; `after` instead of the tube's back-off.
+    Retry { error: &'a str, after: Option<Duration> },
+    /// Set aside.
+    Bury(Reason),
+    /// The holder went away: given back, charged.
+    Lost,
+    /// Kept for longer.
+    Touch(Extend),
+}
+
+impl Verdict<'_> {
+    /// The verb, for messages.
+    pub(crate) fn action(&self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Release(_) => "release",
+            Self::Retry { .. } => "retry",
+            Self::Bury(Reason::Failed { .. }) => "fail",
+            Self::Bury(_) => "bury",
+            Self::Lost => "drop",
+            Self::Touch(Extend::Add(_)) => "touch",
+            Self::Touch(_) => "renew",
+        }
+    }
+
+    /// How safe it is when it returns, if the handle asks for this. What changes nothing but the
+    /// lease need not wait for the disk: a power cut that takes it back ends the lease as well.
+    pub(crate) fn durability(&self, asked: Durability) -> Durability {
+        match self {
+            Self::Lost | Self::Touch(_) => Durability::Relaxed,
+            Self::Release(terms) if *terms == Release::new() => Durability::Relaxed,
+            _ => asked,
+        }
+    }
 }

@@ -14,33 +14,14 @@ use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
 use crate::options::is_nothing;
 use crate::task::{Cause, Reason, TaskId, Ticket};
-use crate::verb::{Extend, Release as Terms};
+use crate::verb::{Extend, Release as Terms, Verdict};
 use std::time::Duration;
 
-/// Finishes tasks. Answers those whose leases were lost; the others are done.
-pub(crate) struct Ack<'a> {
-    pub(crate) tube: u32,
-    pub(crate) tickets: &'a [Ticket],
-}
-
-/// What a holder says of a task.
+/// One verdict on tasks of one tube. Answers those whose leases were lost; the others are settled.
 pub(crate) struct Settle<'a> {
     pub(crate) tube: u32,
-    pub(crate) ticket: Ticket,
+    pub(crate) tickets: &'a [Ticket],
     pub(crate) verdict: Verdict<'a>,
-}
-
-pub(crate) enum Verdict<'a> {
-    /// Given back, uncharged.
-    Release(Terms),
-    /// Given back after a failure, charged; `after` instead of the tube's back-off.
-    Retry { error: &'a str, after: Option<Duration> },
-    /// Set aside.
-    Bury(Reason),
-    /// The holder went away: given back, charged.
-    Lost,
-    /// Kept for longer.
-    Touch(Extend),
 }
 
 /// The task that a ticket holds.
@@ -146,16 +127,28 @@ fn later(desk: &Desk<'_>, tube: &Tube, head: Head, delay: Duration) -> Standing 
     Standing::delayed(DelayedRow { head, due, wall: false, holds_group }, desk.now)
 }
 
-fn unsupported(tube: &Tube, option: &str) -> Error {
-    let text = format!("{option} with kind {:?}", tube.row.options.kind);
-    Error::new(ErrorKind::Unsupported).because(text)
-}
-
-impl Op for Ack<'_> {
+impl Op for Settle<'_> {
     type Done = Vec<TaskId>;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
+    }
+
+    fn numbers(&self) -> u64 {
+        match &self.verdict {
+            // A task that goes to the back is given a new place.
+            Verdict::Release(terms) if terms.to_back => self.tickets.len() as u64,
+            _ => 0,
+        }
+    }
+
+    fn grows(&self) -> bool {
+        match &self.verdict {
+            Verdict::Retry { .. } | Verdict::Bury(_) => true,
+            Verdict::Release(terms) => *terms != Terms::new(),
+            // A heartbeat that fails would have the task done twice.
+            Verdict::Ack | Verdict::Lost | Verdict::Touch(_) => false,
+        }
     }
 
     fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
@@ -164,14 +157,12 @@ impl Op for Ack<'_> {
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
-        let tube = desk.tube(self.tube)?;
+        let tube = &*desk.tube(self.tube)?;
+        check(tube, &self.verdict)?;
         let mut lost = Vec::new();
         for ticket in self.tickets {
-            match held(desk, &tube, *ticket) {
-                Ok((stored, taken)) => {
-                    let (task, from) = (stored.task()?, Standing::Taken(taken));
-                    index::erase(desk, &tube, &task, &from, Cause::Ack)?;
-                }
+            match held(desk, tube, *ticket) {
+                Ok((stored, taken)) => settle(desk, tube, stored.task()?, taken, &self.verdict)?,
                 Err(error) if error.is_lease_lost() => lost.push(ticket.id),
                 Err(error) => return Err(error),
             }
@@ -180,75 +171,77 @@ impl Op for Ack<'_> {
     }
 }
 
-impl Op for Settle<'_> {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn numbers(&self) -> u64 {
-        // A task that goes to the back is given a new place.
-        u64::from(matches!(self.verdict, Verdict::Release(_)))
-    }
-
-    fn grows(&self) -> bool {
-        match &self.verdict {
-            Verdict::Retry { .. } | Verdict::Bury(_) => true,
-            Verdict::Release(terms) => *terms != Terms::new(),
-            // A heartbeat that fails would have the task done twice.
-            Verdict::Lost | Verdict::Touch(_) => false,
+/// Refuses what the tube's kind has no switch for, and times of nothing, whoever holds the tasks.
+fn check(tube: &Tube, verdict: &Verdict<'_>) -> Result<()> {
+    let options = &tube.row.options;
+    let switches = options.kind.switches();
+    let waits = |delay: Option<Duration>| delay.is_some_and(|delay| !delay.is_zero());
+    let off = match verdict {
+        Verdict::Release(terms) if !switches.timed && waits(terms.delay) => "delay",
+        Verdict::Release(terms) if !switches.timed && terms.ttl.is_some() => "ttl",
+        Verdict::Release(terms) if !switches.priority && terms.priority.is_some() => "priority",
+        Verdict::Release(terms) if options.placement.is_some() && terms.to_back => "to_back",
+        Verdict::Retry { after, .. } if !switches.timed && waits(*after) => "delay",
+        Verdict::Touch(_) if !switches.timed => "touch",
+        Verdict::Release(Terms { ttl: Some(time), .. })
+        | Verdict::Touch(Extend::RenewFor(time))
+            if is_nothing(*time) =>
+        {
+            let text = "ttl and ttr take a microsecond or more";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-    }
+        _ => return Ok(()),
+    };
+    let text = format!("{off} with kind {:?}", options.kind);
+    Err(Error::new(ErrorKind::Unsupported).because(text))
+}
 
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        vec![self.ticket.id]
-    }
-
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let (tube, ticket) = (&*desk.tube(self.tube)?, self.ticket);
-        match &self.verdict {
-            Verdict::Release(terms) => release(desk, tube, ticket, terms),
-            Verdict::Retry { error, after } => retry(desk, tube, ticket, error, *after),
-            Verdict::Bury(reason) => set_aside(desk, tube, ticket, reason),
-            Verdict::Lost => lose(desk, tube, ticket),
-            Verdict::Touch(how) => touch(desk, tube, ticket, *how),
+/// Carries a verdict out on one task.
+#[inline]
+fn settle(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    task: Task<'_>,
+    taken: TakenRow,
+    verdict: &Verdict<'_>,
+) -> Result<()> {
+    match verdict {
+        Verdict::Ack => index::erase(desk, tube, &task, &Standing::Taken(taken), Cause::Ack),
+        Verdict::Release(terms) => release(desk, tube, task, taken, terms),
+        Verdict::Retry { error, after } => retry(desk, tube, &task, taken, error, *after),
+        Verdict::Bury(reason) => {
+            let to = bury(desk, taken.head.clone(), |_| bounded(reason));
+            let from = Standing::Taken(taken);
+            index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Bury)
         }
+        Verdict::Lost => give_back(desk, tube, &task, taken, Cause::Lost),
+        Verdict::Touch(how) => touch(desk, tube, &task, taken, *how),
     }
 }
 
 /// Gives a task back, uncharged.
-fn release(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, terms: &Terms) -> Result<()> {
-    let switches = tube.row.options.kind.switches();
-    let off = [
-        ("delay", !switches.timed && terms.delay.is_some_and(|delay| !delay.is_zero())),
-        ("ttl", !switches.timed && terms.ttl.is_some()),
-        ("priority", !switches.priority && terms.priority.is_some()),
-        ("to_back", tube.row.options.placement.is_some() && terms.to_back),
-    ];
-    if let Some((option, _)) = off.iter().find(|(_, off)| *off) {
-        return Err(unsupported(tube, option));
-    }
-    if terms.ttl.is_some_and(is_nothing) {
-        return Err(Error::new(ErrorKind::Invalid).because("ttl takes a microsecond or more"));
-    }
-    let (stored, taken) = held(desk, tube, ticket)?;
-    let mut task = stored.task()?;
-    let from = Standing::Taken(taken);
-    let mut head = from.head().clone();
+fn release(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    task: Task<'_>,
+    taken: TakenRow,
+    terms: &Terms,
+) -> Result<()> {
+    let mut head = taken.head.clone();
     head.attempts = head.attempts.saturating_sub(1);
     head.releases = head.releases.saturating_add(1);
     if let Some(ttl) = terms.ttl {
         head.expires = desk.now.queue.saturating_add(micros(ttl));
     }
     let raw;
+    let mut task = task;
     if terms.priority.is_some() || terms.to_back {
         let row = replaced(desk, tube, &task, terms);
         raw = row.encode();
         task = Task { raw: &raw, from: 0, row, ..task };
     }
     let to = later(desk, tube, head, terms.delay.unwrap_or_default());
-    index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Release)
+    index::shift(desk, tube, &task, Some(&Standing::Taken(taken)), Some(&to), Cause::Release)
 }
 
 /// Gives a taken task another place. Only here is what the caller said written anew.
@@ -271,50 +264,30 @@ fn replaced<'a>(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'a>, terms: &Terms
 fn retry(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    ticket: Ticket,
+    task: &Task<'_>,
+    taken: TakenRow,
     error: &str,
     after: Option<Duration>,
 ) -> Result<()> {
-    let options = &tube.row.options;
-    if !options.kind.switches().timed && after.is_some_and(|after| !after.is_zero()) {
-        return Err(unsupported(tube, "delay"));
-    }
-    let (stored, taken) = held(desk, tube, ticket)?;
-    let from = Standing::Taken(taken);
-    let mut head = from.head().clone();
+    let mut head = taken.head.clone();
     head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
     let to = if exhausted(tube, &head) {
         bury(desk, head, exhaustion)
     } else {
-        let wait = after.unwrap_or_else(|| options.backoff.wait(head.attempts));
+        let wait = after.unwrap_or_else(|| tube.row.options.backoff.wait(head.attempts));
         later(desk, tube, head, wait)
     };
-    index::shift(desk, tube, &stored.task()?, Some(&from), Some(&to), Cause::Retry)
-}
-
-/// Sets a held task aside.
-fn set_aside(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, reason: &Reason) -> Result<()> {
-    let (stored, taken) = held(desk, tube, ticket)?;
-    let from = Standing::Taken(taken);
-    let to = bury(desk, from.head().clone(), |_| bounded(reason));
-    index::shift(desk, tube, &stored.task()?, Some(&from), Some(&to), Cause::Bury)
-}
-
-/// Returns a task whose holder went away, charged.
-fn lose(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket) -> Result<()> {
-    let (stored, taken) = held(desk, tube, ticket)?;
-    give_back(desk, tube, &stored.task()?, taken, Cause::Lost)
+    index::shift(desk, tube, task, Some(&Standing::Taken(taken)), Some(&to), Cause::Retry)
 }
 
 /// Extends a lease.
-fn touch(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, how: Extend) -> Result<()> {
-    if !tube.row.options.kind.switches().timed {
-        return Err(unsupported(tube, "touch"));
-    }
-    if matches!(how, Extend::RenewFor(length) if is_nothing(length)) {
-        return Err(Error::new(ErrorKind::Invalid).because("ttr takes a microsecond or more"));
-    }
-    let (stored, taken) = held(desk, tube, ticket)?;
+fn touch(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    task: &Task<'_>,
+    taken: TakenRow,
+    how: Extend,
+) -> Result<()> {
     let now = desk.now.lease;
     let mut to = taken.clone();
     match how {
@@ -329,5 +302,5 @@ fn touch(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, how: Extend) -> Resul
         Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
     }
     let (from, to) = (Standing::Taken(taken), Standing::Taken(to));
-    index::shift(desk, tube, &stored.task()?, Some(&from), Some(&to), Cause::Touch)
+    index::shift(desk, tube, task, Some(&from), Some(&to), Cause::Touch)
 }

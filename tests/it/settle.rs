@@ -1,8 +1,10 @@
 //! Verdicts: done, back, aside; and what each one counts.
 
-use crate::{counts, is_gone, kind, lone, lone_with, next, secs, state};
+use crate::{counts, is_gone, kind, lone, lone_with, next, secs, state, still};
 use std::time::Duration;
-use tubewell::{Backoff, ErrorKind, Reason, Release, State, TaskId, TubeOptions};
+use tubewell::{
+    Backoff, Error, ErrorKind, Queue, Reason, Release, Result, State, Task, TaskId, TubeOptions,
+};
 
 #[test]
 fn an_acked_task_is_gone() {
@@ -149,17 +151,6 @@ fn a_second_bury_changes_nothing() {
 }
 
 #[test]
-fn a_delayed_task_that_is_buried_lives_for_its_ttl_from_then() {
-    let (tube, clock) = lone();
-    let id = tube.task(b"a").delay(secs(50)).ttl(secs(10)).put().unwrap();
-    tube.bury(id, "").unwrap();
-    clock.advance(secs(9));
-    assert_eq!(state(&tube, id), State::Buried);
-    clock.advance(secs(1));
-    assert!(is_gone(&tube, id));
-}
-
-#[test]
 fn a_task_is_deleted_from_any_state() {
     let (tube, _) = lone();
     let ready = tube.put(b"a").unwrap();
@@ -229,4 +220,62 @@ fn a_delayed_release_counts_as_a_release() {
     tube.take().unwrap().release_with(Release::new().delay(secs(5))).unwrap();
     let info = tube.peek(id).unwrap();
     assert_eq!((info.attempts, info.releases, info.state), (0, 1, State::Delayed));
+}
+
+/// Settles a fresh task, and one that was deleted meanwhile. Answers what became of the first, and
+/// what the error of the second says.
+fn settled(settle: impl Fn(&Queue, Task) -> Result<()>) -> (String, String) {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let (id, lost) = (tube.put(b"a").unwrap(), tube.put(b"b").unwrap());
+    settle(&queue, tube.take().unwrap()).unwrap();
+    let became = tube.peek(id).map(|task| {
+        let counts = (task.attempts, task.releases, task.buries);
+        let waits = task.due.map(|due| due.duration_since(task.created).unwrap());
+        format!("{:?} {counts:?} {waits:?} {:?}", task.state, (task.reason, task.last_error))
+    });
+    let task = tube.claim(lost).unwrap();
+    tube.delete(lost).unwrap();
+    let error: Error = settle(&queue, task).unwrap_err();
+    assert_eq!((error.kind(), error.tasks()), (ErrorKind::LeaseLost, &[lost][..]));
+    (became.unwrap_or_else(|_| "gone".into()), error.to_string())
+}
+
+/// On a task, on its lease, by ticket and inside a transaction each verdict is the same one.
+#[test]
+fn a_verdict_is_the_same_wherever_it_is_given() {
+    macro_rules! everywhere {
+        ($verb:ident($($word:expr),*) is $action:literal, $becomes:literal) => {
+            let by_guard = settled(|_, task| task.$verb($($word),*));
+            let by_lease = settled(|_, task| task.split().1.$verb($($word),*));
+            let by_ticket =
+                settled(|queue, task| queue.tube("t")?.ticket(task.detach()).$verb($($word),*));
+            let inside = settled(|queue, task| {
+                let mut error = Ok(());
+                let done = queue.transact(|tx| {
+                    error = tx.$verb(&task, $($word),*);
+                    error.as_ref().map(|()| ()).map_err(|_| "rolled back")
+                });
+                error.and(done)
+            });
+            let text = concat!($action, " task 3 in tube \"t\": the lease is no longer held");
+            assert_eq!(by_guard.0, $becomes);
+            assert!(by_guard.1.starts_with(text), "{}", by_guard.1);
+            assert_eq!((&by_guard, &by_guard, &by_guard), (&by_lease, &by_ticket, &inside));
+        };
+    }
+    let later = || Release::new().delay(secs(5));
+    everywhere!(ack() is "ack", "gone");
+    everywhere!(release() is "release", "Ready (0, 1, 0) None (None, None)");
+    everywhere!(release_with(later()) is "release", "Delayed (0, 1, 0) Some(5s) (None, None)");
+    everywhere!(retry("no") is "retry", "Delayed (1, 0, 0) Some(1s) (None, Some(\"no\"))");
+    everywhere!(
+        retry_after("no", secs(9)) is "retry",
+        "Delayed (1, 0, 0) Some(9s) (None, Some(\"no\"))"
+    );
+    everywhere!(bury("no") is "bury", "Buried (1, 0, 1) None (Some(Buried(\"no\")), None)");
+    everywhere!(
+        fail("g", "no") is "fail",
+        "Buried (1, 0, 1) None (Some(Failed { group: \"g\", message: \"no\" }), Some(\"no\"))"
+    );
 }

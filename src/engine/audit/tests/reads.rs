@@ -8,7 +8,7 @@ use crate::engine::draft::Draft;
 use crate::engine::effects::NextDue;
 use crate::engine::known::{KnownTubes, Tube};
 use crate::engine::put::{NewRow, Put};
-use crate::engine::settle::{Ack, Settle, Verdict};
+use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Take};
 use crate::engine::tools::{Kick, Tool, Verb};
 use crate::engine::{due, look};
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::queue::Queue;
 use crate::task::{Reason, State, TaskId, Ticket};
 use crate::tube::Tube as Handle;
-use crate::verb::{Conflict, Extend, Release};
+use crate::verb::{Conflict, Extend, Release, Verdict};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -146,7 +146,10 @@ impl Scene {
     }
 
     fn settle(&self, verdict: Verdict<'_>) -> u64 {
-        self.run(&Settle { tube: self.tube.number, ticket: self.held, verdict }).0
+        let tickets = &[self.held];
+        let (reads, lost) = self.run(&Settle { tube: self.tube.number, tickets, verdict });
+        assert_eq!(lost, []);
+        reads
     }
 
     fn tool(&self, id: TaskId, verb: Verb) -> u64 {
@@ -168,8 +171,6 @@ impl Scene {
         let tube = self.tube.number;
         let (take, handed) = self.run(&Take { tube, most: 1, holder: 0 });
         assert_eq!(handed[0].id, self.free);
-        let (ack, lost) = self.run(&Ack { tube, tickets: &[self.held] });
-        assert_eq!(lost, []);
         let (kick, kicked) = self.run(&Kick { tube, most: 1 });
         assert_eq!(kicked, 1);
         let new = NewRow { payload: b"x", ..NewRow::default() };
@@ -178,7 +179,7 @@ impl Scene {
         vec![
             ("take", take),
             ("claim", self.run(&Claim { tube, id: self.free, holder: 0 }).0),
-            ("ack", ack),
+            ("ack", self.settle(Verdict::Ack)),
             ("release", self.settle(Verdict::Release(Release::new()))),
             ("release to the back", self.settle(Verdict::Release(Release::new().to_back()))),
             ("retry", self.settle(Verdict::Retry { error: "no", after: Some(HOUR) })),
