@@ -13,7 +13,7 @@ use std::ops::Bound;
 const KEPT: usize = 256;
 
 /// Stretches without a living row, one set a tag.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Skips([SkipsOf; TAGS]);
 
 impl Skips {

@@ -39,7 +39,7 @@ pub(crate) struct Rows {
     /// A damaged value is `None`.
     mirror: BTreeMap<Key, Option<Value>>,
     pub(crate) counts: Counts,
-    skips: RefCell<Skips>,
+    pub(super) skips: RefCell<Skips>,
 }
 
 impl Rows {
