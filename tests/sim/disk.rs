@@ -4,9 +4,10 @@
 //! *kill* leaves the page cache. A *power cut* leaves what was synced, and of the list each write
 //! is kept, lost or torn at sectors of 512 bytes, one apart from the other, so that any order in
 //! which they might have gone out is among the outcomes; changes of a file's length come out in
-//! their order, but apart from the data. Names that were given or taken since the last sync of their
-//! folder are each kept or lost, so a birth lasts once that sync is through. What redb assumes of a disk stays true: a byte is written whole, a sync that
-//! returned is on the medium, and a write changes no byte outside its range.
+//! their order, but apart from the data. Names that were given or taken since the last sync of
+//! their folder are each kept or lost, so a birth lasts once that sync is through. What redb
+//! assumes of a disk stays true: a byte is written whole, a sync that returned is on the medium,
+//! and a write changes no byte outside its range.
 
 mod file;
 #[cfg(test)]
@@ -212,8 +213,13 @@ impl SimDisk {
         (state.is_dead, state.lock) = (true, None);
         let State { files, rng, names, names_kept, renames, .. } = &mut *state;
         // A rename whose folder was not synced may have come through, or not.
-        for rename in renames.drain(..).filter(|_| rng.one_in(2)) {
-            rename.into_iter().for_each(|(slot, file)| names_kept[slot] = file);
+        // Drawn once also where there is none, so that a seed stands for the same story as ever.
+        let mut comes = rng.one_in(2);
+        for (at, rename) in renames.drain(..).enumerate() {
+            comes = if at == 0 { comes } else { rng.one_in(2) };
+            if comes {
+                rename.into_iter().for_each(|(slot, file)| names_kept[slot] = file);
+            }
         }
         *names = *names_kept;
         files.iter_mut().for_each(|file| file.cut(rng));

@@ -45,9 +45,10 @@ fn a_power_cut_at_every_call_of_a_creation_and_in_the_one_after_it() {
     for make in [SimDisk::new, SimDisk::with_a_folder] {
         let (mut died, mut unfinished) = (0, 0);
         for at in 1..100 {
-            for seed in seeds(6) {
+            let died_before = died;
+            for seed in seeds(3) {
                 let disk = make(seed);
-                for at in [at, 1 + (at * 31 + seed * 17) % 60] {
+                for at in [at, 1 + (at * 31 + seed * 17) % 40] {
                     disk.plan(Fault::Die(at));
                     died += usize::from(open_on(disk.lend(), Durability::Durable).is_err());
                     // Some of the names, some of the bytes; or all that the process has written.
@@ -68,8 +69,11 @@ fn a_power_cut_at_every_call_of_a_creation_and_in_the_one_after_it() {
                 let kept = numbers(&open(&disk, Durability::Durable).0);
                 assert_eq!(kept, [7], "call {at}, seed {seed}");
             }
+            if died == died_before {
+                break;
+            }
         }
-        assert!(!are_all() || died > 100, "{died}");
+        assert!(!are_all() || died > 60, "{died}");
         assert!(!are_all() || (unfinished > 0) == make(0).is_within(), "{unfinished}");
     }
 }
