@@ -232,6 +232,9 @@ impl Builder {
     /// queue is void: its task returns to its place, its attempt counted, except those of named
     /// consumers with a grace.
     ///
+    /// An empty folder, a mount point too, keeps its owner and its mode, and only files are made in
+    /// it. On Unix a new folder, and every file, may be read by its owner alone.
+    ///
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) if the folder is open in this or another process;
     /// [`NotAQueue`](ErrorKind::NotAQueue) if something else is there, which stays untouched;

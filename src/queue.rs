@@ -301,8 +301,9 @@ impl Queue {
     }
 
     /// Reads both files and every row, and reports each disagreement as one line. A sound queue has
-    /// none, but for a line that says so where a [`read`](Queue::read) under way kept it from
-    /// verifying the base. Other calls wait meanwhile.
+    /// none. Nothing is changed or mended: a damaged queue goes on as it would have without. Other
+    /// calls wait meanwhile, and it takes as much memory again as
+    /// [`cache_bytes`](crate::Builder::cache_bytes).
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);

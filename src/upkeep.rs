@@ -26,8 +26,7 @@ impl Core {
         let mut state = self.state.lock();
         state.is_open()?;
         let mut lines = Vec::new();
-        state.store.check(&mut |line| lines.push(line))?;
-        audit::audit(&state.store, &mut |line| lines.push(line))?;
+        state.store.check(&mut |line| lines.push(line), audit::audit)?;
         Ok(lines)
     }
 

@@ -10,6 +10,7 @@ use crate::bytes::{Met, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicBool, Mutex};
 use crate::sync::{Arc, Ordering};
+use redb::ReadableTableMetadata;
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageBackend};
 use std::cell::RefCell;
@@ -245,6 +246,11 @@ impl Opening {
         self.file.as_ref().and_then(|file| file.len().ok()).unwrap_or(0)
     }
 
+    /// `None` in memory.
+    pub(crate) fn file(&self) -> Option<Arc<dyn DiskFile>> {
+        self.file.clone()
+    }
+
     pub(crate) fn db_mut(&mut self) -> std::result::Result<&mut Database, redb::Error> {
         self.db.as_mut().ok_or(redb::Error::DatabaseClosed)
     }
@@ -325,6 +331,13 @@ impl Base {
 
     pub(crate) fn anchor(&self) -> &Anchor {
         &self.anchor
+    }
+
+    /// Whether it is as it was made.
+    pub(crate) fn is_new(&self) -> Result<bool> {
+        let genesis = Anchor::genesis(self.anchor.queue, self.anchor.span.link.checksum);
+        let is_empty = fenced(&self.opening.fate, || Ok(self.rows.is_empty()?))?;
+        Ok(is_empty && self.anchor == genesis)
     }
 
     pub(crate) fn opening(&self) -> &Arc<Opening> {

@@ -1,35 +1,69 @@
-//! Walks everything that is kept and reports every disagreement. It mends nothing, save what redb
-//! mends in its own file when asked to verify it.
+//! Walks everything that is kept and reports every disagreement. It changes nothing: the base is
+//! read through an opening of its own, whose writes stay in memory. redb that meets damage panics,
+//! mends, or drops what it knows of free pages, and the opening that is served must go on.
 
 use super::Store;
-use super::base::{Base, Fault, fenced};
+use super::base::{Base, fenced, of_its_bytes};
 use super::reader::Reader;
 use super::record::{Head, Stamp};
-use crate::bytes::Value;
+use super::scratch::ScratchFile;
 use crate::bytes::key::is_temporary;
 use crate::bytes::key::{Key, Range, Scope, Tag};
 use crate::bytes::pack::Unpacker;
+use crate::bytes::{Value, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
 
 type Report<'a> = &'a mut dyn FnMut(String);
 
+const UNSOUND: &str = "base.redb did not pass redb's own check";
+
 fn hex(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Store {
-    /// Reports what is wrong, in words; nothing is reported of a store in order. Takes as long as
-    /// reading everything does.
+    /// Reports what is wrong, in words; nothing is reported of a store in order. `audit` looks at
+    /// what the rows mean. Takes as long as reading everything does. Called while nobody writes to
+    /// the base.
     ///
     /// # Errors
     /// `Io` or `Broken` if the check could not be made.
-    pub(crate) fn check(&mut self, report: Report<'_>) -> Result<()> {
-        self.stopped()?;
+    pub(crate) fn check(
+        &mut self,
+        report: Report<'_>,
+        audit: impl FnOnce(&dyn View, Report<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.heal()?;
         self.check_journal(report)?;
-        self.check_rows(report)?;
-        self.check_base(report)
+        let Some(file) = self.base()?.opening().file() else {
+            self.check_rows(report)?;
+            return audit(self, report);
+        };
+        let scratch = ScratchFile::over(file).map_err(Error::io)?;
+        let scratch = Base::open(Arc::new(scratch), self.config.cache_bytes);
+        let scratch = match scratch.map_err(of_its_bytes) {
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                report(format!("{UNSOUND}: {error}"));
+                return Ok(());
+            }
+            scratch => scratch?,
+        };
+        let dead = self.rows.dead.borrow().clone();
+        let served = self.base.replace(scratch);
+        let looked = self.check_rows(report).and_then(|()| audit(self, report));
+        let scratch = std::mem::replace(&mut self.base, served);
+        // What was met there was not met in what is served.
+        self.rows.dead.replace(dead);
+        self.broken.take();
+        match looked.map_err(of_its_bytes) {
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                report(format!("base.redb cannot be read: {error}"));
+            }
+            looked => looked?,
+        }
+        scratch.map_or(Ok(()), |scratch| Self::check_base(scratch, report))
     }
 
     /// The chain as the file shows it, from the base's anchor to the last record written.
@@ -153,86 +187,22 @@ impl Store {
         keys.into_iter()
     }
 
-    /// Has redb verify every page. Not while anybody else reads or writes the base.
-    fn check_base(&mut self, report: Report<'_>) -> Result<()> {
-        let sound = match self.alone(|db| Ok(db.check_integrity()?)) {
-            Err(error) if error.kind() == ErrorKind::Damaged => {
-                report(format!("base.redb did not pass redb's own check: {error}"));
-                return Ok(());
-            }
-            sound => sound?,
-        };
-        match sound {
-            Some(false) => {
-                report("base.redb did not pass redb's own check and was repaired".into())
-            }
-            Some(true) => {}
-            None => report("base.redb was not verified, because it is in use".into()),
-        }
-        Ok(())
-    }
-
-    /// Gives unused space of the base back to the system. Stops everything else meanwhile. Whether
-    /// the file is smaller now; it stays as it is while a checkpoint, a reader or a writer is under
-    /// way.
-    ///
-    /// # Errors
-    /// `Io`, `DiskFull` or `Broken`; the store goes on after the first two.
-    pub(crate) fn compact(&mut self) -> Result<bool> {
-        self.checkpoint()?;
-        let before = self.base()?.opening().bytes();
-        let done = self.alone(|db| {
-            while db.compact()? {}
-            Ok(())
-        });
-        // Compaction leaves no record of what is free, and an unclean end would walk the file.
-        let done = done.and_then(|done| done.map_or(Ok(()), |()| self.touch_base()));
-        match done {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Broken => return Err(self.stop(error)),
-            Err(error) => {
-                self.heal()?;
-                return Err(self.named(error));
-            }
-        }
-        Ok(self.base()?.opening().bytes() < before)
-    }
-
-    fn touch_base(&self) -> Result<()> {
-        let opening = self.base()?.opening();
-        let txn = opening.begin_write()?;
-        fenced(&opening.fate, || Ok(txn.commit()?))
-    }
-
-    /// Runs something that redb allows only without a snapshot. `None` if others have one.
-    fn alone<T>(
-        &mut self,
-        work: impl FnOnce(&mut redb::Database) -> std::result::Result<T, redb::Error>,
-    ) -> Result<Option<T>> {
-        self.heal()?;
-        if self.rows.frozen.is_some() {
-            return Ok(None);
-        }
-        let Some(mut opening) = self.base.take().map(Base::into_opening) else { return Ok(None) };
-        let done = match Arc::get_mut(&mut opening) {
-            Some(own) => {
-                let fate = own.fate.clone();
-                match fenced(&fate, || Ok(work(own.db_mut()?))) {
-                    Ok(Err(redb::Error::TransactionInProgress)) => Ok(None),
-                    Ok(done) => fenced(&fate, || done).map(Some),
-                    Err(error) => Err(error),
-                }
-            }
-            None => Ok(None),
-        };
+    /// Has redb verify every page, and mend what it finds in memory.
+    fn check_base(scratch: Base, report: Report<'_>) -> Result<()> {
+        let mut opening = scratch.into_opening();
         let fate = opening.fate.clone();
-        match Base::over(opening) {
-            Ok(base) => self.base = Some(base),
-            Err(error) if fate.fault() == Some(Fault::Sync) => return Err(self.stop(error)),
-            // Whatever the work has left behind, a new opening repairs.
-            Err(_) => self.reopen()?,
+        let verified = fenced(&fate, || match Arc::get_mut(&mut opening) {
+            Some(own) => Ok(own.db_mut()?.check_integrity()?),
+            None => Err(redb::Error::TransactionInProgress),
+        });
+        match verified.map_err(of_its_bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) => Ok(report(format!("{UNSOUND} and is to be repaired"))),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                Ok(report(format!("{UNSOUND}: {error}")))
+            }
+            Err(error) => Err(error),
         }
-        done
     }
 }
 

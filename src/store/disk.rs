@@ -19,7 +19,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// Both, in the order in which they are made.
+    /// Both, in the order in which they are made. They get their names the other way round.
     pub const ALL: [Self; 2] = [Self::Journal, Self::Base];
 
     /// The name in the folder.
@@ -38,6 +38,9 @@ pub enum Found {
     Nothing,
     /// A folder with both files.
     Whole,
+    /// A base, and a journal that has not got its name yet: a birth in a folder that existed is
+    /// under way, or did not come to its end.
+    Unfinished,
     /// A folder with one of the two files; this one is missing.
     Missing(FileName),
     /// Something else, in words.
@@ -65,12 +68,14 @@ pub trait Disk: Send + Sync + Debug {
     fn folder(&self) -> &Path;
     /// Looks, and changes nothing.
     fn found(&self) -> io::Result<Found>;
-    /// Begins to make the two files under another name. Called when nothing was found.
+    /// Begins to make the two files under other names. Called when nothing was found, or half of a
+    /// birth, over which this one goes. `WouldBlock` while another makes them in this folder.
+    /// When it returns, what is found there is another's no more.
     fn birth(&self) -> io::Result<Box<dyn Nursery>>;
     /// Opens the journal and locks it against every other opening, also one in this process. The
     /// lock is held until the last clone of the file is dropped. `None` while another holds it.
-    /// When it returns the folder's own name is on the medium: the process that made the folder may
-    /// have died before its `settle` returned.
+    /// When it returns the files' and the folder's own name are on the medium: the process that
+    /// made them may have died before its `settle` returned. What such a one has left is cleared.
     fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>>;
     /// Opens the base. Called only by the holder of the journal, perhaps several times in a row.
     fn open_base(&self) -> io::Result<Arc<dyn DiskFile>>;
@@ -80,9 +85,11 @@ pub trait Disk: Send + Sync + Debug {
 pub trait Nursery {
     /// Makes an empty file.
     fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>>;
-    /// Makes the two files appear in their place as a whole, on the medium: files, folder, rename
-    /// and the folder above are synced in this order. `false` if another queue was there first.
-    /// The caller has dropped the files before.
+    /// Makes the two files appear in their place, on the medium. A new folder appears as a whole:
+    /// files, folder, rename and the folder above are synced in this order. In a folder that was
+    /// there the files and it are synced, then the base is renamed, then the journal, and the
+    /// folder is synced after each. `false` if another queue was there first. The caller has
+    /// dropped the files before.
     fn settle(self: Box<Self>) -> io::Result<bool>;
 }
 

@@ -1,11 +1,13 @@
-//! Opening: a queue is found or born, its two files are proved to belong together, the chain of
+//! Opening: a queue is found or created, its two files are proved to belong together, the chain of
 //! records behind the base's anchor is replayed, and everything that was read is on the medium
 //! before anything is answered. Up to that proof no byte of the journal is changed but the ballast
 //! of a full disk, which holds nothing; redb notes in the base's header that it was opened.
 
 use super::base::{Base, of_its_bytes, unreadable};
+use super::create::{NO_JOURNAL, create, random};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::journal::{self, Ring, Span, WriteFault};
+use super::progress::{Stage, Told, tell};
 use super::reader::{self, Reader};
 use super::record::{HEAD_BYTES, Head, HeadFault, Kind, QueueId, Stamp, next_row};
 use super::tables::Anchor;
@@ -15,44 +17,12 @@ use super::{Config, Store};
 use crate::bytes::FORMAT;
 use crate::bytes::pack::Unpacker;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, NUMBER_BLOCK};
-use crate::sync::plain::AtomicU64;
-use crate::sync::{Arc, Ordering};
+use crate::limits::NUMBER_BLOCK;
+use crate::sync::Arc;
 use std::cell::RefCell;
-use std::hash::{BuildHasher, RandomState};
-use std::ops::ControlFlow;
-use xxhash_rust::xxh3::xxh3_64;
 
-/// What a long call is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Stage {
-    /// A new queue's files are written.
-    Create,
-    /// The records behind the last checkpoint are carried out again.
-    Replay,
-    /// The rest of the journal is looked through for records that say that one is missing.
-    Scan,
-    /// What was replayed is made durable.
-    Settle,
-    /// Of [`compact_with`](crate::Queue::compact_with): a round is over.
-    Compact,
-}
-
-/// How far a long call has come: an opening, for [`progress`](crate::Builder::progress), or
-/// [`compact_with`](crate::Queue::compact_with).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Progress {
-    /// What it is at.
-    pub stage: Stage,
-    /// Bytes done of this stage; of [`Compact`](Stage::Compact), bytes given back so far. `Settle`
-    /// is one step: 0 before it, 1 behind it.
-    pub done: u64,
-    /// What `done` may come to: bytes of the journal's ring; of `Compact`, bytes of the base's file
-    /// as it began; of `Settle`, 1. A stage may be over before.
-    pub total: u64,
-}
+/// How often a queue is created while others remove what is there.
+const TRIES: u32 = 8;
 
 /// A store as it was opened.
 pub(crate) struct Opened {
@@ -61,15 +31,6 @@ pub(crate) struct Opened {
     /// and all behind it that are smaller than `stamp.reserved` were never given out.
     pub(crate) stamp: Stamp,
     pub(crate) first_number: u64,
-}
-
-type Told<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
-
-fn tell(told: Told<'_>, stage: Stage, done: u64, total: u64) -> Result<()> {
-    match told(Progress { stage, done, total }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled)),
-    }
 }
 
 fn damaged(what: &str) -> Error {
@@ -99,14 +60,22 @@ impl Store {
         config: Config,
         told: Told<'_>,
     ) -> Result<Opened> {
-        match disk.found().map_err(Error::io)? {
-            Found::Whole => {}
-            Found::Nothing => give_birth(&*disk, &config, told)?,
-            Found::Missing(FileName::Journal) => {
-                return Err(damaged("the file journal is missing"));
+        for tries in 0.. {
+            match disk.found().map_err(Error::io)? {
+                Found::Whole => break,
+                // Others begin and give up all the time.
+                Found::Nothing | Found::Unfinished if tries == TRIES => {
+                    return Err(Error::new(ErrorKind::Locked));
+                }
+                Found::Nothing | Found::Unfinished => {
+                    create(&*disk, config.journal_bytes, told)?;
+                }
+                Found::Missing(FileName::Journal) => {
+                    return Err(damaged(NO_JOURNAL));
+                }
+                Found::Missing(FileName::Base) => return Err(missing_base(&*disk)),
+                Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
             }
-            Found::Missing(FileName::Base) => return Err(missing_base(&*disk)),
-            Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
         }
         let Some(journal) = disk.open_journal().map_err(Error::io)? else {
             return Err(Error::new(ErrorKind::Locked));
@@ -173,9 +142,10 @@ impl Store {
     }
 
     fn write_opening(&mut self, stamp: Stamp) -> Result<()> {
+        let nonce = u64::from_be_bytes(random()?);
         for _ in 0..2 {
             let Some(ring) = &mut self.ring else { break };
-            match ring.append_opening(&stamp, random()) {
+            match ring.append_opening(&stamp, nonce) {
                 Ok(number) => {
                     self.number = number;
                     return Ok(());
@@ -245,36 +215,6 @@ fn open_base(disk: &dyn Disk, journal: &dyn DiskFile, head: &Head, cache: usize)
         }
         _ => Err(error),
     })
-}
-
-/// Nothing of ours collides if two machines make queues at the same instant.
-fn random() -> u64 {
-    static DRAWN: AtomicU64 = AtomicU64::new(0);
-    let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
-    // The std hasher's keys come from the system's random numbers.
-    let system = RandomState::new().hash_one(drawn);
-    let process = u64::from(std::process::id());
-    let stack = std::ptr::from_ref(&drawn).addr() as u64;
-    xxh3_64([system, process, drawn, stack].map(u64::to_be_bytes).as_flattened())
-}
-
-fn give_birth(disk: &dyn Disk, config: &Config, told: Told<'_>) -> Result<()> {
-    let ring = config.journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
-    let ring = ring.next_multiple_of(HEAD_BYTES as u64);
-    let mut queue = QueueId::default();
-    for part in queue.chunks_exact_mut(8) {
-        part.copy_from_slice(&random().to_be_bytes());
-    }
-    let head = Head { queue, ring };
-    tell(told, Stage::Create, 0, ring)?;
-    let nursery = disk.birth().map_err(Error::io)?;
-    journal::create(&*nursery.create(FileName::Journal).map_err(Error::io)?, &head)
-        .map_err(Error::io)?;
-    let base = nursery.create(FileName::Base).map_err(Error::io)?;
-    Base::create(base, &Anchor::genesis(queue, head.seed()))?;
-    // Another creator may have been first; then its queue is opened, and this one is gone.
-    nursery.settle().map_err(Error::io)?;
-    tell(told, Stage::Create, ring, ring)
 }
 
 /// A folder with a file that happens to be called journal is not a damaged queue.

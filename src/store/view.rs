@@ -37,7 +37,7 @@ pub(crate) struct Rows {
     /// A damaged value is `None`.
     mirror: BTreeMap<Key, Option<Value>>,
     pub(crate) counts: Counts,
-    dead: RefCell<DeadRanges>,
+    pub(super) dead: RefCell<DeadRanges>,
 }
 
 impl Rows {

@@ -1,8 +1,9 @@
 //! Folders that are not what they should be: a clear error, and nothing is touched or lost.
 
+mod check;
 mod cut;
 #[cfg(unix)]
-mod modes;
+pub(crate) mod modes;
 
 use crate::{close_sound, drain, home, is_mended, killed, open, secs, still};
 use std::fs;

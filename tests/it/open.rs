@@ -1,5 +1,8 @@
 //! Opening: a folder that appears as a whole, and what stands in it the next time.
 
+#[cfg(unix)]
+mod place;
+
 use crate::disk::Recorder;
 use crate::{close_sound, counts, drain, home, killed, kind, next, open, secs, still};
 use std::fs;

@@ -4,9 +4,10 @@
 //! *kill* leaves the page cache. A *power cut* leaves what was synced, and of the list each write
 //! is kept, lost or torn at sectors of 512 bytes, one apart from the other, so that any order in
 //! which they might have gone out is among the outcomes; changes of a file's length come out in
-//! their order, but apart from the data. A folder's birth lasts once its rename and the sync of its
-//! parent are through. What redb assumes of a disk stays true: a byte is written whole, a sync that
-//! returned is on the medium, and a write changes no byte outside its range.
+//! their order, but apart from the data. Names that were given or taken since the last sync of
+//! their folder are each kept or lost, so a birth lasts once that sync is through. What redb
+//! assumes of a disk stays true: a byte is written whole, a sync that returned is on the medium,
+//! and a write changes no byte outside its range.
 
 mod file;
 #[cfg(test)]
@@ -43,11 +44,16 @@ pub enum Fault {
     ReadSticky(u64),
 }
 
-/// Which file is the base, and which the journal.
-type Names = [Option<usize>; 2];
+/// Which file is the base, which the journal, and which has the name that a base, a journal has
+/// until a birth in a folder that was there is over.
+type Names = [Option<usize>; 4];
 
 fn slot(name: FileName) -> usize {
     usize::from(name == FileName::Journal)
+}
+
+fn staged(name: FileName) -> usize {
+    2 + slot(name)
 }
 
 struct State {
@@ -55,6 +61,12 @@ struct State {
     /// The folder by its name, as the page cache and as the medium have it.
     names: Names,
     names_kept: Names,
+    /// What came since the folder was synced, each change a whole.
+    renames: Vec<Vec<(usize, Option<usize>)>>,
+    /// Whether the folder was there before the queue, and so the files are made within it.
+    is_within: bool,
+    /// Held while a birth within is under way.
+    birth: Option<Arc<()>>,
     rng: Rng,
     fault: Fault,
     calls: u64,
@@ -86,8 +98,11 @@ impl SimDisk {
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
             files: Vec::new(),
-            names: [None; 2],
-            names_kept: [None; 2],
+            names: Names::default(),
+            names_kept: Names::default(),
+            renames: Vec::new(),
+            is_within: false,
+            birth: None,
             rng: Rng::new(seed ^ 0xd15c),
             fault: Fault::None,
             calls: 0,
@@ -104,6 +119,17 @@ impl SimDisk {
         })))
     }
 
+    /// With an empty folder in the queue's place.
+    pub fn with_a_folder(seed: u64) -> Self {
+        let disk = Self::new(seed);
+        disk.state().is_within = true;
+        disk
+    }
+
+    pub fn is_within(&self) -> bool {
+        self.state().is_within
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +138,7 @@ impl SimDisk {
     pub fn lend(&self) -> Arc<dyn testing::Disk> {
         let mut state = self.state();
         state.process += 1;
-        (state.is_dead, state.lock) = (false, None);
+        (state.is_dead, state.lock, state.birth) = (false, None, None);
         Arc::new(Lent { disk: self.clone(), process: state.process })
     }
 
@@ -185,10 +211,15 @@ impl SimDisk {
     pub fn cut_power(&self) {
         let mut state = self.state();
         (state.is_dead, state.lock) = (true, None);
-        let State { files, rng, names, names_kept, .. } = &mut *state;
+        let State { files, rng, names, names_kept, renames, .. } = &mut *state;
         // A rename whose folder was not synced may have come through, or not.
-        if rng.one_in(2) {
-            *names_kept = *names;
+        // Drawn once also where there is none, so that a seed stands for the same story as ever.
+        let mut comes = rng.one_in(2);
+        for (at, rename) in renames.drain(..).enumerate() {
+            comes = if at == 0 { comes } else { rng.one_in(2) };
+            if comes {
+                rename.into_iter().for_each(|(slot, file)| names_kept[slot] = file);
+            }
         }
         *names = *names_kept;
         files.iter_mut().for_each(|file| file.cut(rng));
@@ -312,12 +343,35 @@ impl State {
         len
     }
 
-    fn sync_parent(&mut self, process: u64) -> Result<()> {
+    fn sync_folder(&mut self, process: u64) -> Result<()> {
         let luck = self.luck(process, true)?;
         if matches!(luck, Luck::Good | Luck::Last) {
             self.names_kept = self.names;
+            self.renames.clear();
         }
         self.answer(&luck, ())
+    }
+
+    /// Gives and takes names at once. What has none any more takes no room.
+    fn rename(&mut self, change: Vec<(usize, Option<usize>)>) {
+        let before = self.names;
+        change.iter().for_each(|(slot, file)| self.names[*slot] = *file);
+        self.renames.push(change);
+        for file in before.into_iter().flatten().filter(|file| !self.names.contains(&Some(*file))) {
+            self.files[file].blocks.clear();
+        }
+    }
+
+    /// Takes the names of a birth within that is over, or dead. The journal keeps its own while a
+    /// base waits for it.
+    fn clear_staged(&mut self) {
+        let journal = staged(FileName::Journal);
+        let is_waited_for = self.names[0].is_some() && self.names[1].is_none();
+        let gone = [staged(FileName::Base), journal].into_iter();
+        let gone = gone.filter(|slot| *slot != journal || !is_waited_for);
+        for slot in gone.filter(|slot| self.names[*slot].is_some()).collect::<Vec<_>>() {
+            self.rename(vec![(slot, None)]);
+        }
     }
 
     /// Makes sure of what was written to a file before `to`.
@@ -375,17 +429,28 @@ impl testing::Disk for Lent {
         let state = self.disk.state();
         state.alive(self.process)?;
         Ok(match state.names {
-            [None, None] => Found::Nothing,
-            [Some(_), Some(_)] => Found::Whole,
-            [Some(_), None] => Found::Missing(FileName::Journal),
-            [None, Some(_)] => Found::Missing(FileName::Base),
+            [None, None, ..] => Found::Nothing,
+            [Some(_), Some(_), ..] => Found::Whole,
+            [Some(_), None, _, Some(_)] => Found::Unfinished,
+            [Some(_), None, _, None] => Found::Missing(FileName::Journal),
+            [None, Some(_), ..] => Found::Missing(FileName::Base),
         })
     }
 
     fn birth(&self) -> Result<Box<dyn testing::Nursery>> {
-        self.disk.state().alive(self.process)?;
-        let disk = self.disk.clone();
-        Ok(Box::new(Birth { disk, process: self.process, names: Mutex::default() }))
+        let mut state = self.disk.state();
+        state.alive(self.process)?;
+        let mut lock = None;
+        if state.is_within {
+            if state.birth.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            lock = Some(Arc::new(()));
+            state.birth = lock.clone();
+        }
+        let (disk, is_within) = (self.disk.clone(), state.is_within);
+        let files = Mutex::default();
+        Ok(Box::new(Birth { disk, process: self.process, files, is_within, _lock: lock }))
     }
 
     fn open_journal(&self) -> Result<Option<Arc<dyn testing::DiskFile>>> {
@@ -397,7 +462,8 @@ impl testing::Disk for Lent {
         }
         let lock = Arc::new(());
         state.lock = Some(lock.clone());
-        state.sync_parent(self.process)?;
+        state.sync_folder(self.process)?;
+        state.clear_staged();
         drop(state);
         self.file(FileName::Journal, Some(lock)).map(Some)
     }
@@ -410,15 +476,59 @@ impl testing::Disk for Lent {
 struct Birth {
     disk: SimDisk,
     process: u64,
-    names: Mutex<Names>,
+    /// The base and the journal.
+    files: Mutex<[Option<usize>; 2]>,
+    is_within: bool,
+    _lock: Option<Arc<()>>,
+}
+
+impl Birth {
+    fn files(&self) -> MutexGuard<'_, [Option<usize>; 2]> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Both at once, as the folder that they are in gets its name.
+    fn rename_folder(&self, state: &mut State) -> Result<bool> {
+        let luck = state.luck(self.process, false)?;
+        if state.names != Names::default() {
+            return Ok(false);
+        }
+        if luck != Luck::Bad {
+            state.rename(self.files().into_iter().enumerate().collect());
+        }
+        state.answer(&luck, ())?;
+        state.sync_folder(self.process).map(|()| true)
+    }
+
+    fn rename_files(&self, state: &mut State) -> Result<bool> {
+        state.sync_folder(self.process)?;
+        if state.names[slot(FileName::Journal)].is_some() {
+            return Ok(false);
+        }
+        for name in [FileName::Base, FileName::Journal] {
+            let luck = state.luck(self.process, false)?;
+            if luck != Luck::Bad {
+                let file = self.files()[slot(name)];
+                state.rename(vec![(staged(name), None), (slot(name), file)]);
+            }
+            state.answer(&luck, ())?;
+            state.sync_folder(self.process)?;
+        }
+        Ok(true)
+    }
 }
 
 impl Drop for Birth {
     fn drop(&mut self) {
         let mut state = self.disk.state();
-        let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.names != names {
-            names.into_iter().flatten().for_each(|file| state.files[file].blocks.clear());
+        if !self.is_within {
+            // The folder beside goes, or the next birth clears it.
+            let files = *self.files();
+            let nameless = |file: &usize| !state.names.contains(&Some(*file));
+            let nameless: Vec<_> = files.into_iter().flatten().filter(nameless).collect();
+            nameless.into_iter().for_each(|file| state.files[file].blocks.clear());
+        } else if state.alive(self.process).is_ok() {
+            state.clear_staged();
         }
     }
 }
@@ -429,7 +539,10 @@ impl testing::Nursery for Birth {
         let luck = state.luck(self.process, false)?;
         let file = state.files.len();
         state.files.push(File::default());
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)[slot(name)] = Some(file);
+        self.files()[slot(name)] = Some(file);
+        if self.is_within && luck != Luck::Bad {
+            state.rename(vec![(staged(name), Some(file))]);
+        }
         let (opening, process) = (state.files[file].openings.clone(), self.process);
         let disk = self.disk.clone();
         let open = Open { disk, process, file, _opening: opening, _lock: None };
@@ -438,20 +551,12 @@ impl testing::Nursery for Birth {
 
     fn settle(self: Box<Self>) -> Result<bool> {
         let mut state = self.disk.state();
-        let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        for file in names.into_iter().flatten() {
+        let files = *self.files();
+        for file in files.into_iter().flatten() {
             let to = state.files[file].written();
             state.sync(self.process, file, to)?;
         }
-        let luck = state.luck(self.process, false)?;
-        if state.names != [None; 2] {
-            return Ok(false);
-        }
-        if luck != Luck::Bad {
-            state.names = names;
-        }
-        state.answer(&luck, ())?;
-        state.sync_parent(self.process).map(|()| true)
+        if self.is_within { self.rename_files(&mut state) } else { self.rename_folder(&mut state) }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::trust::{numbers, open, open_at, open_on, put};
 use redb::ReadableTable;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tubewell::testing::Found;
 use tubewell::{
     Durability, ErrorKind, ManualClock, Queue, Release, Result, State, Task, TaskId, Tube,
     TubeOptions,
@@ -18,23 +19,27 @@ const AMPLE: u64 = 16;
 /// nothing in the way of the next birth, with the same disk or after a power cut.
 #[test]
 fn r3_a_birth_at_every_block_budget() {
-    let born = (1..).find(|budget| {
-        let disk = SimDisk::new(*budget);
-        disk.set_quota(*budget as usize - 1);
-        let refused = open_on(disk.lend(), Durability::Durable).err();
-        if let Some(error) = &refused {
-            assert_eq!(error.kind(), ErrorKind::DiskFull, "budget {budget}: {error}");
-        }
-        if budget % 2 == 0 {
-            disk.cut_power();
-        }
-        disk.set_quota(usize::MAX);
-        let (queue, tube) = open(&disk, Durability::Durable);
-        tube.put(&7_u64.to_be_bytes()).unwrap();
-        assert_eq!(numbers(&queue), [7], "budget {budget}");
-        refused.is_none()
-    });
-    assert!(born > Some(16), "{born:?}");
+    for make in [SimDisk::new, SimDisk::with_a_folder] {
+        let born = (1..).find(|budget| {
+            let disk = make(*budget);
+            disk.set_quota(*budget as usize - 1);
+            let refused = open_on(disk.lend(), Durability::Durable).err();
+            if let Some(error) = &refused {
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "budget {budget}: {error}");
+                let found = disk.lend().found().unwrap();
+                assert!(found != Found::Nothing || disk.blocks() == 0, "budget {budget}");
+            }
+            if budget % 2 == 0 {
+                disk.cut_power();
+            }
+            disk.set_quota(usize::MAX);
+            let (queue, tube) = open(&disk, Durability::Durable);
+            tube.put(&7_u64.to_be_bytes()).unwrap();
+            assert_eq!(numbers(&queue), [7], "budget {budget}");
+            refused.is_none()
+        });
+        assert!(born > Some(16), "{born:?}");
+    }
 }
 
 /// R3: from an almost empty disk to the full need of a queue, block by block: puts are refused once

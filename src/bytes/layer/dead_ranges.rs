@@ -13,7 +13,7 @@ use std::ops::Bound;
 const KEPT: usize = 256;
 
 /// Ranges without a living row, one set a tag.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct DeadRanges {
     by_tag: ByTag<DeadRangesOf>,
     /// Whether any was ever asked for since the last clearing.

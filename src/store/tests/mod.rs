@@ -175,7 +175,7 @@ fn numbers(store: &Store) -> Vec<u64> {
 
 fn checked(store: &mut Store) {
     let mut faults = Vec::new();
-    store.check(&mut |fault| faults.push(fault)).unwrap();
+    store.check(&mut |fault| faults.push(fault), |_, _| Ok(())).unwrap();
     all(store);
     assert_eq!(faults, Vec::<String>::new());
 }

@@ -187,7 +187,7 @@ fn run(seed: u64, steps: u64) {
             62 => {
                 let mut faults = Vec::new();
                 let mut report = |fault: String| faults.push(fault);
-                run.store.check(&mut report).unwrap();
+                run.store.check(&mut report, |_, _| Ok(())).unwrap();
                 faults.retain(|fault| !fault.contains("in use"));
                 assert_eq!(faults, Vec::<String>::new());
             }

@@ -18,7 +18,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Runs the body; for root the whole test, in a child that is nobody.
-fn not_as_root(test: &str, body: fn()) {
+pub(crate) fn not_as_root(test: &str, body: fn()) {
     let home = tempfile::tempdir().unwrap();
     if fs::metadata(home.path()).unwrap().uid() != 0 {
         return body();
@@ -30,7 +30,7 @@ fn not_as_root(test: &str, body: fn()) {
     let original = std::env::current_exe().unwrap();
     assert!(Command::new("cp").arg(original).arg(&copy).status().unwrap().success());
     let done = Command::new(&copy)
-        .args(["--exact", &format!("damage::modes::{test}"), "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env("TMPDIR", home.path())
         .current_dir(home.path())
         .uid(NOBODY)
@@ -51,7 +51,7 @@ fn is_denied(path: &Path) {
 
 #[test]
 fn in_a_folder_that_is_read_only_no_queue_is_made() {
-    not_as_root("in_a_folder_that_is_read_only_no_queue_is_made", || {
+    not_as_root("damage::modes::in_a_folder_that_is_read_only_no_queue_is_made", || {
         let (home, path) = home();
         set_mode(home.path(), 0o555);
         is_denied(&path);
@@ -64,7 +64,7 @@ fn in_a_folder_that_is_read_only_no_queue_is_made() {
 
 #[test]
 fn a_queue_that_is_read_only_is_refused_and_left_as_it_is() {
-    not_as_root("a_queue_that_is_read_only_is_refused_and_left_as_it_is", || {
+    not_as_root("damage::modes::a_queue_that_is_read_only_is_refused_and_left_as_it_is", || {
         let cases: [(u32, &[&str], u32); 6] = [
             (0o755, &FILES, 0o444),
             (0o555, &FILES, 0o444),
@@ -95,7 +95,7 @@ fn a_queue_that_is_read_only_is_refused_and_left_as_it_is() {
 /// Once it is made, a queue writes to its two files and to nothing else.
 #[test]
 fn a_queue_is_served_in_folders_that_are_read_only() {
-    not_as_root("a_queue_is_served_in_folders_that_are_read_only", || {
+    not_as_root("damage::modes::a_queue_is_served_in_folders_that_are_read_only", || {
         let (home, path) = made();
         set_mode(&path, 0o555);
         set_mode(home.path(), 0o555);

@@ -1,0 +1,68 @@
+//! Creation: both files of a new queue are made where nobody looks for them, and then get their
+//! names at once.
+
+use super::base::{Base, of_its_bytes};
+use super::disk::{Disk, DiskFile, FileName, Found};
+use super::journal;
+use super::progress::{Stage, Told, tell};
+use super::record::{HEAD_BYTES, Head, QueueId};
+use super::scratch::ScratchFile;
+use super::tables::Anchor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
+use crate::sync::Arc;
+use std::io;
+
+/// Bytes of redb's cache for a base with nothing in it.
+const CACHE: usize = 1 << 20;
+
+pub(super) const NO_JOURNAL: &str = "the file journal is missing";
+
+/// Random bytes of the system. Two queues that are made at the same instant do not collide.
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| Error::io(error.into()))?;
+    Ok(bytes)
+}
+
+/// Makes a queue where nothing is, or half of one. If another is first, that one's stays.
+///
+/// # Errors
+/// `Locked` while another makes it; `Damaged` if the half is one of a queue that was in use.
+pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: Told<'_>) -> Result<()> {
+    let ring = journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
+    let ring = ring.next_multiple_of(HEAD_BYTES as u64);
+    let queue: QueueId = random()?;
+    let head = Head { queue, ring };
+    tell(told, Stage::Create, 0, ring)?;
+    let nursery = disk.birth().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::new(ErrorKind::Locked),
+        _ => Error::io(error),
+    })?;
+    // Only now it does not change any more.
+    match disk.found().map_err(Error::io)? {
+        Found::Nothing => {}
+        Found::Unfinished => is_new(disk)?,
+        _ => return Ok(()),
+    }
+    journal::create(&*nursery.create(FileName::Journal).map_err(Error::io)?, &head)
+        .map_err(Error::io)?;
+    let base = nursery.create(FileName::Base).map_err(Error::io)?;
+    Base::create(base, &Anchor::genesis(queue, head.seed()))?;
+    nursery.settle().map_err(Error::io)?;
+    tell(told, Stage::Create, ring, ring)
+}
+
+/// Makes sure that nothing was ever written to a base whose journal is missing.
+///
+/// # Errors
+/// `Damaged` if something was.
+fn is_new(disk: &dyn Disk) -> Result<()> {
+    let file: Arc<dyn DiskFile> = disk.open_base().map_err(Error::io)?;
+    let base = Base::open(Arc::new(ScratchFile::over(file).map_err(Error::io)?), CACHE);
+    match base.and_then(|base| base.is_new()).map_err(of_its_bytes) {
+        Err(error) if error.kind() != ErrorKind::Damaged => Err(error),
+        Ok(true) => Ok(()),
+        _ => Err(Error::new(ErrorKind::Damaged).because(NO_JOURNAL)),
+    }
+}
