@@ -183,17 +183,18 @@ fn check(tube: &Tube, verdict: &Verdict<'_>) -> Result<()> {
         Verdict::Release(terms) if options.placement.is_some() && terms.to_back => "to_back",
         Verdict::Retry { after, .. } if !switches.timed && waits(*after) => "delay",
         Verdict::Touch(_) if !switches.timed => "touch",
-        Verdict::Release(Terms { ttl: Some(time), .. })
-        | Verdict::Touch(Extend::RenewFor(time))
-            if is_nothing(*time) =>
-        {
-            let text = "ttl and ttr take a microsecond or more";
-            return Err(Error::new(ErrorKind::Invalid).because(text));
+        Verdict::Release(Terms { ttl: Some(ttl), .. }) if is_nothing(*ttl) => {
+            return too_short("ttl");
         }
+        Verdict::Touch(Extend::RenewFor(ttr)) if is_nothing(*ttr) => return too_short("ttr"),
         _ => return Ok(()),
     };
     let text = format!("{off} with kind {:?}", options.kind);
     Err(Error::new(ErrorKind::Unsupported).because(text))
+}
+
+fn too_short(time: &str) -> Result<()> {
+    Err(Error::new(ErrorKind::Invalid).because(format!("{time} takes a microsecond or more")))
 }
 
 /// Carries a verdict out on one task.
