@@ -17,6 +17,15 @@ pub(crate) fn resident() -> Option<u64> {
     counter("status", "VmRSS").map(|kib| kib << 10)
 }
 
+/// The most memory that this process had since [`forget_peak`], in bytes.
+pub(crate) fn peak() -> Option<u64> {
+    counter("status", "VmHWM").map(|kib| kib << 10)
+}
+
+pub(crate) fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
 /// Bytes given to `write()`, all files together.
 pub(crate) fn written() -> Option<u64> {
     counter("io", "wchar")
