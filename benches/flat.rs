@@ -18,7 +18,8 @@ use tubewell::{Durability, ManualClock, Queue, Tube, TubeKind, TubeOptions};
 
 /// Bytes of a payload: a record is the row's then, and not the payload's.
 const SMALL: [u8; 16] = [7; 16];
-const JOURNAL: u64 = 128 << 20;
+/// Of a task in the journal, so that less than a quarter of it is in use at the end.
+const JOURNAL: u64 = 2 << 10;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn main() {
@@ -40,17 +41,18 @@ fn main() {
 }
 
 /// As many tasks on each side in all: the few in several turns, half of them before the many and
-/// half behind. Of the rounds the ratio in the middle counts.
+/// half behind, of which the one in the middle counts. So does the ratio in the middle of the
+/// rounds.
 fn flat(run: &Run, name: &str, work: fn(&Run, u64) -> Duration, few: u64, many: u64) {
-    let rounds = run.count("rounds", 1, 1, 3);
+    let rounds = run.count("rounds", 1, 3, 5);
     let turns = (many / few).max(2);
     let mut all = Vec::new();
     for _ in 0..rounds {
-        let mut spent = Duration::ZERO;
-        (0..turns / 2).for_each(|_| spent += work(run, few));
-        let large = work(run, many).as_secs_f64() / many as f64;
-        (turns / 2..turns).for_each(|_| spent += work(run, few));
-        let small = spent.as_secs_f64() / (few * turns) as f64;
+        let each_of = |tasks: u64| work(run, tasks).as_secs_f64() / tasks as f64;
+        let mut small: Vec<f64> = (0..turns / 2).map(|_| each_of(few)).collect();
+        let large = each_of(many);
+        small.extend((turns / 2..turns).map(|_| each_of(few)));
+        let small = share(&sorted(small), 0.5);
         all.push((large / small, large, small));
     }
     all.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -65,16 +67,17 @@ fn flat(run: &Run, name: &str, work: fn(&Run, u64) -> Duration, few: u64, many: 
     );
 }
 
-fn open(run: &Run) -> (Queue, ManualClock) {
+fn open(run: &Run, tasks: u64) -> (Queue, ManualClock) {
     let clock = ManualClock::new();
-    let builder = Queue::builder().durability(Durability::Relaxed).journal_bytes(JOURNAL);
+    let builder = Queue::builder().durability(Durability::Relaxed);
     let path = run.folder.fresh("queue");
+    let builder = builder.journal_bytes((tasks * JOURNAL).max(1 << 20));
     (builder.clock(clock.clone()).by_hand(true).open(path).unwrap(), clock)
 }
 
 /// Tasks that are due all at once, and have not been looked at since.
 fn overdue(run: &Run, tasks: u64) -> (Queue, Tube) {
-    let (queue, clock) = open(run);
+    let (queue, clock) = open(run, tasks);
     let tube = queue.tube("flat").unwrap();
     for _ in 0..tasks {
         tube.task(&SMALL).delay(HOUR).put().unwrap();
@@ -103,7 +106,7 @@ fn due_in_transact(run: &Run, tasks: u64) -> Duration {
 }
 
 fn in_flight(run: &Run, tasks: u64) -> Duration {
-    let (queue, _clock) = open(run);
+    let (queue, _clock) = open(run, tasks);
     let options = TubeOptions::new(TubeKind::Utube).in_flight(tasks as u32);
     let tube = queue.create_tube("flat", options).unwrap();
     for _ in 0..tasks {
@@ -118,7 +121,7 @@ fn in_flight(run: &Run, tasks: u64) -> Duration {
 }
 
 fn resumed(run: &Run, tasks: u64) -> Duration {
-    let (queue, _clock) = open(run);
+    let (queue, _clock) = open(run, tasks);
     let tube = queue.tube("flat").unwrap();
     for _ in 0..tasks {
         tube.put(&SMALL).unwrap();

@@ -99,13 +99,12 @@ fn at_backlog(run: &Run, backlog: u64) {
     line(run, what("relaxed put"), &puts, checkpoints, beside_it, &twin, "≤ 1 ms");
     line(run, what("relaxed take"), &takes, checkpoints, beside_it, &twin, "≤ 1 ms");
 
-    let what = format!("{tasks} deep");
-    durable(run, &queue, &tube, &what, length, highest);
+    durable(run, &queue, &tube, backlog, length, highest);
 }
 
 /// Durable puts at half of their highest rate, while another thread cycles at a quarter of its own,
 /// so that checkpoints are under way all the time.
-fn durable(run: &Run, queue: &Queue, tube: &Tube, depth: &str, length: Duration, relaxed: f64) {
+fn durable(run: &Run, queue: &Queue, tube: &Tube, backlog: u64, length: Duration, relaxed: f64) {
     let safe = tube.durability(Durability::Durable);
     let highest = highest(length / 4, || _ = safe.put(&[7; PAYLOAD]).unwrap());
     let before = queue.space().unwrap().checkpoints;
@@ -132,8 +131,8 @@ fn durable(run: &Run, queue: &Queue, tube: &Tube, depth: &str, length: Duration,
     });
     let (puts, twin): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
     let checkpoints = queue.space().unwrap().checkpoints - before;
-    run.row(&format!("durable put, {depth}, p99.9"), Ratio::Cost, usual(&puts));
-    let what = format!("durable put, {depth}, {:.0}/s, p99.9", highest / 2.0);
+    run.row(&format!("durable put, {backlog} deep, p99.9"), Ratio::Cost, usual(&puts));
+    let what = format!("durable put, {backlog} deep, {:.0}/s, p99.9", highest / 2.0);
     let its = "a synced write beside 20 MB to a file";
     line(run, what, &puts, checkpoints, its, &twin, "≤ 8 ms");
 }

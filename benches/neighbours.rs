@@ -132,12 +132,15 @@ fn round(run: &Run, name: &str, size: Size, work: fn(&Other)) -> (Felt, u64, u64
     let other = Other::fill(&queue, name, size);
     queue.checkpoint().unwrap();
     std::thread::sleep(SETTLED);
-    other.until_due();
+    other.until_due(SETTLED);
     let written = os::written().unwrap_or_default();
     os::forget_peak();
     let rest = os::resident().unwrap_or_default();
     let felt = felt(
-        || work(&other),
+        || {
+            other.until_due(Duration::ZERO);
+            timed(|| work(&other))
+        },
         |due, call| {
             own.put(&[7; PAYLOAD]).unwrap();
             call(due);
@@ -175,6 +178,7 @@ fn twin(run: &Run, bytes: u64, length: Duration) -> Vec<f64> {
             left -= part;
         }
         std::thread::sleep(length.saturating_sub(began.elapsed()));
+        began.elapsed()
     };
     let felt = felt(write, |due, call| {
         let mut began = due;
@@ -188,18 +192,23 @@ fn twin(run: &Run, bytes: u64, length: Duration) -> Vec<f64> {
     felt.times
 }
 
-/// Runs the work in another thread and cycles at a steady rate until it is done. A cycle is told
-/// when it is due, and tells of each of its calls from when it counts.
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+/// Runs the work in another thread, which answers how long it took, and cycles at a steady rate
+/// until it is done. A cycle is told when it is due, and tells of each of its calls from when it
+/// counts.
 fn felt(
-    work: impl FnOnce() + Send,
+    work: impl FnOnce() -> Duration + Send,
     mut cycle: impl FnMut(Instant, &mut dyn FnMut(Instant)),
 ) -> Felt {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let working = scope.spawn(|| {
-            let began = Instant::now();
-            work();
-            let took = began.elapsed();
+            let took = work();
             done.store(true, Ordering::Relaxed);
             took
         });
@@ -287,12 +296,14 @@ impl Other {
         });
     }
 
-    fn until_due(&self) {
+    /// Sleeps until so long before the tasks are due.
+    fn until_due(&self, before: Duration) {
         let Some(due) = self.due else { return };
-        if Instant::now() > due {
-            eprintln!("  the machine is too slow for this: they were due before all were put");
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() && !before.is_zero() {
+            eprintln!("  the machine is too slow for this: they were due before it began");
         }
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        std::thread::sleep(left.saturating_sub(before));
     }
 }
 

@@ -145,15 +145,14 @@ fn idle(run: &Run, queue: &Queue, what: &str, reach: &'static str) {
     queue.flush().unwrap();
     std::thread::sleep(run.scale.pick(SETTLED / 10, SETTLED, SETTLED));
     let space = queue.space().unwrap();
-    let (before, written) = (os::activity(), os::written());
+    let (before, written) = (os::activity_of_others(), os::written());
     std::thread::sleep(length);
-    let (after, written_after) = (os::activity(), os::written());
+    let (after, written_after) = (os::activity_of_others(), os::written());
     let own = queue.space().unwrap().written_bytes - space.written_bytes;
     if let (Some(before), Some(after)) = (before, after) {
         let seconds = length.as_secs_f64();
         let processor = after.processor.saturating_sub(before.processor).as_secs_f64();
-        // One of the sleeps is our own.
-        let sleeps = after.sleeps.saturating_sub(before.sleeps + 1);
+        let sleeps = after.sleeps.saturating_sub(before.sleeps);
         run.line(
             format!("idle, {what}: processor a second"),
             time(processor / seconds),
