@@ -22,11 +22,14 @@ const SMALL: [u8; 16] = [7; 16];
 const JOURNAL: u64 = 2 << 10;
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Does so many tasks' work, and answers the time that counts.
+type Work = fn(&Run, u64) -> Duration;
+
 fn main() {
     let run = Run::begin("flat");
     let few = run.count("few", 50, 5_000, 5_000);
     let many = run.count("many", 400, 40_000, 40_000);
-    let kinds: [(&str, fn(&Run, u64) -> Duration); 4] = [
+    let kinds: [(&str, Work); 4] = [
         ("due, worked off by one verb", due),
         ("due, worked off inside transact", due_in_transact),
         ("in flight of one group, by take_many", in_flight),
@@ -43,7 +46,7 @@ fn main() {
 /// As many tasks on each side in all: the few in several turns, half of them before the many and
 /// half behind, of which the one in the middle counts. So does the ratio in the middle of the
 /// rounds.
-fn flat(run: &Run, name: &str, work: fn(&Run, u64) -> Duration, few: u64, many: u64) {
+fn flat(run: &Run, name: &str, work: Work, few: u64, many: u64) {
     let rounds = run.count("rounds", 1, 3, 5);
     let turns = (many / few).max(2);
     let mut all = Vec::new();

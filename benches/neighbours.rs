@@ -19,6 +19,7 @@ mod common;
 use common::twins::Limit;
 use common::{PAYLOAD, Run, os, share, sorted, time};
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{Seek, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Tasks of one `put_many` or `take_many`.
 const BATCH: u64 = 1000;
 
+/// What is done to the other tube.
+type Work = fn(&Other);
+
 /// What the other tube's tasks are.
 #[derive(Clone, Copy)]
 struct Size {
@@ -53,7 +57,7 @@ fn main() {
         Size { name: "small", tasks: run.count("tasks", 1_000, 50_000, 500_000), bytes: PAYLOAD },
         Size { name: "large", tasks: run.count("large", 2, 16, 256), bytes },
     ];
-    let kinds: [(&str, fn(&Other)); 7] = [
+    let kinds: [(&str, Work); 7] = [
         ("list", list),
         ("truncate", truncate),
         ("sweep", sweep),
@@ -79,7 +83,7 @@ struct Felt {
 }
 
 /// Three rounds of one kind of work, each followed by the twin's.
-fn beside(run: &Run, name: &str, size: Size, work: fn(&Other)) {
+fn beside(run: &Run, name: &str, size: Size, work: Work) {
     let rounds = run.count("rounds", 1, 3, 3);
     let (mut ours, mut theirs, mut longer, mut memory) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -123,7 +127,7 @@ fn beside(run: &Run, name: &str, size: Size, work: fn(&Other)) {
 
 /// One round: the times of the neighbour's calls, the bytes that the process wrote, and the most
 /// memory above what it had before.
-fn round(run: &Run, name: &str, size: Size, work: fn(&Other)) -> (Felt, u64, u64) {
+fn round(run: &Run, name: &str, size: Size, work: Work) -> (Felt, u64, u64) {
     let path = run.folder.fresh("queue");
     let bytes_max = size.bytes.max(16 << 20);
     let builder = Queue::builder().durability(Durability::Relaxed).payload_bytes_max(bytes_max);
@@ -308,8 +312,12 @@ impl Other {
 }
 
 fn list(other: &Other) {
-    let listed = other.tube.tasks(State::Ready).map(|task| task.unwrap().payload.len()).count();
-    assert_eq!(listed as u64, other.tasks, "all are listed");
+    let mut listed = 0;
+    for task in other.tube.tasks(State::Ready) {
+        black_box(task.unwrap().payload);
+        listed += 1;
+    }
+    assert_eq!(listed, other.tasks, "all are listed");
 }
 
 /// The call, and the sweep that the queue's own thread does after it.

@@ -72,8 +72,7 @@ fn empty(tube: &Tube) {
     }
 }
 
-/// Durable, one thread, against the limit; and bare redb against the limit, so that the two stand
-/// on the same scale.
+/// Durable, one thread, against the limit; and bare redb against it, on the same scale.
 fn durable(run: &Run) {
     if run.wants("durable put, one thread") {
         let mut limit = Limit::new(&run.folder.fresh("limit"));
@@ -87,14 +86,8 @@ fn durable(run: &Run) {
             },
             |times| limit.synced(times, PAYLOAD),
         );
-        if !run.alone() {
-            let mut redb = BareRedb::new(&run.folder.fresh("redb"));
-            run.pair(
-                &figure("durable put, one thread, bare redb", "limit", Ratio::Rate, "–"),
-                |times| redb.puts(times),
-                |times| limit.synced(times, PAYLOAD),
-            );
-        }
+        let what = figure("durable put, one thread, bare redb", "limit", Ratio::Rate, "–");
+        bare_redb(run, &what, BareRedb::puts, |times| limit.synced(times, PAYLOAD));
     }
     if run.wants("durable cycle, one thread") {
         let mut limit = Limit::new(&run.folder.fresh("limit"));
@@ -106,14 +99,20 @@ fn durable(run: &Run) {
             |times| cycles(&tube, times),
             |times| limit.synced(2 * times, PAYLOAD),
         );
-        if !run.alone() {
-            let mut redb = BareRedb::new(&run.folder.fresh("redb"));
-            run.pair(
-                &figure("durable cycle, one thread, bare redb", "limit/2", Ratio::Rate, "–"),
-                |times| redb.cycles(times),
-                |times| limit.synced(2 * times, PAYLOAD),
-            );
-        }
+        let what = figure("durable cycle, one thread, bare redb", "limit/2", Ratio::Rate, "–");
+        bare_redb(run, &what, BareRedb::cycles, |times| limit.synced(2 * times, PAYLOAD));
+    }
+}
+
+fn bare_redb(
+    run: &Run,
+    figure: &Figure<'_>,
+    work: fn(&mut BareRedb, u64) -> Duration,
+    twin: impl FnMut(u64) -> Duration,
+) {
+    if !run.alone() {
+        let mut redb = BareRedb::new(&run.folder.fresh("redb"));
+        run.pair(figure, |times| work(&mut redb, times), twin);
     }
 }
 
@@ -289,11 +288,10 @@ fn relaxed(run: &Run) {
     ];
     if run.alone() {
         for (tasks, priorities, name, reach) in depths {
-            let what = format!("{part}, {name}");
-            if run.wants(&what) {
-                let mut backlog = Backlog::new(run, tasks, priorities);
-                let figure = figure(&what, "–", Ratio::Cost, reach);
-                run.pair(&figure, |times| backlog.cycles(times), |_| Duration::ZERO);
+            let what = &format!("{part}, {name}");
+            if run.wants(what) {
+                let (mut backlog, no) = (Backlog::new(run, tasks, priorities), |_| Duration::ZERO);
+                run.pair(&figure(what, "–", Ratio::Cost, reach), |times| backlog.cycles(times), no);
             }
         }
         return;
