@@ -1,5 +1,6 @@
-//! One thread that puts, takes and acks in memory, by a clock that stands still: for counting the
-//! instructions of each verb. `.ci/instructions` runs it and compares; by itself it says nothing.
+//! One thread that puts, takes and acks by a clock that stands still: for counting the instructions
+//! of each verb in memory, which `.ci/instructions` compares, and with `durable` the functions that
+//! a put on a disk passes, which `.ci/functions` counts. By itself it says nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,9 +11,14 @@ const CYCLES: usize = 1000;
 const PAYLOAD: [u8; 256] = [7; 256];
 
 fn main() {
-    let queue = Queue::builder().clock(ManualClock::new()).by_hand(true).in_memory().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let builder = Queue::builder().clock(ManualClock::new()).by_hand(true);
+    let durable = std::env::args().any(|argument| argument == "durable");
+    let queue =
+        if durable { builder.open(folder.path().join("queue")) } else { builder.in_memory() };
+    let queue = queue.unwrap();
     let tube = queue.tube("counted").unwrap();
-    for _ in 0..CYCLES {
+    for _ in 0..if durable { 10 } else { CYCLES } {
         black_box(counted_put(&tube));
         let task = counted_take(&tube);
         counted_ack(task);
