@@ -7,8 +7,8 @@ use crate::held::{Held, failed};
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::live::core::Core;
-use crate::live::guests::Session;
 use crate::live::inside;
+use crate::live::transaction::TransactionCommit;
 use crate::put::{NewTask, ids, one};
 use crate::store::is_guest_table;
 use crate::sync::Arc;
@@ -26,7 +26,7 @@ use std::time::Duration;
 /// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
 pub struct Transaction<'a> {
     hold: &'a Arc<Hold>,
-    session: Session<'a>,
+    session: TransactionCommit<'a>,
 }
 
 impl<'a> Transaction<'a> {
@@ -40,7 +40,7 @@ impl<'a> Transaction<'a> {
     {
         inside::refuse()?;
         hold.core().is_open()?;
-        let session = Session::begin(hold.core())?;
+        let session = TransactionCommit::begin(hold.core())?;
         let tx = Transaction { hold, session };
         let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
         let done = done?;
@@ -170,7 +170,7 @@ impl<'a> Transaction<'a> {
         &self,
         action: &'static str,
         task: &impl AsRef<Lease>,
-        verdict: impl FnOnce(&Session<'a>, &Held) -> Result<()>,
+        verdict: impl FnOnce(&TransactionCommit<'a>, &Held) -> Result<()>,
     ) -> Result<()> {
         let held = task.as_ref().held();
         let done = self.same_queue(&held.hold).and_then(|()| verdict(&self.session, held));

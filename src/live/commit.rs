@@ -6,7 +6,7 @@ use crate::engine::desk::{Desk, Numbers};
 use crate::engine::draft::{Draft, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::effects::NextDue;
-use crate::engine::{Op, Wants, look};
+use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::live::derived_state::{DerivedState, Outbox};
@@ -44,20 +44,25 @@ pub(crate) enum Status {
     Broken(String),
 }
 
-/// Why an op was not done. Nothing of it is visible.
-pub(crate) enum Obstacle {
-    /// The journal has no room: checkpoint, then again.
-    NoRoom,
-    /// Its record is too large for the journal: it goes through a checkpoint.
-    TooLarge,
-    /// The reserved numbers are used up: sync up to this mark, then again.
-    NoNumbers(Mark),
-    /// More is due in the tube than one turn works off: others first, then again.
+/// What an op needs before it is tried again. Nothing of it has happened.
+pub(crate) enum Retry {
+    /// The journal has no room: checkpoint.
+    JournalSpace,
+    /// The reserved numbers are used up: sync up to this mark.
+    Numbers(Mark),
+    /// More is due in the tube than one turn works off: others get the lock first.
     Yield,
+}
+
+/// Why an op was not done. Nothing of it is visible.
+pub(crate) enum Undone {
+    Retry(Retry),
+    /// Its record is too large for the journal: it goes through a commit of the base.
+    TooLarge,
     Refused(Error),
 }
 
-impl From<Error> for Obstacle {
+impl From<Error> for Undone {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
@@ -154,37 +159,48 @@ impl State {
     /// Runs one op, after what is due in its tube. It is synced once the mark is. `came` is when
     /// the caller first met due work; it starts empty and belongs to all attempts of one call.
     #[inline]
-    pub(crate) fn step<O: Op>(
+    pub(crate) fn execute<O: Op>(
         &mut self,
         op: &O,
         came: &mut Option<Now>,
-        site: &Site<'_>,
-    ) -> Result<(O::Done, Mark), Obstacle> {
+        env: &CommitEnv<'_>,
+    ) -> Result<(O::Done, Mark), Undone> {
         self.is_open()?;
-        let now = self.now(site.clock);
+        let now = self.now(env.clock);
         if let Some(tube) = op.tube()
             && self.is_due(tube, now)?
         {
-            self.run_due_work(tube, now, came, site)?;
+            self.work_off(tube, now, came, env)?;
         }
-        self.commit(op, now, site)
+        self.commit(op, now, env)
     }
 
-    /// Works off what is due in the tube, one sweep's worth a turn. While there is more that was
-    /// due when the caller came, others get the lock between the turns. What fell due since is
-    /// little, and goes in the last turn.
+    /// Works off what is due in the tube.
+    pub(crate) fn run_due_work(
+        &mut self,
+        tube: u32,
+        came: &mut Option<Now>,
+        env: &CommitEnv<'_>,
+    ) -> Result<(), Undone> {
+        self.is_open()?;
+        let now = self.now(env.clock);
+        if self.is_due(tube, now)? { self.work_off(tube, now, came, env) } else { Ok(()) }
+    }
+
+    /// One sweep's worth a turn. While there is more that was due when the caller came, others get
+    /// the lock between the turns. What fell due since is little, and goes in the last turn.
     #[cold]
-    fn run_due_work(
+    fn work_off(
         &mut self,
         tube: u32,
         now: Now,
         came: &mut Option<Now>,
-        site: &Site<'_>,
-    ) -> Result<(), Obstacle> {
+        env: &CommitEnv<'_>,
+    ) -> Result<(), Undone> {
         let came = *came.get_or_insert(now);
-        while self.commit(&WorkOff { tube }, now, site)?.0 {
+        while self.commit(&WorkOff { tube }, now, env)?.0 {
             if self.is_due(tube, came)? {
-                return Err(Obstacle::Yield);
+                return Err(Undone::Retry(Retry::Yield));
             }
         }
         Ok(())
@@ -205,42 +221,46 @@ impl State {
         Ok(next.is_due(now))
     }
 
-    /// Decides one op and writes what it decided.
+    /// Admits, decides and writes one op.
     #[inline]
-    fn commit<O: Op>(
+    pub(crate) fn commit<O: Op>(
         &mut self,
         op: &O,
         now: Now,
-        site: &Site<'_>,
-    ) -> Result<(O::Done, Mark), Obstacle> {
-        self.admit(op.adds(), op.numbers(), now, site)?;
-        let done = self.decide(op, now, site)?;
-        let mark = self.write(op.grows(), now, site)?;
+        env: &CommitEnv<'_>,
+    ) -> Result<(O::Done, Mark), Undone> {
+        self.admit(op.adds(), now)?;
+        if !self.has_numbers(op.numbers(), env) {
+            return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
+        }
+        let done = self.decide(op, now, env)?;
+        let mark = self.append(op.grows(), now, env)?;
         Ok((done, mark))
     }
 
-    /// Whether there are numbers for an op, and room if it adds tasks.
+    /// Whether there is room for an op that adds tasks.
     #[inline]
-    fn admit(
-        &mut self,
-        adds: bool,
-        numbers: u64,
-        now: Now,
-        site: &Site<'_>,
-    ) -> Result<(), Obstacle> {
+    fn admit(&mut self, adds: bool, now: Now) -> Result<()> {
         if adds && self.store.is_full() && !self.refill(now) {
-            return Err(Error::new(ErrorKind::DiskFull).into());
+            return Err(Error::new(ErrorKind::DiskFull));
         }
-        if !self.has_numbers(numbers, site) {
-            return Err(Obstacle::NoNumbers(self.reserve(numbers)?));
+        Ok(())
+    }
+
+    /// Whether there is room for what an op that may leave more bytes than it found has decided.
+    #[inline]
+    fn admit_growth(&mut self, grows: bool, draft: &mut Draft, now: Now) -> Result<()> {
+        if grows && self.store.is_full() && !self.store.bears(draft.writes())? && !self.refill(now)
+        {
+            return Err(Error::new(ErrorKind::DiskFull));
         }
         Ok(())
     }
 
     /// Lets the engine decide; what it decided is the draft.
     #[inline]
-    fn decide<O: Op>(&mut self, op: &O, now: Now, site: &Site<'_>) -> Result<O::Done> {
-        let (mut wants, numbers) = (site.hub.wants(), self.numbers);
+    fn decide<O: Op>(&mut self, op: &O, now: Now, env: &CommitEnv<'_>) -> Result<O::Done> {
+        let (mut wants, numbers) = (env.hub.wants(), self.numbers);
         loop {
             self.draft.clear();
             let (known, numbers_left) = (&self.derived, &mut self.numbers);
@@ -258,13 +278,12 @@ impl State {
     }
 
     /// Writes the draft and takes note of it.
-    fn write(&mut self, grows: bool, now: Now, site: &Site<'_>) -> Result<Mark, Obstacle> {
-        if self.store.is_full()
-            && grows
-            && !self.store.bears(self.draft.writes())?
-            && !self.refill(now)
-        {
-            return Err(Error::new(ErrorKind::DiskFull).into());
+    fn append(&mut self, grows: bool, now: Now, env: &CommitEnv<'_>) -> Result<Mark, Undone> {
+        if grows && self.store.is_full() {
+            let mut draft = std::mem::take(&mut self.draft);
+            let admitted = self.admit_growth(grows, &mut draft, now);
+            self.draft = draft;
+            admitted?;
         }
         let advance = self.advance(self.draft.effects.durable_bytes);
         let durable = self.draft.is_durable();
@@ -279,19 +298,19 @@ impl State {
         };
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
-        self.derived.committed(&mut self.draft, mark, site.hub);
+        self.derived.committed(&mut self.draft, mark, env.hub);
         self.armed = false;
         Ok(mark)
     }
 
-    fn failed(&mut self, failure: Failure) -> Obstacle {
+    fn failed(&mut self, failure: Failure) -> Undone {
         match failure {
-            Failure::NoRoom => Obstacle::NoRoom,
-            Failure::TooLarge => Obstacle::TooLarge,
-            Failure::Refused(error) => Obstacle::Refused(error),
+            Failure::NoRoom => Undone::Retry(Retry::JournalSpace),
+            Failure::TooLarge => Undone::TooLarge,
+            Failure::Refused(error) => Undone::Refused(error),
             Failure::Broken(error) => {
                 self.break_down(&error);
-                Obstacle::Refused(error)
+                Undone::Refused(error)
             }
         }
     }
@@ -306,33 +325,39 @@ impl State {
         self.store.refill()
     }
 
-    /// Microseconds that the caller who has just written rests.
+    /// Microseconds that the caller who has just written pauses.
     #[inline]
-    pub(crate) fn rest(&mut self, clock: &dyn Clock) -> u64 {
+    pub(crate) fn pause(&mut self, clock: &dyn Clock) -> u64 {
         let (used, size) = self.store.ring();
         self.pace.rest(used, size, self.store.is_moving(), || micros(clock.monotonic()))
     }
 
-    /// Lets the engine decide over rows that are not written yet, and writes nothing.
-    pub(crate) fn decide_over<O: Op>(
+    /// Admits and decides one op over rows that are not written yet, and adds what it decided to
+    /// them. Its tube is none that they make or change.
+    pub(crate) fn execute_over<O: Op>(
         &mut self,
         op: &O,
         now: Now,
-        over: &Draft,
-        wants: Option<&dyn Wants>,
-    ) -> Result<(O::Done, Draft)> {
-        let view = Over { view: &self.store, draft: over };
-        let mut draft = Draft::default();
-        let mut desk = Desk::new(&view, &self.derived, &mut self.numbers, &mut draft, wants, now);
+        draft: &mut Draft,
+        env: &CommitEnv<'_>,
+    ) -> Result<O::Done> {
+        self.admit(op.adds(), now)?;
+        self.draw(op.numbers(), env.gate)?;
+        let view = Over { view: &self.store, draft };
+        let (numbers, mut later) = (&mut self.numbers, Draft::default());
+        let wants = env.hub.wants();
+        let mut desk = Desk::new(&view, &self.derived, numbers, &mut later, wants, now);
         let done = op.decide(&mut desk)?;
-        Ok((done, draft))
+        self.admit_growth(op.grows(), &mut later, now)?;
+        draft.merge(later);
+        Ok(done)
     }
 
     /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
     /// synced by the time it is needed.
     #[inline]
-    fn has_numbers(&mut self, need: u64, site: &Site<'_>) -> bool {
-        if self.reserved > self.numbers.end && site.is_synced(self.reserved_at) {
+    fn has_numbers(&mut self, need: u64, env: &CommitEnv<'_>) -> bool {
+        if self.reserved > self.numbers.end && env.is_synced(self.reserved_at) {
             self.numbers.end = self.reserved;
         }
         if self.numbers.left() < NUMBER_BLOCK / 2 && self.reserved == self.numbers.end {
@@ -351,7 +376,7 @@ impl State {
         }
         match self.reserve(need) {
             Ok(mark) => gate.wait(mark)?,
-            Err(Obstacle::Refused(error)) => return Err(error),
+            Err(Undone::Refused(error)) => return Err(error),
             Err(_) => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
         }
         self.numbers.end = self.reserved;
@@ -359,7 +384,7 @@ impl State {
     }
 
     /// Writes the reservation by itself, for an op that needs it now.
-    fn reserve(&mut self, need: u64) -> Result<Mark, Obstacle> {
+    fn reserve(&mut self, need: u64) -> Result<Mark, Undone> {
         self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
         match self.store.note(self.advance(0)) {
             Ok(number) => {
@@ -372,13 +397,13 @@ impl State {
 }
 
 /// What a commit needs from around it.
-pub(crate) struct Site<'a> {
+pub(crate) struct CommitEnv<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) hub: &'a Hub,
     pub(crate) gate: &'a crate::live::gate::Gate,
 }
 
-impl Site<'_> {
+impl CommitEnv<'_> {
     fn is_synced(&self, mark: Mark) -> bool {
         self.gate.is_synced(mark)
     }
