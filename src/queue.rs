@@ -465,7 +465,7 @@ impl Queue {
 
     /// Whether it was closed.
     pub fn is_closed(&self) -> bool {
-        self.hold.core().is_closing()
+        self.hold.core().health.is_closing()
     }
 }
 

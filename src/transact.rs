@@ -39,7 +39,7 @@ impl<'a> Transaction<'a> {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         inside::refuse()?;
-        hold.core().is_open()?;
+        hold.core().health.serves()?;
         let session = TransactionCommit::begin(hold.core())?;
         let tx = Transaction { hold, session };
         let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
@@ -241,10 +241,10 @@ impl Reading {
 
     fn begin(core: &Core) -> Result<Self> {
         inside::refuse()?;
-        core.is_open()?;
+        core.health.serves()?;
         let reader = {
             let state = core.state.lock();
-            state.is_open()?;
+            state.health.runs()?;
             state.store.reader()?
         };
         Ok(Self(reader.begin()?))

@@ -12,20 +12,20 @@ use std::ops::ControlFlow;
 /// Works off what is due now, and all sweeps.
 pub(crate) fn tick(core: &Core) -> Result<()> {
     inside::refuse()?;
-    core.is_open()?;
+    core.health.serves()?;
     work_off_all(core)?;
     // What a failure stopped half-way is not done.
-    core.is_open()?;
-    core.state.lock().is_open()
+    core.health.serves()?;
+    core.health.runs()
 }
 
 /// Reads the files and every row, and reports each disagreement.
 pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
     inside::refuse()?;
-    core.is_open()?;
+    core.health.serves()?;
     let _writer = core.writer();
     let mut state = core.state.lock();
-    state.is_open()?;
+    state.health.runs()?;
     let mut lines = Vec::new();
     state.store.check(&mut |line| lines.push(line))?;
     audit::audit(&state.store, &mut |line| lines.push(line))?;
@@ -35,19 +35,19 @@ pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
 /// What the queue takes, on the disk and in memory.
 pub(crate) fn space(core: &Core) -> Result<Space> {
     inside::refuse()?;
-    core.is_open()?;
+    core.health.serves()?;
     let state = core.state.lock();
-    state.is_open()?;
+    state.health.runs()?;
     Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
 }
 
 /// What the base's file is made of. Nobody waits meanwhile.
 pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
     inside::refuse()?;
-    core.is_open()?;
+    core.health.serves()?;
     let surveyor = {
         let mut state = core.state.lock();
-        state.is_open()?;
+        state.health.runs()?;
         state.store.surveyor()?
     };
     surveyor.measure()
@@ -74,7 +74,7 @@ pub(crate) fn compact(
 fn compact_once(core: &Core) -> Result<Option<u64>> {
     let _writer = core.writer();
     let mut state = core.state.lock();
-    state.is_open()?;
+    state.health.runs()?;
     let smaller = state.store.compact()?;
     Ok(smaller.then(|| state.store.space().base_bytes))
 }

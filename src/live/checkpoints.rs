@@ -3,15 +3,15 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::live::inside;
-use crate::live::parts::{Chores, Parts};
+use crate::live::parts::{Parts, PostCommit};
 use crate::store::{Breath, Retired};
 use crate::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// What a caller does for the journal after an op that was done.
-pub(crate) fn do_chores(parts: &Parts, chores: &Chores) {
-    pause(parts, chores.pause);
-    if !chores.wants_checkpoint {
+pub(crate) fn run_post_commit(parts: &Parts, post: &PostCommit) {
+    pause(parts, post.pause);
+    if !post.wants_checkpoint {
         return;
     }
     // Without threads it is the caller who checkpoints.
@@ -23,8 +23,8 @@ pub(crate) fn do_chores(parts: &Parts, chores: &Chores) {
 }
 
 /// Syncs what has been unsynced for too long, so that the limit does not hang on the flusher.
-pub(crate) fn sync_overdue(parts: &Parts, chores: &Chores) {
-    if let Some(mark) = chores.sync {
+pub(crate) fn sync_overdue(parts: &Parts, post: &PostCommit) {
+    if let Some(mark) = post.sync {
         // A failure is remembered, and every later call says so.
         let _ = parts.gate.wait(mark);
     }
@@ -51,7 +51,7 @@ pub(crate) fn checkpoint_if_free(parts: &Parts) {
     let Err(error) = retired.read_ahead(&may_go_on) else { return };
     let mut state = parts.state.lock();
     if error.kind() == ErrorKind::Broken {
-        state.break_down(&error);
+        state.health.break_down(error.to_string(), false);
     }
     state.heal_after(&error);
 }
@@ -96,7 +96,7 @@ fn checkpoint_with(
 ) -> Result<Option<Retired>> {
     let checkpoint = {
         let mut state = parts.state.lock();
-        state.is_open()?;
+        state.health.runs()?;
         match state.store.freeze()? {
             Some(checkpoint) => {
                 state.pace.begins(parts.lease_now());
@@ -115,7 +115,7 @@ fn checkpoint_with(
             Ok(()) => Ok(None),
             Err(error) => {
                 if error.kind() == ErrorKind::Broken || error.is_outcome_unknown() {
-                    state.break_down(&error);
+                    state.health.break_down(error.to_string(), false);
                 }
                 Err(error)
             }

@@ -13,15 +13,13 @@ use crate::live::derived_state::{DerivedState, Outbox};
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
 use crate::live::pace::Pace;
-use crate::store::{Advance, Failure, Stamp, Store};
+use crate::store::{Advance, Failure, Health, Stamp, Store};
+use crate::sync::Arc;
 
 /// What the engine's lock protects.
 pub(crate) struct State {
     pub(crate) store: Store,
-    pub(crate) status: Status,
-    /// Set before the journal is written, cleared once the list is applied and taken note of: a
-    /// panic in between leaves the queue broken, never half done.
-    armed: bool,
+    pub(crate) health: Arc<Health>,
     numbers: Numbers,
     /// Numbers below this are reserved as soon as the record of this mark is synced.
     reserved: u64,
@@ -33,15 +31,6 @@ pub(crate) struct State {
     /// Lease time before which a full disk is not tried again.
     refill_at: u64,
     pub(crate) pace: Pace,
-}
-
-/// Whether calls are served.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    Open,
-    Closed,
-    /// What stopped it.
-    Broken(String),
 }
 
 /// What an op needs before it is tried again. Nothing of it has happened.
@@ -77,9 +66,8 @@ impl State {
         pace: Pace,
     ) -> Self {
         Self {
+            health: store.health.clone(),
             store,
-            status: Status::Open,
-            armed: false,
             numbers: Numbers { next: free.max(1), end: stamp.reserved },
             reserved: stamp.reserved,
             reserved_at: Mark(0),
@@ -126,33 +114,13 @@ impl State {
         Mark(self.store.written())
     }
 
-    /// # Errors
-    /// `Closed` or `Broken`.
-    #[inline]
-    pub(crate) fn is_open(&self) -> Result<()> {
-        match &self.status {
-            Status::Open if self.armed => {
-                Err(Error::new(ErrorKind::Broken).because("a commit panicked half-way"))
-            }
-            Status::Open => Ok(()),
-            Status::Closed => Err(Error::new(ErrorKind::Closed)),
-            Status::Broken(text) => Err(Error::new(ErrorKind::Broken).because(text.as_str())),
-        }
-    }
-
-    pub(crate) fn break_down(&mut self, error: &Error) {
-        if self.status == Status::Open {
-            self.status = Status::Broken(error.to_string());
-        }
-    }
-
     /// After a read or write that failed: the base remembers it until it is opened anew, which else
     /// waits for a checkpoint that may never come.
     pub(crate) fn heal_after(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Io
             && let Err(error) = self.store.heal()
         {
-            self.break_down(&error);
+            self.health.break_down(error.to_string(), false);
         }
     }
 
@@ -165,7 +133,7 @@ impl State {
         came: &mut Option<Now>,
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
-        self.is_open()?;
+        self.health.runs()?;
         let now = self.now(env.clock);
         if let Some(tube) = op.tube()
             && self.is_due(tube, now)?
@@ -182,7 +150,7 @@ impl State {
         came: &mut Option<Now>,
         env: &CommitEnv<'_>,
     ) -> Result<(), Undone> {
-        self.is_open()?;
+        self.health.runs()?;
         let now = self.now(env.clock);
         if self.is_due(tube, now)? { self.work_off(tube, now, came, env) } else { Ok(()) }
     }
@@ -288,30 +256,26 @@ impl State {
         let advance = self.advance(self.draft.effects.durable_bytes);
         let durable = self.draft.is_durable();
         let wrote = (durable && !self.draft.is_empty()).then_some(now.lease);
-        self.armed = true;
+        let armed = self.health.arm();
         let number = match self.store.append(self.draft.writes(), advance) {
             Ok(number) => number,
             Err(failure) => {
-                self.armed = false;
-                return Err(self.failed(failure));
+                armed.disarm();
+                return Err(Self::failed(failure));
             }
         };
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
         self.derived.committed(&mut self.draft, mark, env.hub);
-        self.armed = false;
+        armed.disarm();
         Ok(mark)
     }
 
-    fn failed(&mut self, failure: Failure) -> Undone {
+    fn failed(failure: Failure) -> Undone {
         match failure {
             Failure::NoRoom => Undone::Retry(Retry::JournalSpace),
             Failure::TooLarge => Undone::TooLarge,
-            Failure::Refused(error) => Undone::Refused(error),
-            Failure::Broken(error) => {
-                self.break_down(&error);
-                Undone::Refused(error)
-            }
+            Failure::Refused(error) | Failure::Broken(error) => Undone::Refused(error),
         }
     }
 
@@ -391,7 +355,7 @@ impl State {
                 self.reserved_at = Mark(number);
                 Ok(self.reserved_at)
             }
-            Err(failure) => Err(self.failed(failure)),
+            Err(failure) => Err(Self::failed(failure)),
         }
     }
 }

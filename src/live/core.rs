@@ -8,7 +8,7 @@ use crate::engine::take::{Handed, Take};
 use crate::engine::{Desk, Op, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::checkpoints::{checkpoint, checkpoint_if_free};
-use crate::live::commit::{State, Status};
+use crate::live::commit::State;
 use crate::live::door::Entered;
 use crate::live::gate::Mark;
 use crate::live::inside;
@@ -20,7 +20,7 @@ use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
 use crate::store::Opened;
-use crate::sync::{Arc, First, JoinHandle, Mutex, Ordering, ThreadBuilder};
+use crate::sync::{Arc, First, JoinHandle, Mutex, ThreadBuilder};
 use crate::sync::{current, first_of, never};
 use std::ops::Deref;
 use std::time::Duration;
@@ -108,7 +108,7 @@ impl Core {
     #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         inside::refuse()?;
-        self.is_open()?;
+        self.health.serves()?;
         end_graces(self)?;
         submit_internal(self, op)
     }
@@ -173,9 +173,9 @@ impl Core {
     /// The same, also of what is kept beside the rows.
     pub(crate) fn look_at<R>(&self, look: impl FnOnce(&State, Now) -> Result<R>) -> Result<R> {
         inside::refuse()?;
-        self.is_open()?;
+        self.health.serves()?;
         let mut state = self.state.lock();
-        state.is_open()?;
+        state.health.runs()?;
         let now = state.now(&*self.settings.clock);
         look(&state, now).inspect_err(|error| state.heal_after(error))
     }
@@ -193,7 +193,7 @@ impl Core {
     /// Works off what is due in a tube.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
         inside::refuse()?;
-        self.is_open()?;
+        self.health.serves()?;
         end_graces(self)?;
         run_due_work(self, tube)
     }
@@ -276,7 +276,7 @@ impl Core {
     /// Everything written so far is synced.
     pub(crate) fn flush(&self) -> Result<()> {
         inside::refuse()?;
-        if self.is_closing() {
+        if self.health.is_closing() {
             return Err(Error::new(ErrorKind::Closed));
         }
         self.leisure.has_durable_callers();
@@ -287,23 +287,20 @@ impl Core {
     /// a last checkpoint, and the folder is free. Never waits for guards.
     pub(crate) fn close(&self) -> Result<()> {
         inside::refuse()?;
-        if self.closing.swap(true, Ordering::AcqRel) {
+        if !self.health.begin_close() {
             return Ok(());
         }
         self.nudge_all();
         self.alarm.close();
         self.checkpointer.close();
         self.gate.close();
-        let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
+        let broken = self.health.runs().is_err();
         let mut ended = if broken { Ok(()) } else { void_leases(self, false) };
         if !broken && ended.is_ok() {
             ended = checkpoint(self);
         }
         let writer = self.writer();
         let mut state = self.state.lock();
-        if state.status == Status::Open {
-            state.status = Status::Closed;
-        }
         // Whoever was inside has told of what it did; nobody does anything any more.
         self.hub.end();
         let released = state.store.close();

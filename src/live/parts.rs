@@ -3,7 +3,6 @@
 //! `transact` aside.
 
 use crate::clock::{Clock, micros};
-use crate::error::{Error, ErrorKind, Result};
 use crate::live::alarm::Alarm;
 use crate::live::commit::{CommitEnv, State};
 use crate::live::derived_state::Outbox;
@@ -14,8 +13,8 @@ use crate::live::graces::Graces;
 use crate::live::leisure::Leisure;
 use crate::live::pace::{Pace, Rest};
 use crate::live::wake::Wake;
-use crate::store::Opened;
-use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::store::{Health, Opened};
+use crate::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How the queue was opened.
@@ -46,13 +45,13 @@ pub(crate) struct Parts {
     pub(crate) checkpointer: Alarm,
     pub(crate) resting: Rest,
     pub(crate) graces: Graces,
-    pub(crate) closing: AtomicBool,
+    pub(crate) health: Arc<Health>,
 }
 
 /// What the holder of the engine's lock leaves for after its release. The blocking callers do it at
-/// once, see [`chores`](crate::live::checkpoints::do_chores).
+/// once, see `checkpoints`.
 #[must_use = "the caller does it without the engine's lock"]
-pub(crate) struct Chores {
+pub(crate) struct PostCommit {
     /// The oldest record that is not synced has reached the limit: sync up to here.
     pub(crate) sync: Option<Mark>,
     pub(crate) wants_checkpoint: bool,
@@ -66,7 +65,8 @@ impl Parts {
     /// Over an opened store.
     pub(crate) fn new(opened: Opened, settings: Settings) -> Self {
         let Opened { store, stamp, first_number } = opened;
-        let gate = Gate::new(store.journal());
+        let health = store.health.clone();
+        let gate = Gate::new(store.journal(), health.clone());
         let leisure = Arc::new(Leisure::new(settings.clock.clone()));
         let pace = Pace::new(leisure.clone());
         let state = State::new(store, stamp, first_number, &*settings.clock, pace);
@@ -84,7 +84,7 @@ impl Parts {
             checkpointer: Alarm::default(),
             resting: Rest::default(),
             graces: Graces::default(),
-            closing: AtomicBool::new(false),
+            health,
         }
     }
 
@@ -102,39 +102,24 @@ impl Parts {
         CommitEnv { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
     }
 
-    /// Whether calls are served.
-    pub(crate) fn is_open(&self) -> Result<()> {
-        if self.is_closing() {
-            return Err(Error::new(ErrorKind::Closed));
-        }
-        if self.gate.has_failed() {
-            return Err(Error::new(ErrorKind::Broken).because("a sync failed"));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
-    }
-
     /// Lease time, read without the engine's lock.
     pub(crate) fn lease_now(&self) -> u64 {
         micros(self.settings.clock.monotonic())
     }
 
     /// Releases the engine's lock and publishes what was committed under it. Waits for nothing.
-    pub(crate) fn release(&self, mut state: Entered<'_, State>) -> Chores {
+    pub(crate) fn release(&self, mut state: Entered<'_, State>) -> PostCommit {
         let outbox = state.take_outbox();
         let written = state.written();
-        let mut chores = Chores {
+        let mut post = PostCommit {
             sync: None,
             wants_checkpoint: state.store.wants_checkpoint(),
             checkpoints: state.store.checkpoints(),
             pause: state.pause(&*self.settings.clock),
         };
         drop(state);
-        chores.sync = self.publish(outbox).then_some(written);
-        chores
+        post.sync = self.publish(outbox).then_some(written);
+        post
     }
 
     /// Whether the oldest record that is not synced has reached the limit.

@@ -5,7 +5,7 @@
 use crate::clock::Now;
 use crate::engine::Op;
 use crate::error::Result;
-use crate::live::checkpoints::{do_chores, relieve_journal, sync_overdue};
+use crate::live::checkpoints::{relieve_journal, run_post_commit, sync_overdue};
 use crate::live::commit::{CommitEnv, Retry, State, Undone};
 use crate::live::gate::Mark;
 use crate::live::parts::Parts;
@@ -52,20 +52,20 @@ fn attempt<R>(
         if let Err(Undone::Refused(error)) = &attempted {
             state.heal_after(error);
         }
-        let chores = parts.release(state);
-        sync_overdue(parts, &chores);
+        let post = parts.release(state);
+        sync_overdue(parts, &post);
         match attempted {
             Ok(done) => {
-                do_chores(parts, &chores);
+                run_post_commit(parts, &post);
                 return Ok(Some(done));
             }
             Err(Undone::Refused(error)) => return Err(error),
             Err(Undone::TooLarge) => return Ok(None),
             Err(Undone::Retry(retry)) => match retry {
-                Retry::JournalSpace => relieve_journal(parts, chores.checkpoints)?,
+                Retry::JournalSpace => relieve_journal(parts, post.checkpoints)?,
                 Retry::Numbers(mark) => parts.gate.wait(mark)?,
                 Retry::Yield => {
-                    do_chores(parts, &chores);
+                    run_post_commit(parts, &post);
                     parts.state.pass_on();
                 }
             },

@@ -35,7 +35,7 @@ pub(crate) fn keep_time(parts: &Parts) {
 }
 
 fn is_broken(parts: &Parts) -> bool {
-    parts.is_open().is_err() || parts.state.lock().is_open().is_err()
+    parts.health.serves().is_err() || parts.health.runs().is_err()
 }
 
 /// How long the timer may sleep; `None` until it is called.
@@ -89,7 +89,7 @@ fn work_off_round(parts: &Parts) -> Result<bool> {
 /// The next tube whose first deadline may have passed, and whether it has.
 fn next_due(parts: &Parts, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
     let mut state = parts.state.lock();
-    state.is_open()?;
+    state.health.runs()?;
     let now = state.now(&*parts.settings.clock);
     let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
     let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;
@@ -98,7 +98,7 @@ fn next_due(parts: &Parts, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
 
 /// The queue's own op; `None` once the queue closes.
 fn submit_own<O: Op>(parts: &Parts, op: &O) -> Result<Option<O::Done>> {
-    if parts.is_open().is_err() {
+    if parts.health.serves().is_err() {
         return Ok(None);
     }
     match submit_internal(parts, op) {
@@ -124,7 +124,7 @@ fn checkpoint_if_quiet(parts: &Parts) -> Result<()> {
     }
     parts.alarm.mind_no_quiet();
     let worth_it = parts.state.lock().store.wants_quiet_checkpoint();
-    if worth_it && parts.is_open().is_ok() { checkpoint(parts) } else { Ok(()) }
+    if worth_it && parts.health.serves().is_ok() { checkpoint(parts) } else { Ok(()) }
 }
 
 #[cfg(test)]

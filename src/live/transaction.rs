@@ -45,13 +45,13 @@ impl<'a> TransactionCommit<'a> {
         let turn = parts.writer();
         let writer = {
             let mut state = parts.state.lock();
-            state.is_open()?;
+            state.health.runs()?;
             state.store.writer()?
         };
         // Nobody else has redb's writer: our own lock stands before it.
         let guests = writer.begin()?;
         let state = parts.state.lock();
-        state.is_open()?;
+        state.health.runs()?;
         Ok(Self {
             parts,
             guests: Some(guests),
@@ -118,7 +118,6 @@ impl<'a> TransactionCommit<'a> {
                 Ok(())
             }
             Err(Failure::Broken(error)) => {
-                state.break_down(&error);
                 let tasks = std::mem::take(tasks);
                 Err(if error.is_outcome_unknown() { error.with_tasks(tasks) } else { error })
             }
@@ -132,9 +131,9 @@ impl<'a> TransactionCommit<'a> {
 
 impl Decided<'_> {
     /// Works off what is due in the tube of the next verb. Before the first verb in a tube these
-    /// are commits of their own, one sweep's worth each: nothing that was decided hangs on its rows,
-    /// and the list does not grow with what was due. Later, and where the journal has no room,
-    /// little is due, and joins the list.
+    /// are commits of their own, one sweep's worth each: nothing that was decided depends on the
+    /// tube's rows, and the list does not grow with what was due. Later, when little has fallen due
+    /// since, and where the journal has no room, it joins the list.
     fn run_due_work(
         &mut self,
         state: &mut State,
@@ -166,9 +165,7 @@ impl Drop for TransactionCommit<'_> {
         drop(self.guests.take());
         if let Some(mut state) = self.decided.get_mut().state.take() {
             // The base may have failed beneath the closure; a failed sync is told from now on.
-            if let Err(error) = state.store.heal() {
-                state.break_down(&error);
-            }
+            let _ = state.store.heal();
             sync_overdue(self.parts, &self.parts.release(state));
         }
     }

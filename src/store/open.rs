@@ -18,7 +18,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, NUMBER_BLOCK};
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Ordering};
-use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use xxhash_rust::xxh3::xxh3_64;
@@ -155,9 +154,8 @@ impl Store {
             base: Some(base),
             rows,
             stamp,
-            armed: false,
             frozen_runs: Vec::new(),
-            broken: RefCell::default(),
+            health: Arc::default(),
         };
         // The replayed records must be on the medium before a checkpoint is anchored to one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
@@ -191,13 +189,10 @@ impl Store {
 
     /// What an opening says that failed over the rows: a row that points nowhere is damage, too.
     pub(crate) fn blamed(&self, error: Error) -> Error {
-        let stopped = self.broken.borrow();
         match error.kind() {
             ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
             // What stopped the store may have been told to somebody else.
-            ErrorKind::Broken if stopped.as_ref().is_some_and(|it| it.over_bytes) => {
-                unreadable(error)
-            }
+            ErrorKind::Broken if self.health.is_broken_in_bytes() => unreadable(error),
             _ => of_its_bytes(error),
         }
     }
@@ -221,9 +216,8 @@ impl Store {
             full: false,
             spare: 0,
             refused_at: None,
-            armed: false,
             frozen_runs: Vec::new(),
-            broken: RefCell::default(),
+            health: Arc::default(),
         };
         Ok(Opened { store, stamp, first_number })
     }
