@@ -4,7 +4,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{self, Hold};
 use crate::limits;
-use crate::live::core::{self, Core};
+use crate::live::core::Core;
+use crate::live::parts;
 use crate::name;
 use crate::options::Durability;
 use crate::placement::Placement;
@@ -284,7 +285,7 @@ impl Builder {
         opened: Opened,
         placements: BTreeMap<String, Arc<dyn Placement>>,
     ) -> Result<Queue> {
-        let settings = core::Settings {
+        let settings = parts::Settings {
             clock: self.clock,
             flush_interval: self.flush_interval,
             by_hand: self.by_hand,

@@ -64,7 +64,7 @@ impl Consumer {
         let open = open.and_then(|session| session.downcast::<Session>().ok()).map(Self);
         let open = open.filter(|consumer| !consumer.is_closed());
         if let (Some(consumer), None) = (&open, grace) {
-            hold.core().is_open()?;
+            hold.core().health.serves()?;
             return Ok(consumer.clone());
         }
         let op = Join { name, grace: micros(grace.unwrap_or(hold.settings.session_grace)) };

@@ -7,11 +7,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::hold::Hold;
 use crate::inspect::{self, BaseSpace, Space, TakenInfo, TubeStats, WaiterInfo};
+use crate::live::checkpoints::checkpoint;
 use crate::options::{EventOptions, TubeOptions};
 use crate::store::Progress;
 use crate::sync::Arc;
 use crate::transact::{Reading, Transaction};
 use crate::tube::Tube;
+use crate::upkeep;
 use std::error::Error as StdError;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -309,7 +311,7 @@ impl Queue {
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Io`](ErrorKind::Io).
     pub fn check(&self) -> Result<Vec<String>> {
-        self.hold.core().check().map_err(|error| error.during("check"))
+        upkeep::check(self.hold.core()).map_err(|error| error.during("check"))
     }
 
     /// The bytes that the queue takes, on the disk and in memory, and what it has written since it
@@ -333,7 +335,7 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn space(&self) -> Result<Space> {
-        self.hold.core().space().map_err(|error| error.during("space"))
+        upkeep::space(self.hold.core()).map_err(|error| error.during("space"))
     }
 
     /// Moves what was written since the last checkpoint from memory to the folder's base now. The
@@ -345,7 +347,7 @@ impl Queue {
     /// [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io), and then everything is where
     /// it was.
     pub fn checkpoint(&self) -> Result<()> {
-        self.hold.core().checkpoint().map_err(|error| error.during("checkpoint"))
+        checkpoint(self.hold.core()).map_err(|error| error.during("checkpoint"))
     }
 
     /// What the base's file is made of, the application's own tables included. Reads every page
@@ -356,7 +358,7 @@ impl Queue {
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Io`](ErrorKind::Io).
     pub fn base_space(&self) -> Result<BaseSpace> {
-        self.hold.core().base_space().map_err(|error| error.during("base space"))
+        upkeep::base_space(self.hold.core()).map_err(|error| error.during("base space"))
     }
 
     /// Gives room that is not used any more back to the file system. Other calls wait meanwhile,
@@ -399,7 +401,7 @@ impl Queue {
     /// As [`checkpoint`](Queue::checkpoint); [`Cancelled`](ErrorKind::Cancelled) by `progress`, and
     /// what was given back stays so.
     pub fn compact_with(&self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
-        self.hold.core().compact(progress).map_err(|error| error.during("compact"))
+        upkeep::compact(self.hold.core(), progress).map_err(|error| error.during("compact"))
     }
 
     /// Returns once everything written so far is synced.
@@ -420,7 +422,7 @@ impl Queue {
     /// [`Broken`](ErrorKind::Broken).
     pub fn tick(&self) -> Result<()> {
         let core = self.hold.core();
-        let ticked = core.tick();
+        let ticked = upkeep::tick(core);
         if core.settings.by_hand {
             self.hold.watchers.tell_all();
         }
@@ -464,7 +466,7 @@ impl Queue {
 
     /// Whether it was closed.
     pub fn is_closed(&self) -> bool {
-        self.hold.core().is_closing()
+        self.hold.core().health.is_closing()
     }
 }
 

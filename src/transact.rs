@@ -5,8 +5,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::live::core::Core;
-use crate::live::guests::Session;
 use crate::live::inside;
+use crate::live::transaction::TransactionCommit;
 use crate::put::{NewTask, ids, one};
 use crate::store::is_guest_table;
 use crate::sync::Arc;
@@ -24,7 +24,7 @@ use std::fmt;
 /// committed, the lease lives on. Once it is, the guard has no task any more.
 pub struct Transaction<'a> {
     hold: &'a Arc<Hold>,
-    session: Session<'a>,
+    session: TransactionCommit<'a>,
 }
 
 impl<'a> Transaction<'a> {
@@ -37,8 +37,8 @@ impl<'a> Transaction<'a> {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         inside::refuse()?;
-        hold.core().is_open()?;
-        let session = Session::begin(hold.core())?;
+        hold.core().health.serves()?;
+        let session = TransactionCommit::begin(hold.core())?;
         let tx = Transaction { hold, session };
         let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
         let done = done?;
@@ -142,10 +142,10 @@ impl Reading {
 
     fn begin(core: &Core) -> Result<Self> {
         inside::refuse()?;
-        core.is_open()?;
+        core.health.serves()?;
         let reader = {
             let state = core.state.lock();
-            state.is_open()?;
+            state.health.runs()?;
             state.store.reader()?
         };
         Ok(Self(reader.begin()?))

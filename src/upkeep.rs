@@ -2,75 +2,78 @@
 
 use crate::engine::audit;
 use crate::error::{Error, ErrorKind, Result};
+use crate::live::checkpoints::checkpoint;
 use crate::live::core::Core;
 use crate::live::inside;
+use crate::live::timer::work_off_all;
 use crate::store::{BaseSpace, Progress, Space, Stage};
 use std::ops::ControlFlow;
 
-impl Core {
-    /// Works off what is due now, and all sweeps.
-    pub(crate) fn tick(&self) -> Result<()> {
-        inside::refuse()?;
-        self.is_open()?;
-        self.work_off_all()?;
-        // What a failure stopped half-way is not done.
-        self.is_open()?;
-        self.state.lock().is_open()
-    }
+/// Works off what is due now, and all sweeps.
+pub(crate) fn tick(core: &Core) -> Result<()> {
+    inside::refuse()?;
+    core.health.serves()?;
+    work_off_all(core)?;
+    // What a failure stopped half-way is not done.
+    core.health.serves()?;
+    core.health.runs()
+}
 
-    /// Reads the files and every row, and reports each disagreement.
-    pub(crate) fn check(&self) -> Result<Vec<String>> {
-        inside::refuse()?;
-        self.is_open()?;
-        let _writer = self.writer();
-        let mut state = self.state.lock();
-        state.is_open()?;
-        let mut lines = Vec::new();
-        state.store.check(&mut |line| lines.push(line), audit::audit)?;
-        Ok(lines)
-    }
+/// Reads the files and every row, and reports each disagreement.
+pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
+    inside::refuse()?;
+    core.health.serves()?;
+    let _writer = core.writer();
+    let mut state = core.state.lock();
+    state.health.runs()?;
+    let mut lines = Vec::new();
+    state.store.check(&mut |line| lines.push(line), audit::audit)?;
+    Ok(lines)
+}
 
-    /// What the queue takes, on the disk and in memory.
-    pub(crate) fn space(&self) -> Result<Space> {
-        inside::refuse()?;
-        self.is_open()?;
-        let state = self.state.lock();
-        state.is_open()?;
-        Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
-    }
+/// What the queue takes, on the disk and in memory.
+pub(crate) fn space(core: &Core) -> Result<Space> {
+    inside::refuse()?;
+    core.health.serves()?;
+    let state = core.state.lock();
+    state.health.runs()?;
+    Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
+}
 
-    /// What the base's file is made of. Nobody waits meanwhile.
-    pub(crate) fn base_space(&self) -> Result<BaseSpace> {
-        inside::refuse()?;
-        self.is_open()?;
-        let surveyor = {
-            let mut state = self.state.lock();
-            state.is_open()?;
-            state.store.surveyor()?
-        };
-        surveyor.measure()
-    }
+/// What the base's file is made of. Nobody waits meanwhile.
+pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
+    inside::refuse()?;
+    core.health.serves()?;
+    let surveyor = {
+        let mut state = core.state.lock();
+        state.health.runs()?;
+        state.store.surveyor()?
+    };
+    surveyor.measure()
+}
 
-    /// Shrinks the base, and tells after each round how far it has come.
-    pub(crate) fn compact(&self, mut told: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
-        self.checkpoint()?;
-        let total = self.state.lock().store.space().base_bytes;
-        // Each round frees what the next one can move.
-        while let Some(bytes) = self.compact_once()? {
-            let done = total.saturating_sub(bytes);
-            if told(Progress { stage: Stage::Compact, done, total }).is_break() {
-                return Err(Error::new(ErrorKind::Cancelled));
-            }
+/// Shrinks the base, and tells after each round how far it has come.
+pub(crate) fn compact(
+    core: &Core,
+    mut told: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<()> {
+    checkpoint(core)?;
+    let total = core.state.lock().store.space().base_bytes;
+    // Each round frees what the next one can move.
+    while let Some(bytes) = compact_once(core)? {
+        let done = total.saturating_sub(bytes);
+        if told(Progress { stage: Stage::Compact, done, total }).is_break() {
+            return Err(Error::new(ErrorKind::Cancelled));
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Bytes of the base behind one round of compaction, if they are fewer now.
-    fn compact_once(&self) -> Result<Option<u64>> {
-        let _writer = self.writer();
-        let mut state = self.state.lock();
-        state.is_open()?;
-        let smaller = state.store.compact()?;
-        Ok(smaller.then(|| state.store.space().base_bytes))
-    }
+/// Bytes of the base behind one round of compaction, if they are fewer now.
+fn compact_once(core: &Core) -> Result<Option<u64>> {
+    let _writer = core.writer();
+    let mut state = core.state.lock();
+    state.health.runs()?;
+    let smaller = state.store.compact()?;
+    Ok(smaller.then(|| state.store.space().base_bytes))
 }

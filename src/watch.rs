@@ -49,7 +49,7 @@ impl Watchers {
         let between = asks.then(|| core.between_ops());
         let mut stream = self.stream.lock();
         if watcher.is_some() {
-            core.is_open()?;
+            core.health.serves()?;
         }
         if watcher.is_some() && stream.is_none() {
             let subscriber = core.hub.subscribe(KEPT, self.heeds());
@@ -79,7 +79,7 @@ impl Watchers {
         drop(stream);
         drop(between);
         // A close forgets all callbacks; this one may have come behind that.
-        if core.is_closing() {
+        if core.health.is_closing() {
             self.clear();
         }
         // What it captured may be the last handle of a queue: dropped with no lock held.

@@ -15,6 +15,8 @@ pub(crate) struct Draft {
     durable: bool,
     /// Whether a row stays in memory.
     temporary: bool,
+    /// Of the ops of a transaction: whether one adds tasks to a temporary tube.
+    pub(crate) adds_temporary: bool,
     pub(crate) effects: Effects,
 }
 

@@ -6,22 +6,20 @@ use crate::engine::desk::{Desk, Numbers};
 use crate::engine::draft::{Draft, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::effects::NextDue;
-use crate::engine::{Op, Wants, look};
+use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::live::derived_state::{DerivedState, Outbox};
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
 use crate::live::pace::Pace;
-use crate::store::{Advance, Failure, Stamp, Store};
+use crate::store::{Advance, Failure, Health, Stamp, Store};
+use crate::sync::Arc;
 
 /// What the engine's lock protects.
 pub(crate) struct State {
     pub(crate) store: Store,
-    pub(crate) status: Status,
-    /// Set before the journal is written, cleared once the list is applied and taken note of: a
-    /// panic in between leaves the queue broken, never half done.
-    armed: bool,
+    pub(crate) health: Arc<Health>,
     numbers: Numbers,
     /// Numbers below this are reserved as soon as the record of this mark is synced.
     reserved: u64,
@@ -35,29 +33,25 @@ pub(crate) struct State {
     pub(crate) pace: Pace,
 }
 
-/// Whether calls are served.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    Open,
-    Closed,
-    /// What stopped it.
-    Broken(String),
+/// What an op needs before it is tried again. Nothing of it has happened.
+pub(crate) enum Retry {
+    /// The journal has no room: checkpoint.
+    JournalSpace,
+    /// The reserved numbers are used up: sync up to this mark.
+    Numbers(Mark),
+    /// More is due in the tube than one turn works off: others get the lock first.
+    Yield,
 }
 
 /// Why an op was not done. Nothing of it is visible.
-pub(crate) enum Obstacle {
-    /// The journal has no room: checkpoint, then again.
-    NoRoom,
-    /// Its record is too large for the journal: it goes through a checkpoint.
+pub(crate) enum Undone {
+    Retry(Retry),
+    /// Its record is too large for the journal: it goes through a commit of the base.
     TooLarge,
-    /// The reserved numbers are used up: sync up to this mark, then again.
-    NoNumbers(Mark),
-    /// More is due in the tube than one turn works off: others first, then again.
-    Yield,
     Refused(Error),
 }
 
-impl From<Error> for Obstacle {
+impl From<Error> for Undone {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
@@ -72,9 +66,8 @@ impl State {
         pace: Pace,
     ) -> Self {
         Self {
+            health: store.health.clone(),
             store,
-            status: Status::Open,
-            armed: false,
             numbers: Numbers { next: free.max(1), end: stamp.reserved },
             reserved: stamp.reserved,
             reserved_at: Mark(0),
@@ -121,70 +114,61 @@ impl State {
         Mark(self.store.written())
     }
 
-    /// # Errors
-    /// `Closed` or `Broken`.
-    #[inline]
-    pub(crate) fn is_open(&self) -> Result<()> {
-        match &self.status {
-            Status::Open if self.armed => {
-                Err(Error::new(ErrorKind::Broken).because("a commit panicked half-way"))
-            }
-            Status::Open => Ok(()),
-            Status::Closed => Err(Error::new(ErrorKind::Closed)),
-            Status::Broken(text) => Err(Error::new(ErrorKind::Broken).because(text.as_str())),
-        }
-    }
-
-    pub(crate) fn break_down(&mut self, error: &Error) {
-        if self.status == Status::Open {
-            self.status = Status::Broken(error.to_string());
-        }
-    }
-
     /// After a read or write that failed: the base remembers it until it is opened anew, which else
     /// waits for a checkpoint that may never come.
     pub(crate) fn heal_after(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Io
             && let Err(error) = self.store.heal()
         {
-            self.break_down(&error);
+            self.health.break_down(error.to_string(), false);
         }
     }
 
     /// Runs one op, after what is due in its tube. It is synced once the mark is. `came` is when
     /// the caller first met due work; it starts empty and belongs to all attempts of one call.
     #[inline]
-    pub(crate) fn step<O: Op>(
+    pub(crate) fn execute<O: Op>(
         &mut self,
         op: &O,
         came: &mut Option<Now>,
-        site: &Site<'_>,
-    ) -> Result<(O::Done, Mark), Obstacle> {
-        self.is_open()?;
-        let now = self.now(site.clock);
+        env: &CommitEnv<'_>,
+    ) -> Result<(O::Done, Mark), Undone> {
+        self.health.runs()?;
+        let now = self.now(env.clock);
         if let Some(tube) = op.tube()
             && self.is_due(tube, now)?
         {
-            self.run_due_work(tube, now, came, site)?;
+            self.work_off(tube, now, came, env)?;
         }
-        self.commit(op, now, site)
+        self.commit(op, now, env)
     }
 
-    /// Works off what is due in the tube, one sweep's worth a turn. While there is more that was
-    /// due when the caller came, others get the lock between the turns. What fell due since is
-    /// little, and goes in the last turn.
+    /// Works off what is due in the tube.
+    pub(crate) fn run_due_work(
+        &mut self,
+        tube: u32,
+        came: &mut Option<Now>,
+        env: &CommitEnv<'_>,
+    ) -> Result<(), Undone> {
+        self.health.runs()?;
+        let now = self.now(env.clock);
+        if self.is_due(tube, now)? { self.work_off(tube, now, came, env) } else { Ok(()) }
+    }
+
+    /// One sweep's worth a turn. While there is more that was due when the caller came, others get
+    /// the lock between the turns. What fell due since is little, and goes in the last turn.
     #[cold]
-    fn run_due_work(
+    fn work_off(
         &mut self,
         tube: u32,
         now: Now,
         came: &mut Option<Now>,
-        site: &Site<'_>,
-    ) -> Result<(), Obstacle> {
+        env: &CommitEnv<'_>,
+    ) -> Result<(), Undone> {
         let came = *came.get_or_insert(now);
-        while self.commit(&WorkOff { tube }, now, site)?.0 {
+        while self.commit(&WorkOff { tube }, now, env)?.0 {
             if self.is_due(tube, came)? {
-                return Err(Obstacle::Yield);
+                return Err(Undone::Retry(Retry::Yield));
             }
         }
         Ok(())
@@ -205,45 +189,49 @@ impl State {
         Ok(next.is_due(now))
     }
 
-    /// Decides one op and writes what it decided.
+    /// Admits, decides and writes one op.
     #[inline]
-    fn commit<O: Op>(
+    pub(crate) fn commit<O: Op>(
         &mut self,
         op: &O,
         now: Now,
-        site: &Site<'_>,
-    ) -> Result<(O::Done, Mark), Obstacle> {
-        self.admit(op.adds(), op.numbers(), now, site)?;
-        let done = self.decide(op, now, site)?;
+        env: &CommitEnv<'_>,
+    ) -> Result<(O::Done, Mark), Undone> {
+        self.admit(op.adds(), now)?;
+        if !self.has_numbers(op.numbers(), env) {
+            return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
+        }
+        let done = self.decide(op, now, env)?;
         if op.adds() && self.draft.is_temporary() {
             self.store.admit_temporary(self.draft.writes())?;
         }
-        let mark = self.write(op.grows(), now, site)?;
+        let mark = self.append(op.grows(), now, env)?;
         Ok((done, mark))
     }
 
-    /// Whether there are numbers for an op, and room if it adds tasks.
+    /// Whether there is room for an op that adds tasks.
     #[inline]
-    fn admit(
-        &mut self,
-        adds: bool,
-        numbers: u64,
-        now: Now,
-        site: &Site<'_>,
-    ) -> Result<(), Obstacle> {
+    fn admit(&mut self, adds: bool, now: Now) -> Result<()> {
         if adds && self.store.is_full() && !self.refill(now) {
-            return Err(Error::new(ErrorKind::DiskFull).into());
+            return Err(Error::new(ErrorKind::DiskFull));
         }
-        if !self.has_numbers(numbers, site) {
-            return Err(Obstacle::NoNumbers(self.reserve(numbers)?));
+        Ok(())
+    }
+
+    /// Whether there is room for what an op that may leave more bytes than it found has decided.
+    #[inline]
+    fn admit_growth(&mut self, grows: bool, draft: &mut Draft, now: Now) -> Result<()> {
+        if grows && self.store.is_full() && !self.store.bears(draft.writes())? && !self.refill(now)
+        {
+            return Err(Error::new(ErrorKind::DiskFull));
         }
         Ok(())
     }
 
     /// Lets the engine decide; what it decided is the draft.
     #[inline]
-    fn decide<O: Op>(&mut self, op: &O, now: Now, site: &Site<'_>) -> Result<O::Done> {
-        let (mut wants, numbers) = (site.hub.wants(), self.numbers);
+    fn decide<O: Op>(&mut self, op: &O, now: Now, env: &CommitEnv<'_>) -> Result<O::Done> {
+        let (mut wants, numbers) = (env.hub.wants(), self.numbers);
         loop {
             self.draft.clear();
             let (known, numbers_left) = (&self.derived, &mut self.numbers);
@@ -261,41 +249,36 @@ impl State {
     }
 
     /// Writes the draft and takes note of it.
-    fn write(&mut self, grows: bool, now: Now, site: &Site<'_>) -> Result<Mark, Obstacle> {
-        if self.store.is_full()
-            && grows
-            && !self.store.bears(self.draft.writes())?
-            && !self.refill(now)
-        {
-            return Err(Error::new(ErrorKind::DiskFull).into());
+    fn append(&mut self, grows: bool, now: Now, env: &CommitEnv<'_>) -> Result<Mark, Undone> {
+        if grows && self.store.is_full() {
+            let mut draft = std::mem::take(&mut self.draft);
+            let admitted = self.admit_growth(grows, &mut draft, now);
+            self.draft = draft;
+            admitted?;
         }
         let advance = self.advance(self.draft.effects.durable_bytes);
         let durable = self.draft.is_durable();
         let wrote = (durable && !self.draft.is_empty()).then_some(now.lease);
-        self.armed = true;
+        let armed = self.health.arm();
         let number = match self.store.append(self.draft.writes(), advance) {
             Ok(number) => number,
             Err(failure) => {
-                self.armed = false;
-                return Err(self.failed(failure));
+                armed.disarm();
+                return Err(Self::failed(failure));
             }
         };
         let mark = if durable { Mark(number) } else { Mark(0) };
         self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
-        self.derived.committed(&mut self.draft, mark, site.hub);
-        self.armed = false;
+        self.derived.committed(&mut self.draft, mark, env.hub);
+        armed.disarm();
         Ok(mark)
     }
 
-    fn failed(&mut self, failure: Failure) -> Obstacle {
+    fn failed(failure: Failure) -> Undone {
         match failure {
-            Failure::NoRoom => Obstacle::NoRoom,
-            Failure::TooLarge => Obstacle::TooLarge,
-            Failure::Refused(error) => Obstacle::Refused(error),
-            Failure::Broken(error) => {
-                self.break_down(&error);
-                Obstacle::Refused(error)
-            }
+            Failure::NoRoom => Undone::Retry(Retry::JournalSpace),
+            Failure::TooLarge => Undone::TooLarge,
+            Failure::Refused(error) | Failure::Broken(error) => Undone::Refused(error),
         }
     }
 
@@ -309,33 +292,40 @@ impl State {
         self.store.refill()
     }
 
-    /// Microseconds that the caller who has just written rests.
+    /// Microseconds that the caller who has just written pauses.
     #[inline]
-    pub(crate) fn rest(&mut self, clock: &dyn Clock) -> u64 {
+    pub(crate) fn pause(&mut self, clock: &dyn Clock) -> u64 {
         let (used, size) = self.store.ring();
         self.pace.rest(used, size, self.store.is_moving(), || micros(clock.monotonic()))
     }
 
-    /// Lets the engine decide over rows that are not written yet, and writes nothing.
-    pub(crate) fn decide_over<O: Op>(
+    /// Admits and decides one op over rows that are not written yet, and adds what it decided to
+    /// them. Its tube is none that they make or change.
+    pub(crate) fn execute_over<O: Op>(
         &mut self,
         op: &O,
         now: Now,
-        over: &Draft,
-        wants: Option<&dyn Wants>,
-    ) -> Result<(O::Done, Draft)> {
-        let view = Over { view: &self.store, draft: over };
-        let mut draft = Draft::default();
-        let mut desk = Desk::new(&view, &self.derived, &mut self.numbers, &mut draft, wants, now);
+        draft: &mut Draft,
+        env: &CommitEnv<'_>,
+    ) -> Result<O::Done> {
+        self.admit(op.adds(), now)?;
+        self.draw(op.numbers(), env.gate)?;
+        let view = Over { view: &self.store, draft };
+        let (numbers, mut later) = (&mut self.numbers, Draft::default());
+        let wants = env.hub.wants();
+        let mut desk = Desk::new(&view, &self.derived, numbers, &mut later, wants, now);
         let done = op.decide(&mut desk)?;
-        Ok((done, draft))
+        self.admit_growth(op.grows(), &mut later, now)?;
+        draft.adds_temporary |= op.adds() && later.is_temporary();
+        draft.merge(later);
+        Ok(done)
     }
 
     /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
     /// synced by the time it is needed.
     #[inline]
-    fn has_numbers(&mut self, need: u64, site: &Site<'_>) -> bool {
-        if self.reserved > self.numbers.end && site.is_synced(self.reserved_at) {
+    fn has_numbers(&mut self, need: u64, env: &CommitEnv<'_>) -> bool {
+        if self.reserved > self.numbers.end && env.is_synced(self.reserved_at) {
             self.numbers.end = self.reserved;
         }
         if self.numbers.left() < NUMBER_BLOCK / 2 && self.reserved == self.numbers.end {
@@ -354,7 +344,7 @@ impl State {
         }
         match self.reserve(need) {
             Ok(mark) => gate.wait(mark)?,
-            Err(Obstacle::Refused(error)) => return Err(error),
+            Err(Undone::Refused(error)) => return Err(error),
             Err(_) => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
         }
         self.numbers.end = self.reserved;
@@ -362,26 +352,26 @@ impl State {
     }
 
     /// Writes the reservation by itself, for an op that needs it now.
-    fn reserve(&mut self, need: u64) -> Result<Mark, Obstacle> {
+    fn reserve(&mut self, need: u64) -> Result<Mark, Undone> {
         self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
         match self.store.note(self.advance(0)) {
             Ok(number) => {
                 self.reserved_at = Mark(number);
                 Ok(self.reserved_at)
             }
-            Err(failure) => Err(self.failed(failure)),
+            Err(failure) => Err(Self::failed(failure)),
         }
     }
 }
 
 /// What a commit needs from around it.
-pub(crate) struct Site<'a> {
+pub(crate) struct CommitEnv<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) hub: &'a Hub,
     pub(crate) gate: &'a crate::live::gate::Gate,
 }
 
-impl Site<'_> {
+impl CommitEnv<'_> {
     fn is_synced(&self, mark: Mark) -> bool {
         self.gate.is_synced(mark)
     }

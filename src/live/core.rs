@@ -1,61 +1,42 @@
-//! What all handles of one queue share, and the calls they make. Locks are taken in one order: the
-//! writer's before the engine's; neither is held while user code runs, `transact` aside.
+//! What all handles of one queue share, and the calls they make.
 
 use crate::bytes::View;
 use crate::bytes::key::Key;
-use crate::clock::{Clock, NEVER, Now, micros};
+use crate::clock::{NEVER, Now, micros};
+use crate::engine::consumers::{Join, Leave};
 use crate::engine::take::{Handed, Take};
-use crate::engine::{Op, look};
+use crate::engine::{Desk, Op, look};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::QUIET_BEFORE_CHECKPOINT;
-use crate::live::alarm::Alarm;
-use crate::live::commit::{Obstacle, Site, State, Status};
-use crate::live::derived_state::Outbox;
-use crate::live::door::{Door, Entered};
-use crate::live::events::Hub;
-use crate::live::gate::{Gate, Mark};
-use crate::live::graces::Graces;
+use crate::live::checkpoints::{checkpoint, checkpoint_if_free};
+use crate::live::commit::State;
+use crate::live::door::Entered;
+use crate::live::gate::Mark;
 use crate::live::inside;
-use crate::live::leisure::Leisure;
-use crate::live::pace::{Pace, Rest};
+use crate::live::parts::{Parts, Settings};
+use crate::live::pipeline::{run_due_work, submit_internal};
+use crate::live::sessions::{self, end_graces, void_leases};
+use crate::live::timer;
 use crate::live::wake::Wake;
 use crate::options::Durability;
 use crate::stop::Stop;
 use crate::store::Opened;
-use crate::sync::{Arc, AtomicBool, JoinHandle, Mutex, MutexGuard, Ordering, ThreadBuilder};
-use crate::sync::{First, current, first_of, never};
+use crate::sync::{Arc, First, JoinHandle, Mutex, ThreadBuilder};
+use crate::sync::{current, first_of, never};
+use std::ops::Deref;
 use std::time::Duration;
-
-/// How the queue was opened.
-pub(crate) struct Settings {
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) flush_interval: Duration,
-    /// No threads: the caller ticks and flushes.
-    pub(crate) by_hand: bool,
-    /// Payload bytes of all durable tubes together, at most.
-    pub(crate) durable_bytes_max: u64,
-}
 
 /// The running queue.
 pub(crate) struct Core {
-    pub(crate) settings: Settings,
-    /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
-    writer: Mutex<()>,
-    /// Of the checkpoint under way.
-    pub(crate) leisure: Arc<Leisure>,
-    pub(crate) state: Door<State>,
-    pub(crate) gate: Gate,
-    pub(crate) takers: Wake,
-    pub(crate) room: Wake,
-    pub(crate) onlookers: Wake,
-    pub(crate) hub: Hub,
-    pub(crate) alarm: Alarm,
-    /// Calls the thread that checkpoints beside the callers.
-    pub(crate) checkpointer: Alarm,
-    pub(crate) resting: Rest,
-    pub(crate) graces: Graces,
-    closing: AtomicBool,
+    parts: Parts,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Deref for Core {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 /// How long a call waits for what it wants.
@@ -79,37 +60,15 @@ impl Wait<'_> {
 impl Core {
     /// Starts the queue over an opened store: voids leases, works out deadlines, starts threads.
     pub(crate) fn start(opened: Opened, settings: Settings) -> Result<Arc<Self>> {
-        let Opened { store, stamp, first_number } = opened;
-        let gate = Gate::new(store.journal());
-        let leisure = Arc::new(Leisure::new(settings.clock.clone()));
-        let pace = Pace::new(leisure.clone());
-        let state = State::new(store, stamp, first_number, &*settings.clock, pace);
-        let core = Arc::new(Self {
-            settings,
-            writer: Mutex::new(()),
-            leisure,
-            state: Door::new(state),
-            gate,
-            takers: Wake::default(),
-            room: Wake::default(),
-            onlookers: Wake::default(),
-            hub: Hub::default(),
-            alarm: Alarm::default(),
-            checkpointer: Alarm::default(),
-            resting: Rest::default(),
-            graces: Graces::default(),
-            closing: AtomicBool::new(false),
-            threads: Mutex::default(),
-        });
+        let parts = Parts::new(opened, settings);
+        let core = Arc::new(Self { parts, threads: Mutex::default() });
         let learnt = core.state.lock().learn(&*core.settings.clock);
-        let begun = learnt.and_then(|()| core.void_leases(true));
+        let begun = learnt.and_then(|()| void_leases(&core, true));
         begun.map_err(|error| core.state.lock().store.blamed(error))?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {
-                core.takers.nudge_all();
-                core.room.nudge_all();
-                core.onlookers.nudge_all();
+                core.nudge_all();
                 core.alarm.ring();
             }
         }));
@@ -121,10 +80,10 @@ impl Core {
     }
 
     fn start_threads(self: &Arc<Self>) -> Result<()> {
-        self.spawn("tubewell-timer", Core::keep_time)?;
+        self.spawn("tubewell-timer", |core| timer::keep_time(core))?;
         self.spawn("tubewell-checkpoint", |core| {
             while core.checkpointer.sleep(None) {
-                core.checkpoint_if_free();
+                checkpoint_if_free(core);
             }
         })?;
         self.spawn("tubewell-flush", |core| {
@@ -145,108 +104,18 @@ impl Core {
         Ok(())
     }
 
-    /// Waits for the writer's lock.
-    pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
-        self.leisure.without(|| self.writer.lock())
-    }
-
-    /// The writer's lock, if nobody has it.
-    pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
-        self.writer.try_lock()
-    }
-
-    pub(crate) fn site(&self) -> Site<'_> {
-        Site { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
-    }
-
-    /// Whether calls are served.
-    pub(crate) fn is_open(&self) -> Result<()> {
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed));
-        }
-        if self.gate.has_failed() {
-            return Err(Error::new(ErrorKind::Broken).because("a sync failed"));
-        }
-        Ok(())
-    }
-
     /// Step one of a call: written, visible and published.
     #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         inside::refuse()?;
-        self.is_open()?;
-        self.end_graces()?;
-        self.apply_inside(op)
-    }
-
-    /// The same for the queue's own work, which goes on while it closes.
-    #[inline]
-    pub(crate) fn apply_inside<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
-        let mut came = None;
-        loop {
-            let mut state = self.state.lock();
-            let step = state.step(op, &mut came, &self.site());
-            if let Err(Obstacle::Refused(error)) = &step {
-                state.heal_after(error);
-            }
-            let left = self.step_out(state);
-            match step {
-                Ok(done) => {
-                    self.make_way(&left);
-                    return Ok(done);
-                }
-                Err(Obstacle::Yield) => {
-                    self.make_way(&left);
-                    self.state.pass_on();
-                }
-                Err(Obstacle::NoRoom) => self.make_room(left.checkpoints)?,
-                Err(Obstacle::NoNumbers(mark)) => self.gate.wait(mark)?,
-                Err(Obstacle::TooLarge) => return self.apply_by_checkpoint(op),
-                Err(Obstacle::Refused(error)) => return Err(error),
-            }
-        }
+        self.health.serves()?;
+        end_graces(self)?;
+        submit_internal(self, op)
     }
 
     /// Holds the ops up, so that none is half-way; no lock if this thread is in a transaction.
     pub(crate) fn between_ops(&self) -> Option<Entered<'_, State>> {
         inside::refuse().is_ok().then(|| self.state.lock())
-    }
-
-    /// Releases the engine's lock and tells what was committed under it.
-    pub(crate) fn release(&self, mut state: Entered<'_, State>) {
-        let outbox = state.take_outbox();
-        let written = state.written();
-        drop(state);
-        self.publish(outbox, written);
-    }
-
-    fn publish(&self, outbox: Outbox, written: Mark) {
-        for told in outbox.tubes {
-            if told.ready > 0 {
-                self.takers.wake(told.tube, told.ready);
-                self.onlookers.wake(told.tube, usize::MAX);
-            }
-            // Waking everybody includes those who wait for room.
-            let room = if told.ready == usize::MAX { usize::MAX } else { told.gone };
-            if room > 0 {
-                self.room.wake(told.tube, room);
-            }
-        }
-        // Room for the bytes of one put in any tube may be room for two others, or for none.
-        let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
-        if freed || outbox.relief {
-            self.room.nudge_all();
-        }
-        if outbox.sooner {
-            self.alarm.ring();
-        }
-        if let Some(lease) = outbox.wrote {
-            self.alarm.wrote(lease);
-            if self.gate.written(lease, micros(self.settings.flush_interval)) {
-                // A failure is remembered, and every later call says so.
-                let _ = self.gate.wait(written);
-            }
-        }
     }
 
     /// Step two: returns once what was seen is synced.
@@ -304,9 +173,9 @@ impl Core {
     /// The same, also of what is kept beside the rows.
     pub(crate) fn look_at<R>(&self, look: impl FnOnce(&State, Now) -> Result<R>) -> Result<R> {
         inside::refuse()?;
-        self.is_open()?;
+        self.health.serves()?;
         let mut state = self.state.lock();
-        state.is_open()?;
+        state.health.runs()?;
         let now = state.now(&*self.settings.clock);
         look(&state, now).inspect_err(|error| state.heal_after(error))
     }
@@ -323,7 +192,10 @@ impl Core {
 
     /// Works off what is due in a tube.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
-        self.apply(&CatchUp { tube }).map(|_| ())
+        inside::refuse()?;
+        self.health.serves()?;
+        end_graces(self)?;
+        run_due_work(self, tube)
     }
 
     /// The same wait as one that ends at an instant, for a call that waits more than once.
@@ -401,15 +273,10 @@ impl Core {
         }
     }
 
-    /// Lease time, read without the engine's lock.
-    pub(crate) fn lease_now(&self) -> u64 {
-        micros(self.settings.clock.monotonic())
-    }
-
     /// Everything written so far is synced.
     pub(crate) fn flush(&self) -> Result<()> {
         inside::refuse()?;
-        if self.is_closing() {
+        if self.health.is_closing() {
             return Err(Error::new(ErrorKind::Closed));
         }
         self.leisure.has_durable_callers();
@@ -420,25 +287,20 @@ impl Core {
     /// a last checkpoint, and the folder is free. Never waits for guards.
     pub(crate) fn close(&self) -> Result<()> {
         inside::refuse()?;
-        if self.closing.swap(true, Ordering::AcqRel) {
+        if !self.health.begin_close() {
             return Ok(());
         }
-        self.takers.nudge_all();
-        self.room.nudge_all();
-        self.onlookers.nudge_all();
+        self.nudge_all();
         self.alarm.close();
         self.checkpointer.close();
         self.gate.close();
-        let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
-        let mut ended = if broken { Ok(()) } else { self.void_leases(false) };
+        let broken = self.health.runs().is_err();
+        let mut ended = if broken { Ok(()) } else { void_leases(self, false) };
         if !broken && ended.is_ok() {
-            ended = self.checkpoint();
+            ended = checkpoint(self);
         }
         let writer = self.writer();
         let mut state = self.state.lock();
-        if state.status == Status::Open {
-            state.status = Status::Closed;
-        }
         // Whoever was inside has told of what it did; nobody does anything any more.
         self.hub.end();
         let released = state.store.close();
@@ -446,6 +308,21 @@ impl Core {
         drop(writer);
         self.join_threads();
         ended.and(released)
+    }
+
+    /// Opens a consumer or joins it.
+    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
+        let consumer = self.run(op, durability)?;
+        self.graces.forget(consumer);
+        Ok(consumer)
+    }
+
+    /// Ends a consumer's session: its leases wait for its grace, or return now.
+    pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
+        match self.run(&Leave { consumer }, durability)? {
+            Some(left) => sessions::end(self, consumer, left, now),
+            None => Ok(()),
+        }
     }
 
     /// Waits for the threads, without their lock: a callback on one of them may start another.
@@ -463,10 +340,6 @@ impl Core {
         }
     }
 
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
-    }
-
     /// A page of a tube's tasks; see [`look::page`].
     pub(crate) fn page(
         &self,
@@ -478,11 +351,6 @@ impl Core {
             let tube = look::tube(view, tube)?;
             look::page(view, &tube, state, from, now)
         })
-    }
-
-    /// How long a quiet queue waits before it checkpoints, in lease time.
-    pub(crate) fn quiet(&self) -> u64 {
-        micros(QUIET_BEFORE_CHECKPOINT)
     }
 }
 
@@ -523,24 +391,7 @@ impl Op for TakeUnlessStopped<'_> {
     }
 
     #[inline]
-    fn decide(&self, desk: &mut crate::engine::Desk<'_>) -> Result<Self::Done> {
+    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         if self.wait.is_stopped() { Ok(Self::Done::new()) } else { self.take.decide(desk) }
-    }
-}
-
-/// Does nothing itself; what is due in its tube is worked off before it.
-struct CatchUp {
-    tube: u32,
-}
-
-impl Op for CatchUp {
-    type Done = ();
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn decide(&self, _desk: &mut crate::engine::Desk<'_>) -> Result<()> {
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! and the next sync covers them all.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Journal;
+use crate::store::{Health, Journal};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Gate {
     /// `None` for a queue in memory, where nothing is ever synced.
     journal: Option<Arc<Journal>>,
     room: Mutex<Room>,
-    failed: AtomicBool,
+    health: Arc<Health>,
     /// Whether the flusher will look again by itself, and need not be called.
     minded: AtomicBool,
     flusher: Mutex<Flusher>,
@@ -71,11 +71,11 @@ impl Follower {
 }
 
 impl Gate {
-    pub(crate) fn new(journal: Option<Arc<Journal>>) -> Self {
+    pub(crate) fn new(journal: Option<Arc<Journal>>, health: Arc<Health>) -> Self {
         Self {
             journal,
             room: Mutex::default(),
-            failed: AtomicBool::new(false),
+            health,
             minded: AtomicBool::new(false),
             flusher: Mutex::default(),
             called: Condvar::new(),
@@ -83,8 +83,8 @@ impl Gate {
     }
 
     /// Whether a sync has failed. What was written since the last good one is unknown for ever.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+    fn has_failed(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.has_failed())
     }
 
     pub(crate) fn is_synced(&self, mark: Mark) -> bool {
@@ -127,9 +127,13 @@ impl Gate {
     /// exactly the covered and hands the lead to the first of the others.
     fn lead(&self, journal: &Journal) -> Result<()> {
         let synced = journal.sync();
+        if let Err(error) = &synced
+            && journal.has_failed()
+        {
+            self.health.break_down(error.to_string(), false);
+        }
         let mut room = self.room.lock();
         let Ok(synced) = synced else {
-            self.failed.store(true, Ordering::Release);
             room.leading = false;
             for follower in room.followers.drain(..) {
                 follower.tell(Word::Failed);

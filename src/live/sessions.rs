@@ -2,99 +2,89 @@
 //! voids what nobody may hold on to. Every step is an op; here is only who does them, and when.
 
 use crate::clock::NEVER;
-use crate::engine::consumers::{self, End, Join, Leave};
+use crate::engine::consumers::{self, End, Left};
 use crate::engine::look;
 use crate::engine::recover::{Return, Silence, Silenced};
 use crate::error::{ErrorKind, Result};
-use crate::live::core::Core;
 use crate::live::graces::Grace;
-use crate::options::Durability;
+use crate::live::parts::Parts;
+use crate::live::pipeline::submit_internal;
 use crate::task::TaskId;
 
-impl Core {
-    /// Opens a consumer or joins it.
-    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
-        let consumer = self.run(op, durability)?;
-        self.graces.forget(consumer);
-        Ok(consumer)
+/// A consumer's session has ended: its leases wait for its grace, or return now.
+pub(crate) fn end(parts: &Parts, consumer: u32, left: Left, now: bool) -> Result<()> {
+    parts.takers.nudge_all();
+    let grace = if now { 0 } else { left.grace };
+    let until = parts.lease_now().saturating_add(grace);
+    let ended = Grace { consumer, left: left.number, until };
+    parts.graces.insert(ended);
+    if grace > 0 {
+        parts.alarm.ring();
+        return Ok(());
     }
+    let returned = end_session(parts, ended);
+    // Until its last task was back, its takers could look and find it alive.
+    parts.takers.nudge_all();
+    returned
+}
 
-    /// Ends a consumer's session: its leases wait for its grace, or return now.
-    pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
-        let Some(left) = self.run(&Leave { consumer }, durability)? else { return Ok(()) };
-        self.takers.nudge_all();
-        let grace = if now { 0 } else { left.grace };
-        let until = self.lease_now().saturating_add(grace);
-        let grace = Grace { consumer, left: left.number, until };
-        self.graces.insert(grace);
-        if now || left.grace == 0 {
-            let ended = self.end_session(grace);
-            // Until its last task was back, its takers could look and find it alive.
-            self.takers.nudge_all();
-            return ended;
-        }
-        self.alarm.ring();
-        Ok(())
+/// Returns the leases of consumers whose grace is over.
+pub(crate) fn end_graces(parts: &Parts) -> Result<()> {
+    let next = parts.graces.next();
+    if next == NEVER {
+        return Ok(());
     }
+    let now = parts.lease_now();
+    if now < next {
+        return Ok(());
+    }
+    while let Some(grace) = parts.graces.expired(now) {
+        end_session(parts, grace)?;
+    }
+    Ok(())
+}
 
-    /// Returns the leases of consumers whose grace is over.
-    pub(crate) fn end_graces(&self) -> Result<()> {
-        let next = self.graces.next();
-        if next == NEVER {
-            return Ok(());
-        }
-        let now = self.lease_now();
-        if now < next {
-            return Ok(());
-        }
-        while let Some(grace) = self.graces.expired(now) {
-            self.end_session(grace)?;
-        }
-        Ok(())
+/// What a failing disk kept is tried again by whoever comes by; what is damaged stays so.
+fn end_session(parts: &Parts, grace: Grace) -> Result<()> {
+    let Grace { consumer, left, .. } = grace;
+    let ended = end_all(parts, &End { consumer, left, charged: true });
+    if ended.as_ref().map_or_else(|error| error.kind() == ErrorKind::Damaged, |()| true) {
+        parts.graces.remove(grace);
     }
+    ended
+}
 
-    /// What a failing disk kept is tried again by whoever comes by; what is damaged stays so.
-    fn end_session(&self, grace: Grace) -> Result<()> {
-        let Grace { consumer, left, .. } = grace;
-        let ended = self.end_all(&End { consumer, left, charged: true });
-        if ended.as_ref().map_or_else(|error| error.kind() == ErrorKind::Damaged, |()| true) {
-            self.graces.remove(grace);
-        }
-        ended
+fn end_all(parts: &Parts, end: &End) -> Result<()> {
+    while submit_internal(parts, end)?.0 {
+        parts.state.pass_on();
     }
+    Ok(())
+}
 
-    fn end_all(&self, end: &End) -> Result<()> {
-        while self.apply_inside(end)?.0 {
-            self.state.pass_on();
+/// Returns every lease that does not wait for a named consumer, and ends the consumers that
+/// have no grace left.
+pub(crate) fn void_leases(parts: &Parts, charged: bool) -> Result<()> {
+    let (Silenced { over, void_to }, _) = submit_internal(parts, &Silence)?;
+    let tubes = look::numbers(&parts.state.lock().store)?;
+    for tube in tubes {
+        let mut from = Some(TaskId::new(0));
+        while let Some(start) = from {
+            from = submit_internal(parts, &Return { tube, from: start, charged })?.0;
         }
-        Ok(())
     }
-
-    /// Returns every lease that does not wait for a named consumer, and ends the consumers that
-    /// have no grace left.
-    pub(crate) fn void_leases(&self, charged: bool) -> Result<()> {
-        let (Silenced { over, void_to }, _) = self.apply_inside(&Silence)?;
-        let tubes = look::numbers(&self.state.lock().store)?;
-        for tube in tubes {
-            let mut from = Some(TaskId::new(0));
-            while let Some(start) = from {
-                from = self.apply_inside(&Return { tube, from: start, charged })?.0;
-            }
-        }
-        for consumer in over {
-            self.end_all(&End { consumer, left: void_to, charged })?;
-        }
-        let consumers = consumers::all(&self.state.lock().store)?;
-        let (queue, lease) = {
-            let now = self.state.lock().now(&*self.settings.clock);
-            (now.queue, now.lease)
-        };
-        for (consumer, row) in consumers {
-            let until = lease.saturating_add(row.until.saturating_sub(queue));
-            self.graces.insert(Grace { consumer, left: row.void_to, until });
-        }
-        Ok(())
+    for consumer in over {
+        end_all(parts, &End { consumer, left: void_to, charged })?;
     }
+    let consumers = consumers::all(&parts.state.lock().store)?;
+    let (queue, lease) = {
+        let now = parts.state.lock().now(&*parts.settings.clock);
+        (now.queue, now.lease)
+    };
+    for (consumer, row) in consumers {
+        let until = lease.saturating_add(row.until.saturating_sub(queue));
+        parts.graces.insert(Grace { consumer, left: row.void_to, until });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,129 +1,130 @@
 //! Makes things happen on time: sleeps until the first deadline and works off what is due. What is
 //! correct does not depend on it, for every verb does the same in its own tube.
 
-use crate::clock::NEVER;
+use crate::clock::{NEVER, micros};
+use crate::engine::Op;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
 use crate::engine::sweep::Sweep;
 use crate::error::Result;
-use crate::limits::TIMER_NAP_MAX;
-use crate::live::core::Core;
+use crate::limits::{QUIET_BEFORE_CHECKPOINT, TIMER_NAP_MAX};
+use crate::live::checkpoints::checkpoint;
 use crate::live::deadlines::Walk;
-use crate::sync::Arc;
+use crate::live::parts::Parts;
+use crate::live::pipeline::submit_internal;
+use crate::live::sessions::end_graces;
 use std::time::Duration;
 
 /// Before what failed is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-impl Core {
-    /// The timer's thread.
-    pub(crate) fn keep_time(self: &Arc<Self>) {
-        loop {
-            let nap = match self.work_off_all() {
-                Ok(next) => self.nap(next),
-                // What fails here fails again for the next verb, which can say so. A disk may
-                // mend; a broken queue does not.
-                Err(_) if self.is_broken() => None,
-                Err(_) => self.settings.clock.nap(AGAIN),
-            };
-            if !self.alarm.sleep(nap) {
-                return;
-            }
+/// The timer's thread.
+pub(crate) fn keep_time(parts: &Parts) {
+    loop {
+        let nap = match work_off_all(parts) {
+            Ok(next) => nap(parts, next),
+            // What fails here fails again for the next verb, which can say so. A disk may
+            // mend; a broken queue does not.
+            Err(_) if is_broken(parts) => None,
+            Err(_) => parts.settings.clock.nap(AGAIN),
+        };
+        if !parts.alarm.sleep(nap) {
+            return;
         }
     }
+}
 
-    fn is_broken(&self) -> bool {
-        self.is_open().is_err() || self.state.lock().is_open().is_err()
+fn is_broken(parts: &Parts) -> bool {
+    parts.health.serves().is_err() || parts.health.runs().is_err()
+}
+
+/// How long the timer may sleep; `None` until it is called.
+fn nap(parts: &Parts, next: NextDue) -> Option<Duration> {
+    let now = parts.state.lock().now(&*parts.settings.clock);
+    let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
+    let lease = next.lease.min(parts.graces.next()).min(next_quiet(parts));
+    let by_lease = left(lease, now.lease);
+    // A jump of these clocks gives no sign, so they are looked at again before long.
+    let jumpy = [left(next.queue, now.queue), left(next.wall, now.wall)];
+    let jumpy =
+        jumpy.into_iter().flatten().min().map(|left| left.min(TIMER_NAP_MAX.as_micros() as u64));
+    let left = by_lease.into_iter().chain(jumpy).min()?;
+    parts.settings.clock.nap(Duration::from_micros(left))
+}
+
+/// Works off everything that is due now, and all sweeps. Answers the first deadlines to come.
+pub(crate) fn work_off_all(parts: &Parts) -> Result<NextDue> {
+    while work_off_round(parts)? {}
+    checkpoint_if_quiet(parts)?;
+    Ok(parts.state.lock().derived.first_due())
+}
+
+/// One step of the sweeps, then one of each tube in which something is due, so that no tube
+/// waits for the whole of another's work. Whether there may be more. One that fails does not
+/// keep the others waiting.
+fn work_off_round(parts: &Parts) -> Result<bool> {
+    let (mut more, mut failed, mut walk) = (false, None, Walk::default());
+    parts.state.pass_on();
+    match submit_own(parts, &Sweep) {
+        Ok(stepped) => more = stepped == Some(true),
+        Err(error) => failed = Some(error),
     }
-
-    /// How long the timer may sleep; `None` until it is called.
-    fn nap(&self, next: NextDue) -> Option<Duration> {
-        let now = self.state.lock().now(&*self.settings.clock);
-        let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
-        let lease = next.lease.min(self.graces.next()).min(self.next_quiet());
-        let by_lease = left(lease, now.lease);
-        // A jump of these clocks gives no sign, so they are looked at again before long.
-        let jumpy = [left(next.queue, now.queue), left(next.wall, now.wall)];
-        let jumpy = jumpy
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|left| left.min(TIMER_NAP_MAX.as_micros() as u64));
-        let left = by_lease.into_iter().chain(jumpy).min()?;
-        self.settings.clock.nap(Duration::from_micros(left))
-    }
-
-    /// Works off everything that is due now, and all sweeps. Answers the first deadlines to come.
-    pub(crate) fn work_off_all(&self) -> Result<NextDue> {
-        while self.work_off_round()? {}
-        self.checkpoint_if_quiet()?;
-        Ok(self.state.lock().derived.first_due())
-    }
-
-    /// One step of the sweeps, then one of each tube in which something is due, so that no tube
-    /// waits for the whole of another's work. Whether there may be more. One that fails does not
-    /// keep the others waiting.
-    fn work_off_round(&self) -> Result<bool> {
-        let (mut more, mut failed, mut walk) = (false, None, Walk::default());
-        self.state.pass_on();
-        match self.apply_own(&Sweep) {
-            Ok(stepped) => more = stepped == Some(true),
+    while let Some((tube, is_due)) = next_due(parts, &mut walk)? {
+        if !is_due {
+            continue;
+        }
+        parts.state.pass_on();
+        match submit_own(parts, &WorkOff { tube }) {
+            Ok(stepped) => more |= stepped.is_some(),
             Err(error) => failed = Some(error),
         }
-        while let Some((tube, is_due)) = self.next_due(&mut walk)? {
-            if !is_due {
-                continue;
-            }
-            self.state.pass_on();
-            match self.apply_own(&WorkOff { tube }) {
-                Ok(stepped) => more |= stepped.is_some(),
-                Err(error) => failed = Some(error),
-            }
-        }
-        self.end_graces()?;
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(more),
-        }
     }
+    end_graces(parts)?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(more),
+    }
+}
 
-    /// The next tube whose first deadline may have passed, and whether it has.
-    fn next_due(&self, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
-        let mut state = self.state.lock();
-        state.is_open()?;
-        let now = state.now(&*self.settings.clock);
-        let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
-        let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;
-        Ok(Some((tube, is_due)))
-    }
+/// The next tube whose first deadline may have passed, and whether it has.
+fn next_due(parts: &Parts, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
+    let mut state = parts.state.lock();
+    state.health.runs()?;
+    let now = state.now(&*parts.settings.clock);
+    let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
+    let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;
+    Ok(Some((tube, is_due)))
+}
 
-    /// The queue's own op; `None` once the queue closes.
-    fn apply_own<O: crate::engine::Op>(&self, op: &O) -> Result<Option<O::Done>> {
-        if self.is_open().is_err() {
-            return Ok(None);
-        }
-        match self.apply_inside(op) {
-            Ok((done, _)) => Ok(Some(done)),
-            // Dropped while it was looked at.
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+/// The queue's own op; `None` once the queue closes.
+fn submit_own<O: Op>(parts: &Parts, op: &O) -> Result<Option<O::Done>> {
+    if parts.health.serves().is_err() {
+        return Ok(None);
     }
+    match submit_internal(parts, op) {
+        Ok((done, _)) => Ok(Some(done)),
+        // Dropped while it was looked at.
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
-    /// Lease time at which the queue will have been quiet for long enough.
-    fn next_quiet(&self) -> u64 {
-        self.alarm.quiet_since().map_or(NEVER, |since| since.saturating_add(self.quiet()))
-    }
+/// Lease time at which the queue will have been quiet for long enough.
+fn next_quiet(parts: &Parts) -> u64 {
+    parts
+        .alarm
+        .quiet_since()
+        .map_or(NEVER, |since| since.saturating_add(micros(QUIET_BEFORE_CHECKPOINT)))
+}
 
-    /// A quiet queue is checkpointed if that spares a kill something.
-    fn checkpoint_if_quiet(&self) -> Result<()> {
-        if self.lease_now() < self.next_quiet() {
-            return Ok(());
-        }
-        self.alarm.mind_no_quiet();
-        let worth_it = self.state.lock().store.wants_quiet_checkpoint();
-        if worth_it && self.is_open().is_ok() { self.checkpoint() } else { Ok(()) }
+/// A quiet queue is checkpointed if that spares a kill something.
+fn checkpoint_if_quiet(parts: &Parts) -> Result<()> {
+    if parts.lease_now() < next_quiet(parts) {
+        return Ok(());
     }
+    parts.alarm.mind_no_quiet();
+    let worth_it = parts.state.lock().store.wants_quiet_checkpoint();
+    if worth_it && parts.health.serves().is_ok() { checkpoint(parts) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -133,7 +134,7 @@ mod tests {
     use crate::engine::look;
     use crate::engine::take::Take;
     use crate::limits::SWEEP_TASKS;
-    use crate::live::commit::{Obstacle, State};
+    use crate::live::commit::{Retry, State, Undone};
     use crate::{Clock, ManualClock, Queue};
     use std::collections::BTreeMap;
 
@@ -148,11 +149,11 @@ mod tests {
         tube.task(b"b").ttr(Duration::from_secs(1)).put().unwrap();
         tube.take().unwrap().detach();
         let core = tube.hold.core();
-        assert_ne!(core.work_off_all().unwrap(), NextDue::NONE);
+        assert_ne!(work_off_all(core).unwrap(), NextDue::NONE);
         queue.force_drop_tube("t").unwrap();
-        assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
+        assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
         clock.advance(Duration::from_secs(2));
-        assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
+        assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
     }
 
     /// T3. An event tells by its mark which commit it came with.
@@ -208,15 +209,15 @@ mod tests {
                 tube.task(b"x").delay(SECOND * 60).put().unwrap();
             }
             let made = seen();
-            core.work_off_all().unwrap();
+            work_off_all(core).unwrap();
             let idle = seen();
             first.task(b"x").delay(SECOND).put().unwrap();
             clock.advance(SECOND);
-            core.work_off_all().unwrap();
+            work_off_all(core).unwrap();
             let one_due = seen();
             clock.advance(SECOND * 60);
-            core.work_off_all().unwrap();
-            assert_eq!(core.work_off_all().unwrap(), NextDue::NONE);
+            work_off_all(core).unwrap();
+            assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
             assert_eq!(
                 first.peek_next(crate::State::Ready).unwrap().map(|task| task.attempts),
                 Some(0)
@@ -246,7 +247,7 @@ mod tests {
         clock.advance(SECOND);
         let core = large.hold.core();
         let count = |tag| core.state.lock().store.count(crate::bytes::Range::of(tag));
-        assert!(core.work_off_round().unwrap());
+        assert!(work_off_round(core).unwrap());
         assert_eq!(count(crate::bytes::Tag::Work), 1, "the sweep has come one step further");
         let ready = |tube: &crate::Tube| {
             let number = tube.at.number;
@@ -255,7 +256,7 @@ mod tests {
             ready.unwrap()
         };
         assert_eq!((ready(&other), ready(&busy)), (1, SWEEP_TASKS as u64));
-        core.work_off_all().unwrap();
+        work_off_all(core).unwrap();
         assert_eq!(count(crate::bytes::Tag::Work), 0);
         assert_eq!(ready(&busy), 10 * SWEEP_TASKS as u64);
     }
@@ -279,10 +280,10 @@ mod tests {
         loop {
             let mut state = core.state.lock();
             let before = left(&state);
-            let step = state.step(&take, &mut came, &core.site());
+            let step = state.execute(&take, &mut came, &core.env());
             assert!(before - left(&state) <= SWEEP_TASKS as u64);
             match step {
-                Err(Obstacle::Yield) => turns += 1,
+                Err(Undone::Retry(Retry::Yield)) => turns += 1,
                 Ok((handed, _)) => break assert_eq!(handed.len(), 1),
                 Err(_) => panic!("refused"),
             }

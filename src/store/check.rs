@@ -52,11 +52,13 @@ impl Store {
         };
         let dead = self.rows.dead.borrow().clone();
         let served = self.base.replace(scratch);
+        // A panic of redb over what is checked must not break the queue.
+        let health = std::mem::take(&mut self.health);
         let looked = self.check_rows(report).and_then(|()| audit(self, report));
         let scratch = std::mem::replace(&mut self.base, served);
         // What was met there was not met in what is served.
         self.rows.dead.replace(dead);
-        self.broken.take();
+        self.health = health;
         match looked.map_err(of_its_bytes) {
             Err(error) if error.kind() == ErrorKind::Damaged => {
                 report(format!("base.redb cannot be read: {error}"));

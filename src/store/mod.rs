@@ -23,6 +23,7 @@ mod birth;
 mod progress;
 mod create;
 mod open;
+mod health;
 mod heal;
 mod check;
 mod compact;
@@ -41,6 +42,7 @@ pub(crate) use birth::Folder;
 pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
 pub(crate) use guests::{Guests, Reader, Writer, is_guest_table};
+pub(crate) use health::Health;
 pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
@@ -48,7 +50,6 @@ pub(crate) use pieces::Breath;
 pub use progress::{Progress, Stage};
 pub(crate) use record::{Advance, Stamp, probe};
 pub use space::{BaseSpace, Space};
-use std::cell::RefCell;
 use tables::Anchor;
 use traffic::Traffic;
 use view::Rows;
@@ -130,16 +131,7 @@ pub(crate) struct Store {
     spare: u64,
     /// Bytes of the temporary tubes at which a list was last refused for them.
     refused_at: Option<u64>,
-    /// Set between the write and the last row applied: a panic there leaves it set.
-    armed: bool,
-    broken: RefCell<Option<Stopped>>,
-}
-
-/// Why a store has stopped for good.
-struct Stopped {
-    why: Box<str>,
-    /// redb panicked over what it read.
-    over_bytes: bool,
+    pub(crate) health: Arc<Health>,
 }
 
 impl Store {
@@ -153,23 +145,21 @@ impl Store {
         let stamp = self.stamp.moved(advance);
         if writes.iter().any(|(key, _)| !is_temporary(key)) {
             let durable = writes.iter().filter(|(key, _)| !is_temporary(key));
-            self.armed = true;
+            let armed = self.health.arm();
             let written = match &mut self.ring {
                 Some(ring) => ring.append(&stamp, durable),
                 None => Ok(self.number + 1),
             };
+            armed.disarm();
             match written {
                 Ok(number) => self.number = number,
-                Err(fault) => {
-                    self.armed = false;
-                    return Err(self.write_failed(fault));
-                }
+                Err(fault) => return Err(self.write_failed(fault)),
             }
         }
-        self.armed = true;
+        let armed = self.health.arm();
         self.stamp = stamp;
         writes.drain_into(|key, op| self.rows.apply(key, op));
-        self.armed = false;
+        armed.disarm();
         Ok(self.number)
     }
 
@@ -385,8 +375,7 @@ impl Store {
             ring.shared().release();
         }
         // Without its ring it would pass for one in memory.
-        let closed = || Stopped { why: "it is closed".into(), over_bytes: false };
-        self.broken.borrow_mut().get_or_insert_with(closed);
+        self.health.close();
         done
     }
 
@@ -399,29 +388,16 @@ impl Store {
     /// `Broken` if an earlier failure has stopped the store.
     #[inline]
     fn stopped(&self) -> Result<()> {
-        let synced = self.ring.as_ref().is_none_or(|ring| !ring.shared().has_failed());
-        if synced && !self.armed && self.broken.borrow().is_none() {
-            return Ok(());
+        if self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed()) {
+            return Err(self.stop(Error::new(ErrorKind::Io).because("the journal was not synced")));
         }
-        Err(self.why_stopped())
+        self.health.runs().map_err(|error| self.named(error))
     }
 
+    /// Stops the queue for good. The error, told as the first of its kind.
     #[cold]
-    fn why_stopped(&self) -> Error {
-        let broken = self.broken.borrow();
-        let why = match &*broken {
-            Some(stopped) => &*stopped.why,
-            None if self.armed => "a panic came between writing and applying",
-            None => "the journal was not synced",
-        };
-        self.named(Error::new(ErrorKind::Broken).because(why))
-    }
-
-    /// Stops the store for good. The error, told as the first of its kind.
     fn stop(&self, error: Error) -> Error {
-        let over_bytes = is_over_bytes(&error);
-        let stopped = || Stopped { why: error.to_string().into(), over_bytes };
-        self.broken.borrow_mut().get_or_insert_with(stopped);
+        self.health.break_down(error.to_string(), is_over_bytes(&error));
         let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
         self.named(Error::new(kind).caused_by(error))
     }

@@ -19,7 +19,6 @@ use crate::bytes::pack::Unpacker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
 use crate::sync::Arc;
-use std::cell::RefCell;
 
 /// How often a queue is created while others remove what is there.
 const TRIES: u32 = 8;
@@ -124,9 +123,8 @@ impl Store {
             base: Some(base),
             rows,
             stamp,
-            armed: false,
             frozen_runs: Vec::new(),
-            broken: RefCell::default(),
+            health: Arc::default(),
         };
         // The replayed records must be on the medium before a checkpoint is anchored to one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
@@ -161,13 +159,10 @@ impl Store {
 
     /// What an opening says that failed over the rows: a row that points nowhere is damage, too.
     pub(crate) fn blamed(&self, error: Error) -> Error {
-        let stopped = self.broken.borrow();
         match error.kind() {
             ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
             // What stopped the store may have been told to somebody else.
-            ErrorKind::Broken if stopped.as_ref().is_some_and(|it| it.over_bytes) => {
-                unreadable(error)
-            }
+            ErrorKind::Broken if self.health.is_broken_in_bytes() => unreadable(error),
             _ => of_its_bytes(error),
         }
     }
@@ -191,9 +186,8 @@ impl Store {
             full: false,
             spare: 0,
             refused_at: None,
-            armed: false,
             frozen_runs: Vec::new(),
-            broken: RefCell::default(),
+            health: Arc::default(),
         };
         Ok(Opened { store, stamp, first_number })
     }

@@ -412,3 +412,29 @@ fn r3_a_full_queue_is_emptied_by_deletes_among_all_other_verbs() {
     }
     assert!(!refused.contains("kick"), "it adds nothing");
 }
+
+/// R3: a put inside `transact` is refused by a full disk as any other put is, and what is kept for
+/// acks stays. It went past the checks of the plain verbs.
+#[test]
+fn r3_a_put_inside_a_transaction_is_refused_by_a_full_disk() {
+    for budget in (8..200).step_by(16) {
+        let (disk, clock) = (SimDisk::new(budget), ManualClock::new());
+        let (queue, tube) = open_at(&disk, Durability::Durable, &clock);
+        disk.set_quota(disk.blocks() + budget as usize);
+        let there = (0..).take_while(|number| put(&tube, *number).is_ok()).count();
+        for number in 0..10_u64 {
+            let mut kind = None;
+            let done = queue.transact(|tx| -> Result<()> {
+                let put = tube.put_in(tx, &number.to_be_bytes());
+                kind = put.as_ref().err().map(tubewell::Error::kind);
+                put.map(drop)
+            });
+            assert!(done.is_err());
+            assert_eq!(kind, Some(ErrorKind::DiskFull), "budget {budget}");
+        }
+        assert_eq!(tube.len().unwrap(), there as u64, "budget {budget}");
+        while let Some(task) = tube.try_take().unwrap() {
+            task.ack().unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether the queue serves: open, closing, closed, or broken and why. One for the whole queue;
+//! whoever finds that it cannot go on says so here, and everybody asks here.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+/// Calls are refused; the queue's own work goes on.
+const CLOSING: usize = 1;
+/// The files are released.
+const CLOSED: usize = 2;
+/// Nothing is written any more.
+const BROKEN: usize = 4;
+
+/// The state of the whole queue.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// 0 while it is open.
+    state: AtomicUsize,
+    why: Mutex<Option<Why>>,
+}
+
+/// What broke the queue first.
+#[derive(Debug)]
+struct Why {
+    text: Box<str>,
+    /// It was found in the bytes of a file, so opening again finds it again.
+    in_bytes: bool,
+}
+
+/// From the append to the journal until its rows are visible and published. Dropped by a panic in
+/// between, it breaks the queue: what is on the disk and what is visible may differ.
+#[must_use]
+pub(crate) struct Armed<'a>(&'a Health);
+
+impl Armed<'_> {
+    #[inline]
+    pub(crate) fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        self.0.break_down("a panic came between a write to the journal and its rows", false);
+    }
+}
+
+impl Health {
+    /// Whether calls are served.
+    ///
+    /// # Errors
+    /// `Closed`, also while the queue closes; `Broken`.
+    #[inline]
+    pub(crate) fn serves(&self) -> Result<()> {
+        match self.state.load(Ordering::Acquire) {
+            0 => Ok(()),
+            state => Err(self.refused(state & (CLOSING | CLOSED) != 0)),
+        }
+    }
+
+    /// Whether rows may be written. They are still while the queue closes.
+    ///
+    /// # Errors
+    /// `Closed` or `Broken`.
+    #[inline]
+    pub(crate) fn runs(&self) -> Result<()> {
+        match self.state.load(Ordering::Acquire) & !CLOSING {
+            0 => Ok(()),
+            state => Err(self.refused(state & BROKEN == 0)),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, closed: bool) -> Error {
+        if closed {
+            return Error::new(ErrorKind::Closed);
+        }
+        let why = self.why.lock();
+        let text = why.as_ref().map_or("it has failed", |why| &*why.text);
+        Error::new(ErrorKind::Broken).because(format!("{text}; close the queue and open it again"))
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.state.load(Ordering::Acquire) & (CLOSING | CLOSED) != 0
+    }
+
+    /// Whether something was found in the bytes of a file that broke the queue.
+    pub(crate) fn is_broken_in_bytes(&self) -> bool {
+        self.why.lock().as_ref().is_some_and(|why| why.in_bytes)
+    }
+
+    /// Begins to close. Whether nobody had before.
+    pub(crate) fn begin_close(&self) -> bool {
+        self.state.fetch_or(CLOSING, Ordering::AcqRel) & CLOSING == 0
+    }
+
+    pub(crate) fn close(&self) {
+        self.state.fetch_or(CLOSING | CLOSED, Ordering::AcqRel);
+    }
+
+    /// Stops the queue for good. The first reason stays.
+    #[cold]
+    pub(crate) fn break_down(&self, why: impl Into<Box<str>>, in_bytes: bool) {
+        self.why.lock().get_or_insert_with(|| Why { text: why.into(), in_bytes });
+        self.state.fetch_or(BROKEN, Ordering::AcqRel);
+    }
+
+    #[inline]
+    pub(crate) fn arm(&self) -> Armed<'_> {
+        Armed(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn who_closes_serves_no_calls_and_goes_on_with_its_own_work() {
+        let health = Health::default();
+        assert!(health.serves().is_ok() && health.begin_close() && !health.begin_close());
+        assert!(health.serves().unwrap_err().is_closed() && health.runs().is_ok());
+        health.close();
+        assert!(health.runs().unwrap_err().is_closed());
+    }
+
+    #[test]
+    fn a_panic_between_append_and_publish_breaks_the_queue_and_the_first_reason_stays() {
+        let health = Health::default();
+        health.arm().disarm();
+        assert!(health.runs().is_ok());
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _armed = health.arm();
+            panic!("between");
+        }));
+        assert!(panicked.is_err());
+        health.break_down("something later", true);
+        let error = health.serves().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Broken);
+        let text = error.to_string();
+        assert!(text.contains("a panic came") && text.contains("open it again"), "{text}");
+        assert!(!health.is_broken_in_bytes());
+    }
+}
