@@ -243,7 +243,7 @@ impl Store {
         }
         match &self.ring {
             Some(ring) => ring.used() >= ring.size() / CHECKPOINT_PART,
-            None => self.rows.active.bytes() as u64 >= self.config.journal_bytes,
+            None => self.rows.active.inserted_bytes() as u64 >= self.config.journal_bytes,
         }
     }
 

@@ -7,9 +7,9 @@ use crate::bytes::key::{ByTag, Key, after, copy};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Most ranges of a tag that are kept when a layer goes. Mostly there is one for each end that takes
-/// remove from; where there are many, as with thousands of groups, each spares a short walk only,
-/// and to ask of all whether they are needed would keep the callers waiting.
+/// Most ranges of a tag that are kept when a layer goes. Mostly there is one for each end that
+/// takes remove from; where there are many, as with thousands of groups, each spares a short walk
+/// only, and to ask of all whether they are needed would keep the callers waiting.
 const KEPT: usize = 256;
 
 /// Ranges without a living row, one set a tag.

@@ -23,6 +23,7 @@ pub(crate) struct Layer {
     tombstones: usize,
     /// Bytes of all keys and values.
     bytes: usize,
+    inserted: usize,
 }
 
 const _: () = assert!(Tag::SPACE <= u128::BITS as usize);
@@ -30,7 +31,7 @@ const _: () = assert!(Tag::SPACE <= u128::BITS as usize);
 impl Default for Layer {
     fn default() -> Self {
         let by_tag = std::array::from_fn(|_| LeafMap::default());
-        Self { by_tag, used: 0, entries: 0, tombstones: 0, bytes: 0 }
+        Self { by_tag, used: 0, entries: 0, tombstones: 0, bytes: 0, inserted: 0 }
     }
 }
 
@@ -77,6 +78,12 @@ impl Layer {
     /// Bytes of memory, roughly.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.entries * ENTRY_BYTES
+    }
+
+    /// Bytes of memory of all that was ever written, which bound what the layer keeps: a value that
+    /// stays keeps the memory that it shares with others.
+    pub(crate) fn inserted_bytes(&self) -> usize {
+        self.inserted
     }
 
     /// Bytes that the entries would take as row writes of journal records, without the records'
@@ -148,6 +155,7 @@ impl Layer {
     fn lay(&mut self, key: Key, op: RowOp, fold: impl Fn(&RowOp, RowOp) -> Option<RowOp>) {
         let slot = slot(&key);
         let Some(rows) = self.by_tag.get_mut(slot) else { return };
+        self.inserted += ENTRY_BYTES + bytes(&key, &op);
         match rows.find(&key) {
             Err(at) => {
                 self.used |= 1 << slot;
@@ -191,7 +199,8 @@ impl Layer {
                 rows.drain_into(&mut each);
             }
         }
-        (self.used, self.entries, self.tombstones, self.bytes) = (0, 0, 0, 0);
+        (self.used, self.entries, self.tombstones) = (0, 0, 0);
+        (self.bytes, self.inserted) = (0, 0);
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 
 pub(crate) mod steps;
 pub(crate) mod leaf_map;
+#[expect(clippy::module_inception, reason = "the room is named after what it holds")]
 pub(crate) mod layer;
 pub(crate) mod dead_ranges;
 pub(crate) mod cursor;
