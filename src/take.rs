@@ -8,7 +8,7 @@ use crate::engine::take::{Claim, Handed, Take};
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::Held;
 use crate::lease::{Lease, Task};
-use crate::limits::{BATCH_TASKS_MAX, PAGE_TASKS};
+use crate::limits::BATCH_TASKS_MAX;
 use crate::live::core::Wait;
 use crate::options::Durability;
 use crate::stop::Stop;
@@ -368,17 +368,14 @@ impl Consumer {
     pub fn resume<T: ?Sized>(&self, tube: &Tube<T>) -> Result<Vec<Task<T>>> {
         let tube = tube.by(self);
         let resumed = (|| {
-            let mut tasks = Vec::new();
-            loop {
-                let (number, consumer) = (tube.at.number, tube.holder()?);
-                let op = Resume { tube: number, consumer, most: PAGE_TASKS };
-                let handed = tube.hold.run(&op, Durability::Relaxed)?;
-                let more = handed.len() == PAGE_TASKS;
+            let (mut tasks, mut next) = (Vec::new(), Some(TaskId::new(0)));
+            while let Some(from) = next {
+                let op = Resume { tube: tube.at.number, consumer: tube.holder()?, from };
+                let (handed, more) = tube.hold.run(&op, Durability::Relaxed)?;
                 tube.open_tasks(handed, &mut tasks)?;
-                if !more {
-                    return Ok(tasks);
-                }
+                next = more;
             }
+            Ok(tasks)
         })();
         tube.name_errors("resume", resumed)
     }

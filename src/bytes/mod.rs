@@ -1,5 +1,5 @@
 //! Rows as bytes: keys that sort as the queue wants to walk them, values of fixed big-endian
-//! layout, and the two seams between the engine and the store, [`RowWrite`] and [`View`]. No I/O.
+//! layout, and the two seams between the engine and the store, [`RowOp`] and [`View`]. No I/O.
 //! No byte string makes decoding panic.
 
 pub(crate) mod value;
@@ -7,10 +7,11 @@ pub(crate) mod pack;
 pub(crate) mod key;
 pub(crate) mod row;
 pub(crate) mod view;
+pub(crate) mod layer;
 
 pub(crate) use key::{Deadline, Range, Tag};
 pub(crate) use value::Value;
-pub(crate) use view::{Met, RowOp, RowWrite, View};
+pub(crate) use view::{Met, RowOp, Scan, View};
 
 /// The version of everything in the two files. A folder with a higher one is refused untouched; one
 /// with a lower one is opened, for ever: `tests/golden` has folders of each. So a change of any

@@ -4,7 +4,7 @@
 
 use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::row::{Counters, TakenRow, WorkRow};
-use crate::bytes::{Tag, Value, View, row};
+use crate::bytes::{Scan, Tag, Value, View, row};
 use crate::clock::NEVER;
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
@@ -42,9 +42,8 @@ fn each(
     range: Range,
     mut met: impl FnMut(Key, Option<Value>) -> Result<()>,
 ) -> Result<()> {
-    let mut from = range.start();
-    while let Some((key, row)) = view.first(&from, &range.end())? {
-        from = key::after(&key);
+    let mut rows = Scan::over(range);
+    while let Some((key, row)) = rows.next(view)? {
         met(key, row)?;
     }
     Ok(())
@@ -138,10 +137,11 @@ fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Resul
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
     for tag in Tag::STATES {
-        let mut from = Range::of(tag).start();
-        let end = Range::in_run(tag, Run(Run::TEMPORARY)).start();
-        while let Some(met) = view.first(&from, &end)? {
-            from = key::after(&met.0);
+        let mut rows = Scan::over(Range::of(tag));
+        while let Some(met) = rows.next(view)? {
+            if key::is_temporary(&met.0) {
+                break;
+            }
             match index::payload_bytes(view, tag, met)? {
                 Some(own) => bytes = bytes.saturating_add(own),
                 None => unknown = true,
@@ -158,15 +158,13 @@ fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> 
 /// Rows under a run that no tube has, and that no sweep is going to remove.
 fn strays(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     for tag in Tag::ALL.into_iter().filter(|tag| tag.in_run()) {
-        let mut from = Range::of(tag).start();
-        let end = Range::of(tag).end();
-        while let Some((met, _)) = view.first(&from, &end)? {
+        let mut rows = Scan::over(Range::of(tag));
+        while let Some((met, _)) = rows.next(view)? {
             let Some(Range { run: Some(run), .. }) = Range::holding(&met) else {
                 report(format!("{tag:?}: a key that is none: {met:02x?}"));
-                from = key::after(&met);
                 continue;
             };
-            from = Range::in_run(tag, run).end();
+            rows.skip_to(Range::in_run(tag, run).end());
             if !tubes.contains_key(&run) && view.get(&key::work(run))?.is_none() {
                 report(format!("{tag:?}: rows under run {} that no tube has", run.0));
             }
@@ -199,10 +197,8 @@ impl<'a> Audit<'a> {
 
     fn walk(&mut self) -> Result<()> {
         for tag in Tag::STATES {
-            let range = self.tube.range(tag);
-            let mut from = range.start();
-            while let Some((met, row)) = self.view.first(&from, &range.end())? {
-                from = key::after(&met);
+            let mut rows = Scan::over(self.tube.range(tag));
+            while let Some((met, row)) = rows.next(self.view)? {
                 let Some(id) = key::id_of(&met) else { continue };
                 // A damaged row is reported where its range is compared.
                 let Some(row) = row else {
@@ -318,10 +314,9 @@ impl<'a> Audit<'a> {
     fn compare(&mut self, tag: Tag) -> Result<()> {
         let range = self.tube.range(tag);
         let mut expected = self.expected.remove(&tag).unwrap_or_default();
-        let mut from = range.start();
+        let mut rows = Scan::over(range);
         let mut counted = 0;
-        while let Some((met, value)) = self.view.first(&from, &range.end())? {
-            from = key::after(&met);
+        while let Some((met, value)) = rows.next(self.view)? {
             counted += 1;
             if value.is_none() {
                 self.say(format!("{tag:?}: a damaged row: {met:02x?}"));

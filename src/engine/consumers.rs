@@ -3,7 +3,7 @@
 
 use crate::bytes::key::{self, Key};
 use crate::bytes::row::{ConsumerRow, Counters, TakenRow};
-use crate::bytes::{Range, Tag, View, row};
+use crate::bytes::{Range, Scan, Tag, View, row};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing};
@@ -11,7 +11,7 @@ use crate::engine::known::Tube;
 use crate::engine::take::Handed;
 use crate::engine::{aside, look, settle};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::SWEEP_TASKS;
+use crate::limits::{PAGE_TASKS, SWEEP_TASKS};
 use crate::name::label;
 use crate::task::{Cause, TaskId};
 use std::collections::BTreeMap;
@@ -35,11 +35,12 @@ pub(crate) struct End {
     pub(crate) charged: bool,
 }
 
-/// Hands out leases without a holder again, with new tokens, up to `most`.
+/// Hands out leases without a holder again, with new tokens: those of at most a page of leases from
+/// an id on. Answers also where to go on.
 pub(crate) struct Resume {
     pub(crate) tube: u32,
     pub(crate) consumer: u32,
-    pub(crate) most: usize,
+    pub(crate) from: TaskId,
 }
 
 fn consumer(desk: &Desk<'_>, number: u32) -> Result<ConsumerRow> {
@@ -138,13 +139,11 @@ impl Op for End {
             if desk.count(tube.range(Tag::Held)) == 0 {
                 continue;
             }
-            let prefix = key::held_by(tube.run(), self.consumer);
-            let mut from = prefix.clone();
-            while let Some((met, _)) = desk.first(&from, &key::end_of(&prefix))? {
+            let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
+            while let Some((met, _)) = rows.next(desk)? {
                 if left == 0 {
                     return Ok(true);
                 }
-                from = key::after(&met);
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
                 // What stays as it is does not count, so that the next sweep comes further.
                 left -= usize::from(self.give_back(desk, &tube, id, met)?);
@@ -178,33 +177,33 @@ impl End {
 }
 
 impl Op for Resume {
-    type Done = Vec<Handed>;
+    type Done = (Vec<Handed>, Option<TaskId>);
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }
 
     fn numbers(&self) -> u64 {
-        self.most as u64
+        PAGE_TASKS as u64
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let tube = desk.tube(self.tube)?;
         let row = consumer(desk, self.consumer)?;
-        let prefix = key::held_by(tube.run(), self.consumer);
-        let mut from = prefix.clone();
-        let mut handed = Vec::new();
-        while handed.len() < self.most {
-            let Some((met, _)) = desk.first(&from, &key::end_of(&prefix))? else { break };
-            from = key::after(&met);
+        let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
+        rows.skip_to(key::held(tube.run(), self.consumer, self.from));
+        let (mut handed, mut last) = (Vec::new(), self.from);
+        for _ in 0..PAGE_TASKS {
+            let Some((met, _)) = rows.next(desk)? else { return Ok((handed, None)) };
             let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
+            last = id;
             match resumed(desk, &tube, id, row.void_to) {
                 // It waits for the end of the grace, and its neighbours are handed out.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}
                 task => handed.extend(task?),
             }
         }
-        Ok(handed)
+        Ok((handed, Some(TaskId::new(last.get().saturating_add(1)))))
     }
 }
 
@@ -238,10 +237,8 @@ fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result
 /// The consumers there are, at open. One whose row is damaged is forgotten, since nobody knows how
 /// long its leases were to outlive it; then each name leads to its consumer again.
 pub(crate) fn mended(desk: &mut Desk<'_>) -> Result<Vec<(u32, ConsumerRow)>> {
-    let range = Range::of(Tag::Consumer);
-    let mut from = range.start();
-    while let Some((met, row)) = desk.first(&from, &range.end())? {
-        from = key::after(&met);
+    let mut rows = Scan::over(Range::of(Tag::Consumer));
+    while let Some((met, row)) = rows.next(desk)? {
         if row.as_deref().and_then(ConsumerRow::decode).is_none() {
             desk.remove(met);
         }
@@ -249,10 +246,8 @@ pub(crate) fn mended(desk: &mut Desk<'_>) -> Result<Vec<(u32, ConsumerRow)>> {
     let consumers = all(desk)?;
     let mut names: BTreeMap<Key, u32> =
         consumers.iter().map(|(number, row)| (key::consumer_name(&row.name), *number)).collect();
-    let range = Range::of(Tag::ConsumerName);
-    let mut from = range.start();
-    while let Some((met, row)) = desk.first(&from, &range.end())? {
-        from = key::after(&met);
+    let mut rows = Scan::over(Range::of(Tag::ConsumerName));
+    while let Some((met, row)) = rows.next(desk)? {
         let told = row.as_deref().and_then(row::read_number);
         match names.remove(&met).map(u64::from) {
             Some(number) if told == Some(number) => {}
@@ -272,11 +267,9 @@ fn number_of(consumer: &[u8]) -> Option<u32> {
 
 /// The consumers there are, by number.
 pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
-    let range = Range::of(Tag::Consumer);
-    let mut from = range.start();
+    let mut rows = Scan::over(Range::of(Tag::Consumer));
     let mut consumers = Vec::new();
-    while let Some((met, row)) = view.first(&from, &range.end())? {
-        from = key::after(&met);
+    while let Some((met, row)) = rows.next(view)? {
         match (number_of(&met), row.as_deref().and_then(ConsumerRow::decode)) {
             (Some(number), Some(row)) => consumers.push((number, row)),
             _ => return Err(damaged("consumer")),

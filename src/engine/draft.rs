@@ -2,11 +2,14 @@
 //! them carried out. It is dropped without a trace if the op is refused.
 
 use crate::bytes::key::{self, Key, Range, Run, Tag};
-use crate::bytes::{Met, RowOp, RowWrite, Value, View};
-use crate::engine::list::{KEPT, List};
+use crate::bytes::layer::{Layer, WriteSet};
+use crate::bytes::{Met, RowOp, Value, View};
 use crate::error::Result;
 use crate::sync::Arc;
 use crate::task::{Cause, State, TaskId};
+
+/// Changes whose memory is kept for the next op.
+const KEPT: usize = 1024;
 
 /// A task's step from one state to another, published once it is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +30,11 @@ fn is_telling(key: &[u8]) -> bool {
 /// What an op decided.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    rows: List,
+    rows: WriteSet,
     /// Whether a row goes to the disk.
     durable: bool,
+    /// Whether a row stays in memory.
+    temporary: bool,
     /// Whether a row is among them that tells the threads something.
     telling: bool,
     changes: Vec<Change>,
@@ -45,7 +50,7 @@ impl Draft {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
-        (self.durable, self.telling) = (false, false);
+        (self.durable, self.temporary, self.telling) = (false, false, false);
         self.changes.clear();
         self.changes.shrink_to(KEPT);
         self.let_go();
@@ -68,10 +73,15 @@ impl Draft {
         self.telling
     }
 
-    /// The row writes, in key order, one a key. Whoever carries them out empties the list.
+    /// Whether it writes rows of temporary tubes.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.temporary
+    }
+
+    /// The row writes, in key order, one a key. Whoever carries them out empties the layer.
     #[inline]
-    pub(crate) fn writes(&mut self) -> &mut Vec<RowWrite> {
-        self.rows.writes()
+    pub(crate) fn writes(&mut self) -> &mut Layer {
+        self.rows.layer()
     }
 
     /// The steps, in order.
@@ -119,9 +129,7 @@ impl Draft {
 
     /// Adds a later draft, made over this one.
     pub(crate) fn merge(&mut self, mut later: Self) {
-        for RowWrite { key, op } in later.rows.writes().drain(..) {
-            self.write(key, op);
-        }
+        later.rows.layer().drain_into(|key, op| self.write(key, op));
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         let before = self.changes.len();
         let payloads = later.payloads.into_iter();
@@ -134,7 +142,9 @@ impl Draft {
 
     #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        self.durable |= !key::is_temporary(&key);
+        let temporary = key::is_temporary(&key);
+        self.durable |= !temporary;
+        self.temporary |= temporary;
         self.telling |= is_telling(&key);
         self.rows.write(key, op);
     }
@@ -169,62 +179,22 @@ pub(crate) struct Over<'a> {
 impl View for Over<'_> {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        if self.draft.rows.is_empty() { self.view.get(key) } else { self.get_merged(key) }
+        let rows = &self.draft.rows;
+        if rows.is_empty() { self.view.get(key) } else { rows.get(self.view, key) }
     }
 
     #[inline]
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        if self.draft.rows.is_empty() {
-            self.view.first(from, to)
-        } else {
-            self.first_merged(from, to)
-        }
+        let rows = &self.draft.rows;
+        if rows.is_empty() { self.view.first(from, to) } else { rows.first(self.view, from, to) }
     }
 
     #[inline]
     fn count(&self, range: Range) -> u64 {
-        let count = self.view.count(range);
-        if self.draft.rows.is_empty() {
-            return count;
-        }
-        count.saturating_add_signed(self.draft.rows.moved(range))
+        self.view.count(range).saturating_add_signed(self.draft.rows.moved(range))
     }
 
     fn durable_bytes(&self) -> u64 {
         self.view.durable_bytes().saturating_add_signed(self.draft.durable_bytes)
-    }
-}
-
-impl Over<'_> {
-    fn get_merged(&self, key: &[u8]) -> Result<Option<Value>> {
-        match self.draft.rows.get(key) {
-            Some(RowOp::Add(value) | RowOp::Change(value)) => Ok(Some(value.clone())),
-            Some(RowOp::Remove) => Ok(None),
-            None => self.view.get(key),
-        }
-    }
-
-    fn first_merged(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        let mut from = Key::from_slice(from);
-        loop {
-            let beneath = self.view.first(&from, to)?;
-            let own = self.draft.rows.first(&from, to).map(|(key, op)| match op {
-                RowOp::Add(value) | RowOp::Change(value) => (key::copy(key), Some(value.clone())),
-                RowOp::Remove => (key::copy(key), None),
-            });
-            let (beneath, own) = match (beneath, own) {
-                (Some(beneath), own) => (beneath, own),
-                (None, own) => return Ok(own),
-            };
-            if own.as_ref().is_some_and(|own| own.0 <= beneath.0) {
-                return Ok(own);
-            }
-            if self.draft.rows.get(&beneath.0).is_some() {
-                // Removed by this draft: a change would have been its own row just above.
-                from = key::after(&beneath.0);
-                continue;
-            }
-            return Ok(Some(beneath));
-        }
     }
 }

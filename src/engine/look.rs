@@ -2,7 +2,7 @@
 
 use crate::bytes::key::{self, Key, Range};
 use crate::bytes::row::{ConsumerRow, Counters, TakenRow, TubeRow};
-use crate::bytes::{Deadline, Tag, View, row};
+use crate::bytes::{Deadline, Scan, Tag, View, row};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::{damaged, sound};
 use crate::engine::index::{self, Standing, Task};
@@ -64,11 +64,9 @@ pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
 
 /// The numbers of all tubes, in the order of their making.
 pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
-    let range = Range::of(Tag::Tube);
-    let mut from = range.start();
+    let mut rows = Scan::over(Range::of(Tag::Tube));
     let mut numbers = Vec::new();
-    while let Some((met, _)) = view.first(&from, &range.end())? {
-        from = key::after(&met);
+    while let Some((met, _)) = rows.next(view)? {
         let number = met.get(1..5).and_then(|number| number.try_into().ok());
         numbers.push(number.map(u32::from_be_bytes).ok_or_else(|| damaged("tube"))?);
     }
@@ -86,11 +84,9 @@ pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
 
 /// The names of all tubes, sorted.
 pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
-    let range = Range::of(Tag::Name);
-    let mut from = range.start();
+    let mut rows = Scan::over(Range::of(Tag::Name));
     let mut names = Vec::new();
-    while let Some((met, _)) = view.first(&from, &range.end())? {
-        from = key::after(&met);
+    while let Some((met, _)) = rows.next(view)? {
         let name = met.get(1..).and_then(|name| std::str::from_utf8(name).ok());
         names.push(name.ok_or_else(|| damaged("name"))?.to_owned());
     }
@@ -242,19 +238,12 @@ pub(crate) fn page(
 ) -> Result<(Vec<TaskInfo>, Option<Key>)> {
     let mut tasks = Vec::new();
     for tag in ranges(state) {
-        let range = tube.range(*tag);
-        let mut next = range.start();
-        if let Some(from) = &from {
-            if *from >= range.end() {
-                continue;
-            }
-            next = next.max(from.clone());
-        }
-        while let Some((met, row)) = view.first(&next, &range.end())? {
+        let mut rows = Scan::over(tube.range(*tag));
+        rows.skip_to(from.clone().unwrap_or_default());
+        while let Some((met, row)) = rows.next(view)? {
             if tasks.len() == PAGE_TASKS {
                 return Ok((tasks, Some(met)));
             }
-            next = key::after(&met);
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
             let opened = row.ok_or_else(|| damaged("state"));
             let opened = opened.and_then(|row| index::open(*tag, id, row));
@@ -278,12 +267,11 @@ pub(crate) fn taken(
     tube: &Tube,
     from: TaskId,
 ) -> Result<Vec<(TaskId, Option<String>, u64)>> {
-    let range = tube.range(Tag::Taken);
-    let mut from = key::taken(tube.run(), from);
+    let mut rows = Scan::over(tube.range(Tag::Taken));
+    rows.skip_to(key::taken(tube.run(), from));
     let mut tasks = Vec::new();
     while tasks.len() < PAGE_TASKS {
-        let Some((met, row)) = view.first(&from, &range.end())? else { break };
-        from = key::after(&met);
+        let Some((met, row)) = rows.next(view)? else { break };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         let Some((taken, _)) = row.as_deref().and_then(TakenRow::decode) else { continue };
         tasks.push((id, holder(view, &taken)?, taken.since));

@@ -11,7 +11,6 @@
 //!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone
 //! ```
 
-pub(crate) mod list;
 pub(crate) mod draft;
 pub(crate) mod known;
 pub(crate) mod desk;

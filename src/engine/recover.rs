@@ -4,7 +4,7 @@
 
 use crate::bytes::key;
 use crate::bytes::row::{ConsumerRow, TakenRow};
-use crate::bytes::{Tag, View};
+use crate::bytes::{Scan, Tag, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Task};
@@ -66,21 +66,22 @@ impl Op for Return {
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let Some(tube) = desk.sound_tube(self.tube)? else { return Ok(None) };
         let range = tube.range(Tag::Taken);
-        let mut from = self.from;
+        let mut rows = Scan::over(range);
+        rows.skip_to(key::taken(tube.run(), self.from));
+        let mut last = self.from;
         for _ in 0..SWEEP_TASKS {
             if desk.count(range) == 0 {
                 return Ok(None);
             }
-            let start = key::taken(tube.run(), from);
-            let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
+            let Some((met, row)) = rows.next(desk)? else { return Ok(None) };
             let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
-            from = TaskId::new(id.get().saturating_add(1));
+            last = id;
             // Whoever held a damaged one cannot settle it, nor come back for it.
             aside::with_lease(desk, &tube, (id, row), |desk, task, taken| {
                 self.give_back(desk, &tube, task, taken)
             })?;
         }
-        Ok(Some(from))
+        Ok(Some(TaskId::new(last.get().saturating_add(1))))
     }
 }
 

@@ -198,6 +198,9 @@ impl State {
     ) -> Result<(O::Done, Mark), Obstacle> {
         self.admit(op.adds(), op.numbers(), now, site)?;
         let done = self.decide(op, now, site)?;
+        if op.adds() && self.draft.is_temporary() {
+            self.store.admit_temporary(self.draft.writes())?;
+        }
         let mark = self.write(op.grows(), now, site)?;
         Ok((done, mark))
     }

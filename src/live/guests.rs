@@ -30,6 +30,8 @@ pub(crate) struct Session<'a> {
 struct List<'a> {
     state: Option<Entered<'a, State>>,
     draft: Draft,
+    /// Whether a verb adds tasks to a temporary tube.
+    adds_temporary: bool,
     /// The tasks of all verbs.
     tasks: Vec<TaskId>,
 }
@@ -54,6 +56,7 @@ impl<'a> Session<'a> {
             list: RefCell::new(List {
                 state: Some(state),
                 draft: Draft::default(),
+                adds_temporary: false,
                 tasks: Vec::new(),
             }),
             _turn: turn,
@@ -71,7 +74,7 @@ impl<'a> Session<'a> {
         let Ok(mut list) = self.list.try_borrow_mut() else {
             return Err(Error::new(ErrorKind::InTransaction));
         };
-        let List { state: Some(state), draft, tasks } = &mut *list else {
+        let List { state: Some(state), draft, adds_temporary, tasks } = &mut *list else {
             return Err(Error::new(ErrorKind::Closed));
         };
         let now = state.now(&*self.core.settings.clock);
@@ -88,6 +91,7 @@ impl<'a> Session<'a> {
         }
         state.draw(op.numbers(), &self.core.gate)?;
         let (done, later) = state.decide_over(op, now, draft, wants)?;
+        *adds_temporary |= op.adds() && later.is_temporary();
         draft.merge(later);
         tasks.extend(op.in_doubt(&done));
         Ok(done)
@@ -95,7 +99,10 @@ impl<'a> Session<'a> {
 
     /// Overlay, list and guests become one commit.
     pub(crate) fn commit(mut self) -> Result<()> {
-        let List { state, draft, tasks } = self.list.get_mut();
+        let List { state, draft, adds_temporary, tasks } = self.list.get_mut();
+        if let Some(state) = state.as_mut().filter(|_| *adds_temporary) {
+            state.store.admit_temporary(draft.writes())?;
+        }
         let (Some(mut state), Some(guests)) = (state.take(), self.guests.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };

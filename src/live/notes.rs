@@ -3,7 +3,7 @@
 
 use crate::bytes::key::{self, Run};
 use crate::bytes::row::TubeRow;
-use crate::bytes::{Deadline, Range, RowOp, RowWrite, Tag};
+use crate::bytes::{Deadline, Range, RowOp, Tag};
 use crate::engine::draft::{Change, Draft};
 use crate::engine::due::NextDue;
 use crate::engine::known::Known;
@@ -190,5 +190,5 @@ pub(crate) fn learnt(draft: &mut Draft) -> Vec<Learnt> {
     if !draft.is_telling() {
         return Vec::new();
     }
-    draft.writes().iter().filter_map(|RowWrite { key, op }| Learnt::of(key, op)).collect()
+    draft.writes().iter().filter_map(|(key, op)| Learnt::of(key, op)).collect()
 }

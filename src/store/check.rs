@@ -66,7 +66,7 @@ impl Store {
     /// The row as the layers and the base have it; a damaged one is none.
     fn kept(&self, key: &Key) -> Result<Option<Value>> {
         match self.rows.entry(key) {
-            Some(entry) => Ok(entry.value.clone()),
+            Some(op) => Ok(op.value().cloned()),
             None => match self.base()?.get(key) {
                 Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
                 kept => kept,
@@ -143,10 +143,10 @@ impl Store {
     fn layers(&self) -> impl Iterator<Item = (Key, bool)> {
         let mut keys: BTreeMap<Key, bool> = BTreeMap::new();
         if let Some(frozen) = &self.rows.frozen {
-            keys.extend(frozen.behind(None).map(|(key, row)| (key.clone(), row.value.is_some())));
+            keys.extend(frozen.iter().map(|(key, op)| (key.clone(), !op.is_remove())));
         }
-        let active = self.rows.active.behind(None);
-        keys.extend(active.map(|(key, row)| (key.clone(), row.value.is_some())));
+        let active = self.rows.active.iter();
+        keys.extend(active.map(|(key, op)| (key.clone(), !op.is_remove())));
         keys.into_iter()
     }
 

@@ -5,10 +5,11 @@
 use super::base::{Base, Fault, Opening, fenced};
 use super::journal::Journal;
 use super::merge::merge;
-use super::overlay::{Entry, Layer};
 use super::pieces::Breath;
 use super::tables::{ANCHOR, Anchor, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal};
+use crate::bytes::RowOp;
 use crate::bytes::key::{Key, Run};
+use crate::bytes::layer::Layer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use redb::{ReadableTable, WriteTransaction};
@@ -62,12 +63,12 @@ impl Checkpoint {
     /// Writes the next rows, in key order. Whether more are left.
     pub(crate) fn step(&mut self, rows: usize) -> Result<bool> {
         let Some(txn) = &self.txn else { return Err(Error::new(ErrorKind::Closed)) };
-        let slice = self.frozen.behind(self.last.as_ref()).take(rows);
+        let slice = self.frozen.after(self.last.as_ref()).take(rows);
         let last = write_rows(txn, &self.opening, slice)?;
         if last.is_some() {
             self.last = last;
         }
-        Ok(self.frozen.behind(self.last.as_ref()).next().is_some())
+        Ok(self.frozen.after(self.last.as_ref()).next().is_some())
     }
 
     /// Commits: on return everything up to the anchor is in the base, on the medium.
@@ -153,7 +154,7 @@ pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
 pub(super) fn write_rows<'a>(
     txn: &WriteTransaction,
     opening: &Opening,
-    entries: impl Iterator<Item = (&'a Key, &'a Entry)>,
+    entries: impl Iterator<Item = (&'a Key, &'a RowOp)>,
 ) -> Result<Option<Key>> {
     fenced(&opening.fate, || merge(&mut txn.open_table(ROWS)?, entries))
 }

@@ -7,13 +7,12 @@ use super::checkpoint::{CheckpointFailure, abort, serial, sync_up_to, write_rows
 use super::guests::Guests;
 use super::journal::Ring;
 use super::open::settle_header;
-use super::overlay::Layer;
 use super::record::Advance;
 use super::tables::{Anchor, Tally};
 use super::{Failure, Store};
-use crate::bytes::key::is_temporary;
-use crate::bytes::key::{Key, Run};
-use crate::bytes::{RowOp, RowWrite, View};
+use crate::bytes::key::{Key, Run, is_temporary};
+use crate::bytes::layer::Layer;
+use crate::bytes::{RowOp, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{FULL_BYTES, SLICE_ROWS};
 use crate::sync::Arc;
@@ -69,14 +68,12 @@ impl Store {
     }
 
     /// On a full disk: whether there is still room for what these rows add, which is counted then.
-    pub(crate) fn bears(&mut self, writes: &[RowWrite]) -> Result<bool> {
+    pub(crate) fn bears(&mut self, writes: &Layer) -> Result<bool> {
         let (mut comes, mut goes) = (0, 0);
-        for write in writes.iter().filter(|write| !is_temporary(&write.key)) {
-            if let RowOp::Add(value) | RowOp::Change(value) = &write.op {
-                comes += write.key.len() + value.len();
-            }
-            if !matches!(write.op, RowOp::Add(_)) {
-                goes += self.get(&write.key)?.map_or(0, |value| write.key.len() + value.len());
+        for (key, op) in writes.iter().filter(|(key, _)| !is_temporary(key)) {
+            comes += op.value().map_or(0, |value| key.len() + value.len());
+            if !matches!(op, RowOp::Add(_)) {
+                goes += self.get(key)?.map_or(0, |value| key.len() + value.len());
             }
         }
         let left = self.spare.checked_sub(comes.saturating_sub(goes) as u64);
@@ -183,11 +180,10 @@ impl Store {
     pub(crate) fn finish(
         &mut self,
         mut guests: Guests,
-        writes: Vec<RowWrite>,
+        mut writes: Layer,
         advance: Advance,
     ) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
-        self.admit_temporary(&writes).map_err(Failure::Refused)?;
         let base = self.base().map_err(Failure::Broken)?;
         if !Arc::ptr_eq(base.opening(), &guests.opening) {
             let error = Error::new(ErrorKind::Io).because("the base was opened anew; try again");
@@ -215,9 +211,7 @@ impl Store {
             Ok(base) => {
                 self.stamp = stamp;
                 self.rows.active = Layer::default();
-                for write in writes {
-                    self.rows.absorb(write);
-                }
+                writes.drain_into(|key, op| self.rows.absorb(key, op));
                 drop(self.adopt(base));
                 Ok(self.number)
             }
@@ -234,26 +228,18 @@ impl Store {
         &mut self,
         txn: WriteTransaction,
         opening: &Arc<Opening>,
-        writes: &[RowWrite],
+        writes: &Layer,
         mut anchor: Anchor,
         tallies: &[(Run, Tally)],
     ) -> Result<Base, Failure> {
-        let mut list = Layer::default();
-        for RowWrite { key, op } in writes.iter().filter(|write| !is_temporary(&write.key)) {
-            let value = match op {
-                RowOp::Add(value) | RowOp::Change(value) => Some(value.clone()),
-                RowOp::Remove => None,
-            };
-            list.apply_unsure(key.clone(), value);
-        }
         let written = (|| {
             // Perhaps a checkpoint has committed that nobody has told us of yet.
             anchor.serial = serial(&txn, opening)? + 1;
             if let Some(frozen) = &self.rows.frozen {
-                write_rows(&txn, opening, frozen.behind(None))?;
+                write_rows(&txn, opening, frozen.iter())?;
             }
-            write_rows(&txn, opening, self.rows.active.behind(None))?;
-            write_rows(&txn, opening, list.behind(None))?;
+            write_rows(&txn, opening, self.rows.active.iter())?;
+            write_rows(&txn, opening, writes.iter().filter(|(key, _)| !is_temporary(key)))?;
             write_state(&txn, opening, &anchor, tallies)
         })();
         let was_tried = written.is_ok();
@@ -294,7 +280,7 @@ fn in_slices(
     for dead in [true, false] {
         let mut last: Option<Key> = None;
         loop {
-            let rest = layer.behind(last.as_ref()).filter(|(_, row)| row.value.is_none() == dead);
+            let rest = layer.after(last.as_ref()).filter(|(_, op)| op.is_remove() == dead);
             let txn = opening.begin_write()?;
             match write_rows(&txn, opening, rest.take(SLICE_ROWS)) {
                 Ok(Some(written)) => last = Some(written),

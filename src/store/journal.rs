@@ -4,7 +4,8 @@
 
 use super::disk::DiskFile;
 use super::record::{Draft, HEAD_BYTES, HEADER_BYTES, Head, Kind, Link, Stamp};
-use crate::bytes::RowWrite;
+use crate::bytes::RowOp;
+use crate::bytes::key::Key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BALLAST_BYTES;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
@@ -218,11 +219,11 @@ impl Ring {
     pub(crate) fn append<'a>(
         &mut self,
         stamp: &Stamp,
-        rows: impl Iterator<Item = &'a RowWrite>,
+        rows: impl Iterator<Item = (&'a Key, &'a RowOp)>,
     ) -> Result<u64, WriteFault> {
         self.draft.begin(stamp);
-        for row in rows {
-            self.draft.row(row);
+        for (key, op) in rows {
+            self.draft.row(key, op);
         }
         self.write(Kind::Rows)
     }
@@ -331,8 +332,7 @@ pub(crate) fn create(file: &dyn DiskFile, head: &Head) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::key::Key;
-    use crate::bytes::{RowOp, Value};
+    use crate::bytes::Value;
     use std::sync::Barrier;
 
     /// Its first sync fails once it was met.
@@ -410,10 +410,10 @@ mod tests {
         for (size, alone) in [(300, true), (300, false), (PAGE as usize, true), (5000, true)] {
             let mut ring = Ring::resume(Arc::new(Double::new()), &head, 0, last);
             let value = Value::from([7; 5000].get(..size - 120).unwrap());
-            let row = RowWrite { key: Key::from_slice(&[1; 9]), op: RowOp::Add(value) };
+            let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {
                 let before = ring.last();
-                ring.append(&Stamp::default(), [&row].into_iter()).unwrap();
+                ring.append(&Stamp::default(), [(&key, &op)].into_iter()).unwrap();
                 let Span { start, end, .. } = ring.last();
                 if alone && end - start <= PAGE {
                     ring.shared.synced.store(ring.shared.written(), Ordering::SeqCst);

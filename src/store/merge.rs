@@ -1,8 +1,8 @@
 //! How rows in key order come into the base's table: neighbours together, in one rewrite of the
 //! pages they share. Where there are none it does not pay, and they go one by one.
 
-use super::overlay::Entry;
 use super::tables::{Bytes, seal};
+use crate::bytes::RowOp;
 use crate::bytes::key::Key;
 use redb::{CursorError, ReadableTable, Table};
 use std::cmp::Ordering;
@@ -40,14 +40,14 @@ impl Luck {
 /// Writes rows that stand in key order, dead marks among them. The last key written.
 pub(super) fn merge<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
-    entries: impl Iterator<Item = (&'a Key, &'a Entry)>,
+    entries: impl Iterator<Item = (&'a Key, &'a RowOp)>,
 ) -> Result<Option<Key>, redb::Error> {
     let mut entries = entries.peekable();
     let (mut inserts, mut removals) = (Luck::NEW, Luck::NEW);
     let mut buffer = Vec::new();
     let mut last = None;
-    while let Some((key, entry)) = entries.peek().copied() {
-        let run = match &entry.value {
+    while let Some((key, op)) = entries.peek().copied() {
+        let run = match op.value() {
             Some(_) if inserts.tries() => {
                 let run = insert_run(table, &mut entries, &mut buffer)?;
                 inserts.had(run.rows);
@@ -64,7 +64,7 @@ pub(super) fn merge<'a>(
             last = run;
             continue;
         }
-        match &entry.value {
+        match op.value() {
             Some(value) => drop(table.insert(key.as_slice(), seal(key, value, &mut buffer))?),
             None => drop(table.remove(key.as_slice())?),
         }
@@ -83,13 +83,13 @@ struct Done<'a> {
 /// New rows that all stand in one gap of the table.
 fn insert_run<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
-    entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a Entry)>>,
+    entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a RowOp)>>,
     buffer: &mut Vec<u8>,
 ) -> Result<Done<'a>, redb::Error> {
     let mut done = Done { rows: 0, last: None };
     let Some((first, _)) = entries.peek() else { return Ok(done) };
     let mut gap = table.lower_bound_mut(Bound::Included(first.as_slice()))?;
-    while let Some((key, Entry { value: Some(value), .. })) = entries.peek().copied() {
+    while let Some((key, RowOp::Add(value) | RowOp::Change(value))) = entries.peek().copied() {
         match gap.insert_before(key.as_slice(), seal(key, value, buffer)) {
             Ok(()) => {}
             // The table has this key, or one before it that the gap ends at.
@@ -106,14 +106,14 @@ fn insert_run<'a>(
 /// Dead rows that stand side by side in the table. Those that it does not have are done as well.
 fn remove_run<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
-    entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a Entry)>>,
+    entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a RowOp)>>,
 ) -> Result<Done<'a>, redb::Error> {
     let mut done = Done { rows: 0, last: None };
     let Some((first, _)) = entries.peek().copied() else { return Ok(done) };
     let mut found: Option<(&Key, &Key)> = None;
     let mut rows = table.range::<&[u8]>(first.as_slice()..)?;
     let mut met = rows.next().transpose()?;
-    while let Some((key, Entry { value: None, .. })) = entries.peek().copied() {
+    while let Some((key, RowOp::Remove)) = entries.peek().copied() {
         match met.as_ref().map(|(met, _)| met.value().cmp(key.as_slice())) {
             // It lives.
             Some(Ordering::Less) => break,
@@ -159,23 +159,22 @@ mod tests {
             (random >> 33) % most
         };
         for round in 0..300 {
-            let mut layer: BTreeMap<Key, Entry> = BTreeMap::new();
+            let mut layer: BTreeMap<Key, RowOp> = BTreeMap::new();
             for _ in 0..=below(6) {
                 let (from, step) = (below(4000), 1 + below(3) * below(9));
                 let (rows, dead) = (below(if round % 2 == 0 { 8 } else { 300 }), below(2) == 0);
                 for number in (from..).step_by(step as usize).take(rows as usize) {
                     let key = Key::from_slice(&number.to_be_bytes());
                     let value = Value::from(vec![round as u8; below(600) as usize].as_slice());
-                    let value = (!dead).then_some(value);
-                    layer.insert(key, Entry { value, beneath: true });
+                    layer.insert(key, if dead { RowOp::Remove } else { RowOp::Change(value) });
                 }
             }
             let txn = db.begin_write().unwrap();
             let last = merge(&mut txn.open_table(ROWS).unwrap(), layer.iter()).unwrap();
             assert_eq!(last.as_ref(), layer.keys().next_back());
             txn.commit().unwrap();
-            for (key, entry) in layer {
-                match entry.value {
+            for (key, op) in layer {
+                match op.into_value() {
                     Some(value) => drop(model.insert(key, value)),
                     None => drop(model.remove(&key)),
                 }

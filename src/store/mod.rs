@@ -13,9 +13,7 @@ mod tables;
 mod windows;
 mod pieces;
 mod base;
-mod sorted;
-mod overlay;
-mod skips;
+mod counts;
 mod view;
 mod merge;
 mod checkpoint;
@@ -29,7 +27,8 @@ mod space;
 mod tests;
 
 use crate::bytes::key::{Run, is_temporary};
-use crate::bytes::{Met, Range, RowWrite, Value, View};
+use crate::bytes::layer::Layer;
+use crate::bytes::{Met, Range, Value, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{AHEAD_PART, CHECKPOINT_PART, QUIET_PART};
 use crate::sync::Arc;
@@ -42,7 +41,6 @@ pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::Opened;
 pub use open::{Progress, Stage};
-use overlay::Layer;
 pub(crate) use pieces::Breath;
 pub(crate) use record::{Advance, Stamp, probe};
 pub use space::{BaseSpace, Space};
@@ -141,24 +139,16 @@ struct Stopped {
 }
 
 impl Store {
-    /// Carries out a list of row writes as a whole: one record, then visible. On success the list
-    /// is empty, on failure as it was. The number of the record, or of the last one if nothing of
-    /// the list goes to the disk.
-    pub(crate) fn append(
-        &mut self,
-        writes: &mut Vec<RowWrite>,
-        advance: Advance,
-    ) -> Result<u64, Failure> {
+    /// Carries out row writes as a whole: one record, then visible. On success the layer is empty,
+    /// on failure as it was. The number of the record, or of the last one if nothing of it goes to
+    /// the disk.
+    pub(crate) fn append(&mut self, writes: &mut Layer, advance: Advance) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         #[cfg(canary_skip_dropped)]
         self.rows.learn_from_unwritten(writes);
-        let temporary = writes.iter().filter(|write| is_temporary(&write.key)).count();
-        if temporary > 0 {
-            self.admit_temporary(writes).map_err(Failure::Refused)?;
-        }
         let stamp = self.stamp.moved(advance);
-        if temporary < writes.len() {
-            let durable = writes.iter().filter(|write| !is_temporary(&write.key));
+        if writes.iter().any(|(key, _)| !is_temporary(key)) {
+            let durable = writes.iter().filter(|(key, _)| !is_temporary(key));
             self.armed = true;
             let written = match &mut self.ring {
                 Some(ring) => ring.append(&stamp, durable),
@@ -174,9 +164,7 @@ impl Store {
         }
         self.armed = true;
         self.stamp = stamp;
-        for write in writes.drain(..) {
-            self.rows.apply(write);
-        }
+        writes.drain_into(|key, op| self.rows.apply(key, op));
         self.armed = false;
         Ok(self.number)
     }
@@ -195,10 +183,15 @@ impl Store {
         Ok(self.number)
     }
 
-    fn admit_temporary(&mut self, writes: &[RowWrite]) -> Result<()> {
+    /// Whether there is room for what these writes add to the temporary tubes.
+    ///
+    /// # Errors
+    /// `Full` if they would go over their limit.
+    pub(crate) fn admit_temporary(&mut self, writes: &Layer) -> Result<()> {
+        let growth = self.rows.temporary_growth(writes);
         let before = self.rows.temporary_bytes();
-        let after = self.rows.temporary_bytes_after(writes);
-        if after > before && after > self.config.temporary_bytes_max {
+        let after = before.saturating_add_signed(growth);
+        if growth > 0 && after > self.config.temporary_bytes_max {
             self.refused_at = self.refused_at.max(Some(before));
             return Err(Error::new(ErrorKind::Full).because("the temporary tubes' byte limit"));
         }
@@ -256,7 +249,7 @@ impl Store {
         }
         match &self.ring {
             Some(ring) => ring.used() >= ring.size() / CHECKPOINT_PART,
-            None => self.rows.active.came() as u64 >= self.config.journal_bytes,
+            None => self.rows.active.inserted_bytes() as u64 >= self.config.journal_bytes,
         }
     }
 
@@ -282,7 +275,7 @@ impl Store {
         if self.rows.frozen.is_some() {
             return Ok(None);
         }
-        if span == before.span && self.rows.active.rows() == 0 {
+        if span == before.span && self.rows.active.is_empty() {
             // Room may have come back since the one that met the full disk.
             if self.full {
                 self.refill();
@@ -326,7 +319,7 @@ impl Store {
         let before = self.base.replace(base);
         let frozen = self.rows.frozen.take();
         self.frozen_runs.clear();
-        self.rows.settle_skips();
+        self.rows.settle_dead();
         if self.full {
             self.refill();
         }

@@ -6,8 +6,9 @@
 //! durable_bytes: u64`) and the row writes (`op: u8 · key length: u16 · key · value length: u32 ·
 //! value`, a removal without the last two). All numbers are big-endian.
 
+use crate::bytes::key::Key;
 use crate::bytes::pack::Unpacker;
-use crate::bytes::{FORMAT, RowOp, RowWrite};
+use crate::bytes::{FORMAT, RowOp};
 use crate::clock::Marks;
 use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
 use xxhash_rust::xxh3::xxh3_64;
@@ -239,17 +240,17 @@ impl Draft {
         self.0.extend_from_slice(&nonce.to_be_bytes());
     }
 
-    pub(crate) fn row(&mut self, write: &RowWrite) {
-        let (code, value) = match &write.op {
-            RowOp::Add(value) => (ADD, Some(value)),
-            RowOp::Change(value) => (CHANGE, Some(value)),
-            RowOp::Remove => (REMOVE, None),
+    pub(crate) fn row(&mut self, key: &Key, op: &RowOp) {
+        let code = match op {
+            RowOp::Add(_) => ADD,
+            RowOp::Change(_) => CHANGE,
+            RowOp::Remove => REMOVE,
         };
-        debug_assert!(u16::try_from(write.key.len()).is_ok());
-        let [high, low] = (write.key.len() as u16).to_be_bytes();
+        debug_assert!(u16::try_from(key.len()).is_ok());
+        let [high, low] = (key.len() as u16).to_be_bytes();
         self.0.extend_from_slice(&[code, high, low]);
-        self.0.extend_from_slice(&write.key);
-        if let Some(value) = value {
+        self.0.extend_from_slice(key);
+        if let Some(value) = op.value() {
             debug_assert!(u32::try_from(value.len()).is_ok());
             self.0.extend_from_slice(&(value.len() as u32).to_be_bytes());
             self.0.extend_from_slice(value);
@@ -412,8 +413,8 @@ mod tests {
         let mut draft = Draft::default();
         draft.begin(&stamp);
         let key = Key::from_slice(&[0x10, 0, 0, 0, 1, 9]);
-        draft.row(&RowWrite { key: key.clone(), op: RowOp::Add([1, 2, 3].as_slice().into()) });
-        draft.row(&RowWrite { key, op: RowOp::Remove });
+        draft.row(&key, &RowOp::Add([1, 2, 3].as_slice().into()));
+        draft.row(&key, &RowOp::Remove);
         let link = draft.seal(Kind::Rows, Link { number: 8, checksum: 0xfeed }, 4, HEAD.seed());
         (draft, link)
     }
@@ -464,7 +465,7 @@ mod tests {
         assert_eq!(hex(draft.bytes()), opening);
         draft.begin(&Stamp::default());
         let op = RowOp::Change([7].as_slice().into());
-        draft.row(&RowWrite { key: Key::from_slice(b"k"), op });
+        draft.row(&Key::from_slice(b"k"), &op);
         draft.seal(Kind::Rows, link, 1, HEAD.seed());
         assert_eq!(
             hex(&draft.bytes()[HEADER_BYTES + STAMP_BYTES..]),

@@ -1,20 +1,17 @@
 //! All rows as one: the layer being written, perhaps a frozen one beneath it, the base beneath
-//! both, and beside them what never goes to disk. Learns where only dead rows lie, from rows that
-//! were applied and never from a list that may still be dropped.
+//! both, and a layer beside them that never goes to the disk. Where only dead rows lie is learnt
+//! from rows that were applied, never from writes that may still be refused.
 
 use super::base::Base;
-use super::overlay::{Counts, Entry, Layer};
-use super::skips::{Skips, SkipsOf};
-use crate::bytes::key::{Key, Range, Run, Tag, after, copy, is_temporary};
-use crate::bytes::{Met, RowOp, RowWrite, Value};
+use super::counts::Counts;
+use crate::bytes::key::{Key, Range, Run, Tag, copy, is_temporary};
+use crate::bytes::layer::{DeadRanges, Layer, Merged};
+use crate::bytes::{Met, RowOp, Value};
 use crate::error::Result;
 use crate::sync::Arc;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-
-/// Bytes that a temporary row takes beside its key and value, roughly.
-const TEMPORARY_ROW_BYTES: u64 = 64;
 
 /// Tags of few and often read rows, which are kept in memory as a whole.
 fn is_mirrored(tag: u8) -> bool {
@@ -34,12 +31,12 @@ fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>
 pub(crate) struct Rows {
     pub(crate) active: Layer,
     pub(crate) frozen: Option<Arc<Layer>>,
-    temporary: BTreeMap<Key, Value>,
-    temporary_bytes: u64,
+    /// Rows of temporary tubes. Nothing lies beneath, so it has no tombstones.
+    temporary: Layer,
     /// A damaged value is `None`.
     mirror: BTreeMap<Key, Option<Value>>,
     pub(crate) counts: Counts,
-    skips: RefCell<Skips>,
+    dead: RefCell<DeadRanges>,
 }
 
 impl Rows {
@@ -64,7 +61,7 @@ impl Rows {
     }
 
     pub(crate) fn temporary_bytes(&self) -> u64 {
-        self.temporary_bytes
+        self.temporary.bytes() as u64
     }
 
     pub(crate) fn overlay_bytes(&self) -> usize {
@@ -72,11 +69,11 @@ impl Rows {
     }
 
     pub(crate) fn overlay_rows(&self) -> usize {
-        self.active.rows() + self.frozen.as_ref().map_or(0, |frozen| frozen.rows())
+        self.active.entries() + self.frozen.as_ref().map_or(0, |frozen| frozen.entries())
     }
 
     /// What the layers say about a key, the upper first.
-    pub(crate) fn entry(&self, key: &[u8]) -> Option<&Entry> {
+    pub(crate) fn entry(&self, key: &[u8]) -> Option<&RowOp> {
         let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.get(key));
         self.active.get(key).or_else(frozen)
     }
@@ -92,10 +89,10 @@ impl Rows {
             };
         }
         if is_temporary(key) {
-            return Ok(self.temporary.get(key).cloned());
+            return Ok(self.temporary.get(key).and_then(RowOp::value).cloned());
         }
         match self.entry(key) {
-            Some(entry) => Ok(entry.value.clone()),
+            Some(op) => Ok(op.value().cloned()),
             None => base.get(key),
         }
     }
@@ -157,202 +154,105 @@ impl Rows {
         if self.is_empty_between(tag, from, to) {
             return None;
         }
-        let (key, value) = self.temporary.range::<[u8], _>(bounds(from, to)).next()?;
-        Some((copy(key), Some(value.clone())))
+        let (key, op) = self.temporary.first(from, to)?;
+        Some((copy(key), op.value().cloned()))
     }
 
     fn first_durable(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        let mut skips = self.skips.borrow_mut();
-        let Some(skips) = skips.of(tag) else { return Ok(None) };
-        let moved = skips.end_around(from);
-        let at = moved.as_deref().unwrap_or(from);
-        let above = self.first_above(at, to);
-        // A row that lives says as much as the counts.
-        let lives = above.is_some_and(|(_, entry)| entry.value.is_some());
-        if !lives && self.is_empty_between(tag, from, to) {
-            return Ok(None);
-        }
-        // What lies beneath is seen only where it stands before.
-        let met = match (base.first(at, above.map_or(to, |(key, _)| key))?, above) {
-            (Some(beneath), _) => Some(beneath),
-            (None, Some((key, Entry { value: Some(value), .. }))) => {
-                Some((copy(key), Some(value.clone())))
-            }
-            (None, Some(_)) => return self.walk(base, skips, from, to),
-            (None, None) => None,
+        let mut dead = self.dead.borrow_mut();
+        let Some(dead) = dead.of(from) else { return Ok(None) };
+        let beneath = |from: &[u8], to: &[u8]| base.first(from, to);
+        Merged { upper: &self.active, lower: self.frozen.as_deref(), beneath }.first(
+            dead,
+            (from, to),
+            || self.is_empty_between(tag, from, to),
+        )
+    }
+
+    /// Bytes that these writes add to the temporary rows, less those that they free.
+    pub(crate) fn temporary_growth(&self, writes: &Layer) -> i64 {
+        let row = |key: &Key, value: Option<&Value>| {
+            value.map_or(0, |value| Layer::entry_bytes(key, value) as i64)
         };
-        if let (Some(end), Some((found, _))) = (&moved, &met) {
-            skips.stretch(end, found);
-        }
-        Ok(met)
-    }
-
-    /// The first entry of the layers, a dead mark perhaps.
-    #[inline]
-    fn first_above(&self, from: &[u8], to: &[u8]) -> Option<(&Key, &Entry)> {
-        let lower = self.frozen.as_ref().and_then(|frozen| frozen.first(from, to));
-        match (self.active.first(from, to), lower) {
-            (Some(upper), Some(lower)) if lower.0 < upper.0 => Some(lower),
-            (upper, lower) => upper.or(lower),
-        }
-    }
-
-    /// The first row behind dead ones, whose stretch is learnt.
-    fn walk(
-        &self,
-        base: &Base,
-        skips: &mut SkipsOf,
-        from: &[u8],
-        to: &[u8],
-    ) -> Result<Option<Met>> {
-        let mut moved = None;
-        let mut walked = false;
-        let met = 'seek: loop {
-            if let Some(end) = skips.end_around(moved.as_deref().unwrap_or(from)) {
-                moved = Some(end);
-            }
-            let at = moved.as_deref().unwrap_or(from);
-            if at >= to {
-                break None;
-            }
-            let mut upper = self.active.range(at, to).peekable();
-            let mut lower = self.frozen.as_ref().map(|frozen| frozen.range(at, to).peekable());
-            let mut beneath = base.first(at, to)?;
-            loop {
-                let lower_next = lower.as_mut().and_then(|lower| lower.peek().copied());
-                let (key, entry) = match (upper.peek().copied(), lower_next) {
-                    (Some(upper), Some(lower)) if lower.0 < upper.0 => lower,
-                    (Some(upper), _) => upper,
-                    (None, Some(lower)) => lower,
-                    (None, None) => break 'seek beneath,
-                };
-                if beneath.as_ref().is_some_and(|(found, _)| found < key) {
-                    break 'seek beneath;
-                }
-                if let Some(value) = &entry.value {
-                    break 'seek Some((copy(key), Some(value.clone())));
-                }
-                walked = true;
-                if skips.end_around(key).is_some() {
-                    moved = Some(copy(key));
-                    continue 'seek;
-                }
-                if beneath.as_ref().is_some_and(|(found, _)| found == key) {
-                    beneath = base.first(&after(key), to)?;
-                }
-                upper.next_if(|(dead, _)| *dead == key);
-                if let Some(lower) = &mut lower {
-                    lower.next_if(|(dead, _)| *dead == key);
-                }
-            }
+        let grows = |(key, op): (&Key, &RowOp)| {
+            let before = self.temporary.get(key).and_then(RowOp::value);
+            row(key, op.value()) - row(key, before)
         };
-        if walked {
-            let end = met.as_ref().map_or(to, |(key, _)| key.as_slice());
-            skips.learn(from, end);
-        }
-        Ok(met)
+        writes.iter().filter(|(key, _)| is_temporary(key)).map(grows).sum()
     }
 
-    /// Bytes of temporary rows after these writes.
-    pub(crate) fn temporary_bytes_after(&self, writes: &[RowWrite]) -> u64 {
-        let added = |write: &RowWrite| match &write.op {
-            RowOp::Add(value) if is_temporary(&write.key) => {
-                (write.key.len() + value.len()) as u64 + TEMPORARY_ROW_BYTES
-            }
-            _ => 0,
-        };
-        writes.iter().map(added).fold(self.temporary_bytes, u64::saturating_add)
-    }
-
-    /// Planted: the list may still be dropped. .ci/canaries shows that a test finds it.
+    /// Planted: the writes may still be dropped. .ci/canaries shows that a test finds it.
     #[cfg(canary_skip_dropped)]
-    pub(crate) fn learn_from_unwritten(&self, writes: &[RowWrite]) {
-        let removes = |write: &&RowWrite| matches!(write.op, RowOp::Remove);
-        for RowWrite { key, .. } in writes.iter().filter(removes) {
-            let tag = key.first().copied().unwrap_or_default();
-            if let Some(skips) = self.skips.borrow_mut().of(tag) {
-                skips.stretch(key, &after(key));
+    pub(crate) fn learn_from_unwritten(&self, writes: &Layer) {
+        for (key, _) in writes.iter().filter(|(_, op)| op.is_remove()) {
+            if let Some(dead) = self.dead.borrow_mut().of(key) {
+                dead.extend(key, &crate::bytes::key::after(key));
             }
         }
     }
 
-    /// Moves the counts by a list, or back.
-    pub(crate) fn count(&mut self, writes: &[RowWrite], forward: bool) {
-        for RowWrite { key, op } in writes {
-            let up = match op {
-                RowOp::Add(_) => forward,
-                RowOp::Remove => !forward,
-                RowOp::Change(_) => continue,
-            };
-            if let Some(range) = Range::holding(key) {
-                self.counts.step(range, up);
-            }
+    /// Moves the counts by these writes, or back.
+    pub(crate) fn count(&mut self, writes: &Layer, forward: bool) {
+        for (key, op) in writes.iter() {
+            self.count_step(key, if forward { op.rows_added() } else { -op.rows_added() });
         }
     }
 
     /// Takes over a row write that is counted already, and in the base if it goes there.
-    pub(crate) fn absorb(&mut self, write: RowWrite) {
-        if is_temporary(&write.key) {
-            self.apply_temporary(write.key, write.op);
+    pub(crate) fn absorb(&mut self, key: Key, op: RowOp) {
+        if is_temporary(&key) {
+            self.write_temporary(key, op);
         } else {
-            self.reflect(&write.key, &write.op);
+            self.reflect(&key, &op);
         }
     }
 
     /// Carries out one row write that told the truth about what it found.
     #[inline]
-    pub(crate) fn apply(&mut self, write: RowWrite) {
-        let RowWrite { key, op } = write;
-        self.count_step(&key, &op);
+    pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
+        self.count_step(&key, op.rows_added());
         if is_temporary(&key) {
-            self.apply_temporary(key, op);
-            return;
+            return self.write_temporary(key, op);
         }
         self.reflect(&key, &op);
-        if self.skips.get_mut().of(tag_of(&key)).is_some_and(|skips| !skips.is_empty()) {
-            self.move_skips(&key, &op);
-        }
-        self.active.apply(key, op);
+        let (active, frozen) = (&self.active, &self.frozen);
+        let has_rows = |from: &[u8], to: &[u8]| {
+            active.first(from, to).is_some()
+                || frozen.as_ref().is_some_and(|it| it.first(from, to).is_some())
+        };
+        self.dead.get_mut().follow(&key, &op, has_rows);
+        self.active.write(key, op);
     }
 
-    /// Moves what is taken for dead along with a row write, before that is applied.
-    fn move_skips(&mut self, key: &Key, op: &RowOp) {
-        let Some(skips) = self.skips.get_mut().of(tag_of(key)) else { return };
-        let lives = |from: &[u8], to: &[u8]| {
-            let frozen = self.frozen.as_ref();
-            self.active.range(from, to).next().is_some()
-                || frozen.is_some_and(|it| it.range(from, to).next().is_some())
+    /// Temporary rows stay longer than those beside them, so their values have memory of their own.
+    fn write_temporary(&mut self, key: Key, op: RowOp) {
+        let op = match op {
+            RowOp::Add(value) => RowOp::Add(Value::alone(&value)),
+            RowOp::Change(value) => RowOp::Change(Value::alone(&value)),
+            RowOp::Remove => RowOp::Remove,
         };
-        match op {
-            RowOp::Add(_) => skips.cut(key, lives),
-            RowOp::Change(_) => {}
-            RowOp::Remove => skips.stretch(key, &after(key)),
-        }
+        self.temporary.write(key, op);
     }
 
     /// Carries out a row write of the journal.
     pub(crate) fn replay(&mut self, key: &[u8], value: Option<&[u8]>, adds: bool) {
         let key = Key::from_slice(key);
-        let value = value.map(Value::from);
-        let op = match (&value, adds) {
-            (Some(value), true) => RowOp::Add(value.clone()),
-            (Some(value), false) => RowOp::Change(value.clone()),
+        let op = match (value.map(Value::from), adds) {
+            (Some(value), true) => RowOp::Add(value),
+            (Some(value), false) => RowOp::Change(value),
             (None, _) => RowOp::Remove,
         };
-        self.count_step(&key, &op);
+        self.count_step(&key, op.rows_added());
         self.reflect(&key, &op);
-        self.active.apply_unsure(key, value);
+        self.active.write_unsure(key, op.into_value());
     }
 
     #[inline]
-    fn count_step(&mut self, key: &[u8], op: &RowOp) {
-        let up = match op {
-            RowOp::Add(_) => true,
-            RowOp::Remove => false,
-            RowOp::Change(_) => return,
-        };
-        if let Some(range) = Range::holding(key) {
-            self.counts.step(range, up);
+    fn count_step(&mut self, key: &[u8], added: i64) {
+        if added != 0
+            && let Some(range) = Range::holding(key)
+        {
+            self.counts.step(range, added > 0);
         }
     }
 
@@ -364,35 +264,17 @@ impl Rows {
     }
 
     fn reflect_mirrored(&mut self, key: &Key, op: &RowOp) {
-        match op {
-            RowOp::Add(value) | RowOp::Change(value) => {
-                self.mirror.insert(copy(key), Some(Value::alone(value)));
-            }
-            RowOp::Remove => {
-                self.mirror.remove(key);
-            }
+        match op.value() {
+            Some(value) => drop(self.mirror.insert(copy(key), Some(Value::alone(value)))),
+            None => drop(self.mirror.remove(key)),
         }
     }
 
-    fn apply_temporary(&mut self, key: Key, op: RowOp) {
-        let weight =
-            |key: &Key, value: &Value| (key.len() + value.len()) as u64 + TEMPORARY_ROW_BYTES;
-        let gone = match op {
-            RowOp::Add(value) | RowOp::Change(value) => {
-                self.temporary_bytes += weight(&key, &value);
-                let before = self.temporary.insert(copy(&key), Value::alone(&value));
-                before.map(|before| weight(&key, &before))
-            }
-            RowOp::Remove => self.temporary.remove(&key).map(|before| weight(&key, &before)),
-        };
-        self.temporary_bytes = self.temporary_bytes.saturating_sub(gone.unwrap_or(0));
-    }
-
-    /// The frozen layer is gone, and with it the dead marks that it held. Where the active one has
-    /// some as well, the next look would walk over every row taken while the checkpoint ran.
-    pub(crate) fn settle_skips(&mut self) {
-        let Self { active, skips, .. } = self;
-        skips.get_mut().keep(|from, to| active.range(from, to).next().is_some());
+    /// The frozen layer is gone, and its tombstones with it. Where the active one has some as well,
+    /// the next look would walk over every row taken while the checkpoint ran.
+    pub(crate) fn settle_dead(&mut self) {
+        let active = &self.active;
+        self.dead.get_mut().keep(|from, to| active.first(from, to).is_some());
     }
 
     /// The active layer over the frozen one becomes one active layer again.
@@ -403,18 +285,18 @@ impl Rows {
         self.active = lower;
     }
 
-    /// Every row of the temporary tubes, and of the mirror.
+    /// Every row of the temporary tubes.
     pub(crate) fn beside(&self) -> impl Iterator<Item = &Key> {
-        self.temporary.keys()
+        self.temporary.iter().map(|(key, _)| key)
     }
 
     pub(crate) fn mirrored(&self) -> impl Iterator<Item = (&Key, Option<&Value>)> {
         self.mirror.iter().map(|(key, value)| (key, value.as_ref()))
     }
 
-    /// Every stretch that is taken for dead.
+    /// Every range that is taken for dead.
     pub(crate) fn skipped(&self) -> Vec<(Key, Key)> {
-        self.skips.borrow().all()
+        self.dead.borrow().all()
     }
 
     /// Runs that have a count.

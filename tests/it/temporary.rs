@@ -4,7 +4,7 @@ use crate::{close_sound, counts, drain, home, killed, kind, next, open, secs, st
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
-use tubewell::{Clock, ErrorKind, ManualClock, Queue, Tube, TubeOptions};
+use tubewell::{Clock, ErrorKind, ManualClock, Queue, State, Tube, TubeOptions};
 
 fn temporary() -> TubeOptions {
     TubeOptions::default().temporary(true)
@@ -148,5 +148,67 @@ fn whoever_waits_for_its_bytes_gets_them_from_any_tube() {
             putter.join().unwrap();
         }
         assert_eq!(counts(&tube), [2, 0, 0, 0]);
+    }
+}
+
+/// Puts until no byte of the temporary tubes is left.
+fn fill(tube: &Tube) {
+    let refused = (0..2000).find_map(|_| tube.put(b"ten bytes.").err()).expect("no limit");
+    assert_eq!(refused.kind(), ErrorKind::Full);
+}
+
+/// Whatever made a temporary row longer was refused once their bytes were used up: a take, the end
+/// of a delay, a lapsed lease; and with those every verb that works them off first. A dropped guard
+/// left its task taken, by nobody.
+#[test]
+fn at_the_limit_of_their_bytes_only_new_tasks_are_refused() {
+    type Verb = fn(&Queue, &Tube, &ManualClock);
+    let verbs: [Verb; 14] = [
+        |_, tube, _| drop(tube.take().unwrap()),
+        |_, tube, _| assert!(tube.take_many(200).unwrap().len() > 10),
+        |_, tube, _| tube.take().unwrap().bury("no ".repeat(40)).unwrap(),
+        |_, tube, _| tube.take().unwrap().retry("no").unwrap(),
+        |_, tube, _| tube.delete(tube.peek_next(State::Ready).unwrap().unwrap().id).unwrap(),
+        |_, tube, _| assert!(tube.len().unwrap() > 10),
+        |_, tube, _| assert!(tube.truncate().unwrap() > 10),
+        |_, tube, _| tube.pause().unwrap(),
+        |_, tube, _| tube.release_all().unwrap(),
+        |queue, _, _| queue.force_drop_tube("t").unwrap(),
+        |queue, _, _| assert_eq!(queue.stats().unwrap().len(), 2),
+        |queue, _, clock| {
+            let late = queue.tube("durable").unwrap();
+            late.task(b"late").delay(secs(1)).put().unwrap();
+            clock.advance(secs(1));
+            queue.tick().unwrap();
+            assert_eq!(counts(&late), [1, 0, 0, 0]);
+        },
+        |queue, tube, _| {
+            let task = tube.take().unwrap();
+            queue.transact(|tx| tx.release(&task)).unwrap();
+            let durable = queue.tube("durable").unwrap();
+            queue.transact(|tx| durable.put_in(tx, b"beside")).unwrap();
+            fill(tube);
+            assert_eq!(kind(queue.transact(|tx| tube.put_in(tx, b"more"))), ErrorKind::Full);
+        },
+        |queue, _, _| queue.close().unwrap(),
+    ];
+    for (number, verb) in verbs.iter().enumerate() {
+        let (builder, clock) = still();
+        let queue = builder.temporary_bytes_max(64 << 10).in_memory().unwrap();
+        queue.tube("durable").unwrap();
+        let tube = queue.create_tube("t", temporary().ttr(secs(1))).unwrap();
+        (0..20).for_each(|_| _ = tube.task(b"later").delay(secs(2)).put().unwrap());
+        fill(&tube);
+        let taken: Vec<_> = (0..20).map(|_| tube.take().unwrap()).collect();
+        drop(tube.take().unwrap());
+        assert_eq!(counts(&tube)[2], 20, "the dropped guard gave its task back");
+        clock.advance(secs(2));
+        verb(&queue, &tube, &clock);
+        // Leases have lapsed and delays are over, whoever noticed.
+        if ![6, 9, 13].contains(&number) {
+            assert!(counts(&tube)[1] < 2, "verb {number}");
+            fill(&tube);
+        }
+        drop(taken);
     }
 }

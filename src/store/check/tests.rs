@@ -5,7 +5,8 @@ use super::super::record::{Advance, HEAD_BYTES};
 use super::super::tables::{ROWS, seal};
 use super::super::{Config, Folder, Store};
 use crate::bytes::key::{self, Key, Range, Run};
-use crate::bytes::{RowOp, RowWrite, Tag, Value, View};
+use crate::bytes::layer::Layer;
+use crate::bytes::{RowOp, Tag, Value, View};
 use crate::clock::Marks;
 use crate::limits::JOURNAL_BYTES_MIN;
 use crate::sync::Arc;
@@ -28,9 +29,10 @@ fn open(path: &Path) -> Store {
 }
 
 fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
-    let writes = writes.into_iter().map(|(key, op)| RowWrite { key, op });
+    let mut layer = Layer::default();
+    writes.into_iter().for_each(|(key, op)| layer.write(key, op));
     let advance = Advance { marks: Marks::default(), reserved: 0, durable_bytes: 7 };
-    store.append(&mut writes.collect(), advance).unwrap();
+    store.append(&mut layer, advance).unwrap();
 }
 
 fn add(value: &[u8]) -> RowOp {

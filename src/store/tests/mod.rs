@@ -13,7 +13,8 @@ use super::record::Advance;
 use super::{Breath, Config, Failure, Guests, Store};
 use crate::bytes::key::Key;
 use crate::bytes::key::{Run, is_temporary};
-use crate::bytes::{RowOp, RowWrite, Value, View};
+use crate::bytes::layer::Layer;
+use crate::bytes::{RowOp, Value, View};
 use crate::clock::Marks;
 use crate::error::{Error, Result};
 use crate::limits::JOURNAL_BYTES_MIN;
@@ -44,6 +45,20 @@ fn open_with(disk: &SimDisk, config: Config) -> Result<Store> {
     Store::open(disk, config, &mut |_| ControlFlow::Continue(())).map(|opened| opened.store)
 }
 
+/// One row write of a list.
+#[derive(Clone, Debug)]
+struct RowWrite {
+    key: Key,
+    op: RowOp,
+}
+
+/// A list as one op would write it.
+fn written(writes: &[RowWrite]) -> Layer {
+    let mut layer = Layer::default();
+    writes.iter().for_each(|RowWrite { key, op }| layer.write(key.clone(), op.clone()));
+    layer
+}
+
 /// What these tests count a row with, so that rows and total must be of one time. What it is in
 /// truth the store does not know.
 fn weight(key: &Key) -> i64 {
@@ -65,17 +80,22 @@ fn moving(writes: &[RowWrite], time: u64) -> Advance {
 fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure> {
     let before = store.durable_bytes();
     let advance = moving(writes, 1);
-    let answer = store.append(writes, advance);
+    let mut layer = written(writes);
+    let rows = layer.entries();
+    let answer = store.append(&mut layer, advance);
     if answer.is_err() {
         assert_eq!(store.durable_bytes(), before, "a list that was not carried out was counted");
+    } else {
+        writes.clear();
     }
+    assert_eq!(layer.entries(), if answer.is_err() { rows } else { 0 });
     answer
 }
 
 /// Commits a list with guests, whatever comes of it.
 fn finish(store: &mut Store, guests: Guests, writes: Vec<RowWrite>) -> Result<u64, Failure> {
     let advance = moving(&writes, 9);
-    store.finish(guests, writes, advance)
+    store.finish(guests, written(&writes), advance)
 }
 
 fn key(number: u64) -> Key {

@@ -173,10 +173,11 @@ fn temporary_rows_never_touch_the_disk() {
     let range = crate::bytes::Range::in_run(crate::bytes::Tag::Ready, Run(1 << 31 | 1));
     assert_eq!(store.count(range), 2);
     assert_eq!(all(&store).len(), 3);
-    let mut large = vec![row(3, RowOp::Add(vec![0; 1 << 20].as_slice().into())), add(2, b"x")];
-    let refused = append(&mut store, &mut large);
-    assert!(matches!(refused, Err(Failure::Refused(error)) if error.kind() == ErrorKind::Full));
-    assert_eq!(all(&store).len(), 3, "nothing of the list");
+    let large = RowOp::Add(vec![0; 1 << 20].as_slice().into());
+    let refused = store.admit_temporary(&written(&[row(3, large), add(2, b"x")]));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Full);
+    let same = [row(3, RowOp::Add(Value::from([1]))), row(1, RowOp::Remove)];
+    store.admit_temporary(&written(&same)).unwrap();
     write(&mut store, vec![row(1, RowOp::Remove)]).unwrap();
     store.checkpoint().unwrap();
     checked(&mut store);
@@ -235,9 +236,9 @@ fn numbers_are_reserved_anew_at_each_opening() {
     drop(first);
     let mut second = open();
     assert_eq!((second.first_number, second.stamp.reserved), (65_537, 131_073));
-    let mut list = vec![add(1, b"x")];
+    let list = vec![add(1, b"x")];
     let later = Advance { reserved: 500_000, ..moving(&list, 77) };
-    second.store.append(&mut list, later).unwrap();
+    second.store.append(&mut written(&list), later).unwrap();
     second.store.close().unwrap();
     let third = open();
     assert_eq!((third.first_number, third.stamp.marks.queue), (500_000, 77));
