@@ -77,7 +77,8 @@ impl Health {
         }
         let why = self.why.lock();
         let text = why.as_ref().map_or("it has failed", |why| &*why.text);
-        Error::new(ErrorKind::Broken).because(format!("{text}; close the queue and open it again"))
+        // The kind says what to do about it.
+        Error::new(ErrorKind::Broken).because(text)
     }
 
     pub(crate) fn is_closing(&self) -> bool {

@@ -378,7 +378,7 @@ fn a_closed_store_takes_nothing() {
     let mut store = open(&disk).unwrap();
     store.close().unwrap();
     store.close().unwrap();
-    assert_eq!(write(&mut store, vec![add(1, b"x")]).unwrap_err().kind(), ErrorKind::Broken);
+    assert_eq!(write(&mut store, vec![add(1, b"x")]).unwrap_err().kind(), ErrorKind::Closed);
 }
 
 /// Found by tests/race: who had been written before a close, and came to sync behind it, was told
