@@ -13,7 +13,7 @@
 mod common;
 
 use common::twins::Limit;
-use common::{PAYLOAD, Run, share, time};
+use common::{PAYLOAD, Ratio, Run, share, sorted, time};
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,18 +39,21 @@ fn main() {
 /// Puts one behind the other, and no takes: more comes than checkpoints can move, so the callers
 /// are slowed. Evenly, or some would stand still.
 fn outrun(run: &Run) {
-    let length = Duration::from_millis(run.scale.pick(20, 1_000, 10_000));
+    let length = run.length(20, 1_000, 10_000);
     let path = run.folder.fresh("queue");
     let queue = Queue::builder().durability(Durability::Relaxed).open(path).unwrap();
     let tube = queue.tube("latency").unwrap();
     let mut limit = Limit::new(&run.folder.fresh("limit"));
     let (puts, twin): (Vec<_>, Vec<_>) = rounds(length, |second| {
         let puts = unpaced(second, || _ = tube.put(&[7; PAYLOAD]).unwrap());
-        (puts, unpaced(second, || _ = limit.unsynced(1, &[PAYLOAD])))
+        let mut twin = || unpaced(second, || _ = limit.unsynced(1, &[PAYLOAD]));
+        (puts, if run.alone() { Vec::new() } else { twin() })
     })
     .into_iter()
     .unzip();
     let rate = puts.iter().map(Vec::len).sum::<usize>() as f64 / length.as_secs_f64();
+    run.row("relaxed put, as fast as it goes", Ratio::Rate, rate);
+    run.row("relaxed put, as fast as it goes, p99.9", Ratio::Cost, usual(&puts));
     let what = format!("relaxed put, as fast as it goes, {rate:.0}/s, p99.9");
     let checkpoints = queue.space().unwrap().checkpoints;
     line(run, what, &puts, checkpoints, "a bare write", &twin, "–");
@@ -58,7 +61,7 @@ fn outrun(run: &Run) {
 
 fn at_backlog(run: &Run, backlog: u64) {
     let tasks = run.scale.pick(backlog.min(1_000), backlog, backlog);
-    let length = Duration::from_millis(run.scale.pick(20, 2_000, 10_000));
+    let length = run.length(20, 2_000, 10_000);
     let path = run.folder.fresh("queue");
     let queue = Queue::builder().durability(Durability::Relaxed).open(path).unwrap();
     let tube = queue.tube("latency").unwrap();
@@ -79,7 +82,7 @@ fn at_backlog(run: &Run, backlog: u64) {
             put
         });
         takes.push(sorted(taking));
-        let twin = beside.write(|limit| {
+        let twin = beside.write(run, |limit| {
             paced(second, highest / 2.0, || {
                 limit.unsynced(1, &[PAYLOAD, PAYLOAD, PAYLOAD]);
                 Instant::now()
@@ -91,15 +94,17 @@ fn at_backlog(run: &Run, backlog: u64) {
     let checkpoints = queue.space().unwrap().checkpoints - before;
     let what = |verb| format!("{verb}, {tasks} deep, {:.0}/s, p99.9", highest / 2.0);
     let beside_it = "three bare writes beside 20 MB to a file";
+    run.row(&format!("relaxed put, {backlog} deep, p99.9"), Ratio::Cost, usual(&puts));
+    run.row(&format!("relaxed take, {backlog} deep, p99.9"), Ratio::Cost, usual(&takes));
     line(run, what("relaxed put"), &puts, checkpoints, beside_it, &twin, "≤ 1 ms");
     line(run, what("relaxed take"), &takes, checkpoints, beside_it, &twin, "≤ 1 ms");
 
-    durable(run, &queue, &tube, tasks, length, highest);
+    durable(run, &queue, &tube, backlog, length, highest);
 }
 
 /// Durable puts at half of their highest rate, while another thread cycles at a quarter of its own,
 /// so that checkpoints are under way all the time.
-fn durable(run: &Run, queue: &Queue, tube: &Tube, tasks: u64, length: Duration, relaxed: f64) {
+fn durable(run: &Run, queue: &Queue, tube: &Tube, backlog: u64, length: Duration, relaxed: f64) {
     let safe = tube.durability(Durability::Durable);
     let highest = highest(length / 4, || _ = safe.put(&[7; PAYLOAD]).unwrap());
     let before = queue.space().unwrap().checkpoints;
@@ -120,13 +125,14 @@ fn durable(run: &Run, queue: &Queue, tube: &Tube, tasks: u64, length: Duration, 
             done.store(true, Ordering::Relaxed);
             puts
         });
-        let twin =
-            beside.write(|limit| rested(second, highest / 2.0, || _ = limit.synced(1, PAYLOAD)));
+        let synced = |limit: &mut Limit| _ = limit.synced(1, PAYLOAD);
+        let twin = beside.write(run, |limit| rested(second, highest / 2.0, || synced(limit)));
         (puts, twin)
     });
     let (puts, twin): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
     let checkpoints = queue.space().unwrap().checkpoints - before;
-    let what = format!("durable put, {tasks} deep, {:.0}/s, p99.9", highest / 2.0);
+    run.row(&format!("durable put, {backlog} deep, p99.9"), Ratio::Cost, usual(&puts));
+    let what = format!("durable put, {backlog} deep, {:.0}/s, p99.9", highest / 2.0);
     let its = "a synced write beside 20 MB to a file";
     line(run, what, &puts, checkpoints, its, &twin, "≤ 8 ms");
 }
@@ -139,8 +145,13 @@ fn rounds<T>(length: Duration, round: impl FnMut(Duration) -> T) -> Vec<T> {
 }
 
 /// What counts is the median of the seconds, each with tens of checkpoints in it: a machine that
-/// stands still for a moment, as virtual ones do, spoils one of them. What it was over all stands
-/// beside it.
+/// stands still for a moment, as virtual ones do, spoils one of them.
+fn usual(seconds: &[Vec<f64>]) -> f64 {
+    let seconds = seconds.iter().map(|second| share(second, 0.999)).collect();
+    share(&sorted(seconds), 0.5)
+}
+
+/// What it was over all stands beside the median of the seconds.
 fn line(
     run: &Run,
     what: String,
@@ -150,10 +161,6 @@ fn line(
     twin: &[Vec<f64>],
     reach: &'static str,
 ) {
-    let usual = |seconds: &[Vec<f64>]| {
-        let seconds = seconds.iter().map(|second| share(second, 0.999)).collect();
-        share(&sorted(seconds), 0.5)
-    };
     let all = sorted(ours.concat());
     let (p50, over_all, worst) = (share(&all, 0.5), share(&all, 0.999), share(&all, 1.0));
     let (over_all, worst) = (time(over_all), time(worst));
@@ -250,7 +257,10 @@ impl Beside {
         Self { limit: Limit::new(&run.folder.fresh("limit")), file }
     }
 
-    fn write(&mut self, twin: impl FnOnce(&mut Limit) -> Vec<f64>) -> Vec<f64> {
+    fn write(&mut self, run: &Run, twin: impl FnOnce(&mut Limit) -> Vec<f64>) -> Vec<f64> {
+        if run.alone() {
+            return Vec::new();
+        }
         let Self { limit, file } = self;
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -269,9 +279,4 @@ impl Beside {
             times
         })
     }
-}
-
-fn sorted(mut times: Vec<f64>) -> Vec<f64> {
-    times.sort_by(f64::total_cmp);
-    times
 }

@@ -12,7 +12,7 @@
 mod common;
 
 use common::twins::{BareRedb, Limit, together};
-use common::{PAYLOAD, Run, os, share, time};
+use common::{PAYLOAD, Ratio, Run, os, share, time};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -116,8 +116,9 @@ fn reopen(run: &Run) {
         return;
     }
     let tasks = run.scale.pick(1_000, 1_000_000, 1_000_000);
-    let rounds = run.scale.pick(1, 5, 11);
-    let (redb_killed, redb_closed) = redb_openings(run, tasks);
+    let rounds = if run.alone() { 3 } else { run.scale.pick(1, 5, 11) };
+    let (redb_killed, redb_closed) =
+        if run.alone() { (f64::NAN, f64::NAN) } else { redb_openings(run, tasks) };
     let path = run.folder.fresh("queue");
     let mut last = Opened::start(&path, tasks);
     memory(run, format!("memory, {tasks} tasks just put"), last.worked);
@@ -134,6 +135,7 @@ fn reopen(run: &Run) {
         }
         seconds.sort_by(f64::total_cmp);
         let median = share(&seconds, 0.5);
+        run.row(&format!("open with {tasks} tasks, {name}"), Ratio::Cost, median);
         run.line(
             format!("open with {tasks} tasks, {name}"),
             format!("{}, worst {}", time(median), time(share(&seconds, 1.0))),
@@ -150,6 +152,7 @@ fn reopen(run: &Run) {
 
 fn memory(run: &Run, what: String, mib: f64) {
     let beside = format!("cache {CACHE} MiB");
+    run.row(&what, Ratio::Cost, mib);
     run.line(what, format!("{mib:.0} MiB"), beside, "–", "≤ cache + overlay + 64 MiB");
 }
 
@@ -184,7 +187,7 @@ fn bytes(run: &Run) {
         return;
     }
     let cycles: u64 = run.scale.pick(50, 1_000, 4_000);
-    let turns = run.scale.pick(1, 5, 5);
+    let turns = if run.alone() { 2 } else { run.scale.pick(1, 5, 5) };
     let queue = Queue::open(run.folder.fresh("queue")).unwrap();
     let tube = queue.tube("bytes").unwrap();
     let mut limit = Limit::new(&run.folder.fresh("limit"));
@@ -204,7 +207,8 @@ fn bytes(run: &Run) {
     ];
     let mut least = [f64::INFINITY; 4];
     for _ in 0..turns {
-        for ((times, work), least) in works.iter_mut().zip(&mut least) {
+        let sides = if run.alone() { 2 } else { works.len() };
+        for ((times, work), least) in works.iter_mut().zip(&mut least).take(sides) {
             let Some(before) = os::to_device(run.folder.path()) else { return };
             work(cycles * *times);
             let Some(after) = os::to_device(run.folder.path()) else { return };
@@ -215,8 +219,10 @@ fn bytes(run: &Run) {
     let [alone, shared, limit, redb] = least;
     let checkpoints = queue.space().unwrap().checkpoints;
     for (what, ours, reach) in [("alone", alone, "≤ 9 kB"), ("16 threads", shared, "≤ 2 kB")] {
+        let name = format!("bytes to the device per durable cycle, {what}");
+        run.row(&name, Ratio::Cost, ours);
         run.line(
-            format!("bytes to the device per durable cycle, {what}"),
+            name,
             format!("{ours:.1} kB"),
             format!(
                 "two synced records {limit:.1} kB, redb {redb:.1} kB; {checkpoints} checkpoints"

@@ -72,8 +72,7 @@ fn empty(tube: &Tube) {
     }
 }
 
-/// Durable, one thread, against the limit; and bare redb against the limit, so that the two stand
-/// on the same scale.
+/// Durable, one thread, against the limit; and bare redb against it, on the same scale.
 fn durable(run: &Run) {
     if run.wants("durable put, one thread") {
         let mut limit = Limit::new(&run.folder.fresh("limit"));
@@ -87,12 +86,8 @@ fn durable(run: &Run) {
             },
             |times| limit.synced(times, PAYLOAD),
         );
-        let mut redb = BareRedb::new(&run.folder.fresh("redb"));
-        run.pair(
-            &figure("durable put, one thread, bare redb", "limit", Ratio::Rate, "–"),
-            |times| redb.puts(times),
-            |times| limit.synced(times, PAYLOAD),
-        );
+        let what = figure("durable put, one thread, bare redb", "limit", Ratio::Rate, "–");
+        bare_redb(run, &what, BareRedb::puts, |times| limit.synced(times, PAYLOAD));
     }
     if run.wants("durable cycle, one thread") {
         let mut limit = Limit::new(&run.folder.fresh("limit"));
@@ -104,12 +99,20 @@ fn durable(run: &Run) {
             |times| cycles(&tube, times),
             |times| limit.synced(2 * times, PAYLOAD),
         );
+        let what = figure("durable cycle, one thread, bare redb", "limit/2", Ratio::Rate, "–");
+        bare_redb(run, &what, BareRedb::cycles, |times| limit.synced(2 * times, PAYLOAD));
+    }
+}
+
+fn bare_redb(
+    run: &Run,
+    figure: &Figure<'_>,
+    work: fn(&mut BareRedb, u64) -> Duration,
+    twin: impl FnMut(u64) -> Duration,
+) {
+    if !run.alone() {
         let mut redb = BareRedb::new(&run.folder.fresh("redb"));
-        run.pair(
-            &figure("durable cycle, one thread, bare redb", "limit/2", Ratio::Rate, "–"),
-            |times| redb.cycles(times),
-            |times| limit.synced(2 * times, PAYLOAD),
-        );
+        run.pair(figure, |times| work(&mut redb, times), twin);
     }
 }
 
@@ -133,6 +136,9 @@ fn durable_threads(run: &Run) {
         |what, twin, twin_of, reach| Figure { what, twin, of, twin_of, ratio: Ratio::Rate, reach };
     let alone = against("durable put, 16 threads", "one thread", block as f64, "≥ 4.5");
     run.pair(&alone, ours, |times| puts(&tube, times * block));
+    if run.alone() {
+        return;
+    }
     let group = GroupLimit::new(&run.folder.fresh("limit"));
     let led = against("durable put, 16 threads, to the group limit", "group limit", of, "≥ 0.8");
     run.pair(&led, ours, |times| group.puts(THREADS, times * block));
@@ -184,6 +190,9 @@ fn durable_batches(run: &Run) {
         (0..times).for_each(|_| redb.put_many(BATCH));
         began.elapsed()
     });
+    if run.alone() {
+        return;
+    }
     let mut limit = Limit::new(&run.folder.fresh("limit"));
     let figure = per_task("durable put_many of 1000, to the limit", "limit", "–");
     run.pair(&figure, ours, |times| limit.synced(times, BATCH as usize * PAYLOAD));
@@ -268,11 +277,28 @@ impl Backlog {
 /// empty. Checkpoints run in it and are part of the time.
 fn relaxed(run: &Run) {
     let part = "relaxed cycle";
+    let deep = run.scale.pick(2_000, 1_000_000, 1_000_000);
+    let shallow = run.scale.pick(100, 10_000, 10_000);
+    let depths = [
+        (0, 1, "backlog 0", "≤ 2"),
+        (shallow, 1, "backlog 10 000", "–"),
+        (deep, 1, "backlog 1 000 000", "–"),
+        (shallow, 16, "backlog 10 000, 16 priorities", "–"),
+        (deep, 16, "backlog 1 000 000, 16 priorities", "–"),
+    ];
+    if run.alone() {
+        for (tasks, priorities, name, reach) in depths {
+            let what = &format!("{part}, {name}");
+            if run.wants(what) {
+                let (mut backlog, no) = (Backlog::new(run, tasks, priorities), |_| Duration::ZERO);
+                run.pair(&figure(what, "–", Ratio::Cost, reach), |times| backlog.cycles(times), no);
+            }
+        }
+        return;
+    }
     if !run.wants(part) {
         return;
     }
-    let deep = run.scale.pick(2_000, 1_000_000, 1_000_000);
-    let shallow = run.scale.pick(100, 10_000, 10_000);
     let mut limit = Limit::new(&run.folder.fresh("limit"));
     let none = RefCell::new(Backlog::new(run, 0, 1));
     let sizes = none.borrow_mut().sizes();
@@ -286,13 +312,7 @@ fn relaxed(run: &Run) {
     );
 
     let mut backlogs = Vec::new();
-    for (tasks, priorities, name, reach) in [
-        (0, 1, "backlog 0", "≤ 2"),
-        (shallow, 1, "backlog 10 000", "–"),
-        (deep, 1, "backlog 1 000 000", "–"),
-        (shallow, 16, "backlog 10 000, 16 priorities", "–"),
-        (deep, 16, "backlog 1 000 000, 16 priorities", "–"),
-    ] {
+    for (tasks, priorities, name, reach) in depths {
         let made = match tasks {
             0 => None,
             _ => Some(RefCell::new(Backlog::new(run, tasks, priorities))),
@@ -417,7 +437,7 @@ fn busy_groups(run: &Run) {
     }
     let small = 1_000;
     let large = run.scale.pick(100, 15_000, 150_000);
-    let rounds = run.scale.pick(1, 15, 50);
+    let rounds = run.scale.pick(2, 15, 50);
     let (mut few, mut many) = (Busy::default(), Busy::default());
     // Half of them on each side: the machine may change its pace meanwhile.
     (0..rounds / 2).for_each(|_| few.run(run, small));
@@ -429,6 +449,8 @@ fn busy_groups(run: &Run) {
     ] {
         let per = |time: Duration, tasks: u64| time.as_secs_f64() / tasks as f64;
         let (many, few) = (per(many, large * GROUPS), per(few, rounds * small * GROUPS));
+        run.row(&format!("{what}, 10 × {small}"), Ratio::Cost, few);
+        run.row(&format!("{what}, 10 × {large}"), Ratio::Cost, many);
         run.line(
             format!("{what}, 10 × {large}"),
             each(many),

@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{PAYLOAD, Run, os, share, time};
+use common::{PAYLOAD, Ratio, Run, os, share, sorted, time};
 use std::time::{Duration, Instant, SystemTime};
 use tubewell::{Cause, Durability, EventOptions, Queue, Tube};
 
@@ -23,11 +23,6 @@ fn main() {
 fn open(run: &Run) -> Queue {
     let path = run.folder.fresh("queue");
     Queue::builder().durability(Durability::Relaxed).open(path).unwrap()
-}
-
-fn sorted(mut times: Vec<f64>) -> Vec<f64> {
-    times.sort_by(f64::total_cmp);
-    times
 }
 
 /// From before the put, or the send, to after the take, or the receive, on another thread that had
@@ -81,6 +76,7 @@ fn wakeup(run: &Run) {
     let (takes, receives) = (sorted(takes), sorted(receives));
     for (name, part, reach) in [("p50", 0.5, "≤ 4.5"), ("p99", 0.99, "≤ 60 µs")] {
         let (ours, its) = (share(&takes, part), share(&receives, part));
+        run.row(&format!("wake-up of a waiting taker, {name}"), Ratio::Cost, ours);
         run.line(
             format!("wake-up of a waiting taker, {name}"),
             time(ours),
@@ -103,15 +99,19 @@ fn timers(run: &Run) {
         if !run.wants(what) {
             continue;
         }
-        let mut bare = sleeper(tasks);
-        let seconds = run.scale.pick(1, 3, 3);
+        let mut bare = if run.alone() { Vec::new() } else { sleeper(tasks) };
+        let seconds = if run.alone() { 1 } else { run.scale.pick(1, 3, 3) };
         let second = |_| sorted(lateness(run, tasks, taking));
         let mut ours: Vec<_> = (0..seconds).map(second).collect();
-        bare.extend(sleeper(tasks));
+        if !run.alone() {
+            bare.extend(sleeper(tasks));
+        }
         let bare = share(&sorted(bare), 0.99);
         ours.sort_by(|one, other| share(one, 0.99).total_cmp(&share(other, 0.99)));
         let each = ours.iter().map(|second| time(share(second, 0.99))).collect::<Vec<_>>();
         let [p50, p99, worst] = [0.5, 0.99, 1.0].map(|part| share(&ours[seconds / 2], part));
+        run.row(&format!("{tasks} {what}: lateness p50"), Ratio::Cost, p50);
+        run.row(&format!("{tasks} {what}: lateness p99"), Ratio::Cost, p99);
         run.line(
             format!("{tasks} {what}: lateness p99"),
             format!(
@@ -184,7 +184,7 @@ fn idle(run: &Run) {
     if !run.wants("idle") {
         return;
     }
-    let length = Duration::from_millis(run.scale.pick(50, 3_000, 3_000));
+    let length = run.length(50, 3_000, 3_000);
     let queue = open(run);
     let tube = queue.tube("full").unwrap();
     for number in 0..1_000u64 {
@@ -205,6 +205,8 @@ fn idle(run: &Run) {
             let processor = after.processor.saturating_sub(before.processor);
             // One of the sleeps is our own.
             let sleeps = after.sleeps.saturating_sub(before.sleeps + 1);
+            run.row("idle: wake-ups", Ratio::Cost, sleeps as f64);
+            run.row("idle: processor", Ratio::Cost, processor.as_secs_f64());
             run.line(
                 "idle: wake-ups a second",
                 format!("{:.1}", sleeps as f64 / seconds),
@@ -215,6 +217,7 @@ fn idle(run: &Run) {
         }
         if let (Some(before), Some(after)) = (written, written_after) {
             let bytes = after - before;
+            run.row("idle: bytes written", Ratio::Cost, bytes as f64);
             run.line("idle: bytes written", bytes, "–", "–", "0");
         }
         empty.put(b"done").unwrap();

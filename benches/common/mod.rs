@@ -1,4 +1,4 @@
-//! What the three benches share: how long they may take, a folder on a real disk, the twins that
+//! What the benches share: how long they may take, a folder on a real disk, the twins that
 //! stand beside every figure, and the table of ratios at the end.
 //!
 //! A figure is never compared with one from another run or another machine: ours and its twin take
@@ -46,10 +46,33 @@ impl Scale {
     }
 }
 
+/// Set by `benches/against`, which sets two builds against each other: `list` prints what the
+/// command line can ask for, `full` and `quick` measure one part without its twins and print a line
+/// for each row, tab separated: the name, `more` or `less` for what is better, and the value.
+const ROWS: &str = "TUBEWELL_BENCH_ROWS";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    List,
+    Quick,
+    Full,
+}
+
+impl Rows {
+    fn asked() -> Option<Self> {
+        match std::env::var(ROWS).ok()?.as_str() {
+            "list" => Some(Self::List),
+            "quick" => Some(Self::Quick),
+            _ => Some(Self::Full),
+        }
+    }
+}
+
 /// A run of one bench: criterion, and the table that grows beside it.
 pub(crate) struct Run {
     pub(crate) scale: Scale,
     pub(crate) folder: Folder,
+    rows: Option<Rows>,
     filters: Vec<String>,
     criterion: RefCell<Criterion>,
     lines: RefCell<Vec<Line>>,
@@ -68,10 +91,12 @@ impl Run {
     pub(crate) fn begin(bench: &str) -> Self {
         let args: Vec<String> = std::env::args().skip(1).collect();
         let has = |flag: &str| args.iter().any(|arg| arg == flag);
-        let scale = match (has("--bench") && !has("--test"), has("--quick")) {
-            (false, _) => Scale::Test,
-            (true, true) => Scale::Quick,
-            (true, false) => Scale::Full,
+        let rows = Rows::asked();
+        let scale = match (rows, has("--bench") && !has("--test"), has("--quick")) {
+            (Some(Rows::Full), _, _) => Scale::Quick,
+            (Some(_), _, _) | (_, false, _) => Scale::Test,
+            (_, true, true) => Scale::Quick,
+            (_, true, false) => Scale::Full,
         };
         let filters = args.into_iter().filter(|arg| !arg.starts_with('-')).collect();
         // Criterion's own --quick stops at the first two samples that agree; a checkpoint in one of
@@ -85,12 +110,53 @@ impl Run {
         let _ = std::process::Command::new("sync").status();
         let folder = Folder::new(bench);
         let (criterion, lines) = (RefCell::new(criterion), RefCell::default());
-        Self { scale, folder, filters, criterion, lines }
+        Self { scale, folder, rows, filters, criterion, lines }
     }
 
     /// Whether the command line asks for a part.
     pub(crate) fn wants(&self, part: &str) -> bool {
-        self.filters.is_empty() || self.filters.iter().any(|filter| part.contains(filter.as_str()))
+        match self.rows {
+            Some(Rows::List) => {
+                println!("{part}");
+                false
+            }
+            Some(_) => self.filters.iter().any(|filter| part == filter),
+            None => {
+                let chosen = |filter: &String| part.contains(filter.as_str());
+                self.filters.is_empty() || self.filters.iter().any(chosen)
+            }
+        }
+    }
+
+    /// A number that the command line may set: `--name=N`.
+    pub(crate) fn count(&self, name: &str, test: u64, quick: u64, full: u64) -> u64 {
+        let flag = format!("--{name}=");
+        let given = std::env::args().find_map(|arg| arg.strip_prefix(&flag)?.parse().ok());
+        given.unwrap_or_else(|| self.scale.pick(test, quick, full))
+    }
+
+    /// Whether another build is what stands beside this one, so that twins are left out.
+    pub(crate) fn alone(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    /// How long a part is measured that has no pairs.
+    pub(crate) fn length(&self, test: u64, quick: u64, full: u64) -> Duration {
+        Duration::from_millis(match self.rows {
+            Some(Rows::Quick) => 300.min(quick),
+            _ => self.scale.pick(test, quick, full),
+        })
+    }
+
+    /// One row of `benches/against`.
+    pub(crate) fn row(&self, what: &str, ratio: Ratio, value: f64) {
+        let better = match ratio {
+            Ratio::Rate => "more",
+            Ratio::Cost => "less",
+        };
+        if self.alone() {
+            println!("{what}\t{better}\t{value}");
+        }
     }
 
     /// Measures one iteration of ours beside one of its twin. Both are given a number of iterations
@@ -101,6 +167,9 @@ impl Run {
         mut ours: impl FnMut(u64) -> Duration,
         mut twin: impl FnMut(u64) -> Duration,
     ) {
+        if self.alone() {
+            return self.row(figure.what, Ratio::Rate, figure.of * self.rate(&mut ours));
+        }
         let mut samples: Vec<(u64, Duration, Duration)> = Vec::new();
         let mut measure = |iterations: u64| {
             // Whoever goes second finds the caches and the disk as the other left them.
@@ -143,6 +212,25 @@ impl Run {
         );
     }
 
+    /// Iterations a second, those of the warm-up left out.
+    fn rate(&self, mut ours: impl FnMut(u64) -> Duration) -> f64 {
+        let length = self.length(1, 1000, 1000);
+        let turn = |length: Duration, ours: &mut dyn FnMut(u64) -> Duration| {
+            let (mut count, mut block, mut spent) = (0, 1, Duration::ZERO);
+            while spent < length {
+                let took = ours(block);
+                (count, spent) = (count + block, spent + took);
+                // Blocks of a twentieth: what goes on between them is not timed, and takes time.
+                if took < length / 20 {
+                    block *= 2;
+                }
+            }
+            count as f64 / spent.as_secs_f64()
+        };
+        turn(length / 5, &mut ours);
+        turn(length, &mut ours)
+    }
+
     /// Adds a line to the table.
     pub(crate) fn line(
         &self,
@@ -159,12 +247,18 @@ impl Run {
             ratio: ratio.to_string(),
             reach,
         };
+        if self.alone() {
+            return;
+        }
         eprintln!("  {}: {}; {}; {} ({reach})", line.what, line.ours, line.beside, line.ratio);
         self.lines.borrow_mut().push(line);
     }
 
     /// Prints the table, in a form that the README can take over.
     pub(crate) fn end(self) {
+        if self.alone() {
+            return;
+        }
         println!("\n{}\n", os::machine(self.folder.path()));
         println!("| what | tubewell | beside it | ratio | reach |");
         println!("|---|---|---|---|---|");
@@ -234,6 +328,11 @@ pub(crate) fn time(seconds: f64) -> String {
         s if s < 1.0 => format!("{:.1} ms", s * 1e3),
         s => format!("{s:.2} s"),
     }
+}
+
+pub(crate) fn sorted(mut times: Vec<f64>) -> Vec<f64> {
+    times.sort_by(f64::total_cmp);
+    times
 }
 
 /// The value below which this share of a sorted list lies.

@@ -1,6 +1,7 @@
 //! What the operating system counts of a process. On systems without /proc the counters are not
 //! there, and the table says so.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +16,15 @@ fn counter(file: &str, name: &str) -> Option<u64> {
 /// Memory of this process, in bytes.
 pub(crate) fn resident() -> Option<u64> {
     counter("status", "VmRSS").map(|kib| kib << 10)
+}
+
+/// The most memory that this process had since [`forget_peak`], in bytes.
+pub(crate) fn peak() -> Option<u64> {
+    counter("status", "VmHWM").map(|kib| kib << 10)
+}
+
+pub(crate) fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// Bytes given to `write()`, all files together.
@@ -43,8 +53,21 @@ pub(crate) struct Activity {
 }
 
 pub(crate) fn activity() -> Option<Activity> {
+    activity_but_of(None)
+}
+
+/// Without the calling thread, to which reading these counters is an effort, too.
+pub(crate) fn activity_of_others() -> Option<Activity> {
+    let own = std::fs::read_link("/proc/thread-self").ok()?;
+    activity_but_of(own.file_name())
+}
+
+fn activity_but_of(left_out: Option<&OsStr>) -> Option<Activity> {
     let mut all = Activity::default();
     for thread in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
+        if left_out == Some(&thread.file_name()) {
+            continue;
+        }
         let schedule = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
         let nanos = schedule.split_whitespace().next()?.parse().ok()?;
         all.processor += Duration::from_nanos(nanos);

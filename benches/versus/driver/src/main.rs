@@ -20,6 +20,8 @@ pub struct Plan {
     quick: bool,
     /// Also ten million tasks deep.
     deep: bool,
+    /// Only prints what `benches/against` measures.
+    lists: bool,
     filter: Option<String>,
     rounds: usize,
     /// How long a turn is.
@@ -37,6 +39,7 @@ impl Plan {
         let mut plan = Self {
             quick: false,
             deep: false,
+            lists: false,
             filter: None,
             rounds: 5,
             millis: 1000,
@@ -53,6 +56,7 @@ impl Plan {
             match word.as_str() {
                 "--quick" => (plan.quick, plan.rounds, plan.millis) = (true, 1, 200),
                 "--deep" => plan.deep = true,
+                "--rows" => plan.lists = true,
                 "--rounds" => plan.rounds = number()? as usize,
                 "--millis" => plan.millis = number()?,
                 flag if flag.starts_with('-') => return Err(format!("what is {flag}?")),
@@ -80,6 +84,9 @@ fn main() {
         std::process::exit(2)
     });
     let rows: Vec<Row> = rows::rows(&plan);
+    if plan.lists {
+        return rows.iter().for_each(|row| println!("{}", row.of("tubewell")));
+    }
     let wanted = |row: &&Row| plan.filter.as_ref().is_none_or(|part| row.name().contains(part));
     let chosen: Vec<(usize, &Row)> =
         rows.iter().enumerate().filter(|(_, row)| wanted(row)).collect();

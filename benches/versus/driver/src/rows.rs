@@ -19,7 +19,7 @@ pub struct Row {
 }
 
 /// What is read off a turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     Rate,
     P50,
@@ -157,6 +157,17 @@ impl Row {
     /// What a filter is looked for in.
     pub fn name(&self) -> String {
         format!("{}, {}", self.section, self.column)
+    }
+
+    /// How the peer of this label does the row: its name, the words for its binary, the figures.
+    pub fn of(&self, label: &str) -> String {
+        let peers = self.peers();
+        let peer = peers.iter().find(|peer| peer.label == label);
+        let variant = peer.map_or("", |peer| peer.variant(self.threads));
+        let flags = [&self.flags[..], &["--threads".to_owned(), self.threads.to_string()]].concat();
+        let figures: Vec<_> = self.figures.iter().map(|figure| format!("{figure:?}")).collect();
+        let (name, flags, figures) = (self.name(), flags.join(" "), figures.join(","));
+        format!("{name}\t{variant}\t{}\t{flags}\t{figures}", self.workload)
     }
 
     pub fn peers(&self) -> Vec<&'static Peer> {
