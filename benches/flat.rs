@@ -1,5 +1,5 @@
-//! Whether work on many tasks costs each of them the same: forty thousand that are due, in flight in
-//! one group, or resumed, beside five thousand.
+//! Whether work on many tasks costs each of them the same: forty thousand that are due, in flight
+//! in one group, or resumed, beside five thousand.
 //!
 //!     cargo bench --bench flat                                 half a minute
 //!     cargo bench --bench flat -- 'in flight'                  one kind

@@ -1,7 +1,7 @@
 //! Whether one tube's heavy work is felt in another: one thread puts, takes and acks in a tube of
-//! its own, while another thread lists, truncates, sweeps, expires, makes ready, releases or resumes
-//! half a million tasks of a second tube, or a few of 16 MiB. Also the most memory that such work
-//! takes.
+//! its own, while another thread lists, truncates, sweeps, expires, makes ready, releases or
+//! resumes half a million tasks of a second tube, or a few of 16 MiB. Also the most memory that
+//! such work takes.
 //!
 //!     cargo bench --bench neighbours                        all of them, ten minutes
 //!     cargo bench --bench neighbours -- truncate            one kind of work
@@ -27,8 +27,6 @@ use tubewell::{Consumer, Durability, Queue, State, Tube};
 
 /// Cycles a second of the neighbour: a third of what one thread can at most on a slow machine.
 const RATE: f64 = 2000.0;
-/// The neighbour goes on for at least so long, also beside work that is done at once.
-const LEAST: Duration = Duration::from_secs(1);
 /// Between filling a tube and the work: what was written is synced and checkpointed.
 const SETTLED: Duration = Duration::from_millis(300);
 /// Bytes that the twin writes between two syncs, as many as a checkpoint has.
@@ -141,6 +139,7 @@ fn round(run: &Run, name: &str, size: Size, work: Work) -> (Felt, u64, u64) {
     os::forget_peak();
     let rest = os::resident().unwrap_or_default();
     let felt = felt(
+        least(run),
         || {
             other.until_due(Duration::ZERO);
             timed(|| work(&other))
@@ -184,7 +183,7 @@ fn twin(run: &Run, bytes: u64, length: Duration) -> Vec<f64> {
         std::thread::sleep(length.saturating_sub(began.elapsed()));
         began.elapsed()
     };
-    let felt = felt(write, |due, call| {
+    let felt = felt(least(run), write, |due, call| {
         let mut began = due;
         for bytes in CYCLE {
             limit.write(bytes);
@@ -194,6 +193,11 @@ fn twin(run: &Run, bytes: u64, length: Duration) -> Vec<f64> {
     });
     std::fs::remove_file(path).unwrap();
     felt.times
+}
+
+/// The neighbour goes on for at least so long, also beside work that is done at once.
+fn least(run: &Run) -> Duration {
+    run.length(50, 1_000, 1_000)
 }
 
 fn timed(work: impl FnOnce()) -> Duration {
@@ -206,6 +210,7 @@ fn timed(work: impl FnOnce()) -> Duration {
 /// until it is done. A cycle is told when it is due, and tells of each of its calls from when it
 /// counts.
 fn felt(
+    least: Duration,
     work: impl FnOnce() -> Duration + Send,
     mut cycle: impl FnMut(Instant, &mut dyn FnMut(Instant)),
 ) -> Felt {
@@ -219,7 +224,7 @@ fn felt(
         let began = Instant::now();
         let mut times = Vec::with_capacity(1 << 20);
         for number in 0u64.. {
-            if done.load(Ordering::Relaxed) && began.elapsed() > LEAST {
+            if done.load(Ordering::Relaxed) && began.elapsed() > least {
                 break;
             }
             let due = began + Duration::from_secs_f64(number as f64 / RATE);
@@ -257,7 +262,8 @@ impl Other {
             // Time enough to put them all, by twice of what it takes.
             let mebibytes = (tasks * size.bytes as u64) >> 20;
             let each = Duration::from_micros(12) * tasks as u32;
-            due = Some(Instant::now() + LEAST + each + Duration::from_millis(15 * mebibytes));
+            let more = Duration::from_millis(1_000 + 15 * mebibytes);
+            due = Some(Instant::now() + each + more);
         }
         let at_once = (BATCH * PAYLOAD as u64 / size.bytes as u64).clamp(1, BATCH);
         let batch = vec![vec![7; size.bytes]; at_once as usize];
