@@ -12,6 +12,7 @@ use crate::engine::places;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
+use crate::numbers::Numbers;
 use crate::options::is_nothing;
 use crate::task::{Cause, Reason, TaskId, Ticket};
 use crate::verb::{Extend, Release as Terms};
@@ -186,9 +187,9 @@ impl Op for Settle<'_> {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
+    fn numbers(&self) -> Numbers {
         // A task that goes to the back is given a new place.
-        u64::from(matches!(self.verdict, Verdict::Release(_)))
+        Numbers::of_ids(u64::from(matches!(self.verdict, Verdict::Release(_))))
     }
 
     fn grows(&self) -> bool {
@@ -254,7 +255,7 @@ fn release(desk: &mut Desk<'_>, tube: &Tube, ticket: Ticket, terms: &Terms) -> R
 fn replaced<'a>(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'a>, terms: &Terms) -> TaskRow<'a> {
     let mut row = task.row;
     let before = places::row_of(tube, task.id, &row);
-    let order = if terms.to_back { Order::back(desk.number()) } else { row.place.order };
+    let order = if terms.to_back { Order::back(desk.id()) } else { row.place.order };
     row.place = Place { priority: terms.priority.unwrap_or(row.place.priority), order };
     let key = key::place(tube.run(), task.id);
     match (before, places::row_of(tube, task.id, &row)) {

@@ -8,6 +8,7 @@ use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::look;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::tube_name;
+use crate::numbers::Numbers;
 use crate::options::TubeOptions;
 
 /// Makes a tube, or finds it. Answers its number.
@@ -185,8 +186,8 @@ impl Op for ReleaseAll {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
-        1
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(1)
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
@@ -194,8 +195,8 @@ impl Op for ReleaseAll {
         if desk.count(tube.range(Tag::Taken)) == 0 {
             return Ok(());
         }
-        // Tokens and ids are drawn from the same numbers, so every lease given so far is below.
-        let row = TubeRow { void_to: desk.number(), ..tube.row.clone() };
+        // Tokens only grow, so every lease given so far is below.
+        let row = TubeRow { void_to: desk.token(), ..tube.row.clone() };
         desk.change(key::tube(self.tube), row.encode());
         let work = WorkRow::Release { tube: self.tube, from: 0 };
         match desk.get(&key::work(tube.run()))? {

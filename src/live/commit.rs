@@ -2,18 +2,19 @@
 //! it under the engine's lock, which nobody holds while waiting for a disk, a checkpoint or room.
 
 use crate::clock::{Clock, Now, Reckoning, micros};
-use crate::engine::desk::{Desk, Numbers};
+use crate::engine::desk::{Desk, Reserve};
 use crate::engine::draft::{Draft, Over};
 use crate::engine::due::{self, NextDue, WorkOff};
 use crate::engine::known::Known;
 use crate::engine::{Op, Wants, look};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::NUMBER_BLOCK;
+use crate::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
 use crate::live::notes::{self, Notes, Outbox};
 use crate::live::pace::Pace;
-use crate::store::{Advance, Failure, Stamp, Store};
+use crate::numbers::Numbers;
+use crate::store::{Advance, Failure, Opened, Store};
 
 /// What the engine's lock protects.
 pub(crate) struct State {
@@ -22,9 +23,9 @@ pub(crate) struct State {
     /// Set before the journal is written, cleared once the list is applied and taken note of: a
     /// panic in between leaves the queue broken, never half done.
     armed: bool,
-    numbers: Numbers,
-    /// Numbers below this are reserved as soon as the record of this mark is synced.
-    reserved: u64,
+    numbers: Reserve,
+    /// Numbers below these are reserved as soon as the record of this mark is synced.
+    reserved: Numbers,
     reserved_at: Mark,
     reckoning: Reckoning,
     pub(crate) notes: Notes,
@@ -62,21 +63,15 @@ impl From<Error> for Obstacle {
 }
 
 impl State {
-    pub(crate) fn new(
-        store: Store,
-        stamp: Stamp,
-        free: u64,
-        clock: &dyn Clock,
-        pace: Pace,
-    ) -> Self {
+    pub(crate) fn new(opened: Opened, pace: Pace) -> Self {
         Self {
-            store,
+            store: opened.store,
             status: Status::Open,
             armed: false,
-            numbers: Numbers { next: free.max(1), end: stamp.reserved },
-            reserved: stamp.reserved,
+            numbers: Reserve { next: opened.first, end: opened.reserved },
+            reserved: opened.reserved,
             reserved_at: Mark(0),
-            reckoning: Reckoning::resume(stamp.marks, clock),
+            reckoning: opened.reckoning,
             notes: Notes::default(),
             draft: Draft::default(),
             refill_at: 0,
@@ -197,9 +192,16 @@ impl State {
         site: &Site<'_>,
     ) -> Result<(O::Done, Mark), Obstacle> {
         self.admit(op.adds(), op.numbers(), now, site)?;
-        let done = self.decide(op, now, site)?;
-        let mark = self.write(op.grows(), now, site)?;
-        Ok((done, mark))
+        let next = self.numbers.next;
+        let written = self.decide(op, now, site).map_err(Obstacle::from).and_then(|done| {
+            let mark = self.write(op.grows(), now, site)?;
+            Ok((done, mark))
+        });
+        if written.is_err() {
+            // Nobody has seen what it drew.
+            self.numbers.next = next;
+        }
+        written
     }
 
     /// Whether there are numbers for an op, and room if it adds tasks.
@@ -207,7 +209,7 @@ impl State {
     fn admit(
         &mut self,
         adds: bool,
-        numbers: u64,
+        numbers: Numbers,
         now: Now,
         site: &Site<'_>,
     ) -> Result<(), Obstacle> {
@@ -317,25 +319,28 @@ impl State {
     /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
     /// synced by the time it is needed.
     #[inline]
-    fn has_numbers(&mut self, need: u64, site: &Site<'_>) -> bool {
-        if self.reserved > self.numbers.end && site.is_synced(self.reserved_at) {
+    fn has_numbers(&mut self, need: Numbers, site: &Site<'_>) -> bool {
+        if self.reserved != self.numbers.end && site.is_synced(self.reserved_at) {
             self.numbers.end = self.reserved;
         }
-        if self.numbers.left() < NUMBER_BLOCK / 2 && self.reserved == self.numbers.end {
-            self.reserved = self.numbers.end.saturating_add(NUMBER_BLOCK);
+        let left = self.numbers.left();
+        if !left.covers(Numbers::both(NUMBER_BLOCK / 2)) && self.reserved == self.numbers.end {
+            let ahead = self.numbers.next.plus(Numbers::both(2 * NUMBER_BLOCK));
+            self.reserved = self.reserved.max(ahead);
             // The next record carries it; until one is written it waits for the one after this.
             self.reserved_at = Mark(self.store.written() + 1);
         }
-        self.numbers.left() >= need
+        left.covers(need)
     }
 
     /// Makes sure of numbers for an op inside a transaction, where nothing can be written: its
-    /// reservation must be on the disk before, so it is synced here.
-    pub(crate) fn draw(&mut self, need: u64, gate: &crate::live::gate::Gate) -> Result<()> {
-        if self.numbers.left() >= need {
+    /// reservation must be on the disk before, so it is synced here. Of so many that the room that
+    /// the journal keeps for one is needed once.
+    pub(crate) fn draw(&mut self, need: Numbers, gate: &crate::live::gate::Gate) -> Result<()> {
+        if self.numbers.left().covers(need) {
             return Ok(());
         }
-        match self.reserve(need) {
+        match self.reserve(need.plus(Numbers::both(TRANSACTION_NUMBERS))) {
             Ok(mark) => gate.wait(mark)?,
             Err(Obstacle::Refused(error)) => return Err(error),
             Err(_) => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
@@ -345,14 +350,31 @@ impl State {
     }
 
     /// Writes the reservation by itself, for an op that needs it now.
-    fn reserve(&mut self, need: u64) -> Result<Mark, Obstacle> {
-        self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
-        match self.store.note(self.advance(0)) {
-            Ok(number) => {
-                self.reserved_at = Mark(number);
-                Ok(self.reserved_at)
-            }
-            Err(failure) => Err(self.failed(failure)),
+    fn reserve(&mut self, need: Numbers) -> Result<Mark, Obstacle> {
+        let end = self.numbers.next.plus(need).plus(Numbers::both(NUMBER_BLOCK));
+        let reserved = self.reserved.max(end);
+        let advance = Advance { reserved, ..self.advance(0) };
+        let number = self.store.note(advance).map_err(|failure| self.failed(failure))?;
+        // Not before: what no record carries would pass for reserved once the last mark is synced.
+        (self.reserved, self.reserved_at) = (reserved, Mark(number));
+        Ok(self.reserved_at)
+    }
+
+    /// Gives back what is not used, before the last checkpoint of a clean close. Who draws later
+    /// reserves anew.
+    pub(crate) fn settle(&mut self, clock: &dyn Clock) {
+        self.now(clock);
+        self.reserved = self.numbers.next;
+        self.numbers.end = self.numbers.next;
+        self.store.settle(self.reserved, self.reckoning.marks());
+    }
+
+    /// Says in the journal, once, that all of it is synced.
+    pub(crate) fn idle(&mut self) {
+        if self.is_open().is_ok()
+            && let Err(Failure::Broken(error)) = self.store.idle()
+        {
+            self.break_down(&error);
         }
     }
 }
@@ -369,3 +391,6 @@ impl Site<'_> {
         self.gate.is_synced(mark)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 
 use crate::bytes::View;
 use crate::bytes::key::Key;
-use crate::clock::{Clock, NEVER, Now, micros};
+use crate::clock::{Clock, ClockStep, NEVER, Now, micros};
 use crate::engine::take::{Handed, Take};
 use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +39,8 @@ pub(crate) struct Settings {
 /// The running queue.
 pub(crate) struct Core {
     pub(crate) settings: Settings,
+    /// What the wall clock did before the opening.
+    pub(crate) clock_step: Option<ClockStep>,
     /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
     writer: Mutex<()>,
     /// Of the checkpoint under way.
@@ -77,13 +79,14 @@ impl Wait<'_> {
 impl Core {
     /// Starts the queue over an opened store: voids leases, works out deadlines, starts threads.
     pub(crate) fn start(opened: Opened, settings: Settings) -> Result<Arc<Self>> {
-        let Opened { store, stamp, first_number } = opened;
-        let gate = Gate::new(store.journal());
+        let gate = Gate::new(opened.store.journal());
         let leisure = Arc::new(Leisure::new(settings.clock.clone()));
         let pace = Pace::new(leisure.clone());
-        let state = State::new(store, stamp, first_number, &*settings.clock, pace);
+        let clock_step = opened.step;
+        let state = State::new(opened, pace);
         let core = Arc::new(Self {
             settings,
+            clock_step,
             writer: Mutex::new(()),
             leisure,
             state: Door::new(state),
@@ -127,7 +130,8 @@ impl Core {
         })?;
         self.spawn("tubewell-flush", |core| {
             let written = || core.state.lock().written();
-            core.gate.flush_until_closed(core.settings.flush_interval, written);
+            let idle = || core.state.lock().idle();
+            core.gate.flush_until_closed(core.settings.flush_interval, written, idle);
         })
     }
 
@@ -389,7 +393,11 @@ impl Core {
             return Err(Error::new(ErrorKind::Closed));
         }
         self.leisure.has_durable_callers();
-        self.gate.flush(|| self.state.lock().written())
+        self.gate.flush(|| self.state.lock().written())?;
+        if self.settings.by_hand {
+            self.state.lock().idle();
+        }
+        Ok(())
     }
 
     /// Ends the queue: calls inside finish, waiting ones return `Closed`, leases return uncharged,
@@ -408,6 +416,7 @@ impl Core {
         let broken = self.gate.has_failed() || self.state.lock().is_open().is_err();
         let mut ended = if broken { Ok(()) } else { self.void_leases(false) };
         if !broken && ended.is_ok() {
+            self.state.lock().settle(&*self.settings.clock);
             ended = self.checkpoint();
         }
         let writer = self.writer();
