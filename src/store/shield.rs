@@ -59,15 +59,15 @@ impl DiskFile for Shield {
         if self.is_released() {
             return self.file.len();
         }
-        let held = self.held.lock();
-        let len = held.iter().try_fold(self.file.len()?, |len, change| {
-            Ok::<_, io::Error>(match change {
-                Change::Write(at, data) => len.max(at + data.len() as u64),
-                Change::Len(len) => *len,
-                Change::Sync => len,
-            })
-        });
-        len
+        let mut len = self.file.len()?;
+        for change in self.held.lock().iter() {
+            match change {
+                Change::Write(at, data) => len = len.max(at + data.len() as u64),
+                Change::Len(to) => len = *to,
+                Change::Sync => {}
+            }
+        }
+        Ok(len)
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
