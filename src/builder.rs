@@ -1,6 +1,6 @@
 //! How a queue is opened, every default written out.
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, micros};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{self, Hold};
 use crate::limits;
@@ -10,7 +10,7 @@ use crate::name;
 use crate::options::Durability;
 use crate::placement::Placement;
 use crate::queue::Queue;
-use crate::store::{Config, Disk, Folder, Opened, Progress, Store};
+use crate::store::{Clocks, Config, Disk, Folder, KNOWN, Opened, Progress, Store};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,6 +39,7 @@ use std::time::Duration;
 ///     .durable_bytes_max(u64::MAX)
 ///     .session_grace(Duration::ZERO)
 ///     .clock(SystemClock::default())
+///     .clock_gap_max(Duration::from_secs(30 * 86_400))
 ///     .accept_loss(false)
 ///     .by_hand(false)
 ///     .open(&path)?; // and no placement, no progress
@@ -52,6 +53,7 @@ pub struct Builder {
     payload_bytes_max: usize,
     durable_bytes_max: u64,
     clock: Arc<dyn Clock>,
+    clock_gap_max: Duration,
     session_grace: Duration,
     placements: Vec<(String, Arc<dyn Placement>)>,
     by_hand: bool,
@@ -70,6 +72,7 @@ impl Default for Builder {
             payload_bytes_max: limits::PAYLOAD_BYTES,
             durable_bytes_max: limits::DURABLE_BYTES,
             clock: Arc::new(SystemClock::default()),
+            clock_gap_max: limits::CLOCK_GAP_MAX,
             session_grace: Duration::ZERO,
             placements: Vec::new(),
             by_hand: false,
@@ -78,6 +81,7 @@ impl Default for Builder {
                 cache_bytes: limits::CACHE_BYTES,
                 temporary_bytes_max: limits::TEMPORARY_BYTES,
                 accept_loss: false,
+                known: KNOWN,
             },
             progress: Box::new(|_| ControlFlow::Continue(())),
             disk: None,
@@ -165,6 +169,15 @@ impl Builder {
     /// The clock. Default: the machine's.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// How much time at most counts as passed while the queue was not open, if only the wall clock
+    /// tells of it: the machine was started anew, or has no clock that counts sleep. So a wall
+    /// clock that was wrong for a while costs no more; see
+    /// [`Queue::clock_step`](crate::Queue::clock_step). Default: 30 days.
+    pub fn clock_gap_max(mut self, length: Duration) -> Self {
+        self.clock_gap_max = length;
         self
     }
 
@@ -268,7 +281,8 @@ impl Builder {
     /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).
     pub fn in_memory(self) -> Result<Queue> {
         let opened = self.check().and_then(|placements| {
-            let opened = Store::in_memory(self.config.clone())?;
+            let clocks = Clocks { clock: &*self.clock, gap_max: micros(self.clock_gap_max) };
+            let opened = Store::in_memory(self.config.clone(), &clocks)?;
             self.start(opened, placements)
         });
         opened.map_err(|error| error.during("open"))
@@ -276,7 +290,8 @@ impl Builder {
 
     fn open_on(mut self, disk: Arc<dyn Disk>) -> Result<Queue> {
         let placements = self.check()?;
-        let opened = Store::open(disk, self.config.clone(), &mut *self.progress)?;
+        let clocks = Clocks { clock: &*self.clock, gap_max: micros(self.clock_gap_max) };
+        let opened = Store::open(disk, self.config.clone(), &clocks, &mut *self.progress)?;
         self.start(opened, placements)
     }
 

@@ -46,14 +46,16 @@
 //!
 //! # Time
 //!
-//! *Queue time* (delay, ttl, back-off) goes on while the machine sleeps or the queue is closed,
-//! never goes back, and takes a clock that is set forward for time that has passed; one that is set
-//! back before a reopening hides what passed since the last write. *Wall time* (`run_at`) is the
-//! system's clock as it is. *Lease time* (ttr, waits, an open session's grace) stands still while
-//! the machine sleeps (on Windows it goes on), and no change of the clock moves it. `Duration::MAX`
-//! is for ever. A task's life ends at its put + its ttl + every delay that was asked for (at the
-//! put, `run_at`, release, back-off), however late a verb finds that one of them has ended. A
-//! delayed task stays, and is gone at the end of its delay if its life has ended by then.
+//! *Queue time* (delay, ttl, back-off) goes on while the machine sleeps or the queue is closed, and
+//! never goes back. It follows the machine's boot clock, and no wall clock that is set. After a
+//! start of the machine, and where the system has no such clock, the wall clock tells what has
+//! passed since the last write, up to [`clock_gap_max`](Builder::clock_gap_max); what it did then
+//! says [`Queue::clock_step`]. *Wall time* (`run_at`) is the system's clock as it is. *Lease time*
+//! (ttr, waits, an open session's grace) stands still while the machine sleeps (on Windows it goes
+//! on), and no change of the clock moves it. `Duration::MAX` is for ever. A task's life ends at its
+//! put + its ttl + every delay that was asked for (at the put, `run_at`, release, back-off), however
+//! late a verb finds that one of them has ended. A delayed task stays, and is gone at the end of its
+//! delay if its life has ended by then.
 //!
 //! # Where things are
 //!
@@ -75,6 +77,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod limits;
+mod numbers;
 mod task;
 mod error;
 mod name;
@@ -114,7 +117,7 @@ pub mod testing;
 struct Readme;
 
 pub use builder::Builder;
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
 pub use codec::{BoxError, Codec};
 pub use consumer::Consumer;
 pub use error::{Error, ErrorKind, Result};

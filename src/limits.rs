@@ -19,6 +19,8 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// Ids and tokens reserved durably ahead. A number that anyone has seen is never given twice, even
 /// if its put was taken back by a power cut.
 pub(crate) const NUMBER_BLOCK: u64 = 65_536;
+/// The same inside a transaction that needs more, where a reservation may not find room twice.
+pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 /// Due tasks or left-over rows that one sweep works off, so that no commit is long.
 pub(crate) const SWEEP_TASKS: usize = 128;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.
@@ -62,6 +64,8 @@ pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) const TIMER_NAP_MAX: Duration = Duration::from_secs(30);
 /// How long a quiet queue waits before it checkpoints what is in its journal.
 pub(crate) const QUIET_BEFORE_CHECKPOINT: Duration = Duration::from_secs(60);
+/// How much time at most counts as passed if only the wall clock tells of it.
+pub(crate) const CLOCK_GAP_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// Events kept for a subscriber that does not keep up.
 pub(crate) const EVENTS_KEPT: usize = 4096;
 /// Payload bytes kept in such events together.

@@ -1,6 +1,7 @@
 //! The queue in hand: where tubes and consumers come from, transactions, and what concerns all of
 //! it.
 
+use crate::clock::ClockStep;
 use crate::consumer::Consumer;
 use crate::engine::{look, tubes};
 use crate::error::{Error, ErrorKind, Result};
@@ -402,6 +403,14 @@ impl Queue {
     /// what was given back stays so.
     pub fn compact_with(&self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
         upkeep::compact(self.hold.core(), progress).map_err(|error| error.during("compact"))
+    }
+
+    /// How far the wall clock had moved between the last write and this opening, if queue time did
+    /// not follow it all the way: it went back, or by more than
+    /// [`clock_gap_max`](crate::Builder::clock_gap_max). `None` also where the machine was not
+    /// started meanwhile and has a clock that tells how much time has passed.
+    pub fn clock_step(&self) -> Option<ClockStep> {
+        self.hold.core().clock_step
     }
 
     /// Returns once everything written so far is synced.

@@ -5,6 +5,7 @@
 pub(crate) mod hash;
 pub(crate) mod value;
 pub(crate) mod pack;
+pub(crate) mod extension;
 pub(crate) mod key;
 pub(crate) mod row;
 pub(crate) mod view;

@@ -13,6 +13,7 @@ use crate::engine::{aside, look, settle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{PAGE_TASKS, SWEEP_TASKS};
 use crate::name::label;
+use crate::numbers::Numbers;
 use crate::task::{Cause, TaskId};
 use std::collections::BTreeMap;
 
@@ -107,8 +108,8 @@ impl Op for Leave {
         None
     }
 
-    fn numbers(&self) -> u64 {
-        1
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(1)
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Option<Left>> {
@@ -120,7 +121,7 @@ impl Op for Leave {
         };
         if row.until == NEVER {
             row.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
-            row.void_to = desk.number();
+            row.void_to = desk.token();
             desk.change(key::consumer(self.consumer), row.encode());
         }
         Ok(Some(Left { number: row.void_to, grace: row.grace }))
@@ -194,8 +195,8 @@ impl Op for Resume {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
-        PAGE_TASKS as u64
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(PAGE_TASKS as u64)
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
@@ -228,7 +229,7 @@ fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result
     let task = stored.task()?;
     let payload = task.payload(desk, tube)?;
     let now = desk.now.lease;
-    let token = desk.number();
+    let token = desk.token();
     let deadline = now.saturating_add(taken.head.ttr);
     let renewed = TakenRow { token, since: now, deadline, ..taken.clone() };
     let handed = Handed {

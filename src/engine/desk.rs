@@ -9,6 +9,7 @@ use crate::engine::draft::{Draft, Over};
 use crate::engine::effects::{Change, TubeChange};
 use crate::engine::known::{InHand, KnownTubes, Tube};
 use crate::error::{Error, ErrorKind, Result};
+use crate::numbers::Numbers;
 use crate::sync::Arc;
 use crate::task::TaskId;
 
@@ -21,8 +22,8 @@ pub(crate) trait Op {
     fn tube(&self) -> Option<u32>;
 
     /// The most numbers that the op draws.
-    fn numbers(&self) -> u64 {
-        0
+    fn numbers(&self) -> Numbers {
+        Numbers::default()
     }
 
     /// Whether it brings in new tasks, which a full disk refuses.
@@ -45,16 +46,16 @@ pub(crate) trait Op {
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done>;
 }
 
-/// Numbers reserved for this process: ids of tasks, orders and lease tokens.
+/// Numbers reserved for this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbers {
-    pub(crate) next: u64,
-    pub(crate) end: u64,
+pub(crate) struct Reserve {
+    pub(crate) next: Numbers,
+    pub(crate) end: Numbers,
 }
 
-impl Numbers {
-    pub(crate) fn left(&self) -> u64 {
-        self.end.saturating_sub(self.next)
+impl Reserve {
+    pub(crate) fn left(&self) -> Numbers {
+        self.end.less(self.next)
     }
 }
 
@@ -68,7 +69,7 @@ pub(crate) trait Wants {
 pub(crate) struct Desk<'a> {
     view: &'a dyn View,
     known: &'a dyn KnownTubes,
-    numbers: &'a mut Numbers,
+    numbers: &'a mut Reserve,
     draft: &'a mut Draft,
     wants: Option<&'a dyn Wants>,
     pub(crate) now: Now,
@@ -80,7 +81,7 @@ impl<'a> Desk<'a> {
     pub(crate) fn new(
         view: &'a dyn View,
         known: &'a dyn KnownTubes,
-        numbers: &'a mut Numbers,
+        numbers: &'a mut Reserve,
         draft: &'a mut Draft,
         wants: Option<&'a dyn Wants>,
         now: Now,
@@ -92,13 +93,23 @@ impl<'a> Desk<'a> {
         Over { view: self.view, draft: self.draft }
     }
 
-    /// A number that was never given before and never will be. Commit has made sure that the op
-    /// has as many as it said it needs.
-    pub(crate) fn number(&mut self) -> u64 {
-        debug_assert!(self.numbers.left() > 0, "an op drew more numbers than it announced");
-        let number = self.numbers.next;
-        self.numbers.next += 1;
-        number
+    /// A task's id, or a place in the order of ids, that was never given before and never will be.
+    /// Commit has made sure that the op has as many as it said it needs.
+    pub(crate) fn id(&mut self) -> u64 {
+        self.draw(Numbers::of_ids(1)).ids
+    }
+
+    /// A lease's token, above all that were given before.
+    pub(crate) fn token(&mut self) -> u64 {
+        self.draw(Numbers::of_tokens(1)).tokens
+    }
+
+    #[inline]
+    fn draw(&mut self, count: Numbers) -> Numbers {
+        debug_assert!(self.numbers.left().covers(count), "an op drew more than it announced");
+        let drawn = self.numbers.next;
+        self.numbers.next = drawn.plus(count);
+        drawn
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use crate::engine::known::Tube;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
 use crate::name;
+use crate::numbers::Numbers;
 use crate::options::is_nothing;
 use crate::task::{Cause, TaskId};
 use crate::verb::{Conflict, PutOutcome};
@@ -68,8 +69,8 @@ impl Op for Put<'_> {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
-        self.tasks.len() as u64
+    fn numbers(&self) -> Numbers {
+        Numbers::of_ids(self.tasks.len() as u64)
     }
 
     fn adds(&self) -> bool {
@@ -167,7 +168,7 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
     let options = &tube.row.options;
     has_room(desk, tube, task, most)?;
 
-    let number = desk.number();
+    let number = desk.id();
     let id = TaskId::new(number);
     let place =
         Place { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };

@@ -12,6 +12,7 @@ use crate::engine::known::Tube;
 use crate::engine::{aside, consumers, settle};
 use crate::error::Result;
 use crate::limits::SWEEP_TASKS;
+use crate::numbers::Numbers;
 use crate::task::{Cause, TaskId};
 
 /// Takes the word from every consumer that had it when the process ended, at open or at close.
@@ -40,13 +41,13 @@ impl Op for Silence {
         None
     }
 
-    fn numbers(&self) -> u64 {
-        1
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(1)
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
         let mut over = Vec::new();
-        let void_to = desk.number();
+        let void_to = desk.token();
         for (number, row) in consumers::mended(desk)? {
             let mut silenced = ConsumerRow { void_to, ..row.clone() };
             if row.until == NEVER {

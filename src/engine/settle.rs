@@ -12,6 +12,7 @@ use crate::engine::places;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
+use crate::numbers::Numbers;
 use crate::options::is_nothing;
 use crate::task::{Cause, Reason, TaskId, Ticket};
 use crate::verb::{Extend, Release as Terms, Verdict};
@@ -134,11 +135,11 @@ impl Op for Settle<'_> {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
+    fn numbers(&self) -> Numbers {
         match &self.verdict {
             // A task that goes to the back is given a new place.
-            Verdict::Release(terms) if terms.to_back => self.tickets.len() as u64,
-            _ => 0,
+            Verdict::Release(terms) if terms.to_back => Numbers::of_ids(self.tickets.len() as u64),
+            _ => Numbers::default(),
         }
     }
 
@@ -249,7 +250,7 @@ fn release(
 fn replaced<'a>(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'a>, terms: &Terms) -> TaskRow<'a> {
     let mut row = task.row;
     let before = places::row_of(tube, task.id, &row);
-    let order = if terms.to_back { Order::back(desk.number()) } else { row.place.order };
+    let order = if terms.to_back { Order::back(desk.id()) } else { row.place.order };
     row.place = Place { priority: terms.priority.unwrap_or(row.place.priority), order };
     let key = key::place(tube.run(), task.id);
     match (before, places::row_of(tube, task.id, &row)) {

@@ -11,6 +11,7 @@ use crate::engine::payload::Payload;
 use crate::engine::{aside, groups};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
+use crate::numbers::Numbers;
 use crate::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
 
@@ -54,8 +55,8 @@ impl Op for Take {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
-        self.most.min(BATCH_TASKS_MAX) as u64
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(self.most.min(BATCH_TASKS_MAX) as u64)
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
@@ -86,8 +87,8 @@ impl Op for Claim {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
-        1
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(1)
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
@@ -259,7 +260,7 @@ fn take(
     let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);
-    let token = desk.number();
+    let token = desk.token();
     let now = desk.now;
     let deadline = now.lease.saturating_add(head.ttr);
     let (attempts, deliveries) = (head.attempts, head.deliveries);

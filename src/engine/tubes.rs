@@ -8,6 +8,7 @@ use crate::engine::desk::{Desk, Op};
 use crate::engine::look;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::tube_name;
+use crate::numbers::Numbers;
 use crate::options::TubeOptions;
 use crate::task::TaskId;
 
@@ -192,8 +193,8 @@ impl Op for ReleaseAll {
         Some(self.tube)
     }
 
-    fn numbers(&self) -> u64 {
-        1
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(1)
     }
 
     fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
@@ -201,8 +202,8 @@ impl Op for ReleaseAll {
         if desk.count(tube.range(Tag::Taken)) == 0 {
             return Ok(());
         }
-        // Tokens and ids are drawn from the same numbers, so every lease given so far is below.
-        let row = TubeRow { void_to: desk.number(), ..tube.row.clone() };
+        // Tokens only grow, so every lease given so far is below.
+        let row = TubeRow { void_to: desk.token(), ..tube.row.clone() };
         desk.set_tube(self.tube, row)?;
         // One that is under way begins again: leases that it has passed by may be void now.
         let work = key::work(Work::Release, tube.run(), TaskId::new(0));

@@ -2,27 +2,28 @@
 //! it under the engine's lock, which nobody holds while waiting for a disk, a checkpoint or room.
 
 use crate::clock::{Clock, Now, Reckoning, micros};
-use crate::engine::desk::{Desk, Numbers};
+use crate::engine::desk::{Desk, Reserve};
 use crate::engine::draft::{Draft, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::effects::NextDue;
 use crate::engine::{Op, look};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::NUMBER_BLOCK;
+use crate::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
 use crate::live::derived_state::{DerivedState, Outbox};
 use crate::live::events::Hub;
 use crate::live::gate::Mark;
 use crate::live::pace::Pace;
-use crate::store::{Advance, Failure, Health, Stamp, Store};
+use crate::numbers::Numbers;
+use crate::store::{Advance, Failure, Health, Opened, Store};
 use crate::sync::Arc;
 
 /// What the engine's lock protects.
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) health: Arc<Health>,
-    numbers: Numbers,
-    /// Numbers below this are reserved as soon as the record of this mark is synced.
-    reserved: u64,
+    numbers: Reserve,
+    /// Numbers below these are reserved as soon as the record of this mark is synced.
+    reserved: Numbers,
     reserved_at: Mark,
     reckoning: Reckoning,
     pub(crate) derived: DerivedState,
@@ -58,20 +59,14 @@ impl From<Error> for Undone {
 }
 
 impl State {
-    pub(crate) fn new(
-        store: Store,
-        stamp: Stamp,
-        free: u64,
-        clock: &dyn Clock,
-        pace: Pace,
-    ) -> Self {
+    pub(crate) fn new(opened: Opened, pace: Pace) -> Self {
         Self {
-            health: store.health.clone(),
-            store,
-            numbers: Numbers { next: free.max(1), end: stamp.reserved },
-            reserved: stamp.reserved,
+            health: opened.store.health.clone(),
+            store: opened.store,
+            numbers: Reserve { next: opened.first, end: opened.reserved },
+            reserved: opened.reserved,
             reserved_at: Mark(0),
-            reckoning: Reckoning::resume(stamp.marks, clock),
+            reckoning: opened.reckoning,
             derived: DerivedState::default(),
             draft: Draft::default(),
             refill_at: 0,
@@ -201,6 +196,22 @@ impl State {
         if !self.has_numbers(op.numbers(), env) {
             return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
         }
+        let next = self.numbers.next;
+        let written = self.decide_and_append(op, now, env);
+        if written.is_err() {
+            // Nobody has seen what it drew.
+            self.numbers.next = next;
+        }
+        written
+    }
+
+    #[inline]
+    fn decide_and_append<O: Op>(
+        &mut self,
+        op: &O,
+        now: Now,
+        env: &CommitEnv<'_>,
+    ) -> Result<(O::Done, Mark), Undone> {
         let done = self.decide(op, now, env)?;
         if op.adds() && self.draft.is_temporary() {
             self.store.admit_temporary(self.draft.writes())?;
@@ -324,25 +335,28 @@ impl State {
     /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
     /// synced by the time it is needed.
     #[inline]
-    fn has_numbers(&mut self, need: u64, env: &CommitEnv<'_>) -> bool {
-        if self.reserved > self.numbers.end && env.is_synced(self.reserved_at) {
+    fn has_numbers(&mut self, need: Numbers, env: &CommitEnv<'_>) -> bool {
+        if self.reserved != self.numbers.end && env.is_synced(self.reserved_at) {
             self.numbers.end = self.reserved;
         }
-        if self.numbers.left() < NUMBER_BLOCK / 2 && self.reserved == self.numbers.end {
-            self.reserved = self.numbers.end.saturating_add(NUMBER_BLOCK);
+        let left = self.numbers.left();
+        if !left.covers(Numbers::both(NUMBER_BLOCK / 2)) && self.reserved == self.numbers.end {
+            let ahead = self.numbers.next.plus(Numbers::both(2 * NUMBER_BLOCK));
+            self.reserved = self.reserved.max(ahead);
             // The next record carries it; until one is written it waits for the one after this.
             self.reserved_at = Mark(self.store.written() + 1);
         }
-        self.numbers.left() >= need
+        left.covers(need)
     }
 
     /// Makes sure of numbers for an op inside a transaction, where nothing can be written: its
-    /// reservation must be on the disk before, so it is synced here.
-    pub(crate) fn draw(&mut self, need: u64, gate: &crate::live::gate::Gate) -> Result<()> {
-        if self.numbers.left() >= need {
+    /// reservation must be on the disk before, so it is synced here. Of so many that the room that
+    /// the journal keeps for one is needed once.
+    pub(crate) fn draw(&mut self, need: Numbers, gate: &crate::live::gate::Gate) -> Result<()> {
+        if self.numbers.left().covers(need) {
             return Ok(());
         }
-        match self.reserve(need) {
+        match self.reserve(need.plus(Numbers::both(TRANSACTION_NUMBERS))) {
             Ok(mark) => gate.wait(mark)?,
             Err(Undone::Refused(error)) => return Err(error),
             Err(_) => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
@@ -352,14 +366,30 @@ impl State {
     }
 
     /// Writes the reservation by itself, for an op that needs it now.
-    fn reserve(&mut self, need: u64) -> Result<Mark, Undone> {
-        self.reserved = self.reserved.max(self.numbers.next.saturating_add(need + NUMBER_BLOCK));
-        match self.store.note(self.advance(0)) {
-            Ok(number) => {
-                self.reserved_at = Mark(number);
-                Ok(self.reserved_at)
-            }
-            Err(failure) => Err(Self::failed(failure)),
+    fn reserve(&mut self, need: Numbers) -> Result<Mark, Undone> {
+        let end = self.numbers.next.plus(need).plus(Numbers::both(NUMBER_BLOCK));
+        let reserved = self.reserved.max(end);
+        let advance = Advance { reserved, ..self.advance(0) };
+        let number = self.store.note(advance).map_err(Self::failed)?;
+        // Not before: what no record carries would pass for reserved once the last mark is synced.
+        (self.reserved, self.reserved_at) = (reserved, Mark(number));
+        Ok(self.reserved_at)
+    }
+
+    /// Gives back what is not used, before the last checkpoint of a clean close. Who draws later
+    /// reserves anew.
+    pub(crate) fn settle(&mut self, clock: &dyn Clock) {
+        self.now(clock);
+        self.reserved = self.numbers.next;
+        self.numbers.end = self.numbers.next;
+        self.store.settle(self.reserved, self.reckoning.marks());
+    }
+
+    /// Says in the journal, once, that all of it is synced.
+    pub(crate) fn idle(&mut self) {
+        if self.health.runs().is_ok() {
+            // A failure breaks the queue, and every later call says so.
+            let _ = self.store.idle();
         }
     }
 }
@@ -376,3 +406,6 @@ impl CommitEnv<'_> {
         self.gate.is_synced(mark)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ use crate::live::pipeline::{run_due_work, submit_internal};
 use crate::live::sessions::{self, end_graces, void_leases};
 use crate::live::timer;
 use crate::live::wake::Wake;
+use crate::numbers::Numbers;
 use crate::options::Durability;
 use crate::stop::Stop;
 use crate::store::Opened;
@@ -88,7 +89,8 @@ impl Core {
         })?;
         self.spawn("tubewell-flush", |core| {
             let written = || core.state.lock().written();
-            core.gate.flush_until_closed(core.settings.flush_interval, written);
+            let idle = || core.state.lock().idle();
+            core.gate.flush_until_closed(core.settings.flush_interval, written, idle);
         })
     }
 
@@ -280,7 +282,11 @@ impl Core {
             return Err(Error::new(ErrorKind::Closed));
         }
         self.leisure.has_durable_callers();
-        self.gate.flush(|| self.state.lock().written())
+        self.gate.flush(|| self.state.lock().written())?;
+        if self.settings.by_hand {
+            self.state.lock().idle();
+        }
+        Ok(())
     }
 
     /// Ends the queue: calls inside finish, waiting ones return `Closed`, leases return uncharged,
@@ -297,6 +303,7 @@ impl Core {
         let broken = self.health.runs().is_err();
         let mut ended = if broken { Ok(()) } else { void_leases(self, false) };
         if !broken && ended.is_ok() {
+            self.state.lock().settle(&*self.settings.clock);
             ended = checkpoint(self);
         }
         let writer = self.writer();
@@ -386,7 +393,7 @@ impl Op for TakeUnlessStopped<'_> {
     }
 
     #[inline]
-    fn numbers(&self) -> u64 {
+    fn numbers(&self) -> Numbers {
         self.take.numbers()
     }
 

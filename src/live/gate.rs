@@ -37,6 +37,8 @@ struct Room {
 #[derive(Default)]
 struct Flusher {
     closed: bool,
+    /// Something was written since it looked.
+    called: bool,
 }
 
 struct Follower {
@@ -171,7 +173,8 @@ impl Gate {
             Ok(_) if self.minded.load(Ordering::SeqCst) => false,
             Ok(_) => {
                 // Under the lock, or the word could fall between the flusher's look and its sleep.
-                let flusher = self.flusher.lock();
+                let mut flusher = self.flusher.lock();
+                flusher.called = true;
                 self.called.notify_one();
                 drop(flusher);
                 false
@@ -181,18 +184,34 @@ impl Gate {
     }
 
     /// The flusher's thread: sleeps while everything is synced, else looks once an interval and
-    /// syncs what is unsynced then.
-    pub(crate) fn flush_until_closed(&self, interval: Duration, written: impl Fn() -> Mark) {
+    /// syncs what is unsynced then. Calls `idle` once when nothing came for an interval.
+    pub(crate) fn flush_until_closed(
+        &self,
+        interval: Duration,
+        written: impl Fn() -> Mark,
+        idle: impl Fn(),
+    ) {
         let mut flusher = self.flusher.lock();
+        let mut owes_idle = false;
         while !flusher.closed {
             // Cleared before `oldest` is read, and a writer sets `oldest` before it reads this: one
             // of the two always sees the other.
             self.minded.store(false, Ordering::SeqCst);
-            if self.oldest() == 0 {
-                self.called
-                    .wait_while(&mut flusher, |flusher| !flusher.closed && self.oldest() == 0);
+            let rests =
+                |flusher: &Flusher| !flusher.closed && !flusher.called && self.oldest() == 0;
+            if !owes_idle {
+                self.called.wait_while(&mut flusher, |flusher| rests(flusher));
+            } else if rests(&flusher) {
+                self.called.wait_for(&mut flusher, interval);
+                if rests(&flusher) {
+                    drop(flusher);
+                    idle();
+                    owes_idle = false;
+                    flusher = self.flusher.lock();
+                }
                 continue;
             }
+            (flusher.called, owes_idle) = (false, true);
             self.minded.store(true, Ordering::SeqCst);
             self.called.wait_for(&mut flusher, interval - interval / HEAD_START);
             if self.oldest() != 0 && !flusher.closed && !self.has_failed() {

@@ -2,7 +2,7 @@
 //! are taken in one order: the writer's before the engine's; neither is held while user code runs,
 //! `transact` aside.
 
-use crate::clock::{Clock, micros};
+use crate::clock::{Clock, ClockStep, micros};
 use crate::live::alarm::Alarm;
 use crate::live::commit::{CommitEnv, State};
 use crate::live::derived_state::Outbox;
@@ -30,6 +30,8 @@ pub(crate) struct Settings {
 /// What the threads of one queue share.
 pub(crate) struct Parts {
     pub(crate) settings: Settings,
+    /// What the wall clock did before the opening.
+    pub(crate) clock_step: Option<ClockStep>,
     /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
     writer: Mutex<()>,
     /// Of the checkpoint under way.
@@ -64,14 +66,15 @@ pub(crate) struct PostCommit {
 impl Parts {
     /// Over an opened store.
     pub(crate) fn new(opened: Opened, settings: Settings) -> Self {
-        let Opened { store, stamp, first_number } = opened;
-        let health = store.health.clone();
-        let gate = Gate::new(store.journal(), health.clone());
+        let health = opened.store.health.clone();
+        let gate = Gate::new(opened.store.journal(), health.clone());
         let leisure = Arc::new(Leisure::new(settings.clock.clone()));
         let pace = Pace::new(leisure.clone());
-        let state = State::new(store, stamp, first_number, &*settings.clock, pace);
+        let clock_step = opened.step;
+        let state = State::new(opened, pace);
         Self {
             settings,
+            clock_step,
             writer: Mutex::new(()),
             leisure,
             state: Door::new(state),

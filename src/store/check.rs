@@ -4,8 +4,9 @@
 
 use super::Store;
 use super::base::{Base, fenced, of_its_bytes};
+use super::head::Head;
 use super::reader::Reader;
-use super::record::{Head, Stamp};
+use super::record::Preamble;
 use super::scratch::ScratchFile;
 use crate::bytes::key::is_temporary;
 use crate::bytes::key::{Key, Range, Scope, Tag};
@@ -71,16 +72,17 @@ impl Store {
     /// The chain as the file shows it, from the base's anchor to the last record written.
     fn check_journal(&self, report: Report<'_>) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
-        let anchor = *self.base()?.anchor();
+        let anchor = self.base()?.anchor();
         let head = Head { queue: anchor.queue, ring: ring.size() };
         let mut reader = Reader::new(ring.file(), &head);
         let mut last = anchor.span;
         let mut stamp = Some(anchor.stamp);
         while last.link.number < ring.last().link.number {
             match reader.next(last).map_err(Error::io)? {
-                Some((_, span, body)) => {
+                Some((header, span, body)) => {
                     last = span;
-                    stamp = Stamp::read(&mut Unpacker::new(body));
+                    let preamble = Preamble::read(header.kind, &mut Unpacker::new(body));
+                    stamp = preamble.zip(stamp).map(|(preamble, stamp)| preamble.behind(stamp));
                 }
                 None => {
                     let number = last.link.number + 1;

@@ -3,9 +3,9 @@
 
 use super::base::{Base, of_its_bytes};
 use super::disk::{Disk, DiskFile, FileName, Found};
+use super::head::{Head, PAGE, QueueId};
 use super::journal;
 use super::progress::{Stage, Told, tell};
-use super::record::{HEAD_BYTES, Head, QueueId};
 use super::scratch::ScratchFile;
 use super::tables::Anchor;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,7 +31,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
 /// `Locked` while another makes it; `Damaged` if the half is one of a queue that was in use.
 pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: Told<'_>) -> Result<()> {
     let ring = journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
-    let ring = ring.next_multiple_of(HEAD_BYTES as u64);
+    let ring = ring.next_multiple_of(PAGE as u64);
     let queue: QueueId = random()?;
     let head = Head { queue, ring };
     tell(told, Stage::Create, 0, ring)?;

@@ -140,12 +140,9 @@ impl Store {
     /// writes every row of the slices anew. Comes after a thaw, so that the layer believes nothing
     /// of what lies beneath.
     fn checkpoint_in_slices(&mut self) -> Result<()> {
-        let base = self.base()?;
-        let before = *base.anchor();
-        let span = self.ring.as_ref().map_or(before.span, Ring::last);
-        let anchor = Anchor { serial: before.serial + 1, span, stamp: self.stamp, ..before };
+        let anchor = self.next_anchor(self.base()?.anchor(), self.stamp);
         if let Some(journal) = self.journal()
-            && let Err(error) = sync_up_to(&journal, span.link.number)
+            && let Err(error) = sync_up_to(&journal, anchor.span.link.number)
         {
             return Err(self.stop(error));
         }
@@ -189,13 +186,13 @@ impl Store {
             let error = Error::new(ErrorKind::Io).because("the base was opened anew; try again");
             return Err(Failure::Refused(error));
         }
-        let before = *base.anchor();
+        let stamp = self.stamp.moved(advance);
+        let anchor = self.next_anchor(base.anchor(), stamp);
         let Some(txn) = guests.txn.take() else {
             return Err(Failure::Refused(Error::new(ErrorKind::Closed)));
         };
-        let span = self.ring.as_ref().map_or(before.span, Ring::last);
         if let Some(journal) = self.journal()
-            && let Err(error) = sync_up_to(&journal, span.link.number)
+            && let Err(error) = sync_up_to(&journal, anchor.span.link.number)
         {
             abort(txn, &guests.opening);
             return Err(Failure::Broken(self.stop(error)));
@@ -204,8 +201,6 @@ impl Store {
         self.rows.count(&writes, true);
         let tallies = self.rows.counts.freeze();
         self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
-        let stamp = self.stamp.moved(advance);
-        let anchor = Anchor { span, stamp, ..before };
         let opening = guests.opening.clone();
         match self.commit_with_guests(txn, &opening, &writes, anchor, &tallies) {
             Ok(base) => {

@@ -3,8 +3,11 @@
 //! it does: that one proves at the next opening that the two files belong together.
 
 use super::disk::DiskFile;
-use super::record::{Draft, HEAD_BYTES, HEADER_BYTES, Head, Kind, Link, Stamp};
+use super::features::{Features, SLOT_BYTES, Slot};
+use super::head::{self, HEAD_BYTES, Head};
+use super::record::{Draft, HEADER_BYTES, Link, NOTE_BYTES, Stamp};
 use crate::bytes::RowOp;
+use crate::bytes::extension::Extension;
 use crate::bytes::key::Key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BALLAST_BYTES;
@@ -12,7 +15,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
 use std::io;
 
 /// Bytes of a page of the medium: a sync writes whole ones.
-const PAGE: u64 = 4096;
+const PAGE: u64 = head::PAGE as u64;
 /// Bytes of zeros written at a time. A system may keep as large a page in its cache as was written
 /// at once, and then every record written into it costs more: on Linux 6.18, 0.9 µs up to 64 KiB,
 /// 2.4 µs from 1 MiB.
@@ -129,12 +132,20 @@ pub(crate) struct Ring {
     /// Start of the last record that the base holds; from here to `end` nothing is written over.
     start: u64,
     last: Span,
+    /// Whether the last record only says what is synced, or nothing was written since the opening.
+    is_idle: bool,
+    slot: Slot,
     draft: Draft,
 }
 
 impl Ring {
     /// Goes on behind `last`, the tail of the chain; `start` is where the base's last record is.
-    pub(crate) fn resume(file: Arc<dyn DiskFile>, head: &Head, start: u64, last: Span) -> Self {
+    pub(crate) fn resume(
+        file: Arc<dyn DiskFile>,
+        (head, slot): (&Head, Slot),
+        start: u64,
+        last: Span,
+    ) -> Self {
         let shared = Arc::new(Journal {
             file: RwLock::new(Some(file.clone())),
             turn: Mutex::new(()),
@@ -143,8 +154,17 @@ impl Ring {
             failed: AtomicBool::new(false),
             oldest: AtomicU64::new(0),
         });
-        let draft = Draft::default();
-        Self { file, shared, seed: head.seed(), size: head.ring, start, last, draft }
+        Self {
+            file,
+            shared,
+            seed: head.seed(),
+            size: head.ring,
+            start,
+            last,
+            is_idle: true,
+            slot,
+            draft: Draft::default(),
+        }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Journal> {
@@ -182,16 +202,20 @@ impl Ring {
     /// Where a record of this size may stand. One byte always stays free between head and tail,
     /// so that a full ring is not an empty one.
     fn place(&self, size: u64) -> Option<u64> {
-        let (start, end) = (self.start, self.last.end);
-        let bound = self.bound(end);
+        let end = self.last.end;
         let page = page_behind(end);
-        if self.spares_a_page(size) && page + size <= bound {
-            Some(page)
-        } else if end + size <= bound {
-            Some(end)
-        } else {
-            (end >= start && size < start).then_some(0)
+        if self.spares_a_page(size) && page + size <= self.bound(end) {
+            return Some(page);
         }
+        self.place_behind(end, size)
+    }
+
+    /// The same, not at a page, behind a record that ends here.
+    fn place_behind(&self, end: u64, size: u64) -> Option<u64> {
+        if end + size <= self.bound(end) {
+            return Some(end);
+        }
+        (end >= self.start && size < self.start).then_some(0)
     }
 
     /// Up to where what is written from here on may reach.
@@ -215,27 +239,58 @@ impl Ring {
         crosses && size <= PAGE && self.shared.synced() == self.last.link.number
     }
 
-    /// Writes one record. Its number.
+    /// Writes one record; `reserves` if the reserved numbers have moved. Its number. Leaves room
+    /// for a note.
     pub(crate) fn append<'a>(
         &mut self,
         stamp: &Stamp,
+        reserves: bool,
         rows: impl Iterator<Item = (&'a Key, &'a RowOp)>,
     ) -> Result<u64, WriteFault> {
-        self.draft.begin(stamp);
+        self.draft.begin(stamp, reserves);
         for (key, op) in rows {
             self.draft.row(key, op);
         }
-        self.write(Kind::Rows)
+        self.write(NOTE_BYTES)
+    }
+
+    /// Writes a record without rows, for what it reserves, into the room that others leave.
+    pub(crate) fn note(&mut self, stamp: &Stamp) -> Result<u64, WriteFault> {
+        self.draft.begin(stamp, true);
+        self.write(0)
+    }
+
+    /// Writes a record that only says that all before it is synced, once behind the last other
+    /// one. Without it, damage to the last records would pass for the torn tail of a power cut.
+    pub(crate) fn idle(&mut self, stamp: &Stamp) -> Result<(), WriteFault> {
+        // What the base holds is missed by nobody.
+        let is_held = self.last.start == self.start;
+        if self.is_idle || is_held || self.shared.synced() < self.last.link.number {
+            return Ok(());
+        }
+        self.draft.begin(stamp, false);
+        self.write(NOTE_BYTES)?;
+        self.is_idle = true;
+        Ok(())
     }
 
     /// Writes the record that begins an opening.
-    pub(crate) fn append_opening(&mut self, stamp: &Stamp, nonce: u64) -> Result<u64, WriteFault> {
-        self.draft.begin(stamp);
-        self.draft.nonce(nonce);
-        self.write(Kind::Opening)
+    pub(crate) fn append_opening(
+        &mut self,
+        stamp: &Stamp,
+        extension: &Extension,
+        nonce: u64,
+    ) -> Result<u64, WriteFault> {
+        self.draft.begin(stamp, true);
+        self.draft.opening(extension, nonce);
+        let number = self.write(0)?;
+        // Nobody misses it.
+        self.is_idle = true;
+        Ok(number)
     }
 
-    fn write(&mut self, kind: Kind) -> Result<u64, WriteFault> {
+    /// Writes the draft, and leaves room for a record of `spare` bytes behind it.
+    fn write(&mut self, spare: u64) -> Result<u64, WriteFault> {
         let size = self.draft.size();
         if size > self.record_max() {
             self.draft.shrink(DRAFT_KEPT);
@@ -243,15 +298,35 @@ impl Ring {
         }
         let start = self.place(size).ok_or(WriteFault::NoRoom)?;
         let end = start + size;
-        let link = self.draft.seal(kind, self.last.link, self.shared.synced(), self.seed);
+        if spare > 0 && self.place_behind(end, spare).is_none() {
+            return Err(WriteFault::NoRoom);
+        }
+        let link = self.draft.seal(self.last.link, self.shared.synced(), self.seed);
         self.draft.fill(self.filled(start, end) - end);
         let at = HEAD_BYTES as u64 + start;
         if let Err(error) = self.file.write_at(at, self.draft.bytes()) {
             return Err(self.undo(at, error));
         }
         self.last = Span { link, start, end };
+        self.is_idle = false;
         self.shared.written.store(link.number, Ordering::Release);
         Ok(link.number)
+    }
+
+    /// The features in use.
+    pub(crate) fn features(&self) -> &Features {
+        &self.slot.features
+    }
+
+    /// Writes these features into the slot that does not count, and syncs it.
+    pub(crate) fn use_features(&mut self, features: Features) -> Result<(), WriteFault> {
+        let slot = Slot { sequence: self.slot.sequence + 1, features };
+        let at = head::PAGE as u64 + slot.place() * SLOT_BYTES as u64;
+        // A slot that was written in part is not valid, and is the next to be written again.
+        self.file.write_at(at, &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
+        self.sync().map_err(WriteFault::Stuck)?;
+        self.slot = slot;
+        Ok(())
     }
 
     /// A write that failed may have written everything; a kill would then bring back what was
@@ -379,9 +454,9 @@ mod tests {
     #[test]
     fn of_two_syncs_at_a_time_none_passes_if_one_fails() {
         let file = Arc::new(Double::new());
-        let head = Head { queue: [0; 16], ring: 64 << 10 };
+        let head = (&Head { queue: [0; 16], ring: 64 << 10 }, Slot::default());
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
-        let ring = Ring::resume(file.clone(), &head, 0, last);
+        let ring = Ring::resume(file.clone(), head, 0, last);
         let journal = ring.shared().clone();
         journal.written.store(2, Ordering::SeqCst);
         std::thread::scope(|scope| {
@@ -405,15 +480,15 @@ mod tests {
     /// next page, and its sync wrote two.
     #[test]
     fn what_is_synced_by_itself_lies_in_one_page() {
-        let head = Head { queue: [0; 16], ring: 64 << 10 };
+        let head = (&Head { queue: [0; 16], ring: 64 << 10 }, Slot::default());
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
         for (size, alone) in [(300, true), (300, false), (PAGE as usize, true), (5000, true)] {
-            let mut ring = Ring::resume(Arc::new(Double::new()), &head, 0, last);
-            let value = Value::from([7; 5000].get(..size - 120).unwrap());
+            let mut ring = Ring::resume(Arc::new(Double::new()), head.clone(), 0, last);
+            let value = Value::from([7; 5000].get(..size - 112).unwrap());
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {
                 let before = ring.last();
-                ring.append(&Stamp::default(), [(&key, &op)].into_iter()).unwrap();
+                ring.append(&Stamp::default(), false, [(&key, &op)].into_iter()).unwrap();
                 let Span { start, end, .. } = ring.last();
                 if alone && end - start <= PAGE {
                     ring.shared.synced.store(ring.shared.written(), Ordering::SeqCst);

@@ -6,6 +6,9 @@
 
 pub(crate) mod disk;
 mod traffic;
+mod shield;
+mod features;
+mod head;
 mod record;
 mod journal;
 mod reader;
@@ -19,6 +22,7 @@ mod view;
 mod merge;
 mod checkpoint;
 mod guests;
+mod marks;
 mod birth;
 mod progress;
 mod create;
@@ -34,6 +38,7 @@ mod tests;
 use crate::bytes::key::{Run, is_temporary};
 use crate::bytes::layer::Layer;
 use crate::bytes::{Met, Range, Value, View};
+use crate::clock::Boot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{AHEAD_PART, CHECKPOINT_PART, QUIET_PART};
 use crate::sync::Arc;
@@ -41,18 +46,26 @@ use base::{Base, is_over_bytes};
 pub(crate) use birth::Folder;
 pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
+use features::Feature;
+pub(crate) use features::KNOWN;
 pub(crate) use guests::{Guests, Reader, Writer, is_guest_table};
 pub(crate) use health::Health;
 pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
-pub(crate) use open::Opened;
+pub(crate) use open::{Clocks, Opened};
 pub(crate) use pieces::Breath;
 pub use progress::{Progress, Stage};
-pub(crate) use record::{Advance, Stamp, probe};
+pub(crate) use record::Advance;
+use record::Stamp;
 pub use space::{BaseSpace, Space};
-use tables::Anchor;
 use traffic::Traffic;
 use view::Rows;
+
+/// Reads the bytes as a head and as a record. For fuzzing.
+pub(crate) fn probe(bytes: &[u8]) {
+    head::probe(bytes);
+    record::probe(bytes);
+}
 
 /// How a store is to be.
 #[derive(Clone, Debug)]
@@ -66,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) temporary_bytes_max: u64,
     /// Open although synced records are missing.
     pub(crate) accept_loss: bool,
+    /// The features that this version knows.
+    pub(crate) known: &'static [Feature],
 }
 
 /// Why a list of row writes was not carried out. In every case nothing of it is visible.
@@ -120,6 +135,8 @@ pub(crate) struct Store {
     /// The stamp behind everything that was carried out or replayed. A list that failed leaves no
     /// trace here, or its bytes would be counted again when it comes again.
     stamp: Stamp,
+    /// The start of the machine that this run belongs to.
+    boot: Option<Boot>,
     /// Records so far, in memory.
     number: u64,
     /// Since the opening.
@@ -142,38 +159,25 @@ impl Store {
         self.stopped().map_err(Failure::Broken)?;
         #[cfg(canary_skip_dropped)]
         self.rows.learn_from_unwritten(writes);
-        let stamp = self.stamp.moved(advance);
         if writes.iter().any(|(key, _)| !is_temporary(key)) {
             let durable = writes.iter().filter(|(key, _)| !is_temporary(key));
+            let stamp = self.stamp.moved(advance);
+            let reserves = stamp.reserved != self.stamp.reserved;
             let armed = self.health.arm();
             let written = match &mut self.ring {
-                Some(ring) => ring.append(&stamp, durable),
+                Some(ring) => ring.append(&stamp, reserves, durable),
                 None => Ok(self.number + 1),
             };
             armed.disarm();
             match written {
-                Ok(number) => self.number = number,
+                // What no record carries is not reserved.
+                Ok(number) => (self.number, self.stamp) = (number, stamp),
                 Err(fault) => return Err(self.write_failed(fault)),
             }
         }
         let armed = self.health.arm();
-        self.stamp = stamp;
         writes.drain_into(|key, op| self.rows.apply(key, op));
         armed.disarm();
-        Ok(self.number)
-    }
-
-    /// Writes a record without rows, for its stamp.
-    pub(crate) fn note(&mut self, advance: Advance) -> Result<u64, Failure> {
-        self.stopped().map_err(Failure::Broken)?;
-        let stamp = self.stamp.moved(advance);
-        if let Some(ring) = &mut self.ring {
-            match ring.append(&stamp, std::iter::empty()) {
-                Ok(number) => self.number = number,
-                Err(fault) => return Err(self.write_failed(fault)),
-            }
-        }
-        self.stamp = stamp;
         Ok(self.number)
     }
 
@@ -264,12 +268,13 @@ impl Store {
     pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
         self.heal()?;
         let base = self.base()?;
-        let before = *base.anchor();
-        let span = self.ring.as_ref().map_or(before.span, Ring::last);
+        let before = base.anchor();
+        let anchor = self.next_anchor(before, self.stamp);
         if self.rows.frozen.is_some() {
             return Ok(None);
         }
-        if span == before.span && self.rows.active.is_empty() {
+        let stands = anchor.span == before.span && anchor.stamp == before.stamp;
+        if stands && self.rows.active.is_empty() {
             // Room may have come back since the one that met the full disk.
             if self.full {
                 self.refill();
@@ -285,8 +290,8 @@ impl Store {
             frozen,
             journal: self.journal(),
             opening,
-            over: before.serial,
-            anchor: Anchor { serial: before.serial + 1, span, stamp: self.stamp, ..before },
+            over: anchor.serial - 1,
+            anchor,
             tallies,
             txn: None,
             last: None,
@@ -296,9 +301,9 @@ impl Store {
     /// Ends a checkpoint that succeeded: reads go to the new snapshot, and the journal behind its
     /// anchor is free.
     pub(crate) fn renew(&mut self, renewed: Renewed) -> Retired {
-        let anchor = *renewed.base.anchor();
+        let serial = renewed.base.anchor().serial;
         // A commit with guests may have come between, and holds all this and more.
-        if self.base.as_ref().is_some_and(|base| base.anchor().serial >= anchor.serial) {
+        if self.base.as_ref().is_some_and(|base| base.anchor().serial >= serial) {
             return Retired { base: Some(renewed.base), frozen: None, ahead: 0 };
         }
         self.adopt(renewed.base)

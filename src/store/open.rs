@@ -6,18 +6,24 @@
 use super::base::{Base, of_its_bytes, unreadable};
 use super::create::{NO_JOURNAL, create, random};
 use super::disk::{Disk, DiskFile, FileName, Found};
+use super::features::{Features, Slot};
+use super::head::{HEAD_BYTES, Head, HeadFault, QueueId};
 use super::journal::{self, Ring, Span, WriteFault};
 use super::progress::{Stage, Told, tell};
 use super::reader::{self, Reader};
-use super::record::{HEAD_BYTES, Head, HeadFault, Kind, QueueId, Stamp, next_row};
+use super::record::{Advance, Preamble, Stamp, boot_of, next_row, set_boot};
+use super::shield::Shield;
 use super::tables::Anchor;
 use super::traffic::Traffic;
 use super::view::Rows;
 use super::{Config, Store};
 use crate::bytes::FORMAT;
+use crate::bytes::extension::Extension;
 use crate::bytes::pack::Unpacker;
+use crate::clock::{Boot, Clock, ClockStep, Marks, Reckoning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NUMBER_BLOCK;
+use crate::numbers::Numbers;
 use crate::sync::Arc;
 
 /// How often a queue is created while others remove what is there.
@@ -26,10 +32,26 @@ const TRIES: u32 = 8;
 /// A store as it was opened.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// The marks to go on from, and the block of numbers that is reserved durably: `first_number`
-    /// and all behind it that are smaller than `stamp.reserved` were never given out.
-    pub(crate) stamp: Stamp,
-    pub(crate) first_number: u64,
+    pub(crate) reckoning: Reckoning,
+    /// What the wall clock did while nobody looked.
+    pub(crate) step: Option<ClockStep>,
+    /// The numbers that are reserved durably and were never given out: from these on, ...
+    pub(crate) first: Numbers,
+    /// ... to those before these.
+    pub(crate) reserved: Numbers,
+}
+
+/// What queue time goes on by.
+pub(crate) struct Clocks<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    /// Microseconds that count at most for a time that only the wall clock tells of.
+    pub(crate) gap_max: u64,
+}
+
+impl Clocks<'_> {
+    fn resume(&self, marks: Marks, boot: Option<Boot>) -> (Reckoning, Option<ClockStep>) {
+        Reckoning::resume(marks, boot, self.clock, self.gap_max)
+    }
 }
 
 fn damaged(what: &str) -> Error {
@@ -37,6 +59,8 @@ fn damaged(what: &str) -> Error {
 }
 
 const STRANGERS: &str = "base.redb and journal do not belong together; restore both from one copy";
+const UNRELEASED: &str = "made by a version before the first release: finish its tasks with that \
+                          version, or move the folder away and begin a new queue";
 const GAP: &str = "a synced record of the journal is missing; restore the folder from a copy, or \
                    open with accept_loss to go on without what came after";
 
@@ -46,10 +70,15 @@ impl Store {
     /// # Errors
     /// `Locked`, `NotAQueue`, `NewerFormat`, `Damaged`, `Io`, `DiskFull`, or `Cancelled` by
     /// `progress`.
-    pub(crate) fn open(disk: Arc<dyn Disk>, config: Config, progress: Told<'_>) -> Result<Opened> {
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        config: Config,
+        clocks: &Clocks<'_>,
+        progress: Told<'_>,
+    ) -> Result<Opened> {
         let folder = disk.folder().to_owned();
         let (disk, traffic) = Traffic::of(disk);
-        Self::find(disk, traffic, config, progress)
+        Self::find(disk, traffic, config, clocks, progress)
             .map_err(|error| of_its_bytes(error).during("open").at(&folder))
     }
 
@@ -57,6 +86,7 @@ impl Store {
         disk: Arc<dyn Disk>,
         traffic: Arc<Traffic>,
         config: Config,
+        clocks: &Clocks<'_>,
         told: Told<'_>,
     ) -> Result<Opened> {
         for tries in 0.. {
@@ -79,25 +109,27 @@ impl Store {
         let Some(journal) = disk.open_journal().map_err(Error::io)? else {
             return Err(Error::new(ErrorKind::Locked));
         };
-        let head = read_head(&*journal)?;
-        let base = open_base(&*disk, &*journal, &head, config.cache_bytes)?;
-        Self::open_files((disk, traffic), config, told, journal, base, head)
+        let (head, slot) = read_head(&*journal)?;
+        slot.features.admit(config.known)?;
+        let base = open_base(&*disk, &*journal, &head, &config)?;
+        Self::open_files((disk, traffic), (config, clocks), told, journal, base, (head, slot))
     }
 
     fn open_files(
         (disk, traffic): (Arc<dyn Disk>, Arc<Traffic>),
-        config: Config,
+        (config, clocks): (Config, &Clocks<'_>),
         told: Told<'_>,
         file: Arc<dyn DiskFile>,
         base: Base,
-        head: Head,
+        (head, slot): (Head, Slot),
     ) -> Result<Opened> {
-        let anchor = *base.anchor();
+        let anchor = base.anchor();
         if anchor.queue != head.queue {
             return Err(damaged(STRANGERS));
         }
+        let features = slot.features.union(&copied_features(anchor)?)?;
         let mut rows = Rows::load(&base)?;
-        let tail = replay(&*file, &head, &anchor, &mut rows, told)?;
+        let tail = replay(&*file, &head, anchor, &mut rows, told)?;
         let lost = Reader::new(&*file, &head)
             .beyond(tail.span.link.number, |done| tell(told, Stage::Scan, done, head.ring))?;
         if !lost.is_empty() && !config.accept_loss {
@@ -106,29 +138,22 @@ impl Store {
         tell(told, Stage::Settle, 0, 1)?;
         reader::wipe(&*file, &lost).map_err(Error::io)?;
         reader::write_again(&*file, &head, anchor.span.end, tail.span.end).map_err(Error::io)?;
-        let ring = Ring::resume(file.clone(), &head, anchor.span.start, tail.span);
-        let first_number = tail.stamp.reserved;
-        let reserved = first_number.saturating_add(NUMBER_BLOCK);
-        let stamp = Stamp { reserved, ..tail.stamp };
-        let mut store = Self {
-            disk: Some(disk),
-            traffic,
-            config,
-            full: !ring.has_ballast().map_err(Error::io)?,
-            spare: 0,
-            refused_at: None,
-            number: tail.span.link.number,
-            checkpoints_done: 0,
-            ring: Some(ring),
-            base: Some(base),
-            rows,
-            stamp,
-            frozen_runs: Vec::new(),
-            health: Arc::default(),
-        };
+        let ring = Ring::resume(file.clone(), (&head, slot), anchor.span.start, tail.span);
+        let (reckoning, step) = clocks.resume(tail.stamp.marks, tail.boot);
+        let full = !ring.has_ballast().map_err(Error::io)?;
+        let number = tail.span.link.number;
+        let stamp = tail.stamp;
+        let mut store = Self::of((Some(disk), traffic), config, Some(ring), base, rows);
+        (store.full, store.number, store.stamp) = (full, number, stamp);
+        store.boot = reckoning.boot();
         // The replayed records must be on the medium before a checkpoint is anchored to one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
-        store.write_opening(stamp)?;
+        if store.ring.as_ref().is_some_and(|ring| *ring.features() != features) {
+            store.use_features(features)?;
+        }
+        let reserved = stamp.reserved.plus(Numbers::both(NUMBER_BLOCK));
+        let advance = Advance { marks: reckoning.marks(), reserved, durable_bytes: 0 };
+        store.write_opening(stamp.moved(advance))?;
         if let Some(journal) = store.journal() {
             journal.sync()?;
         }
@@ -136,16 +161,46 @@ impl Store {
             store.refill();
         }
         tell(told, Stage::Settle, 1, 1)?;
-        Ok(Opened { store, stamp, first_number })
+        Ok(Opened { store, reckoning, step, first: stamp.reserved, reserved })
+    }
+
+    fn of(
+        (disk, traffic): (Option<Arc<dyn Disk>>, Arc<Traffic>),
+        config: Config,
+        ring: Option<Ring>,
+        base: Base,
+        rows: Rows,
+    ) -> Self {
+        Self {
+            disk,
+            traffic,
+            config,
+            ring,
+            rows,
+            stamp: base.anchor().stamp,
+            base: Some(base),
+            boot: None,
+            number: 0,
+            checkpoints_done: 0,
+            full: false,
+            spare: 0,
+            refused_at: None,
+            frozen_runs: Vec::new(),
+            health: Arc::default(),
+        }
     }
 
     fn write_opening(&mut self, stamp: Stamp) -> Result<()> {
         let nonce = u64::from_be_bytes(random()?);
+        let mut extension = Extension::default();
+        if let Some(boot) = self.boot {
+            set_boot(&mut extension, boot);
+        }
         for _ in 0..2 {
             let Some(ring) = &mut self.ring else { break };
-            match ring.append_opening(&stamp, nonce) {
+            match ring.append_opening(&stamp, &extension, nonce) {
                 Ok(number) => {
-                    self.number = number;
+                    (self.number, self.stamp) = (number, stamp);
                     return Ok(());
                 }
                 Err(WriteFault::NoRoom | WriteFault::TooLarge) => self.checkpoint()?,
@@ -168,40 +223,37 @@ impl Store {
     }
 
     /// A queue of this process's memory, with nothing to replay and nothing to sync.
-    pub(crate) fn in_memory(config: Config) -> Result<Opened> {
+    pub(crate) fn in_memory(config: Config, clocks: &Clocks<'_>) -> Result<Opened> {
         let anchor = Anchor::genesis(QueueId::default(), 0);
         let base = Base::in_memory(config.cache_bytes, &anchor)?;
-        let first_number = anchor.stamp.reserved;
-        let stamp = Stamp { reserved: first_number + NUMBER_BLOCK, ..anchor.stamp };
-        let store = Self {
-            disk: None,
-            traffic: Arc::default(),
-            config,
-            ring: None,
-            base: Some(base),
-            rows: Rows::default(),
-            stamp,
-            number: 0,
-            checkpoints_done: 0,
-            full: false,
-            spare: 0,
-            refused_at: None,
-            frozen_runs: Vec::new(),
-            health: Arc::default(),
-        };
-        Ok(Opened { store, stamp, first_number })
+        let (reckoning, step) = clocks.resume(anchor.stamp.marks, None);
+        let first = anchor.stamp.reserved;
+        let reserved = first.plus(Numbers::both(NUMBER_BLOCK));
+        let mut store = Self::of((None, Arc::default()), config, None, base, Rows::default());
+        store.stamp.reserved = reserved;
+        Ok(Opened { store, reckoning, step, first, reserved })
     }
 }
 
 /// A file that was not closed is written to while it is opened; a full disk may have no page for
-/// that. The ballast makes room, as for a checkpoint; it holds nothing.
-fn open_base(disk: &dyn Disk, journal: &dyn DiskFile, head: &Head, cache: usize) -> Result<Base> {
+/// that. The ballast makes room, as for a checkpoint; it holds nothing. Nothing is written if the
+/// anchor tells of features that this version must know.
+fn open_base(
+    disk: &dyn Disk,
+    journal: &dyn DiskFile,
+    head: &Head,
+    config: &Config,
+) -> Result<Base> {
     let open = || {
         let file = disk.open_base().map_err(Error::io)?;
+        let shield = Arc::new(Shield::over(file.clone()));
+        let base = Base::open(shield.clone(), config.cache_bytes)?;
+        copied_features(base.anchor())?.admit(config.known)?;
         settle_header(&*file)?;
-        Base::open(file, cache)
+        shield.release()?;
+        Ok(base)
     };
-    open().or_else(|error| match error.kind() {
+    open().or_else(|error: Error| match error.kind() {
         ErrorKind::DiskFull => {
             journal::cut_ballast(journal, head.ring).map_err(Error::io)?;
             journal.sync().map_err(|error| Error::not_synced("the journal", error))?;
@@ -209,6 +261,10 @@ fn open_base(disk: &dyn Disk, journal: &dyn DiskFile, head: &Head, cache: usize)
         }
         _ => Err(error),
     })
+}
+
+fn copied_features(anchor: &Anchor) -> Result<Features> {
+    anchor.features().ok_or_else(|| damaged("the anchor of base.redb"))
 }
 
 /// A folder with a file that happens to be called journal is not a damaged queue.
@@ -224,20 +280,21 @@ fn missing_base(disk: &dyn Disk) -> Error {
     }
 }
 
-fn read_head(file: &dyn DiskFile) -> Result<Head> {
+fn read_head(file: &dyn DiskFile) -> Result<(Head, Slot)> {
     let len = file.len().map_err(Error::io)?;
     let mut block = vec![0; HEAD_BYTES.min(usize::try_from(len).unwrap_or(HEAD_BYTES))];
     file.read_at(0, &mut block).map_err(Error::io)?;
-    let head = Head::decode(&block).map_err(|fault| match fault {
+    let (head, slot) = Head::decode(&block).map_err(|fault| match fault {
         HeadFault::Foreign => Error::new(ErrorKind::NotAQueue).because("its journal is not ours"),
         HeadFault::Newer(format) => Error::new(ErrorKind::NewerFormat)
             .because(format!("format {format}, this program knows {FORMAT}")),
+        HeadFault::Unreleased => Error::new(ErrorKind::NotAQueue).because(UNRELEASED),
         HeadFault::Damaged => damaged("the head of the journal"),
     })?;
     if len < HEAD_BYTES as u64 + head.ring {
         return Err(damaged("the journal is cut short"));
     }
-    Ok(head)
+    Ok((head, slot))
 }
 
 /// Where redb's first block has its flags, and what they say of the last commit: that nobody has
@@ -270,6 +327,7 @@ pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
 struct Tail {
     span: Span,
     stamp: Stamp,
+    boot: Option<Boot>,
 }
 
 fn replay(
@@ -280,20 +338,21 @@ fn replay(
     told: Told<'_>,
 ) -> Result<Tail> {
     let mut reader = Reader::new(file, head);
-    let mut tail = Tail { span: anchor.span, stamp: anchor.stamp };
+    let mut tail = Tail { span: anchor.span, stamp: anchor.stamp, boot: anchor.boot() };
     let (mut done, mut said) = (0, 0);
     tell(told, Stage::Replay, 0, head.ring)?;
     while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
         let unreadable = || damaged("a record of the journal cannot be read");
         let mut fields = Unpacker::new(body);
-        let stamp = Stamp::read(&mut fields).ok_or_else(unreadable)?;
-        if header.kind == Kind::Rows {
+        let preamble = Preamble::read(header.kind, &mut fields).ok_or_else(unreadable)?;
+        if header.kind.has_rows() {
             while let Some(row) = next_row(&mut fields) {
                 let row = row.map_err(|()| unreadable())?;
                 rows.replay(row.key, row.value, row.adds);
             }
         }
-        tail = Tail { span, stamp: tail.stamp.then(stamp) };
+        let boot = boot_of(&preamble.extension).or(tail.boot);
+        tail = Tail { span, stamp: preamble.behind(tail.stamp), boot };
         done += header.size();
         if done - said >= 1 << 20 {
             said = done;

@@ -2,8 +2,9 @@
 //! that it found there. It never takes a record that does not hang on the one before.
 
 use super::disk::DiskFile;
+use super::head::{HEAD_BYTES, Head};
 use super::journal::{Span, page_behind};
-use super::record::{ALIGN, HEAD_BYTES, HEADER_BYTES, Head, Header, STAMP_BYTES, is_whole};
+use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, is_whole};
 use crate::error::{Error, Result};
 use std::io;
 
@@ -180,7 +181,7 @@ mod tests {
         let file = Keys::default();
         let head = Head { queue: [0; 16], ring: 8 << 20 };
         let found = Reader::new(&file, &head).beyond(1000, |_| Ok(())).unwrap();
-        assert_eq!(found, []);
+        assert_eq!(found, [0_u64; 0]);
         assert!(file.read.load(Ordering::SeqCst) < 9 << 20, "{file:?}");
     }
 }

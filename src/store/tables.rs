@@ -2,11 +2,15 @@
 //! Encodings only. Every value carries a checksum, because redb verifies its pages on repair and
 //! never on a read.
 
+use super::features::Features;
+use super::head::QueueId;
 use super::journal::Span;
-use super::record::{Link, QueueId, Stamp};
+use super::record::{Link, Stamp, boot_of, read_numbers, set_boot};
 use crate::bytes::Value;
+use crate::bytes::extension::Extension;
 use crate::bytes::key::{Run, Tag};
 use crate::bytes::pack::{Packer, Unpacker};
+use crate::clock::{Boot, Marks};
 use redb::TableDefinition;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -47,7 +51,7 @@ pub(crate) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Which record the base holds up to, and what travelled with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Anchor {
     pub(crate) queue: QueueId,
     /// Counts the commits that moved the anchor, so that after one with an unknown outcome it is
@@ -56,21 +60,64 @@ pub(crate) struct Anchor {
     /// The last record that the base holds; number 0 before the first.
     pub(crate) span: Span,
     pub(crate) stamp: Stamp,
+    /// The start of the machine, the features in use, and what later versions know.
+    extension: Extension,
 }
+
+/// Number of the extension field with the features in use. The start of the machine has the same
+/// number as in a record.
+const FEATURES: u16 = 2;
 
 impl Anchor {
     /// Of a queue without records. The first hangs on the seed.
     pub(crate) fn genesis(queue: QueueId, seed: u64) -> Self {
         let span = Span { link: Link { number: 0, checksum: seed }, start: 0, end: 0 };
-        // Ids begin at 1.
-        Self { queue, serial: 0, span, stamp: Stamp { reserved: 1, ..Stamp::default() } }
+        Self { queue, serial: 0, span, stamp: Stamp::default(), extension: Extension::default() }
+    }
+
+    pub(crate) fn boot(&self) -> Option<Boot> {
+        boot_of(&self.extension)
+    }
+
+    /// The copy of the features in use. `None` if it is damaged.
+    pub(crate) fn features(&self) -> Option<Features> {
+        match self.extension.get(FEATURES) {
+            Some(field) => {
+                let mut fields = Unpacker::new(field);
+                Features::decode(&mut fields).and_then(|features| fields.end(features))
+            }
+            None => Some(Features::default()),
+        }
+    }
+
+    /// The next anchor, at this record.
+    pub(crate) fn at(
+        &self,
+        span: Span,
+        stamp: Stamp,
+        boot: Option<Boot>,
+        features: &Features,
+    ) -> Self {
+        let mut extension = self.extension.clone();
+        if let Some(boot) = boot {
+            set_boot(&mut extension, boot);
+        }
+        if *features != Features::default() {
+            // A slot of the head holds them; a section holds sixteen times as much.
+            let _ = extension.set(FEATURES, &features.encode());
+        }
+        Self { queue: self.queue, serial: self.serial + 1, span, stamp, extension }
     }
 
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.bytes(&self.queue).u64(self.serial);
         row.u64(self.span.link.number).u64(self.span.link.checksum);
-        row.u64(self.span.start).u64(self.span.end).bytes(&self.stamp.bytes());
+        row.u64(self.span.start).u64(self.span.end);
+        let Stamp { marks, reserved, durable_bytes } = self.stamp;
+        row.u64(marks.queue).u64(marks.wall).u64(durable_bytes);
+        row.u64(reserved.ids).u64(reserved.tokens);
+        self.extension.encode(&mut row);
         row.done()
     }
 
@@ -80,8 +127,11 @@ impl Anchor {
         let serial = fields.u64()?;
         let link = Link { number: fields.u64()?, checksum: fields.u64()? };
         let span = Span { link, start: fields.u64()?, end: fields.u64()? };
-        let stamp = Stamp::read(&mut fields)?;
-        fields.end(Self { queue, serial, span, stamp })
+        let marks = Marks { queue: fields.u64()?, wall: fields.u64()? };
+        let durable_bytes = fields.u64()?;
+        let stamp = Stamp { marks, reserved: read_numbers(&mut fields)?, durable_bytes };
+        let extension = Extension::decode(&mut fields)?;
+        fields.end(Self { queue, serial, span, stamp, extension })
     }
 }
 
@@ -124,26 +174,41 @@ pub(crate) fn decode_tally(row: &[u8]) -> Option<Tally> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::features::{Feature, Unknown};
     use super::*;
-    use crate::clock::Marks;
+    use crate::numbers::Numbers;
     use redb::TableHandle;
 
     #[test]
     fn golden_rows_of_the_base() {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let span = Span { link: Link { number: 2, checksum: 3 }, start: 4, end: 5 };
-        let marks = Marks { queue: 6, wall_high: 7 };
-        let stamp = Stamp { marks, reserved: 8, durable_bytes: 9 };
-        let anchor = Anchor { queue: *b"0123456789abcdef", serial: 1, span, stamp };
-        let fields: String = (1..10).map(|field| format!("{field:016x}")).collect();
-        assert_eq!(hex(&anchor.encode()), format!("30313233343536373839616263646566{fields}"));
-        assert_eq!(Anchor::decode(&anchor.encode()), Some(anchor));
-        let first = Anchor::genesis(anchor.queue, 0xfeed).encode();
+        let first = Anchor::genesis(*b"0123456789abcdef", 0xfeed);
         let zero = "0".repeat(16);
+        let one = "0000000000000001";
         assert_eq!(
-            hex(&first[16..]),
-            format!("{zero}{zero}000000000000feed{zero}{zero}{zero}{zero}0000000000000001{zero}")
+            hex(&first.encode()[16..]),
+            format!("{zero}{zero}000000000000feed{}{one}{one}0000", zero.repeat(5))
         );
+        let span = Span { link: Link { number: 2, checksum: 3 }, start: 4, end: 5 };
+        let marks = Marks { queue: 6, wall: 7 };
+        let reserved = Numbers { ids: 9, tokens: 10 };
+        let stamp = Stamp { marks, reserved, durable_bytes: 8 };
+        let boot = Boot { id: 11, offset: 12 };
+        let used = Feature { number: 3, unknown: Unknown::Refuse, name: "nap".into() };
+        let features = Features::default().with(&used).unwrap();
+        let anchor = first.at(span, stamp, Some(boot), &features);
+        let fields: String = (1..11).map(|field| format!("{field:016x}")).collect();
+        assert_eq!(
+            hex(&anchor.encode()),
+            format!(
+                "30313233343536373839616263646566{fields}0029{}{}",
+                "000100180000000000000000000000000000000b000000000000000c",
+                "000200090001000301036e6170"
+            )
+        );
+        assert_eq!(Anchor::decode(&anchor.encode()).as_ref(), Some(&anchor));
+        assert_eq!((anchor.boot(), anchor.features()), (Some(boot), Some(features)));
+        assert_eq!((first.boot(), first.features()), (None, Some(Features::default())));
         let names = [ROWS.name(), STATE.name()];
         assert_eq!((names, ANCHOR), (["tubewell rows", "tubewell"], b"anchor".as_slice()));
         assert_eq!(hex(&run_key(Run(5))), "72756e00000005");
@@ -160,6 +225,16 @@ mod tests {
         assert_eq!(decode_tally(&[one(0x12, 1), one(0x12, 1)].concat()), None, "once");
         assert_eq!(decode_tally(&[one(0x13, 1), one(0x12, 1)].concat()), None, "in order");
         assert_eq!(hex(seal(b"k", b"v", &mut Vec::new())), "769699e464");
+    }
+
+    /// What a later version has added to the anchor is written back by this one.
+    #[test]
+    fn unknown_fields_of_the_anchor_are_kept() {
+        let mut anchor = Anchor::genesis(QueueId::default(), 1);
+        assert!(anchor.extension.set(77, b"later"));
+        let read = Anchor::decode(&anchor.encode()).unwrap();
+        let next = read.at(read.span, read.stamp, None, &Features::default());
+        assert_eq!(Anchor::decode(&next.encode()).unwrap().extension.get(77), Some(&b"later"[..]));
     }
 
     #[test]

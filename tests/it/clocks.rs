@@ -46,6 +46,10 @@ impl Clock for Machine {
         self.hands.wall()
     }
 
+    fn boot_time(&self) -> Option<Duration> {
+        self.hands.boot_time()
+    }
+
     fn nap(&self, left: Duration) -> Option<Duration> {
         // Nobody listens once the test has seen enough.
         let _ = self.naps.send(left);
@@ -143,7 +147,8 @@ fn a_grace_goes_by_lease_time_while_the_queue_is_open() {
     }
 }
 
-/// Over a restart it goes by queue time, which follows the time of day forward and never back.
+/// Over a restart it goes by queue time. Where the machine was started anew that follows the time
+/// of day forward, up to a bound, and never back.
 #[test]
 fn a_grace_over_a_restart_goes_by_queue_time() {
     let year = 365 * 86_400;
@@ -167,6 +172,74 @@ fn a_grace_over_a_restart_goes_by_queue_time() {
         assert_eq!(counts(&tube), [1 - found, 0, found, 0], "after {jump} s");
         clock.freeze_wall(secs(60));
         assert_eq!(counts(&tube), [1, 0, 0, 0], "after {jump} s, and a minute more");
+        close_sound(queue);
+    }
+}
+
+/// One reading far ahead was for ever: a delay of 60 s was still Delayed a year later, because the
+/// highest wall clock ever seen was kept. And tasks with a ttl were gone at once.
+#[test]
+fn f17_a_clock_that_was_ten_years_ahead_holds_nothing_up_and_ends_nothing() {
+    for reboots in [false, true] {
+        let (_home, path) = home();
+        let (builder, clock) = still();
+        let queue = builder.open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.task(b"mortal").ttl(secs(3600)).put().unwrap();
+        clock.set_wall(clock.wall() + TEN_YEARS);
+        tube.task(b"late").delay(secs(60)).put().unwrap();
+        clock.set_wall(clock.wall() - TEN_YEARS);
+        close_sound(queue);
+        drop(tube);
+        if reboots {
+            clock.reboot(secs(0));
+        }
+        let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+        let step = queue.clock_step();
+        assert_eq!(step, None, "closed by the right time");
+        let tube = queue.tube("t").unwrap();
+        clock.advance(secs(59));
+        assert_eq!(counts(&tube), [1, 1, 0, 0], "reboots: {reboots}");
+        clock.advance(secs(1));
+        assert_eq!(counts(&tube), [2, 0, 0, 0], "reboots: {reboots}");
+        close_sound(queue);
+    }
+}
+
+/// The machine ends while its clock is wrong: that costs what `clock_gap_max` says, once.
+#[test]
+fn a_wrong_clock_at_a_reboot_costs_the_gap_and_is_told() {
+    let day = 86_400;
+    for (gap, counted) in [(None, 30 * day), (Some(secs(50)), 50)] {
+        let (_home, path) = home();
+        let (builder, clock) = still();
+        let queue = builder.open(&path).unwrap();
+        queue.tube("t").unwrap().task(b"a").delay(secs(60 * day)).put().unwrap();
+        close_sound(queue);
+        clock.set_wall(clock.wall() + TEN_YEARS);
+        clock.reboot(secs(0));
+        let reopened = || {
+            let builder = still().0.clock(clock.clone());
+            gap.into_iter().fold(builder, |builder, gap| builder.clock_gap_max(gap)).open(&path)
+        };
+        let queue = reopened().unwrap();
+        let step = queue.clock_step().unwrap();
+        assert_eq!((step.by, step.back, step.counted), (TEN_YEARS, false, secs(counted)));
+        let tube = queue.tube("t").unwrap();
+        clock.set_wall(clock.wall() - TEN_YEARS);
+        clock.advance(secs(60 * day - counted - 1));
+        assert_eq!(counts(&tube), [0, 1, 0, 0]);
+        clock.set_wall(clock.wall() - secs(10));
+        close_sound(queue);
+        drop(tube);
+        clock.set_wall(clock.wall() - secs(7));
+        clock.reboot(secs(0));
+        let queue = reopened().unwrap();
+        let step = queue.clock_step().unwrap();
+        assert_eq!((step.by, step.back, step.counted), (secs(7), true, secs(0)));
+        let tube = queue.tube("t").unwrap();
+        clock.advance(secs(1));
+        assert_eq!(counts(&tube), [1, 0, 0, 0], "nothing is lost of what had passed");
         close_sound(queue);
     }
 }

@@ -51,10 +51,14 @@ fn folder(name: &str) -> PathBuf {
 
 /// The folder as it was on the disk.
 fn unpacked(name: &str) -> (TempDir, PathBuf) {
+    unpacked_from(&folder(name))
+}
+
+fn unpacked_from(folder: &Path) -> (TempDir, PathBuf) {
     let (home, path) = home();
     fs::create_dir(&path).unwrap();
     for file in FILES {
-        let text = fs::read_to_string(folder(name).join(format!("{file}.txt"))).unwrap();
+        let text = fs::read_to_string(folder.join(format!("{file}.txt"))).unwrap();
         fs::write(path.join(file), sparse::unpack(&text)).unwrap();
     }
     (home, path)
@@ -125,6 +129,20 @@ fn every_folder_of_format_1_opens_again_as_it_was_left() {
         assert_eq!(lines.collect::<Vec<_>>(), lasting, "worked off");
         close_sound(queue);
     }
+}
+
+/// One that was made before format 1 was settled has its number all the same. It is told apart, and
+/// not one byte of it changes.
+#[test]
+fn a_folder_from_before_the_first_release_is_refused_and_left_as_it_is() {
+    let (_home, path) = unpacked_from(&root().join("v0/closed"));
+    let files = || FILES.map(|name| fs::read(path.join(name)).unwrap());
+    let before = files();
+    let error = open_at(&path, &a_minute_later()).unwrap_err();
+    assert_eq!(error.kind(), tubewell::ErrorKind::NotAQueue);
+    let text = error.to_string();
+    assert!(text.contains("made by a version before the first release: finish"), "{text}");
+    assert!(files() == before);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Every jump a clock may make, at every step of ten short lives, also while the queue is closed.
 //! What that may do stands in the model alone, which knows the three measures of time and says
 //! after each step what is due, held and gone: nothing becomes due twice, nothing acknowledged
-//! returns, no lease ends early (T1); delayed tasks follow the wall clock forward, leases do not
-//! (T2); a burst stays bounded (T3); nothing delayed is early (O4). Nothing is asked beside it.
+//! returns, no lease ends early (T1); delayed tasks follow the boot clock, leases stand still with
+//! the machine, and only `run_at` follows the wall clock (T2); a burst stays bounded (T3); nothing
+//! delayed is early (O4). Nothing is asked beside it.
 
 use crate::disk::SimDisk;
 use crate::run::Run;

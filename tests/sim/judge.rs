@@ -309,8 +309,7 @@ impl Line {
         in_one_go: bool,
         knows: impl Fn(LeaseNo) -> bool,
     ) -> Verdict<Vec<Self>> {
-        let mut time = self.now().time.clone();
-        time.begin();
+        let time = self.now().time.clone();
         let past = std::mem::take(&mut self.past);
         let from = if self.lost_cache { 0 } else { past.len() - 1 };
         let cut_off = std::mem::take(&mut self.cut_off);
@@ -481,8 +480,7 @@ mod tests {
         }
         judge.ended(end);
         let mut found = back(&mut Rng::new(seed), &states, floor)?;
-        let mut time = judge.now().time.clone();
-        time.begin();
+        let time = judge.now().time.clone();
         found.come_back(time);
         found.work_off_all();
         Some(judge.reopened(&found.look(), true, |_| true))

@@ -113,9 +113,9 @@ impl Back {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     Advance(u64),
-    /// Only the wall clock moves on.
+    /// The wall clock and the boot clock move on.
     Suspend(u64),
-    /// Only the monotonic clock moves on.
+    /// All but the wall clock move on.
     FreezeWall(u64),
     /// The wall clock is set by so much, either way.
     SetWall(i64),

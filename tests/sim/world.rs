@@ -81,8 +81,6 @@ impl World {
     }
 
     pub fn open(&mut self) -> Result<()> {
-        // Its monotonic hand starts anew, as after a restart of the machine.
-        self.clock = ManualClock::at(self.clock.wall());
         let builder = Queue::builder()
             .durability(self.durability)
             .clock(self.clock.clone())

@@ -1,13 +1,14 @@
 //! That the check of the files can say no: every line that it has, each by a fault of its own.
 
 use super::super::base::{Base, fenced};
-use super::super::record::{Advance, HEAD_BYTES};
+use super::super::head::HEAD_BYTES;
+use super::super::record::Advance;
 use super::super::tables::{ROWS, seal};
-use super::super::{Config, Folder, Store};
+use super::super::{Clocks, Config, Folder, Store};
 use crate::bytes::key::{self, Key, Range, Run};
 use crate::bytes::layer::Layer;
 use crate::bytes::{RowOp, Tag, Value, View};
-use crate::clock::Marks;
+use crate::clock::ManualClock;
 use crate::limits::JOURNAL_BYTES_MIN;
 use crate::sync::Arc;
 use std::fs;
@@ -23,15 +24,17 @@ fn open(path: &Path) -> Store {
         cache_bytes: 1 << 20,
         temporary_bytes_max: 1 << 20,
         accept_loss: false,
+        known: &[],
     };
     let disk = Arc::new(Folder::at(path));
-    Store::open(disk, config, &mut |_| ControlFlow::Continue(())).unwrap().store
+    let clocks = Clocks { clock: &ManualClock::new(), gap_max: 0 };
+    Store::open(disk, config, &clocks, &mut |_| ControlFlow::Continue(())).unwrap().store
 }
 
 fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
     let mut layer = Layer::default();
     writes.into_iter().for_each(|(key, op)| layer.write(key, op));
-    let advance = Advance { marks: Marks::default(), reserved: 0, durable_bytes: 7 };
+    let advance = Advance { durable_bytes: 7, ..Advance::default() };
     store.append(&mut layer, advance).unwrap();
 }
 

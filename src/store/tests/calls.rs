@@ -154,7 +154,7 @@ fn a_compaction_may_end_at_every_call() {
 fn an_opening_that_accepts_a_loss_may_end_at_every_call() {
     let damaged = SimDisk::new(4);
     let starts = rows_then_kill(&damaged, 20);
-    damaged.poke(FileName::Journal, |bytes| bytes[4096 + starts[7] as usize + 50] ^= 1);
+    damaged.poke(FileName::Journal, |bytes| bytes[HEAD_BYTES + starts[7] as usize + 50] ^= 1);
     let lossy = Config { accept_loss: true, ..config() };
     for plan in [Plan::Crash, Plan::FailOnce, Plan::FailOn, Plan::FullOnce, Plan::FailSync] {
         let asked = std::cell::Cell::new(0);

@@ -3,21 +3,25 @@
 mod calls;
 mod disk;
 mod failing;
+mod features;
+mod marks;
 mod model;
 mod promises;
 mod ring;
 #[path = "../../../tests/seeds/mod.rs"]
 mod seeds;
 
+use super::head::HEAD_BYTES;
 use super::record::Advance;
-use super::{Breath, Config, Failure, Guests, Store};
+use super::{Breath, Clocks, Config, Failure, Guests, Opened, Progress, Store};
 use crate::bytes::key::Key;
 use crate::bytes::key::{Run, is_temporary};
 use crate::bytes::layer::Layer;
 use crate::bytes::{RowOp, Value, View};
-use crate::clock::Marks;
+use crate::clock::{ManualClock, Marks};
 use crate::error::{Error, Result};
 use crate::limits::JOURNAL_BYTES_MIN;
+use crate::numbers::Numbers;
 use crate::sync::Arc;
 use disk::SimDisk;
 use seeds::seeds;
@@ -33,6 +37,7 @@ fn config() -> Config {
         cache_bytes: 1 << 20,
         temporary_bytes_max: 1 << 20,
         accept_loss: false,
+        known: &[],
     }
 }
 
@@ -41,8 +46,16 @@ fn open(disk: &SimDisk) -> Result<Store> {
 }
 
 fn open_with(disk: &SimDisk, config: Config) -> Result<Store> {
-    let disk = Arc::new(disk.clone());
-    Store::open(disk, config, &mut |_| ControlFlow::Continue(())).map(|opened| opened.store)
+    opened(disk, config, &mut |_| ControlFlow::Continue(())).map(|opened| opened.store)
+}
+
+fn opened(
+    disk: &SimDisk,
+    config: Config,
+    told: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Opened> {
+    let clocks = Clocks { clock: &ManualClock::new(), gap_max: u64::MAX };
+    Store::open(Arc::new(disk.clone()), config, &clocks, told)
 }
 
 /// One row write of a list.
@@ -72,8 +85,8 @@ fn moving(writes: &[RowWrite], time: u64) -> Advance {
         RowOp::Change(_) => 0,
         RowOp::Remove => -weight(&write.key),
     });
-    let marks = Marks { queue: time, wall_high: time };
-    Advance { marks, reserved: 0, durable_bytes: moved.sum() }
+    let marks = Marks { queue: time, wall: time };
+    Advance { marks, reserved: Numbers::default(), durable_bytes: moved.sum() }
 }
 
 /// Appends, whatever comes of it.

@@ -52,8 +52,9 @@ fn a_page_is_come_to_by_a_write_of_all_that_is_free_of_it() {
         let ring = store.ring.as_ref().unwrap();
         let (Span { start, end, .. }, used, size) = (ring.last(), ring.used(), ring.size());
         let (at, data) = disk.last_write(FileName::Journal).unwrap();
-        let to = at - PAGE + data.len() as u64;
-        assert_eq!(at - PAGE, start);
+        let at = at - HEAD_BYTES as u64;
+        let to = at + data.len() as u64;
+        assert_eq!(at, start);
         // Up to the page's end, or to what is protected: one byte always stays free.
         let page_end = end.next_multiple_of(PAGE);
         let protected = (end + size - used) % size;
@@ -136,14 +137,16 @@ fn a_torn_tail_is_cut_and_a_synced_record_is_not() {
     let starts = rows_then_kill(&disk, 20);
     let whole = disk.file(FileName::Journal);
     // The last record: nothing says that it was synced.
-    disk.poke(FileName::Journal, |bytes| bytes[4096 + starts[19] as usize + 50] ^= 1);
+    disk.poke(FileName::Journal, |bytes| bytes[HEAD_BYTES + starts[19] as usize + 50] ^= 1);
     let store = open(&disk).unwrap();
     assert_eq!(numbers(&store), (0..19).collect::<Vec<_>>());
     disk.kill();
     drop(store);
     for flipped in [0, 7, 18] {
         disk.set_file(FileName::Journal, whole.clone());
-        disk.poke(FileName::Journal, |bytes| bytes[4096 + starts[flipped] as usize + 50] ^= 1);
+        disk.poke(FileName::Journal, |bytes| {
+            bytes[HEAD_BYTES + starts[flipped] as usize + 50] ^= 1
+        });
         let before = disk.file(FileName::Journal).shown;
         assert_eq!(refused(open(&disk)).kind(), ErrorKind::Damaged, "record {flipped}");
         assert!(disk.file(FileName::Journal).shown == before, "and nothing is changed");

@@ -15,7 +15,7 @@ fn cut(path: &Path, name: &str, length: u64) {
 #[test]
 fn files_that_are_cut_short() {
     for name in FILES {
-        for length in [0, 1, 100, 4096, 10_000] {
+        for length in [0, 1, 100, 4096, 10_000, 12_288] {
             let (_home, path) = made();
             cut(&path, name, length);
             let refused = refused(&path);
@@ -85,9 +85,9 @@ fn a_journal_whose_ring_is_cut_short_is_damaged_and_nothing_is_changed() {
     for killed_open in [false, true] {
         let (_home, path) = left(killed_open);
         let whole = length(&path, "journal");
-        // The head, one block of it, then the ring.
+        // The head, three blocks, then the ring.
         let ring = u64::from_be_bytes(bytes(&path)[1][32..40].try_into().unwrap());
-        let edge = 4096 + ring;
+        let edge = 12_288 + ring;
         for cut_to in [edge - 1, whole / 2] {
             let journal = bytes(&path)[1].clone();
             cut(&path, "journal", cut_to);

@@ -13,7 +13,7 @@ use tubewell::{
     Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result, Task, Tube,
 };
 
-/// Bytes of the smallest ring, behind one block of head.
+/// Bytes of the smallest ring, behind three blocks of head.
 const SMALLEST: u64 = 64 << 10;
 
 /// A queue, and what its story has in hand until the end.
@@ -410,7 +410,7 @@ fn write_the_golden_files() {
             let (_copy, copy) = killed(&path);
             if matches!(end, End::KilledWithoutBallast) {
                 let journal = fs::OpenOptions::new().write(true).open(copy.join("journal"));
-                journal.unwrap().set_len(4096 + SMALLEST).unwrap();
+                journal.unwrap().set_len(12_288 + SMALLEST).unwrap();
             }
             save(&copy, &to);
         }

@@ -5,7 +5,7 @@ use super::{NOTHING, Rows, work};
 use crate::bytes::key::{self, Work};
 use crate::bytes::{RowOp, Tag};
 use crate::clock::Now;
-use crate::engine::desk::{Desk, Numbers, Op};
+use crate::engine::desk::{Desk, Op, Reserve};
 use crate::engine::draft::Draft;
 use crate::engine::known::{KnownTubes, Tube};
 use crate::engine::look;
@@ -15,6 +15,7 @@ use crate::engine::take::Take;
 use crate::engine::tools::{Tool, Verb};
 use crate::engine::tubes::{ReleaseAll, Truncate};
 use crate::error::Result;
+use crate::numbers::Numbers;
 use crate::queue::Queue;
 use crate::task::{State, TaskId};
 
@@ -33,7 +34,7 @@ impl KnownTubes for One {
 struct Played {
     rows: Rows,
     tube: u32,
-    numbers: Numbers,
+    numbers: Reserve,
 }
 
 impl Played {
@@ -41,7 +42,8 @@ impl Played {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let tube = queue.tube("first").unwrap().at.number;
         let rows = Rows::of(&queue);
-        Self { rows, tube, numbers: Numbers { next: 1_000, end: u64::MAX } }
+        let (next, end) = (Numbers::both(1_000), Numbers::both(u64::MAX));
+        Self { rows, tube, numbers: Reserve { next, end } }
     }
 
     /// Decides an op and carries it out.

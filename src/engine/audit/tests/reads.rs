@@ -3,7 +3,7 @@
 
 use super::Rows;
 use crate::clock::{ManualClock, Now};
-use crate::engine::desk::{Desk, Numbers, Op};
+use crate::engine::desk::{Desk, Op, Reserve};
 use crate::engine::draft::Draft;
 use crate::engine::effects::NextDue;
 use crate::engine::known::{KnownTubes, Tube};
@@ -13,6 +13,7 @@ use crate::engine::take::{Claim, Take};
 use crate::engine::tools::{Kick, Tool, Verb};
 use crate::engine::{due, look};
 use crate::error::Result;
+use crate::numbers::Numbers;
 use crate::queue::Queue;
 use crate::task::{Reason, State, TaskId, Ticket};
 use crate::tube::Tube as Handle;
@@ -136,7 +137,8 @@ impl Scene {
             let (run, now) = (scene.tube.run(), scene.now);
             assert!(!due::next_due(&scene.rows, run, NextDue::UNKNOWN, now)?.is_due(now));
             let (known, mut draft) = (Known(scene.tube.clone()), Draft::default());
-            let mut numbers = Numbers { next: 1 << 40, end: 1 << 41 };
+            let (next, end) = (Numbers::both(1 << 40), Numbers::both(1 << 41));
+            let mut numbers = Reserve { next, end };
             let (rows, now) = (&scene.rows, scene.now);
             let mut desk = Desk::new(rows, &known, &mut numbers, &mut draft, None, now);
             done = Some(op.decide(&mut desk)?);

@@ -1,0 +1,51 @@
+//! Two sequences of numbers side by side: of task ids and of lease tokens.
+
+/// One number of each sequence, or one count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) ids: u64,
+    pub(crate) tokens: u64,
+}
+
+impl Numbers {
+    /// Where both sequences begin.
+    pub(crate) const FIRST: Self = Self::both(1);
+
+    pub(crate) const fn both(number: u64) -> Self {
+        Self { ids: number, tokens: number }
+    }
+
+    pub(crate) const fn of_ids(count: u64) -> Self {
+        Self { ids: count, tokens: 0 }
+    }
+
+    pub(crate) const fn of_tokens(count: u64) -> Self {
+        Self { ids: 0, tokens: count }
+    }
+
+    #[inline]
+    pub(crate) fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    #[inline]
+    pub(crate) fn less(self, other: Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    #[inline]
+    pub(crate) fn max(self, other: Self) -> Self {
+        self.with(other, u64::max)
+    }
+
+    /// Whether there are as many of both.
+    #[inline]
+    pub(crate) fn covers(self, need: Self) -> bool {
+        self.ids >= need.ids && self.tokens >= need.tokens
+    }
+
+    #[inline]
+    fn with(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        Self { ids: join(self.ids, other.ids), tokens: join(self.tokens, other.tokens) }
+    }
+}

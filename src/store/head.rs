@@ -1,0 +1,191 @@
+//! The head of the journal as bytes: a page of lead, which is never written again, and the two
+//! slots of the features in use. The ring begins behind them.
+
+use super::features::{SLOT_BYTES, Slot};
+use crate::bytes::FORMAT;
+use crate::bytes::pack::Unpacker;
+use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of a page, of which the head and the ring are made.
+pub(crate) const PAGE: usize = 4096;
+/// Bytes before the ring: the lead and two slots.
+pub(crate) const HEAD_BYTES: usize = PAGE + 2 * SLOT_BYTES;
+
+const MAGIC: [u8; 8] = *b"tubewell";
+/// Magic and format, with a checksum of their own, stand like this in every format to come: a
+/// newer file must be told from a damaged one.
+const LEAD_BYTES: usize = 12;
+const LEAD_FIELDS: usize = 40;
+
+/// Which queue a file belongs to.
+pub(crate) type QueueId = [u8; 16];
+
+/// What stands in the lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) queue: QueueId,
+    /// Bytes of the ring.
+    pub(crate) ring: u64,
+}
+
+/// Why a head was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadFault {
+    Foreign,
+    Newer(u32),
+    /// Made before format 1 was settled.
+    Unreleased,
+    Damaged,
+}
+
+/// Of magic and format: the upper half of their hash. Before the first release it was the lower.
+fn lead_checksum(lead: &[u8]) -> u32 {
+    (xxh3_64(lead) >> 32) as u32
+}
+
+impl Head {
+    /// The head of a new journal. Both slots are valid, so that the loss of one loses nothing.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        head.extend_from_slice(&MAGIC);
+        head.extend_from_slice(&FORMAT.to_be_bytes());
+        head.extend_from_slice(&lead_checksum(&head).to_be_bytes());
+        head.extend_from_slice(&self.queue);
+        head.extend_from_slice(&self.ring.to_be_bytes());
+        head.extend_from_slice(&xxh3_64(&head).to_be_bytes());
+        head.resize(PAGE, 0);
+        for sequence in 0..2 {
+            let slot = Slot { sequence, ..Slot::default() };
+            head.extend_from_slice(&slot.encode(self.seed()));
+        }
+        head
+    }
+
+    /// The lead, and the slot that counts.
+    pub(crate) fn decode(head: &[u8]) -> Result<(Self, Slot), HeadFault> {
+        let mut fields = Unpacker::new(head);
+        if fields.bytes(MAGIC.len()) != Some(&MAGIC) {
+            return Err(HeadFault::Foreign);
+        }
+        let lead = head.get(..LEAD_BYTES).ok_or(HeadFault::Damaged)?;
+        let format = fields.u32().ok_or(HeadFault::Damaged)?;
+        match fields.u32() {
+            Some(checksum) if checksum == lead_checksum(lead) => {}
+            Some(checksum) if checksum == xxh3_64(lead) as u32 => {
+                return Err(HeadFault::Unreleased);
+            }
+            _ => return Err(HeadFault::Damaged),
+        }
+        if format > FORMAT {
+            return Err(HeadFault::Newer(format));
+        }
+        // There was none before the first.
+        if format == 0 {
+            return Err(HeadFault::Damaged);
+        }
+        let queue = fields.bytes(16).and_then(|queue| queue.try_into().ok());
+        let (Some(queue), Some(ring), Some(checksum)) = (queue, fields.u64(), fields.u64()) else {
+            return Err(HeadFault::Damaged);
+        };
+        let sizes = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
+        let fits = sizes.contains(&ring) && ring.is_multiple_of(PAGE as u64);
+        if !fits || head.get(..LEAD_FIELDS).map(xxh3_64) != Some(checksum) {
+            return Err(HeadFault::Damaged);
+        }
+        let own = Self { queue, ring };
+        let slot = head.get(PAGE..).and_then(|slots| Slot::newest(slots, own.seed()));
+        slot.map(|slot| (own, slot)).ok_or(HeadFault::Damaged)
+    }
+
+    /// What goes into every checksum of this queue's records, so that another queue's are no
+    /// records here.
+    pub(crate) fn seed(&self) -> u64 {
+        xxh3_64(&self.queue)
+    }
+}
+
+/// Reads the bytes as a head. For fuzzing.
+pub(crate) fn probe(bytes: &[u8]) {
+    let Ok((head, slot)) = Head::decode(bytes) else { return };
+    let fresh = head.encode();
+    assert!(bytes.iter().zip(&fresh).take(LEAD_FIELDS).all(|(a, b)| a == b), "two leads");
+    let page = slot.encode(head.seed());
+    assert_eq!(Slot::decode(&page, head.seed()), Some(slot));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    const HEAD: Head = Head { queue: *b"0123456789abcdef", ring: 1 << 16 };
+
+    #[test]
+    fn golden_head() {
+        let head = HEAD.encode();
+        assert_eq!(head.len(), 12_288);
+        assert_eq!(
+            hex(&head[..48]),
+            concat!(
+                "7475626577656c6c00000001",
+                "0ba153f7",
+                "30313233343536373839616263646566",
+                "0000000000010000",
+                "d6e7f9df1a405c8b"
+            )
+        );
+        assert!(head[48..4096].iter().all(|byte| *byte == 0));
+        for (page, sequence) in [(4096, "0000000000000000"), (8192, "0000000000000001")] {
+            let checksum = xxh3_64(&head[page..page + 10]) ^ HEAD.seed();
+            let slot = format!("{sequence}0000{checksum:016x}");
+            assert_eq!(hex(&head[page..page + 18]), slot);
+            assert!(head[page + 18..page + 4096].iter().all(|byte| *byte == 0));
+        }
+        assert_eq!(Head::decode(&head), Ok((HEAD, Slot { sequence: 1, ..Slot::default() })));
+    }
+
+    /// Writes the checksum of magic and format, as this version or as those before it.
+    fn seal_lead(head: &mut [u8], released: bool) {
+        let hash = xxh3_64(&head[..12]);
+        let checksum = if released { (hash >> 32) as u32 } else { hash as u32 };
+        head[12..16].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    #[test]
+    fn a_newer_head_is_told_from_a_damaged_one_and_from_an_unreleased_one() {
+        let mut head = HEAD.encode();
+        for at in 0..48 {
+            let mut flipped = head.clone();
+            flipped[at] ^= 4;
+            let fault = Head::decode(&flipped).unwrap_err();
+            assert!(matches!(fault, HeadFault::Foreign | HeadFault::Damaged), "{at}: {fault:?}");
+        }
+        let mut old = head.clone();
+        seal_lead(&mut old, false);
+        assert_eq!(Head::decode(&old), Err(HeadFault::Unreleased));
+        assert_eq!(Head::decode(&old[..40]), Err(HeadFault::Unreleased));
+        head[8..12].copy_from_slice(&7_u32.to_be_bytes());
+        seal_lead(&mut head, true);
+        head[16..].fill(0xaa);
+        assert_eq!(Head::decode(&head), Err(HeadFault::Newer(7)));
+        assert_eq!(Head::decode(&head[..13]), Err(HeadFault::Damaged));
+        assert_eq!(Head::decode(&[]), Err(HeadFault::Foreign));
+        head[8..12].fill(0);
+        seal_lead(&mut head, true);
+        assert_eq!(Head::decode(&head), Err(HeadFault::Damaged), "there was no format 0");
+    }
+
+    /// One that could not have been made: a size near the end of all numbers overflowed where the
+    /// file's length was compared.
+    #[test]
+    fn a_head_with_a_ring_that_nobody_makes_is_damaged() {
+        for ring in [0, 4096, (64 << 10) + 1, (8 << 20) - 8, (1 << 30) + 4096, u64::MAX] {
+            let head = Head { ring, ..HEAD };
+            assert_eq!(Head::decode(&head.encode()), Err(HeadFault::Damaged), "{ring}");
+        }
+    }
+}

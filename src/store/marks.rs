@@ -1,0 +1,83 @@
+//! What the store writes beside the rows: numbers that are reserved, the word that all is synced,
+//! features in use, and the anchor, which tells of all of it.
+
+use super::features::{Feature, Features};
+use super::journal::WriteFault;
+use super::record::{Advance, Stamp};
+use super::tables::Anchor;
+use super::{Failure, Store};
+use crate::clock::Marks;
+use crate::error::{Error, ErrorKind, Result};
+use crate::numbers::Numbers;
+
+impl Store {
+    /// Writes a record without rows, for the numbers that it reserves.
+    pub(crate) fn note(&mut self, advance: Advance) -> Result<u64, Failure> {
+        self.stopped().map_err(Failure::Broken)?;
+        let stamp = self.stamp.moved(advance);
+        if let Some(ring) = &mut self.ring {
+            match ring.note(&stamp) {
+                Ok(number) => self.number = number,
+                Err(fault) => return Err(self.write_failed(fault)),
+            }
+        }
+        self.stamp = stamp;
+        Ok(self.number)
+    }
+
+    /// Writes once, behind the last record, that all of them are synced; nothing if they are not.
+    /// A journal without room goes without.
+    pub(crate) fn idle(&mut self) -> Result<(), Failure> {
+        self.stopped().map_err(Failure::Broken)?;
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let written = ring.idle(&self.stamp);
+        self.number = ring.last().link.number;
+        match written {
+            Err(WriteFault::NoRoom) => Ok(()),
+            written => written.map_err(|fault| self.write_failed(fault)),
+        }
+    }
+
+    /// Before the last checkpoint of a clean close: numbers from these on are given back, and the
+    /// clock stands here.
+    pub(crate) fn settle(&mut self, unused: Numbers, marks: Marks) {
+        (self.stamp.reserved, self.stamp.marks) = (unused, marks);
+    }
+
+    /// Enters a feature in the journal's head, synced, before the first byte that needs it.
+    ///
+    /// # Errors
+    /// `Full` if the head has no room for it, `Invalid` for too long a name; `Io` or `DiskFull` if
+    /// it could not be written; `Broken` if it could not be synced.
+    #[cfg_attr(not(test), expect(dead_code, reason = "format 1 begins without features"))]
+    pub(crate) fn use_feature(&mut self, feature: &Feature) -> Result<()> {
+        self.stopped()?;
+        match &self.ring {
+            Some(ring) if !ring.features().has(feature.number) => {
+                let features = ring.features().with(feature)?;
+                self.use_features(features)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn use_features(&mut self, features: Features) -> Result<()> {
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        match ring.use_features(features) {
+            Ok(()) => Ok(()),
+            Err(WriteFault::Stuck(error)) => {
+                Err(self.stop(Error::not_synced("the journal's head", error)))
+            }
+            Err(WriteFault::Undone(error)) => Err(self.named(Error::io(error))),
+            Err(WriteFault::NoRoom | WriteFault::TooLarge) => Err(Error::new(ErrorKind::Full)),
+        }
+    }
+
+    /// The anchor of a base that holds everything up to the last record.
+    pub(super) fn next_anchor(&self, before: &Anchor, stamp: Stamp) -> Anchor {
+        match &self.ring {
+            Some(ring) => before.at(ring.last(), stamp, self.boot, ring.features()),
+            None => before.at(before.span, stamp, self.boot, &Features::default()),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Features in use: entered before the first record that needs them, whatever ends the process, and
+//! refused by whom does not know them with every byte left as it was.
+
+use super::disk::{Plan, SimDisk};
+use super::*;
+use crate::error::ErrorKind;
+use crate::store::disk::FileName;
+use crate::store::features::{Feature, SLOT_BYTES, Unknown};
+use crate::store::head::PAGE;
+use std::borrow::Cow;
+
+const NAP: Feature = Feature { number: 7, unknown: Unknown::Refuse, name: Cow::Borrowed("nap") };
+const INK: Feature = Feature { number: 2, unknown: Unknown::ReadOnly, name: Cow::Borrowed("ink") };
+const FAD: Feature = Feature { number: 9, unknown: Unknown::Ignore, name: Cow::Borrowed("fad") };
+
+fn knowing(known: &'static [Feature]) -> Config {
+    Config { known, ..config() }
+}
+
+fn files(disk: &SimDisk) -> [Vec<u8>; 2] {
+    [FileName::Base, FileName::Journal].map(|name| disk.file(name).shown)
+}
+
+/// Refused by a version that knows nothing, with this word, and nothing is changed.
+fn is_refused(disk: &SimDisk, word: &str) {
+    let (before, calls) = (files(disk), disk.calls());
+    let error = refused(open(disk));
+    assert_eq!(error.kind(), ErrorKind::NewerFormat, "{error}");
+    assert!(error.to_string().contains(word), "{error}");
+    assert!(files(disk) == before && disk.calls() == calls, "not a byte, not even a sync");
+    disk.kill();
+}
+
+/// Takes the features out of the head, as a slot does that lost its bytes.
+fn forget_head(disk: &SimDisk) {
+    let fresh = SimDisk::new(2);
+    drop(open(&fresh).unwrap());
+    let queue = |bytes: &[u8]| crate::store::head::Head::decode(bytes).unwrap().0;
+    disk.poke(FileName::Journal, |bytes| {
+        let head = queue(bytes).encode();
+        bytes[..head.len()].copy_from_slice(&head);
+    });
+}
+
+#[test]
+fn who_does_not_know_a_feature_refuses_and_changes_nothing() {
+    for killed in [false, true] {
+        // In the head alone, in the anchor alone, in both.
+        for place in ["head", "anchor", "both"] {
+            let disk = SimDisk::new(1);
+            let mut store = open(&disk).unwrap();
+            write(&mut store, vec![add(1, b"before")]).unwrap();
+            store.use_feature(&FAD).unwrap();
+            store.use_feature(&NAP).unwrap();
+            store.use_feature(&NAP).unwrap();
+            if place != "head" {
+                store.checkpoint().unwrap();
+            }
+            write(&mut store, vec![add(2, b"nap")]).unwrap();
+            if killed || place == "head" {
+                disk.kill();
+                drop(store);
+            } else {
+                store.close().unwrap();
+            }
+            if place == "anchor" {
+                forget_head(&disk);
+            }
+            is_refused(&disk, "it uses nap, which");
+            let store = open_with(&disk, knowing(&[NAP])).unwrap();
+            assert_eq!(numbers(&store), [1, 2]);
+            let used = store.ring.as_ref().unwrap().features();
+            assert!(used.has(7) && used.has(9), "{place}: both copies are whole again");
+            disk.kill();
+            drop(store);
+            is_refused(&disk, "nap");
+        }
+    }
+}
+
+#[test]
+fn a_feature_may_ask_for_reading_only_or_for_nothing() {
+    let disk = SimDisk::new(1);
+    let mut store = open(&disk).unwrap();
+    store.use_feature(&FAD).unwrap();
+    store.close().unwrap();
+    let mut store = open(&disk).unwrap();
+    write(&mut store, vec![add(1, b"x")]).unwrap();
+    store.close().unwrap();
+    let mut store = open(&disk).unwrap();
+    assert!(store.ring.as_ref().unwrap().features().has(9), "who ignores it keeps it");
+    store.use_feature(&INK).unwrap();
+    store.close().unwrap();
+    is_refused(&disk, "knows ink to write; this version cannot open read-only yet");
+    assert_eq!(numbers(&open_with(&disk, knowing(&[INK])).unwrap()), [1]);
+}
+
+/// A process that ends, or a disk that fails, at any call of an entry.
+#[test]
+fn an_entry_is_there_or_not_whatever_ends_it() {
+    for plan in [Plan::Crash, Plan::FailOnce, Plan::FailSync] {
+        for at in 0..3 {
+            for seed in 0..20 {
+                let disk = SimDisk::new(seed);
+                let mut store = open(&disk).unwrap();
+                store.use_feature(&FAD).unwrap();
+                disk.plan(at, plan);
+                let entered = store.use_feature(&NAP).is_ok();
+                disk.no_plan();
+                if entered {
+                    write(&mut store, vec![add(1, b"nap")]).unwrap();
+                    sync(&store).unwrap();
+                }
+                disk.power_cut();
+                drop(store);
+                match open(&disk) {
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::NewerFormat),
+                    Ok(store) => {
+                        assert!(!entered && store.ring.as_ref().unwrap().features().has(9));
+                    }
+                }
+                disk.kill();
+                let mut store = open_with(&disk, knowing(&[NAP])).unwrap();
+                store.use_feature(&NAP).unwrap();
+                store.close().unwrap();
+                is_refused(&disk, "nap");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_torn_slot_is_borne_and_two_are_damage() {
+    let disk = SimDisk::new(1);
+    let mut store = open(&disk).unwrap();
+    store.use_feature(&FAD).unwrap();
+    store.close().unwrap();
+    let whole = disk.file(FileName::Journal);
+    let tear = |slot: usize| {
+        disk.poke(FileName::Journal, |bytes| bytes[PAGE + slot * SLOT_BYTES + 5..][..20].fill(1));
+    };
+    for slot in [0, 1] {
+        disk.set_file(FileName::Journal, whole.clone());
+        tear(slot);
+        let store = open(&disk).unwrap();
+        assert!(store.ring.as_ref().unwrap().features().has(9), "the anchor has a copy");
+        disk.kill();
+        drop(store);
+        tear(1 - slot);
+        if slot == 0 {
+            // The entry was written again, into the torn one.
+            disk.set_file(FileName::Journal, whole.clone());
+            tear(0);
+            tear(1);
+        }
+        let before = files(&disk);
+        let error = refused(open(&disk));
+        assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+        assert!(files(&disk) == before);
+        disk.kill();
+    }
+}
+
+#[test]
+fn forty_features_are_kept_and_a_full_slot_says_so() {
+    let disk = SimDisk::new(1);
+    let mut store = open(&disk).unwrap();
+    let feature = |number: u16| {
+        let name = format!("{number:032}").into();
+        Feature { number, unknown: Unknown::Ignore, name }
+    };
+    for number in 0..40 {
+        store.use_feature(&feature(number)).unwrap();
+    }
+    store.close().unwrap();
+    let mut store = open(&disk).unwrap();
+    assert!((0..40).all(|number| store.ring.as_ref().unwrap().features().has(number)));
+    let refused = (40..400).find_map(|number| store.use_feature(&feature(number)).err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Full);
+    assert!(refused.to_string().contains("no room for the feature"), "{refused}");
+    write(&mut store, vec![add(1, b"on it goes")]).unwrap();
+    store.close().unwrap();
+    assert_eq!(numbers(&open(&disk).unwrap()), [1]);
+}
