@@ -12,6 +12,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
 use crate::sync::Arc;
 use std::io;
+#[cfg(unix)]
+use std::io::Read;
 
 /// Bytes of redb's cache for a base with nothing in it.
 const CACHE: usize = 1 << 20;
@@ -19,9 +21,24 @@ const CACHE: usize = 1 << 20;
 pub(super) const NO_JOURNAL: &str = "the file journal is missing";
 
 /// Random bytes of the system. Two queues that are made at the same instant do not collide.
+#[cfg(unix)]
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| Error::io(error.into()))?;
+    let source = std::fs::File::open("/dev/urandom");
+    source.and_then(|mut source| source.read_exact(&mut bytes)).map_err(Error::io)?;
+    Ok(bytes)
+}
+
+/// The same where the standard library has no door to the system's random numbers but the keys of
+/// its hasher.
+#[cfg(not(unix))]
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+    use std::hash::{BuildHasher, RandomState};
+    let mut bytes = [0; N];
+    for (number, part) in bytes.chunks_mut(8).enumerate() {
+        let drawn = RandomState::new().hash_one((number, std::process::id()));
+        part.copy_from_slice(drawn.to_be_bytes().get(..part.len()).unwrap_or_default());
+    }
     Ok(bytes)
 }
 
