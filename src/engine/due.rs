@@ -160,7 +160,13 @@ fn fall_due(
         }
         Err(error) => return Err(error),
     };
-    let task = stored.task()?;
+    let task = match stored.task() {
+        Ok(task) => task,
+        Err(fault) => {
+            let is_aside = aside::stand_in_for_task(desk, tube, (id, &stored), &standing, &fault)?;
+            return Ok(if is_aside { Fell::Due } else { Fell::Nothing });
+        }
+    };
     // What stands in for a damaged task has not the deadlines that the task had.
     if !index::deadlines(tube, &standing).contains(&(what, when)) {
         return Ok(Fell::Nothing);

@@ -177,7 +177,6 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let wait = delay(desk, task);
     let row = TaskRow {
-        place,
         created: now.queue,
         codec: task.codec,
         version: task.version,
@@ -186,21 +185,17 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
         payload: contents(task.payload),
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let (raw, from, standing) = match wait {
-        None => {
-            let head = Head::fresh(now.queue.saturating_add(ttl), ttr);
-            let (raw, from) = head.encode_with(&row);
-            (raw, from, Standing::Ready(head))
-        }
+    let standing = match wait {
+        None => Standing::Ready(Head::fresh(now.queue.saturating_add(ttl), ttr)),
         Some((due, wall)) => {
             // While delayed, a life stands still: what is kept is its length.
             let head = Head::fresh(ttl, ttr);
-            let delayed = DelayedRow { head, due, wall, holds_group: false };
-            (row.encode(), 0, Standing::Delayed(delayed))
+            Standing::Delayed(DelayedRow { head, due, wall, holds_group: false })
         }
     };
     let apart = row.payload.is_apart().then_some(task.payload);
-    index::put(desk, tube, &Task { id, raw: &raw, from, row }, &standing, apart)?;
+    let raw = row.encode();
+    index::put(desk, tube, &Task::new(id, (place, place), &raw, row), &standing, apart)?;
     Ok(PutDone { id, outcome })
 }
 
