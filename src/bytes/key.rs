@@ -27,23 +27,23 @@ pub(crate) enum Tag {
     Consumer = 0x05,
     /// consumer name → consumer number
     ConsumerName = 0x06,
-    /// run, id → `PlaceRow`, for a task that does not stand where its id says
-    Place = 0x10,
+    /// run, id → `PositionRow`, for a task that does not stand where its id says
+    Position = 0x10,
     /// run, id → a payload too large for the `TaskRow`
     Body = 0x11,
-    /// run, priority, order, id → `Head`, `TaskRow`: ready, and in no group
+    /// run, priority, order, id → `Head`: ready, and in no group
     Ready = 0x12,
-    /// run, group, priority, order, id → `Head`, `TaskRow`: ready, in a group
+    /// run, group, priority, order, id → `Head`: ready, in a group
     Line = 0x13,
     /// run, priority, order, id → group: the first of the line of a group that may be taken from
     Turn = 0x14,
     /// run, group → how many of the group are in flight
     Group = 0x15,
-    /// run, id → `DelayedRow`, `TaskRow`
+    /// run, id → `DelayedRow`
     Delayed = 0x16,
-    /// run, id → `TakenRow`, `TaskRow`
+    /// run, id → `TakenRow`
     Taken = 0x17,
-    /// run, priority, order, id → `BuriedRow`, `TaskRow`
+    /// run, priority, order, id → `BuriedRow`
     Buried = 0x18,
     /// run, deadline, when, id → nothing
     Due = 0x19,
@@ -55,6 +55,8 @@ pub(crate) enum Tag {
     BuriedTime = 0x1c,
     /// run, failure group, time, id → nothing: a buried task that failed
     BuriedGroup = 0x1d,
+    /// run, priority, order, id → `TaskRow`: what was put, where it was put
+    Task = 0x1e,
     /// failure group, time, run, id → nothing: a buried task of any durable tube
     Failed = 0x20,
     /// The same for temporary tubes.
@@ -76,14 +78,14 @@ pub(crate) enum Scope {
 
 impl Tag {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Meta,
         Self::Name,
         Self::Tube,
         Self::Work,
         Self::Consumer,
         Self::ConsumerName,
-        Self::Place,
+        Self::Position,
         Self::Body,
         Self::Ready,
         Self::Line,
@@ -97,6 +99,7 @@ impl Tag {
         Self::Held,
         Self::BuriedTime,
         Self::BuriedGroup,
+        Self::Task,
         Self::Failed,
         Self::FailedTemporary,
     ];
@@ -125,7 +128,7 @@ impl Tag {
             | Self::ConsumerName => Scope::Mirrored,
             Self::Failed => Scope::Queue,
             Self::FailedTemporary => Scope::Temporary,
-            Self::Place
+            Self::Position
             | Self::Body
             | Self::Ready
             | Self::Line
@@ -138,7 +141,8 @@ impl Tag {
             | Self::Key
             | Self::Held
             | Self::BuriedTime
-            | Self::BuriedGroup => Scope::Run,
+            | Self::BuriedGroup
+            | Self::Task => Scope::Run,
         }
     }
 
@@ -159,7 +163,7 @@ impl Tag {
             | Self::ConsumerName
             | Self::Failed
             | Self::FailedTemporary
-            | Self::Place
+            | Self::Position
             | Self::Body
             | Self::Turn
             | Self::Group
@@ -167,7 +171,8 @@ impl Tag {
             | Self::Key
             | Self::Held
             | Self::BuriedTime
-            | Self::BuriedGroup => None,
+            | Self::BuriedGroup
+            | Self::Task => None,
         }
     }
 
@@ -177,12 +182,6 @@ impl Tag {
             Some(State::Ready | State::Delayed | State::Taken | State::Buried) => true,
             None => false,
         }
-    }
-
-    /// Whether each of its rows tells how many payload bytes its task has. A sweep begins with
-    /// these.
-    pub(crate) const fn tells_bytes(self) -> bool {
-        self.state().is_some()
     }
 
     /// The tags that tell a state.
@@ -559,8 +558,13 @@ pub(crate) fn consumer_name(name: &str) -> Key {
     key
 }
 
-pub(crate) fn place(run: Run, id: TaskId) -> Key {
-    numbers(Tag::Place, run, [id.get()])
+pub(crate) fn position(run: Run, id: TaskId) -> Key {
+    numbers(Tag::Position, run, [id.get()])
+}
+
+/// `home` is the place that the task was put at.
+pub(crate) fn task(run: Run, home: &Place, id: TaskId) -> Key {
+    placed(Tag::Task, run, home, id)
 }
 
 pub(crate) fn body(run: Run, id: TaskId) -> Key {
@@ -696,6 +700,15 @@ pub(crate) fn place_of(key: &[u8], prefix: usize) -> Option<Place> {
     Some(Place { priority: priority as i64, order: Order::of_bytes(placed.get(8..)?)? })
 }
 
+/// Where the task stands that a state row with this key is of, for those that tell it.
+pub(crate) fn standing_place(tag: Tag, key: &[u8]) -> Option<Place> {
+    let prefix = match tag {
+        Tag::Line => RUN_PREFIX + 1 + usize::from(*key.get(RUN_PREFIX)?),
+        _ => RUN_PREFIX,
+    };
+    place_of(key, prefix)
+}
+
 /// The group in a key of [`Tag::Line`].
 pub(crate) fn group_of(line: &[u8]) -> Option<&str> {
     let (len, rest) = line.get(RUN_PREFIX..)?.split_first()?;
@@ -707,7 +720,8 @@ pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(due.get(6..14)?.try_into().ok()?))
 }
 
-/// The bytes before the place in the keys of [`Tag::Ready`], [`Tag::Turn`] and [`Tag::Buried`].
+/// The bytes before the place in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`] and
+/// [`Tag::Task`].
 pub(crate) const RUN_PREFIX: usize = 5;
 
 /// Reads the bytes as a key in every way there is. For fuzzing.
@@ -762,7 +776,7 @@ mod tests {
             ),
             (consumer(7), "0500000007"),
             (consumer_name("me"), "066d65"),
-            (super::place(RUN, id), "10010203040000000000000a0b"),
+            (position(RUN, id), "10010203040000000000000a0b"),
             (body(RUN, id), "11010203040000000000000a0b"),
             (ready(RUN, &at, id), "12010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
             (
@@ -779,6 +793,7 @@ mod tests {
             (due(RUN, Deadline::Ttr, 5, id), "19010203040300000000000000050000000000000a0b"),
             (due(RUN, Deadline::Ttl, 5, id), "19010203040400000000000000050000000000000a0b"),
             (key(RUN, "k", id), "1a01020304016b0000000000000a0b"),
+            (task(RUN, &at, id), "1e010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
             (held(RUN, 9, id), "1b01020304000000090000000000000a0b"),
             (buried_time(RUN, 5, id), "1c0102030400000000000000050000000000000a0b"),
             (buried_group(RUN, "g", 5, id), { "1d0102030400016700000000000000050000000000000a0b" }),

@@ -62,11 +62,6 @@ impl Packer {
     }
 
     #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
     pub(crate) fn done(self) -> Value {
         cut(self.0)
     }
@@ -131,6 +126,12 @@ impl<'a> Unpacker<'a> {
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
+    }
+
+    /// All that is left, which is nothing from then on.
+    #[inline]
+    pub(crate) fn take_rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
     }
 
     /// A row with bytes left over is not one of ours.

@@ -153,11 +153,10 @@ impl ConsumerRow {
     }
 }
 
-/// What the caller said of a task. It stands at the end of the row that tells the task's state, and
-/// goes along unchanged from one to the next.
+/// What the caller said of a task. It is written once, under the task's first place, its *home*,
+/// and never changes; the small row of the task's state goes from place to place beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRow<'a> {
-    pub(crate) place: Place,
     /// Queue time of the put.
     pub(crate) created: u64,
     pub(crate) codec: u8,
@@ -192,89 +191,125 @@ impl Contents<'_> {
 
 impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::new();
-        self.pack(&mut row);
-        row.done()
-    }
-
-    fn pack(&self, row: &mut Packer) {
         let flags = u8::from(self.group.is_some())
             | u8::from(self.key.is_some()) << 1
-            | u8::from(self.payload.is_apart()) << 2
-            | u8::from(self.place.order.is_placed()) << 3;
-        let mut fixed = [0; 20];
+            | u8::from(self.payload.is_apart()) << 2;
+        let mut fixed = [0; 12];
         (fixed[0], fixed[1]) = (flags, self.codec);
         fixed[2..4].copy_from_slice(&self.version.to_be_bytes());
-        fixed[4..12].copy_from_slice(&self.created.to_be_bytes());
-        fixed[12..].copy_from_slice(&self.place.priority.to_be_bytes());
-        row.bytes(&fixed).bytes(self.place.order.as_bytes());
+        fixed[4..].copy_from_slice(&self.created.to_be_bytes());
+        let mut row = Packer::new();
+        row.bytes(&fixed);
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
         match self.payload {
             Contents::Inline(payload) => row.bytes(payload),
             Contents::Apart(bytes) => row.u64(bytes),
         };
+        row.done()
     }
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let mut fixed = row.part::<20>()?;
-        let flags = fixed.u8().filter(|flags| *flags < 16)?;
-        let (codec, version) = (fixed.u8()?, fixed.u16()?);
-        let (created, priority) = (fixed.u64()?, fixed.u64()? as i64);
-        let order = Order::of_bytes(row.bytes(if flags & 8 == 0 { 8 } else { 16 })?)?;
-        let mut task = Self {
-            place: Place { priority, order },
-            created,
-            codec,
-            version,
-            group: None,
-            key: None,
-            payload: Contents::Inline(&[]),
-        };
-        if flags & 1 != 0 {
-            task.group = Some(row.short()?);
-        }
-        if flags & 2 != 0 {
-            task.key = Some(row.short()?);
-        }
-        if flags & 4 != 0 {
-            task.payload = Contents::Apart(row.u64()?);
-            return row.end(task);
-        }
-        task.payload = Contents::Inline(row.rest());
-        Some(task)
+        let mut fixed = row.part::<12>()?;
+        let flags = fixed.u8().filter(|flags| *flags < 8)?;
+        let (codec, version, created) = (fixed.u8()?, fixed.u16()?, fixed.u64()?);
+        let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
+        let key = if flags & 2 != 0 { Some(row.short()?) } else { None };
+        let is_apart = flags & 4 != 0;
+        let payload =
+            if is_apart { Contents::Apart(row.u64()?) } else { Contents::Inline(row.take_rest()) };
+        row.end(Self { created, codec, version, group, key, payload })
     }
 }
 
-/// Where a task stands among the ready ones, for a task that does not stand where its id says.
+fn pack_place(row: &mut Packer, place: &Place) {
+    row.u64(place.priority as u64).bytes(place.order.as_bytes());
+}
+
+fn unpack_place(row: &mut Unpacker<'_>, is_placed: bool) -> Option<Place> {
+    let priority = row.u64()? as i64;
+    let order = Order::of_bytes(row.bytes(if is_placed { 16 } else { 8 })?)?;
+    Some(Place { priority, order })
+}
+
+/// Where a task was put and where it stands, for one of which its id does not say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlaceRow<'a> {
+pub(crate) struct PositionRow<'a> {
+    /// Where its `TaskRow` is.
+    pub(crate) home: Place,
+    /// Where it stands among the ready ones, now or when it is back.
     pub(crate) place: Place,
     pub(crate) group: Option<&'a str>,
 }
 
-impl<'a> PlaceRow<'a> {
+impl<'a> PositionRow<'a> {
     pub(crate) fn encode(&self) -> Value {
+        let has_moved = self.home != self.place;
         let mut row = Packer::new();
-        row.u8(u8::from(self.group.is_some()) | u8::from(self.place.order.is_placed()) << 1);
-        row.u64(self.place.priority as u64).bytes(self.place.order.as_bytes());
+        row.u8(u8::from(self.group.is_some())
+            | u8::from(self.home.order.is_placed()) << 1
+            | u8::from(has_moved) << 2);
+        pack_place(&mut row, &self.home);
+        if has_moved {
+            pack_place(&mut row, &self.place);
+        }
         self.group.map(|group| row.short(group));
         row.done()
     }
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let flags = row.u8().filter(|flags| *flags < 4)?;
-        let priority = row.u64()? as i64;
-        let order = Order::of_bytes(row.bytes(if flags & 2 == 0 { 8 } else { 16 })?)?;
+        let flags = row.u8().filter(|flags| *flags < 8)?;
+        let home = unpack_place(&mut row, flags & 2 != 0)?;
+        let has_moved = flags & 4 != 0;
+        let place = if has_moved { unpack_place(&mut row, flags & 2 != 0)? } else { home };
         let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
-        row.end(Self { place: Place { priority, order }, group })
+        row.end(Self { home, place, group }).filter(|_| has_moved == (home != place))
     }
 }
 
-/// What became of a task since its put, at the beginning of the row of a ready one. Of most tasks
-/// it is one byte.
+/// What a row of a state that has no place in its key says of its task. Whoever ends the state of a
+/// plain task need not read the task's own row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Away {
+    /// Where the task goes back to; `None` is where its id says.
+    pub(crate) place: Option<Place>,
+    /// Whether its own row tells of another group than its tube's kind does.
+    pub(crate) grouped: bool,
+    pub(crate) keyed: bool,
+    /// Whether its payload stands apart.
+    pub(crate) apart: bool,
+    /// Of the payload.
+    pub(crate) bytes: u32,
+}
+
+impl Away {
+    /// Above the two flags of the state itself.
+    fn flags(&self) -> u8 {
+        u8::from(self.grouped) << 2
+            | u8::from(self.keyed) << 3
+            | u8::from(self.apart) << 4
+            | u8::from(self.place.is_some()) << 5
+            | u8::from(self.place.is_some_and(|place| place.order.is_placed())) << 6
+    }
+
+    fn pack(&self, row: &mut Packer) {
+        if let Some(place) = &self.place {
+            pack_place(row, place);
+        }
+    }
+
+    fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'_>) -> Option<Self> {
+        let is = |bit: u8| flags & 1 << bit != 0;
+        let place = if is(5) { Some(unpack_place(row, is(6))?) } else { None };
+        let away = Self { place, grouped: is(2), keyed: is(3), apart: is(4), bytes };
+        (away.flags() == flags & !3).then_some(away)
+    }
+}
+
+/// What became of a task since its put, at the end of the row of its state. Of a task that was only
+/// put it is no byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) deliveries: u32,
@@ -288,8 +323,8 @@ pub(crate) struct Head {
     pub(crate) last_error: String,
 }
 
-/// A row's own part, and where in it the [`TaskRow`] begins.
-pub(crate) type Fronted<T> = (T, usize);
+/// A state, and the task's home where that is not the place it stands at or goes back to.
+pub(crate) type Homed<T> = (T, Option<Place>);
 
 impl Head {
     /// The head of a task that has only been put.
@@ -298,31 +333,26 @@ impl Head {
         Self { deliveries: 0, attempts: 0, releases: 0, buries: 0, expires, ttr, last_error }
     }
 
-    /// The row of a task that is put as ready.
-    pub(crate) fn encode_with(&self, task: &TaskRow<'_>) -> Fronted<Value> {
-        let mut row = Packer::new();
-        self.pack(&mut row);
-        let from = row.len();
-        task.pack(&mut row);
-        (row.done(), from)
-    }
-
     /// The row of a ready task.
-    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+    pub(crate) fn encode(&self, home: Option<&Place>) -> Value {
+        if self.flags(home) == 0 {
+            return Value::from([]);
+        }
         let mut row = Packer::new();
-        self.pack(&mut row);
-        row.bytes(task);
+        self.pack(&mut row, home);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
-        let mut rest = Unpacker::new(row);
-        let head = Self::unpack(&mut rest)?;
-        Some((head, row.len() - rest.rest().len()))
+    #[inline]
+    pub(crate) fn decode(row: &[u8]) -> Option<Homed<Self>> {
+        Self::unpack(Unpacker::new(row))
     }
 
-    fn pack(&self, row: &mut Packer) {
-        let flags = self.flags();
+    fn pack(&self, row: &mut Packer, home: Option<&Place>) {
+        let flags = self.flags(home);
+        if flags == 0 {
+            return;
+        }
         row.u8(flags);
         if flags & 1 != 0 {
             row.u32s(self.counts());
@@ -335,11 +365,23 @@ impl Head {
         if !self.last_error.is_empty() {
             row.text(&self.last_error);
         }
+        if let Some(home) = home {
+            pack_place(row, home);
+        }
     }
 
-    fn unpack(row: &mut Unpacker<'_>) -> Option<Self> {
-        let flags = row.u8().filter(|flags| *flags < 16)?;
+    /// Reads all that is left of a row.
+    #[inline]
+    fn unpack(row: Unpacker<'_>) -> Option<Homed<Self>> {
+        if row.rest().is_empty() {
+            return Some((Self::fresh(NEVER, NEVER), None));
+        }
+        Self::unpack_fields(row)
+    }
+
+    fn unpack_fields(mut row: Unpacker<'_>) -> Option<Homed<Self>> {
         let mut head = Self::fresh(NEVER, NEVER);
+        let flags = row.u8().filter(|flags| (1..64).contains(flags))?;
         if flags & 1 != 0 {
             let mut counts = row.part::<16>()?;
             (head.deliveries, head.attempts) = (counts.u32()?, counts.u32()?);
@@ -354,7 +396,10 @@ impl Head {
         if flags & 8 != 0 {
             head.last_error = row.text()?.to_owned();
         }
-        (head.flags() == flags).then_some(head)
+        let home =
+            if flags & 16 != 0 { Some(unpack_place(&mut row, flags & 32 != 0)?) } else { None };
+        let is_canonical = head.flags(home.as_ref()) == flags;
+        row.end((head, home)).filter(|_| is_canonical)
     }
 
     fn counts(&self) -> [u32; 4] {
@@ -362,11 +407,13 @@ impl Head {
     }
 
     /// Which fields are written. What is as in most tasks is not.
-    fn flags(&self) -> u8 {
+    fn flags(&self, home: Option<&Place>) -> u8 {
         u8::from(self.counts() != [0; 4])
             | u8::from(self.expires != NEVER) << 1
             | u8::from(self.ttr != NEVER) << 2
             | u8::from(!self.last_error.is_empty()) << 3
+            | u8::from(home.is_some()) << 4
+            | u8::from(home.is_some_and(|home| home.order.is_placed())) << 5
     }
 }
 
@@ -384,27 +431,36 @@ pub(crate) struct TakenRow {
 }
 
 impl TakenRow {
-    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+    pub(crate) fn encode(&self, away: &Away, home: Option<&Place>) -> Value {
         let mut row = Packer::new();
-        let mut fixed = [0; 28];
-        fixed[..8].copy_from_slice(&self.token.to_be_bytes());
-        fixed[8..12].copy_from_slice(&self.holder.to_be_bytes());
-        fixed[12..20].copy_from_slice(&self.since.to_be_bytes());
-        fixed[20..].copy_from_slice(&self.deadline.to_be_bytes());
+        let mut fixed = [0; 21];
+        fixed[0] =
+            u8::from(self.holder != 0) | u8::from(self.deadline != NEVER) << 1 | away.flags();
+        fixed[1..9].copy_from_slice(&self.token.to_be_bytes());
+        fixed[9..17].copy_from_slice(&self.since.to_be_bytes());
+        fixed[17..].copy_from_slice(&away.bytes.to_be_bytes());
         row.bytes(&fixed);
-        self.head.pack(&mut row);
-        row.bytes(task);
+        if self.holder != 0 {
+            row.u32(self.holder);
+        }
+        if self.deadline != NEVER {
+            row.u64(self.deadline);
+        }
+        away.pack(&mut row);
+        self.head.pack(&mut row, home);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
+    pub(crate) fn decode(row: &[u8]) -> Option<(Away, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
-        let mut fixed = rest.part::<28>()?;
-        let (token, holder) = (fixed.u64()?, fixed.u32()?);
-        let (since, deadline) = (fixed.u64()?, fixed.u64()?);
-        let head = Head::unpack(&mut rest)?;
-        let taken = Self { head, token, holder, since, deadline };
-        Some((taken, row.len() - rest.rest().len()))
+        let mut fixed = rest.part::<21>()?;
+        let flags = fixed.u8()?;
+        let (token, since, bytes) = (fixed.u64()?, fixed.u64()?, fixed.u32()?);
+        let holder = if flags & 1 != 0 { rest.u32().filter(|holder| *holder != 0)? } else { 0 };
+        let deadline = if flags & 2 != 0 { rest.u64().filter(|it| *it != NEVER)? } else { NEVER };
+        let away = Away::unpack(flags, bytes, &mut rest)?;
+        let (head, home) = Head::unpack(rest)?;
+        Some((away, (Self { head, token, holder, since, deadline }, home)))
     }
 }
 
@@ -424,20 +480,22 @@ impl DelayedRow {
         if self.wall { Deadline::RunAt } else { Deadline::Delay }
     }
 
-    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+    pub(crate) fn encode(&self, away: &Away, home: Option<&Place>) -> Value {
         let mut row = Packer::new();
-        row.u64(self.due).u8(u8::from(self.wall) | u8::from(self.holds_group) << 1);
-        self.head.pack(&mut row);
-        row.bytes(task);
+        row.u8(u8::from(self.wall) | u8::from(self.holds_group) << 1 | away.flags());
+        row.u64(self.due).u32(away.bytes);
+        away.pack(&mut row);
+        self.head.pack(&mut row, home);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
+    pub(crate) fn decode(row: &[u8]) -> Option<(Away, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
-        let (due, flags) = (rest.u64()?, rest.u8().filter(|flags| *flags < 4)?);
-        let head = Head::unpack(&mut rest)?;
-        let delayed = Self { head, due, wall: flags & 1 != 0, holds_group: flags & 2 != 0 };
-        Some((delayed, row.len() - rest.rest().len()))
+        let (flags, due, bytes) = (rest.u8()?, rest.u64()?, rest.u32()?);
+        let away = Away::unpack(flags, bytes, &mut rest)?;
+        let (head, home) = Head::unpack(rest)?;
+        let (wall, holds_group) = (flags & 1 != 0, flags & 2 != 0);
+        Some((away, (Self { head, due, wall, holds_group }, home)))
     }
 }
 
@@ -459,7 +517,7 @@ impl BuriedRow {
         }
     }
 
-    pub(crate) fn encode(&self, task: &[u8]) -> Value {
+    pub(crate) fn encode(&self, home: Option<&Place>) -> Value {
         let mut row = Packer::new();
         row.u64(self.time);
         match &self.reason {
@@ -468,12 +526,11 @@ impl BuriedRow {
             Reason::Exhausted(text) => row.u8(3).text(text),
             Reason::Undecodable(text) => row.u8(4).text(text),
         };
-        self.head.pack(&mut row);
-        row.bytes(task);
+        self.head.pack(&mut row, home);
         row.done()
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<Fronted<Self>> {
+    pub(crate) fn decode(row: &[u8]) -> Option<Homed<Self>> {
         let mut rest = Unpacker::new(row);
         let (time, kind) = (rest.u64()?, rest.u8()?);
         let text = rest.text()?.to_owned();
@@ -484,8 +541,8 @@ impl BuriedRow {
             4 => Reason::Undecodable(text),
             _ => return None,
         };
-        let head = Head::unpack(&mut rest)?;
-        Some((Self { head, time, reason }, row.len() - rest.rest().len()))
+        let (head, home) = Head::unpack(rest)?;
+        Some((Self { head, time, reason }, home))
     }
 }
 
@@ -509,12 +566,13 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(WorkRow::decode(bytes).map(WorkRow::encode));
     same(ConsumerRow::decode(bytes).map(|row| row.encode()));
     same(TaskRow::decode(bytes).map(|row| row.encode()));
-    same(PlaceRow::decode(bytes).map(|row| row.encode()));
-    let task = |from: usize| bytes.get(from..).unwrap_or_default();
-    same(Head::decode(bytes).map(|(row, from)| row.encode(task(from))));
-    same(TakenRow::decode(bytes).map(|(row, from)| row.encode(task(from))));
-    same(DelayedRow::decode(bytes).map(|(row, from)| row.encode(task(from))));
-    same(BuriedRow::decode(bytes).map(|(row, from)| row.encode(task(from))));
+    same(PositionRow::decode(bytes).map(|row| row.encode()));
+    same(Head::decode(bytes).map(|(row, home)| row.encode(home.as_ref())));
+    same(BuriedRow::decode(bytes).map(|(row, home)| row.encode(home.as_ref())));
+    let taken = TakenRow::decode(bytes);
+    same(taken.map(|(away, (row, home))| row.encode(&away, home.as_ref())));
+    let delayed = DelayedRow::decode(bytes);
+    same(delayed.map(|(away, (row, home))| row.encode(&away, home.as_ref())));
 }
 
 #[cfg(test)]

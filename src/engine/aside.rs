@@ -5,8 +5,8 @@ use crate::bytes::key::{self, Place};
 use crate::bytes::row::{BuriedRow, Contents, DelayedRow, Head, TakenRow, TaskRow};
 use crate::bytes::{Tag, Value, View};
 use crate::clock::NEVER;
-use crate::engine::desk::Desk;
-use crate::engine::index::{self, Standing, Task};
+use crate::engine::desk::{Desk, damaged, sound};
+use crate::engine::index::{self, Standing, Stored, Task};
 use crate::engine::known::Tube;
 use crate::engine::{groups, places};
 use crate::error::{Error, ErrorKind, Result};
@@ -30,31 +30,72 @@ pub(crate) fn set_aside(
     index::shift(desk, tube, task, Some(from), Some(&to), Cause::Bury)
 }
 
-/// Sets a task aside whose row is damaged, by where it stands and with its payload if that stands
-/// apart. False if the task stands elsewhere: then the damage is in this row's key, and the row is
-/// of another task that nobody knows. It stays as it is.
+/// What the index says of a task one of whose rows is damaged.
+pub(crate) struct At<'a> {
+    pub(crate) id: TaskId,
+    pub(crate) place: Place,
+    /// Where its own row is, if that is known.
+    pub(crate) home: Option<Place>,
+    pub(crate) group: Option<&'a str>,
+}
+
+/// Sets a task aside one of whose rows is damaged. If it is its own row, another stands in for it,
+/// with the payload if that stands apart. False if the task stands elsewhere: then the damage is in
+/// the key of the state's row, which is of another task that nobody knows. It stays as it is.
 pub(crate) fn stand_in(
     desk: &mut Desk<'_>,
     tube: &Tube,
-    id: TaskId,
-    (place, group): (Place, Option<&str>),
+    At { id, place, home, group }: At<'_>,
     from: &Standing,
     fault: &Error,
 ) -> Result<bool> {
-    let created = desk.now.queue;
-    let payload = Contents::Inline(&[]);
-    let mut row = TaskRow { place, created, codec: 0, version: 0, group, key: None, payload };
-    if index::stands_elsewhere(desk, tube, id, &index::state_key(tube, id, &row, from))? {
+    let home = match home {
+        Some(home) => home,
+        None => sound(places::of(desk, tube, id))?.map_or(place, |(home, _, _)| home),
+    };
+    let key = key::task(tube.run(), &home, id);
+    let kept = desk.first(&key, &key::after(&key))?;
+    let is_there = kept.is_some();
+    let (raw, is_sound) = match kept.and_then(|(_, raw)| raw) {
+        Some(raw) if TaskRow::decode(&raw).is_some() => (raw, true),
+        _ => (unknown_task(desk, tube, id, group)?, false),
+    };
+    let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
+    let task = Task { group, ..Task::new(id, (home, place), &raw, row) };
+    if index::stands_elsewhere(desk, tube, id, &index::state_key(tube, &task, from))? {
         return Ok(false);
     }
-    match desk.get(&key::body(tube.run(), id)) {
-        Ok(Some(payload)) => row.payload = Contents::Apart(payload.len() as u64),
-        Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
-        _ => {}
-    }
-    let task = Task { id, raw: &row.encode(), from: 0, row };
     set_aside(desk, tube, &task, from, fault)?;
+    match (is_sound, is_there) {
+        (true, _) => {}
+        (false, true) => desk.change(key, raw.clone()),
+        (false, false) => desk.add(key, raw.clone()),
+    }
     Ok(true)
+}
+
+/// The row of a task of which nothing is known but what stands beside it.
+fn unknown_task(desk: &Desk<'_>, tube: &Tube, id: TaskId, group: Option<&str>) -> Result<Value> {
+    let payload = match sound(desk.get(&key::body(tube.run(), id)))?.flatten() {
+        Some(payload) => Contents::Apart(payload.len() as u64),
+        None => Contents::Inline(&[]),
+    };
+    let created = desk.now.queue;
+    Ok(TaskRow { created, codec: 0, version: 0, group, key: None, payload }.encode())
+}
+
+/// Sets a task aside whose own row is damaged and that of its state is not.
+pub(crate) fn stand_in_for_task(
+    desk: &mut Desk<'_>,
+    tube: &Tube,
+    (id, stored): (TaskId, &Stored),
+    from: &Standing,
+    fault: &Error,
+) -> Result<bool> {
+    let (home, place) = stored.places();
+    let (_, _, group) = places::of(desk, tube, id)?;
+    let at = At { id, place, home: Some(home), group: group.as_deref() };
+    stand_in(desk, tube, at, from, fault)
 }
 
 /// What is known of a task whose row is damaged.
@@ -70,10 +111,11 @@ pub(crate) fn stand_in_for_lease(
     id: TaskId,
     fault: &Error,
 ) -> Result<bool> {
-    let (place, group) = places::of(desk, tube, id)?;
+    let (home, place, group) = places::of(desk, tube, id)?;
     let holder = holder(desk, tube, id)?;
     let taken = TakenRow { head: unknown(), token: 0, holder, since: 0, deadline: NEVER };
-    stand_in(desk, tube, id, (place, group.as_deref()), &Standing::Taken(taken), fault)
+    let at = At { id, place, home: Some(home), group: group.as_deref() };
+    stand_in(desk, tube, at, &Standing::Taken(taken), fault)
 }
 
 /// Sets a task aside whose delay is over and whose row is damaged. Without its deadline nothing
@@ -84,14 +126,15 @@ pub(crate) fn stand_in_for_delay(
     id: TaskId,
     fault: &Error,
 ) -> Result<bool> {
-    let (place, group) = places::of(desk, tube, id)?;
+    let (home, place, group) = places::of(desk, tube, id)?;
     let holds_group = match &group {
         Some(group) => groups::is_held_by_the_unknown(desk, tube, group)?,
         None => false,
     };
     // The deadline that fell due is taken away by whoever met it.
     let delayed = DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group };
-    stand_in(desk, tube, id, (place, group.as_deref()), &Standing::Delayed(delayed), fault)
+    let at = At { id, place, home: Some(home), group: group.as_deref() };
+    stand_in(desk, tube, at, &Standing::Delayed(delayed), fault)
 }
 
 /// The named consumer that holds a task, or 0, where the task's own row does not tell.
@@ -116,8 +159,15 @@ pub(crate) fn with_lease(
     (id, row): (TaskId, Option<Value>),
     work: impl FnOnce(&mut Desk<'_>, &Task<'_>, TakenRow) -> Result<()>,
 ) -> Result<bool> {
-    let done = match index::whole_lease(id, row) {
-        Ok((stored, taken)) => work(desk, &stored.task()?, taken).map(|()| true),
+    let row = row.ok_or_else(|| damaged("taken"));
+    let done = match row.and_then(|row| index::lease(desk, tube, id, &row)) {
+        Ok((stored, taken)) => match stored.task() {
+            Ok(task) => work(desk, &task, taken).map(|()| true),
+            Err(fault) => {
+                let from = Standing::Taken(taken);
+                stand_in_for_task(desk, tube, (id, &stored), &from, &fault)
+            }
+        },
         Err(fault) => stand_in_for_lease(desk, tube, id, &fault),
     };
     match done {

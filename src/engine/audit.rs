@@ -8,7 +8,7 @@ use crate::bytes::{Scan, Tag, Value, View, row};
 use crate::clock::NEVER;
 use crate::engine::index::{self, Standing, Task};
 use crate::engine::known::Tube;
-use crate::engine::{consumers, look, places, settle};
+use crate::engine::{consumers, look, settle};
 use crate::error::{ErrorKind, Result};
 use crate::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,16 +178,14 @@ fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
 /// too high only for a task that cannot be read; that row is reported as such.
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
-    for tag in Tag::ALL.into_iter().filter(|tag| tag.tells_bytes()) {
-        let mut rows = Scan::over(Range::of(tag));
-        while let Some(met) = rows.next(view)? {
-            if key::is_temporary(&met.0) {
-                break;
-            }
-            match index::payload_bytes(view, tag, met)? {
-                Some(own) => bytes = bytes.saturating_add(own),
-                None => unknown = true,
-            }
+    let mut rows = Scan::over(Range::of(Tag::Task));
+    while let Some(met) = rows.next(view)? {
+        if key::is_temporary(&met.0) {
+            break;
+        }
+        match index::payload_bytes(view, met)? {
+            Some(own) => bytes = bytes.saturating_add(own),
+            None => unknown = true,
         }
     }
     let kept = view.durable_bytes();
@@ -252,8 +250,14 @@ impl<'a> Audit<'a> {
                     self.expect(tag, met);
                     continue;
                 };
-                let seen = index::open(tag, id, row).and_then(|(stored, standing)| {
-                    self.task(tag, &stored.task()?, &standing);
+                let at = (tag, id, key::standing_place(tag, &met));
+                let seen = index::open(self.view, self.tube, at, &row).and_then(|(stored, it)| {
+                    let stored = stored.whole(self.view, self.tube)?;
+                    let task = stored.task()?;
+                    if index::state_value(self.tube, &task, &it) != row {
+                        self.say(format!("task {id}: its rows do not agree"));
+                    }
+                    self.task(tag, &task, &it);
                     Ok(())
                 });
                 if let Err(error) = seen {
@@ -269,17 +273,18 @@ impl<'a> Audit<'a> {
     }
 
     fn task(&mut self, tag: Tag, task: &Task<'_>, standing: &Standing) {
-        let (run, row) = (self.tube.run(), &task.row);
+        let run = self.tube.run();
         if !self.ids.insert(task.id) {
             self.say(format!("task {}: it is in two states", task.id));
         }
-        self.expect(tag, index::state_key(self.tube, task.id, row, standing));
-        if let Some(place) = places::row_of(self.tube, task.id, row) {
-            let key = key::place(run, task.id);
-            if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != place) {
+        self.expect(tag, index::state_key(self.tube, task, standing));
+        self.expect(Tag::Task, key::task(run, &task.home, task.id));
+        if let Some(position) = task.position_row(self.tube) {
+            let key = key::position(run, task.id);
+            if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != position) {
                 self.say(format!("task {}: it is looked for at another place", task.id));
             }
-            self.expect(Tag::Place, key);
+            self.expect(Tag::Position, key);
         }
         let deadlines = index::deadlines(self.tube, standing).into_iter();
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
@@ -290,19 +295,19 @@ impl<'a> Audit<'a> {
             Standing::Taken(taken) => self.lease(task.id, taken),
             Standing::Buried(buried) => self.buried(task.id, buried),
         }
-        if row.payload.is_apart() {
+        if task.apart {
             let body = key::body(run, task.id);
             let kept = self.view.get(&body).ok().flatten().map(|body| body.len() as u64);
-            if kept.is_some_and(|kept| kept != row.payload.bytes()) {
+            if kept.is_some_and(|kept| kept != task.bytes) {
                 self.say(format!("task {}: its payload has not the bytes it says", task.id));
             }
             self.expect(Tag::Body, body);
         }
-        if let Some(text) = row.key {
+        if let Some(text) = task.key {
             self.expect(Tag::Key, key::key(run, text, task.id));
         }
-        if let Some(name) = row.group {
-            let turn = key::turn(run, &row.place, task.id);
+        if let Some(name) = task.group {
+            let turn = key::turn(run, &task.place, task.id);
             let group = self.groups.entry(name.to_owned()).or_default();
             group.in_flight += index::in_flight(Some(standing)) as u64;
             if matches!(standing, Standing::Ready(_))

@@ -6,7 +6,7 @@ use crate::bytes::row::{ConsumerRow, Counters, TakenRow};
 use crate::bytes::{Range, Scan, Tag, View, row};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing};
+use crate::engine::index::{self, Content, Standing};
 use crate::engine::known::Tube;
 use crate::engine::take::Handed;
 use crate::engine::{aside, look, settle};
@@ -222,12 +222,12 @@ impl Op for Resume {
 /// Hands out a lease again, unless its consumer got it since it came back.
 fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result<Option<Handed>> {
     let Some(row) = desk.get(&key::taken(tube.run(), id))? else { return Ok(None) };
-    let (stored, taken) = index::lease(id, row)?;
+    let (stored, taken) = index::lease(desk, tube, id, &row)?;
     if taken.token > void_to {
         return Ok(None);
     }
     let task = stored.task()?;
-    let payload = task.payload(desk, tube)?;
+    let Content { codec, version, payload, .. } = task.content(desk, tube)?;
     let now = desk.now.lease;
     let token = desk.token();
     let deadline = now.saturating_add(taken.head.ttr);
@@ -237,8 +237,8 @@ fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result
         token,
         attempts: taken.head.attempts,
         deliveries: taken.head.deliveries,
-        codec: task.row.codec,
-        version: task.row.version,
+        codec,
+        version,
         payload,
     };
     let (from, to) = (Standing::Taken(taken), Standing::Taken(renewed));

@@ -125,7 +125,12 @@ fn fall_due(
         }
         Err(error) => return Err(error),
     };
-    let task = stored.task()?;
+    let task = match stored.task() {
+        Ok(task) => task,
+        Err(fault) => {
+            return aside::stand_in_for_task(desk, tube, (id, &stored), &standing, &fault);
+        }
+    };
     // What stands in for a damaged task has not the deadlines that the task had.
     if !index::deadlines(tube, &standing).contains(&(what, when)) {
         return Ok(false);

@@ -3,7 +3,7 @@
 //! take never walks past a locked group, at any depth.
 
 use crate::bytes::key::{self, Key, Place};
-use crate::bytes::row::{self, DelayedRow, TakenRow, TaskRow};
+use crate::bytes::row::{self, DelayedRow};
 use crate::bytes::{Tag, Value, View};
 use crate::engine::desk::{Desk, damaged};
 use crate::engine::known::Tube;
@@ -81,16 +81,15 @@ fn recount(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
         let mut from = range.start();
         while let Some((met, row)) = desk.first(&from, &range.end())? {
             from = key::after(&met);
-            let task = row.as_deref().and_then(|row| task_in_flight(tag, row));
-            let is_own = match (task, key::id_of(&met)) {
-                (Some(task), _) => task.group == Some(group),
-                // A damaged lease is one all the same, and its place may still tell its group.
-                (None, Some(id)) if tag == Tag::Taken => {
-                    places::of(desk, tube, id).is_ok_and(|(_, own)| own.as_deref() == Some(group))
-                }
-                _ => false,
-            };
-            tasks += u64::from(is_own);
+            // A damaged lease is one all the same; of a damaged delay nobody knows.
+            let is_in_flight = tag == Tag::Taken
+                || row
+                    .as_deref()
+                    .and_then(DelayedRow::decode)
+                    .is_some_and(|(_, (it, _))| it.holds_group);
+            let Some(id) = key::id_of(&met).filter(|_| is_in_flight) else { continue };
+            let own = places::of(desk, tube, id);
+            tasks += u64::from(own.is_ok_and(|(_, _, own)| own.as_deref() == Some(group)));
         }
     }
     Ok(tasks)
@@ -100,14 +99,6 @@ fn recount(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
 /// tasks that hold it and whose rows are damaged. Which of several does so is not known any more.
 pub(crate) fn is_held_by_the_unknown(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<bool> {
     Ok(count(desk, tube, group)?.tasks > recount(desk, tube, group)?)
-}
-
-fn task_in_flight(tag: Tag, row: &[u8]) -> Option<TaskRow<'_>> {
-    let from = match tag {
-        Tag::Taken => TakenRow::decode(row)?.1,
-        _ => DelayedRow::decode(row).filter(|(delayed, _)| delayed.holds_group)?.1,
-    };
-    TaskRow::decode(row.get(from..)?)
 }
 
 /// Reads all that a step needs to know. Nothing is written yet, so a task whose group is damaged

@@ -2,8 +2,8 @@
 //! that tells it, and a task is in exactly one of them; what else hangs on a state (deadlines, the
 //! group's line, the holder's list) is derived here and nowhere else.
 
-use crate::bytes::key::{self, Key};
-use crate::bytes::row::{BuriedRow, DelayedRow, Head, TakenRow, TaskRow};
+use crate::bytes::key::{self, Key, Place};
+use crate::bytes::row::{Away, BuriedRow, DelayedRow, Head, Homed, PositionRow, TakenRow, TaskRow};
 use crate::bytes::{Deadline, Met, Range, Tag, Value, View};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::{Desk, damaged};
@@ -59,93 +59,235 @@ pub(crate) fn wait_left(row: &DelayedRow, now: Now) -> u64 {
     if row.due == NEVER { NEVER } else { row.due.saturating_sub(now) }
 }
 
-/// A row that tells a task's state, with what the caller said behind it, not looked at yet.
+/// A task as its state's row tells of it, with what the caller said as far as it was read.
 pub(crate) struct Stored {
     id: TaskId,
-    raw: Value,
-    /// Where what the caller said begins.
-    from: usize,
+    home: Place,
+    place: Place,
+    said: Said,
+}
+
+/// What the caller said of a task.
+enum Said {
+    /// Its row was not read: the state's row says that it has no key, the group of its tube's kind,
+    /// and a payload of so many bytes.
+    Plain {
+        group: Option<&'static str>,
+        bytes: u64,
+        apart: bool,
+    },
+    Read(Value),
+    /// Its row is damaged, or not there.
+    Lost,
+}
+
+/// A task, without its state.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) id: TaskId,
+    /// Where its own row is.
+    pub(crate) home: Place,
+    /// Where it stands among the ready ones, now or when it is back.
+    pub(crate) place: Place,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+    /// Of the payload.
+    pub(crate) bytes: u64,
+    /// Whether the payload has a row of its own.
+    pub(crate) apart: bool,
+    /// Its own row, if it was read.
+    pub(crate) read: Option<(&'a Value, TaskRow<'a>)>,
+}
+
+/// What is handed over of a task.
+pub(crate) struct Content {
+    pub(crate) created: u64,
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    pub(crate) payload: Payload,
 }
 
 impl Stored {
-    /// The task of the row.
+    /// The task.
     ///
     /// # Errors
-    /// `Damaged` if what the caller said does not decode.
+    /// `Damaged` if its own row was needed, and is damaged or gone.
     #[inline]
     pub(crate) fn task(&self) -> Result<Task<'_>> {
-        let row = self.raw.get(self.from..).and_then(TaskRow::decode);
-        let row = row.ok_or_else(|| damaged("task"))?;
-        Ok(Task { id: self.id, raw: &self.raw, from: self.from, row })
+        let Self { id, home, place, .. } = *self;
+        match &self.said {
+            Said::Plain { group, bytes, apart } => {
+                let (group, bytes, apart) = (*group, *bytes, *apart);
+                Ok(Task { id, home, place, group, key: None, bytes, apart, read: None })
+            }
+            Said::Read(raw) => {
+                let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
+                Ok(Task::new(id, (home, place), raw, row))
+            }
+            Said::Lost => Err(damaged("task")),
+        }
+    }
+
+    /// The home and the place of the task.
+    pub(crate) fn places(&self) -> (Place, Place) {
+        (self.home, self.place)
+    }
+
+    /// The same with the task's own row read in any case.
+    pub(crate) fn whole(mut self, view: &dyn View, tube: &Tube) -> Result<Self> {
+        if matches!(self.said, Said::Plain { .. }) {
+            self.said = said(view, tube, self.id, &self.home)?;
+        }
+        Ok(self)
     }
 }
 
-/// What the caller said of a task, and the row that says it.
-pub(crate) struct Task<'a> {
-    pub(crate) id: TaskId,
-    pub(crate) raw: &'a Value,
-    /// Where in `raw` that begins.
-    pub(crate) from: usize,
-    pub(crate) row: TaskRow<'a>,
-}
-
-impl Task<'_> {
-    /// What the caller said, as bytes.
-    fn bytes(&self) -> &[u8] {
-        self.raw.get(self.from..).unwrap_or_default()
+impl<'a> Task<'a> {
+    pub(crate) fn new(
+        id: TaskId,
+        (home, place): (Place, Place),
+        raw: &'a Value,
+        row: TaskRow<'a>,
+    ) -> Self {
+        let TaskRow { group, key, payload, .. } = row;
+        let (bytes, apart) = (payload.bytes(), payload.is_apart());
+        Self { id, home, place, group, key, bytes, apart, read: Some((raw, row)) }
     }
 
-    /// Its payload.
+    /// Its payload, and what is said of it.
     ///
     /// # Errors
-    /// `Damaged` if it is, or is gone.
+    /// `Damaged` if any of it is, or is gone.
     #[inline]
-    pub(crate) fn payload(&self, view: &dyn View, tube: &Tube) -> Result<Payload> {
-        Payload::read(view, tube.run(), self.id, self.raw, self.row.payload)
+    pub(crate) fn content(&self, view: &dyn View, tube: &Tube) -> Result<Content> {
+        match &self.read {
+            Some((raw, row)) => content(view, tube, self.id, raw, row),
+            None => self.read_content(view, tube),
+        }
+    }
+
+    fn read_content(&self, view: &dyn View, tube: &Tube) -> Result<Content> {
+        let raw = view.get(&key::task(tube.run(), &self.home, self.id))?;
+        let raw = raw.ok_or_else(|| damaged("task"))?;
+        let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
+        content(view, tube, self.id, &raw, &row)
+    }
+
+    /// Where it was put and stands, as its own row would say.
+    fn position(&self) -> PositionRow<'a> {
+        PositionRow { home: self.home, place: self.place, group: self.group }
+    }
+
+    /// The row by which it is found, if it needs one.
+    pub(crate) fn position_row(&self, tube: &Tube) -> Option<Value> {
+        places::row_of(tube, self.id, &self.position())
+    }
+
+    /// What the row of a state without a place says of it.
+    fn away(&self, tube: &Tube) -> Away {
+        let plain = places::plain(tube, self.id);
+        Away {
+            place: (self.place != plain.place).then_some(self.place),
+            grouped: self.group != plain.group,
+            keyed: self.key.is_some(),
+            apart: self.apart,
+            bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
+        }
     }
 }
 
-/// Reads the state in a row that tells one.
+#[inline]
+fn content(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    raw: &Value,
+    row: &TaskRow<'_>,
+) -> Result<Content> {
+    let payload = Payload::read(view, tube.run(), id, raw, row.payload)?;
+    Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
+}
+
+/// Reads what the caller said of a task.
+#[inline]
+fn said(view: &dyn View, tube: &Tube, id: TaskId, home: &Place) -> Result<Said> {
+    match view.get(&key::task(tube.run(), home, id)) {
+        Ok(Some(raw)) => Ok(Said::Read(raw)),
+        Ok(None) => Ok(Said::Lost),
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(Said::Lost),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the state in a row that tells one, and the task with it. `at` is the place in the row's
+/// key, for states that have one there.
 ///
 /// # Errors
-/// `Damaged` if it does not decode.
+/// `Damaged` if the state does not decode.
 #[inline]
-pub(crate) fn open(tag: Tag, id: TaskId, raw: Value) -> Result<(Stored, Standing)> {
-    let opened = match tag.state() {
-        Some(State::Ready) => Head::decode(&raw).map(|(row, from)| (Standing::Ready(row), from)),
-        Some(State::Delayed) => {
-            DelayedRow::decode(&raw).map(|(row, from)| (Standing::Delayed(row), from))
+pub(crate) fn open(
+    view: &dyn View,
+    tube: &Tube,
+    (tag, id, at): (Tag, TaskId, Option<Place>),
+    raw: &Value,
+) -> Result<(Stored, Standing)> {
+    let (standing, place, home) = match (tag.state(), at) {
+        (Some(State::Ready), Some(at)) => {
+            let (head, home) = Head::decode(raw).ok_or_else(|| damaged("ready"))?;
+            (Standing::Ready(head), at, home)
         }
-        Some(State::Taken) => {
-            TakenRow::decode(&raw).map(|(row, from)| (Standing::Taken(row), from))
+        (Some(State::Buried), Some(at)) => {
+            let (row, home) = BuriedRow::decode(raw).ok_or_else(|| damaged("buried"))?;
+            (Standing::Buried(row), at, home)
         }
-        Some(State::Buried) => {
-            BuriedRow::decode(&raw).map(|(row, from)| (Standing::Buried(row), from))
+        (Some(State::Delayed), _) => {
+            let (away, homed) = DelayedRow::decode(raw).ok_or_else(|| damaged("delayed"))?;
+            let (stored, row) = open_away(view, tube, id, &away, homed)?;
+            return Ok((stored, Standing::Delayed(row)));
         }
-        None => None,
+        (Some(State::Taken), _) => {
+            let (stored, taken) = lease(view, tube, id, raw)?;
+            return Ok((stored, Standing::Taken(taken)));
+        }
+        (Some(State::Ready | State::Buried) | None, _) => return Err(damaged("state")),
     };
-    let (standing, from) = opened.ok_or_else(|| damaged("state"))?;
-    Ok((Stored { id, raw, from }, standing))
+    let home = home.unwrap_or(place);
+    let said = said(view, tube, id, &home)?;
+    Ok((Stored { id, home, place, said }, standing))
 }
 
-/// Reads the state in the row of a taken task.
-///
-/// # Errors
-/// `Damaged` if it does not decode.
 #[inline]
-pub(crate) fn lease(id: TaskId, raw: Value) -> Result<(Stored, TakenRow)> {
-    let (taken, from) = TakenRow::decode(&raw).ok_or_else(|| damaged("taken"))?;
-    Ok((Stored { id, raw, from }, taken))
+fn open_away<T>(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    away: &Away,
+    (row, home): Homed<T>,
+) -> Result<(Stored, T)> {
+    let plain = places::plain(tube, id);
+    let place = away.place.unwrap_or(plain.place);
+    let home = home.unwrap_or(place);
+    let said = if away.grouped || away.keyed {
+        said(view, tube, id, &home)?
+    } else {
+        Said::Plain { group: plain.group, bytes: u64::from(away.bytes), apart: away.apart }
+    };
+    Ok((Stored { id, home, place, said }, row))
 }
 
-/// Reads the state and the task in the row of a taken task, as a walk met it.
+/// Reads the state in the row of a taken task, and the task with it.
 ///
 /// # Errors
-/// `Damaged` if any of it is.
-pub(crate) fn whole_lease(id: TaskId, row: Option<Value>) -> Result<(Stored, TakenRow)> {
-    let (stored, taken) = lease(id, row.ok_or_else(|| damaged("taken"))?)?;
-    stored.task()?;
-    Ok((stored, taken))
+/// `Damaged` if the state does not decode.
+#[inline]
+pub(crate) fn lease(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    raw: &Value,
+) -> Result<(Stored, TakenRow)> {
+    let (away, homed) = TakenRow::decode(raw).ok_or_else(|| damaged("taken"))?;
+    open_away(view, tube, id, &away, homed)
 }
 
 /// The task and its standing.
@@ -169,36 +311,35 @@ pub(crate) fn find_due(
         Deadline::Ttr => (Tag::Taken, key::taken(tube.run(), id)),
         Deadline::Ttl => return seek(view, tube, id),
     };
-    look(view, tube, id, tag, &key)
+    look(view, tube, (tag, id, None), &key)
 }
 
 fn look(
     view: &dyn View,
     tube: &Tube,
-    id: TaskId,
-    tag: Tag,
+    at: (Tag, TaskId, Option<Place>),
     key: &[u8],
 ) -> Result<Option<(Stored, Standing)>> {
-    if view.count(tube.range(tag)) == 0 {
+    if view.count(tube.range(at.0)) == 0 {
         return Ok(None);
     }
-    view.get(key)?.map(|raw| open(tag, id, raw)).transpose()
+    view.get(key)?.map(|raw| open(view, tube, at, &raw)).transpose()
 }
 
 fn seek(view: &dyn View, tube: &Tube, id: TaskId) -> Result<Option<(Stored, Standing)>> {
     let run = tube.run();
     for (tag, key) in [(Tag::Taken, key::taken(run, id)), (Tag::Delayed, key::delayed(run, id))] {
-        if let Some(found) = look(view, tube, id, tag, &key)? {
+        if let Some(found) = look(view, tube, (tag, id, None), &key)? {
             return Ok(Some(found));
         }
     }
-    let (place, group) = places::of(view, tube, id)?;
+    let (_, place, group) = places::of(view, tube, id)?;
     let ready = match &group {
         Some(group) => (Tag::Line, key::line(run, group, &place, id)),
         None => (Tag::Ready, key::ready(run, &place, id)),
     };
     for (tag, key) in [ready, (Tag::Buried, key::buried(run, &place, id))] {
-        if let Some(found) = look(view, tube, id, tag, &key)? {
+        if let Some(found) = look(view, tube, (tag, id, Some(place)), &key)? {
             return Ok(Some(found));
         }
     }
@@ -210,7 +351,7 @@ pub(crate) fn stands_elsewhere(view: &dyn View, tube: &Tube, id: TaskId, at: &Ke
     let run = tube.run();
     let mut keys = vec![key::taken(run, id), key::delayed(run, id)];
     match places::of(view, tube, id) {
-        Ok((place, group)) => keys.extend([
+        Ok((_, place, group)) => keys.extend([
             key::buried(run, &place, id),
             match &group {
                 Some(group) => key::line(run, group, &place, id),
@@ -230,24 +371,26 @@ pub(crate) fn stands_elsewhere(view: &dyn View, tube: &Tube, id: TaskId, at: &Ke
 
 /// The key of the row that tells a standing.
 #[inline]
-pub(crate) fn state_key(tube: &Tube, id: TaskId, row: &TaskRow<'_>, standing: &Standing) -> Key {
-    let run = tube.run();
-    match (standing, row.group) {
-        (Standing::Ready(_), Some(group)) => key::line(run, group, &row.place, id),
-        (Standing::Ready(_), None) => key::ready(run, &row.place, id),
+pub(crate) fn state_key(tube: &Tube, task: &Task<'_>, standing: &Standing) -> Key {
+    let (run, id) = (tube.run(), task.id);
+    match (standing, task.group) {
+        (Standing::Ready(_), Some(group)) => key::line(run, group, &task.place, id),
+        (Standing::Ready(_), None) => key::ready(run, &task.place, id),
         (Standing::Delayed(_), _) => key::delayed(run, id),
         (Standing::Taken(_), _) => key::taken(run, id),
-        (Standing::Buried(_), _) => key::buried(run, &row.place, id),
+        (Standing::Buried(_), _) => key::buried(run, &task.place, id),
     }
 }
 
 /// The value of the row that tells a standing.
-fn state_value(standing: &Standing, task: &[u8]) -> Value {
+#[inline]
+pub(crate) fn state_value(tube: &Tube, task: &Task<'_>, standing: &Standing) -> Value {
+    let home = Some(&task.home).filter(|home| **home != task.place);
     match standing {
-        Standing::Ready(head) => head.encode(task),
-        Standing::Delayed(delayed) => delayed.encode(task),
-        Standing::Taken(taken) => taken.encode(task),
-        Standing::Buried(buried) => buried.encode(task),
+        Standing::Ready(head) => head.encode(home),
+        Standing::Delayed(delayed) => delayed.encode(&task.away(tube), home),
+        Standing::Taken(taken) => taken.encode(&task.away(tube), home),
+        Standing::Buried(buried) => buried.encode(home),
     }
 }
 
@@ -289,12 +432,11 @@ pub(crate) fn shift(
     cause: Cause,
 ) -> Result<()> {
     let way = Way { task, from, to };
-    step(desk, tube, &way, to.map(|to| state_value(to, task.bytes())))?;
+    step(desk, tube, &way)?;
     way.tell(desk, tube, cause)
 }
 
-/// Brings a task into existence, with its payload if that stands apart. Unless it is delayed, its
-/// row is the one among the ready ones already.
+/// Brings a task into existence, with its payload if that stands apart. Its own row was read.
 #[inline]
 pub(crate) fn put(
     desk: &mut Desk<'_>,
@@ -303,25 +445,22 @@ pub(crate) fn put(
     to: &Standing,
     apart: Option<&[u8]>,
 ) -> Result<()> {
-    let (run, id, row) = (tube.run(), task.id, &task.row);
-    if let Some(place) = places::row_of(tube, id, row) {
-        desk.add(key::place(run, id), place);
-    }
-    desk.bytes_in(run, row.payload.bytes());
+    let (run, id) = (tube.run(), task.id);
     if let Some(payload) = apart {
         desk.add(key::body(run, id), Value::from(payload));
     }
-    if let Some(text) = row.key {
+    shift(desk, tube, task, None, Some(to), Cause::Put)?;
+    if let Some((raw, _)) = task.read {
+        desk.add(key::task(run, &task.home, id), raw.clone());
+    }
+    if let Some(position) = task.position_row(tube) {
+        desk.add(key::position(run, id), position);
+    }
+    desk.bytes_in(run, task.bytes);
+    if let Some(text) = task.key {
         desk.add(key::key(run, text, id), Value::from([]));
     }
-    match to {
-        Standing::Ready(_) => {
-            let way = Way { task, from: None, to: Some(to) };
-            step(desk, tube, &way, Some(task.raw.clone()))?;
-            way.tell(desk, tube, Cause::Put)
-        }
-        _ => shift(desk, tube, task, None, Some(to), Cause::Put),
-    }
+    Ok(())
 }
 
 /// A task on its way from one standing to another.
@@ -335,19 +474,14 @@ impl<'a> Way<'a> {
     /// The key of the row that tells one of the two standings.
     #[inline]
     fn key(&self, tube: &Tube, standing: &Standing) -> Key {
-        state_key(tube, self.task.id, &self.task.row, standing)
+        state_key(tube, self.task, standing)
     }
 
     /// What the step means for the task's group.
-    fn plan(
-        &self,
-        desk: &Desk<'_>,
-        tube: &Tube,
-        group: &'a str,
-        value: Option<Value>,
-    ) -> Result<groups::Plan<'a>> {
+    fn plan(&self, desk: &Desk<'_>, tube: &Tube, group: &'a str) -> Result<groups::Plan<'a>> {
         let key = |standing| self.key(tube, standing);
-        let (leaves, enters) = (self.from.map(key), self.to.map(key).zip(value));
+        let value = |to| state_value(tube, self.task, to);
+        let (leaves, enters) = (self.from.map(key), self.to.map(|to| (key(to), value(to))));
         let in_flight = in_flight(self.to) - in_flight(self.from);
         groups::plan(desk, tube, groups::Step { group, leaves, enters, in_flight })
     }
@@ -368,22 +502,22 @@ fn tell_payload(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>) -> Result<()>
     if !desk.tells_payloads_of(tube) {
         return Ok(());
     }
-    match task.payload(desk, tube) {
+    match task.content(desk, tube) {
         // A copy of its own: the row's memory may be shared with others.
-        Ok(payload) => desk.tell_payload(Arc::from(&*payload)),
+        Ok(content) => desk.tell_payload(Arc::from(&*content.payload)),
         Err(error) if error.kind() == ErrorKind::Damaged => {}
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Moves the rows, with this value for the state that is entered. An error means that none has
-/// moved: whoever goes on over it goes on with the task where it was.
-fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, mut value: Option<Value>) -> Result<()> {
+/// Moves the rows. An error means that none has moved: whoever goes on over it goes on with the
+/// task where it was.
+fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) -> Result<()> {
     let Way { task, from, to } = *way;
     let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
-    let in_group = match task.row.group {
-        Some(group) if !stays => Some(way.plan(desk, tube, group, value.take())?),
+    let in_group = match task.group {
+        Some(group) if !stays => Some(way.plan(desk, tube, group)?),
         _ => None,
     };
     shift_deadlines(desk, tube, way);
@@ -397,8 +531,8 @@ fn step(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>, mut value: Option<Value
     if let Some(from) = from.filter(|_| !stays) {
         desk.remove(way.key(tube, from));
     }
-    if let (Some(to), Some(value)) = (to, value) {
-        let key = way.key(tube, to);
+    if let Some(to) = to {
+        let (key, value) = (way.key(tube, to), state_value(tube, task, to));
         if stays { desk.change(key, value) } else { desk.add(key, value) }
     }
     if matches!(to, Some(Standing::Ready(_))) && !stays {
@@ -418,7 +552,7 @@ pub(crate) fn suspend(
     let to = Standing::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
     let from = Standing::Taken(taken);
     let way = Way { task, from: Some(&from), to: Some(&to) };
-    step(desk, tube, &way, Some(state_value(&to, task.bytes())))
+    step(desk, tube, &way)
 }
 
 fn shift_deadlines(desk: &mut Desk<'_>, tube: &Tube, way: &Way<'_>) {
@@ -497,32 +631,32 @@ pub(crate) fn erase(
     from: &Standing,
     cause: Cause,
 ) -> Result<()> {
-    let (run, id, row) = (tube.run(), task.id, &task.row);
+    let (run, id) = (tube.run(), task.id);
     let way = Way { task, from: Some(from), to: None };
-    step(desk, tube, &way, None)?;
+    step(desk, tube, &way)?;
     way.tell(desk, tube, cause)?;
-    if places::row_of(tube, id, row).is_some() {
-        desk.remove(key::place(run, id));
+    desk.remove(key::task(run, &task.home, id));
+    if task.position_row(tube).is_some() {
+        desk.remove(key::position(run, id));
     }
-    desk.bytes_out(run, row.payload.bytes());
-    if row.payload.is_apart() {
+    desk.bytes_out(run, task.bytes);
+    if task.apart {
         desk.remove(key::body(run, id));
     }
-    if let Some(text) = row.key {
+    if let Some(text) = task.key {
         desk.remove(key::key(run, text, id));
     }
     Ok(())
 }
 
-/// How many payload bytes the task of this row is counted with. Where the row is damaged the
-/// payload tells, if it stands apart; else it is not known any more: the kept total may then be too
-/// high, never too low, and `check` says so.
-pub(crate) fn payload_bytes(view: &dyn View, tag: Tag, (key, row): Met) -> Result<Option<u64>> {
+/// How many payload bytes the task of this row of its own is counted with. Where the row is damaged
+/// the payload tells, if it stands apart; else it is not known any more: the kept total may then be
+/// too high, never too low, and `check` says so.
+pub(crate) fn payload_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u64>> {
     let run = Range::holding(&key).and_then(|range| range.run);
     let (Some(run), Some(id)) = (run, key::id_of(&key)) else { return Ok(None) };
-    let opened = row.and_then(|row| open(tag, id, row).ok());
-    if let Some(Ok(task)) = opened.as_ref().map(|(stored, _)| stored.task()) {
-        return Ok(Some(task.row.payload.bytes()));
+    if let Some(task) = row.as_deref().and_then(TaskRow::decode) {
+        return Ok(Some(task.payload.bytes()));
     }
     match view.get(&key::body(run, id)) {
         Ok(body) => Ok(body.map(|body| body.len() as u64)),

@@ -120,7 +120,7 @@ fn describe(
     standing: &Standing,
     now: Now,
 ) -> Result<TaskInfo> {
-    let row = &task.row;
+    let content = task.content(view, tube)?;
     let head = standing.head();
     let left = |until: u64, now: u64| {
         (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
@@ -129,11 +129,11 @@ fn describe(
         id: task.id,
         tube: tube.row.name.clone(),
         state: standing.state(),
-        priority: row.place.priority,
-        group: row.group.filter(|group| !group.is_empty()).map(str::to_owned),
-        key: row.key.map(str::to_owned),
-        payload: task.payload(view, tube)?.to_vec(),
-        created: instant(row.created),
+        priority: task.place.priority,
+        group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
+        key: task.key.map(str::to_owned),
+        payload: content.payload.to_vec(),
+        created: instant(content.created),
         due: None,
         ttl_left: left(head.expires, now.queue),
         ttr: (head.ttr != NEVER).then(|| Duration::from_micros(head.ttr)),
@@ -255,7 +255,8 @@ pub(crate) fn page(
             }
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
             let opened = row.ok_or_else(|| damaged("state"));
-            let opened = opened.and_then(|row| index::open(*tag, id, row));
+            let at = (*tag, id, key::standing_place(*tag, &met));
+            let opened = opened.and_then(|row| index::open(view, tube, at, &row));
             let info = opened.and_then(|(stored, standing)| {
                 describe(view, tube, &stored.task()?, &standing, now)
             });
@@ -282,7 +283,7 @@ pub(crate) fn taken(
     while tasks.len() < PAGE_TASKS {
         let Some((met, row)) = rows.next(view)? else { break };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
-        let Some((taken, _)) = row.as_deref().and_then(TakenRow::decode) else { continue };
+        let Some((_, (taken, _))) = row.as_deref().and_then(TakenRow::decode) else { continue };
         tasks.push((id, holder(view, &taken)?, taken.since));
     }
     Ok(tasks)

@@ -16,7 +16,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Reads the payload of a task, whose own row is `row`, from there or from beside it.
+    /// Reads the payload of a task whose own row is `row`, from there or from beside it.
     ///
     /// # Errors
     /// `Damaged` if it is, or is gone.

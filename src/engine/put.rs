@@ -177,7 +177,6 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
     let now = desk.now;
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let row = TaskRow {
-        place,
         created: now.queue,
         codec: task.codec,
         version: task.version,
@@ -187,18 +186,15 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
     let head = Head::fresh(now.queue.saturating_add(ttl), ttr);
-    let (raw, from, standing) = match delay(desk, task) {
-        None => {
-            let (raw, from) = head.encode_with(&row);
-            (raw, from, Standing::Ready(head))
-        }
+    let standing = match delay(desk, task) {
+        None => Standing::Ready(head),
         Some((due, wall)) => {
-            let delayed = DelayedRow { head, due, wall, holds_group: false };
-            (row.encode(), 0, Standing::delayed(delayed, now))
+            Standing::delayed(DelayedRow { head, due, wall, holds_group: false }, now)
         }
     };
     let apart = row.payload.is_apart().then_some(task.payload);
-    index::put(desk, tube, &Task { id, raw: &raw, from, row }, &standing, apart)?;
+    let raw = row.encode();
+    index::put(desk, tube, &Task::new(id, (place, place), &raw, row), &standing, apart)?;
     Ok(PutDone { id, outcome })
 }
 

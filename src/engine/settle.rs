@@ -3,12 +3,11 @@
 
 use crate::bytes::View;
 use crate::bytes::key::{self, Order, Place};
-use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow, TaskRow};
+use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow};
 use crate::clock::micros;
 use crate::engine::desk::{Desk, Op, damaged};
 use crate::engine::index::{self, Standing, Stored, Task};
 use crate::engine::known::Tube;
-use crate::engine::places;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
@@ -32,7 +31,7 @@ pub(crate) struct Settle<'a> {
 pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stored, TakenRow)> {
     let lost = || Error::new(ErrorKind::LeaseLost).on_task(ticket.id);
     let row = view.get(&key::taken(tube.run(), ticket.id))?.ok_or_else(lost)?;
-    let (stored, taken) = index::lease(ticket.id, row)?;
+    let (stored, taken) = index::lease(view, tube, ticket.id, &row)?;
     if taken.token != ticket.token || is_voided(tube, &taken) {
         return Err(lost());
     }
@@ -235,31 +234,27 @@ fn release(
     if let Some(ttl) = terms.ttl {
         head.expires = desk.now.queue.saturating_add(micros(ttl));
     }
-    let raw;
     let mut task = task;
     if terms.priority.is_some() || terms.to_back {
-        let row = replaced(desk, tube, &task, terms);
-        raw = row.encode();
-        task = Task { raw: &raw, from: 0, row, ..task };
+        task.place = replaced(desk, tube, &task, terms);
     }
     let to = later(desk, tube, head, terms.delay.unwrap_or_default());
     index::shift(desk, tube, &task, Some(&Standing::Taken(taken)), Some(&to), Cause::Release)
 }
 
-/// Gives a taken task another place. Only here is what the caller said written anew.
-fn replaced<'a>(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'a>, terms: &Terms) -> TaskRow<'a> {
-    let mut row = task.row;
-    let before = places::row_of(tube, task.id, &row);
-    let order = if terms.to_back { Order::back(desk.id()) } else { row.place.order };
-    row.place = Place { priority: terms.priority.unwrap_or(row.place.priority), order };
-    let key = key::place(tube.run(), task.id);
-    match (before, places::row_of(tube, task.id, &row)) {
-        (None, Some(place)) => desk.add(key, place),
-        (Some(before), Some(place)) if before != place => desk.change(key, place),
+/// Another place for a taken task. Its home stays.
+fn replaced(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>, terms: &Terms) -> Place {
+    let before = task.position_row(tube);
+    let order = if terms.to_back { Order::back(desk.id()) } else { task.place.order };
+    let place = Place { priority: terms.priority.unwrap_or(task.place.priority), order };
+    let key = key::position(tube.run(), task.id);
+    match (before, Task { place, ..*task }.position_row(tube)) {
+        (None, Some(position)) => desk.add(key, position),
+        (Some(before), Some(position)) if before != position => desk.change(key, position),
         (Some(_), None) => desk.remove(key),
         _ => {}
     }
-    row
+    place
 }
 
 /// Gives a task back after a failure, charged. `after` stands instead of the tube's back-off.

@@ -54,8 +54,7 @@ pub(crate) fn step(desk: &mut Desk<'_>, kind: Work, (at, row): Met) -> Result<()
 fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
     // A payload tells its bytes where the task's row does not, so it goes after that.
-    let (first, others): (Vec<_>, Vec<_>) = Tag::in_runs().partition(|tag| tag.tells_bytes());
-    for tag in first.into_iter().chain(others) {
+    for tag in [Tag::Task].into_iter().chain(Tag::in_runs().filter(|tag| *tag != Tag::Task)) {
         let range = Range::in_run(tag, run);
         let mut from: Key = range.start();
         while desk.count(range) > 0 {
@@ -65,8 +64,8 @@ fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
             let Some(met) = desk.first(&from, &range.end())? else { break };
             from = key::after(&met.0);
             desk.remove(key::copy(&met.0));
-            if tag.tells_bytes() {
-                let bytes = index::payload_bytes(desk, tag, met)?;
+            if tag == Tag::Task {
+                let bytes = index::payload_bytes(desk, met)?;
                 desk.bytes_out(run, bytes.unwrap_or(0));
             } else if tag == Tag::BuriedGroup {
                 index::forget_failed(desk, &met.0)?;
@@ -105,7 +104,8 @@ fn release(desk: &mut Desk<'_>, run: Run, work: Option<WorkRow>) -> Result<Optio
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
         // A damaged one stays: nobody knows whose it is.
-        let Some(Ok((stored, taken))) = row.map(|row| index::lease(id, row)) else { continue };
+        let lease = row.map(|row| index::lease(desk, &tube, id, &row));
+        let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
             match settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Release) {

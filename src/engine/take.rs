@@ -5,7 +5,7 @@ use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
 use crate::bytes::row::TakenRow;
 use crate::bytes::{Met, Tag, Value, View};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Task};
+use crate::engine::index::{self, Content, Standing, Task};
 use crate::engine::known::Tube;
 use crate::engine::payload::Payload;
 use crate::engine::{aside, groups};
@@ -104,13 +104,13 @@ impl Op for Claim {
         if tube.row.paused {
             return Err(refused("its tube is paused".to_owned()));
         }
-        if let Some(group) = task.row.group
+        if let Some(group) = task.group
             && groups::in_flight(desk, &tube, group)? >= u64::from(tube.row.options.in_flight)
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let payload = task.payload(desk, &tube)?;
-        take(desk, &tube, &task, standing, payload, self.holder)
+        let content = task.content(desk, &tube)?;
+        take(desk, &tube, &task, standing, content, self.holder)
     }
 }
 
@@ -210,16 +210,23 @@ fn hand_over(
     holder: u32,
 ) -> Result<Option<Handed>> {
     let row = next.row.take().ok_or_else(|| damaged("ready"));
-    let (stored, standing) = match row.and_then(|row| index::open(Tag::Ready, next.id, row)) {
+    let at = (Tag::Ready, next.id, Some(next.place));
+    let (stored, standing) = match row.and_then(|row| index::open(desk, tube, at, &row)) {
         Ok(opened) => opened,
-        Err(fault) => return stand_in(desk, tube, &next, turn, &fault),
+        Err(fault) if fault.kind() == ErrorKind::Damaged => {
+            return stand_in(desk, tube, &next, turn, None, &fault);
+        }
+        Err(error) => return Err(error),
     };
     let task = match stored.task() {
         Ok(task) => task,
-        Err(fault) => return stand_in(desk, tube, &next, turn, &fault),
+        Err(fault) => {
+            let known = Some((stored.places().0, standing));
+            return stand_in(desk, tube, &next, turn, known, &fault);
+        }
     };
-    match task.payload(desk, tube) {
-        Ok(payload) => take(desk, tube, &task, standing, payload, holder).map(Some),
+    match task.content(desk, tube) {
+        Ok(content) => take(desk, tube, &task, standing, content, holder).map(Some),
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
             aside::set_aside(desk, tube, &task, &standing, &fault).map(|()| None)
         }
@@ -227,13 +234,15 @@ fn hand_over(
     }
 }
 
-/// Sets a task aside whose row is damaged. Where the turn is damaged there is no such task; the
-/// walk over the turns begins again.
+/// Sets a task aside one of whose rows is damaged: its own, or else that of its state, of which
+/// then nothing is known. Where the turn is damaged there is no such task; the walk over the turns
+/// begins again.
 fn stand_in(
     desk: &mut Desk<'_>,
     tube: &Tube,
     next: &Next,
     turn: &mut Cursor,
+    known: Option<(Place, Standing)>,
     fault: &Error,
 ) -> Result<Option<Handed>> {
     let group = match &next.stands {
@@ -244,8 +253,12 @@ fn stand_in(
             return groups::mend_turns(desk, tube).map(|()| None);
         }
     };
-    let from = Standing::Ready(aside::unknown());
-    aside::stand_in(desk, tube, next.id, (next.place, group), &from, fault).map(|_| None)
+    let (home, from) = match known {
+        Some((home, from)) => (Some(home), from),
+        None => (None, Standing::Ready(aside::unknown())),
+    };
+    let at = aside::At { id: next.id, place: next.place, home, group };
+    aside::stand_in(desk, tube, at, &from, fault).map(|_| None)
 }
 
 fn take(
@@ -253,10 +266,10 @@ fn take(
     tube: &Tube,
     task: &Task<'_>,
     standing: Standing,
-    payload: Payload,
+    content: Content,
     holder: u32,
 ) -> Result<Handed> {
-    let (codec, version) = (task.row.codec, task.row.version);
+    let Content { codec, version, payload, .. } = content;
     let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);

@@ -85,7 +85,8 @@ fn kick(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>, from: Standing) -> Re
     let (mut head, now) = (from.head().clone(), desk.now.queue);
     head.attempts = 0;
     if tube.row.options.ttl_spares_buried && head.expires <= now {
-        let life = head.expires.saturating_sub(task.row.created);
+        let created = task.read.map_or(0, |(_, row)| row.created);
+        let life = head.expires.saturating_sub(created);
         head.expires = now.saturating_add(life);
     }
     index::shift(desk, tube, task, Some(&from), Some(&Standing::Ready(head)), Cause::Kick)

@@ -195,3 +195,23 @@ fn a_checkpoint_that_somebody_waits_for_hurries() {
     assert!(most > 1 << 20, "{most} bytes at once");
     assert!(syncs < 20, "{syncs} syncs");
 }
+
+/// A take, a heartbeat and a retry wrote the payload again, each time.
+#[test]
+fn a_payload_is_written_to_the_journal_once() {
+    let (_home, path) = home();
+    let (builder, clock) = crate::still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let needle = b"a needle that stands nowhere else";
+    tube.task(needle).ttr(crate::secs(60)).put().unwrap();
+    let task = tube.take().unwrap();
+    task.touch(crate::secs(1)).unwrap();
+    task.retry_after("not now", crate::secs(5)).unwrap();
+    clock.advance(crate::secs(5));
+    tube.take().unwrap().ack().unwrap();
+    assert!(tube.is_empty().unwrap());
+    let journal = std::fs::read(path.join("journal")).unwrap();
+    let found = journal.windows(needle.len()).filter(|bytes| bytes == needle).count();
+    assert_eq!(found, 1);
+}

@@ -371,16 +371,12 @@ fn the_bytes_of_a_damaged_task_are_known_only_if_its_payload_stands_apart() {
         tube.task(&payload).group("needle-in-a-haystack").put().unwrap();
         close_sound(queue);
         drop(tube);
-        // Only in the task's own row the group stands behind the place in the order.
+        // Only in the task's own row the payload, or how long it is, stands behind the group.
         let base = path.join("base.redb");
         let mut bytes = fs::read(&base).unwrap();
-        let order = [0x80, 0, 0, 0, 0, 0];
-        let found = |at: &usize| {
-            let (before, behind) = bytes.split_at(*at);
-            behind.starts_with(b"\x14needle-in-a-haystack")
-                && before.len() > 8
-                && before[before.len() - 8..].starts_with(&order)
-        };
+        let behind = if size == BIG { (size as u64).to_be_bytes() } else { [0x55; 8] };
+        let own = [&b"\x14needle-in-a-haystack"[..], &behind].concat();
+        let found = |at: &usize| bytes[*at..].starts_with(&own);
         let places: Vec<usize> = (0..bytes.len()).filter(found).collect();
         assert!(!places.is_empty());
         places.iter().for_each(|at| bytes[at + 10] ^= 1);

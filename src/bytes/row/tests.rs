@@ -25,12 +25,12 @@ fn head() -> Head {
 
 /// All fields, behind the flags that say so.
 const HEAD: &str = "0f0000000300000002000000010000000400000000000000050000000000000006000165";
-const TASK: &[u8] = &[0xee, 0xff];
+
+const PLAIN: Away = Away { place: None, grouped: false, keyed: false, apart: false, bytes: 10 };
 
 #[test]
 fn golden_rows() {
     let task = TaskRow {
-        place: Place { priority: -1, order: Order::back(7) },
         created: 1,
         codec: 4,
         version: 5,
@@ -38,9 +38,11 @@ fn golden_rows() {
         key: Some("k"),
         payload: Contents::Inline(&[0xaa, 0xbb]),
     };
+    let (at, back) = (|order| Place { priority: -1, order }, Order::back);
     let placed = Place { priority: 0, order: Order::placed(b"ab").unwrap() };
+    let moved = PositionRow { home: at(back(7)), place: at(back(8)), group: Some("g") };
     let payload = Contents::Apart(6);
-    let apart = TaskRow { place: placed, group: None, key: None, payload, ..task };
+    let apart = TaskRow { group: None, key: None, payload, ..task };
     let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
     options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
     let tube = TubeRow {
@@ -56,8 +58,7 @@ fn golden_rows() {
     let bury = |reason| BuriedRow { head: head(), time: 9, reason };
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
     let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3 };
-    let (put, from) = Head::fresh(NEVER, NEVER).encode_with(&apart);
-    assert_eq!(from, 1);
+    let away = Away { place: Some(placed), grouped: true, keyed: true, apart: true, bytes: 10 };
     let golden: Vec<(Value, String)> = vec![
         (Counters { tube: 1, run: 2, consumer: 3 }.encode(), "000000010000000200000003".into()),
         (
@@ -70,44 +71,50 @@ fn golden_rows() {
         ),
         (WorkRow { tube: 1, from: 2 }.encode(), "000000010000000000000002".into()),
         (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
-        (
-            task.encode(),
-            "030400050000000000000001ffffffffffffffff80000000000000070167016baabb".into(),
-        ),
-        (
-            put,
-            "000c04000500000000000000010000000000000000616200000000000000000000000000000000\
-             000000000006"
-                .into(),
-        ),
-        (
-            PlaceRow { place: task.place, group: task.group }.encode(),
-            "01ffffffffffffffff80000000000000070167".into(),
-        ),
-        (
-            PlaceRow { place: placed, group: None }.encode(),
-            "02000000000000000061620000000000000000000000000000".into(),
-        ),
-        (Head::fresh(NEVER, 6).encode(TASK), "040000000000000006eeff".into()),
-        (head().encode(TASK), format!("{HEAD}eeff")),
-        (
-            taken.encode(TASK),
-            format!("0000000000000007000000080000000000000009ffffffffffffffff{HEAD}eeff"),
-        ),
-        (delayed.encode(TASK), format!("000000000000000903{HEAD}eeff")),
-        (
-            bury(Reason::Buried("b".into())).encode(TASK),
-            format!("000000000000000901000162{HEAD}eeff"),
-        ),
-        (bury(failed).encode(TASK), format!("00000000000000090200016700016d{HEAD}eeff")),
-        (
-            bury(Reason::Exhausted("x".into())).encode(TASK),
-            format!("000000000000000903000178{HEAD}eeff"),
-        ),
-        (
-            bury(Reason::Undecodable("u".into())).encode(TASK),
-            format!("000000000000000904000175{HEAD}eeff"),
-        ),
+        (task.encode(), "0304000500000000000000010167016baabb".into()),
+        (apart.encode(), "0404000500000000000000010000000000000006".into()),
+        (moved.encode(), {
+            "05ffffffffffffffff8000000000000007ffffffffffffffff80000000000000080167".into()
+        }),
+        (PositionRow { place: moved.home, group: None, ..moved }.encode(), {
+            "00ffffffffffffffff8000000000000007".into()
+        }),
+        (PositionRow { home: placed, place: placed, group: None }.encode(), {
+            "02000000000000000061620000000000000000000000000000".into()
+        }),
+        (Head::fresh(NEVER, NEVER).encode(None), String::new()),
+        (Head::fresh(NEVER, 6).encode(None), "040000000000000006".into()),
+        (head().encode(None), HEAD.into()),
+        (Head::fresh(NEVER, NEVER).encode(Some(&moved.home)), {
+            "10ffffffffffffffff8000000000000007".into()
+        }),
+        (Head::fresh(NEVER, NEVER).encode(Some(&placed)), {
+            "30000000000000000061620000000000000000000000000000".into()
+        }),
+        (taken.encode(&PLAIN, None), {
+            format!("01000000000000000700000000000000090000000a00000008{HEAD}")
+        }),
+        (TakenRow { holder: 0, deadline: 3, ..taken.clone() }.encode(&away, None), {
+            format!(
+                "7e000000000000000700000000000000090000000a0000000000000003\
+                 000000000000000061620000000000000000000000000000{HEAD}"
+            )
+        }),
+        (delayed.encode(&PLAIN, None), format!("0300000000000000090000000a{HEAD}")),
+        (delayed.encode(&away, None), {
+            format!(
+                "7f00000000000000090000000a\
+                 000000000000000061620000000000000000000000000000{HEAD}"
+            )
+        }),
+        (bury(Reason::Buried("b".into())).encode(None), format!("000000000000000901000162{HEAD}")),
+        (bury(failed).encode(None), format!("00000000000000090200016700016d{HEAD}")),
+        (bury(Reason::Exhausted("x".into())).encode(None), {
+            format!("000000000000000903000178{HEAD}")
+        }),
+        (bury(Reason::Undecodable("u".into())).encode(None), {
+            format!("000000000000000904000175{HEAD}")
+        }),
         (number(258), "0000000000000102".into()),
     ];
     for (row, bytes) in golden {
@@ -120,7 +127,6 @@ fn golden_rows() {
 #[test]
 fn golden_flags() {
     let task = TaskRow {
-        place: Place { priority: 2, order: Order::back(1) },
         created: 3,
         codec: 0,
         version: 0,
@@ -128,12 +134,14 @@ fn golden_flags() {
         key: None,
         payload: Contents::Inline(b""),
     };
-    let bare = "000000000000000000000300000000000000028000000000000001";
+    let bare = "0000000000000000000003";
     let key = TaskRow { key: Some("k"), ..task };
     let fresh = Head::fresh(NEVER, NEVER);
     let counted = Head { buries: 1, ..fresh.clone() };
     let failed = Head { last_error: "e".into(), ..fresh.clone() };
     let delayed = |wall, holds_group| DelayedRow { head: fresh.clone(), due: 9, wall, holds_group };
+    let due = |away: Away| delayed(false, false).encode(&away, None);
+    let place = Place { priority: 2, order: Order::back(1) };
     let golden: Vec<(Value, String)> = vec![
         (task.encode(), format!("00{bare}")),
         (key.encode(), format!("02{bare}016b")),
@@ -141,13 +149,18 @@ fn golden_flags() {
         (TaskRow { payload: Contents::Apart(9), ..task }.encode(), {
             format!("04{bare}0000000000000009")
         }),
-        (fresh.encode(TASK), "00eeff".into()),
-        (counted.encode(TASK), "0100000000000000000000000000000001eeff".into()),
-        (Head::fresh(5, NEVER).encode(TASK), "020000000000000005eeff".into()),
-        (failed.encode(TASK), "08000165eeff".into()),
-        (delayed(false, false).encode(TASK), "00000000000000090000eeff".into()),
-        (delayed(true, false).encode(TASK), "00000000000000090100eeff".into()),
-        (delayed(false, true).encode(TASK), "00000000000000090200eeff".into()),
+        (counted.encode(None), "0100000000000000000000000000000001".into()),
+        (Head::fresh(5, NEVER).encode(None), "020000000000000005".into()),
+        (failed.encode(None), "08000165".into()),
+        (delayed(false, false).encode(&PLAIN, None), "0000000000000000090000000a".into()),
+        (delayed(true, false).encode(&PLAIN, None), "0100000000000000090000000a".into()),
+        (delayed(false, true).encode(&PLAIN, None), "0200000000000000090000000a".into()),
+        (due(Away { grouped: true, ..PLAIN }), "0400000000000000090000000a".into()),
+        (due(Away { keyed: true, ..PLAIN }), "0800000000000000090000000a".into()),
+        (due(Away { apart: true, ..PLAIN }), "1000000000000000090000000a".into()),
+        (due(Away { place: Some(place), ..PLAIN }), {
+            "2000000000000000090000000a00000000000000028000000000000001".into()
+        }),
     ];
     for (row, bytes) in golden {
         assert_eq!(hex(&row), bytes);
@@ -199,11 +212,13 @@ fn golden_tubes() {
 #[test]
 fn no_cut_of_a_row_decodes_as_another() {
     let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false };
-    let row = delayed.encode(&[]);
-    for end in 0..row.len() {
+    let row = delayed.encode(&PLAIN, None);
+    // At its end a head may be left out as a whole.
+    let bare = row.len() - HEAD.len() / 2;
+    for end in (0..row.len()).filter(|end| *end != bare) {
         assert_eq!(DelayedRow::decode(&row[..end]), None);
         probe(&row[..end]);
     }
-    assert_eq!(DelayedRow::decode(&row), Some((delayed, row.len())));
+    assert_eq!(DelayedRow::decode(&row), Some((PLAIN, (delayed, None))));
     assert_eq!(TubeRow::decode(&[]), None);
 }

@@ -2,14 +2,18 @@
 //! notices, where it is the verb that meets it says so, and `check` tells of it in any case. The
 //! neighbours in its tube and those in another are served.
 
-use super::{STRAW, faults, flip, flip_value, key};
+use super::{STRAW, faults, flip, flip_value, key, place};
 use crate::{counts, drain, home, is_gone, is_mended, killed, kind, listed, open, secs, still};
 use std::path::PathBuf;
+use std::time::Duration;
 use tempfile::TempDir;
 use tubewell::{Clock, Conflict, ErrorKind, ManualClock, PutOutcome, Queue, State, TaskId, Tube};
 use tubewell::{Reason, Task, TubeOptions};
 
-const PLACE: u8 = 0x10;
+const POSITION: u8 = 0x10;
+const DELAYED: u8 = 0x16;
+const BURIED: u8 = 0x18;
+const TASK: u8 = 0x1e;
 const DUE: u8 = 0x19;
 const KEY: u8 = 0x1a;
 const HELD: u8 = 0x1b;
@@ -37,10 +41,18 @@ fn damaged(path: &PathBuf, told: &str) -> (Queue, Tube, ManualClock) {
     (queue, tube, clock)
 }
 
-/// The end of the row of a task of priority 0 that was put at the end, has no group and no key, and
-/// whose payload stands apart: its order, and how many bytes the payload has.
-fn plain_end(id: TaskId) -> Vec<u8> {
-    [1 << 63 | id.get(), STRAW.len() as u64].map(u64::to_be_bytes).concat()
+/// So long after the stories begin, as it is stored.
+fn after(wait: Duration) -> [u8; 8] {
+    let begun = ManualClock::new().wall().duration_since(std::time::UNIX_EPOCH).unwrap();
+    ((begun + wait).as_micros() as u64).to_be_bytes()
+}
+
+/// How many bytes the straw has, which stands apart.
+const STRAW_BYTES: [u8; 4] = (STRAW.len() as u32).to_be_bytes();
+
+/// The row of the straw itself: without key and group, of the bytes codec, put at the beginning.
+fn straw_row() -> Vec<u8> {
+    [&[4, 0, 0, 0][..], &after(secs(0)), &[0; 4], &STRAW_BYTES].concat()
 }
 
 fn is_aside(tube: &Tube, id: TaskId) {
@@ -68,9 +80,9 @@ fn a_damaged_place_refuses_only_who_asks_by_id() {
     });
     let order = (1 << 63 | id.get()).to_be_bytes();
     let value = [&[0][..], &(-5_i64).to_be_bytes(), &order].concat();
-    flip_value(&path, &key(PLACE, &[&id.get().to_be_bytes()]), &value);
+    flip_value(&path, &key(POSITION, &[&id.get().to_be_bytes()]), &value);
 
-    let (queue, tube, _) = damaged(&path, "Place: a damaged row");
+    let (queue, tube, _) = damaged(&path, "Position: a damaged row");
     is_refused(&tube, id);
     assert_eq!(listed(&tube, State::Ready), "first second last");
     let first = tube.take().unwrap();
@@ -96,7 +108,9 @@ fn a_damaged_delayed_task_is_set_aside_when_it_is_due() {
             tube.put(b"c").unwrap();
             ids
         });
-        flip(&path, &plain_end(ids[0]), 8);
+        let flags = [1 << 4 | u8::from(by_wall)];
+        let row = [&flags[..], &after(secs(5)), &STRAW_BYTES].concat();
+        flip_value(&path, &key(DELAYED, &[&ids[0].get().to_be_bytes()]), &row);
 
         let (queue, tube, clock) = damaged(&path, "Delayed: a damaged row");
         is_refused(&tube, ids[0]);
@@ -124,7 +138,9 @@ fn a_damaged_buried_task_keeps_none_from_being_kicked() {
         tube.put(b"d").unwrap();
         ids
     });
-    flip(&path, &plain_end(ids[0]), 8);
+    let head = [&[3][..], &[0; 15], &[1], &after(secs(50))].concat();
+    let row = [&after(secs(0))[..], &[1, 0, 7], b"because", &head].concat();
+    flip_value(&path, &key(BURIED, &[&place(ids[0])]), &row);
 
     let (queue, tube, clock) = damaged(&path, "Buried: a damaged row");
     is_refused(&tube, ids[0]);
@@ -142,6 +158,64 @@ fn a_damaged_buried_task_keeps_none_from_being_kicked() {
     is_mended(&queue);
 }
 
+/// What the caller said of a task stands beside its state. Whatever that is, once the task would be
+/// handed out it is set aside, with the payload that stands apart, and its neighbours are served.
+#[test]
+fn a_damaged_task_is_set_aside_whatever_its_state_is() {
+    type Bring = fn(&Tube, TaskId);
+    let states: [(State, Bring); 4] = [
+        (State::Ready, |_, _| {}),
+        (State::Delayed, |tube, _| tube.take().unwrap().retry_after("no", secs(5)).unwrap()),
+        (State::Taken, |tube, _| _ = tube.take().unwrap().detach()),
+        (State::Buried, |tube, id| tube.bury(id, "because").unwrap()),
+    ];
+    for (state, bring) in states {
+        let (_home, path, id) = closed(|_, tube| {
+            let id = tube.put(&STRAW).unwrap();
+            tube.put(b"b").unwrap();
+            bring(tube, id);
+            id
+        });
+        flip_value(&path, &key(TASK, &[&place(id)]), &straw_row());
+
+        let (queue, tube, clock) = damaged(&path, "Task: a damaged row");
+        assert_eq!(kind(tube.peek(id)), ErrorKind::Damaged, "{state:?}");
+        clock.advance(secs(5));
+        queue.tick().unwrap();
+        assert_eq!(drain(&tube), "b", "{state:?}");
+        if state == State::Buried {
+            // Its own state is sound, and says more than what would stand in for it.
+            assert_eq!(tube.kick(9).unwrap(), 0);
+            assert_eq!(counts(&tube), [0, 0, 0, 1]);
+            tube.truncate().unwrap();
+            queue.tick().unwrap();
+        } else {
+            is_aside(&tube, id);
+            tube.kick_task(id).unwrap();
+            assert_eq!(*tube.take().unwrap(), STRAW[..]);
+            tube.delete(id).unwrap();
+        }
+        is_mended(&queue);
+    }
+}
+
+/// Who acks a plain task reads no more than its lease.
+#[test]
+fn a_damaged_task_is_acked_by_who_has_it() {
+    let (_home, path) = home();
+    let queue = still().0.cache_bytes(0).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(&STRAW).unwrap();
+    // More than the one page of rows that is always in memory.
+    queue.tube("u").unwrap().put_many(vec![&b"u"[..]; 500]).unwrap();
+    let held = tube.take().unwrap();
+    queue.checkpoint().unwrap();
+    flip_value(&path, &key(TASK, &[&place(id)]), &straw_row());
+    held.ack().unwrap();
+    assert_eq!(counts(&tube), [0; 4]);
+    is_mended(&queue);
+}
+
 /// All that a deadline says stands in its key.
 #[test]
 fn a_damaged_deadline_falls_due_all_the_same() {
@@ -151,8 +225,7 @@ fn a_damaged_deadline_falls_due_all_the_same() {
         tube.put(b"b").unwrap();
         [later, short]
     });
-    let begun = ManualClock::new().wall().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let when = ((begun + secs(5)).as_micros() as u64).to_be_bytes();
+    let when = after(secs(5));
     for (what, id) in [DELAY, TTL].into_iter().zip(ids) {
         flip_value(&path, &key(DUE, &[&[what], &when, &id.get().to_be_bytes()]), b"");
     }
@@ -233,7 +306,7 @@ fn a_damaged_delayed_task_holds_its_group_no_longer_than_its_delay() {
     });
     flip(&path, &[b"\x06needle", &(STRAW.len() as u64).to_be_bytes()[..]].concat(), 7);
 
-    let (queue, _, clock) = damaged(&path, "Delayed: a damaged row");
+    let (queue, _, clock) = damaged(&path, "Task: a damaged row");
     let tube = queue.tube("held").unwrap();
     assert!(tube.try_take().unwrap().is_none());
     clock.advance(secs(5));

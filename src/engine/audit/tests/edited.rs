@@ -10,6 +10,7 @@ use crate::engine::draft::Draft;
 use crate::engine::known::{KnownTubes, Tube};
 use crate::engine::look;
 use crate::engine::put::{NewRow, Put};
+use crate::engine::settle::Settle;
 use crate::engine::sweep::Sweep;
 use crate::engine::take::Take;
 use crate::engine::tools::{Tool, Verb};
@@ -18,6 +19,7 @@ use crate::error::Result;
 use crate::numbers::Numbers;
 use crate::queue::Queue;
 use crate::task::{State, TaskId};
+use crate::verb::{Extend, Release, Verdict};
 
 const NOW: Now = Now { queue: 1_000, wall: 1_000, lease: 1_000 };
 
@@ -35,6 +37,8 @@ struct Played {
     rows: Rows,
     tube: u32,
     numbers: Reserve,
+    /// Of the row writes, as they are journaled.
+    journaled: usize,
 }
 
 impl Played {
@@ -43,7 +47,7 @@ impl Played {
         let tube = queue.tube("first").unwrap().at.number;
         let rows = Rows::of(&queue);
         let (next, end) = (Numbers::both(1_000), Numbers::both(u64::MAX));
-        Self { rows, tube, numbers: Reserve { next, end } }
+        Self { rows, tube, numbers: Reserve { next, end }, journaled: 0 }
     }
 
     /// Decides an op and carries it out.
@@ -52,11 +56,14 @@ impl Played {
         let mut desk = Desk::new(&self.rows, &known, &mut self.numbers, &mut draft, None, NOW);
         let done = op.decide(&mut desk)?;
         self.rows.bytes = self.rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
-        let rows = &mut self.rows.rows;
-        draft.writes().drain_into(|key, op| match op {
-            RowOp::Add(row) => assert_eq!(rows.insert(key, Some(row)), None),
-            RowOp::Change(row) => assert!(rows.insert(key, Some(row)).is_some()),
-            RowOp::Remove => assert!(rows.remove(&key).is_some()),
+        let (rows, journaled) = (&mut self.rows.rows, &mut self.journaled);
+        draft.writes().drain_into(|key, op| {
+            *journaled += 3 + key.len() + op.value().map_or(0, |value| 4 + value.len());
+            match op {
+                RowOp::Add(row) => assert_eq!(rows.insert(key, Some(row)), None),
+                RowOp::Change(row) => assert!(rows.insert(key, Some(row)).is_some()),
+                RowOp::Remove => assert!(rows.remove(&key).is_some()),
+            }
         });
         Ok(done)
     }
@@ -139,3 +146,70 @@ fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
 }
 
 const NOTHING_OF: [key::Key; 0] = [];
+
+/// A payload was journaled with the put and again with the take. Now it is once, and the rows
+/// beside it are so small that no task of 64 bytes or more pays for that.
+#[test]
+fn put_take_and_ack_journal_a_payload_once() {
+    for bytes in [0, 16, 64, 256, 512_usize] {
+        let mut played = Played::new();
+        played.put(NewRow { payload: &vec![7; bytes], ..NewRow::default() });
+        let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
+        assert_eq!(handed[0].payload.len(), bytes);
+        let lost = {
+            let (tickets, verdict) = ([handed[0].ticket()], Verdict::Ack);
+            played.run(&Settle { tube: 1, tickets: &tickets, verdict }).unwrap()
+        };
+        assert_eq!((lost, played.rows.faults()), (vec![], vec![]));
+        let with_it_twice = 206 + 2 * bytes;
+        let spare = if bytes < 64 { 40 } else { 0 };
+        let journaled = played.journaled;
+        assert!(journaled <= with_it_twice + spare, "{bytes}: {journaled} of {with_it_twice}");
+    }
+}
+
+/// A heartbeat wrote the whole task again.
+#[test]
+fn a_heartbeat_or_a_retry_journals_no_payload() {
+    let mut played = Played::new();
+    played.put(NewRow { payload: &[7; 500], ..NewRow::default() });
+    let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
+    let ticket = handed[0].ticket();
+    let hour = std::time::Duration::from_secs(3600);
+    for verdict in
+        [Verdict::Touch(Extend::RenewFor(hour)), Verdict::Retry { error: "no", after: Some(hour) }]
+    {
+        let before = played.journaled;
+        played.run(&Settle { tube: 1, tickets: &[ticket], verdict }).unwrap();
+        assert_eq!(played.rows.faults(), NOTHING);
+        assert!(played.journaled - before < 250, "{}", played.journaled - before);
+    }
+}
+
+/// Released with another priority, or to the back, a task is found, handed out and removed at its
+/// new place, from its first one.
+#[test]
+fn a_task_that_moves_leaves_what_was_said_at_its_home() {
+    for (group, key) in [(None, None), (Some("g"), None), (None, Some("k"))] {
+        let mut played = Played::new();
+        let id = played.put(NewRow { payload: b"x", group, key, ..NewRow::default() });
+        played.put(NewRow { payload: b"y", group, ..NewRow::default() });
+        let terms = [Release::new().priority(-3), Release::new().to_back(), {
+            Release::new().priority(0).delay(std::time::Duration::from_secs(1))
+        }];
+        for terms in terms {
+            let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
+            assert_eq!(handed[0].id, id);
+            let (ticket, verdict) = (handed[0].ticket(), Verdict::Release(terms));
+            played.run(&Settle { tube: 1, tickets: &[ticket], verdict }).unwrap();
+            assert_eq!(played.rows.faults(), NOTHING);
+        }
+        assert_eq!(played.state(id), State::Delayed);
+        let bury = Verb::Bury(crate::task::Reason::Buried("no".into()));
+        for verb in [bury, Verb::Kick, Verb::Delete] {
+            played.run(&Tool { tube: 1, id, verb }).unwrap();
+            assert_eq!(played.rows.faults(), NOTHING);
+        }
+        assert_eq!(played.rows.keys(Tag::Task).len(), 1);
+    }
+}
