@@ -52,10 +52,11 @@
 //! passed since the last write, up to [`clock_gap_max`](Builder::clock_gap_max); what it did then
 //! says [`Queue::clock_step`]. *Wall time* (`run_at`) is the system's clock as it is. *Lease time*
 //! (ttr, waits, an open session's grace) stands still while the machine sleeps (on Windows it goes
-//! on), and no change of the clock moves it. `Duration::MAX` is for ever. A task's life ends at its
-//! put + its ttl + every delay that was asked for (at the put, `run_at`, release, back-off), however
-//! late a verb finds that one of them has ended. A delayed task stays, and is gone at the end of its
-//! delay if its life has ended by then.
+//! on), and no change of the clock moves it. `Duration::MAX` is for ever.
+//!
+//! A task's life ends at its put + its ttl + every delay that was asked for (at the put, `run_at`,
+//! release, back-off), however late a verb notices that a delay has ended. A delayed task whose life
+//! has ended goes at the end of its delay.
 //!
 //! # Where things are
 //!

@@ -258,7 +258,7 @@ fn a_verdict_is_the_same_wherever_it_is_given() {
                 });
                 error.and(done)
             });
-            let text = concat!($action, " task 3 in tube \"t\": the lease is no longer held");
+            let text = concat!($action, " task 2 in tube \"t\": the lease is no longer held");
             assert_eq!(by_guard.0, $becomes);
             assert!(by_guard.1.starts_with(text), "{}", by_guard.1);
             assert_eq!((&by_guard, &by_guard, &by_guard), (&by_lease, &by_ticket, &inside));
