@@ -8,5 +8,6 @@ pub use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
 pub fn decode_any(bytes: &[u8]) {
     crate::bytes::row::probe(bytes);
     crate::bytes::key::probe(bytes);
+    crate::bytes::extension::probe(bytes);
     crate::store::probe(bytes);
 }

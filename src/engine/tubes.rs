@@ -1,6 +1,7 @@
 //! Making and changing tubes. What concerns all tasks of a tube is a new run or a predicate in the
 //! tube's row; sweeps do the rest.
 
+use crate::bytes::extension::Extension;
 use crate::bytes::key::{self, Run, Work};
 use crate::bytes::row::{Counters, TubeRow, WorkRow};
 use crate::bytes::{Tag, View, row};
@@ -109,6 +110,7 @@ impl Op for Create<'_> {
             void_to: 0,
             made_priority: self.options.priority,
             options: self.options.clone(),
+            extension: Extension::default(),
         };
         desk.add(key::tube(counters.tube), tube.encode());
         Ok(counters.tube)
@@ -206,10 +208,14 @@ impl Op for ReleaseAll {
         desk.change(key::tube(self.tube), row.encode());
         // One that is under way begins again: leases that it has passed by may be void now.
         let work = key::work(Work::Release, tube.run(), TaskId::new(0));
-        let row = WorkRow { tube: self.tube, from: 0 }.encode();
+        let anew = WorkRow { tube: self.tube, ..WorkRow::default() };
         match desk.first(&work, &key::after(&work))? {
-            Some(_) => desk.change(work, row),
-            None => desk.add(work, row),
+            Some((_, row)) => {
+                let under_way = row.as_deref().and_then(WorkRow::decode).unwrap_or_default();
+                let extension = under_way.extension;
+                desk.change(work, WorkRow { extension, ..anew }.encode());
+            }
+            None => desk.add(work, anew.encode()),
         }
         Ok(())
     }
