@@ -105,9 +105,11 @@ impl Tag {
     ];
 
     /// Every tag is smaller. Tables that are indexed by tags have so many places.
+    #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
     pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
 
     /// How many tags are counted by run.
+    #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
     pub(crate) const TALLIED: usize = {
         let (mut tags, mut at) = (0, 0);
         while at < Self::ALL.len() {
@@ -203,6 +205,7 @@ impl Tag {
     /// Where among the counts of a run this tag's stands, if it is counted so.
     #[inline]
     pub(crate) fn tallied(self) -> Option<usize> {
+        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
         const PLACES: [Option<usize>; Tag::SPACE] = {
             let mut places = [None; Tag::SPACE];
             let (mut at, mut next) = (0, 0);
@@ -221,6 +224,7 @@ impl Tag {
     #[inline]
     pub(crate) fn of(byte: u8) -> Option<Self> {
         // A table, since every row write asks.
+        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
         const BY_BYTE: [Option<Tag>; Tag::SPACE] = {
             let mut table = [None; Tag::SPACE];
             let mut at = 0;
@@ -250,6 +254,7 @@ impl<T: Default> Default for ByTag<T> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "done by the compiler")]
 const _: () = {
     let mut at = 1;
     while at < Tag::ALL.len() {

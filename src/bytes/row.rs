@@ -1,6 +1,7 @@
 //! The values of rows: one struct a tag, its bytes, and its golden bytes. What a row means is the
 //! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
 
+use crate::bytes::extension::Extension;
 use crate::bytes::key::{Deadline, Order, Place, Run};
 use crate::bytes::pack::{Packer, Unpacker};
 use crate::bytes::value::Value;
@@ -9,12 +10,28 @@ use crate::options::{Backoff, TubeKind, TubeOptions};
 use crate::task::Reason;
 use std::time::Duration;
 
+/// Writes the fields of later versions at the end of a row, if there are any.
+fn pack_extension(row: &mut Packer, extension: &Extension) {
+    if !extension.is_empty() {
+        extension.encode(row);
+    }
+}
+
+/// Reads what is left of a row as fields of later versions; mostly nothing is.
+fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
+    if row.rest().is_empty() {
+        return Some(Extension::default());
+    }
+    Extension::decode(row).filter(|extension| !extension.is_empty())
+}
+
 /// Counters of the whole queue: the next numbers to give.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) tube: u32,
     pub(crate) run: u32,
     pub(crate) consumer: u32,
+    pub(crate) extension: Extension,
 }
 
 impl Counters {
@@ -24,13 +41,15 @@ impl Counters {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.tube).u32(self.run).u32(self.consumer);
+        pack_extension(&mut row, &self.extension);
         row.done()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let counters = Self { tube: row.u32()?, run: row.u32()?, consumer: row.u32()? };
-        row.end(counters)
+        let (tube, run, consumer) = (row.u32()?, row.u32()?, row.u32()?);
+        let extension = unpack_extension(&mut row)?;
+        row.end(Self { tube, run, consumer, extension })
     }
 }
 
@@ -46,6 +65,7 @@ pub(crate) struct TubeRow {
     /// otherwise is told by this one, which never changes.
     pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
+    pub(crate) extension: Extension,
 }
 
 impl TubeRow {
@@ -63,6 +83,7 @@ impl TubeRow {
         row.u64(length(Some(options.backoff.first))).u32(options.backoff.factor);
         row.u64(length(Some(options.backoff.most))).u32(options.in_flight);
         row.short(options.placement.as_deref().unwrap_or(""));
+        pack_extension(&mut row, &self.extension);
         row.done()
     }
 
@@ -90,7 +111,8 @@ impl TubeRow {
         };
         options.in_flight = row.u32()?;
         options.placement = Some(row.short()?).filter(|text| !text.is_empty()).map(str::to_owned);
-        row.end(Self { name, run, paused: flags & 1 != 0, void_to, made_priority, options })
+        let (paused, extension) = (flags & 1 != 0, unpack_extension(&mut row)?);
+        row.end(Self { name, run, paused, void_to, made_priority, options, extension })
     }
 }
 
@@ -103,25 +125,28 @@ fn duration(micros: u64) -> Option<Duration> {
 }
 
 /// What a sweep has still to do of one work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkRow {
     /// The tube that it is done for, or 0.
     pub(crate) tube: u32,
     /// The task that it goes on with.
     pub(crate) from: u64,
+    pub(crate) extension: Extension,
 }
 
 impl WorkRow {
-    pub(crate) fn encode(self) -> Value {
+    pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.tube).u64(self.from);
+        pack_extension(&mut row, &self.extension);
         row.done()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let work = Self { tube: row.u32()?, from: row.u64()? };
-        row.end(work)
+        let (tube, from) = (row.u32()?, row.u64()?);
+        let extension = unpack_extension(&mut row)?;
+        row.end(Self { tube, from, extension })
     }
 }
 
@@ -136,12 +161,14 @@ pub(crate) struct ConsumerRow {
     /// Its leases with a token up to this one have no holder: they wait for `resume` or the end of
     /// the grace.
     pub(crate) void_to: u64,
+    pub(crate) extension: Extension,
 }
 
 impl ConsumerRow {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.short(&self.name).u64(self.grace).u64(self.until).u64(self.void_to);
+        pack_extension(&mut row, &self.extension);
         row.done()
     }
 
@@ -149,7 +176,8 @@ impl ConsumerRow {
         let mut row = Unpacker::new(row);
         let name = row.short()?.to_owned();
         let (grace, until, void_to) = (row.u64()?, row.u64()?, row.u64()?);
-        row.end(Self { name, grace, until, void_to })
+        let extension = unpack_extension(&mut row)?;
+        row.end(Self { name, grace, until, void_to, extension })
     }
 }
 
@@ -163,6 +191,8 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) version: u16,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
+    /// Fields of later versions, as they stand in the row. Nobody writes the row again.
+    pub(crate) extension: &'a [u8],
     pub(crate) payload: Contents<'a>,
 }
 
@@ -193,7 +223,8 @@ impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
         let flags = u8::from(self.group.is_some())
             | u8::from(self.key.is_some()) << 1
-            | u8::from(self.payload.is_apart()) << 2;
+            | u8::from(self.payload.is_apart()) << 2
+            | u8::from(!self.extension.is_empty()) << 3;
         let mut fixed = [0; 12];
         (fixed[0], fixed[1]) = (flags, self.codec);
         fixed[2..4].copy_from_slice(&self.version.to_be_bytes());
@@ -202,6 +233,7 @@ impl<'a> TaskRow<'a> {
         row.bytes(&fixed);
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
+        row.bytes(self.extension);
         match self.payload {
             Contents::Inline(payload) => row.bytes(payload),
             Contents::Apart(bytes) => row.u64(bytes),
@@ -212,15 +244,23 @@ impl<'a> TaskRow<'a> {
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let mut fixed = row.part::<12>()?;
-        let flags = fixed.u8().filter(|flags| *flags < 8)?;
+        let flags = fixed.u8().filter(|flags| *flags < 16)?;
         let (codec, version, created) = (fixed.u8()?, fixed.u16()?, fixed.u64()?);
         let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
         let key = if flags & 2 != 0 { Some(row.short()?) } else { None };
+        let extension = if flags & 8 != 0 { section(&mut row)? } else { &[] };
         let is_apart = flags & 4 != 0;
         let payload =
             if is_apart { Contents::Apart(row.u64()?) } else { Contents::Inline(row.take_rest()) };
-        row.end(Self { created, codec, version, group, key, payload })
+        row.end(Self { created, codec, version, group, key, extension, payload })
     }
+}
+
+/// The bytes of an extension section that a flag has announced.
+fn section<'a>(row: &mut Unpacker<'a>) -> Option<&'a [u8]> {
+    let before = row.rest();
+    Extension::decode(row).filter(|extension| !extension.is_empty())?;
+    before.get(..before.len() - row.rest().len())
 }
 
 fn pack_place(row: &mut Packer, place: &Place) {
@@ -278,6 +318,8 @@ pub(crate) struct Away {
     /// Whether its own row tells of another group than its tube's kind does.
     pub(crate) grouped: bool,
     pub(crate) keyed: bool,
+    /// Whether its own row has fields of later versions.
+    pub(crate) extended: bool,
     /// Whether its payload stands apart.
     pub(crate) apart: bool,
     /// Of the payload.
@@ -292,6 +334,7 @@ impl Away {
             | u8::from(self.apart) << 4
             | u8::from(self.place.is_some()) << 5
             | u8::from(self.place.is_some_and(|place| place.order.is_placed())) << 6
+            | u8::from(self.extended) << 7
     }
 
     fn pack(&self, row: &mut Packer) {
@@ -303,7 +346,8 @@ impl Away {
     fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'_>) -> Option<Self> {
         let is = |bit: u8| flags & 1 << bit != 0;
         let place = if is(5) { Some(unpack_place(row, is(6))?) } else { None };
-        let away = Self { place, grouped: is(2), keyed: is(3), apart: is(4), bytes };
+        let (grouped, keyed, apart, extended) = (is(2), is(3), is(4), is(7));
+        let away = Self { place, grouped, keyed, extended, apart, bytes };
         (away.flags() == flags & !3).then_some(away)
     }
 }
@@ -321,6 +365,7 @@ pub(crate) struct Head {
     /// Microseconds that a taker may hold it.
     pub(crate) ttr: u64,
     pub(crate) last_error: String,
+    pub(crate) extension: Extension,
 }
 
 /// A state, and the task's home where that is not the place it stands at or goes back to.
@@ -329,8 +374,9 @@ pub(crate) type Homed<T> = (T, Option<Place>);
 impl Head {
     /// The head of a task that has only been put.
     pub(crate) fn fresh(expires: u64, ttr: u64) -> Self {
-        let last_error = String::new();
-        Self { deliveries: 0, attempts: 0, releases: 0, buries: 0, expires, ttr, last_error }
+        let (last_error, extension) = (String::new(), Extension::default());
+        let (deliveries, attempts, releases, buries) = (0, 0, 0, 0);
+        Self { deliveries, attempts, releases, buries, expires, ttr, last_error, extension }
     }
 
     /// The row of a ready task.
@@ -368,6 +414,7 @@ impl Head {
         if let Some(home) = home {
             pack_place(row, home);
         }
+        pack_extension(row, &self.extension);
     }
 
     /// Reads all that is left of a row.
@@ -381,7 +428,7 @@ impl Head {
 
     fn unpack_fields(mut row: Unpacker<'_>) -> Option<Homed<Self>> {
         let mut head = Self::fresh(NEVER, NEVER);
-        let flags = row.u8().filter(|flags| (1..64).contains(flags))?;
+        let flags = row.u8().filter(|flags| (1..128).contains(flags))?;
         if flags & 1 != 0 {
             let mut counts = row.part::<16>()?;
             (head.deliveries, head.attempts) = (counts.u32()?, counts.u32()?);
@@ -398,6 +445,9 @@ impl Head {
         }
         let home =
             if flags & 16 != 0 { Some(unpack_place(&mut row, flags & 32 != 0)?) } else { None };
+        if flags & 64 != 0 {
+            head.extension = unpack_extension(&mut row)?;
+        }
         let is_canonical = head.flags(home.as_ref()) == flags;
         row.end((head, home)).filter(|_| is_canonical)
     }
@@ -414,6 +464,7 @@ impl Head {
             | u8::from(!self.last_error.is_empty()) << 3
             | u8::from(home.is_some()) << 4
             | u8::from(home.is_some_and(|home| home.order.is_placed())) << 5
+            | u8::from(!self.extension.is_empty()) << 6
     }
 }
 
@@ -563,7 +614,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     };
     same(Counters::decode(bytes).map(|row| row.encode()));
     same(TubeRow::decode(bytes).map(|row| row.encode()));
-    same(WorkRow::decode(bytes).map(WorkRow::encode));
+    same(WorkRow::decode(bytes).map(|row| row.encode()));
     same(ConsumerRow::decode(bytes).map(|row| row.encode()));
     same(TaskRow::decode(bytes).map(|row| row.encode()));
     same(PositionRow::decode(bytes).map(|row| row.encode()));

@@ -81,7 +81,8 @@ fn unknown_task(desk: &Desk<'_>, tube: &Tube, id: TaskId, group: Option<&str>) -
         None => Contents::Inline(&[]),
     };
     let created = desk.now.queue;
-    Ok(TaskRow { created, codec: 0, version: 0, group, key: None, payload }.encode())
+    let (codec, version, key, extension) = (0, 0, None, &[][..]);
+    Ok(TaskRow { created, codec, version, group, key, extension, payload }.encode())
 }
 
 /// Sets a task aside whose own row is damaged and that of its state is not.

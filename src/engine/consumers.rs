@@ -1,6 +1,7 @@
 //! Named consumers: sessions that own leases. While one is open its leases are its guards'; once
 //! it left they wait for `resume` or for the end of its grace.
 
+use crate::bytes::extension::Extension;
 use crate::bytes::key::{self, Key};
 use crate::bytes::row::{ConsumerRow, Counters, TakenRow};
 use crate::bytes::{Range, Scan, Tag, View, row};
@@ -93,8 +94,8 @@ impl Op for Join<'_> {
         desk.set(key::meta(Counters::WHAT), counters.encode())?;
         let number = counters.consumer;
         desk.add(key::consumer_name(self.name), row::number(u64::from(number)));
-        let row =
-            ConsumerRow { name: self.name.to_owned(), grace: self.grace, until: NEVER, void_to: 0 };
+        let (name, extension) = (self.name.to_owned(), Extension::default());
+        let row = ConsumerRow { name, grace: self.grace, until: NEVER, void_to: 0, extension };
         desk.add(key::consumer(number), row.encode());
         Ok(number)
     }

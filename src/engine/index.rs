@@ -95,6 +95,8 @@ pub(crate) struct Task<'a> {
     pub(crate) bytes: u64,
     /// Whether the payload has a row of its own.
     pub(crate) apart: bool,
+    /// Whether its own row has fields of later versions.
+    pub(crate) extended: bool,
     /// Its own row, if it was read.
     pub(crate) read: Option<(&'a Value, TaskRow<'a>)>,
 }
@@ -118,7 +120,8 @@ impl Stored {
         match &self.said {
             Said::Plain { group, bytes, apart } => {
                 let (group, bytes, apart) = (*group, *bytes, *apart);
-                Ok(Task { id, home, place, group, key: None, bytes, apart, read: None })
+                let (key, extended, read) = (None, false, None);
+                Ok(Task { id, home, place, group, key, bytes, apart, extended, read })
             }
             Said::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
@@ -151,7 +154,8 @@ impl<'a> Task<'a> {
     ) -> Self {
         let TaskRow { group, key, payload, .. } = row;
         let (bytes, apart) = (payload.bytes(), payload.is_apart());
-        Self { id, home, place, group, key, bytes, apart, read: Some((raw, row)) }
+        let extended = !row.extension.is_empty();
+        Self { id, home, place, group, key, bytes, apart, extended, read: Some((raw, row)) }
     }
 
     /// Its payload, and what is said of it.
@@ -190,6 +194,7 @@ impl<'a> Task<'a> {
             place: (self.place != plain.place).then_some(self.place),
             grouped: self.group != plain.group,
             keyed: self.key.is_some(),
+            extended: self.extended,
             apart: self.apart,
             bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
         }
@@ -267,7 +272,7 @@ fn open_away<T>(
     let plain = places::plain(tube, id);
     let place = away.place.unwrap_or(plain.place);
     let home = home.unwrap_or(place);
-    let said = if away.grouped || away.keyed {
+    let said = if away.grouped || away.keyed || away.extended {
         said(view, tube, id, &home)?
     } else {
         Said::Plain { group: plain.group, bytes: u64::from(away.bytes), apart: away.apart }

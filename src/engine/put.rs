@@ -182,6 +182,7 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
         version: task.version,
         group,
         key: task.key,
+        extension: &[],
         payload: contents(task.payload),
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);

@@ -38,9 +38,10 @@ impl Op for Sweep {
 /// Does one sweep's worth of a work row, and notes how far it came.
 pub(crate) fn step(desk: &mut Desk<'_>, kind: Work, (at, row): Met) -> Result<()> {
     let run = key::run_of_work(&at).ok_or_else(|| damaged("work"))?;
+    let work = row.as_deref().and_then(WorkRow::decode);
     let left = match kind {
-        Work::Clear => clear(desk, run)?.then_some(WorkRow::default()),
-        Work::Release => release(desk, run, row.as_deref().and_then(WorkRow::decode))?,
+        Work::Clear => clear(desk, run)?.then(|| work.unwrap_or_default()),
+        Work::Release => release(desk, run, work)?,
     };
     match left {
         Some(left) => desk.change(at, left.encode()),
@@ -77,7 +78,7 @@ fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
 }
 
 /// The tube of a run. Where a damaged work row does not tell it, the tubes do.
-fn tube_of<'a>(desk: &Desk<'a>, run: Run, work: Option<WorkRow>) -> Result<Option<InHand<'a>>> {
+fn tube_of<'a>(desk: &Desk<'a>, run: Run, work: Option<&WorkRow>) -> Result<Option<InHand<'a>>> {
     let numbers = match work {
         Some(work) => vec![work.tube],
         None => look::numbers(desk)?,
@@ -95,9 +96,9 @@ fn tube_of<'a>(desk: &Desk<'a>, run: Run, work: Option<WorkRow>) -> Result<Optio
 /// Returns leases that `release_all` voided. What is left of the work; nothing if the run belongs
 /// to no tube any more.
 fn release(desk: &mut Desk<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
-    let Some(tube) = tube_of(desk, run, work)? else { return Ok(None) };
+    let Some(tube) = tube_of(desk, run, work.as_ref())? else { return Ok(None) };
     let range = tube.range(Tag::Taken);
-    let mut from = TaskId::new(work.map_or(0, |work| work.from));
+    let mut from = TaskId::new(work.as_ref().map_or(0, |work| work.from));
     for _ in 0..SWEEP_TASKS {
         let start = key::taken(run, from);
         let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
@@ -115,5 +116,6 @@ fn release(desk: &mut Desk<'_>, run: Run, work: Option<WorkRow>) -> Result<Optio
             }
         }
     }
-    Ok(Some(WorkRow { tube: tube.number, from: from.get() }))
+    let (tube, from) = (tube.number, from.get());
+    Ok(Some(WorkRow { tube, from, ..work.unwrap_or_default() }))
 }

@@ -1,6 +1,7 @@
 //! Making and changing tubes. What concerns all tasks of a tube is a new run or a predicate in the
 //! tube's row; sweeps do the rest.
 
+use crate::bytes::extension::Extension;
 use crate::bytes::key::{self, Run, Work};
 use crate::bytes::row::{Counters, TubeRow, WorkRow};
 use crate::bytes::{Tag, View, row};
@@ -110,6 +111,7 @@ impl Op for Create<'_> {
             void_to: 0,
             made_priority: self.options.priority,
             options: self.options.clone(),
+            extension: Extension::default(),
         };
         desk.set_tube(counters.tube, tube)?;
         Ok(counters.tube)
@@ -207,6 +209,8 @@ impl Op for ReleaseAll {
         desk.set_tube(self.tube, row)?;
         // One that is under way begins again: leases that it has passed by may be void now.
         let work = key::work(Work::Release, tube.run(), TaskId::new(0));
-        desk.set_work(work, WorkRow { tube: self.tube, from: 0 })
+        let under_way = desk.first(&work, &key::after(&work))?.and_then(|(_, row)| row);
+        let under_way = under_way.as_deref().and_then(WorkRow::decode).unwrap_or_default();
+        desk.set_work(work, WorkRow { tube: self.tube, from: 0, ..under_way })
     }
 }

@@ -20,13 +20,60 @@ fn head() -> Head {
         expires: 5,
         ttr: 6,
         last_error: "e".into(),
+        extension: Extension::default(),
     }
+}
+
+/// One field with the number 9.
+fn extension() -> Extension {
+    let mut extension = Extension::default();
+    assert!(extension.set(9, b"x"));
+    extension
+}
+
+const SECTION: &[u8] = &[0, 5, 0, 9, 0, 1, b'x'];
+
+/// What a later version has written is kept by this one, wherever a row may have it.
+#[test]
+fn golden_extensions() {
+    let section = hex(SECTION);
+    let counters = Counters { tube: 1, run: 2, consumer: 3, extension: extension() };
+    let work = WorkRow { tube: 1, from: 2, extension: extension() };
+    let consumer =
+        ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension: extension() };
+    let (group, key, payload) = (Some("g"), None, Contents::Inline(&[0xaa]));
+    let (created, codec, version) = (1, 4, 5);
+    let task = TaskRow { created, codec, version, group, key, extension: SECTION, payload };
+    let fresh = Head { extension: extension(), ..Head::fresh(NEVER, NEVER) };
+    let delayed = DelayedRow { head: fresh.clone(), due: 9, wall: false, holds_group: false };
+    let golden = [
+        (counters.encode(), format!("000000010000000200000003{section}")),
+        (work.encode(), format!("000000010000000000000002{section}")),
+        (consumer.encode(), {
+            format!("0163000000000000000100000000000000020000000000000003{section}")
+        }),
+        (task.encode(), format!("0904000500000000000000010167{section}aa")),
+        (fresh.encode(None), format!("40{section}")),
+        (delayed.encode(&Away { extended: true, ..PLAIN }, None), {
+            format!("8000000000000000090000000a40{section}")
+        }),
+    ];
+    for (row, bytes) in golden {
+        assert_eq!(hex(&row), bytes);
+        probe(&row);
+    }
+    assert_eq!(WorkRow::decode(&work.encode()), Some(work));
+    assert_eq!(TaskRow::decode(&task.encode()), Some(task));
+    // An empty section is left out.
+    assert_eq!(WorkRow::decode(&[0; 14]), None);
+    assert_eq!(TaskRow::decode(&[8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
 }
 
 /// All fields, behind the flags that say so.
 const HEAD: &str = "0f0000000300000002000000010000000400000000000000050000000000000006000165";
 
-const PLAIN: Away = Away { place: None, grouped: false, keyed: false, apart: false, bytes: 10 };
+const PLAIN: Away =
+    Away { place: None, grouped: false, keyed: false, extended: false, apart: false, bytes: 10 };
 
 #[test]
 fn golden_rows() {
@@ -36,6 +83,7 @@ fn golden_rows() {
         version: 5,
         group: Some("g"),
         key: Some("k"),
+        extension: &[],
         payload: Contents::Inline(&[0xaa, 0xbb]),
     };
     let (at, back) = (|order| Place { priority: -1, order }, Order::back);
@@ -52,15 +100,20 @@ fn golden_rows() {
         void_to: 6,
         made_priority: -3,
         options,
+        extension: Extension::default(),
     };
     let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
     let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
     let bury = |reason| BuriedRow { head: head(), time: 9, reason };
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
-    let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3 };
-    let away = Away { place: Some(placed), grouped: true, keyed: true, apart: true, bytes: 10 };
+    let extension = Extension::default();
+    let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension };
+    let away = Away { place: Some(placed), grouped: true, keyed: true, apart: true, ..PLAIN };
     let golden: Vec<(Value, String)> = vec![
-        (Counters { tube: 1, run: 2, consumer: 3 }.encode(), "000000010000000200000003".into()),
+        (
+            Counters { tube: 1, run: 2, consumer: 3, ..Counters::default() }.encode(),
+            "000000010000000200000003".into(),
+        ),
         (
             tube.encode(),
             "017400000008000000000000000609\
@@ -69,7 +122,10 @@ fn golden_rows() {
              00"
             .into(),
         ),
-        (WorkRow { tube: 1, from: 2 }.encode(), "000000010000000000000002".into()),
+        (
+            WorkRow { tube: 1, from: 2, ..WorkRow::default() }.encode(),
+            "000000010000000000000002".into(),
+        ),
         (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
         (task.encode(), "0304000500000000000000010167016baabb".into()),
         (apart.encode(), "0404000500000000000000010000000000000006".into()),
@@ -132,6 +188,7 @@ fn golden_flags() {
         version: 0,
         group: None,
         key: None,
+        extension: &[],
         payload: Contents::Inline(b""),
     };
     let bare = "0000000000000000000003";
@@ -173,7 +230,9 @@ fn golden_tubes() {
     assert_eq!(Counters::WHAT, 1);
     let row = |options: TubeOptions, run| {
         let (name, run, made_priority) = ("t".into(), Run(run), 0);
-        let tube = TubeRow { name, run, paused: false, void_to: 0, made_priority, options };
+        let extension = Extension::default();
+        let tube =
+            TubeRow { name, run, paused: false, void_to: 0, made_priority, options, extension };
         probe(&tube.encode());
         hex(&tube.encode())
     };

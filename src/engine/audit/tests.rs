@@ -266,7 +266,7 @@ fn every_fault_has_its_line() {
         }),
         ("a sweep of tube 9 under the run", |rows| {
             let run = rows.tube("voided").run();
-            rows.set(work(Work::Release, run), WorkRow { tube: 9, from: 0 }.encode());
+            rows.set(work(Work::Release, run), WorkRow { tube: 9, ..WorkRow::default() }.encode());
         }),
         ("Work: a damaged row", |rows| {
             let run = rows.tube("voided").run();

@@ -2,19 +2,21 @@
 //! while the queue is open, or several works at a time, must not break.
 
 use super::{NOTHING, Rows, work};
+use crate::bytes::extension::Extension;
 use crate::bytes::key::{self, Work};
+use crate::bytes::row::{Head, TaskRow, WorkRow};
 use crate::bytes::{RowOp, Tag};
-use crate::clock::Now;
+use crate::clock::{NEVER, Now};
 use crate::engine::desk::{Desk, Op, Reserve};
 use crate::engine::draft::Draft;
 use crate::engine::known::{KnownTubes, Tube};
-use crate::engine::look;
 use crate::engine::put::{NewRow, Put};
 use crate::engine::settle::Settle;
 use crate::engine::sweep::Sweep;
 use crate::engine::take::Take;
 use crate::engine::tools::{Tool, Verb};
-use crate::engine::tubes::{ReleaseAll, Truncate};
+use crate::engine::tubes::{Pause, ReleaseAll, Truncate};
+use crate::engine::{index, look};
 use crate::error::Result;
 use crate::numbers::Numbers;
 use crate::queue::Queue;
@@ -212,4 +214,71 @@ fn a_task_that_moves_leaves_what_was_said_at_its_home() {
         }
         assert_eq!(played.rows.keys(Tag::Task).len(), 1);
     }
+}
+
+/// One field that this version does not know.
+fn unknown_field() -> Extension {
+    let mut extension = Extension::default();
+    assert!(extension.set(999, b"later"));
+    extension
+}
+
+/// What a later version has written is there still when it comes back: a tube paused and resumed,
+/// its leases released, and a task taken, retried, taken, buried and kicked.
+#[test]
+fn fields_of_a_later_version_survive_every_rewrite() {
+    let mut played = Played::new();
+    let mut row = played.rows.tube("first").row;
+    row.extension = unknown_field();
+    played.rows.set(key::tube(1), row.encode());
+    let id = played.put(NewRow { payload: b"x", ..NewRow::default() });
+    let head = Head { extension: unknown_field(), ..Head::fresh(NEVER, NEVER) };
+    let ready = played.rows.in_tube("first", Tag::Ready);
+    played.rows.set(ready, head.encode(None));
+    let own = played.rows.in_tube("first", Tag::Task);
+    let raw = played.rows.rows[&own].clone().unwrap();
+    let section = [0, 9, 0x03, 0xe7, 0, 5, b'l', b'a', b't', b'e', b'r'];
+    let task = TaskRow { extension: &section, ..TaskRow::decode(&raw).unwrap() }.encode();
+    played.rows.set(own.clone(), task.clone());
+    assert_eq!(played.rows.faults(), NOTHING);
+
+    let kept = |played: &Played| {
+        let tube = played.rows.tube("first");
+        assert_eq!(tube.row.extension, unknown_field());
+        assert_eq!(played.rows.rows[&own].as_ref(), Some(&task));
+        let (_, standing) = index::find(&played.rows, &tube, id).unwrap();
+        assert_eq!(standing.head().extension, unknown_field(), "{:?}", standing.state());
+        assert_eq!(played.rows.faults(), NOTHING);
+    };
+    for paused in [true, false] {
+        played.run(&Pause { tube: 1, paused }).unwrap();
+        kept(&played);
+    }
+    let take = Take { tube: 1, most: 1, holder: 0 };
+    let retry = || Verdict::Retry { error: "no", after: Some(std::time::Duration::ZERO) };
+    let bury = || Verdict::Bury(crate::task::Reason::Buried("no".into()));
+    for verdict in [retry(), bury()] {
+        let ticket = played.run(&take).unwrap()[0].ticket();
+        kept(&played);
+        played.run(&Settle { tube: 1, tickets: &[ticket], verdict }).unwrap();
+        kept(&played);
+    }
+    played.run(&Tool { tube: 1, id, verb: Verb::Kick }).unwrap();
+    kept(&played);
+    let ticket = played.run(&take).unwrap()[0].ticket();
+    played.run(&ReleaseAll { tube: 1 }).unwrap();
+    let at = played.rows.keys(Tag::Work).remove(0);
+    let mut work = WorkRow::decode(played.rows.rows[&at].as_ref().unwrap()).unwrap();
+    work.extension = unknown_field();
+    played.rows.set(at.clone(), work.encode());
+    played.run(&ReleaseAll { tube: 1 }).unwrap();
+    let again = WorkRow::decode(played.rows.rows[&at].as_ref().unwrap()).unwrap();
+    assert_eq!(again.extension, unknown_field());
+    assert!(
+        played.run(&Settle { tube: 1, tickets: &[ticket], verdict: Verdict::Ack }).unwrap().len()
+            == 1,
+        "void"
+    );
+    while played.run(&Sweep).unwrap() {}
+    kept(&played);
 }
