@@ -6,8 +6,9 @@ use crate::bytes::row::{BuriedRow, Contents, DelayedRow, Head, TakenRow, TaskRow
 use crate::bytes::{Tag, Value, View};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, damaged, sound};
-use crate::engine::index::{self, Standing, Stored, Task};
+use crate::engine::index;
 use crate::engine::known::Tube;
+use crate::engine::stored::{self, Standing, Stored, Task};
 use crate::engine::{groups, places};
 use crate::error::{Error, ErrorKind, Result};
 use crate::task::{Cause, Reason, TaskId};
@@ -161,7 +162,7 @@ pub(crate) fn with_lease(
     work: impl FnOnce(&mut Desk<'_>, &Task<'_>, TakenRow) -> Result<()>,
 ) -> Result<bool> {
     let row = row.ok_or_else(|| damaged("taken"));
-    let done = match row.and_then(|row| index::lease(desk, tube, id, &row)) {
+    let done = match row.and_then(|row| stored::lease(desk, tube, id, &row)) {
         Ok((stored, taken)) => match stored.task() {
             Ok(task) => work(desk, &task, taken).map(|()| true),
             Err(fault) => {

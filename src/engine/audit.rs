@@ -6,8 +6,9 @@ use crate::bytes::key::{self, Key, Range, Run, Work};
 use crate::bytes::row::{BuriedRow, Counters, TakenRow, WorkRow};
 use crate::bytes::{Scan, Tag, Value, View, row};
 use crate::clock::NEVER;
-use crate::engine::index::{self, Standing, Task};
+use crate::engine::index;
 use crate::engine::known::Tube;
+use crate::engine::stored::{self, Standing, Task};
 use crate::engine::{consumers, look, settle};
 use crate::error::{ErrorKind, Result};
 use crate::task::TaskId;
@@ -251,7 +252,7 @@ impl<'a> Audit<'a> {
                     continue;
                 };
                 let at = (tag, id, key::standing_place(tag, &met));
-                let seen = index::open(self.view, self.tube, at, &row).and_then(|(stored, it)| {
+                let seen = stored::open(self.view, self.tube, at, &row).and_then(|(stored, it)| {
                     let stored = stored.whole(self.view, self.tube)?;
                     let task = stored.task()?;
                     if index::state_value(self.tube, &task, &it) != row {

@@ -7,8 +7,9 @@ use crate::bytes::row::{ConsumerRow, Counters, TakenRow};
 use crate::bytes::{Range, Scan, Tag, View, row};
 use crate::clock::NEVER;
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Content, Standing};
+use crate::engine::index;
 use crate::engine::known::Tube;
+use crate::engine::stored::{self, Content, Standing};
 use crate::engine::take::Handed;
 use crate::engine::{aside, look, settle};
 use crate::error::{Error, ErrorKind, Result};
@@ -223,7 +224,7 @@ impl Op for Resume {
 /// Hands out a lease again, unless its consumer got it since it came back.
 fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result<Option<Handed>> {
     let Some(row) = desk.get(&key::taken(tube.run(), id))? else { return Ok(None) };
-    let (stored, taken) = index::lease(desk, tube, id, &row)?;
+    let (stored, taken) = stored::lease(desk, tube, id, &row)?;
     if taken.token > void_to {
         return Ok(None);
     }

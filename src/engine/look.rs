@@ -5,8 +5,9 @@ use crate::bytes::row::{ConsumerRow, Counters, TakenRow, TubeRow};
 use crate::bytes::{Deadline, Scan, Tag, View, row};
 use crate::clock::{NEVER, Now};
 use crate::engine::desk::{damaged, sound};
-use crate::engine::index::{self, Standing, Task};
+use crate::engine::index;
 use crate::engine::known::Tube;
+use crate::engine::stored::{self, Standing, Task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::PAGE_TASKS;
 use crate::task::{State, TaskId, TaskInfo};
@@ -151,7 +152,7 @@ fn describe(
         Standing::Delayed(delayed) => {
             info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
             // What will be left of it when the delay ends.
-            let due = now.queue.saturating_add(index::wait_left(delayed, now));
+            let due = now.queue.saturating_add(stored::wait_left(delayed, now));
             info.ttl_left = left(head.expires, due);
         }
         Standing::Taken(taken) => {
@@ -256,7 +257,7 @@ pub(crate) fn page(
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
             let opened = row.ok_or_else(|| damaged("state"));
             let at = (*tag, id, key::standing_place(*tag, &met));
-            let opened = opened.and_then(|row| index::open(view, tube, at, &row));
+            let opened = opened.and_then(|row| stored::open(view, tube, at, &row));
             let info = opened.and_then(|(stored, standing)| {
                 describe(view, tube, &stored.task()?, &standing, now)
             });

@@ -18,6 +18,7 @@ pub(crate) mod desk;
 pub(crate) mod places;
 pub(crate) mod groups;
 pub(crate) mod payload;
+pub(crate) mod stored;
 pub(crate) mod index;
 pub(crate) mod aside;
 pub(crate) mod put;

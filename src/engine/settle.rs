@@ -6,8 +6,9 @@ use crate::bytes::key::{self, Order, Place};
 use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow};
 use crate::clock::micros;
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Stored, Task};
+use crate::engine::index;
 use crate::engine::known::Tube;
+use crate::engine::stored::{self, Standing, Stored, Task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::REASON_BYTES_MAX;
 use crate::name::cut;
@@ -31,7 +32,7 @@ pub(crate) struct Settle<'a> {
 pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stored, TakenRow)> {
     let lost = || Error::new(ErrorKind::LeaseLost).on_task(ticket.id);
     let row = view.get(&key::taken(tube.run(), ticket.id))?.ok_or_else(lost)?;
-    let (stored, taken) = index::lease(view, tube, ticket.id, &row)?;
+    let (stored, taken) = stored::lease(view, tube, ticket.id, &row)?;
     if taken.token != ticket.token || is_voided(tube, &taken) {
         return Err(lost());
     }

@@ -5,9 +5,8 @@ use crate::bytes::key::{self, Key, Run, Work};
 use crate::bytes::row::WorkRow;
 use crate::bytes::{Met, Range, Tag, View};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index;
 use crate::engine::known::InHand;
-use crate::engine::{look, settle};
+use crate::engine::{index, look, settle, stored};
 use crate::error::{ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, TaskId};
@@ -105,7 +104,7 @@ fn release(desk: &mut Desk<'_>, run: Run, work: Option<WorkRow>) -> Result<Optio
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
         // A damaged one stays: nobody knows whose it is.
-        let lease = row.map(|row| index::lease(desk, &tube, id, &row));
+        let lease = row.map(|row| stored::lease(desk, &tube, id, &row));
         let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {

@@ -5,9 +5,10 @@ use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
 use crate::bytes::row::TakenRow;
 use crate::bytes::{Met, Tag, Value, View};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Content, Standing, Task};
+use crate::engine::index;
 use crate::engine::known::Tube;
 use crate::engine::payload::Payload;
+use crate::engine::stored::{self, Content, Standing, Task};
 use crate::engine::{aside, groups};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BATCH_TASKS_MAX;
@@ -211,7 +212,7 @@ fn hand_over(
 ) -> Result<Option<Handed>> {
     let row = next.row.take().ok_or_else(|| damaged("ready"));
     let at = (Tag::Ready, next.id, Some(next.place));
-    let (stored, standing) = match row.and_then(|row| index::open(desk, tube, at, &row)) {
+    let (stored, standing) = match row.and_then(|row| stored::open(desk, tube, at, &row)) {
         Ok(opened) => opened,
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
             return stand_in(desk, tube, &next, turn, None, &fault);

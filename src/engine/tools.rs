@@ -4,9 +4,10 @@
 use crate::bytes::key::{self, Key};
 use crate::bytes::{Tag, View};
 use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index::{self, Standing, Task};
+use crate::engine::index;
 use crate::engine::known::Tube;
 use crate::engine::settle::{bounded, bury};
+use crate::engine::stored::{Standing, Task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::SWEEP_TASKS;
 use crate::task::{Cause, Reason, State, TaskId};

@@ -1,0 +1,292 @@
+//! A task as its rows tell of it: the small row of its state, and the row of what the caller said,
+//! which is read only where it is needed.
+
+use crate::bytes::key::{self, Place};
+use crate::bytes::row::{Away, BuriedRow, DelayedRow, Head, Homed, PositionRow, TakenRow, TaskRow};
+use crate::bytes::{Tag, Value, View};
+use crate::clock::{NEVER, Now};
+use crate::engine::desk::damaged;
+use crate::engine::known::Tube;
+use crate::engine::payload::Payload;
+use crate::engine::places;
+use crate::error::{ErrorKind, Result};
+use crate::task::{State, TaskId};
+
+/// A task's state with all that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Ready(Head),
+    Delayed(DelayedRow),
+    Taken(TakenRow),
+    Buried(BuriedRow),
+}
+
+impl Standing {
+    /// Delayed until the row's `due`. The end of the task's life moves by the length of the delay
+    /// here, when the delay is asked for. Neither the end of the delay nor a verb that finds it
+    /// ended moves it again.
+    pub(crate) fn delayed(mut row: DelayedRow, now: Now) -> Self {
+        row.head.expires = row.head.expires.saturating_add(wait_left(&row, now));
+        Self::Delayed(row)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self {
+            Self::Ready(_) => State::Ready,
+            Self::Delayed(_) => State::Delayed,
+            Self::Taken(_) => State::Taken,
+            Self::Buried(_) => State::Buried,
+        }
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        match self {
+            Self::Ready(head) => head,
+            Self::Delayed(row) => &row.head,
+            Self::Taken(row) => &row.head,
+            Self::Buried(row) => &row.head,
+        }
+    }
+}
+
+/// Microseconds that a delayed task still waits, by the clock of its delay; [`NEVER`] for ever.
+pub(crate) fn wait_left(row: &DelayedRow, now: Now) -> u64 {
+    let now = if row.wall { now.wall } else { now.queue };
+    if row.due == NEVER { NEVER } else { row.due.saturating_sub(now) }
+}
+
+/// A task as its state's row tells of it, with what the caller said as far as it was read.
+pub(crate) struct Stored {
+    id: TaskId,
+    home: Place,
+    place: Place,
+    said: Said,
+}
+
+/// What the caller said of a task.
+enum Said {
+    /// Its row was not read: the state's row says that it has no key, the group of its tube's kind,
+    /// and a payload of so many bytes.
+    Plain {
+        group: Option<&'static str>,
+        bytes: u64,
+        apart: bool,
+    },
+    Read(Value),
+    /// Its row is damaged, or not there.
+    Lost,
+}
+
+/// A task, without its state.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) id: TaskId,
+    /// Where its own row is.
+    pub(crate) home: Place,
+    /// Where it stands among the ready ones, now or when it is back.
+    pub(crate) place: Place,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+    /// Of the payload.
+    pub(crate) bytes: u64,
+    /// Whether the payload has a row of its own.
+    pub(crate) apart: bool,
+    /// Whether its own row has fields of later versions.
+    pub(crate) extended: bool,
+    /// Its own row, if it was read.
+    pub(crate) read: Option<(&'a Value, TaskRow<'a>)>,
+}
+
+/// What is handed over of a task.
+pub(crate) struct Content {
+    pub(crate) created: u64,
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    pub(crate) payload: Payload,
+}
+
+impl Stored {
+    /// The task.
+    ///
+    /// # Errors
+    /// `Damaged` if its own row was needed, and is damaged or gone.
+    #[inline]
+    pub(crate) fn task(&self) -> Result<Task<'_>> {
+        let Self { id, home, place, .. } = *self;
+        match &self.said {
+            Said::Plain { group, bytes, apart } => {
+                let (group, bytes, apart) = (*group, *bytes, *apart);
+                let (key, extended, read) = (None, false, None);
+                Ok(Task { id, home, place, group, key, bytes, apart, extended, read })
+            }
+            Said::Read(raw) => {
+                let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
+                Ok(Task::new(id, (home, place), raw, row))
+            }
+            Said::Lost => Err(damaged("task")),
+        }
+    }
+
+    /// The home and the place of the task.
+    pub(crate) fn places(&self) -> (Place, Place) {
+        (self.home, self.place)
+    }
+
+    /// The same with the task's own row read in any case.
+    pub(crate) fn whole(mut self, view: &dyn View, tube: &Tube) -> Result<Self> {
+        if matches!(self.said, Said::Plain { .. }) {
+            self.said = said(view, tube, self.id, &self.home)?;
+        }
+        Ok(self)
+    }
+}
+
+impl<'a> Task<'a> {
+    pub(crate) fn new(
+        id: TaskId,
+        (home, place): (Place, Place),
+        raw: &'a Value,
+        row: TaskRow<'a>,
+    ) -> Self {
+        let TaskRow { group, key, payload, .. } = row;
+        let (bytes, apart) = (payload.bytes(), payload.is_apart());
+        let extended = !row.extension.is_empty();
+        Self { id, home, place, group, key, bytes, apart, extended, read: Some((raw, row)) }
+    }
+
+    /// Its payload, and what is said of it.
+    ///
+    /// # Errors
+    /// `Damaged` if any of it is, or is gone.
+    #[inline]
+    pub(crate) fn content(&self, view: &dyn View, tube: &Tube) -> Result<Content> {
+        match &self.read {
+            Some((raw, row)) => content(view, tube, self.id, raw, row),
+            None => self.read_content(view, tube),
+        }
+    }
+
+    fn read_content(&self, view: &dyn View, tube: &Tube) -> Result<Content> {
+        let raw = view.get(&key::task(tube.run(), &self.home, self.id))?;
+        let raw = raw.ok_or_else(|| damaged("task"))?;
+        let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
+        content(view, tube, self.id, &raw, &row)
+    }
+
+    /// Where it was put and stands, as its own row would say.
+    fn position(&self) -> PositionRow<'a> {
+        PositionRow { home: self.home, place: self.place, group: self.group }
+    }
+
+    /// The row by which it is found, if it needs one.
+    pub(crate) fn position_row(&self, tube: &Tube) -> Option<Value> {
+        places::row_of(tube, self.id, &self.position())
+    }
+
+    /// What the row of a state without a place says of it.
+    pub(crate) fn away(&self, tube: &Tube) -> Away {
+        let plain = places::plain(tube, self.id);
+        Away {
+            place: (self.place != plain.place).then_some(self.place),
+            grouped: self.group != plain.group,
+            keyed: self.key.is_some(),
+            extended: self.extended,
+            apart: self.apart,
+            bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+#[inline]
+fn content(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    raw: &Value,
+    row: &TaskRow<'_>,
+) -> Result<Content> {
+    let payload = Payload::read(view, tube.run(), id, raw, row.payload)?;
+    Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
+}
+
+/// Reads what the caller said of a task.
+#[inline]
+fn said(view: &dyn View, tube: &Tube, id: TaskId, home: &Place) -> Result<Said> {
+    match view.get(&key::task(tube.run(), home, id)) {
+        Ok(Some(raw)) => Ok(Said::Read(raw)),
+        Ok(None) => Ok(Said::Lost),
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(Said::Lost),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the state in a row that tells one, and the task with it. `at` is the place in the row's
+/// key, for states that have one there.
+///
+/// # Errors
+/// `Damaged` if the state does not decode.
+#[inline]
+pub(crate) fn open(
+    view: &dyn View,
+    tube: &Tube,
+    (tag, id, at): (Tag, TaskId, Option<Place>),
+    raw: &Value,
+) -> Result<(Stored, Standing)> {
+    let (standing, place, home) = match (tag.state(), at) {
+        (Some(State::Ready), Some(at)) => {
+            let (head, home) = Head::decode(raw).ok_or_else(|| damaged("ready"))?;
+            (Standing::Ready(head), at, home)
+        }
+        (Some(State::Buried), Some(at)) => {
+            let (row, home) = BuriedRow::decode(raw).ok_or_else(|| damaged("buried"))?;
+            (Standing::Buried(row), at, home)
+        }
+        (Some(State::Delayed), _) => {
+            let (away, homed) = DelayedRow::decode(raw).ok_or_else(|| damaged("delayed"))?;
+            let (stored, row) = open_away(view, tube, id, &away, homed)?;
+            return Ok((stored, Standing::Delayed(row)));
+        }
+        (Some(State::Taken), _) => {
+            let (stored, taken) = lease(view, tube, id, raw)?;
+            return Ok((stored, Standing::Taken(taken)));
+        }
+        (Some(State::Ready | State::Buried) | None, _) => return Err(damaged("state")),
+    };
+    let home = home.unwrap_or(place);
+    let said = said(view, tube, id, &home)?;
+    Ok((Stored { id, home, place, said }, standing))
+}
+
+#[inline]
+fn open_away<T>(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    away: &Away,
+    (row, home): Homed<T>,
+) -> Result<(Stored, T)> {
+    let plain = places::plain(tube, id);
+    let place = away.place.unwrap_or(plain.place);
+    let home = home.unwrap_or(place);
+    let said = if away.grouped || away.keyed || away.extended {
+        said(view, tube, id, &home)?
+    } else {
+        Said::Plain { group: plain.group, bytes: u64::from(away.bytes), apart: away.apart }
+    };
+    Ok((Stored { id, home, place, said }, row))
+}
+
+/// Reads the state in the row of a taken task, and the task with it.
+///
+/// # Errors
+/// `Damaged` if the state does not decode.
+#[inline]
+pub(crate) fn lease(
+    view: &dyn View,
+    tube: &Tube,
+    id: TaskId,
+    raw: &Value,
+) -> Result<(Stored, TakenRow)> {
+    let (away, homed) = TakenRow::decode(raw).ok_or_else(|| damaged("taken"))?;
+    open_away(view, tube, id, &away, homed)
+}
