@@ -55,8 +55,8 @@
 //! on), and no change of the clock moves it. `Duration::MAX` is for ever.
 //!
 //! A task's life ends at its put + its ttl + every delay that was asked for (at the put, `run_at`,
-//! release, back-off), however late a verb notices that a delay has ended. A delayed task whose life
-//! has ended goes at the end of its delay.
+//! release, back-off), however late a verb notices that a delay has ended. A delayed task whose
+//! life has ended goes at the end of its delay.
 //!
 //! # Where things are
 //!
@@ -77,65 +77,40 @@
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod limits;
-mod numbers;
-mod task;
-mod error;
-mod name;
-mod options;
-mod verb;
-mod sync;
-mod stop;
-mod clock;
-mod bytes;
+mod words;
+mod format;
 mod store;
 mod engine;
-mod live;
-mod upkeep;
-mod placement;
-mod watch;
-mod hold;
-mod codec;
-mod consumer;
-mod held;
-mod lease;
-mod tube;
-mod put;
-mod take;
-#[cfg(feature = "bincode")]
-mod typed;
-mod inspect;
-mod events;
-mod transact;
-mod verdicts;
-mod queue;
-mod builder;
-#[doc(hidden)]
-pub mod testing;
+mod runtime;
+mod api;
 
 #[cfg(all(doctest, feature = "bincode"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use builder::Builder;
-pub use clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
-pub use codec::{BoxError, Codec};
-pub use consumer::Consumer;
-pub use error::{Error, ErrorKind, Result};
-pub use events::Events;
-pub use held::Held;
-pub use inspect::{BaseSpace, Calls, Space, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo};
-pub use lease::{Lease, Task};
-pub use live::events::Event;
-pub use options::{Backoff, Durability, EventOptions, TubeKind, TubeOptions};
-pub use placement::{Place, Placement, PutView};
-pub use put::{NewTask, Put, Receipt};
-pub use queue::Queue;
-pub use stop::Stop;
-pub use store::{Progress, Stage};
-pub use task::{Cause, Reason, State, TaskId, TaskInfo, Ticket};
-pub use transact::{Reading, Transaction};
-pub use tube::Tube;
+pub use api::builder::Builder;
+pub use api::codec::{BoxError, Codec};
+pub use api::consumer::Consumer;
+pub use api::events::Events;
+pub use api::inspect::{
+    BaseSpace, Calls, Space, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo,
+};
+pub use api::lease::{Lease, Task};
+pub use api::placement::{Place, Placement, PutView};
+pub use api::put::{NewTask, Put, Receipt};
+pub use api::queue::Queue;
+#[doc(hidden)]
+pub use api::testing;
+pub use api::ticket_handle::TicketHandle;
+pub use api::transact::{Reading, Transaction};
+pub use api::tube::Tube;
 #[cfg(feature = "bincode")]
-pub use typed::Bincode;
-pub use verb::{Conflict, PutOutcome, Release};
+pub use api::typed::Bincode;
+pub use runtime::events::Event;
+pub use store::{Progress, Stage};
+pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
+pub use words::error::{Error, ErrorKind, Result};
+pub use words::options::{Backoff, Durability, EventOptions, TubeKind, TubeOptions};
+pub use words::stop::Stop;
+pub use words::task::{Cause, Reason, State, TaskId, TaskInfo, Ticket};
+pub use words::verb::{Conflict, PutOutcome, Release};

@@ -2,27 +2,27 @@
 //! hangs on a state is there and nothing else is, and the kept counts are the true ones. Reads
 //! every row; for `check`, and for tests after each of their steps.
 
-use crate::bytes::key::{self, Key, Range, Run, Work};
-use crate::bytes::row::{BuriedRow, Counters, TakenRow, WorkRow};
-use crate::bytes::{Scan, Tag, Value, View, row};
-use crate::clock::NEVER;
-use crate::engine::index;
-use crate::engine::known::Tube;
-use crate::engine::stored::{self, Standing, Task};
-use crate::engine::{consumers, look, settle};
-use crate::error::{ErrorKind, Result};
-use crate::task::TaskId;
+use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{consumers, query, settle};
+use crate::format::key::{self, Key, Range, Run, Work};
+use crate::format::row::{BuriedRow, Counters, TakenRow, WorkRow};
+use crate::format::{Scan, Tag, Value, View, row};
+use crate::words::clock::NEVER;
+use crate::words::error::{ErrorKind, Result};
+use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reports each disagreement as one line.
 pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let mut tubes = BTreeMap::new();
-    for number in look::numbers(view)? {
-        let Some(tube) = look::sound_tube(view, number)? else {
+    for number in query::numbers(view)? {
+        let Some(tube) = query::sound_tube(view, number)? else {
             report(format!("tube {number}: its row is damaged"));
             continue;
         };
-        if look::tube_named(view, &tube.row.name)? != Some(number) {
+        if query::tube_named(view, &tube.row.name)? != Some(number) {
             report(format!("tube {:?}: its name does not lead to it", tube.row.name));
         }
         Audit::of(view, &tube, report).walk()?;
@@ -36,7 +36,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     durable_bytes(view, report)
 }
 
-type Tubes = BTreeMap<Run, Tube>;
+type Tubes = BTreeMap<Run, TubeEntry>;
 
 /// Every row of a range.
 fn each(
@@ -56,12 +56,12 @@ fn is_damaged<T>(read: &Result<T>) -> bool {
 
 /// Names that lead to nothing, and consumers that no name leads to.
 fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
-    for name in look::names(view)? {
+    for name in query::names(view)? {
         if is_damaged(&view.get(&key::name(&name))) {
             report(format!("name {name:?}: its row is damaged"));
         }
-        let found = look::tube_named(view, &name)
-            .and_then(|number| look::tube(view, number.unwrap_or_default()));
+        let found = query::tube_named(view, &name)
+            .and_then(|number| query::tube(view, number.unwrap_or_default()));
         let leads = match found {
             Err(error) if error.is_not_found() => false,
             found if is_damaged(&found) => true,
@@ -90,7 +90,7 @@ fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
 
 /// Numbers in use that would be given again.
 fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
-    let given = match look::counters(view) {
+    let given = match query::counters(view) {
         given if is_damaged(&given) => {
             report("Meta: the counters are damaged".to_owned());
             return Ok(());
@@ -184,7 +184,7 @@ fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> 
         if key::is_temporary(&met.0) {
             break;
         }
-        match index::payload_bytes(view, met)? {
+        match transition::payload_bytes(view, met)? {
             Some(own) => bytes = bytes.saturating_add(own),
             None => unknown = true,
         }
@@ -221,7 +221,7 @@ fn clearing(run: Run) -> Key {
 
 struct Audit<'a> {
     view: &'a dyn View,
-    tube: &'a Tube,
+    tube: &'a TubeEntry,
     report: &'a mut dyn FnMut(String),
     /// What the tasks say there should be, by tag.
     expected: BTreeMap<Tag, BTreeSet<Key>>,
@@ -236,7 +236,7 @@ struct Group {
 }
 
 impl<'a> Audit<'a> {
-    fn of(view: &'a dyn View, tube: &'a Tube, report: &'a mut dyn FnMut(String)) -> Self {
+    fn of(view: &'a dyn View, tube: &'a TubeEntry, report: &'a mut dyn FnMut(String)) -> Self {
         let (expected, groups, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         Self { view, tube, report, expected, groups, ids }
     }
@@ -255,7 +255,7 @@ impl<'a> Audit<'a> {
                 let seen = stored::open(self.view, self.tube, at, &row).and_then(|(stored, it)| {
                     let stored = stored.whole(self.view, self.tube)?;
                     let task = stored.task()?;
-                    if index::state_value(self.tube, &task, &it) != row {
+                    if transition::state_value(self.tube, &task, &it) != row {
                         self.say(format!("task {id}: its rows do not agree"));
                     }
                     self.task(tag, &task, &it);
@@ -273,12 +273,12 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    fn task(&mut self, tag: Tag, task: &Task<'_>, standing: &Standing) {
+    fn task(&mut self, tag: Tag, task: &TaskRef<'_>, standing: &TaskState) {
         let run = self.tube.run();
         if !self.ids.insert(task.id) {
             self.say(format!("task {}: it is in two states", task.id));
         }
-        self.expect(tag, index::state_key(self.tube, task, standing));
+        self.expect(tag, transition::state_key(self.tube, task, standing));
         self.expect(Tag::Task, key::task(run, &task.home, task.id));
         if let Some(position) = task.position_row(self.tube) {
             let key = key::position(run, task.id);
@@ -287,14 +287,14 @@ impl<'a> Audit<'a> {
             }
             self.expect(Tag::Position, key);
         }
-        let deadlines = index::deadlines(self.tube, standing).into_iter();
+        let deadlines = transition::deadlines(self.tube, standing).into_iter();
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
             self.expect(Tag::Due, key::due(run, what, when, task.id));
         }
         match standing {
-            Standing::Ready(_) | Standing::Delayed(_) => {}
-            Standing::Taken(taken) => self.lease(task.id, taken),
-            Standing::Buried(buried) => self.buried(task.id, buried),
+            TaskState::Ready(_) | TaskState::Delayed(_) => {}
+            TaskState::Taken(taken) => self.lease(task.id, taken),
+            TaskState::Buried(buried) => self.buried(task.id, buried),
         }
         if task.apart {
             let body = key::body(run, task.id);
@@ -310,8 +310,8 @@ impl<'a> Audit<'a> {
         if let Some(name) = task.group {
             let turn = key::turn(run, &task.place, task.id);
             let group = self.groups.entry(name.to_owned()).or_default();
-            group.in_flight += index::in_flight(Some(standing)) as u64;
-            if matches!(standing, Standing::Ready(_))
+            group.in_flight += transition::in_flight(Some(standing)) as u64;
+            if matches!(standing, TaskState::Ready(_))
                 && group.first.as_ref().is_none_or(|first| turn < *first)
             {
                 group.first = Some(turn);
@@ -320,7 +320,7 @@ impl<'a> Audit<'a> {
     }
 
     fn buried(&mut self, id: TaskId, row: &BuriedRow) {
-        for key in index::buried_rows(self.tube, id, row) {
+        for key in transition::buried_rows(self.tube, id, row) {
             match Range::holding(&key).map(|range| range.tag) {
                 Some(tag @ (Tag::BuriedTime | Tag::BuriedGroup)) => self.expect(tag, key),
                 _ if is_there(self.view, &key).unwrap_or(true) => {}
@@ -343,7 +343,7 @@ impl<'a> Audit<'a> {
         if !has(key::consumer(taken.holder)) {
             self.say(format!("task {id}: its consumer {} is not there", taken.holder));
         }
-        self.expect(Tag::Held, key::held(run, taken.holder, id));
+        self.expect(Tag::TicketHandle, key::held(run, taken.holder, id));
     }
 
     fn expect_groups(&mut self) {

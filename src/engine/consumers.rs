@@ -1,22 +1,22 @@
 //! Named consumers: sessions that own leases. While one is open its leases are its guards'; once
 //! it left they wait for `resume` or for the end of its grace.
 
-use crate::bytes::extension::Extension;
-use crate::bytes::key::{self, Key};
-use crate::bytes::row::{ConsumerRow, Counters, TakenRow};
-use crate::bytes::{Range, Scan, Tag, View, row};
-use crate::clock::NEVER;
-use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index;
-use crate::engine::known::Tube;
-use crate::engine::stored::{self, Content, Standing};
-use crate::engine::take::Handed;
-use crate::engine::{aside, look, settle};
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{PAGE_TASKS, SWEEP_TASKS};
-use crate::name::label;
-use crate::numbers::Numbers;
-use crate::task::{Cause, TaskId};
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::stored::{self, Content, TaskState};
+use crate::engine::take::Delivery;
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{quarantine, query, settle};
+use crate::format::extension::Extension;
+use crate::format::key::{self, Key};
+use crate::format::row::{ConsumerRow, Counters, TakenRow};
+use crate::format::{Range, Scan, Tag, View, row};
+use crate::words::clock::NEVER;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{PAGE_TASKS, SWEEP_TASKS};
+use crate::words::name::label;
+use crate::words::numbers::Numbers;
+use crate::words::task::{Cause, TaskId};
 use std::collections::BTreeMap;
 
 /// Opens a consumer, or joins it. Answers its number.
@@ -57,8 +57,8 @@ pub(crate) struct Resume {
     pub(crate) from: TaskId,
 }
 
-fn consumer(desk: &Desk<'_>, number: u32) -> Result<ConsumerRow> {
-    let row = desk.get(&key::consumer(number))?;
+fn consumer(ctx: &OpContext<'_>, number: u32) -> Result<ConsumerRow> {
+    let row = ctx.get(&key::consumer(number))?;
     let row =
         row.ok_or_else(|| Error::new(ErrorKind::Closed).because("the consumer was closed"))?;
     ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))
@@ -75,29 +75,29 @@ impl Op for Join<'_> {
         true
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<u32> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u32> {
         label("consumer name", self.name)?;
-        if let Some(number) = desk.get(&key::consumer_name(self.name))? {
+        if let Some(number) = ctx.get(&key::consumer_name(self.name))? {
             let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
             let number = number.ok_or_else(|| damaged("consumer"))?;
-            let old = consumer(desk, number)?;
+            let old = consumer(ctx, number)?;
             let new = ConsumerRow { grace: self.grace, until: NEVER, ..old.clone() };
             if new != old {
-                desk.change(key::consumer(number), new.encode());
+                ctx.change(key::consumer(number), new.encode());
             }
             return Ok(number);
         }
-        let mut counters = look::counters(desk)?;
+        let mut counters = query::counters(ctx)?;
         counters.consumer = counters
             .consumer
             .checked_add(1)
             .ok_or_else(|| Error::new(ErrorKind::Invalid).because("2^32 consumers were made"))?;
-        desk.set(key::meta(Counters::WHAT), counters.encode())?;
+        ctx.set(key::meta(Counters::WHAT), counters.encode())?;
         let number = counters.consumer;
-        desk.add(key::consumer_name(self.name), row::number(u64::from(number)));
+        ctx.add(key::consumer_name(self.name), row::number(u64::from(number)));
         let (name, extension) = (self.name.to_owned(), Extension::default());
         let row = ConsumerRow { name, grace: self.grace, until: NEVER, void_to: 0, extension };
-        desk.add(key::consumer(number), row.encode());
+        ctx.add(key::consumer(number), row.encode());
         Ok(number)
     }
 }
@@ -114,17 +114,17 @@ impl Op for Leave {
         Numbers::of_tokens(1)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<Option<Left>> {
-        let mut row = match consumer(desk, self.consumer) {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<Left>> {
+        let mut row = match consumer(ctx, self.consumer) {
             Ok(row) => row,
             // Ended since: a close whose answer was an error is asked for again.
             Err(error) if error.is_closed() => return Ok(None),
             Err(error) => return Err(error),
         };
         if row.until == NEVER {
-            row.until = desk.now.queue.saturating_add(row.grace).min(NEVER - 1);
-            row.void_to = desk.token();
-            desk.change(key::consumer(self.consumer), row.encode());
+            row.until = ctx.now.queue.saturating_add(row.grace).min(NEVER - 1);
+            row.void_to = ctx.token();
+            ctx.change(key::consumer(self.consumer), row.encode());
         }
         Ok(Some(Left { number: row.void_to, grace: row.grace }))
     }
@@ -137,8 +137,8 @@ impl Op for End {
         None
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
-        let row = match consumer(desk, self.consumer) {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
+        let row = match consumer(ctx, self.consumer) {
             Ok(row) => row,
             Err(error) if error.is_closed() => return Ok(false),
             Err(error) => return Err(error),
@@ -148,50 +148,56 @@ impl Op for End {
             return Ok(false);
         }
         let mut left = SWEEP_TASKS;
-        for number in look::numbers(desk)? {
-            let Some(tube) = desk.sound_tube(number)? else { continue };
-            if desk.count(tube.range(Tag::Held)) == 0 {
+        for number in query::numbers(ctx)? {
+            let Some(tube) = ctx.sound_tube(number)? else { continue };
+            if ctx.count(tube.range(Tag::TicketHandle)) == 0 {
                 continue;
             }
             let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
-            while let Some((met, _)) = rows.next(desk)? {
+            while let Some((met, _)) = rows.next(ctx)? {
                 if left == 0 {
                     return Ok(true);
                 }
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
                 // What stays as it is does not count, so that the next sweep comes further.
-                left -= usize::from(self.give_back(desk, &tube, id, met)?);
+                left -= usize::from(self.give_back(ctx, &tube, id, met)?);
             }
         }
-        desk.remove(key::consumer(self.consumer));
-        desk.remove(key::consumer_name(&row.name));
+        ctx.remove(key::consumer(self.consumer));
+        ctx.remove(key::consumer_name(&row.name));
         Ok(false)
     }
 }
 
 impl End {
     /// Returns one lease. False if it is damaged so that it stays as it is.
-    fn give_back(&self, desk: &mut Desk<'_>, tube: &Tube, id: TaskId, held: Key) -> Result<bool> {
-        let row = match desk.get(&key::taken(tube.run(), id)) {
+    fn give_back(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        id: TaskId,
+        held: Key,
+    ) -> Result<bool> {
+        let row = match ctx.get(&key::taken(tube.run(), id)) {
             Ok(None) => {
-                desk.remove(held);
+                ctx.remove(held);
                 return Ok(true);
             }
             Err(error) if error.kind() == ErrorKind::Damaged => None,
             row => row?,
         };
-        aside::with_lease(desk, tube, (id, row), |desk, task, taken| {
+        quarantine::with_lease(ctx, tube, (id, row), |ctx, task, taken| {
             if self.charged {
-                settle::give_back(desk, tube, task, taken, Cause::Lost)
+                settle::give_back(ctx, tube, task, taken, Cause::Lost)
             } else {
-                settle::give_back_uncharged(desk, tube, task, taken, Cause::Close)
+                settle::give_back_uncharged(ctx, tube, task, taken, Cause::Close)
             }
         })
     }
 }
 
 impl Op for Resume {
-    type Done = (Vec<Handed>, Option<TaskId>);
+    type Done = (Vec<Delivery>, Option<TaskId>);
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -201,17 +207,17 @@ impl Op for Resume {
         Numbers::of_tokens(PAGE_TASKS as u64)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
-        let tube = desk.tube(self.tube)?;
-        let row = consumer(desk, self.consumer)?;
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let tube = ctx.tube(self.tube)?;
+        let row = consumer(ctx, self.consumer)?;
         let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
         rows.skip_to(key::held(tube.run(), self.consumer, self.from));
         let (mut handed, mut last) = (Vec::new(), self.from);
         for _ in 0..PAGE_TASKS {
-            let Some((met, _)) = rows.next(desk)? else { return Ok((handed, None)) };
+            let Some((met, _)) = rows.next(ctx)? else { return Ok((handed, None)) };
             let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
             last = id;
-            match resumed(desk, &tube, id, row.void_to) {
+            match resumed(ctx, &tube, id, row.void_to) {
                 // It waits for the end of the grace, and its neighbours are handed out.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}
                 task => handed.extend(task?),
@@ -222,19 +228,24 @@ impl Op for Resume {
 }
 
 /// Hands out a lease again, unless its consumer got it since it came back.
-fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result<Option<Handed>> {
-    let Some(row) = desk.get(&key::taken(tube.run(), id))? else { return Ok(None) };
-    let (stored, taken) = stored::lease(desk, tube, id, &row)?;
+fn resumed(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    id: TaskId,
+    void_to: u64,
+) -> Result<Option<Delivery>> {
+    let Some(row) = ctx.get(&key::taken(tube.run(), id))? else { return Ok(None) };
+    let (stored, taken) = stored::lease(ctx, tube, id, &row)?;
     if taken.token > void_to {
         return Ok(None);
     }
     let task = stored.task()?;
-    let Content { codec, version, payload, .. } = task.content(desk, tube)?;
-    let now = desk.now.lease;
-    let token = desk.token();
+    let Content { codec, version, payload, .. } = task.content(ctx, tube)?;
+    let now = ctx.now.lease;
+    let token = ctx.token();
     let deadline = now.saturating_add(taken.head.ttr);
     let renewed = TakenRow { token, since: now, deadline, ..taken.clone() };
-    let handed = Handed {
+    let handed = Delivery {
         id,
         token,
         attempts: taken.head.attempts,
@@ -243,34 +254,34 @@ fn resumed(desk: &mut Desk<'_>, tube: &Tube, id: TaskId, void_to: u64) -> Result
         version,
         payload,
     };
-    let (from, to) = (Standing::Taken(taken), Standing::Taken(renewed));
-    index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Touch)?;
+    let (from, to) = (TaskState::Taken(taken), TaskState::Taken(renewed));
+    transition::move_task(ctx, tube, &task, Some(&from), Some(&to), Cause::Touch)?;
     Ok(Some(handed))
 }
 
 /// The consumers there are, at open. One whose row is damaged is forgotten, since nobody knows how
 /// long its leases were to outlive it; then each name leads to its consumer again.
-pub(crate) fn mended(desk: &mut Desk<'_>) -> Result<Vec<(u32, ConsumerRow)>> {
+pub(crate) fn mended(ctx: &mut OpContext<'_>) -> Result<Vec<(u32, ConsumerRow)>> {
     let mut rows = Scan::over(Range::of(Tag::Consumer));
-    while let Some((met, row)) = rows.next(desk)? {
+    while let Some((met, row)) = rows.next(ctx)? {
         if row.as_deref().and_then(ConsumerRow::decode).is_none() {
-            desk.remove(met);
+            ctx.remove(met);
         }
     }
-    let consumers = all(desk)?;
+    let consumers = all(ctx)?;
     let mut names: BTreeMap<Key, u32> =
         consumers.iter().map(|(number, row)| (key::consumer_name(&row.name), *number)).collect();
     let mut rows = Scan::over(Range::of(Tag::ConsumerName));
-    while let Some((met, row)) = rows.next(desk)? {
+    while let Some((met, row)) = rows.next(ctx)? {
         let told = row.as_deref().and_then(row::read_number);
         match names.remove(&met).map(u64::from) {
             Some(number) if told == Some(number) => {}
-            Some(number) => desk.change(met, row::number(number)),
-            None => desk.remove(met),
+            Some(number) => ctx.change(met, row::number(number)),
+            None => ctx.remove(met),
         }
     }
     for (name, number) in names {
-        desk.add(name, row::number(u64::from(number)));
+        ctx.add(name, row::number(u64::from(number)));
     }
     Ok(consumers)
 }

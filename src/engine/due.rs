@@ -1,18 +1,18 @@
 //! What falls due: delays end, lives end, leases lapse. Worked off by any verb that comes by, and
 //! by the timer, in bounded steps; correctness never waits for the timer.
 
-use crate::bytes::key::{self, Key, Run, Work};
-use crate::bytes::{Deadline, Met, Range, Tag, View};
-use crate::clock::{NEVER, Now};
-use crate::engine::desk::{Desk, Op, damaged};
+use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::effects::NextDue;
-use crate::engine::index;
-use crate::engine::known::Tube;
-use crate::engine::stored::Standing;
-use crate::engine::{aside, settle, sweep};
-use crate::error::{ErrorKind, Result};
-use crate::limits::SWEEP_TASKS;
-use crate::task::{Cause, TaskId};
+use crate::engine::stored::TaskState;
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{quarantine, settle, sweep};
+use crate::format::key::{self, Key, Run, Work};
+use crate::format::{Deadline, Met, Range, Tag, View};
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::task::{Cause, TaskId};
 
 /// Works off what is due in one tube, at most one sweep's worth.
 pub(crate) struct WorkOff {
@@ -73,28 +73,28 @@ impl Op for WorkOff {
         None
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
-        let tube = desk.tube(self.tube)?;
-        if let Some(met) = work(desk, tube.run())? {
-            sweep::step(desk, Work::Release, met)?;
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
+        let tube = ctx.tube(self.tube)?;
+        if let Some(met) = work(ctx, tube.run())? {
+            sweep::step(ctx, Work::Release, met)?;
             return Ok(true);
         }
         let mut left = SWEEP_TASKS;
         for what in Deadline::ALL {
             let mut from: Key = key::due_of(tube.run(), what);
             // What is due at exactly this instant is due, so the walk ends behind it.
-            let last = key::due(tube.run(), what, hand(desk.now, what), TaskId::new(u64::MAX));
+            let last = key::due(tube.run(), what, hand(ctx.now, what), TaskId::new(u64::MAX));
             let end = key::after(&last);
-            while left > 0 && desk.count(tube.range(Tag::Due)) > 0 {
-                let Some((met, _)) = desk.first(&from, &end)? else { break };
+            while left > 0 && ctx.count(tube.range(Tag::Due)) > 0 {
+                let Some((met, _)) = ctx.first(&from, &end)? else { break };
                 from = key::after(&met);
                 left -= 1;
                 let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
                 let when = key::when_of(&met).ok_or_else(|| damaged("due"))?;
-                match fall_due(desk, &tube, id, what, when) {
+                match fall_due(ctx, &tube, id, what, when) {
                     Ok(true) => {}
-                    Ok(false) => desk.remove(met),
-                    Err(error) if error.kind() == ErrorKind::Damaged => desk.remove(met),
+                    Ok(false) => ctx.remove(met),
+                    Err(error) if error.kind() == ErrorKind::Damaged => ctx.remove(met),
                     Err(error) => return Err(error),
                 }
             }
@@ -105,20 +105,20 @@ impl Op for WorkOff {
 
 /// Carries out one deadline. False if it belongs to nothing any more.
 fn fall_due(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
     id: TaskId,
     what: Deadline,
     when: u64,
 ) -> Result<bool> {
-    let (stored, standing) = match index::find_due(desk, tube, id, what) {
+    let (stored, standing) = match transition::find_due(ctx, tube, id, what) {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(false),
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
             match what {
-                Deadline::Ttr => aside::stand_in_for_lease(desk, tube, id, &fault)?,
+                Deadline::Ttr => quarantine::bury_damaged_lease(ctx, tube, id, &fault)?,
                 Deadline::Delay | Deadline::RunAt => {
-                    aside::stand_in_for_delay(desk, tube, id, &fault)?
+                    quarantine::bury_damaged_delay(ctx, tube, id, &fault)?
                 }
                 Deadline::Ttl => false,
             };
@@ -129,30 +129,30 @@ fn fall_due(
     let task = match stored.task() {
         Ok(task) => task,
         Err(fault) => {
-            return aside::stand_in_for_task(desk, tube, (id, &stored), &standing, &fault);
+            return quarantine::stand_in_for_task(ctx, tube, (id, &stored), &standing, &fault);
         }
     };
     // What stands in for a damaged task has not the deadlines that the task had.
-    if !index::deadlines(tube, &standing).contains(&(what, when)) {
+    if !transition::deadlines(tube, &standing).contains(&(what, when)) {
         return Ok(false);
     }
     match (what, standing) {
-        (Deadline::Delay | Deadline::RunAt, Standing::Delayed(row)) => {
-            let to = Standing::Ready(row.head.clone());
-            index::shift(
-                desk,
+        (Deadline::Delay | Deadline::RunAt, TaskState::Delayed(row)) => {
+            let to = TaskState::Ready(row.head.clone());
+            transition::move_task(
+                ctx,
                 tube,
                 &task,
-                Some(&Standing::Delayed(row)),
+                Some(&TaskState::Delayed(row)),
                 Some(&to),
                 Cause::Delay,
             )?;
         }
         (Deadline::Ttl, standing) => {
-            index::erase(desk, tube, &task, &standing, Cause::Ttl)?;
+            transition::erase(ctx, tube, &task, &standing, Cause::Ttl)?;
         }
-        (Deadline::Ttr, Standing::Taken(taken)) => {
-            settle::give_back(desk, tube, &task, taken, Cause::Ttr)?;
+        (Deadline::Ttr, TaskState::Taken(taken)) => {
+            settle::give_back(ctx, tube, &task, taken, Cause::Ttr)?;
         }
         _ => return Ok(false),
     }

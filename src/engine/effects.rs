@@ -1,12 +1,12 @@
 //! What an op decided beside its row writes: steps of tasks, wake-ups, deadlines, tubes made and
 //! dropped. Published once the rows are committed; nobody has to read it out of the rows.
 
-use crate::bytes::Deadline;
-use crate::bytes::key::Run;
-use crate::bytes::row::TubeRow;
-use crate::clock::{NEVER, Now};
-use crate::sync::Arc;
-use crate::task::{Cause, State, TaskId};
+use crate::format::Deadline;
+use crate::format::key::Run;
+use crate::format::row::TubeRow;
+use crate::words::clock::{NEVER, Now};
+use crate::words::sync::Arc;
+use crate::words::task::{Cause, State, TaskId};
 
 /// Entries whose memory is kept for the next op.
 const KEPT: usize = 1024;

@@ -2,19 +2,19 @@
 //! of each group that may be taken from, the first of the line also stands among the turns. So a
 //! take never walks past a locked group, at any depth.
 
-use crate::bytes::key::{self, Key, Place};
-use crate::bytes::row::{self, DelayedRow};
-use crate::bytes::{Tag, Value, View};
-use crate::engine::desk::{Desk, damaged};
-use crate::engine::known::Tube;
-use crate::engine::places;
-use crate::error::{ErrorKind, Result};
-use crate::task::TaskId;
+use crate::engine::context::{OpContext, damaged};
+use crate::engine::position;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Key, Rank};
+use crate::format::row::{self, DelayedRow};
+use crate::format::{Tag, Value, View};
+use crate::words::error::{ErrorKind, Result};
+use crate::words::task::TaskId;
 
 /// The first task of a group's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct First {
-    place: Place,
+struct LineHead {
+    place: Rank,
     id: TaskId,
 }
 
@@ -35,8 +35,8 @@ pub(crate) struct Plan<'a> {
     before: Count,
     after: u64,
     /// Who has the group's turn, before and after.
-    had: Option<First>,
-    has: Option<First>,
+    had: Option<LineHead>,
+    has: Option<LineHead>,
 }
 
 /// How many tasks of a group are in flight.
@@ -54,12 +54,12 @@ enum CountRow {
 }
 
 /// How many tasks of the group are in flight.
-pub(crate) fn in_flight(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
-    Ok(count(desk, tube, group)?.tasks)
+pub(crate) fn in_flight(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
+    Ok(count(ctx, tube, group)?.tasks)
 }
 
-fn count(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<Count> {
-    let kept = match desk.get(&key::group(tube.run(), group)) {
+fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Count> {
+    let kept = match ctx.get(&key::group(tube.run(), group)) {
         Ok(None) => return Ok(Count { tasks: 0, row: CountRow::Absent }),
         Ok(Some(kept)) => row::read_number(&kept),
         Err(error) if error.kind() == ErrorKind::Damaged => None,
@@ -67,19 +67,19 @@ fn count(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<Count> {
     };
     match kept {
         Some(tasks) => Ok(Count { tasks, row: CountRow::Sound }),
-        None => Ok(Count { tasks: recount(desk, tube, group)?, row: CountRow::Damaged }),
+        None => Ok(Count { tasks: recount(ctx, tube, group)?, row: CountRow::Damaged }),
     }
 }
 
 /// Counts who is in flight, for a group whose row is damaged. As long as what is taken; the step
 /// that asked writes the row anew.
-fn recount(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
+fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
     let mut tasks = 0;
     for tag in [Tag::Taken].into_iter().chain(delayed) {
         let range = tube.range(tag);
         let mut from = range.start();
-        while let Some((met, row)) = desk.first(&from, &range.end())? {
+        while let Some((met, row)) = ctx.first(&from, &range.end())? {
             from = key::after(&met);
             // A damaged lease is one all the same; of a damaged delay nobody knows.
             let is_in_flight = tag == Tag::Taken
@@ -88,7 +88,7 @@ fn recount(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
                     .and_then(DelayedRow::decode)
                     .is_some_and(|(_, (it, _))| it.holds_group);
             let Some(id) = key::id_of(&met).filter(|_| is_in_flight) else { continue };
-            let own = places::of(desk, tube, id);
+            let own = position::of(ctx, tube, id);
             tasks += u64::from(own.is_ok_and(|(_, _, own)| own.as_deref() == Some(group)));
         }
     }
@@ -97,15 +97,19 @@ fn recount(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<u64> {
 
 /// Whether more of a group are kept count of than can be seen in flight: the others are delayed
 /// tasks that hold it and whose rows are damaged. Which of several does so is not known any more.
-pub(crate) fn is_held_by_the_unknown(desk: &Desk<'_>, tube: &Tube, group: &str) -> Result<bool> {
-    Ok(count(desk, tube, group)?.tasks > recount(desk, tube, group)?)
+pub(crate) fn is_held_by_the_unknown(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    group: &str,
+) -> Result<bool> {
+    Ok(count(ctx, tube, group)?.tasks > recount(ctx, tube, group)?)
 }
 
 /// Reads all that a step needs to know. Nothing is written yet, so a task whose group is damaged
 /// beyond counting is still where it was.
-pub(crate) fn plan<'a>(desk: &Desk<'_>, tube: &Tube, step: Step<'a>) -> Result<Plan<'a>> {
+pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
     let most = u64::from(tube.row.options.in_flight);
-    let before = count(desk, tube, step.group)?;
+    let before = count(ctx, tube, step.group)?;
     let after = before.tasks.saturating_add_signed(step.in_flight);
     let (was_open, is_open) = (before.tasks < most, after < most);
 
@@ -113,14 +117,14 @@ pub(crate) fn plan<'a>(desk: &Desk<'_>, tube: &Tube, step: Step<'a>) -> Result<P
     if was_open || is_open {
         let line = key::line_of(tube.run(), step.group);
         let end = key::end_of(&line);
-        let first = desk.first(&line, &end)?.map(|(met, _)| met);
+        let first = ctx.first(&line, &end)?.map(|(met, _)| met);
         if was_open {
             had = first.as_ref().map(|met| first_of(met, line.len())).transpose()?;
         }
         if is_open {
             let stays = match first {
                 Some(first) if step.leaves.as_ref() == Some(&first) => {
-                    desk.first(&key::after(&first), &end)?.map(|(met, _)| met)
+                    ctx.first(&key::after(&first), &end)?.map(|(met, _)| met)
                 }
                 first => first,
             };
@@ -133,8 +137,8 @@ pub(crate) fn plan<'a>(desk: &Desk<'_>, tube: &Tube, step: Step<'a>) -> Result<P
     // Where the turn's own key is damaged there is none to take away; and the count that decided on
     // the turn may have been another than is counted now.
     if (had != has || before.row == CountRow::Damaged)
-        && let Some(First { place, id }) = &had
-        && !is_there(desk, &key::turn(tube.run(), place, *id))?
+        && let Some(LineHead { place, id }) = &had
+        && !is_there(ctx, &key::turn(tube.run(), place, *id))?
     {
         had = None;
     }
@@ -142,8 +146,8 @@ pub(crate) fn plan<'a>(desk: &Desk<'_>, tube: &Tube, step: Step<'a>) -> Result<P
 }
 
 /// Whether there is such a row, damaged or not.
-fn is_there(desk: &Desk<'_>, key: &Key) -> Result<bool> {
-    match desk.get(key) {
+fn is_there(ctx: &OpContext<'_>, key: &Key) -> Result<bool> {
+    match ctx.get(key) {
         Err(error) if error.kind() == ErrorKind::Damaged => Ok(true),
         row => Ok(row?.is_some()),
     }
@@ -152,14 +156,14 @@ fn is_there(desk: &Desk<'_>, key: &Key) -> Result<bool> {
 /// Whose turn a row is: the group, and the row in its line, `None` if that is damaged. No answer if
 /// the turn is of no task that stands in a line.
 pub(crate) fn whose_turn(
-    desk: &Desk<'_>,
-    tube: &Tube,
-    (place, id): (&Place, TaskId),
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    (place, id): (&Rank, TaskId),
     group: Option<Value>,
 ) -> Result<Option<(String, Option<Value>)>> {
     let group = group.and_then(|group| String::from_utf8(group.to_vec()).ok());
     let Some(group) = group else { return Ok(None) };
-    match desk.get(&key::line(tube.run(), &group, place, id)) {
+    match ctx.get(&key::line(tube.run(), &group, place, id)) {
         Ok(None) => Ok(None),
         Err(error) if error.kind() == ErrorKind::Damaged => Ok(Some((group, None))),
         row => Ok(Some((group, row?))),
@@ -169,72 +173,72 @@ pub(crate) fn whose_turn(
 /// Takes the turns away that are of nobody, and gives one to each group that should have it: what a
 /// damaged turn was of is not known any more. As long as the groups are many, but only once a
 /// damage, for no such turn is left.
-pub(crate) fn mend_turns(desk: &mut Desk<'_>, tube: &Tube) -> Result<()> {
+pub(crate) fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     let range = tube.range(Tag::Turn);
     let mut from = range.start();
-    while let Some((met, group)) = desk.first(&from, &range.end())? {
+    while let Some((met, group)) = ctx.first(&from, &range.end())? {
         from = key::after(&met);
         let place = key::place_of(&met, key::RUN_PREFIX).zip(key::id_of(&met));
         let whose = match place {
-            Some((place, id)) => whose_turn(desk, tube, (&place, id), group)?,
+            Some((place, id)) => whose_turn(ctx, tube, (&place, id), group)?,
             None => None,
         };
         if whose.is_none() {
-            desk.remove(met);
+            ctx.remove(met);
         }
     }
 
     let range = tube.range(Tag::Line);
     let mut from = range.start();
-    while let Some((met, _)) = desk.first(&from, &range.end())? {
+    while let Some((met, _)) = ctx.first(&from, &range.end())? {
         from = key::after(&met);
         let Some(group) = key::group_of(&met) else { continue };
         let line = key::line_of(tube.run(), group);
         from = key::end_of(&line);
-        let Ok(First { place, id }) = first_of(&met, line.len()) else { continue };
+        let Ok(LineHead { place, id }) = first_of(&met, line.len()) else { continue };
         let turn = key::turn(tube.run(), &place, id);
-        let is_open = in_flight(desk, tube, group)? < u64::from(tube.row.options.in_flight);
-        if is_open && !is_there(desk, &turn)? {
-            desk.add(turn, group_value(group));
+        let is_open = in_flight(ctx, tube, group)? < u64::from(tube.row.options.in_flight);
+        if is_open && !is_there(ctx, &turn)? {
+            ctx.add(turn, group_value(group));
         }
     }
     Ok(())
 }
 
-fn first_of(key: &[u8], line: usize) -> Result<First> {
+fn first_of(key: &[u8], line: usize) -> Result<LineHead> {
     let place = key::place_of(key, line).ok_or_else(|| damaged("line"))?;
     let id = key::id_of(key).ok_or_else(|| damaged("line"))?;
-    Ok(First { place, id })
+    Ok(LineHead { place, id })
 }
 
 impl Plan<'_> {
     /// Carries out the step and keeps the group's turn right.
-    pub(crate) fn carry_out(self, desk: &mut Desk<'_>, tube: &Tube) {
+    pub(crate) fn carry_out(self, ctx: &mut OpContext<'_>, tube: &TubeEntry) {
         let Self { step, before, after, had, has } = self;
         let run = tube.run();
         if let Some(key) = step.leaves {
-            desk.remove(key);
+            ctx.remove(key);
         }
         if let Some((key, value)) = step.enters {
-            desk.add(key, value);
+            ctx.add(key, value);
         }
         if before.tasks != after || before.row == CountRow::Damaged {
             let key = key::group(run, step.group);
             match (before.row, after) {
-                (CountRow::Absent, after) => desk.add(key, row::number(after)),
-                (_, 0) => desk.remove(key),
-                (_, after) => desk.change(key, row::number(after)),
+                (CountRow::Absent, after) => ctx.add(key, row::number(after)),
+                (_, 0) => ctx.remove(key),
+                (_, after) => ctx.change(key, row::number(after)),
             }
         }
         if had == has {
             return;
         }
-        if let Some(First { place, id }) = had {
-            desk.remove(key::turn(run, &place, id));
+        if let Some(LineHead { place, id }) = had {
+            ctx.remove(key::turn(run, &place, id));
         }
-        if let Some(First { place, id }) = has {
-            desk.add(key::turn(run, &place, id), group_value(step.group));
-            desk.wake(tube.number);
+        if let Some(LineHead { place, id }) = has {
+            ctx.add(key::turn(run, &place, id), group_value(step.group));
+            ctx.wake(tube.number);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state machine, the only room that knows the rules. A plain function of rows, op and now: it
 //! reads no clock, draws no random number, takes no lock, starts no thread, wakes nobody, and
-//! writes nothing. What it decides is a value, the [`Draft`](draft::Draft).
+//! writes nothing. What it decides is a value, the [`Decision`](decision::Decision).
 //!
 //! ```text
 //!            put                delay                          take, claim
@@ -12,20 +12,20 @@
 //! ```
 
 pub(crate) mod effects;
-pub(crate) mod draft;
-pub(crate) mod known;
-pub(crate) mod desk;
-pub(crate) mod places;
+pub(crate) mod decision;
+pub(crate) mod tube_cache;
+pub(crate) mod context;
+pub(crate) mod position;
 pub(crate) mod groups;
 pub(crate) mod payload;
 pub(crate) mod stored;
-pub(crate) mod index;
-pub(crate) mod aside;
+pub(crate) mod transition;
+pub(crate) mod quarantine;
 pub(crate) mod put;
 pub(crate) mod take;
-pub(crate) mod look;
+pub(crate) mod query;
 pub(crate) mod settle;
-pub(crate) mod tools;
+pub(crate) mod by_id;
 pub(crate) mod sweep;
 pub(crate) mod due;
 pub(crate) mod tubes;
@@ -33,4 +33,4 @@ pub(crate) mod consumers;
 pub(crate) mod recover;
 pub(crate) mod audit;
 
-pub(crate) use desk::{Desk, Op, Wants};
+pub(crate) use context::{Op, OpContext, PayloadSubscribers};

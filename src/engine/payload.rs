@@ -1,11 +1,11 @@
 //! A task's payload: at the end of the task's row, or in a row of its own if it is long.
 
-use crate::bytes::key::{self, Run};
-use crate::bytes::row::Contents;
-use crate::bytes::{Value, View};
-use crate::engine::desk::damaged;
-use crate::error::Result;
-use crate::task::TaskId;
+use crate::engine::context::damaged;
+use crate::format::key::{self, Run};
+use crate::format::row::PayloadPlace;
+use crate::format::{Value, View};
+use crate::words::error::Result;
+use crate::words::task::TaskId;
 use std::ops::Deref;
 
 /// A payload inside the row that holds it.
@@ -26,9 +26,9 @@ impl Payload {
         run: Run,
         id: TaskId,
         row: &Value,
-        contents: Contents<'_>,
+        contents: PayloadPlace<'_>,
     ) -> Result<Self> {
-        let Contents::Inline(payload) = contents else {
+        let PayloadPlace::Inline(payload) = contents else {
             let row = view.get(&key::body(run, id))?;
             return Ok(Self { row: row.ok_or_else(|| damaged("payload"))?, from: 0 });
         };

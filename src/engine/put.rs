@@ -1,20 +1,20 @@
 //! New tasks: ready or delayed, keyed or not, one or many. A batch is all or nothing.
 
-use crate::bytes::key::{self, Order, Place};
-use crate::bytes::row::{Contents, DelayedRow, Head, TaskRow};
-use crate::bytes::{Tag, View};
-use crate::clock::{NEVER, micros};
-use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index;
-use crate::engine::known::Tube;
-use crate::engine::stored::{Standing, Task};
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::BATCH_TASKS_MAX;
-use crate::name;
-use crate::numbers::Numbers;
-use crate::options::is_nothing;
-use crate::task::{Cause, TaskId};
-use crate::verb::{Conflict, PutOutcome};
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Order, Rank};
+use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow};
+use crate::format::{Tag, View};
+use crate::words::clock::{NEVER, micros};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::BATCH_TASKS_MAX;
+use crate::words::name;
+use crate::words::numbers::Numbers;
+use crate::words::options::is_nothing;
+use crate::words::task::{Cause, TaskId};
+use crate::words::verb::{Conflict, PutOutcome};
 use smallvec::SmallVec;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const INLINE_BYTES_MAX: usize = 512;
 
 /// Puts tasks into one tube.
-pub(crate) struct Put<'a> {
+pub(crate) struct PutTasks<'a> {
     pub(crate) tube: u32,
     pub(crate) tasks: &'a [NewRow<'a>],
     pub(crate) payload_bytes_max: usize,
@@ -63,7 +63,7 @@ pub(crate) struct PutDone {
     pub(crate) outcome: PutOutcome,
 }
 
-impl Op for Put<'_> {
+impl Op for PutTasks<'_> {
     type Done = SmallVec<[PutDone; 1]>;
 
     fn tube(&self) -> Option<u32> {
@@ -82,26 +82,26 @@ impl Op for Put<'_> {
         done.iter().map(|put| put.id).collect()
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         if self.tasks.len() > BATCH_TASKS_MAX {
             let text = format!("a batch takes at most {BATCH_TASKS_MAX} tasks");
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        let tube = desk.tube(self.tube)?;
+        let tube = ctx.tube(self.tube)?;
         for task in self.tasks {
             self.check(&tube, task)?;
         }
         let most = self.durable_bytes_max;
         let mut done = SmallVec::with_capacity(self.tasks.len());
         for task in self.tasks {
-            done.push(put(desk, &tube, task, most)?);
+            done.push(put(ctx, &tube, task, most)?);
         }
         Ok(done)
     }
 }
 
-impl Put<'_> {
-    fn check(&self, tube: &Tube, task: &NewRow<'_>) -> Result<()> {
+impl PutTasks<'_> {
+    fn check(&self, tube: &TubeEntry, task: &NewRow<'_>) -> Result<()> {
         let options = &tube.row.options;
         let switches = options.kind.switches();
         if task.payload.len() > self.payload_bytes_max {
@@ -149,10 +149,10 @@ impl Put<'_> {
     }
 }
 
-fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result<PutDone> {
+fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<PutDone> {
     let mut outcome = PutOutcome::New;
     if let Some(text) = task.key
-        && let Some(id) = keyed(desk, tube, text)?
+        && let Some(id) = keyed(ctx, tube, text)?
     {
         match task.conflict {
             Conflict::Keep => return Ok(PutDone { id, outcome: PutOutcome::Existing }),
@@ -160,22 +160,22 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
                 return Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id));
             }
             Conflict::Replace => {
-                let (stored, standing) = index::find(desk, tube, id)?;
-                index::erase(desk, tube, &stored.task()?, &standing, Cause::Delete)?;
+                let (stored, standing) = transition::find(ctx, tube, id)?;
+                transition::erase(ctx, tube, &stored.task()?, &standing, Cause::Delete)?;
                 outcome = PutOutcome::Replaced;
             }
         }
     }
     let options = &tube.row.options;
-    has_room(desk, tube, task, most)?;
+    has_room(ctx, tube, task, most)?;
 
-    let number = desk.id();
+    let number = ctx.id();
     let id = TaskId::new(number);
     let place =
-        Place { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
+        Rank { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
     let group = task.placed.and_then(|placed| placed.group).or(task.group);
     let group = group.or(options.kind.groups_all().then_some(""));
-    let now = desk.now;
+    let now = ctx.now;
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let row = TaskRow {
         created: now.queue,
@@ -187,28 +187,28 @@ fn put(desk: &mut Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result
         payload: contents(task.payload),
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let head = Head::fresh(now.queue.saturating_add(ttl), ttr);
-    let standing = match delay(desk, task) {
-        None => Standing::Ready(head),
+    let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
+    let standing = match delay(ctx, task) {
+        None => TaskState::Ready(head),
         Some((due, wall)) => {
-            Standing::delayed(DelayedRow { head, due, wall, holds_group: false }, now)
+            TaskState::delayed(DelayedRow { head, due, wall, holds_group: false }, now)
         }
     };
-    let apart = row.payload.is_apart().then_some(task.payload);
+    let apart = row.payload.is_separate().then_some(task.payload);
     let raw = row.encode();
-    index::put(desk, tube, &Task::new(id, (place, place), &raw, row), &standing, apart)?;
+    transition::put(ctx, tube, &TaskRef::new(id, (place, place), &raw, row), &standing, apart)?;
     Ok(PutDone { id, outcome })
 }
 
 /// Whether there is room for one more task, behind what this op has put and replaced so far.
-fn has_room(desk: &Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Result<()> {
+fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     if let Some(capacity) = tube.row.options.capacity
-        && held(desk, tube) >= capacity
+        && held(ctx, tube) >= capacity
     {
         return full(format!("its capacity is {capacity}"));
     }
-    let (held, more) = (desk.durable_bytes(), task.payload.len() as u64);
+    let (held, more) = (ctx.durable_bytes(), task.payload.len() as u64);
     if !tube.run().is_temporary() && held.saturating_add(more) > most {
         return full(format!(
             "durable_bytes_max is {most}, {held} payload bytes are held, and these are {more} more"
@@ -218,23 +218,23 @@ fn has_room(desk: &Desk<'_>, tube: &Tube, task: &NewRow<'_>, most: u64) -> Resul
 }
 
 /// How many tasks take a place of the tube's capacity.
-fn held(desk: &Desk<'_>, tube: &Tube) -> u64 {
+fn held(ctx: &OpContext<'_>, tube: &TubeEntry) -> u64 {
     let counted = Tag::ALL.into_iter().filter(|tag| tag.takes_capacity());
-    counted.map(|tag| desk.count(tube.range(tag))).sum()
+    counted.map(|tag| ctx.count(tube.range(tag))).sum()
 }
 
-fn contents(payload: &[u8]) -> Contents<'_> {
+fn contents(payload: &[u8]) -> PayloadPlace<'_> {
     if payload.len() <= INLINE_BYTES_MAX {
-        Contents::Inline(payload)
+        PayloadPlace::Inline(payload)
     } else {
-        Contents::Apart(payload.len() as u64)
+        PayloadPlace::Separate(payload.len() as u64)
     }
 }
 
 /// The task that has this key.
-fn keyed(desk: &Desk<'_>, tube: &Tube, text: &str) -> Result<Option<TaskId>> {
+fn keyed(ctx: &OpContext<'_>, tube: &TubeEntry, text: &str) -> Result<Option<TaskId>> {
     let from = key::key_of(tube.run(), text);
-    let Some((met, _)) = desk.first(&from, &key::end_of(&from))? else { return Ok(None) };
+    let Some((met, _)) = ctx.first(&from, &key::end_of(&from))? else { return Ok(None) };
     key::id_of(&met).map(Some).ok_or_else(|| damaged("key"))
 }
 
@@ -247,12 +247,12 @@ fn order(task: &NewRow<'_>, number: u64) -> Order {
 }
 
 /// When the task will be ready, and whether by the wall clock; `None` if it is by now.
-fn delay(desk: &Desk<'_>, task: &NewRow<'_>) -> Option<(u64, bool)> {
+fn delay(ctx: &OpContext<'_>, task: &NewRow<'_>) -> Option<(u64, bool)> {
     let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
     if let Some(at) = run_at {
         let at = at.duration_since(UNIX_EPOCH).map_or(0, micros);
-        return (at > desk.now.wall).then_some((at, true));
+        return (at > ctx.now.wall).then_some((at, true));
     }
     let delay = micros(task.delay.filter(|delay| !delay.is_zero())?);
-    Some((desk.now.queue.saturating_add(delay), false))
+    Some((ctx.now.queue.saturating_add(delay), false))
 }

@@ -1,21 +1,21 @@
 //! The holder's verbs: ack, release, retry, bury, touch, and what becomes of a task whose holder is
 //! gone. Each checks the token first; a stale one changes nothing.
 
-use crate::bytes::View;
-use crate::bytes::key::{self, Order, Place};
-use crate::bytes::row::{BuriedRow, ConsumerRow, DelayedRow, Head, TakenRow};
-use crate::clock::micros;
-use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index;
-use crate::engine::known::Tube;
-use crate::engine::stored::{self, Standing, Stored, Task};
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::REASON_BYTES_MAX;
-use crate::name::cut;
-use crate::numbers::Numbers;
-use crate::options::is_nothing;
-use crate::task::{Cause, Reason, TaskId, Ticket};
-use crate::verb::{Extend, Release as Terms, Verdict};
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::View;
+use crate::format::key::{self, Order, Rank};
+use crate::format::row::{BuriedRow, ConsumerRow, DelayedRow, TakenRow, TaskProgress};
+use crate::words::clock::micros;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::REASON_BYTES_MAX;
+use crate::words::name::cut;
+use crate::words::numbers::Numbers;
+use crate::words::options::is_nothing;
+use crate::words::task::{Cause, Reason, TaskId, Ticket};
+use crate::words::verb::{Extend, Release as Terms, Verdict};
 use std::time::Duration;
 
 /// One verdict on tasks of one tube. Answers those whose leases were lost; the others are settled.
@@ -29,7 +29,11 @@ pub(crate) struct Settle<'a> {
 ///
 /// # Errors
 /// `LeaseLost` unless the ticket's token is that of the present hand-out and nothing has voided it.
-pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stored, TakenRow)> {
+pub(crate) fn held(
+    view: &dyn View,
+    tube: &TubeEntry,
+    ticket: Ticket,
+) -> Result<(StoredTask, TakenRow)> {
     let lost = || Error::new(ErrorKind::LeaseLost).on_task(ticket.id);
     let row = view.get(&key::taken(tube.run(), ticket.id))?.ok_or_else(lost)?;
     let (stored, taken) = stored::lease(view, tube, ticket.id, &row)?;
@@ -47,62 +51,62 @@ pub(crate) fn held(view: &dyn View, tube: &Tube, ticket: Ticket) -> Result<(Stor
 }
 
 /// Whether a `release_all` came after the hand-out.
-pub(crate) fn is_voided(tube: &Tube, taken: &TakenRow) -> bool {
+pub(crate) fn is_voided(tube: &TubeEntry, taken: &TakenRow) -> bool {
     taken.token <= tube.row.void_to
 }
 
 /// Back to its place, or aside if its attempts are used up. What a `release_all` has voided and its
 /// sweep has not come to yet is given back as that said, whoever comes first.
 pub(crate) fn give_back(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: &Task<'_>,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
     taken: TakenRow,
     cause: Cause,
 ) -> Result<()> {
     if is_voided(tube, &taken) {
-        return give_back_uncharged(desk, tube, task, taken, Cause::Release);
+        return give_back_uncharged(ctx, tube, task, taken, Cause::Release);
     }
-    let from = Standing::Taken(taken);
+    let from = TaskState::Taken(taken);
     let head = from.head().clone();
     let to =
-        if exhausted(tube, &head) { bury(desk, head, exhaustion) } else { Standing::Ready(head) };
-    index::shift(desk, tube, task, Some(&from), Some(&to), cause)
+        if exhausted(tube, &head) { bury(ctx, head, exhaustion) } else { TaskState::Ready(head) };
+    transition::move_task(ctx, tube, task, Some(&from), Some(&to), cause)
 }
 
 /// Back to its place as if it had not been taken.
 pub(crate) fn give_back_uncharged(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: &Task<'_>,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
     taken: TakenRow,
     cause: Cause,
 ) -> Result<()> {
-    let from = Standing::Taken(taken);
+    let from = TaskState::Taken(taken);
     let mut head = from.head().clone();
     head.attempts = head.attempts.saturating_sub(1);
-    index::shift(desk, tube, task, Some(&from), Some(&Standing::Ready(head)), cause)
+    transition::move_task(ctx, tube, task, Some(&from), Some(&TaskState::Ready(head)), cause)
 }
 
-fn exhausted(tube: &Tube, head: &Head) -> bool {
+fn exhausted(tube: &TubeEntry, head: &TaskProgress) -> bool {
     tube.row.options.max_attempts.is_some_and(|most| head.attempts >= most)
 }
 
-fn exhaustion(head: &Head) -> Reason {
+fn exhaustion(head: &TaskProgress) -> Reason {
     Reason::Exhausted(head.last_error.clone())
 }
 
 pub(crate) fn bury(
-    desk: &Desk<'_>,
-    mut head: Head,
-    reason: impl FnOnce(&Head) -> Reason,
-) -> Standing {
+    ctx: &OpContext<'_>,
+    mut head: TaskProgress,
+    reason: impl FnOnce(&TaskProgress) -> Reason,
+) -> TaskState {
     head.buries = head.buries.saturating_add(1);
     let reason = reason(&head);
     if let Reason::Failed { message, .. } = &reason {
         head.last_error.clone_from(message);
     }
-    Standing::Buried(BuriedRow { head, time: desk.now.queue, reason })
+    TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason })
 }
 
 /// Cuts the texts of a reason to what is kept.
@@ -119,13 +123,13 @@ pub(crate) fn bounded(reason: &Reason) -> Reason {
 }
 
 /// Delayed by `delay`, or ready at once.
-fn later(desk: &Desk<'_>, tube: &Tube, head: Head, delay: Duration) -> Standing {
+fn later(ctx: &OpContext<'_>, tube: &TubeEntry, head: TaskProgress, delay: Duration) -> TaskState {
     if delay.is_zero() {
-        return Standing::Ready(head);
+        return TaskState::Ready(head);
     }
-    let due = desk.now.queue.saturating_add(micros(delay));
+    let due = ctx.now.queue.saturating_add(micros(delay));
     let holds_group = tube.row.options.hold_group_while_delayed;
-    Standing::delayed(DelayedRow { head, due, wall: false, holds_group }, desk.now)
+    TaskState::delayed(DelayedRow { head, due, wall: false, holds_group }, ctx.now)
 }
 
 impl Op for Settle<'_> {
@@ -157,13 +161,13 @@ impl Op for Settle<'_> {
         ids.filter(|id| !lost.contains(id)).collect()
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
-        let tube = &*desk.tube(self.tube)?;
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let tube = &*ctx.tube(self.tube)?;
         check(tube, &self.verdict)?;
         let mut lost = Vec::new();
         for ticket in self.tickets {
-            match held(desk, tube, *ticket) {
-                Ok((stored, taken)) => settle(desk, tube, stored.task()?, taken, &self.verdict)?,
+            match held(ctx, tube, *ticket) {
+                Ok((stored, taken)) => settle(ctx, tube, stored.task()?, taken, &self.verdict)?,
                 Err(error) if error.is_lease_lost() => lost.push(ticket.id),
                 Err(error) => return Err(error),
             }
@@ -173,7 +177,7 @@ impl Op for Settle<'_> {
 }
 
 /// Refuses what the tube's kind has no switch for, and times of nothing, whoever holds the tasks.
-fn check(tube: &Tube, verdict: &Verdict<'_>) -> Result<()> {
+fn check(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
     let options = &tube.row.options;
     let switches = options.kind.switches();
     let waits = |delay: Option<Duration>| delay.is_some_and(|delay| !delay.is_zero());
@@ -201,31 +205,31 @@ fn too_short(time: &str) -> Result<()> {
 /// Carries a verdict out on one task.
 #[inline]
 fn settle(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: Task<'_>,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: TaskRef<'_>,
     taken: TakenRow,
     verdict: &Verdict<'_>,
 ) -> Result<()> {
     match verdict {
-        Verdict::Ack => index::erase(desk, tube, &task, &Standing::Taken(taken), Cause::Ack),
-        Verdict::Release(terms) => release(desk, tube, task, taken, terms),
-        Verdict::Retry { error, after } => retry(desk, tube, &task, taken, error, *after),
+        Verdict::Ack => transition::erase(ctx, tube, &task, &TaskState::Taken(taken), Cause::Ack),
+        Verdict::Release(terms) => release(ctx, tube, task, taken, terms),
+        Verdict::Retry { error, after } => retry(ctx, tube, &task, taken, error, *after),
         Verdict::Bury(reason) => {
-            let to = bury(desk, taken.head.clone(), |_| bounded(reason));
-            let from = Standing::Taken(taken);
-            index::shift(desk, tube, &task, Some(&from), Some(&to), Cause::Bury)
+            let to = bury(ctx, taken.head.clone(), |_| bounded(reason));
+            let from = TaskState::Taken(taken);
+            transition::move_task(ctx, tube, &task, Some(&from), Some(&to), Cause::Bury)
         }
-        Verdict::Lost => give_back(desk, tube, &task, taken, Cause::Lost),
-        Verdict::Touch(how) => touch(desk, tube, &task, taken, *how),
+        Verdict::Lost => give_back(ctx, tube, &task, taken, Cause::Lost),
+        Verdict::Touch(how) => touch(ctx, tube, &task, taken, *how),
     }
 }
 
 /// Gives a task back, uncharged.
 fn release(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: Task<'_>,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: TaskRef<'_>,
     taken: TakenRow,
     terms: &Terms,
 ) -> Result<()> {
@@ -233,26 +237,33 @@ fn release(
     head.attempts = head.attempts.saturating_sub(1);
     head.releases = head.releases.saturating_add(1);
     if let Some(ttl) = terms.ttl {
-        head.expires = desk.now.queue.saturating_add(micros(ttl));
+        head.expires = ctx.now.queue.saturating_add(micros(ttl));
     }
     let mut task = task;
     if terms.priority.is_some() || terms.to_back {
-        task.place = replaced(desk, tube, &task, terms);
+        task.place = replaced(ctx, tube, &task, terms);
     }
-    let to = later(desk, tube, head, terms.delay.unwrap_or_default());
-    index::shift(desk, tube, &task, Some(&Standing::Taken(taken)), Some(&to), Cause::Release)
+    let to = later(ctx, tube, head, terms.delay.unwrap_or_default());
+    transition::move_task(
+        ctx,
+        tube,
+        &task,
+        Some(&TaskState::Taken(taken)),
+        Some(&to),
+        Cause::Release,
+    )
 }
 
 /// Another place for a taken task. Its home stays.
-fn replaced(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>, terms: &Terms) -> Place {
+fn replaced(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>, terms: &Terms) -> Rank {
     let before = task.position_row(tube);
-    let order = if terms.to_back { Order::back(desk.id()) } else { task.place.order };
-    let place = Place { priority: terms.priority.unwrap_or(task.place.priority), order };
+    let order = if terms.to_back { Order::back(ctx.id()) } else { task.place.order };
+    let place = Rank { priority: terms.priority.unwrap_or(task.place.priority), order };
     let key = key::position(tube.run(), task.id);
-    match (before, Task { place, ..*task }.position_row(tube)) {
-        (None, Some(position)) => desk.add(key, position),
-        (Some(before), Some(position)) if before != position => desk.change(key, position),
-        (Some(_), None) => desk.remove(key),
+    match (before, TaskRef { place, ..*task }.position_row(tube)) {
+        (None, Some(position)) => ctx.add(key, position),
+        (Some(before), Some(position)) if before != position => ctx.change(key, position),
+        (Some(_), None) => ctx.remove(key),
         _ => {}
     }
     place
@@ -260,9 +271,9 @@ fn replaced(desk: &mut Desk<'_>, tube: &Tube, task: &Task<'_>, terms: &Terms) ->
 
 /// Gives a task back after a failure, charged. `after` stands instead of the tube's back-off.
 fn retry(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: &Task<'_>,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
     taken: TakenRow,
     error: &str,
     after: Option<Duration>,
@@ -270,23 +281,23 @@ fn retry(
     let mut head = taken.head.clone();
     head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
     let to = if exhausted(tube, &head) {
-        bury(desk, head, exhaustion)
+        bury(ctx, head, exhaustion)
     } else {
         let wait = after.unwrap_or_else(|| tube.row.options.backoff.wait(head.attempts));
-        later(desk, tube, head, wait)
+        later(ctx, tube, head, wait)
     };
-    index::shift(desk, tube, task, Some(&Standing::Taken(taken)), Some(&to), Cause::Retry)
+    transition::move_task(ctx, tube, task, Some(&TaskState::Taken(taken)), Some(&to), Cause::Retry)
 }
 
 /// Extends a lease.
 fn touch(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: &Task<'_>,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
     taken: TakenRow,
     how: Extend,
 ) -> Result<()> {
-    let now = desk.now.lease;
+    let now = ctx.now.lease;
     let mut to = taken.clone();
     match how {
         Extend::Add(by) if by.is_zero() => return Ok(()),
@@ -299,6 +310,6 @@ fn touch(
         Extend::Renew => to.deadline = now.saturating_add(to.head.ttr),
         Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
     }
-    let (from, to) = (Standing::Taken(taken), Standing::Taken(to));
-    index::shift(desk, tube, task, Some(&from), Some(&to), Cause::Touch)
+    let (from, to) = (TaskState::Taken(taken), TaskState::Taken(to));
+    transition::move_task(ctx, tube, task, Some(&from), Some(&to), Cause::Touch)
 }

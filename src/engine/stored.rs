@@ -1,27 +1,29 @@
 //! A task as its rows tell of it: the small row of its state, and the row of what the caller said,
 //! which is read only where it is needed.
 
-use crate::bytes::key::{self, Place};
-use crate::bytes::row::{Away, BuriedRow, DelayedRow, Head, Homed, PositionRow, TakenRow, TaskRow};
-use crate::bytes::{Tag, Value, View};
-use crate::clock::{NEVER, Now};
-use crate::engine::desk::damaged;
-use crate::engine::known::Tube;
+use crate::engine::context::damaged;
 use crate::engine::payload::Payload;
-use crate::engine::places;
-use crate::error::{ErrorKind, Result};
-use crate::task::{State, TaskId};
+use crate::engine::position;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Rank};
+use crate::format::row::{
+    Away, BuriedRow, DelayedRow, Homed, PositionRow, TakenRow, TaskProgress, TaskRow,
+};
+use crate::format::{Tag, Value, View};
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::{ErrorKind, Result};
+use crate::words::task::{State, TaskId};
 
 /// A task's state with all that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Ready(Head),
+pub(crate) enum TaskState {
+    Ready(TaskProgress),
     Delayed(DelayedRow),
     Taken(TakenRow),
     Buried(BuriedRow),
 }
 
-impl Standing {
+impl TaskState {
     /// Delayed until the row's `due`. The end of the task's life moves by the length of the delay
     /// here, when the delay is asked for. Neither the end of the delay nor a verb that finds it
     /// ended moves it again.
@@ -39,7 +41,7 @@ impl Standing {
         }
     }
 
-    pub(crate) fn head(&self) -> &Head {
+    pub(crate) fn head(&self) -> &TaskProgress {
         match self {
             Self::Ready(head) => head,
             Self::Delayed(row) => &row.head,
@@ -56,10 +58,10 @@ pub(crate) fn wait_left(row: &DelayedRow, now: Now) -> u64 {
 }
 
 /// A task as its state's row tells of it, with what the caller said as far as it was read.
-pub(crate) struct Stored {
+pub(crate) struct StoredTask {
     id: TaskId,
-    home: Place,
-    place: Place,
+    home: Rank,
+    place: Rank,
     said: Said,
 }
 
@@ -79,12 +81,12 @@ enum Said {
 
 /// A task, without its state.
 #[derive(Clone, Copy)]
-pub(crate) struct Task<'a> {
+pub(crate) struct TaskRef<'a> {
     pub(crate) id: TaskId,
     /// Where its own row is.
-    pub(crate) home: Place,
+    pub(crate) home: Rank,
     /// Where it stands among the ready ones, now or when it is back.
-    pub(crate) place: Place,
+    pub(crate) place: Rank,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
     /// Of the payload.
@@ -105,35 +107,35 @@ pub(crate) struct Content {
     pub(crate) payload: Payload,
 }
 
-impl Stored {
+impl StoredTask {
     /// The task.
     ///
     /// # Errors
     /// `Damaged` if its own row was needed, and is damaged or gone.
     #[inline]
-    pub(crate) fn task(&self) -> Result<Task<'_>> {
+    pub(crate) fn task(&self) -> Result<TaskRef<'_>> {
         let Self { id, home, place, .. } = *self;
         match &self.said {
             Said::Plain { group, bytes, apart } => {
                 let (group, bytes, apart) = (*group, *bytes, *apart);
                 let (key, extended, read) = (None, false, None);
-                Ok(Task { id, home, place, group, key, bytes, apart, extended, read })
+                Ok(TaskRef { id, home, place, group, key, bytes, apart, extended, read })
             }
             Said::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
-                Ok(Task::new(id, (home, place), raw, row))
+                Ok(TaskRef::new(id, (home, place), raw, row))
             }
             Said::Lost => Err(damaged("task")),
         }
     }
 
     /// The home and the place of the task.
-    pub(crate) fn places(&self) -> (Place, Place) {
+    pub(crate) fn places(&self) -> (Rank, Rank) {
         (self.home, self.place)
     }
 
     /// The same with the task's own row read in any case.
-    pub(crate) fn whole(mut self, view: &dyn View, tube: &Tube) -> Result<Self> {
+    pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
         if matches!(self.said, Said::Plain { .. }) {
             self.said = said(view, tube, self.id, &self.home)?;
         }
@@ -141,15 +143,15 @@ impl Stored {
     }
 }
 
-impl<'a> Task<'a> {
+impl<'a> TaskRef<'a> {
     pub(crate) fn new(
         id: TaskId,
-        (home, place): (Place, Place),
+        (home, place): (Rank, Rank),
         raw: &'a Value,
         row: TaskRow<'a>,
     ) -> Self {
         let TaskRow { group, key, payload, .. } = row;
-        let (bytes, apart) = (payload.bytes(), payload.is_apart());
+        let (bytes, apart) = (payload.bytes(), payload.is_separate());
         let extended = !row.extension.is_empty();
         Self { id, home, place, group, key, bytes, apart, extended, read: Some((raw, row)) }
     }
@@ -159,14 +161,14 @@ impl<'a> Task<'a> {
     /// # Errors
     /// `Damaged` if any of it is, or is gone.
     #[inline]
-    pub(crate) fn content(&self, view: &dyn View, tube: &Tube) -> Result<Content> {
+    pub(crate) fn content(&self, view: &dyn View, tube: &TubeEntry) -> Result<Content> {
         match &self.read {
             Some((raw, row)) => content(view, tube, self.id, raw, row),
             None => self.read_content(view, tube),
         }
     }
 
-    fn read_content(&self, view: &dyn View, tube: &Tube) -> Result<Content> {
+    fn read_content(&self, view: &dyn View, tube: &TubeEntry) -> Result<Content> {
         let raw = view.get(&key::task(tube.run(), &self.home, self.id))?;
         let raw = raw.ok_or_else(|| damaged("task"))?;
         let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
@@ -179,13 +181,13 @@ impl<'a> Task<'a> {
     }
 
     /// The row by which it is found, if it needs one.
-    pub(crate) fn position_row(&self, tube: &Tube) -> Option<Value> {
-        places::row_of(tube, self.id, &self.position())
+    pub(crate) fn position_row(&self, tube: &TubeEntry) -> Option<Value> {
+        position::row_of(tube, self.id, &self.position())
     }
 
     /// What the row of a state without a place says of it.
-    pub(crate) fn away(&self, tube: &Tube) -> Away {
-        let plain = places::plain(tube, self.id);
+    pub(crate) fn away(&self, tube: &TubeEntry) -> Away {
+        let plain = position::plain(tube, self.id);
         Away {
             place: (self.place != plain.place).then_some(self.place),
             grouped: self.group != plain.group,
@@ -200,7 +202,7 @@ impl<'a> Task<'a> {
 #[inline]
 fn content(
     view: &dyn View,
-    tube: &Tube,
+    tube: &TubeEntry,
     id: TaskId,
     raw: &Value,
     row: &TaskRow<'_>,
@@ -211,7 +213,7 @@ fn content(
 
 /// Reads what the caller said of a task.
 #[inline]
-fn said(view: &dyn View, tube: &Tube, id: TaskId, home: &Place) -> Result<Said> {
+fn said(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<Said> {
     match view.get(&key::task(tube.run(), home, id)) {
         Ok(Some(raw)) => Ok(Said::Read(raw)),
         Ok(None) => Ok(Said::Lost),
@@ -228,44 +230,44 @@ fn said(view: &dyn View, tube: &Tube, id: TaskId, home: &Place) -> Result<Said> 
 #[inline]
 pub(crate) fn open(
     view: &dyn View,
-    tube: &Tube,
-    (tag, id, at): (Tag, TaskId, Option<Place>),
+    tube: &TubeEntry,
+    (tag, id, at): (Tag, TaskId, Option<Rank>),
     raw: &Value,
-) -> Result<(Stored, Standing)> {
+) -> Result<(StoredTask, TaskState)> {
     let (standing, place, home) = match (tag.state(), at) {
         (Some(State::Ready), Some(at)) => {
-            let (head, home) = Head::decode(raw).ok_or_else(|| damaged("ready"))?;
-            (Standing::Ready(head), at, home)
+            let (head, home) = TaskProgress::decode(raw).ok_or_else(|| damaged("ready"))?;
+            (TaskState::Ready(head), at, home)
         }
         (Some(State::Buried), Some(at)) => {
             let (row, home) = BuriedRow::decode(raw).ok_or_else(|| damaged("buried"))?;
-            (Standing::Buried(row), at, home)
+            (TaskState::Buried(row), at, home)
         }
         (Some(State::Delayed), _) => {
             let (away, homed) = DelayedRow::decode(raw).ok_or_else(|| damaged("delayed"))?;
             let (stored, row) = open_away(view, tube, id, &away, homed)?;
-            return Ok((stored, Standing::Delayed(row)));
+            return Ok((stored, TaskState::Delayed(row)));
         }
         (Some(State::Taken), _) => {
             let (stored, taken) = lease(view, tube, id, raw)?;
-            return Ok((stored, Standing::Taken(taken)));
+            return Ok((stored, TaskState::Taken(taken)));
         }
         (Some(State::Ready | State::Buried) | None, _) => return Err(damaged("state")),
     };
     let home = home.unwrap_or(place);
     let said = said(view, tube, id, &home)?;
-    Ok((Stored { id, home, place, said }, standing))
+    Ok((StoredTask { id, home, place, said }, standing))
 }
 
 #[inline]
 fn open_away<T>(
     view: &dyn View,
-    tube: &Tube,
+    tube: &TubeEntry,
     id: TaskId,
     away: &Away,
     (row, home): Homed<T>,
-) -> Result<(Stored, T)> {
-    let plain = places::plain(tube, id);
+) -> Result<(StoredTask, T)> {
+    let plain = position::plain(tube, id);
     let place = away.place.unwrap_or(plain.place);
     let home = home.unwrap_or(place);
     let said = if away.grouped || away.keyed || away.extended {
@@ -273,7 +275,7 @@ fn open_away<T>(
     } else {
         Said::Plain { group: plain.group, bytes: u64::from(away.bytes), apart: away.apart }
     };
-    Ok((Stored { id, home, place, said }, row))
+    Ok((StoredTask { id, home, place, said }, row))
 }
 
 /// Reads the state in the row of a taken task, and the task with it.
@@ -283,10 +285,10 @@ fn open_away<T>(
 #[inline]
 pub(crate) fn lease(
     view: &dyn View,
-    tube: &Tube,
+    tube: &TubeEntry,
     id: TaskId,
     raw: &Value,
-) -> Result<(Stored, TakenRow)> {
+) -> Result<(StoredTask, TakenRow)> {
     let (away, homed) = TakenRow::decode(raw).ok_or_else(|| damaged("taken"))?;
     open_away(view, tube, id, &away, homed)
 }

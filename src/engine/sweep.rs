@@ -1,15 +1,15 @@
 //! What touches many tasks is one small commit and a work row; here the rest is done, in bounded
 //! steps, also after a crash.
 
-use crate::bytes::key::{self, Key, Run, Work};
-use crate::bytes::row::WorkRow;
-use crate::bytes::{Met, Range, Tag, View};
-use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::known::InHand;
-use crate::engine::{index, look, settle, stored};
-use crate::error::{ErrorKind, Result};
-use crate::limits::SWEEP_TASKS;
-use crate::task::{Cause, TaskId};
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::tube_cache::TubeRef;
+use crate::engine::{query, settle, stored, transition};
+use crate::format::key::{self, Key, Run, Work};
+use crate::format::row::WorkRow;
+use crate::format::{Met, Range, Tag, View};
+use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::task::{Cause, TaskId};
 
 /// One step of the first work of each kind. Answers whether there was any.
 pub(crate) struct Sweep;
@@ -21,12 +21,12 @@ impl Op for Sweep {
         None
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<bool> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
         for kind in Work::ALL {
             let from = key::work_of(kind);
-            if let Some(met) = desk.first(&from, &key::end_of(&from))? {
-                step(desk, kind, met)?;
+            if let Some(met) = ctx.first(&from, &key::end_of(&from))? {
+                step(ctx, kind, met)?;
                 is_any = true;
             }
         }
@@ -35,40 +35,40 @@ impl Op for Sweep {
 }
 
 /// Does one sweep's worth of a work row, and notes how far it came.
-pub(crate) fn step(desk: &mut Desk<'_>, kind: Work, (at, row): Met) -> Result<()> {
+pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Result<()> {
     let run = key::run_of_work(&at).ok_or_else(|| damaged("work"))?;
     let work = row.as_deref().and_then(WorkRow::decode);
     let left = match kind {
-        Work::Clear => clear(desk, run)?.then(|| work.unwrap_or_default()),
-        Work::Release => release(desk, run, work)?,
+        Work::Clear => clear(ctx, run)?.then(|| work.unwrap_or_default()),
+        Work::Release => release(ctx, run, work)?,
     };
     match left {
-        Some(left) => desk.change(at, left.encode()),
-        None => desk.remove(at),
+        Some(left) => ctx.change(at, left.encode()),
+        None => ctx.remove(at),
     }
     Ok(())
 }
 
 /// Removes rows of a run that belongs to no tube any more, whose payload bytes are held until
 /// then. Whether there are more.
-fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
+fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
     // A payload tells its bytes where the task's row does not, so it goes after that.
     for tag in [Tag::Task].into_iter().chain(Tag::in_runs().filter(|tag| *tag != Tag::Task)) {
         let range = Range::in_run(tag, run);
         let mut from: Key = range.start();
-        while desk.count(range) > 0 {
+        while ctx.count(range) > 0 {
             if left == 0 {
                 return Ok(true);
             }
-            let Some(met) = desk.first(&from, &range.end())? else { break };
+            let Some(met) = ctx.first(&from, &range.end())? else { break };
             from = key::after(&met.0);
-            desk.remove(key::copy(&met.0));
+            ctx.remove(key::copy(&met.0));
             if tag == Tag::Task {
-                let bytes = index::payload_bytes(desk, met)?;
-                desk.bytes_out(run, bytes.unwrap_or(0));
+                let bytes = transition::payload_bytes(ctx, met)?;
+                ctx.bytes_out(run, bytes.unwrap_or(0));
             } else if tag == Tag::BuriedGroup {
-                index::forget_failed(desk, &met.0)?;
+                transition::forget_failed(ctx, &met.0)?;
             }
             left -= 1;
         }
@@ -77,13 +77,17 @@ fn clear(desk: &mut Desk<'_>, run: Run) -> Result<bool> {
 }
 
 /// The tube of a run. Where a damaged work row does not tell it, the tubes do.
-fn tube_of<'a>(desk: &Desk<'a>, run: Run, work: Option<&WorkRow>) -> Result<Option<InHand<'a>>> {
+fn tube_of<'a>(
+    ctx: &OpContext<'a>,
+    run: Run,
+    work: Option<&WorkRow>,
+) -> Result<Option<TubeRef<'a>>> {
     let numbers = match work {
         Some(work) => vec![work.tube],
-        None => look::numbers(desk)?,
+        None => query::numbers(ctx)?,
     };
     for number in numbers {
-        match desk.tube(number) {
+        match ctx.tube(number) {
             Ok(tube) if tube.run() == run => return Ok(Some(tube)),
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
@@ -94,21 +98,21 @@ fn tube_of<'a>(desk: &Desk<'a>, run: Run, work: Option<&WorkRow>) -> Result<Opti
 
 /// Returns leases that `release_all` voided. What is left of the work; nothing if the run belongs
 /// to no tube any more.
-fn release(desk: &mut Desk<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
-    let Some(tube) = tube_of(desk, run, work.as_ref())? else { return Ok(None) };
+fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
+    let Some(tube) = tube_of(ctx, run, work.as_ref())? else { return Ok(None) };
     let range = tube.range(Tag::Taken);
     let mut from = TaskId::new(work.as_ref().map_or(0, |work| work.from));
     for _ in 0..SWEEP_TASKS {
         let start = key::taken(run, from);
-        let Some((met, row)) = desk.first(&start, &range.end())? else { return Ok(None) };
+        let Some((met, row)) = ctx.first(&start, &range.end())? else { return Ok(None) };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
         // A damaged one stays: nobody knows whose it is.
-        let lease = row.map(|row| stored::lease(desk, &tube, id, &row));
+        let lease = row.map(|row| stored::lease(ctx, &tube, id, &row));
         let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
-            match settle::give_back_uncharged(desk, &tube, &task, taken, Cause::Release) {
+            match settle::give_back_uncharged(ctx, &tube, &task, taken, Cause::Release) {
                 // Nothing of it was written; the others are returned.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}
                 done => done?,

@@ -1,19 +1,19 @@
 //! Ready → Taken: the best ready task of a tube, or a chosen one. The attempt is counted here, and
 //! is written before the task is handed over, so that a task that kills its process is charged.
 
-use crate::bytes::key::{self, Key, Place, RUN_PREFIX, Range};
-use crate::bytes::row::TakenRow;
-use crate::bytes::{Met, Tag, Value, View};
-use crate::engine::desk::{Desk, Op, damaged};
-use crate::engine::index;
-use crate::engine::known::Tube;
+use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::Payload;
-use crate::engine::stored::{self, Content, Standing, Task};
-use crate::engine::{aside, groups};
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::BATCH_TASKS_MAX;
-use crate::numbers::Numbers;
-use crate::task::{Cause, State, TaskId, Ticket};
+use crate::engine::stored::{self, Content, TaskRef, TaskState};
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{groups, quarantine};
+use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
+use crate::format::row::TakenRow;
+use crate::format::{Met, Tag, Value, View};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::BATCH_TASKS_MAX;
+use crate::words::numbers::Numbers;
+use crate::words::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
 
 /// Takes up to `most` tasks. None is an answer, not an error.
@@ -33,7 +33,7 @@ pub(crate) struct Claim {
 
 /// A task as it is handed over.
 #[derive(Debug)]
-pub(crate) struct Handed {
+pub(crate) struct Delivery {
     pub(crate) id: TaskId,
     pub(crate) token: u64,
     pub(crate) attempts: u32,
@@ -43,14 +43,14 @@ pub(crate) struct Handed {
     pub(crate) payload: Payload,
 }
 
-impl Handed {
+impl Delivery {
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket { id: self.id, token: self.token }
     }
 }
 
 impl Op for Take {
-    type Done = SmallVec<[Handed; 1]>;
+    type Done = SmallVec<[Delivery; 1]>;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -60,9 +60,9 @@ impl Op for Take {
         Numbers::of_tokens(self.most.min(BATCH_TASKS_MAX) as u64)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
-        let tube = desk.tube(self.tube)?;
-        speaks(desk, self.holder)?;
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let tube = ctx.tube(self.tube)?;
+        speaks(ctx, self.holder)?;
         let mut handed = SmallVec::new();
         if tube.row.paused {
             return Ok(handed);
@@ -72,8 +72,8 @@ impl Op for Take {
         let mut ready = Cursor::new(tube.range(Tag::Ready));
         let mut turn = Cursor::new(tube.range(Tag::Turn));
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
-            let Some(met) = next(desk, &tube, &mut ready, &mut turn)? else { break };
-            if let Some(task) = hand_over(desk, &tube, met, &mut turn, self.holder)? {
+            let Some(met) = next(ctx, &tube, &mut ready, &mut turn)? else { break };
+            if let Some(task) = hand_over(ctx, &tube, met, &mut turn, self.holder)? {
                 handed.push(task);
             }
         }
@@ -82,7 +82,7 @@ impl Op for Take {
 }
 
 impl Op for Claim {
-    type Done = Handed;
+    type Done = Delivery;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -92,10 +92,10 @@ impl Op for Claim {
         Numbers::of_tokens(1)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<Self::Done> {
-        let tube = desk.tube(self.tube)?;
-        speaks(desk, self.holder)?;
-        let (stored, standing) = index::find(desk, &tube, self.id)?;
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let tube = ctx.tube(self.tube)?;
+        speaks(ctx, self.holder)?;
+        let (stored, standing) = transition::find(ctx, &tube, self.id)?;
         let task = stored.task()?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
@@ -106,12 +106,12 @@ impl Op for Claim {
             return Err(refused("its tube is paused".to_owned()));
         }
         if let Some(group) = task.group
-            && groups::in_flight(desk, &tube, group)? >= u64::from(tube.row.options.in_flight)
+            && groups::in_flight(ctx, &tube, group)? >= u64::from(tube.row.options.in_flight)
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let content = task.content(desk, &tube)?;
-        take(desk, &tube, &task, standing, content, self.holder)
+        let content = task.content(ctx, &tube)?;
+        take(ctx, &tube, &task, standing, content, self.holder)
     }
 }
 
@@ -119,8 +119,8 @@ impl Op for Claim {
 ///
 /// # Errors
 /// `Closed` if the named consumer is no more.
-fn speaks(desk: &Desk<'_>, holder: u32) -> Result<()> {
-    if holder == 0 || desk.get(&key::consumer(holder))?.is_some() {
+fn speaks(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
+    if holder == 0 || ctx.get(&key::consumer(holder))?.is_some() {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Closed).because("the consumer was closed"))
@@ -138,56 +138,61 @@ impl Cursor {
         Self { range, last: None }
     }
 
-    fn peek(&self, desk: &Desk<'_>) -> Result<Option<Met>> {
+    fn peek(&self, ctx: &OpContext<'_>) -> Result<Option<Met>> {
         let from = self.last.as_ref().map_or_else(|| self.range.start(), |last| key::after(last));
-        desk.first(&from, &self.range.end())
+        ctx.first(&from, &self.range.end())
     }
 }
 
 /// The best of the tasks without a group and of the groups' turns.
 fn next(
-    desk: &Desk<'_>,
-    tube: &Tube,
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
     ready: &mut Cursor,
     turn: &mut Cursor,
-) -> Result<Option<Next>> {
-    let free = ready.peek(desk)?;
+) -> Result<Option<Candidate>> {
+    let free = ready.peek(ctx)?;
     // Most tubes have no groups.
-    let grouped = if desk.count(turn.range) == 0 { None } else { turn.peek(desk)? };
+    let grouped = if ctx.count(turn.range) == 0 { None } else { turn.peek(ctx)? };
     let (key, row) = match (free, grouped) {
         (Some(free), Some(grouped)) if free.0.get(RUN_PREFIX..) <= grouped.0.get(RUN_PREFIX..) => {
             free
         }
-        (_, Some(grouped)) => return in_turn(desk, tube, turn, grouped).map(Some),
+        (_, Some(grouped)) => return in_turn(ctx, tube, turn, grouped).map(Some),
         (Some(free), None) => free,
         (None, None) => return Ok(None),
     };
     let (place, id) = position(tube, &key)?;
     ready.last = Some(key);
-    Ok(Some(Next { id, place, stands: Stands::Alone, row }))
+    Ok(Some(Candidate { id, place, stands: Stands::Alone, row }))
 }
 
 /// The task whose turn it is.
-fn in_turn(desk: &Desk<'_>, tube: &Tube, turn: &mut Cursor, (key, group): Met) -> Result<Next> {
+fn in_turn(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    turn: &mut Cursor,
+    (key, group): Met,
+) -> Result<Candidate> {
     let (place, id) = position(tube, &key)?;
     turn.last = Some(key);
-    let (stands, row) = match groups::whose_turn(desk, tube, (&place, id), group)? {
+    let (stands, row) = match groups::whose_turn(ctx, tube, (&place, id), group)? {
         Some((group, row)) => (Stands::InLine(group), row),
         None => (Stands::Nowhere, None),
     };
-    Ok(Next { id, place, stands, row })
+    Ok(Candidate { id, place, stands, row })
 }
 
 #[inline]
-fn position(tube: &Tube, key: &[u8]) -> Result<(Place, TaskId)> {
+fn position(tube: &TubeEntry, key: &[u8]) -> Result<(Rank, TaskId)> {
     let position = key::place_of(key, RUN_PREFIX).zip(key::id_of(key));
     position.ok_or_else(|| damaged("ready").in_tube(&tube.row.name))
 }
 
 /// What the index says of the task that is next.
-struct Next {
+struct Candidate {
     id: TaskId,
-    place: Place,
+    place: Rank,
     stands: Stands,
     /// Its row among the ready ones; `None` if that is damaged.
     row: Option<Value>,
@@ -204,18 +209,18 @@ enum Stands {
 
 /// Takes the task. One that is damaged is set aside instead, and its neighbours are served.
 fn hand_over(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    mut next: Next,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    mut next: Candidate,
     turn: &mut Cursor,
     holder: u32,
-) -> Result<Option<Handed>> {
+) -> Result<Option<Delivery>> {
     let row = next.row.take().ok_or_else(|| damaged("ready"));
     let at = (Tag::Ready, next.id, Some(next.place));
-    let (stored, standing) = match row.and_then(|row| stored::open(desk, tube, at, &row)) {
+    let (stored, standing) = match row.and_then(|row| stored::open(ctx, tube, at, &row)) {
         Ok(opened) => opened,
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
-            return stand_in(desk, tube, &next, turn, None, &fault);
+            return bury_damaged(ctx, tube, &next, turn, None, &fault);
         }
         Err(error) => return Err(error),
     };
@@ -223,13 +228,13 @@ fn hand_over(
         Ok(task) => task,
         Err(fault) => {
             let known = Some((stored.places().0, standing));
-            return stand_in(desk, tube, &next, turn, known, &fault);
+            return bury_damaged(ctx, tube, &next, turn, known, &fault);
         }
     };
-    match task.content(desk, tube) {
-        Ok(content) => take(desk, tube, &task, standing, content, holder).map(Some),
+    match task.content(ctx, tube) {
+        Ok(content) => take(ctx, tube, &task, standing, content, holder).map(Some),
         Err(fault) if fault.kind() == ErrorKind::Damaged => {
-            aside::set_aside(desk, tube, &task, &standing, &fault).map(|()| None)
+            quarantine::set_aside(ctx, tube, &task, &standing, &fault).map(|()| None)
         }
         Err(error) => Err(error),
     }
@@ -238,47 +243,47 @@ fn hand_over(
 /// Sets a task aside one of whose rows is damaged: its own, or else that of its state, of which
 /// then nothing is known. Where the turn is damaged there is no such task; the walk over the turns
 /// begins again.
-fn stand_in(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    next: &Next,
+fn bury_damaged(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    next: &Candidate,
     turn: &mut Cursor,
-    known: Option<(Place, Standing)>,
+    known: Option<(Rank, TaskState)>,
     fault: &Error,
-) -> Result<Option<Handed>> {
+) -> Result<Option<Delivery>> {
     let group = match &next.stands {
         Stands::Alone => None,
         Stands::InLine(group) => Some(group.as_str()),
         Stands::Nowhere => {
             *turn = Cursor::new(turn.range);
-            return groups::mend_turns(desk, tube).map(|()| None);
+            return groups::mend_turns(ctx, tube).map(|()| None);
         }
     };
     let (home, from) = match known {
         Some((home, from)) => (Some(home), from),
-        None => (None, Standing::Ready(aside::unknown())),
+        None => (None, TaskState::Ready(quarantine::unknown())),
     };
-    let at = aside::At { id: next.id, place: next.place, home, group };
-    aside::stand_in(desk, tube, at, &from, fault).map(|_| None)
+    let at = quarantine::DamagedAt { id: next.id, place: next.place, home, group };
+    quarantine::bury_damaged(ctx, tube, at, &from, fault).map(|_| None)
 }
 
 fn take(
-    desk: &mut Desk<'_>,
-    tube: &Tube,
-    task: &Task<'_>,
-    standing: Standing,
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
+    standing: TaskState,
     content: Content,
     holder: u32,
-) -> Result<Handed> {
+) -> Result<Delivery> {
     let Content { codec, version, payload, .. } = content;
     let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);
-    let token = desk.token();
-    let now = desk.now;
+    let token = ctx.token();
+    let now = ctx.now;
     let deadline = now.lease.saturating_add(head.ttr);
     let (attempts, deliveries) = (head.attempts, head.deliveries);
-    let taken = Standing::Taken(TakenRow { head, token, holder, since: now.lease, deadline });
-    index::shift(desk, tube, task, Some(&standing), Some(&taken), Cause::Take)?;
-    Ok(Handed { id: task.id, token, attempts, deliveries, codec, version, payload })
+    let taken = TaskState::Taken(TakenRow { head, token, holder, since: now.lease, deadline });
+    transition::move_task(ctx, tube, task, Some(&standing), Some(&taken), Cause::Take)?;
+    Ok(Delivery { id: task.id, token, attempts, deliveries, codec, version, payload })
 }

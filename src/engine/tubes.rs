@@ -1,17 +1,17 @@
 //! Making and changing tubes. What concerns all tasks of a tube is a new run or a predicate in the
 //! tube's row; sweeps do the rest.
 
-use crate::bytes::extension::Extension;
-use crate::bytes::key::{self, Run, Work};
-use crate::bytes::row::{Counters, TubeRow, WorkRow};
-use crate::bytes::{Tag, View, row};
-use crate::engine::desk::{Desk, Op};
-use crate::engine::look;
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::tube_name;
-use crate::numbers::Numbers;
-use crate::options::TubeOptions;
-use crate::task::TaskId;
+use crate::engine::context::{Op, OpContext};
+use crate::engine::query;
+use crate::format::extension::Extension;
+use crate::format::key::{self, Run, Work};
+use crate::format::row::{Counters, TubeRow, WorkRow};
+use crate::format::{Tag, View, row};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::name::tube_name;
+use crate::words::numbers::Numbers;
+use crate::words::options::TubeOptions;
+use crate::words::task::TaskId;
 
 /// Makes a tube, or finds it. Answers its number.
 pub(crate) struct Create<'a> {
@@ -65,8 +65,8 @@ fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
 }
 
 /// Has the rows of a run removed that belongs to no tube from now on.
-fn clear(desk: &mut Desk<'_>, run: Run) -> Result<()> {
-    desk.set_work(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default())
+fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<()> {
+    ctx.set_work(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default())
 }
 
 impl Op for Create<'_> {
@@ -80,15 +80,15 @@ impl Op for Create<'_> {
         true
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<u32> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u32> {
         tube_name(self.name)?;
         self.options.check()?;
-        if let Some(number) = look::tube_named(desk, self.name)? {
+        if let Some(number) = query::tube_named(ctx, self.name)? {
             let same = match self.exists {
                 Exists::Refuse => return Err(Error::new(ErrorKind::TubeExists)),
                 // As they are stored, where times are whole microseconds.
                 Exists::Same => {
-                    let row = &desk.tube(number)?.row;
+                    let row = &ctx.tube(number)?.row;
                     let asked = TubeRow { options: self.options.clone(), ..row.clone() };
                     asked.encode() == row.encode()
                 }
@@ -96,14 +96,14 @@ impl Op for Create<'_> {
             };
             return if same { Ok(number) } else { Err(Error::new(ErrorKind::TubeMismatch)) };
         }
-        let mut counters = look::counters(desk)?;
+        let mut counters = query::counters(ctx)?;
         counters.tube = counters
             .tube
             .checked_add(1)
             .ok_or_else(|| Error::new(ErrorKind::Invalid).because("2^32 tubes were made"))?;
         let run = next_run(&mut counters, self.options.temporary)?;
-        desk.set(key::meta(Counters::WHAT), counters.encode())?;
-        desk.add(key::name(self.name), row::number(u64::from(counters.tube)));
+        ctx.set(key::meta(Counters::WHAT), counters.encode())?;
+        ctx.add(key::name(self.name), row::number(u64::from(counters.tube)));
         let tube = TubeRow {
             name: self.name.to_owned(),
             run,
@@ -113,7 +113,7 @@ impl Op for Create<'_> {
             options: self.options.clone(),
             extension: Extension::default(),
         };
-        desk.set_tube(counters.tube, tube)?;
+        ctx.set_tube(counters.tube, tube)?;
         Ok(counters.tube)
     }
 }
@@ -125,9 +125,9 @@ impl Op for Drop {
         Some(self.tube)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        let taken = desk.count(tube.range(Tag::Taken));
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let tube = ctx.tube(self.tube)?;
+        let taken = ctx.count(tube.range(Tag::Taken));
         if !self.force && (self.awaited || taken > 0) {
             let text = if self.awaited {
                 "takers wait".to_owned()
@@ -136,10 +136,10 @@ impl Op for Drop {
             };
             return Err(Error::new(ErrorKind::TubeBusy).because(text));
         }
-        desk.remove(key::name(&tube.row.name));
-        desk.drop_tube(self.tube);
-        clear(desk, tube.run())?;
-        desk.wake_all(self.tube);
+        ctx.remove(key::name(&tube.row.name));
+        ctx.drop_tube(self.tube);
+        clear(ctx, tube.run())?;
+        ctx.wake_all(self.tube);
         Ok(())
     }
 }
@@ -151,18 +151,18 @@ impl Op for Truncate {
         Some(self.tube)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<u64> {
-        let tube = desk.tube(self.tube)?;
-        let tasks = Tag::states().map(|tag| desk.count(tube.range(tag))).sum();
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
+        let tube = ctx.tube(self.tube)?;
+        let tasks = Tag::states().map(|tag| ctx.count(tube.range(tag))).sum();
         let mut row = tube.row.clone();
-        let mut counters = look::counters(desk)?;
+        let mut counters = query::counters(ctx)?;
         let old = row.run;
         row.run = next_run(&mut counters, old.is_temporary())?;
-        desk.change(key::meta(Counters::WHAT), counters.encode());
-        desk.set_tube(self.tube, row)?;
+        ctx.change(key::meta(Counters::WHAT), counters.encode());
+        ctx.set_tube(self.tube, row)?;
         // There is room now.
-        desk.wake_all(self.tube);
-        clear(desk, old)?;
+        ctx.wake_all(self.tube);
+        clear(ctx, old)?;
         Ok(tasks)
     }
 }
@@ -174,15 +174,15 @@ impl Op for Pause {
         Some(self.tube)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let tube = ctx.tube(self.tube)?;
         if tube.row.paused == self.paused {
             return Ok(());
         }
         let row = TubeRow { paused: self.paused, ..tube.row.clone() };
-        desk.set_tube(self.tube, row)?;
+        ctx.set_tube(self.tube, row)?;
         if !self.paused {
-            desk.wake_all(self.tube);
+            ctx.wake_all(self.tube);
         }
         Ok(())
     }
@@ -199,18 +199,18 @@ impl Op for ReleaseAll {
         Numbers::of_tokens(1)
     }
 
-    fn decide(&self, desk: &mut Desk<'_>) -> Result<()> {
-        let tube = desk.tube(self.tube)?;
-        if desk.count(tube.range(Tag::Taken)) == 0 {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let tube = ctx.tube(self.tube)?;
+        if ctx.count(tube.range(Tag::Taken)) == 0 {
             return Ok(());
         }
         // Tokens only grow, so every lease given so far is below.
-        let row = TubeRow { void_to: desk.token(), ..tube.row.clone() };
-        desk.set_tube(self.tube, row)?;
+        let row = TubeRow { void_to: ctx.token(), ..tube.row.clone() };
+        ctx.set_tube(self.tube, row)?;
         // One that is under way begins again: leases that it has passed by may be void now.
         let work = key::work(Work::Release, tube.run(), TaskId::new(0));
-        let under_way = desk.first(&work, &key::after(&work))?.and_then(|(_, row)| row);
+        let under_way = ctx.first(&work, &key::after(&work))?.and_then(|(_, row)| row);
         let under_way = under_way.as_deref().and_then(WorkRow::decode).unwrap_or_default();
-        desk.set_work(work, WorkRow { tube: self.tube, from: 0, ..under_way })
+        ctx.set_work(work, WorkRow { tube: self.tube, from: 0, ..under_way })
     }
 }

@@ -2,14 +2,16 @@
 //! into redb that this file makes is fenced: an error is translated, a panic becomes `Broken`.
 
 use super::disk::DiskFile;
-use super::pieces::Pieces;
-use super::tables::{ANCHOR, Anchor, Bytes, ROWS, STATE, Tally, decode_tally, run_of, unseal};
-use super::windows::{Course, Window, Windows};
-use crate::bytes::key::{Key, Run, after, copy};
-use crate::bytes::{Met, Value};
-use crate::error::{Error, ErrorKind, Result};
-use crate::sync::plain::{AtomicBool, Mutex};
-use crate::sync::{Arc, Ordering};
+use super::paced_io::PacedWriter;
+use super::range_cache::{CachedRange, RangeCache, SequentialScan};
+use super::tables::{
+    ANCHOR, Bytes, CheckpointPosition, ROWS, STATE, Tally, decode_tally, run_of, unseal,
+};
+use crate::format::key::{Key, Run, after, copy};
+use crate::format::{Met, Value};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::plain::{AtomicBool, Mutex};
+use crate::words::sync::{Arc, Ordering};
 use redb::ReadableTableMetadata;
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageBackend};
@@ -25,7 +27,7 @@ const AHEAD_STEP: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A read, a write or a change of length: open the files again and go on.
-    Passing { full: bool },
+    Retryable { full: bool },
     /// A sync: what the file shows is no longer what is on the medium.
     Sync,
 }
@@ -33,7 +35,7 @@ pub(crate) enum Fault {
 impl Fault {
     fn kind(self) -> ErrorKind {
         match self {
-            Self::Passing { full: true } => ErrorKind::DiskFull,
+            Self::Retryable { full: true } => ErrorKind::DiskFull,
             _ => ErrorKind::Io,
         }
     }
@@ -41,14 +43,14 @@ impl Fault {
 
 /// What became of one opening of the base's file. Told and asked by redb, inside its own locks.
 #[derive(Debug, Default)]
-pub(crate) struct Fate {
+pub(crate) struct FileHealth {
     fault: Mutex<Option<Fault>>,
     /// The file was opened again, or the store is closed: whoever still reads through the old
     /// opening must not see pages that are another's by now, nor write any.
     cut: AtomicBool,
 }
 
-impl Fate {
+impl FileHealth {
     pub(crate) fn fault(&self) -> Option<Fault> {
         *self.fault.lock()
     }
@@ -66,7 +68,7 @@ impl Fate {
         if let Err(error) = &done {
             let kind = error.kind();
             let full = matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-            let fault = if sync { Fault::Sync } else { Fault::Passing { full } };
+            let fault = if sync { Fault::Sync } else { Fault::Retryable { full } };
             let mut noted = self.fault.lock();
             if sync || noted.is_none() {
                 *noted = Some(fault);
@@ -78,13 +80,13 @@ impl Fate {
 
 /// redb's file on our disk. redb's own locks are not used: the journal's is taken before.
 #[derive(Debug)]
-struct Tap {
+struct Backend {
     file: Arc<dyn DiskFile>,
-    fate: Arc<Fate>,
-    pieces: Arc<Pieces>,
+    fate: Arc<FileHealth>,
+    writer: Arc<PacedWriter>,
 }
 
-impl Tap {
+impl Backend {
     fn file(&self) -> io::Result<&dyn DiskFile> {
         if self.fate.cut.load(Ordering::Acquire) {
             return Err(io::Error::other("the store has let go of this opening of its base"));
@@ -93,7 +95,7 @@ impl Tap {
     }
 }
 
-impl StorageBackend for Tap {
+impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
         self.fate.note(self.file()?.len(), false)
     }
@@ -108,14 +110,14 @@ impl StorageBackend for Tap {
 
     fn sync_data(&self) -> io::Result<()> {
         self.fate.note(self.file()?.sync(), true)?;
-        self.pieces.synced();
+        self.writer.synced();
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.fate.note(self.file()?.write_at(offset, data), false)?;
-        match self.pieces.wrote(data.len()) {
-            Some(breath) => breath.take(&mut || self.sync_data()),
+        match self.writer.note_write(data.len()) {
+            Some(pacer) => pacer.sync_and_pause(&mut || self.sync_data()),
             None => Ok(()),
         }
     }
@@ -123,7 +125,7 @@ impl StorageBackend for Tap {
 
 /// Runs redb behind a fence.
 pub(crate) fn fenced<T>(
-    fate: &Fate,
+    fate: &FileHealth,
     work: impl FnOnce() -> std::result::Result<T, redb::Error>,
 ) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
@@ -136,27 +138,27 @@ pub(crate) fn fenced<T>(
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
             let error = Error::new(ErrorKind::Broken).because(format!("the base panicked: {text}"));
-            Err(if fate.is_clean() { error.caused_by(OverBytes) } else { error })
+            Err(if fate.is_clean() { error.caused_by(CorruptionPanic) } else { error })
         }
     }
 }
 
 /// Why redb panicked though nothing was refused to it.
 #[derive(Debug)]
-struct OverBytes;
+struct CorruptionPanic;
 
-impl std::error::Error for OverBytes {}
+impl std::error::Error for CorruptionPanic {}
 
-impl std::fmt::Display for OverBytes {
+impl std::fmt::Display for CorruptionPanic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("no read, write or sync had failed before")
     }
 }
 
 /// Whether redb panicked over what it read.
-pub(super) fn is_over_bytes(error: &Error) -> bool {
+pub(super) fn is_corruption_panic(error: &Error) -> bool {
     let mut causes = successors(std::error::Error::source(error), |cause| cause.source());
-    causes.any(|cause| cause.is::<OverBytes>())
+    causes.any(|cause| cause.is::<CorruptionPanic>())
 }
 
 /// What an opening says over which redb panicked: the next one will see the same bytes.
@@ -166,10 +168,10 @@ pub(super) fn unreadable(error: Error) -> Error {
 
 /// The same of an opening that failed for whatever reason.
 pub(super) fn of_its_bytes(error: Error) -> Error {
-    if is_over_bytes(&error) { unreadable(error) } else { error }
+    if is_corruption_panic(&error) { unreadable(error) } else { error }
 }
 
-fn translated(error: redb::Error, fate: &Fate) -> Error {
+fn translated(error: redb::Error, fate: &FileHealth) -> Error {
     match error {
         redb::Error::Io(error) => Error::io(error),
         redb::Error::PreviousIo => Error::new(fate.fault().map_or(ErrorKind::Io, Fault::kind))
@@ -198,21 +200,21 @@ pub(crate) struct Opening {
     /// Taken out when the opening ends, behind a fence, since redb writes in its destructor.
     db: Option<Database>,
     file: Option<Arc<dyn DiskFile>>,
-    pub(crate) fate: Arc<Fate>,
-    pub(crate) pieces: Arc<Pieces>,
+    pub(crate) fate: Arc<FileHealth>,
+    pub(crate) writer: Arc<PacedWriter>,
 }
 
 impl Opening {
     fn of_file(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
-        let fate = Arc::new(Fate::default());
-        let pieces = Arc::new(Pieces::default());
-        let tap = Tap { file: file.clone(), fate: fate.clone(), pieces: pieces.clone() };
+        let fate = Arc::new(FileHealth::default());
+        let writer = Arc::new(PacedWriter::default());
+        let tap = Backend { file: file.clone(), fate: fate.clone(), writer: writer.clone() };
         let opened = fenced(&fate, || {
             let mut builder = Database::builder();
             Ok(builder.set_cache_size(cache).create_with_backend(tap)?)
         });
         match (opened, fate.fault()) {
-            (Ok(db), _) => Ok(Self { db: Some(db), file: Some(file), fate, pieces }),
+            (Ok(db), _) => Ok(Self { db: Some(db), file: Some(file), fate, writer }),
             (Err(error), Some(Fault::Sync)) => Err(Error::not_synced("base.redb", error)),
             // Not the disk's word: redb does not know these bytes.
             (Err(error), fault)
@@ -229,12 +231,12 @@ impl Opening {
     }
 
     fn in_memory(cache: usize) -> Result<Self> {
-        let fate = Arc::new(Fate::default());
+        let fate = Arc::new(FileHealth::default());
         let db = fenced(&fate, || {
             let mut builder = Database::builder();
             Ok(builder.set_cache_size(cache).create_with_backend(InMemoryBackend::new())?)
         })?;
-        Ok(Self { db: Some(db), file: None, fate, pieces: Arc::default() })
+        Ok(Self { db: Some(db), file: None, fate, writer: Arc::default() })
     }
 
     pub(crate) fn db(&self) -> std::result::Result<&Database, redb::Error> {
@@ -286,20 +288,20 @@ impl Drop for Opening {
 pub(crate) struct Base {
     opening: Arc<Opening>,
     rows: ReadOnlyTable<Bytes, Bytes>,
-    windows: RefCell<Windows>,
-    anchor: Anchor,
+    windows: RefCell<RangeCache>,
+    anchor: CheckpointPosition,
 }
 
 impl Base {
     /// Makes an empty base with nothing but an anchor in it, and closes it.
-    pub(crate) fn create(file: Arc<dyn DiskFile>, anchor: &Anchor) -> Result<()> {
+    pub(crate) fn create(file: Arc<dyn DiskFile>, anchor: &CheckpointPosition) -> Result<()> {
         let opening = Opening::of_file(file, 1 << 20)?;
-        found(&opening, anchor)
+        initialise(&opening, anchor)
     }
 
-    pub(crate) fn in_memory(cache: usize, anchor: &Anchor) -> Result<Self> {
+    pub(crate) fn in_memory(cache: usize, anchor: &CheckpointPosition) -> Result<Self> {
         let opening = Opening::in_memory(cache)?;
-        found(&opening, anchor)?;
+        initialise(&opening, anchor)?;
         Self::over(Arc::new(opening))
     }
 
@@ -320,8 +322,9 @@ impl Base {
             let read = opening.db()?.begin_read()?;
             let state = read.open_table(STATE)?;
             let anchor = state.get(ANCHOR)?;
-            let anchor =
-                anchor.and_then(|sealed| unseal(ANCHOR, sealed.value()).and_then(Anchor::decode));
+            let anchor = anchor.and_then(|sealed| {
+                unseal(ANCHOR, sealed.value()).and_then(CheckpointPosition::decode)
+            });
             Ok((read.open_table(ROWS)?, anchor))
         })?;
         let anchor = anchor
@@ -329,13 +332,14 @@ impl Base {
         Ok(Self { opening, rows, windows: RefCell::default(), anchor })
     }
 
-    pub(crate) fn anchor(&self) -> &Anchor {
+    pub(crate) fn anchor(&self) -> &CheckpointPosition {
         &self.anchor
     }
 
     /// Whether it is as it was made.
     pub(crate) fn is_new(&self) -> Result<bool> {
-        let genesis = Anchor::genesis(self.anchor.queue, self.anchor.span.link.checksum);
+        let genesis =
+            CheckpointPosition::genesis(self.anchor.queue, self.anchor.span.link.checksum);
         let is_empty = fenced(&self.opening.fate, || Ok(self.rows.is_empty()?))?;
         Ok(is_empty && self.anchor == genesis)
     }
@@ -381,10 +385,10 @@ impl Base {
         Ok(met)
     }
 
-    fn read_window(&self, from: &[u8]) -> Result<Window> {
+    fn read_window(&self, from: &[u8]) -> Result<CachedRange> {
         let tag = from.first().copied().unwrap_or_default();
         fenced(&self.opening.fate, || {
-            let mut window = Window::default();
+            let mut window = CachedRange::default();
             for row in self.rows.range::<&[u8]>(from..)? {
                 let (key, sealed) = row?;
                 if window.push(tag, key.value(), unseal(key.value(), sealed.value())) {
@@ -401,7 +405,7 @@ impl Base {
     pub(crate) fn read_ahead(&self, most: u64, may_go_on: &dyn Fn() -> bool) -> Result<()> {
         let courses = self.windows.borrow().courses();
         // A listing of everything is worth no more than all there is to share.
-        let wanted = |course: &Course| (course.bytes as u64 * 2).min(most);
+        let wanted = |course: &SequentialScan| (course.bytes as u64 * 2).min(most);
         let all: u64 = courses.iter().map(wanted).sum();
         let most = most.min(all);
         fenced(&self.opening.fate, || {
@@ -460,7 +464,7 @@ impl Base {
     }
 }
 
-fn found(opening: &Opening, anchor: &Anchor) -> Result<()> {
+fn initialise(opening: &Opening, anchor: &CheckpointPosition) -> Result<()> {
     let txn = opening.begin_write()?;
     fenced(&opening.fate, || {
         txn.open_table(ROWS)?;
@@ -488,10 +492,10 @@ mod tests {
     /// store opened its files again and went on, over pages that were never on the medium.
     #[test]
     fn a_failed_sync_outweighs_whatever_failed_before() {
-        let fate = Fate::default();
+        let fate = FileHealth::default();
         let full = || io::Result::<()>::Err(io::ErrorKind::StorageFull.into());
         assert!(fate.note(full(), false).is_err());
-        assert_eq!(fate.fault(), Some(Fault::Passing { full: true }));
+        assert_eq!(fate.fault(), Some(Fault::Retryable { full: true }));
         assert!(fate.note(full(), true).is_err());
         assert_eq!(fate.fault(), Some(Fault::Sync));
         assert!(fate.note(full(), false).is_err());

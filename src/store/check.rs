@@ -4,16 +4,16 @@
 
 use super::Store;
 use super::base::{Base, fenced, of_its_bytes};
-use super::head::Head;
-use super::reader::Reader;
+use super::head::JournalHead;
+use super::journal_reader::RingReader;
 use super::record::Preamble;
 use super::scratch::ScratchFile;
-use crate::bytes::key::is_temporary;
-use crate::bytes::key::{Key, Range, Scope, Tag};
-use crate::bytes::pack::Unpacker;
-use crate::bytes::{Value, View};
-use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
+use crate::format::key::is_temporary;
+use crate::format::key::{Key, Range, Scope, Tag};
+use crate::format::pack::Unpacker;
+use crate::format::{Value, View};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::Arc;
 use std::collections::BTreeMap;
 
 type Report<'a> = &'a mut dyn FnMut(String);
@@ -73,8 +73,8 @@ impl Store {
     fn check_journal(&self, report: Report<'_>) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
         let anchor = self.base()?.anchor();
-        let head = Head { queue: anchor.queue, ring: ring.size() };
-        let mut reader = Reader::new(ring.file(), &head);
+        let head = JournalHead { queue: anchor.queue, ring: ring.size() };
+        let mut reader = RingReader::new(ring.file(), &head);
         let mut last = anchor.span;
         let mut stamp = Some(anchor.stamp);
         while last.link.number < ring.last().link.number {

@@ -5,13 +5,15 @@
 use super::base::{Base, Fault, Opening, fenced};
 use super::journal::Journal;
 use super::merge::merge;
-use super::pieces::Breath;
-use super::tables::{ANCHOR, Anchor, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal};
-use crate::bytes::RowOp;
-use crate::bytes::key::{Key, Run};
-use crate::bytes::layer::Layer;
-use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
+use super::paced_io::IoPacer;
+use super::tables::{
+    ANCHOR, CheckpointPosition, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal,
+};
+use crate::format::RowOp;
+use crate::format::key::{Key, Run};
+use crate::format::layer::Layer;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::Arc;
 use redb::{ReadableTable, WriteTransaction};
 
 /// Rows of a step: some tenths of a millisecond.
@@ -24,7 +26,7 @@ pub(crate) struct Checkpoint {
     pub(super) opening: Arc<Opening>,
     /// The serial that the base had at the freeze.
     pub(super) over: u64,
-    pub(super) anchor: Anchor,
+    pub(super) anchor: CheckpointPosition,
     pub(super) tallies: Vec<(Run, Tally)>,
     pub(super) txn: Option<WriteTransaction>,
     pub(super) last: Option<Key>,
@@ -102,25 +104,25 @@ impl Checkpoint {
     /// All steps, as much in a hurry as it says.
     pub(crate) fn run_with(
         self,
-        breath: Option<Arc<dyn Breath>>,
+        pacer: Option<Arc<dyn IoPacer>>,
     ) -> std::result::Result<Renewed, CheckpointFailure> {
         let opening = self.opening.clone();
-        opening.pieces.breathe(breath.clone());
-        let done = self.all_steps(breath.as_deref());
-        opening.pieces.breathe(None);
+        opening.writer.set_pacer(pacer.clone());
+        let done = self.all_steps(pacer.as_deref());
+        opening.writer.set_pacer(None);
         done
     }
 
     fn all_steps(
         mut self,
-        breath: Option<&dyn Breath>,
+        pacer: Option<&dyn IoPacer>,
     ) -> std::result::Result<Renewed, CheckpointFailure> {
         if let Err(error) = self.begin() {
             return Err(self.failed(error));
         }
         loop {
             match self.step(STEP) {
-                Ok(true) => breath.map_or((), Breath::pass),
+                Ok(true) => pacer.map_or((), IoPacer::yield_cpu),
                 Ok(false) => return self.commit(),
                 Err(error) => return Err(self.failed(error)),
             }
@@ -143,7 +145,8 @@ pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
     let anchor = fenced(&opening.fate, || {
         let state = txn.open_table(STATE)?;
         let anchor = state.get(ANCHOR)?;
-        Ok(anchor.and_then(|sealed| unseal(ANCHOR, sealed.value()).and_then(Anchor::decode)))
+        Ok(anchor
+            .and_then(|sealed| unseal(ANCHOR, sealed.value()).and_then(CheckpointPosition::decode)))
     })?;
     anchor
         .map(|anchor| anchor.serial)
@@ -163,7 +166,7 @@ pub(super) fn write_rows<'a>(
 pub(super) fn write_state(
     txn: &WriteTransaction,
     opening: &Opening,
-    anchor: &Anchor,
+    anchor: &CheckpointPosition,
     tallies: &[(Run, Tally)],
 ) -> Result<()> {
     fenced(&opening.fate, || {

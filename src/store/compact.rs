@@ -2,8 +2,8 @@
 
 use super::Store;
 use super::base::{Base, Fault, fenced};
-use crate::error::{ErrorKind, Result};
-use crate::sync::Arc;
+use crate::words::error::{ErrorKind, Result};
+use crate::words::sync::Arc;
 
 impl Store {
     /// Gives unused space of the base back to the system. Stops everything else meanwhile. Whether

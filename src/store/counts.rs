@@ -2,14 +2,14 @@
 //! nothing is ever counted.
 
 use super::tables::Tally;
-use crate::bytes::NumberHash;
-use crate::bytes::key::{ByTag, Range, Run, Scope, Tag};
+use crate::format::NumberHash;
+use crate::format::key::{ByTag, Range, Run, Scope, Tag};
 use std::collections::HashMap;
 
 /// How many living rows there are, by run and tag.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    by_run: Vec<Counted>,
+pub(crate) struct RowCounts {
+    by_run: Vec<RunCounts>,
     /// Where in `by_run` a run stands.
     places: HashMap<Run, usize, NumberHash>,
     /// Where the run stands that was counted last: verbs mostly go on in one tube.
@@ -20,7 +20,7 @@ pub(crate) struct Counts {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct RunCounts {
     run: Run,
     tally: Tally,
     moved: bool,
@@ -32,7 +32,7 @@ fn tallied(range: Range) -> Option<(Run, usize)> {
     Some((range.run.unwrap_or(Run::QUEUE), range.tag.tallied()?))
 }
 
-impl Counts {
+impl RowCounts {
     #[inline]
     pub(crate) fn of(&self, range: Range) -> u64 {
         let count = match (range.run, range.tag.tallied()) {
@@ -53,7 +53,7 @@ impl Counts {
     }
 
     #[inline]
-    fn counted_or_new(&mut self, run: Run) -> Option<&mut Counted> {
+    fn counted_or_new(&mut self, run: Run) -> Option<&mut RunCounts> {
         self.last = match self.find(run) {
             Some(at) => at,
             None => self.insert(run, Tally::default()),
@@ -65,7 +65,7 @@ impl Counts {
     fn insert(&mut self, run: Run, tally: Tally) -> usize {
         let at = self.by_run.len();
         self.places.insert(run, at);
-        self.by_run.push(Counted { run, tally, moved: false });
+        self.by_run.push(RunCounts { run, tally, moved: false });
         at
     }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn counts_move_and_empty_runs_go() {
-        let mut counts = Counts::default();
+        let mut counts = RowCounts::default();
         let range = Range::in_run(Tag::Ready, Run(7));
         counts.step(range, true);
         assert_eq!((counts.of(range), counts.of(Range::of(Tag::Ready))), (1, 1));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_run_keeps_its_counts_when_another_goes() {
-        let mut counts = Counts::default();
+        let mut counts = RowCounts::default();
         let range = |run| Range::in_run(Tag::Ready, Run(Run::TEMPORARY | run));
         for run in [1, 2, 3, 3] {
             counts.step(range(run), true);

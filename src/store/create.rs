@@ -3,14 +3,14 @@
 
 use super::base::{Base, of_its_bytes};
 use super::disk::{Disk, DiskFile, FileName, Found};
-use super::head::{Head, PAGE, QueueId};
+use super::head::{JournalHead, PAGE, QueueId};
 use super::journal;
-use super::progress::{Stage, Told, tell};
+use super::progress::{ProgressFn, Stage, tell};
 use super::scratch::ScratchFile;
-use super::tables::Anchor;
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
-use crate::sync::Arc;
+use super::tables::CheckpointPosition;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
+use crate::words::sync::Arc;
 use std::io;
 #[cfg(unix)]
 use std::io::Read;
@@ -46,13 +46,13 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
 ///
 /// # Errors
 /// `Locked` while another makes it; `Damaged` if the half is one of a queue that was in use.
-pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: Told<'_>) -> Result<()> {
+pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: ProgressFn<'_>) -> Result<()> {
     let ring = journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
     let ring = ring.next_multiple_of(PAGE as u64);
     let queue: QueueId = random()?;
-    let head = Head { queue, ring };
+    let head = JournalHead { queue, ring };
     tell(told, Stage::Create, 0, ring)?;
-    let nursery = disk.birth().map_err(|error| match error.kind() {
+    let staging = disk.birth().map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Error::new(ErrorKind::Locked),
         _ => Error::io(error),
     })?;
@@ -62,11 +62,11 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: Told<'_>) -> Res
         Found::Unfinished => is_new(disk)?,
         _ => return Ok(()),
     }
-    journal::create(&*nursery.create(FileName::Journal).map_err(Error::io)?, &head)
+    journal::create(&*staging.create(FileName::Journal).map_err(Error::io)?, &head)
         .map_err(Error::io)?;
-    let base = nursery.create(FileName::Base).map_err(Error::io)?;
-    Base::create(base, &Anchor::genesis(queue, head.seed()))?;
-    nursery.settle().map_err(Error::io)?;
+    let base = staging.create(FileName::Base).map_err(Error::io)?;
+    Base::create(base, &CheckpointPosition::genesis(queue, head.seed()))?;
+    staging.settle().map_err(Error::io)?;
     tell(told, Stage::Create, ring, ring)
 }
 

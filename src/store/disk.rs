@@ -3,7 +3,7 @@
 //! written whole, a returned sync is on the medium, and a write never changes bytes outside its
 //! range. Nothing here knows what the bytes mean.
 
-use crate::sync::Arc;
+use crate::words::sync::Arc;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
@@ -71,7 +71,7 @@ pub trait Disk: Send + Sync + Debug {
     /// Begins to make the two files under other names. Called when nothing was found, or half of a
     /// birth, over which this one goes. `WouldBlock` while another makes them in this folder.
     /// When it returns, what is found there is another's no more.
-    fn birth(&self) -> io::Result<Box<dyn Nursery>>;
+    fn birth(&self) -> io::Result<Box<dyn Staging>>;
     /// Opens the journal and locks it against every other opening, also one in this process. The
     /// lock is held until the last clone of the file is dropped. `None` while another holds it.
     /// When it returns the files' and the folder's own name are on the medium: the process that
@@ -82,7 +82,7 @@ pub trait Disk: Send + Sync + Debug {
 }
 
 /// Where the two files are made. Dropped unsettled, it leaves no queue behind.
-pub trait Nursery {
+pub trait Staging {
     /// Makes an empty file.
     fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>>;
     /// Makes the two files appear in their place, on the medium. A new folder appears as a whole:
@@ -122,7 +122,7 @@ impl DiskFile for OsFile {
 
     #[cfg(windows)]
     fn read_at(&self, mut offset: u64, mut out: &mut [u8]) -> io::Result<()> {
-        use std::os::windows::fs::FileExt;
+        use std::os::range_cache::fs::FileExt;
         while !out.is_empty() {
             match self.0.seek_read(out, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -139,7 +139,7 @@ impl DiskFile for OsFile {
 
     #[cfg(windows)]
     fn write_at(&self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
-        use std::os::windows::fs::FileExt;
+        use std::os::range_cache::fs::FileExt;
         while !data.is_empty() {
             match self.0.seek_write(data, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -2,8 +2,8 @@
 //! slots behind the lead of the journal, written in turn, and a copy in the base's anchor. A
 //! feature is entered, and synced, before the first byte that needs it.
 
-use crate::bytes::pack::Unpacker;
-use crate::error::{Error, ErrorKind, Result};
+use crate::format::pack::Unpacker;
+use crate::words::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -2,9 +2,9 @@
 //! slots of the features in use. The ring begins behind them.
 
 use super::features::{SLOT_BYTES, Slot};
-use crate::bytes::FORMAT;
-use crate::bytes::pack::Unpacker;
-use crate::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
+use crate::format::FORMAT;
+use crate::format::pack::Unpacker;
+use crate::words::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a page, of which the head and the ring are made.
@@ -23,7 +23,7 @@ pub(crate) type QueueId = [u8; 16];
 
 /// What stands in the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct JournalHead {
     pub(crate) queue: QueueId,
     /// Bytes of the ring.
     pub(crate) ring: u64,
@@ -44,7 +44,7 @@ fn lead_checksum(lead: &[u8]) -> u32 {
     (xxh3_64(lead) >> 32) as u32
 }
 
-impl Head {
+impl JournalHead {
     /// The head of a new journal. Both slots are valid, so that the loss of one loses nothing.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
@@ -107,7 +107,7 @@ impl Head {
 
 /// Reads the bytes as a head. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
-    let Ok((head, slot)) = Head::decode(bytes) else { return };
+    let Ok((head, slot)) = JournalHead::decode(bytes) else { return };
     let fresh = head.encode();
     assert!(bytes.iter().zip(&fresh).take(LEAD_FIELDS).all(|(a, b)| a == b), "two leads");
     let page = slot.encode(head.seed());
@@ -122,7 +122,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    const HEAD: Head = Head { queue: *b"0123456789abcdef", ring: 1 << 16 };
+    const HEAD: JournalHead = JournalHead { queue: *b"0123456789abcdef", ring: 1 << 16 };
 
     #[test]
     fn golden_head() {
@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(hex(&head[page..page + 18]), slot);
             assert!(head[page + 18..page + 4096].iter().all(|byte| *byte == 0));
         }
-        assert_eq!(Head::decode(&head), Ok((HEAD, Slot { sequence: 1, ..Slot::default() })));
+        assert_eq!(JournalHead::decode(&head), Ok((HEAD, Slot { sequence: 1, ..Slot::default() })));
     }
 
     /// Writes the checksum of magic and format, as this version or as those before it.
@@ -161,22 +161,22 @@ mod tests {
         for at in 0..48 {
             let mut flipped = head.clone();
             flipped[at] ^= 4;
-            let fault = Head::decode(&flipped).unwrap_err();
+            let fault = JournalHead::decode(&flipped).unwrap_err();
             assert!(matches!(fault, HeadFault::Foreign | HeadFault::Damaged), "{at}: {fault:?}");
         }
         let mut old = head.clone();
         seal_lead(&mut old, false);
-        assert_eq!(Head::decode(&old), Err(HeadFault::Unreleased));
-        assert_eq!(Head::decode(&old[..40]), Err(HeadFault::Unreleased));
+        assert_eq!(JournalHead::decode(&old), Err(HeadFault::Unreleased));
+        assert_eq!(JournalHead::decode(&old[..40]), Err(HeadFault::Unreleased));
         head[8..12].copy_from_slice(&7_u32.to_be_bytes());
         seal_lead(&mut head, true);
         head[16..].fill(0xaa);
-        assert_eq!(Head::decode(&head), Err(HeadFault::Newer(7)));
-        assert_eq!(Head::decode(&head[..13]), Err(HeadFault::Damaged));
-        assert_eq!(Head::decode(&[]), Err(HeadFault::Foreign));
+        assert_eq!(JournalHead::decode(&head), Err(HeadFault::Newer(7)));
+        assert_eq!(JournalHead::decode(&head[..13]), Err(HeadFault::Damaged));
+        assert_eq!(JournalHead::decode(&[]), Err(HeadFault::Foreign));
         head[8..12].fill(0);
         seal_lead(&mut head, true);
-        assert_eq!(Head::decode(&head), Err(HeadFault::Damaged), "there was no format 0");
+        assert_eq!(JournalHead::decode(&head), Err(HeadFault::Damaged), "there was no format 0");
     }
 
     /// One that could not have been made: a size near the end of all numbers overflowed where the
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn a_head_with_a_ring_that_nobody_makes_is_damaged() {
         for ring in [0, 4096, (64 << 10) + 1, (8 << 20) - 8, (1 << 30) + 4096, u64::MAX] {
-            let head = Head { ring, ..HEAD };
-            assert_eq!(Head::decode(&head.encode()), Err(HeadFault::Damaged), "{ring}");
+            let head = JournalHead { ring, ..HEAD };
+            assert_eq!(JournalHead::decode(&head.encode()), Err(HeadFault::Damaged), "{ring}");
         }
     }
 }

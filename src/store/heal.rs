@@ -2,20 +2,20 @@
 //! store. A failed sync is never mended and never tried again; a failed write and a full disk are:
 //! the base is opened anew, since redb remembers every error for the life of its handle.
 
+use super::app_tables::AppTransaction;
 use super::base::{Base, Fault, Opening, fenced};
 use super::checkpoint::{CheckpointFailure, abort, serial, sync_up_to, write_rows, write_state};
-use super::guests::Guests;
 use super::journal::Ring;
 use super::open::settle_header;
-use super::record::Advance;
-use super::tables::{Anchor, Tally};
+use super::record::MetaDelta;
+use super::tables::{CheckpointPosition, Tally};
 use super::{Failure, Store};
-use crate::bytes::key::{Key, Run, is_temporary};
-use crate::bytes::layer::Layer;
-use crate::bytes::{RowOp, View};
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{FULL_BYTES, SLICE_ROWS};
-use crate::sync::Arc;
+use crate::format::key::{Key, Run, is_temporary};
+use crate::format::layer::Layer;
+use crate::format::{RowOp, View};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{FULL_BYTES, SLICE_ROWS};
+use crate::words::sync::Arc;
 use redb::WriteTransaction;
 
 impl Store {
@@ -32,9 +32,9 @@ impl Store {
         }
         drop(frozen);
         self.thaw();
-        let error = self.bearable(error, fault)?;
+        let error = self.recoverable(error, fault)?;
         let full = error.kind() == ErrorKind::DiskFull
-            || matches!(fault, Some(Fault::Passing { full: true }));
+            || matches!(fault, Some(Fault::Retryable { full: true }));
         if full {
             self.free_ballast()?;
         }
@@ -52,7 +52,7 @@ impl Store {
             Some(Fault::Sync) => {
                 Err(self.stop(Error::new(ErrorKind::Io).because("base.redb was not synced")))
             }
-            Some(Fault::Passing { .. }) if self.rows.frozen.is_none() => self.reopen(),
+            Some(Fault::Retryable { .. }) if self.rows.frozen.is_none() => self.reopen(),
             _ => Ok(()),
         }
     }
@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// On a full disk: whether there is still room for what these rows add, which is counted then.
-    pub(crate) fn bears(&mut self, writes: &Layer) -> Result<bool> {
+    pub(crate) fn fits_reserve(&mut self, writes: &Layer) -> Result<bool> {
         let (mut comes, mut goes) = (0, 0);
         for (key, op) in writes.iter().filter(|(key, _)| !is_temporary(key)) {
             comes += op.value().map_or(0, |value| key.len() + value.len());
@@ -90,7 +90,7 @@ impl Store {
     ///
     /// # Errors
     /// `Broken` if it cannot.
-    fn bearable(&self, error: Error, fault: Option<Fault>) -> Result<Error> {
+    fn recoverable(&self, error: Error, fault: Option<Fault>) -> Result<Error> {
         let journal = self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed());
         let hopeless = fault == Some(Fault::Sync)
             || journal
@@ -161,7 +161,7 @@ impl Store {
                 opening.fate.cut();
                 drop(opening);
                 self.rows.counts.thaw(tallies.into_iter().map(|(run, _)| run).collect());
-                let error = self.bearable(error, fault)?;
+                let error = self.recoverable(error, fault)?;
                 self.reopen()?;
                 Err(self.named(error))
             }
@@ -176,9 +176,9 @@ impl Store {
     /// next opening decides.
     pub(crate) fn finish(
         &mut self,
-        mut guests: Guests,
+        mut guests: AppTransaction,
         mut writes: Layer,
-        advance: Advance,
+        advance: MetaDelta,
     ) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         let base = self.base().map_err(Failure::Broken)?;
@@ -224,7 +224,7 @@ impl Store {
         txn: WriteTransaction,
         opening: &Arc<Opening>,
         writes: &Layer,
-        mut anchor: Anchor,
+        mut anchor: CheckpointPosition,
         tallies: &[(Run, Tally)],
     ) -> Result<Base, Failure> {
         let written = (|| {
@@ -250,7 +250,7 @@ impl Store {
             Err(error) => error,
         };
         let fault = opening.fate.fault();
-        let error = self.bearable(error, fault).map_err(|stopped| {
+        let error = self.recoverable(error, fault).map_err(|stopped| {
             Failure::Broken(Error::new(ErrorKind::Unknown).caused_by(stopped))
         })?;
         self.reopen().map_err(Failure::Broken)?;
@@ -269,7 +269,7 @@ impl Store {
 fn in_slices(
     opening: &Opening,
     layer: &Layer,
-    anchor: &Anchor,
+    anchor: &CheckpointPosition,
     tallies: &[(Run, Tally)],
 ) -> Result<()> {
     for dead in [true, false] {

@@ -1,8 +1,8 @@
 //! Whether the queue serves: open, closing, closed, or broken and why. One for the whole queue;
 //! whoever finds that it cannot go on says so here, and everybody asks here.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{AtomicUsize, Mutex, Ordering};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::{AtomicUsize, Mutex, Ordering};
 
 /// Calls are refused; the queue's own work goes on.
 const CLOSING: usize = 1;

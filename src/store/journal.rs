@@ -4,14 +4,14 @@
 
 use super::disk::DiskFile;
 use super::features::{Features, SLOT_BYTES, Slot};
-use super::head::{self, HEAD_BYTES, Head};
-use super::record::{Draft, HEADER_BYTES, Link, NOTE_BYTES, Stamp};
-use crate::bytes::RowOp;
-use crate::bytes::extension::Extension;
-use crate::bytes::key::Key;
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::BALLAST_BYTES;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
+use super::head::{self, HEAD_BYTES, JournalHead};
+use super::record::{HEADER_BYTES, Link, NOTE_BYTES, RecordBuilder, RecordMeta};
+use crate::format::RowOp;
+use crate::format::extension::Extension;
+use crate::format::key::Key;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::BALLAST_BYTES;
+use crate::words::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
 use std::io;
 
 /// Bytes of a page of the medium: a sync writes whole ones.
@@ -29,8 +29,8 @@ pub(crate) struct Journal {
     /// Gone once the store is closed, and the folder's lock with it. Read while it is synced, so
     /// that a close waits for that.
     file: RwLock<Option<Arc<dyn DiskFile>>>,
-    /// Held over a sync. Of two at a time the system tells only one that it failed, and the other
-    /// would pass for a good one.
+    /// TicketHandle over a sync. Of two at a time the system tells only one that it failed, and the
+    /// other would pass for a good one.
     turn: Mutex<()>,
     written: AtomicU64,
     synced: AtomicU64,
@@ -135,14 +135,14 @@ pub(crate) struct Ring {
     /// Whether the last record only says what is synced, or nothing was written since the opening.
     is_idle: bool,
     slot: Slot,
-    draft: Draft,
+    draft: RecordBuilder,
 }
 
 impl Ring {
     /// Goes on behind `last`, the tail of the chain; `start` is where the base's last record is.
     pub(crate) fn resume(
         file: Arc<dyn DiskFile>,
-        (head, slot): (&Head, Slot),
+        (head, slot): (&JournalHead, Slot),
         start: u64,
         last: Span,
     ) -> Self {
@@ -163,7 +163,7 @@ impl Ring {
             last,
             is_idle: true,
             slot,
-            draft: Draft::default(),
+            draft: RecordBuilder::default(),
         }
     }
 
@@ -243,7 +243,7 @@ impl Ring {
     /// for a note.
     pub(crate) fn append<'a>(
         &mut self,
-        stamp: &Stamp,
+        stamp: &RecordMeta,
         reserves: bool,
         rows: impl Iterator<Item = (&'a Key, &'a RowOp)>,
     ) -> Result<u64, WriteFault> {
@@ -255,14 +255,14 @@ impl Ring {
     }
 
     /// Writes a record without rows, for what it reserves, into the room that others leave.
-    pub(crate) fn note(&mut self, stamp: &Stamp) -> Result<u64, WriteFault> {
+    pub(crate) fn note(&mut self, stamp: &RecordMeta) -> Result<u64, WriteFault> {
         self.draft.begin(stamp, true);
         self.write(0)
     }
 
     /// Writes a record that only says that all before it is synced, once behind the last other
     /// one. Without it, damage to the last records would pass for the torn tail of a power cut.
-    pub(crate) fn idle(&mut self, stamp: &Stamp) -> Result<(), WriteFault> {
+    pub(crate) fn idle(&mut self, stamp: &RecordMeta) -> Result<(), WriteFault> {
         // What the base holds is missed by nobody.
         let is_held = self.last.start == self.start;
         if self.is_idle || is_held || self.shared.synced() < self.last.link.number {
@@ -277,7 +277,7 @@ impl Ring {
     /// Writes the record that begins an opening.
     pub(crate) fn append_opening(
         &mut self,
-        stamp: &Stamp,
+        stamp: &RecordMeta,
         extension: &Extension,
         nonce: u64,
     ) -> Result<u64, WriteFault> {
@@ -398,7 +398,7 @@ pub(crate) fn cut_ballast(file: &dyn DiskFile, ring: u64) -> io::Result<()> {
 }
 
 /// Fills a new file: head, ring, ballast, all written out, so that a record changes bytes only.
-pub(crate) fn create(file: &dyn DiskFile, head: &Head) -> io::Result<()> {
+pub(crate) fn create(file: &dyn DiskFile, head: &JournalHead) -> io::Result<()> {
     file.write_at(0, &head.encode())?;
     zeros(file, HEAD_BYTES as u64, head.ring + BALLAST_BYTES)?;
     file.sync()
@@ -407,7 +407,7 @@ pub(crate) fn create(file: &dyn DiskFile, head: &Head) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::Value;
+    use crate::format::Value;
     use std::sync::Barrier;
 
     /// Its first sync fails once it was met.
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn of_two_syncs_at_a_time_none_passes_if_one_fails() {
         let file = Arc::new(Double::new());
-        let head = (&Head { queue: [0; 16], ring: 64 << 10 }, Slot::default());
+        let head = (&JournalHead { queue: [0; 16], ring: 64 << 10 }, Slot::default());
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
         let ring = Ring::resume(file.clone(), head, 0, last);
         let journal = ring.shared().clone();
@@ -480,7 +480,7 @@ mod tests {
     /// next page, and its sync wrote two.
     #[test]
     fn what_is_synced_by_itself_lies_in_one_page() {
-        let head = (&Head { queue: [0; 16], ring: 64 << 10 }, Slot::default());
+        let head = (&JournalHead { queue: [0; 16], ring: 64 << 10 }, Slot::default());
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
         for (size, alone) in [(300, true), (300, false), (PAGE as usize, true), (5000, true)] {
             let mut ring = Ring::resume(Arc::new(Double::new()), head.clone(), 0, last);
@@ -488,7 +488,7 @@ mod tests {
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {
                 let before = ring.last();
-                ring.append(&Stamp::default(), false, [(&key, &op)].into_iter()).unwrap();
+                ring.append(&RecordMeta::default(), false, [(&key, &op)].into_iter()).unwrap();
                 let Span { start, end, .. } = ring.last();
                 if alone && end - start <= PAGE {
                     ring.shared.synced.store(ring.shared.written(), Ordering::SeqCst);

@@ -3,16 +3,16 @@
 
 use super::features::{Feature, Features};
 use super::journal::WriteFault;
-use super::record::{Advance, Stamp};
-use super::tables::Anchor;
+use super::record::{MetaDelta, RecordMeta};
+use super::tables::CheckpointPosition;
 use super::{Failure, Store};
-use crate::clock::Marks;
-use crate::error::{Error, ErrorKind, Result};
-use crate::numbers::Numbers;
+use crate::words::clock::ClockMarks;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::numbers::Numbers;
 
 impl Store {
     /// Writes a record without rows, for the numbers that it reserves.
-    pub(crate) fn note(&mut self, advance: Advance) -> Result<u64, Failure> {
+    pub(crate) fn note(&mut self, advance: MetaDelta) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         let stamp = self.stamp.moved(advance);
         if let Some(ring) = &mut self.ring {
@@ -40,7 +40,7 @@ impl Store {
 
     /// Before the last checkpoint of a clean close: numbers from these on are given back, and the
     /// clock stands here.
-    pub(crate) fn settle(&mut self, unused: Numbers, marks: Marks) {
+    pub(crate) fn settle(&mut self, unused: Numbers, marks: ClockMarks) {
         (self.stamp.reserved, self.stamp.marks) = (unused, marks);
     }
 
@@ -74,7 +74,11 @@ impl Store {
     }
 
     /// The anchor of a base that holds everything up to the last record.
-    pub(super) fn next_anchor(&self, before: &Anchor, stamp: Stamp) -> Anchor {
+    pub(super) fn next_anchor(
+        &self,
+        before: &CheckpointPosition,
+        stamp: RecordMeta,
+    ) -> CheckpointPosition {
         match &self.ring {
             Some(ring) => before.at(ring.last(), stamp, self.boot, ring.features()),
             None => before.at(before.span, stamp, self.boot, &Features::default()),

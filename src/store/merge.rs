@@ -2,8 +2,8 @@
 //! pages they share. Where there are none it does not pay, and they go one by one.
 
 use super::tables::{Bytes, seal};
-use crate::bytes::RowOp;
-use crate::bytes::key::Key;
+use crate::format::RowOp;
+use crate::format::key::Key;
 use redb::{CursorError, ReadableTable, Table};
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -16,12 +16,12 @@ const SHY_MAX: usize = 64;
 
 /// Whether it is worth while to try for a run. Each one that was not makes the next try wait twice
 /// as long, so that scattered rows cost little more than they must.
-struct Luck {
+struct RunProbe {
     wait: usize,
     shy: usize,
 }
 
-impl Luck {
+impl RunProbe {
     const NEW: Self = Self { wait: 0, shy: 1 };
 
     /// Whether to try at this row.
@@ -43,7 +43,7 @@ pub(super) fn merge<'a>(
     entries: impl Iterator<Item = (&'a Key, &'a RowOp)>,
 ) -> Result<Option<Key>, redb::Error> {
     let mut entries = entries.peekable();
-    let (mut inserts, mut removals) = (Luck::NEW, Luck::NEW);
+    let (mut inserts, mut removals) = (RunProbe::NEW, RunProbe::NEW);
     let mut buffer = Vec::new();
     let mut last = None;
     while let Some((key, op)) = entries.peek().copied() {
@@ -142,7 +142,7 @@ fn remove_run<'a>(
 mod tests {
     use super::super::tables::{ROWS, unseal};
     use super::*;
-    use crate::bytes::Value;
+    use crate::format::Value;
     use redb::Database;
     use redb::backends::InMemoryBackend;
     use std::collections::BTreeMap;

@@ -5,25 +5,25 @@
 //! base. Nothing here starts a thread or takes a lock that is held over a call of another's.
 
 pub(crate) mod disk;
-mod traffic;
+mod io_counters;
 mod shield;
 mod features;
 mod head;
 mod record;
 mod journal;
-mod reader;
+mod journal_reader;
 mod tables;
-mod windows;
-mod pieces;
+mod range_cache;
+mod paced_io;
 mod scratch;
 mod base;
 mod counts;
 mod view;
 mod merge;
 mod checkpoint;
-mod guests;
+mod app_tables;
 mod marks;
-mod birth;
+mod folder;
 mod progress;
 mod create;
 mod open;
@@ -35,30 +35,30 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use crate::bytes::key::{Run, is_temporary};
-use crate::bytes::layer::Layer;
-use crate::bytes::{Met, Range, Value, View};
-use crate::clock::Boot;
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{AHEAD_PART, CHECKPOINT_PART, QUIET_PART};
-use crate::sync::Arc;
-use base::{Base, is_over_bytes};
-pub(crate) use birth::Folder;
+use crate::format::key::{Run, is_temporary};
+use crate::format::layer::Layer;
+use crate::format::{Met, Range, Value, View};
+use crate::words::clock::Boot;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{CHECKPOINT_AT_DIVISOR, QUIET_CHECKPOINT_DIVISOR, READ_AHEAD_DIVISOR};
+use crate::words::sync::Arc;
+pub(crate) use app_tables::{AppReader, AppTransaction, AppWriter, is_app_table};
+use base::{Base, is_corruption_panic};
 pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
 use features::Feature;
 pub(crate) use features::KNOWN;
-pub(crate) use guests::{Guests, Reader, Writer, is_guest_table};
+pub(crate) use folder::Folder;
 pub(crate) use health::Health;
+use io_counters::IoCounters;
 pub(crate) use journal::Journal;
 use journal::{Ring, WriteFault};
 pub(crate) use open::{Clocks, Opened};
-pub(crate) use pieces::Breath;
+pub(crate) use paced_io::IoPacer;
 pub use progress::{Progress, Stage};
-pub(crate) use record::Advance;
-use record::Stamp;
+pub(crate) use record::MetaDelta;
+use record::RecordMeta;
 pub use space::{BaseSpace, Space};
-use traffic::Traffic;
 use view::Rows;
 
 /// Reads the bytes as a head and as a record. For fuzzing.
@@ -123,7 +123,7 @@ impl Retired {
 pub(crate) struct Store {
     /// `None` in memory.
     disk: Option<Arc<dyn Disk>>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<IoCounters>,
     config: Config,
     /// `None` in memory.
     ring: Option<Ring>,
@@ -134,7 +134,7 @@ pub(crate) struct Store {
     frozen_runs: Vec<Run>,
     /// The stamp behind everything that was carried out or replayed. A list that failed leaves no
     /// trace here, or its bytes would be counted again when it comes again.
-    stamp: Stamp,
+    stamp: RecordMeta,
     /// The start of the machine that this run belongs to.
     boot: Option<Boot>,
     /// Records so far, in memory.
@@ -155,7 +155,11 @@ impl Store {
     /// Carries out row writes as a whole: one record, then visible. On success the layer is empty,
     /// on failure as it was. The number of the record, or of the last one if nothing of it goes to
     /// the disk.
-    pub(crate) fn append(&mut self, writes: &mut Layer, advance: Advance) -> Result<u64, Failure> {
+    pub(crate) fn append(
+        &mut self,
+        writes: &mut Layer,
+        advance: MetaDelta,
+    ) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         #[cfg(canary_skip_dropped)]
         self.rows.learn_from_unwritten(writes);
@@ -246,14 +250,14 @@ impl Store {
             return false;
         }
         match &self.ring {
-            Some(ring) => ring.used() >= ring.size() / CHECKPOINT_PART,
+            Some(ring) => ring.used() >= ring.size() / CHECKPOINT_AT_DIVISOR,
             None => self.rows.active.inserted_bytes() as u64 >= self.config.journal_bytes,
         }
     }
 
     /// Whether a quiet queue should checkpoint, so that its next opening is quick.
     pub(crate) fn wants_quiet_checkpoint(&self) -> bool {
-        let worth_it = |ring: &Ring| ring.used() >= ring.size() / QUIET_PART;
+        let worth_it = |ring: &Ring| ring.used() >= ring.size() / QUIET_CHECKPOINT_DIVISOR;
         self.ring.as_ref().is_some_and(worth_it) && self.rows.frozen.is_none()
     }
 
@@ -323,7 +327,8 @@ impl Store {
             self.refill();
         }
         // In memory there is no disk to wait for.
-        let ahead = self.disk.as_ref().map_or(0, |_| self.config.cache_bytes / AHEAD_PART) as u64;
+        let ahead =
+            self.disk.as_ref().map_or(0, |_| self.config.cache_bytes / READ_AHEAD_DIVISOR) as u64;
         Retired { base: before, frozen, ahead }
     }
 
@@ -340,15 +345,15 @@ impl Store {
     }
 
     /// Where a commit with guests begins.
-    pub(crate) fn writer(&mut self) -> Result<Writer> {
+    pub(crate) fn writer(&mut self) -> Result<AppWriter> {
         self.heal()?;
-        Ok(Writer { opening: self.base()?.opening().clone() })
+        Ok(AppWriter { opening: self.base()?.opening().clone() })
     }
 
     /// Where a look at the application's own tables begins.
-    pub(crate) fn reader(&self) -> Result<Reader> {
+    pub(crate) fn reader(&self) -> Result<AppReader> {
         self.stopped()?;
-        Ok(Reader { opening: self.base()?.opening().clone() })
+        Ok(AppReader { opening: self.base()?.opening().clone() })
     }
 
     /// A last checkpoint, and both files are let go, whatever happens.
@@ -402,7 +407,7 @@ impl Store {
     /// Stops the queue for good. The error, told as the first of its kind.
     #[cold]
     fn stop(&self, error: Error) -> Error {
-        self.health.break_down(error.to_string(), is_over_bytes(&error));
+        self.health.break_down(error.to_string(), is_corruption_panic(&error));
         let kind = if error.is_outcome_unknown() { ErrorKind::Unknown } else { ErrorKind::Broken };
         self.named(Error::new(kind).caused_by(error))
     }

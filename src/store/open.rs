@@ -7,24 +7,24 @@ use super::base::{Base, of_its_bytes, unreadable};
 use super::create::{NO_JOURNAL, create, random};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::features::{Features, Slot};
-use super::head::{HEAD_BYTES, Head, HeadFault, QueueId};
+use super::head::{HEAD_BYTES, HeadFault, JournalHead, QueueId};
+use super::io_counters::IoCounters;
 use super::journal::{self, Ring, Span, WriteFault};
-use super::progress::{Stage, Told, tell};
-use super::reader::{self, Reader};
-use super::record::{Advance, Preamble, Stamp, boot_of, next_row, set_boot};
+use super::journal_reader::{self, RingReader};
+use super::progress::{ProgressFn, Stage, tell};
+use super::record::{MetaDelta, Preamble, RecordMeta, boot_of, next_row, set_boot};
 use super::shield::Shield;
-use super::tables::Anchor;
-use super::traffic::Traffic;
+use super::tables::CheckpointPosition;
 use super::view::Rows;
 use super::{Config, Store};
-use crate::bytes::FORMAT;
-use crate::bytes::extension::Extension;
-use crate::bytes::pack::Unpacker;
-use crate::clock::{Boot, Clock, ClockStep, Marks, Reckoning};
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::NUMBER_BLOCK;
-use crate::numbers::Numbers;
-use crate::sync::Arc;
+use crate::format::FORMAT;
+use crate::format::extension::Extension;
+use crate::format::pack::Unpacker;
+use crate::words::clock::{Boot, Clock, ClockMarks, ClockStep, QueueClock};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::NUMBER_BLOCK;
+use crate::words::numbers::Numbers;
+use crate::words::sync::Arc;
 
 /// How often a queue is created while others remove what is there.
 const TRIES: u32 = 8;
@@ -32,7 +32,7 @@ const TRIES: u32 = 8;
 /// A store as it was opened.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    pub(crate) reckoning: Reckoning,
+    pub(crate) reckoning: QueueClock,
     /// What the wall clock did while nobody looked.
     pub(crate) step: Option<ClockStep>,
     /// The numbers that are reserved durably and were never given out: from these on, ...
@@ -49,8 +49,8 @@ pub(crate) struct Clocks<'a> {
 }
 
 impl Clocks<'_> {
-    fn resume(&self, marks: Marks, boot: Option<Boot>) -> (Reckoning, Option<ClockStep>) {
-        Reckoning::resume(marks, boot, self.clock, self.gap_max)
+    fn resume(&self, marks: ClockMarks, boot: Option<Boot>) -> (QueueClock, Option<ClockStep>) {
+        QueueClock::resume(marks, boot, self.clock, self.gap_max)
     }
 }
 
@@ -74,20 +74,20 @@ impl Store {
         disk: Arc<dyn Disk>,
         config: Config,
         clocks: &Clocks<'_>,
-        progress: Told<'_>,
+        progress: ProgressFn<'_>,
     ) -> Result<Opened> {
         let folder = disk.folder().to_owned();
-        let (disk, traffic) = Traffic::of(disk);
+        let (disk, traffic) = IoCounters::of(disk);
         Self::find(disk, traffic, config, clocks, progress)
             .map_err(|error| of_its_bytes(error).during("open").at(&folder))
     }
 
     fn find(
         disk: Arc<dyn Disk>,
-        traffic: Arc<Traffic>,
+        traffic: Arc<IoCounters>,
         config: Config,
         clocks: &Clocks<'_>,
-        told: Told<'_>,
+        told: ProgressFn<'_>,
     ) -> Result<Opened> {
         for tries in 0.. {
             match disk.found().map_err(Error::io)? {
@@ -116,12 +116,12 @@ impl Store {
     }
 
     fn open_files(
-        (disk, traffic): (Arc<dyn Disk>, Arc<Traffic>),
+        (disk, traffic): (Arc<dyn Disk>, Arc<IoCounters>),
         (config, clocks): (Config, &Clocks<'_>),
-        told: Told<'_>,
+        told: ProgressFn<'_>,
         file: Arc<dyn DiskFile>,
         base: Base,
-        (head, slot): (Head, Slot),
+        (head, slot): (JournalHead, Slot),
     ) -> Result<Opened> {
         let anchor = base.anchor();
         if anchor.queue != head.queue {
@@ -130,14 +130,15 @@ impl Store {
         let features = slot.features.union(&copied_features(anchor)?)?;
         let mut rows = Rows::load(&base)?;
         let tail = replay(&*file, &head, anchor, &mut rows, told)?;
-        let lost = Reader::new(&*file, &head)
+        let lost = RingReader::new(&*file, &head)
             .beyond(tail.span.link.number, |done| tell(told, Stage::Scan, done, head.ring))?;
         if !lost.is_empty() && !config.accept_loss {
             return Err(damaged(GAP));
         }
         tell(told, Stage::Settle, 0, 1)?;
-        reader::wipe(&*file, &lost).map_err(Error::io)?;
-        reader::write_again(&*file, &head, anchor.span.end, tail.span.end).map_err(Error::io)?;
+        journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
+        journal_reader::write_again(&*file, &head, anchor.span.end, tail.span.end)
+            .map_err(Error::io)?;
         let ring = Ring::resume(file.clone(), (&head, slot), anchor.span.start, tail.span);
         let (reckoning, step) = clocks.resume(tail.stamp.marks, tail.boot);
         let full = !ring.has_ballast().map_err(Error::io)?;
@@ -152,7 +153,7 @@ impl Store {
             store.use_features(features)?;
         }
         let reserved = stamp.reserved.plus(Numbers::both(NUMBER_BLOCK));
-        let advance = Advance { marks: reckoning.marks(), reserved, durable_bytes: 0 };
+        let advance = MetaDelta { marks: reckoning.marks(), reserved, durable_bytes: 0 };
         store.write_opening(stamp.moved(advance))?;
         if let Some(journal) = store.journal() {
             journal.sync()?;
@@ -165,7 +166,7 @@ impl Store {
     }
 
     fn of(
-        (disk, traffic): (Option<Arc<dyn Disk>>, Arc<Traffic>),
+        (disk, traffic): (Option<Arc<dyn Disk>>, Arc<IoCounters>),
         config: Config,
         ring: Option<Ring>,
         base: Base,
@@ -190,7 +191,7 @@ impl Store {
         }
     }
 
-    fn write_opening(&mut self, stamp: Stamp) -> Result<()> {
+    fn write_opening(&mut self, stamp: RecordMeta) -> Result<()> {
         let nonce = u64::from_be_bytes(random()?);
         let mut extension = Extension::default();
         if let Some(boot) = self.boot {
@@ -224,7 +225,7 @@ impl Store {
 
     /// A queue of this process's memory, with nothing to replay and nothing to sync.
     pub(crate) fn in_memory(config: Config, clocks: &Clocks<'_>) -> Result<Opened> {
-        let anchor = Anchor::genesis(QueueId::default(), 0);
+        let anchor = CheckpointPosition::genesis(QueueId::default(), 0);
         let base = Base::in_memory(config.cache_bytes, &anchor)?;
         let (reckoning, step) = clocks.resume(anchor.stamp.marks, None);
         let first = anchor.stamp.reserved;
@@ -241,7 +242,7 @@ impl Store {
 fn open_base(
     disk: &dyn Disk,
     journal: &dyn DiskFile,
-    head: &Head,
+    head: &JournalHead,
     config: &Config,
 ) -> Result<Base> {
     let open = || {
@@ -263,7 +264,7 @@ fn open_base(
     })
 }
 
-fn copied_features(anchor: &Anchor) -> Result<Features> {
+fn copied_features(anchor: &CheckpointPosition) -> Result<Features> {
     anchor.features().ok_or_else(|| damaged("the anchor of base.redb"))
 }
 
@@ -280,11 +281,11 @@ fn missing_base(disk: &dyn Disk) -> Error {
     }
 }
 
-fn read_head(file: &dyn DiskFile) -> Result<(Head, Slot)> {
+fn read_head(file: &dyn DiskFile) -> Result<(JournalHead, Slot)> {
     let len = file.len().map_err(Error::io)?;
     let mut block = vec![0; HEAD_BYTES.min(usize::try_from(len).unwrap_or(HEAD_BYTES))];
     file.read_at(0, &mut block).map_err(Error::io)?;
-    let (head, slot) = Head::decode(&block).map_err(|fault| match fault {
+    let (head, slot) = JournalHead::decode(&block).map_err(|fault| match fault {
         HeadFault::Foreign => Error::new(ErrorKind::NotAQueue).because("its journal is not ours"),
         HeadFault::Newer(format) => Error::new(ErrorKind::NewerFormat)
             .because(format!("format {format}, this program knows {FORMAT}")),
@@ -326,18 +327,18 @@ pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
 /// The end of the chain.
 struct Tail {
     span: Span,
-    stamp: Stamp,
+    stamp: RecordMeta,
     boot: Option<Boot>,
 }
 
 fn replay(
     file: &dyn DiskFile,
-    head: &Head,
-    anchor: &Anchor,
+    head: &JournalHead,
+    anchor: &CheckpointPosition,
     rows: &mut Rows,
-    told: Told<'_>,
+    told: ProgressFn<'_>,
 ) -> Result<Tail> {
-    let mut reader = Reader::new(file, head);
+    let mut reader = RingReader::new(file, head);
     let mut tail = Tail { span: anchor.span, stamp: anchor.stamp, boot: anchor.boot() };
     let (mut done, mut said) = (0, 0);
     tell(told, Stage::Replay, 0, head.ring)?;

@@ -1,6 +1,6 @@
 //! How far a long call has come, for the caller who may end it.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::words::error::{Error, ErrorKind, Result};
 use std::ops::ControlFlow;
 
 /// What a long call is at.
@@ -34,9 +34,9 @@ pub struct Progress {
     pub total: u64,
 }
 
-pub(super) type Told<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+pub(super) type ProgressFn<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-pub(super) fn tell(told: Told<'_>, stage: Stage, done: u64, total: u64) -> Result<()> {
+pub(super) fn tell(told: ProgressFn<'_>, stage: Stage, done: u64, total: u64) -> Result<()> {
     match told(Progress { stage, done, total }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled)),

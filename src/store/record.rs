@@ -7,12 +7,12 @@
 //! nonce) and the row writes (`op: u8 · key length: u16 · key · value length: u32 · value`, a
 //! removal without the last two). All numbers are big-endian.
 
-use crate::bytes::RowOp;
-use crate::bytes::extension::Extension;
-use crate::bytes::key::Key;
-use crate::bytes::pack::{Packer, Unpacker};
-use crate::clock::{Boot, Marks};
-use crate::numbers::Numbers;
+use crate::format::RowOp;
+use crate::format::extension::Extension;
+use crate::format::key::Key;
+use crate::format::pack::{Packer, Unpacker};
+use crate::words::clock::{Boot, ClockMarks};
+use crate::words::numbers::Numbers;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a record before its body.
@@ -26,8 +26,8 @@ pub(crate) const ALIGN: usize = 8;
 
 /// What travels with every record beside the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) marks: Marks,
+pub(crate) struct RecordMeta {
+    pub(crate) marks: ClockMarks,
     /// Numbers below these may have been given out. In a record only where they have moved.
     pub(crate) reserved: Numbers,
     /// Bytes of the payloads of all durable tubes, behind this record's rows. The total and not
@@ -35,28 +35,28 @@ pub(crate) struct Stamp {
     pub(crate) durable_bytes: u64,
 }
 
-impl Default for Stamp {
+impl Default for RecordMeta {
     /// Of a queue without records.
     fn default() -> Self {
-        Self { marks: Marks::default(), reserved: Numbers::FIRST, durable_bytes: 0 }
+        Self { marks: ClockMarks::default(), reserved: Numbers::FIRST, durable_bytes: 0 }
     }
 }
 
 /// How a record moves the stamp on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Advance {
-    pub(crate) marks: Marks,
+pub(crate) struct MetaDelta {
+    pub(crate) marks: ClockMarks,
     pub(crate) reserved: Numbers,
     /// Payload bytes that its rows bring in, less those that they take out.
     pub(crate) durable_bytes: i64,
 }
 
-impl Stamp {
+impl RecordMeta {
     /// The stamp of the next record. Queue time and numbers never go back; the bytes do.
     #[inline]
-    pub(crate) fn moved(self, by: Advance) -> Self {
+    pub(crate) fn moved(self, by: MetaDelta) -> Self {
         Self {
-            marks: Marks { queue: self.marks.queue.max(by.marks.queue), wall: by.marks.wall },
+            marks: ClockMarks { queue: self.marks.queue.max(by.marks.queue), wall: by.marks.wall },
             reserved: self.reserved.max(by.reserved),
             durable_bytes: self.durable_bytes.saturating_add_signed(by.durable_bytes),
         }
@@ -66,7 +66,7 @@ impl Stamp {
 /// What a body has before its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
-    marks: Marks,
+    marks: ClockMarks,
     durable_bytes: u64,
     reserved: Option<Numbers>,
     pub(crate) extension: Extension,
@@ -78,7 +78,7 @@ impl Preamble {
         if kind.0 & !Kind::KNOWN != 0 {
             return None;
         }
-        let marks = Marks { queue: fields.u64()?, wall: fields.u64()? };
+        let marks = ClockMarks { queue: fields.u64()?, wall: fields.u64()? };
         let durable_bytes = fields.u64()?;
         let reserved = match kind.has(Kind::RESERVES) {
             true => Some(read_numbers(fields)?),
@@ -93,9 +93,9 @@ impl Preamble {
     }
 
     /// The stamp behind the record, from the one before it.
-    pub(crate) fn behind(&self, before: Stamp) -> Stamp {
+    pub(crate) fn behind(&self, before: RecordMeta) -> RecordMeta {
         let Self { marks, durable_bytes, .. } = *self;
-        Stamp { marks, reserved: self.reserved.unwrap_or(before.reserved), durable_bytes }
+        RecordMeta { marks, reserved: self.reserved.unwrap_or(before.reserved), durable_bytes }
     }
 }
 
@@ -203,18 +203,18 @@ pub(crate) fn is_whole(record: &[u8], header: &Header, seed: u64) -> bool {
 
 /// Where a record is put together; kept, so that writing one allocates nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Draft {
+pub(crate) struct RecordBuilder {
     bytes: Vec<u8>,
     kind: Kind,
 }
 
-impl Draft {
+impl RecordBuilder {
     /// Begins a record; `reserves` if the reserved numbers have moved.
-    pub(crate) fn begin(&mut self, stamp: &Stamp, reserves: bool) {
+    pub(crate) fn begin(&mut self, stamp: &RecordMeta, reserves: bool) {
         self.bytes.clear();
         self.bytes.resize(HEADER_BYTES, 0);
         self.kind = Kind(if reserves { Kind::RESERVES } else { 0 });
-        let Stamp { marks, reserved, durable_bytes } = *stamp;
+        let RecordMeta { marks, reserved, durable_bytes } = *stamp;
         let fixed = [marks.queue, marks.wall, durable_bytes].map(u64::to_be_bytes);
         self.bytes.extend_from_slice(fixed.as_flattened());
         if reserves {
@@ -342,7 +342,7 @@ pub(crate) fn probe(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::key::Key;
+    use crate::format::key::Key;
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -350,10 +350,10 @@ mod tests {
 
     const SEED: u64 = 0x6443_9946_d8fa_212d;
 
-    fn sample() -> (Draft, Link) {
-        let marks = Marks { queue: 5, wall: 6 };
-        let stamp = Stamp { marks, durable_bytes: 8, ..Stamp::default() };
-        let mut draft = Draft::default();
+    fn sample() -> (RecordBuilder, Link) {
+        let marks = ClockMarks { queue: 5, wall: 6 };
+        let stamp = RecordMeta { marks, durable_bytes: 8, ..RecordMeta::default() };
+        let mut draft = RecordBuilder::default();
         draft.begin(&stamp, false);
         let key = Key::from_slice(&[0x10, 0, 0, 0, 1, 9]);
         draft.row(&key, &RowOp::Add([1, 2, 3].as_slice().into()));
@@ -391,9 +391,9 @@ mod tests {
     #[test]
     fn golden_opening_note_and_change() {
         let last = Link { number: 0, checksum: SEED };
-        let mut draft = Draft::default();
+        let mut draft = RecordBuilder::default();
         let reserved = Numbers { ids: 0x10001, tokens: 0x20001 };
-        let stamp = Stamp { reserved, ..Stamp::default() };
+        let stamp = RecordMeta { reserved, ..RecordMeta::default() };
         draft.begin(&stamp, true);
         let mut extension = Extension::default();
         set_boot(&mut extension, Boot { id: 0xb007, offset: 9 });
@@ -418,7 +418,7 @@ mod tests {
         draft.seal(link, 1, SEED);
         assert_eq!(draft.size(), NOTE_BYTES);
         assert_eq!(hex(&draft.bytes()[32..40]), "0000002800000002");
-        draft.begin(&Stamp::default(), false);
+        draft.begin(&RecordMeta::default(), false);
         let op = RowOp::Change([7].as_slice().into());
         draft.row(&Key::from_slice(b"k"), &op);
         draft.seal(link, 1, SEED);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     /// What the body of a sealed record has before its rows, and what is left of it.
-    fn preamble(draft: &Draft) -> Option<(Preamble, usize)> {
+    fn preamble(draft: &RecordBuilder) -> Option<(Preamble, usize)> {
         let header = Header::read(draft.bytes()).unwrap();
         let mut fields = Unpacker::new(&draft.bytes()[HEADER_BYTES..HEADER_BYTES + header.len]);
         let read = Preamble::read(header.kind, &mut fields);
@@ -438,15 +438,15 @@ mod tests {
 
     #[test]
     fn what_a_kind_announces_comes_back_and_an_unknown_bit_is_damage() {
-        let stamp = Stamp {
-            marks: Marks { queue: 1, wall: 2 },
+        let stamp = RecordMeta {
+            marks: ClockMarks { queue: 1, wall: 2 },
             reserved: Numbers { ids: 70, tokens: 80 },
             durable_bytes: 3,
         };
         let link = Link { number: 1, checksum: 2 };
         let boot = Boot { id: 5, offset: 6 };
         for bits in 0..8 {
-            let mut draft = Draft::default();
+            let mut draft = RecordBuilder::default();
             draft.begin(&stamp, bits & 1 != 0);
             let mut extension = Extension::default();
             if bits & 2 != 0 {
@@ -461,7 +461,7 @@ mod tests {
             assert_eq!(read.extension, extension);
             assert_eq!(boot_of(&read.extension), (bits & 2 != 0).then_some(boot));
             let reserved = if bits & 1 != 0 { stamp.reserved } else { Numbers::FIRST };
-            assert_eq!(read.behind(Stamp::default()), Stamp { reserved, ..stamp });
+            assert_eq!(read.behind(RecordMeta::default()), RecordMeta { reserved, ..stamp });
             assert_eq!(left, if bits & 6 != 0 { 8 } else { 0 });
             for unknown in 3..32 {
                 draft.kind.0 |= 1 << unknown;
@@ -479,19 +479,20 @@ mod tests {
 
     #[test]
     fn queue_time_and_numbers_only_grow_and_bytes_go_both_ways() {
-        let marks = |queue, wall| Marks { queue, wall };
+        let marks = |queue, wall| ClockMarks { queue, wall };
         let reserved = Numbers { ids: 7, tokens: 9 };
-        let first = Stamp { marks: marks(5, 6), reserved, durable_bytes: 8 };
-        let fewer = first.moved(Advance {
+        let first = RecordMeta { marks: marks(5, 6), reserved, durable_bytes: 8 };
+        let fewer = first.moved(MetaDelta {
             marks: marks(4, 3),
             reserved: Numbers { ids: 0, tokens: 10 },
             durable_bytes: -3,
         });
         let moved = Numbers { ids: 7, tokens: 10 };
-        assert_eq!(fewer, Stamp { marks: marks(5, 3), reserved: moved, durable_bytes: 5 });
-        let moved = |durable_bytes| first.moved(Advance { durable_bytes, ..Advance::default() });
+        assert_eq!(fewer, RecordMeta { marks: marks(5, 3), reserved: moved, durable_bytes: 5 });
+        let moved =
+            |durable_bytes| first.moved(MetaDelta { durable_bytes, ..MetaDelta::default() });
         assert_eq!(moved(i64::MIN).durable_bytes, 0);
-        assert_eq!(moved(i64::MAX).moved(Advance::default()).durable_bytes, (1 << 63) + 7);
+        assert_eq!(moved(i64::MAX).moved(MetaDelta::default()).durable_bytes, (1 << 63) + 7);
     }
 
     #[test]
@@ -501,7 +502,7 @@ mod tests {
         let body = &draft.bytes()[HEADER_BYTES..HEADER_BYTES + header.len];
         let mut fields = Unpacker::new(body);
         let (read, _) = preamble(&draft).unwrap();
-        assert_eq!((read.behind(Stamp::default()).durable_bytes, read.reserved), (8, None));
+        assert_eq!((read.behind(RecordMeta::default()).durable_bytes, read.reserved), (8, None));
         fields.bytes(STAMP_BYTES);
         let first = next_row(&mut fields).unwrap().unwrap();
         assert_eq!((first.value, first.adds), (Some([1, 2, 3].as_slice()), true));

@@ -3,8 +3,8 @@
 //! written meanwhile.
 
 use super::disk::DiskFile;
-use crate::sync::Arc;
-use crate::sync::plain::Mutex;
+use crate::words::sync::Arc;
+use crate::words::sync::plain::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -13,11 +13,11 @@ const PAGE: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct ScratchFile {
     file: Arc<dyn DiskFile>,
-    written: Mutex<Written>,
+    written: Mutex<Patches>,
 }
 
 #[derive(Debug)]
-struct Written {
+struct Patches {
     len: u64,
     /// From here on nothing of the file shows: it was cut here.
     shown: u64,
@@ -28,11 +28,11 @@ struct Written {
 impl ScratchFile {
     pub(crate) fn over(file: Arc<dyn DiskFile>) -> io::Result<Self> {
         let len = file.len()?;
-        Ok(Self { file, written: Mutex::new(Written { len, shown: len, pages: BTreeMap::new() }) })
+        Ok(Self { file, written: Mutex::new(Patches { len, shown: len, pages: BTreeMap::new() }) })
     }
 }
 
-impl Written {
+impl Patches {
     fn read(&self, file: &dyn DiskFile, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let end = offset + out.len() as u64;
         let shown = self.shown.saturating_sub(offset).min(out.len() as u64);

@@ -2,9 +2,9 @@
 //! that is then refused must be as it was. Until [`Shield::release`] writes stay in memory.
 
 use super::disk::DiskFile;
-use crate::error::{Error, Result};
-use crate::sync::plain::Mutex;
-use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::words::error::{Error, Result};
+use crate::words::sync::plain::Mutex;
+use crate::words::sync::{Arc, AtomicBool, Ordering};
 use std::io;
 
 #[derive(Debug)]
@@ -12,11 +12,11 @@ pub(crate) struct Shield {
     file: Arc<dyn DiskFile>,
     released: AtomicBool,
     /// What was asked for so far, in its order: it is carried out in the same.
-    held: Mutex<Vec<Change>>,
+    held: Mutex<Vec<Patch>>,
 }
 
 #[derive(Debug)]
-enum Change {
+enum Patch {
     Write(u64, Vec<u8>),
     Len(u64),
     Sync,
@@ -32,10 +32,10 @@ impl Shield {
         let mut held = self.held.lock();
         for change in held.drain(..) {
             match change {
-                Change::Write(at, data) => self.file.write_at(at, &data).map_err(Error::io)?,
-                Change::Len(len) => self.file.set_len(len).map_err(Error::io)?,
+                Patch::Write(at, data) => self.file.write_at(at, &data).map_err(Error::io)?,
+                Patch::Len(len) => self.file.set_len(len).map_err(Error::io)?,
                 // Never tried again, also not with more room on a disk that was full.
-                Change::Sync => {
+                Patch::Sync => {
                     self.file.sync().map_err(|error| Error::not_synced("base.redb", error))?;
                 }
             }
@@ -44,7 +44,7 @@ impl Shield {
         Ok(())
     }
 
-    fn hold(&self, change: Change) -> io::Result<()> {
+    fn hold(&self, change: Patch) -> io::Result<()> {
         self.held.lock().push(change);
         Ok(())
     }
@@ -62,9 +62,9 @@ impl DiskFile for Shield {
         let mut len = self.file.len()?;
         for change in self.held.lock().iter() {
             match change {
-                Change::Write(at, data) => len = len.max(at + data.len() as u64),
-                Change::Len(to) => len = *to,
-                Change::Sync => {}
+                Patch::Write(at, data) => len = len.max(at + data.len() as u64),
+                Patch::Len(to) => len = *to,
+                Patch::Sync => {}
             }
         }
         Ok(len)
@@ -85,12 +85,12 @@ impl DiskFile for Shield {
         new.fill(0);
         for change in self.held.lock().iter() {
             match change {
-                Change::Write(at, data) => copy_over(offset, out, *at, data),
-                Change::Len(len) => {
+                Patch::Write(at, data) => copy_over(offset, out, *at, data),
+                Patch::Len(len) => {
                     let kept = len.saturating_sub(offset).min(out.len() as u64) as usize;
                     out.get_mut(kept..).unwrap_or_default().fill(0);
                 }
-                Change::Sync => {}
+                Patch::Sync => {}
             }
         }
         Ok(())
@@ -100,15 +100,15 @@ impl DiskFile for Shield {
         if self.is_released() {
             return self.file.write_at(offset, data);
         }
-        self.hold(Change::Write(offset, data.to_vec()))
+        self.hold(Patch::Write(offset, data.to_vec()))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        if self.is_released() { self.file.set_len(len) } else { self.hold(Change::Len(len)) }
+        if self.is_released() { self.file.set_len(len) } else { self.hold(Patch::Len(len)) }
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.is_released() { self.file.sync() } else { self.hold(Change::Sync) }
+        if self.is_released() { self.file.sync() } else { self.hold(Patch::Sync) }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::Store;
 use super::base::{Opening, fenced};
 use super::journal::Ring;
-use crate::error::Result;
-use crate::sync::Arc;
+use crate::words::error::Result;
+use crate::words::sync::Arc;
 use redb::{ReadableDatabase, ReadableTableMetadata, TableStats};
 
 /// How full things are, and what has gone to the disk. All of it is kept, nothing is looked up.
@@ -63,7 +63,7 @@ pub struct BaseSpace {
 }
 
 /// Measures the base without the store's lock.
-pub(crate) struct Surveyor {
+pub(crate) struct BaseSurvey {
     opening: Arc<Opening>,
 }
 
@@ -85,13 +85,13 @@ impl Store {
         }
     }
 
-    pub(crate) fn surveyor(&mut self) -> Result<Surveyor> {
+    pub(crate) fn surveyor(&mut self) -> Result<BaseSurvey> {
         self.heal()?;
-        Ok(Surveyor { opening: self.base()?.opening().clone() })
+        Ok(BaseSurvey { opening: self.base()?.opening().clone() })
     }
 }
 
-impl Surveyor {
+impl BaseSurvey {
     /// Reads every page that leads to a row.
     pub(crate) fn measure(&self) -> Result<BaseSpace> {
         let mut space = BaseSpace { bytes: self.opening.bytes(), ..BaseSpace::default() };

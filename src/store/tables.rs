@@ -5,12 +5,12 @@
 use super::features::Features;
 use super::head::QueueId;
 use super::journal::Span;
-use super::record::{Link, Stamp, boot_of, read_numbers, set_boot};
-use crate::bytes::Value;
-use crate::bytes::extension::Extension;
-use crate::bytes::key::{Run, Tag};
-use crate::bytes::pack::{Packer, Unpacker};
-use crate::clock::{Boot, Marks};
+use super::record::{Link, RecordMeta, boot_of, read_numbers, set_boot};
+use crate::format::Value;
+use crate::format::extension::Extension;
+use crate::format::key::{Run, Tag};
+use crate::format::pack::{Packer, Unpacker};
+use crate::words::clock::{Boot, ClockMarks};
 use redb::TableDefinition;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -22,7 +22,7 @@ pub(crate) type Bytes = &'static [u8];
 /// Key → sealed value.
 pub(crate) const ROWS: TableDefinition<'static, Bytes, Bytes> =
     TableDefinition::new("tubewell rows");
-/// `anchor` → [`Anchor`]; `run`, number → [`Tally`].
+/// `anchor` → [`CheckpointPosition`]; `run`, number → [`Tally`].
 pub(crate) const STATE: TableDefinition<'static, Bytes, Bytes> = TableDefinition::new("tubewell");
 
 pub(crate) const ANCHOR: &[u8] = b"anchor";
@@ -52,14 +52,14 @@ pub(crate) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
 
 /// Which record the base holds up to, and what travelled with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Anchor {
+pub(crate) struct CheckpointPosition {
     pub(crate) queue: QueueId,
     /// Counts the commits that moved the anchor, so that after one with an unknown outcome it is
     /// seen whether it took place.
     pub(crate) serial: u64,
     /// The last record that the base holds; number 0 before the first.
     pub(crate) span: Span,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: RecordMeta,
     /// The start of the machine, the features in use, and what later versions know.
     extension: Extension,
 }
@@ -68,11 +68,17 @@ pub(crate) struct Anchor {
 /// number as in a record.
 const FEATURES: u16 = 2;
 
-impl Anchor {
+impl CheckpointPosition {
     /// Of a queue without records. The first hangs on the seed.
     pub(crate) fn genesis(queue: QueueId, seed: u64) -> Self {
         let span = Span { link: Link { number: 0, checksum: seed }, start: 0, end: 0 };
-        Self { queue, serial: 0, span, stamp: Stamp::default(), extension: Extension::default() }
+        Self {
+            queue,
+            serial: 0,
+            span,
+            stamp: RecordMeta::default(),
+            extension: Extension::default(),
+        }
     }
 
     pub(crate) fn boot(&self) -> Option<Boot> {
@@ -94,7 +100,7 @@ impl Anchor {
     pub(crate) fn at(
         &self,
         span: Span,
-        stamp: Stamp,
+        stamp: RecordMeta,
         boot: Option<Boot>,
         features: &Features,
     ) -> Self {
@@ -114,7 +120,7 @@ impl Anchor {
         row.bytes(&self.queue).u64(self.serial);
         row.u64(self.span.link.number).u64(self.span.link.checksum);
         row.u64(self.span.start).u64(self.span.end);
-        let Stamp { marks, reserved, durable_bytes } = self.stamp;
+        let RecordMeta { marks, reserved, durable_bytes } = self.stamp;
         row.u64(marks.queue).u64(marks.wall).u64(durable_bytes);
         row.u64(reserved.ids).u64(reserved.tokens);
         self.extension.encode(&mut row);
@@ -127,9 +133,9 @@ impl Anchor {
         let serial = fields.u64()?;
         let link = Link { number: fields.u64()?, checksum: fields.u64()? };
         let span = Span { link, start: fields.u64()?, end: fields.u64()? };
-        let marks = Marks { queue: fields.u64()?, wall: fields.u64()? };
+        let marks = ClockMarks { queue: fields.u64()?, wall: fields.u64()? };
         let durable_bytes = fields.u64()?;
-        let stamp = Stamp { marks, reserved: read_numbers(&mut fields)?, durable_bytes };
+        let stamp = RecordMeta { marks, reserved: read_numbers(&mut fields)?, durable_bytes };
         let extension = Extension::decode(&mut fields)?;
         fields.end(Self { queue, serial, span, stamp, extension })
     }
@@ -176,13 +182,13 @@ pub(crate) fn decode_tally(row: &[u8]) -> Option<Tally> {
 mod tests {
     use super::super::features::{Feature, Unknown};
     use super::*;
-    use crate::numbers::Numbers;
+    use crate::words::numbers::Numbers;
     use redb::TableHandle;
 
     #[test]
     fn golden_rows_of_the_base() {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let first = Anchor::genesis(*b"0123456789abcdef", 0xfeed);
+        let first = CheckpointPosition::genesis(*b"0123456789abcdef", 0xfeed);
         let zero = "0".repeat(16);
         let one = "0000000000000001";
         assert_eq!(
@@ -190,9 +196,9 @@ mod tests {
             format!("{zero}{zero}000000000000feed{}{one}{one}0000", zero.repeat(5))
         );
         let span = Span { link: Link { number: 2, checksum: 3 }, start: 4, end: 5 };
-        let marks = Marks { queue: 6, wall: 7 };
+        let marks = ClockMarks { queue: 6, wall: 7 };
         let reserved = Numbers { ids: 9, tokens: 10 };
-        let stamp = Stamp { marks, reserved, durable_bytes: 8 };
+        let stamp = RecordMeta { marks, reserved, durable_bytes: 8 };
         let boot = Boot { id: 11, offset: 12 };
         let used = Feature { number: 3, unknown: Unknown::Refuse, name: "nap".into() };
         let features = Features::default().with(&used).unwrap();
@@ -206,7 +212,7 @@ mod tests {
                 "000200090001000301036e6170"
             )
         );
-        assert_eq!(Anchor::decode(&anchor.encode()).as_ref(), Some(&anchor));
+        assert_eq!(CheckpointPosition::decode(&anchor.encode()).as_ref(), Some(&anchor));
         assert_eq!((anchor.boot(), anchor.features()), (Some(boot), Some(features)));
         assert_eq!((first.boot(), first.features()), (None, Some(Features::default())));
         let names = [ROWS.name(), STATE.name()];
@@ -230,11 +236,14 @@ mod tests {
     /// What a later version has added to the anchor is written back by this one.
     #[test]
     fn unknown_fields_of_the_anchor_are_kept() {
-        let mut anchor = Anchor::genesis(QueueId::default(), 1);
+        let mut anchor = CheckpointPosition::genesis(QueueId::default(), 1);
         assert!(anchor.extension.set(77, b"later"));
-        let read = Anchor::decode(&anchor.encode()).unwrap();
+        let read = CheckpointPosition::decode(&anchor.encode()).unwrap();
         let next = read.at(read.span, read.stamp, None, &Features::default());
-        assert_eq!(Anchor::decode(&next.encode()).unwrap().extension.get(77), Some(&b"later"[..]));
+        assert_eq!(
+            CheckpointPosition::decode(&next.encode()).unwrap().extension.get(77),
+            Some(&b"later"[..])
+        );
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //! from rows that were applied, never from writes that may still be refused.
 
 use super::base::Base;
-use super::counts::Counts;
-use crate::bytes::key::{Key, Range, Run, Scope, Tag, copy, is_temporary};
-use crate::bytes::layer::{DeadRanges, Layer, Merged};
-use crate::bytes::{Met, RowOp, Value};
-use crate::error::Result;
-use crate::sync::Arc;
+use super::counts::RowCounts;
+use crate::format::key::{Key, Range, Run, Scope, Tag, copy, is_temporary};
+use crate::format::layer::{DeadRanges, Layer, Merged};
+use crate::format::{Met, RowOp, Value};
+use crate::words::error::Result;
+use crate::words::sync::Arc;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -36,7 +36,7 @@ pub(crate) struct Rows {
     temporary: Layer,
     /// A damaged value is `None`.
     mirror: BTreeMap<Key, Option<Value>>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: RowCounts,
     pub(super) dead: RefCell<DeadRanges>,
 }
 
@@ -58,7 +58,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Counts what is mirrored anew. A replay cannot move these counts on: the base may already
+    /// RowCounts what is mirrored anew. A replay cannot move these counts on: the base may already
     /// show later rows than its anchor says, and with it the mirror.
     pub(crate) fn count_mirror(&mut self) {
         self.counts.recount(self.mirror.keys().filter_map(|key| Range::holding(key)));
@@ -192,7 +192,7 @@ impl Rows {
     pub(crate) fn learn_from_unwritten(&self, writes: &Layer) {
         for (key, _) in writes.iter().filter(|(_, op)| op.is_remove()) {
             if let Some(dead) = self.dead.borrow_mut().of(key) {
-                dead.extend(key, &crate::bytes::key::after(key));
+                dead.extend(key, &crate::format::key::after(key));
             }
         }
     }

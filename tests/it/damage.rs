@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
-use tubewell::testing::{Disk, DiskFile, FileName, Found, Nursery};
+use tubewell::testing::{Disk, DiskFile, FileName, Found, Staging};
 use tubewell::{ErrorKind, ManualClock, Queue, Reason, State};
 
 const FILES: [&str; 2] = ["base.redb", "journal"];
@@ -131,7 +131,7 @@ impl Disk for ReadOnly {
         Ok(if empty { Found::Nothing } else { Found::Whole })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Nursery>> {
+    fn birth(&self) -> io::Result<Box<dyn Staging>> {
         denied()
     }
 

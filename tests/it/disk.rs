@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tubewell::testing::{Disk, DiskFile, FileName, Found, Nursery};
+use tubewell::testing::{Disk, DiskFile, FileName, Found, Staging};
 
 /// What changes one of the two files, or makes it last.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl Disk for Recorder {
         Ok(if is_new { Found::Nothing } else { Found::Whole })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Nursery>> {
+    fn birth(&self) -> io::Result<Box<dyn Staging>> {
         Ok(Box::new(self.clone()))
     }
 
@@ -114,7 +114,7 @@ impl Disk for Recorder {
     }
 }
 
-impl Nursery for Recorder {
+impl Staging for Recorder {
     fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>> {
         Ok(self.file(name))
     }

@@ -4,8 +4,8 @@ use crate::{counts, drain, home, is_gone, kind, lone, lone_with, open, secs, sta
 use std::fs;
 use std::time::{Duration, SystemTime};
 use tubewell::{
-    Backoff, Conflict, Error, ErrorKind, Held, PutOutcome, Queue, Release, Result, State, Task,
-    Tube, TubeOptions,
+    Backoff, Conflict, Error, ErrorKind, PutOutcome, Queue, Release, Result, State, Task,
+    TicketHandle, Tube, TubeOptions,
 };
 
 const LONG: Duration = Duration::from_secs(500 * 365 * 86_400);
@@ -242,7 +242,7 @@ fn lost_after(expected: ErrorKind, happen: impl FnOnce(&Queue, &Tube, &Task)) {
     let task = tube.take().unwrap();
     happen(&queue, &tube, &task);
     let stats = tube.stats();
-    for verdict in verdicts!(Held) {
+    for verdict in verdicts!(TicketHandle) {
         let error = verdict(tube.ticket(task.ticket())).unwrap_err();
         assert_eq!(error.kind(), expected, "{error}");
     }

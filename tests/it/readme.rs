@@ -193,13 +193,13 @@ fn every_test_that_the_rows_name_exists() {
 
 #[test]
 fn names_of_tests_are_told_from_other_words() {
-    let text = "| `State::Ready`, `wait_ready(d)`, one_each in src/live/wake.rs | `put::a_b`; \
+    let text = "| `State::Ready`, `wait_ready(d)`, one_each in src/runtime/wake.rs | `put::a_b`; \
                 `run::deep::c_d` in `tests/sim`. tests/kill.rs: `no_test` |";
     let (places, tests) = named(text);
-    assert_eq!(places, ["src/live/wake.rs", "tests/sim", "tests/kill.rs"]);
+    assert_eq!(places, ["src/runtime/wake.rs", "tests/sim", "tests/kill.rs"]);
     let tests: Vec<_> = tests.iter().map(|(place, name)| (place.as_str(), *name)).collect();
     let wanted = [
-        ("src/live/wake.rs", "one_each"),
+        ("src/runtime/wake.rs", "one_each"),
         ("tests/it/put.rs", "a_b"),
         ("tests/sim/run/deep.rs", "c_d"),
     ];

@@ -4,8 +4,8 @@
 use crate::{VERDICTS, kind, ok, secs};
 use std::ops::ControlFlow;
 use tubewell::{
-    Consumer, ErrorKind, Event, Held, Lease, Queue, Result, State, Stop, Task, TaskId, Ticket,
-    Tube, TubeOptions,
+    Consumer, ErrorKind, Event, Lease, Queue, Result, State, Stop, Task, TaskId, Ticket,
+    TicketHandle, Tube, TubeOptions,
 };
 
 /// Who is called, and with what.
@@ -100,7 +100,8 @@ impl Cast {
             ("resume of a consumer", kind(ada.resume(tube))),
             ("close of a consumer", kind(ada.close())),
         ];
-        let by_ticket = verdicts!(Held).map(|say| ("a ticket", kind(say(tube.ticket(*ticket)))));
+        let by_ticket =
+            verdicts!(TicketHandle).map(|say| ("a ticket", kind(say(tube.ticket(*ticket)))));
         let (guards, leases) = (guards.drain(..), leases.drain(..));
         assert_eq!((guards.len(), leases.len()), (VERDICTS, VERDICTS));
         let by_guard = guards.zip(verdicts!(Task)).map(|(task, say)| ("a guard", kind(say(task))));

@@ -8,7 +8,7 @@ use shuttle::sync::{Condvar, Mutex};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex as Plain, MutexGuard, OnceLock, PoisonError};
-use tubewell::testing::{self, DiskFile, FileName, Found, Nursery};
+use tubewell::testing::{self, DiskFile, FileName, Found, Staging};
 use tubewell::{Builder, Durability, ManualClock, Queue, Tube};
 
 /// Bytes of both files.
@@ -202,7 +202,7 @@ impl testing::Disk for Disk {
         Ok(if born { Found::Whole } else { Found::Nothing })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Nursery>> {
+    fn birth(&self) -> io::Result<Box<dyn Staging>> {
         self.state().files = Some(Files::default());
         Ok(Box::new(Cradle(self.clone())))
     }
@@ -225,7 +225,7 @@ impl testing::Disk for Disk {
 
 struct Cradle(Disk);
 
-impl Nursery for Cradle {
+impl Staging for Cradle {
     fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>> {
         Ok(self.0.open(name, None))
     }

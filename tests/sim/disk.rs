@@ -65,7 +65,7 @@ struct State {
     renames: Vec<Vec<(usize, Option<usize>)>>,
     /// Whether the folder was there before the queue, and so the files are made within it.
     is_within: bool,
-    /// Held while a birth within is under way.
+    /// TicketHandle while a birth within is under way.
     birth: Option<Arc<()>>,
     rng: Rng,
     fault: Fault,
@@ -437,7 +437,7 @@ impl testing::Disk for Lent {
         })
     }
 
-    fn birth(&self) -> Result<Box<dyn testing::Nursery>> {
+    fn birth(&self) -> Result<Box<dyn testing::Staging>> {
         let mut state = self.disk.state();
         state.alive(self.process)?;
         let mut lock = None;
@@ -456,7 +456,7 @@ impl testing::Disk for Lent {
     fn open_journal(&self) -> Result<Option<Arc<dyn testing::DiskFile>>> {
         let mut state = self.disk.state();
         state.alive(self.process)?;
-        // Held for as long as whoever has it keeps the file.
+        // TicketHandle for as long as whoever has it keeps the file.
         if state.lock.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
             return Ok(None);
         }
@@ -533,7 +533,7 @@ impl Drop for Birth {
     }
 }
 
-impl testing::Nursery for Birth {
+impl testing::Staging for Birth {
     fn create(&self, name: FileName) -> Result<Arc<dyn testing::DiskFile>> {
         let mut state = self.disk.state();
         let luck = state.luck(self.process, false)?;

@@ -95,7 +95,7 @@ fn a_second_creator_opens_the_first_ones_queue() {
         fn found(&self) -> io::Result<testing::Found> {
             self.disk.found()
         }
-        fn birth(&self) -> io::Result<Box<dyn testing::Nursery>> {
+        fn birth(&self) -> io::Result<Box<dyn testing::Staging>> {
             let nursery = self.disk.birth()?;
             let queue = open_on(self.other.clone(), Durability::Durable).unwrap();
             put(&queue.tube("t").unwrap(), 7).unwrap();

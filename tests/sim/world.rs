@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Clock, Conflict, Consumer, Durability, Error, ErrorKind, Held, ManualClock, PutOutcome, Queue,
-    Release, Result, State, Task, TaskId, TaskInfo, Ticket, Tube,
+    Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock, PutOutcome, Queue,
+    Release, Result, State, Task, TaskId, TaskInfo, Ticket, TicketHandle, Tube,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -277,7 +277,7 @@ impl World {
     }
 
     /// A hand-out by its ticket, through the tube's newest handle.
-    fn held(&self, no: Option<LeaseNo>) -> Result<Held> {
+    fn held(&self, no: Option<LeaseNo>) -> Result<TicketHandle> {
         let lease = &self.leases[&no.expect("a step of a lease picks one")];
         let tube = self.tubes.get(&lease.tube).unwrap_or(&lease.handle);
         Ok(tube.ticket(lease.ticket))

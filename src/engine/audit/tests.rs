@@ -5,17 +5,17 @@ mod edited;
 mod reads;
 
 use super::audit;
-use crate::bytes::key::{self, Key, Range, Run, Scope, Work};
-use crate::bytes::row::{self, TubeRow, WorkRow};
-use crate::bytes::{Deadline, Met, Tag, Value, View};
-use crate::clock::{Clock, ManualClock};
-use crate::engine::desk::damaged;
-use crate::engine::known::Tube;
-use crate::engine::look;
-use crate::error::Result;
-use crate::options::TubeOptions;
-use crate::queue::Queue;
-use crate::task::TaskId;
+use crate::api::queue::Queue;
+use crate::engine::context::damaged;
+use crate::engine::query;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Key, Range, Run, Scope, Work};
+use crate::format::row::{self, TubeRow, WorkRow};
+use crate::format::{Deadline, Met, Tag, Value, View};
+use crate::words::clock::{Clock, ManualClock};
+use crate::words::error::Result;
+use crate::words::options::TubeOptions;
+use crate::words::task::TaskId;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -105,8 +105,8 @@ impl Rows {
         keys.cloned().collect()
     }
 
-    fn tube(&self, name: &str) -> Tube {
-        look::tube(self, look::tube_named(self, name).unwrap().unwrap()).unwrap()
+    fn tube(&self, name: &str) -> TubeEntry {
+        query::tube(self, query::tube_named(self, name).unwrap().unwrap()).unwrap()
     }
 
     /// The first row of a tag in a tube.
@@ -279,7 +279,7 @@ fn every_fault_has_its_line() {
         ("its consumer 1 is not there", |rows| drop(rows.rows.remove(&key::consumer(1)))),
         ("payload bytes, but", |rows| rows.bytes += 1),
         ("a key that is none", |rows| {
-            rows.set(Key::from_slice(&[Tag::Held as u8, 0]), Value::from([]));
+            rows.set(Key::from_slice(&[Tag::TicketHandle as u8, 0]), Value::from([]));
         }),
         ("a ready row does not decode", |rows| {
             let ready = rows.in_tube("first", Tag::Ready);
@@ -369,7 +369,7 @@ fn every_fault_has_its_line() {
 #[test]
 fn the_tasks_of_a_run_that_no_tube_has_are_told_of() {
     let mut rows = filled();
-    let Tube { number, row } = rows.tube("first");
+    let TubeEntry { number, row } = rows.tube("first");
     let row = TubeRow { run: Run(1000), ..row };
     rows.set(key::tube(number), row.encode());
     let told = rows.faults();
@@ -387,7 +387,7 @@ fn counts_are_kept_so_statistics_read_no_task() {
         tube.put_many((0..tasks).map(|_| b"x".to_vec())).unwrap();
         let rows = Rows::of(&queue);
         let rows = rows.with_kept_counts();
-        let counts = look::counts(&rows, &look::tube(&rows, tube.at.number).unwrap());
+        let counts = query::counts(&rows, &query::tube(&rows, tube.at.number).unwrap());
         assert_eq!(counts.ready, tasks as u64);
         rows.reads.get()
     };

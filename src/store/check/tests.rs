@@ -2,15 +2,15 @@
 
 use super::super::base::{Base, fenced};
 use super::super::head::HEAD_BYTES;
-use super::super::record::Advance;
+use super::super::record::MetaDelta;
 use super::super::tables::{ROWS, seal};
 use super::super::{Clocks, Config, Folder, Store};
-use crate::bytes::key::{self, Key, Range, Run};
-use crate::bytes::layer::Layer;
-use crate::bytes::{RowOp, Tag, Value, View};
-use crate::clock::ManualClock;
-use crate::limits::JOURNAL_BYTES_MIN;
-use crate::sync::Arc;
+use crate::format::key::{self, Key, Range, Run};
+use crate::format::layer::Layer;
+use crate::format::{RowOp, Tag, Value, View};
+use crate::words::clock::ManualClock;
+use crate::words::limits::JOURNAL_BYTES_MIN;
+use crate::words::sync::Arc;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn open(path: &Path) -> Store {
 fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
     let mut layer = Layer::default();
     writes.into_iter().for_each(|(key, op)| layer.write(key, op));
-    let advance = Advance { durable_bytes: 7, ..Advance::default() };
+    let advance = MetaDelta { durable_bytes: 7, ..MetaDelta::default() };
     store.append(&mut layer, advance).unwrap();
 }
 

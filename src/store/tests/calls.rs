@@ -2,8 +2,8 @@
 
 use super::disk::{Plan, SimDisk};
 use super::*;
-use crate::error::ErrorKind;
 use crate::store::disk::FileName;
+use crate::words::error::ErrorKind;
 
 /// Runs a scenario with a crash at its first call that changes something, its second, and so on,
 /// until it comes through. `after` judges what stands.

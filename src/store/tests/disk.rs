@@ -1,8 +1,8 @@
 //! A disk in memory that loses power: what was not synced is lost, kept or torn at sectors. A
 //! failed sync forgets its pages while reads still show them.
 
-use crate::store::disk::{Disk, DiskFile, FileName, Found, Nursery};
-use crate::sync::{Arc, Mutex, Weak};
+use crate::store::disk::{Disk, DiskFile, FileName, Found, Staging};
+use crate::words::sync::{Arc, Mutex, Weak};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -78,7 +78,7 @@ pub(super) enum Plan {
 struct State {
     born: bool,
     files: [Stored; 2],
-    cradle: [Stored; 2],
+    staging: [Stored; 2],
     generation: u64,
     locked: Option<Weak<SimFile>>,
     calls: u64,
@@ -99,7 +99,7 @@ struct SimFile {
     disk: SimDisk,
     generation: u64,
     name: FileName,
-    cradle: bool,
+    staging: bool,
 }
 
 fn index(name: FileName) -> usize {
@@ -153,7 +153,7 @@ impl SimDisk {
         state.locked = None;
         state.crashed = false;
         state.plan = None;
-        state.cradle = Default::default();
+        state.staging = Default::default();
     }
 
     /// The machine ends.
@@ -229,7 +229,7 @@ impl SimFile {
         if state.generation != self.generation || state.crashed {
             return Err(io::Error::other("this process has ended"));
         }
-        let files = if self.cradle { &mut state.cradle } else { &mut state.files };
+        let files = if self.staging { &mut state.staging } else { &mut state.files };
         with(&mut files[index(self.name)])
     }
 
@@ -262,7 +262,7 @@ impl SimFile {
         let mut state = self.disk.0.lock();
         let taken: usize = state.files.iter().map(|file| file.blocks.len()).sum();
         let quota = state.quota;
-        let files = if self.cradle { &mut state.cradle } else { &mut state.files };
+        let files = if self.staging { &mut state.staging } else { &mut state.files };
         let own = &mut files[index(self.name)].blocks;
         let touched = offset / BLOCK..(offset + len).div_ceil(BLOCK);
         let fresh: Vec<u64> = touched.filter(|block| !own.contains(block)).collect();
@@ -352,9 +352,9 @@ impl Disk for SimDisk {
         Ok(if self.0.lock().born { Found::Whole } else { Found::Nothing })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Nursery>> {
-        self.0.lock().cradle = Default::default();
-        Ok(Box::new(Cradle(self.clone())))
+    fn birth(&self) -> io::Result<Box<dyn Staging>> {
+        self.0.lock().staging = Default::default();
+        Ok(Box::new(StagingFolder(self.clone())))
     }
 
     fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
@@ -367,7 +367,7 @@ impl Disk for SimDisk {
             disk: self.clone(),
             generation,
             name: FileName::Journal,
-            cradle: false,
+            staging: false,
         });
         state.locked = Some(Arc::downgrade(&file));
         Ok(Some(file))
@@ -379,17 +379,17 @@ impl Disk for SimDisk {
             disk: self.clone(),
             generation,
             name: FileName::Base,
-            cradle: false,
+            staging: false,
         }))
     }
 }
 
-struct Cradle(SimDisk);
+struct StagingFolder(SimDisk);
 
-impl Nursery for Cradle {
+impl Staging for StagingFolder {
     fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>> {
         let generation = self.0.0.lock().generation;
-        Ok(Arc::new(SimFile { disk: self.0.clone(), generation, name, cradle: true }))
+        Ok(Arc::new(SimFile { disk: self.0.clone(), generation, name, staging: true }))
     }
 
     fn settle(self: Box<Self>) -> io::Result<bool> {
@@ -397,13 +397,13 @@ impl Nursery for Cradle {
             disk: self.0.clone(),
             generation: self.0.0.lock().generation,
             name: FileName::Base,
-            cradle: true,
+            staging: true,
         };
         if let Some(plan) = probe.called(false)? {
             return Err(probe.fails(plan));
         }
         let mut state = self.0.0.lock();
-        let mut files = std::mem::take(&mut state.cradle);
+        let mut files = std::mem::take(&mut state.staging);
         for file in &mut files {
             file.medium = file.shown.clone();
             file.pending.clear();

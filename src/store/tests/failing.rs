@@ -2,7 +2,7 @@
 
 use super::disk::{Plan, SimDisk};
 use super::*;
-use crate::error::ErrorKind;
+use crate::words::error::ErrorKind;
 
 #[test]
 fn a_failed_sync_stops_the_store() {

@@ -3,10 +3,10 @@
 
 use super::disk::{Plan, SimDisk};
 use super::*;
-use crate::error::ErrorKind;
 use crate::store::disk::FileName;
 use crate::store::features::{Feature, SLOT_BYTES, Unknown};
 use crate::store::head::PAGE;
+use crate::words::error::ErrorKind;
 use std::borrow::Cow;
 
 const NAP: Feature = Feature { number: 7, unknown: Unknown::Refuse, name: Cow::Borrowed("nap") };
@@ -35,7 +35,7 @@ fn is_refused(disk: &SimDisk, word: &str) {
 fn forget_head(disk: &SimDisk) {
     let fresh = SimDisk::new(2);
     drop(open(&fresh).unwrap());
-    let queue = |bytes: &[u8]| crate::store::head::Head::decode(bytes).unwrap().0;
+    let queue = |bytes: &[u8]| crate::store::head::JournalHead::decode(bytes).unwrap().0;
     disk.poke(FileName::Journal, |bytes| {
         let head = queue(bytes).encode();
         bytes[..head.len()].copy_from_slice(&head);

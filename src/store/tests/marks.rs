@@ -2,9 +2,9 @@
 
 use super::disk::SimDisk;
 use super::*;
-use crate::bytes::key::Tag;
-use crate::error::ErrorKind;
+use crate::format::key::Tag;
 use crate::store::disk::FileName;
+use crate::words::error::ErrorKind;
 
 const BLOCK: Numbers = Numbers::both(65_536);
 
@@ -23,7 +23,7 @@ fn numbers_are_reserved_anew_at_each_opening_and_a_close_gives_back_what_is_unus
     assert_eq!((second.first, second.reserved), (Numbers::both(65_537), Numbers::both(131_073)));
     let list = vec![add(1, b"x")];
     let reserved = Numbers { ids: 500_000, tokens: 0 };
-    second.store.append(&mut written(&list), Advance { reserved, ..moving(&list, 77) }).unwrap();
+    second.store.append(&mut written(&list), MetaDelta { reserved, ..moving(&list, 77) }).unwrap();
     // The next record does not repeat it.
     append(&mut second.store, &mut vec![add(2, b"x")]).unwrap();
     disk.kill();
@@ -32,7 +32,7 @@ fn numbers_are_reserved_anew_at_each_opening_and_a_close_gives_back_what_is_unus
     let begun = Numbers { ids: 500_000, tokens: 131_073 };
     assert_eq!((third.first, third.reserved), (begun, begun.plus(BLOCK)));
     let unused = begun.plus(Numbers { ids: 3, tokens: 7 });
-    third.store.settle(unused, Marks { queue: u64::MAX >> 8, wall: 5 });
+    third.store.settle(unused, ClockMarks { queue: u64::MAX >> 8, wall: 5 });
     third.store.close().unwrap();
     let fourth = anew(&disk);
     assert_eq!((fourth.first, fourth.reserved), (unused, unused.plus(BLOCK)));
@@ -46,14 +46,14 @@ fn what_no_record_carries_is_not_reserved() {
     let disk = SimDisk::new(3);
     let mut store = open(&disk).unwrap();
     let reserved = Numbers::both(1 << 20);
-    let advance = Advance { reserved, ..Advance::default() };
+    let advance = MetaDelta { reserved, ..MetaDelta::default() };
     let mut key = Key::from_slice(&[Tag::Ready as u8]);
     key.extend_from_slice(&(Run::TEMPORARY | 1).to_be_bytes());
     assert!(is_temporary(&key));
     let temporary = RowWrite { key, op: RowOp::Add(Value::from(b"t".as_slice())) };
     store.append(&mut written(&[temporary]), advance).unwrap();
     let durable = vec![add(1, b"d")];
-    store.append(&mut written(&durable), Advance { reserved, ..moving(&durable, 1) }).unwrap();
+    store.append(&mut written(&durable), MetaDelta { reserved, ..moving(&durable, 1) }).unwrap();
     sync(&store).unwrap();
     disk.power_cut();
     drop(store);
@@ -68,7 +68,7 @@ fn a_plain_record_tells_of_no_numbers() {
     let mut size = |reserved: u64| {
         let list = vec![add(reserved, b"12345678")];
         let reserved = Numbers::both(reserved);
-        store.append(&mut written(&list), Advance { reserved, ..moving(&list, 1) }).unwrap();
+        store.append(&mut written(&list), MetaDelta { reserved, ..moving(&list, 1) }).unwrap();
         let span = store.ring.as_ref().unwrap().last();
         span.end - span.start
     };
@@ -132,8 +132,8 @@ fn an_idle_record_goes_without_room_and_behind_a_checkpoint() {
     let before = store.written();
     store.idle().unwrap();
     assert_eq!(store.written(), before);
-    store.note(Advance { reserved: Numbers::both(1 << 40), ..Advance::default() }).unwrap();
-    assert!(matches!(store.note(Advance::default()), Err(Failure::NoRoom)));
+    store.note(MetaDelta { reserved: Numbers::both(1 << 40), ..MetaDelta::default() }).unwrap();
+    assert!(matches!(store.note(MetaDelta::default()), Err(Failure::NoRoom)));
     store.checkpoint().unwrap();
     store.idle().unwrap();
     assert_eq!(store.written(), before + 1, "the base holds it all");

@@ -12,17 +12,17 @@ mod ring;
 mod seeds;
 
 use super::head::HEAD_BYTES;
-use super::record::Advance;
-use super::{Breath, Clocks, Config, Failure, Guests, Opened, Progress, Store};
-use crate::bytes::key::Key;
-use crate::bytes::key::{Run, is_temporary};
-use crate::bytes::layer::Layer;
-use crate::bytes::{RowOp, Value, View};
-use crate::clock::{ManualClock, Marks};
-use crate::error::{Error, Result};
-use crate::limits::JOURNAL_BYTES_MIN;
-use crate::numbers::Numbers;
-use crate::sync::Arc;
+use super::record::MetaDelta;
+use super::{AppTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
+use crate::format::key::Key;
+use crate::format::key::{Run, is_temporary};
+use crate::format::layer::Layer;
+use crate::format::{RowOp, Value, View};
+use crate::words::clock::{ClockMarks, ManualClock};
+use crate::words::error::{Error, Result};
+use crate::words::limits::JOURNAL_BYTES_MIN;
+use crate::words::numbers::Numbers;
+use crate::words::sync::Arc;
 use disk::SimDisk;
 use seeds::seeds;
 use std::io;
@@ -79,14 +79,14 @@ fn weight(key: &Key) -> i64 {
 }
 
 /// The advance of a list, written at this time.
-fn moving(writes: &[RowWrite], time: u64) -> Advance {
+fn moving(writes: &[RowWrite], time: u64) -> MetaDelta {
     let moved = writes.iter().map(|write| match write.op {
         RowOp::Add(_) => weight(&write.key),
         RowOp::Change(_) => 0,
         RowOp::Remove => -weight(&write.key),
     });
-    let marks = Marks { queue: time, wall: time };
-    Advance { marks, reserved: Numbers::default(), durable_bytes: moved.sum() }
+    let marks = ClockMarks { queue: time, wall: time };
+    MetaDelta { marks, reserved: Numbers::default(), durable_bytes: moved.sum() }
 }
 
 /// Appends, whatever comes of it.
@@ -106,7 +106,11 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
 }
 
 /// Commits a list with guests, whatever comes of it.
-fn finish(store: &mut Store, guests: Guests, writes: Vec<RowWrite>) -> Result<u64, Failure> {
+fn finish(
+    store: &mut Store,
+    guests: AppTransaction,
+    writes: Vec<RowWrite>,
+) -> Result<u64, Failure> {
     let advance = moving(&writes, 9);
     store.finish(guests, written(&writes), advance)
 }
@@ -139,17 +143,17 @@ fn write(store: &mut Store, writes: Vec<RowWrite>) -> Result<u64> {
     panic!("no room behind a checkpoint");
 }
 
-/// Breath behind every second page.
+/// IoPacer behind every second page.
 struct Short;
 
-impl Breath for Short {
-    fn pass(&self) {}
+impl IoPacer for Short {
+    fn yield_cpu(&self) {}
 
-    fn is_due(&self, unsynced: u64) -> bool {
+    fn sync_due(&self, unsynced: u64) -> bool {
         unsynced >= 8 << 10
     }
 
-    fn take(&self, sync: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+    fn sync_and_pause(&self, sync: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
         sync()
     }
 }
@@ -173,7 +177,7 @@ fn all(store: &Store) -> Vec<(Key, Vec<u8>)> {
     let mut from = Key::from_slice(&[]);
     while let Some((key, value)) = store.first(&from, &[0xff]).unwrap() {
         rows.push((key.clone(), value.unwrap().to_vec()));
-        from = crate::bytes::key::after(&key);
+        from = crate::format::key::after(&key);
     }
     let total: i64 = rows.iter().map(|(key, _)| weight(key)).sum();
     assert_eq!(store.durable_bytes(), total as u64, "rows and total are not of one time");

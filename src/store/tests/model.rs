@@ -3,7 +3,7 @@
 
 use super::disk::{Dice, Plan, SimDisk};
 use super::*;
-use crate::bytes::{Range, Tag};
+use crate::format::{Range, Tag};
 use crate::store::{Checkpoint, Renewed};
 use std::collections::BTreeMap;
 
@@ -95,8 +95,11 @@ impl Run_ {
             }
             (Some(_), _, 1) => {
                 // Abandoned half way.
-                let failed =
-                    self.checkpoint.take().unwrap().failed(Error::new(crate::error::ErrorKind::Io));
+                let failed = self
+                    .checkpoint
+                    .take()
+                    .unwrap()
+                    .failed(Error::new(crate::words::error::ErrorKind::Io));
                 self.store.mend(failed).unwrap_err();
             }
             _ => {

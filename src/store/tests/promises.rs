@@ -2,10 +2,10 @@
 
 use super::disk::{SimDisk, Stored};
 use super::*;
-use crate::bytes::key::after;
-use crate::error::ErrorKind;
+use crate::format::key::after;
 use crate::store::Retired;
 use crate::store::disk::FileName;
+use crate::words::error::ErrorKind;
 use std::cell::Cell;
 
 #[test]
@@ -170,7 +170,7 @@ fn temporary_rows_never_touch_the_disk() {
     assert_eq!(number, store.written());
     assert_eq!(disk.calls(), calls);
     write(&mut store, vec![row(2, RowOp::Add(Value::from([1]))), add(1, b"x")]).unwrap();
-    let range = crate::bytes::Range::in_run(crate::bytes::Tag::Ready, Run(1 << 31 | 1));
+    let range = crate::format::Range::in_run(crate::format::Tag::Ready, Run(1 << 31 | 1));
     assert_eq!(store.count(range), 2);
     assert_eq!(all(&store).len(), 3);
     let large = RowOp::Add(vec![0; 1 << 20].as_slice().into());

@@ -2,9 +2,9 @@
 
 use super::disk::{Dice, SimDisk};
 use super::*;
-use crate::error::ErrorKind;
 use crate::store::disk::FileName;
 use crate::store::journal::Span;
+use crate::words::error::ErrorKind;
 
 #[test]
 fn a_ring_that_wraps_many_times_keeps_every_record() {

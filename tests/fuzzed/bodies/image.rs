@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use tubewell::testing::{Disk, DiskFile, FileName, Found, Nursery};
+use tubewell::testing::{Disk, DiskFile, FileName, Found, Staging};
 use tubewell::{ManualClock, Queue, Tube};
 
 /// Tasks that are taken from a damaged queue.
@@ -252,7 +252,7 @@ impl Disk for MemoryDisk {
         Ok(if empty { Found::Nothing } else { Found::Whole })
     }
 
-    fn birth(&self) -> Result<Box<dyn Nursery>> {
+    fn birth(&self) -> Result<Box<dyn Staging>> {
         Ok(Box::new(Cradle(self.files.clone())))
     }
 
@@ -271,7 +271,7 @@ impl Disk for MemoryDisk {
     }
 }
 
-impl Nursery for Cradle {
+impl Staging for Cradle {
     fn create(&self, name: FileName) -> Result<Arc<dyn DiskFile>> {
         Ok(self.0[slot(name)].clone())
     }

@@ -275,7 +275,7 @@ fn a_damaged_row_of_a_holder_keeps_no_lease_from_it() {
         flip_value(&copy, &key(HELD, &held), b"");
 
         // Without a grace the opening has returned the lease, and the row went with it.
-        let told = if grace == 0 { "" } else { "Held: a damaged row" };
+        let told = if grace == 0 { "" } else { "TicketHandle: a damaged row" };
         let (queue, tube, _) = damaged(&copy, told);
         let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
         let back = ada.resume(&tube).unwrap();

@@ -2,6 +2,7 @@
 //! and what to do.
 
 mod layers;
+mod names;
 mod source;
 
 use source::{
@@ -34,7 +35,7 @@ fn misplaced(sources: &[Source], word: &str, home: &[&str], advice: &str) -> Vec
 
 #[test]
 fn only_the_store_and_transact_name_redb() {
-    let home = ["src/store/", "src/transact"];
+    let home = ["src/store/", "src/api/transact"];
     report(&misplaced(&library(), "redb", &home, "go through src/store"));
 }
 
@@ -42,27 +43,27 @@ fn only_the_store_and_transact_name_redb() {
 fn the_engine_knows_no_store_no_lock_and_no_thread() {
     let mut sources = library();
     sources.retain(|source| {
-        ["src/bytes/", "src/engine/"].iter().any(|it| source.path.starts_with(it))
+        ["src/format/", "src/engine/"].iter().any(|it| source.path.starts_with(it))
     });
     assert!(sources.len() > 20);
-    for word in ["crate::store", "crate::live", "Mutex", "Condvar", "thread", "File"] {
+    for word in ["crate::store", "crate::runtime", "Mutex", "Condvar", "thread", "File"] {
         report(&misplaced(&sources, word, &[], "the engine decides over values; see src/lib.rs"));
     }
 }
 
 #[test]
 fn only_the_clock_reads_a_clock() {
-    let (all, home) = (library(), ["src/clock.rs"]);
-    let advice = "read time through `Clock`, see src/clock.rs";
+    let (all, home) = (library(), ["src/words/clock.rs"]);
+    let advice = "read time through `Clock`, see src/words/clock.rs";
     report(&misplaced(&all, "Instant::now", &home, advice));
     report(&misplaced(&all, "SystemTime::now", &home, advice));
 }
 
 #[test]
 fn only_one_door_leads_to_locks_and_channels() {
-    let (all, home) = (library(), ["src/sync.rs", "src/sync/"]);
+    let (all, home) = (library(), ["src/words/sync.rs", "src/words/sync/"]);
     for word in ["std::sync", "std::thread", "parking_lot", "crossbeam_channel", "shuttle::"] {
-        report(&misplaced(&all, word, &home, "take it from src/sync.rs"));
+        report(&misplaced(&all, word, &home, "take it from src/words/sync.rs"));
     }
 }
 

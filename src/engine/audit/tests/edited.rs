@@ -2,34 +2,34 @@
 //! while the queue is open, or several works at a time, must not break.
 
 use super::{NOTHING, Rows, work};
-use crate::bytes::extension::Extension;
-use crate::bytes::key::{self, Work};
-use crate::bytes::row::{Head, TaskRow, WorkRow};
-use crate::bytes::{RowOp, Tag};
-use crate::clock::{NEVER, Now};
-use crate::engine::desk::{Desk, Op, Reserve};
-use crate::engine::draft::Draft;
-use crate::engine::known::{KnownTubes, Tube};
-use crate::engine::put::{NewRow, Put};
+use crate::api::queue::Queue;
+use crate::engine::by_id::{Tool, Verb};
+use crate::engine::context::{Op, OpContext, Reserve};
+use crate::engine::decision::Decision;
+use crate::engine::put::{NewRow, PutTasks};
 use crate::engine::settle::Settle;
 use crate::engine::sweep::Sweep;
 use crate::engine::take::Take;
-use crate::engine::tools::{Tool, Verb};
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tubes::{Pause, ReleaseAll, Truncate};
-use crate::engine::{index, look};
-use crate::error::Result;
-use crate::numbers::Numbers;
-use crate::queue::Queue;
-use crate::task::{State, TaskId};
-use crate::verb::{Extend, Release, Verdict};
+use crate::engine::{query, transition};
+use crate::format::extension::Extension;
+use crate::format::key::{self, Work};
+use crate::format::row::{TaskProgress, TaskRow, WorkRow};
+use crate::format::{RowOp, Tag};
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::Result;
+use crate::words::numbers::Numbers;
+use crate::words::task::{State, TaskId};
+use crate::words::verb::{Extend, Release, Verdict};
 
 const NOW: Now = Now { queue: 1_000, wall: 1_000, lease: 1_000 };
 
 /// One tube that is known.
-struct One(Tube);
+struct One(TubeEntry);
 
 impl KnownTubes for One {
-    fn known(&self, number: u32) -> Option<&Tube> {
+    fn known(&self, number: u32) -> Option<&TubeEntry> {
         Some(&self.0).filter(|tube| tube.number == number)
     }
 }
@@ -54,9 +54,9 @@ impl Played {
 
     /// Decides an op and carries it out.
     fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
-        let (known, mut draft) = (One(look::tube(&self.rows, self.tube)?), Draft::default());
-        let mut desk = Desk::new(&self.rows, &known, &mut self.numbers, &mut draft, None, NOW);
-        let done = op.decide(&mut desk)?;
+        let (known, mut draft) = (One(query::tube(&self.rows, self.tube)?), Decision::default());
+        let mut ctx = OpContext::new(&self.rows, &known, &mut self.numbers, &mut draft, None, NOW);
+        let done = op.decide(&mut ctx)?;
         self.rows.bytes = self.rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
         let (rows, journaled) = (&mut self.rows.rows, &mut self.journaled);
         draft.writes().drain_into(|key, op| {
@@ -71,7 +71,7 @@ impl Played {
     }
 
     fn put(&mut self, task: NewRow<'_>) -> TaskId {
-        let put = Put {
+        let put = PutTasks {
             tube: self.tube,
             tasks: &[task],
             payload_bytes_max: 1 << 20,
@@ -81,8 +81,8 @@ impl Played {
     }
 
     fn state(&self, id: TaskId) -> State {
-        let tube = look::tube(&self.rows, self.tube).unwrap();
-        look::info(&self.rows, &tube, id, NOW).unwrap().state
+        let tube = query::tube(&self.rows, self.tube).unwrap();
+        query::info(&self.rows, &tube, id, NOW).unwrap().state
     }
 }
 
@@ -94,7 +94,7 @@ fn a_default_priority_that_changes_hides_no_task() {
     let before = played.put(NewRow::default());
     let buried = played.put(NewRow::default());
     let tool = |id, verb| Tool { tube: 1, id, verb };
-    played.run(&tool(buried, Verb::Bury(crate::task::Reason::Buried("no".into())))).unwrap();
+    played.run(&tool(buried, Verb::Bury(crate::words::task::Reason::Buried("no".into())))).unwrap();
 
     let mut tube = played.rows.tube("first").row;
     tube.options.priority = -5;
@@ -207,7 +207,7 @@ fn a_task_that_moves_leaves_what_was_said_at_its_home() {
             assert_eq!(played.rows.faults(), NOTHING);
         }
         assert_eq!(played.state(id), State::Delayed);
-        let bury = Verb::Bury(crate::task::Reason::Buried("no".into()));
+        let bury = Verb::Bury(crate::words::task::Reason::Buried("no".into()));
         for verb in [bury, Verb::Kick, Verb::Delete] {
             played.run(&Tool { tube: 1, id, verb }).unwrap();
             assert_eq!(played.rows.faults(), NOTHING);
@@ -232,7 +232,7 @@ fn fields_of_a_later_version_survive_every_rewrite() {
     row.extension = unknown_field();
     played.rows.set(key::tube(1), row.encode());
     let id = played.put(NewRow { payload: b"x", ..NewRow::default() });
-    let head = Head { extension: unknown_field(), ..Head::fresh(NEVER, NEVER) };
+    let head = TaskProgress { extension: unknown_field(), ..TaskProgress::fresh(NEVER, NEVER) };
     let ready = played.rows.in_tube("first", Tag::Ready);
     played.rows.set(ready, head.encode(None));
     let own = played.rows.in_tube("first", Tag::Task);
@@ -246,7 +246,7 @@ fn fields_of_a_later_version_survive_every_rewrite() {
         let tube = played.rows.tube("first");
         assert_eq!(tube.row.extension, unknown_field());
         assert_eq!(played.rows.rows[&own].as_ref(), Some(&task));
-        let (_, standing) = index::find(&played.rows, &tube, id).unwrap();
+        let (_, standing) = transition::find(&played.rows, &tube, id).unwrap();
         assert_eq!(standing.head().extension, unknown_field(), "{:?}", standing.state());
         assert_eq!(played.rows.faults(), NOTHING);
     };
@@ -256,7 +256,7 @@ fn fields_of_a_later_version_survive_every_rewrite() {
     }
     let take = Take { tube: 1, most: 1, holder: 0 };
     let retry = || Verdict::Retry { error: "no", after: Some(std::time::Duration::ZERO) };
-    let bury = || Verdict::Bury(crate::task::Reason::Buried("no".into()));
+    let bury = || Verdict::Bury(crate::words::task::Reason::Buried("no".into()));
     for verdict in [retry(), bury()] {
         let ticket = played.run(&take).unwrap()[0].ticket();
         kept(&played);

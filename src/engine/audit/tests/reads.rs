@@ -2,22 +2,22 @@
 //! read, each reads as many with ten tasks in the way as with ten thousand.
 
 use super::Rows;
-use crate::clock::{ManualClock, Now};
-use crate::engine::desk::{Desk, Op, Reserve};
-use crate::engine::draft::Draft;
+use crate::api::queue::Queue;
+use crate::api::tube::Tube as Handle;
+use crate::engine::by_id::{Kick, Tool, Verb};
+use crate::engine::context::{Op, OpContext, Reserve};
+use crate::engine::decision::Decision;
 use crate::engine::effects::NextDue;
-use crate::engine::known::{KnownTubes, Tube};
-use crate::engine::put::{NewRow, Put};
+use crate::engine::put::{NewRow, PutTasks};
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Take};
-use crate::engine::tools::{Kick, Tool, Verb};
-use crate::engine::{due, look};
-use crate::error::Result;
-use crate::numbers::Numbers;
-use crate::queue::Queue;
-use crate::task::{Reason, State, TaskId, Ticket};
-use crate::tube::Tube as Handle;
-use crate::verb::{Conflict, Extend, Release, Verdict};
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::{due, query};
+use crate::words::clock::{ManualClock, Now};
+use crate::words::error::Result;
+use crate::words::numbers::Numbers;
+use crate::words::task::{Reason, State, TaskId, Ticket};
+use crate::words::verb::{Conflict, Extend, Release, Verdict};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -85,7 +85,7 @@ fn taken(tube: &Handle, tasks: usize) {
 /// A tube with tasks in the way, and the few that verbs are called on.
 struct Scene {
     rows: Rows,
-    tube: Tube,
+    tube: TubeEntry,
     now: Now,
     /// Of a group of its own, where another task waits for it.
     held: Ticket,
@@ -96,10 +96,10 @@ struct Scene {
 }
 
 /// The one tube of a scene.
-struct Known(Tube);
+struct TubeCache(TubeEntry);
 
-impl KnownTubes for Known {
-    fn known(&self, number: u32) -> Option<&Tube> {
+impl KnownTubes for TubeCache {
+    fn known(&self, number: u32) -> Option<&TubeEntry> {
         (self.0.number == number).then_some(&self.0)
     }
 }
@@ -118,7 +118,7 @@ impl Scene {
         in_the_way(&tube, tasks);
         let now = tube.hold.core().look(|_, now| Ok(now)).unwrap();
         let rows = Rows::of(&queue).with_kept_counts();
-        let known = look::tube(&rows, tube.at.number).unwrap();
+        let known = query::tube(&rows, tube.at.number).unwrap();
         Self { rows, tube: known, now, held, free, buried }
     }
 
@@ -136,12 +136,12 @@ impl Scene {
             assert!(!due::has_work(&scene.rows, scene.tube.run())?);
             let (run, now) = (scene.tube.run(), scene.now);
             assert!(!due::next_due(&scene.rows, run, NextDue::UNKNOWN, now)?.is_due(now));
-            let (known, mut draft) = (Known(scene.tube.clone()), Draft::default());
+            let (known, mut draft) = (TubeCache(scene.tube.clone()), Decision::default());
             let (next, end) = (Numbers::both(1 << 40), Numbers::both(1 << 41));
             let mut numbers = Reserve { next, end };
             let (rows, now) = (&scene.rows, scene.now);
-            let mut desk = Desk::new(rows, &known, &mut numbers, &mut draft, None, now);
-            done = Some(op.decide(&mut desk)?);
+            let mut ctx = OpContext::new(rows, &known, &mut numbers, &mut draft, None, now);
+            done = Some(op.decide(&mut ctx)?);
             Ok(())
         });
         (reads, done.unwrap())
@@ -159,7 +159,7 @@ impl Scene {
     }
 
     fn put(&self, task: NewRow<'_>) -> u64 {
-        let put = Put {
+        let put = PutTasks {
             tube: self.tube.number,
             tasks: &[task],
             payload_bytes_max: 1 << 20,
@@ -177,7 +177,8 @@ impl Scene {
         assert_eq!(kicked, 1);
         let new = NewRow { payload: b"x", ..NewRow::default() };
         let keyed = NewRow { key: Some("key"), conflict: Conflict::Reject, ..new };
-        let next = |state| self.reads(|it| look::next(&it.rows, &it.tube, state, it.now).map(drop));
+        let next =
+            |state| self.reads(|it| query::next(&it.rows, &it.tube, state, it.now).map(drop));
         vec![
             ("take", take),
             ("claim", self.run(&Claim { tube, id: self.free, holder: 0 }).0),
@@ -196,7 +197,7 @@ impl Scene {
             ("put before all", self.put(NewRow { priority: Some(i64::MIN), ..new })),
             ("put in a group", self.put(NewRow { group: Some("own"), ..new })),
             ("put with a key", self.put(keyed)),
-            ("peek", self.reads(|it| look::info(&it.rows, &it.tube, self.free, it.now).map(drop))),
+            ("peek", self.reads(|it| query::info(&it.rows, &it.tube, self.free, it.now).map(drop))),
             ("peek at the next ready", next(State::Ready)),
             ("peek at the next delayed", next(State::Delayed)),
             ("peek at the next taken", next(State::Taken)),

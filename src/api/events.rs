@@ -1,0 +1,101 @@
+//! The stream of changes, as users read it.
+
+use crate::api::queue_inner::QueueInner;
+use crate::runtime::events::{Event, Interest, Subscriber};
+use crate::runtime::group_commit::Mark;
+use crate::words::error::Result;
+use crate::words::options::EventOptions;
+use crate::words::sync::Arc;
+use std::fmt;
+use std::time::Duration;
+
+/// Every step of every task since the subscription, in commit order, from
+/// [`Queue::events`](crate::Queue::events). It never holds the queue up: of a reader that does not
+/// keep up the oldest events are dropped, and counted. What goes with its whole tube, by truncate
+/// or drop, is not told task by task.
+///
+/// As an iterator it waits for the next event and ends when the queue is closed. It is a handle of
+/// the queue, which stays open as long as it lives: a thread that reads to the end needs a
+/// [`close`](crate::Queue::close).
+///
+/// ```
+/// use tubewell::{Cause, Queue, State};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let events = queue.events();
+/// let tube = queue.tube("letters")?;
+/// let id = tube.put(b"hello")?;
+/// tube.take()?.ack()?;
+///
+/// let put = events.recv().unwrap();
+/// assert_eq!((put.task, put.from, put.to), (id, None, Some(State::Ready)));
+/// queue.close()?;
+/// let rest: Vec<Cause> = events.map(|event| event.cause).collect();
+/// assert_eq!(rest, [Cause::Take, Cause::Ack]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Events {
+    hold: Arc<QueueInner>,
+    subscriber: Arc<Subscriber>,
+}
+
+impl Events {
+    pub(crate) fn subscribe(hold: &Arc<QueueInner>, options: EventOptions) -> Self {
+        let heed = if options.payloads { Interest::Payloads } else { Interest::Events };
+        // An op that is half-way may have passed over the payloads of its first steps.
+        let _between = options.payloads.then(|| hold.core().quiesce());
+        let subscriber = hold.core().hub.subscribe(options, Box::new(move |_| heed));
+        Self { hold: hold.clone(), subscriber }
+    }
+
+    /// The next event; waits for it. `None` once the queue is closed and everything is read.
+    pub fn recv(&self) -> Option<Event> {
+        self.subscriber.next(None)
+    }
+
+    /// The next event, if it is there.
+    pub fn try_recv(&self) -> Option<Event> {
+        self.subscriber.try_next()
+    }
+
+    /// The next event; waits for it at most this long, by the machine's clock.
+    pub fn recv_timeout(&self, timeout: Duration) -> Option<Event> {
+        self.subscriber.next(Some(timeout))
+    }
+
+    /// How many events were dropped because this reader did not keep up.
+    pub fn dropped(&self) -> u64 {
+        self.subscriber.dropped()
+    }
+
+    /// Waits until the change that this event tells of is synced, so that no power cut takes it
+    /// back.
+    ///
+    /// # Errors
+    /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
+    pub fn synced(&self, event: &Event) -> Result<()> {
+        self.hold.core().wait(Mark(event.mark)).map_err(|error| error.during("sync"))
+    }
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.recv()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.hold.core().hub.unsubscribe(&self.subscriber);
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("dropped", &self.dropped()).finish_non_exhaustive()
+    }
+}

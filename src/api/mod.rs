@@ -1,0 +1,23 @@
+//! What users hold: the queue, its tubes, tasks in hand, consumers, events. A handle turns a call
+//! into an op and waits for its answer; it knows no rule.
+
+pub(crate) mod upkeep;
+pub(crate) mod placement;
+pub(crate) mod callbacks;
+pub(crate) mod queue_inner;
+pub(crate) mod codec;
+pub(crate) mod consumer;
+pub(crate) mod ticket_handle;
+pub(crate) mod lease;
+pub(crate) mod tube;
+pub(crate) mod put;
+pub(crate) mod take;
+#[cfg(feature = "bincode")]
+pub(crate) mod typed;
+pub(crate) mod inspect;
+pub(crate) mod events;
+pub(crate) mod transact;
+pub(crate) mod verdicts;
+pub(crate) mod queue;
+pub(crate) mod builder;
+pub mod testing;

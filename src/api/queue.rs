@@ -1,0 +1,487 @@
+//! The queue in hand: where tubes and consumers come from, transactions, and what concerns all of
+//! it.
+
+use crate::api::consumer::Consumer;
+use crate::api::events::Events;
+use crate::api::inspect::{self, BaseSpace, Space, TakenInfo, TubeStats, WaiterInfo};
+use crate::api::queue_inner::QueueInner;
+use crate::api::transact::{Reading, Transaction};
+use crate::api::tube::Tube;
+use crate::api::upkeep;
+use crate::engine::{query, tubes};
+use crate::runtime::checkpointer::checkpoint;
+use crate::store::Progress;
+use crate::words::clock::ClockStep;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::options::{EventOptions, TubeOptions};
+use crate::words::sync::Arc;
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue, which is
+/// open as long as one of them lives, or a tube, a guard, a ticket's
+/// [`TicketHandle`](crate::TicketHandle), a consumer, a receipt, a listing or a stream of events,
+/// or until [`close`](Queue::close).
+///
+/// ```
+/// use tubewell::Queue;
+///
+/// # fn main() -> tubewell::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("work.queue");
+/// let queue = Queue::open(&path)?;
+/// queue.tube("letters")?.put(b"hello")?;
+/// drop(queue);
+///
+/// let queue = Queue::open(&path)?;
+/// let task = queue.tube("letters")?.take()?;
+/// assert_eq!(&task[..], b"hello");
+/// task.ack()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Queue {
+    hold: Arc<QueueInner>,
+}
+
+impl Queue {
+    pub(crate) fn over(hold: Arc<QueueInner>) -> Self {
+        Self { hold }
+    }
+
+    /// Opens the tube of this name, of whatever kind, or makes it with the general kind.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
+    /// control characters; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
+    pub fn tube(&self, name: &str) -> Result<Tube> {
+        let tube = match self.find(name) {
+            Ok(None) => self.create(name, &TubeOptions::default(), tubes::Exists::Any),
+            Ok(Some(tube)) => Ok(tube),
+            Err(error) => Err(error),
+        };
+        tube.map_err(|error| error.during("open tube").in_tube(name))
+    }
+
+    /// Makes a tube.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue, TubeKind, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let options = TubeOptions::new(TubeKind::Fifo);
+    /// queue.create_tube("letters", options.clone())?;
+    ///
+    /// let again = queue.create_tube("letters", options.clone());
+    /// assert_eq!(again.unwrap_err().kind(), ErrorKind::TubeExists);
+    /// queue.create_tube("letters", options.if_not_exists())?;
+    /// let other = queue.create_tube("letters", TubeOptions::default().if_not_exists());
+    /// assert_eq!(other.unwrap_err().kind(), ErrorKind::TubeMismatch);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TubeExists`](ErrorKind::TubeExists) if there is one of this name, or, with
+    /// [`if_not_exists`](TubeOptions::if_not_exists), [`TubeMismatch`](ErrorKind::TubeMismatch) if
+    /// its kind or options are others; [`Unsupported`](ErrorKind::Unsupported) for an option that
+    /// the kind has switched off; [`Invalid`](ErrorKind::Invalid) for other options that make no
+    /// sense; as [`tube`](Queue::tube).
+    pub fn create_tube(&self, name: &str, mut options: TubeOptions) -> Result<Tube> {
+        let exists = match std::mem::take(&mut options.if_not_exists) {
+            true => tubes::Exists::Same,
+            false => tubes::Exists::Refuse,
+        };
+        let tube = self.create(name, &options, exists);
+        tube.map_err(|error| error.during("create tube").in_tube(name))
+    }
+
+    fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
+        let op = tubes::Create { name, options, exists };
+        let number = self.hold.core().run(&op, self.hold.settings.durability)?;
+        Tube::open(&self.hold, number)
+    }
+
+    /// The tube of this name, if there is one. Never makes one.
+    ///
+    /// # Errors
+    /// As [`tube`](Queue::tube).
+    pub fn find_tube(&self, name: &str) -> Result<Option<Tube>> {
+        self.find(name).map_err(|error| error.during("find tube").in_tube(name))
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Tube>> {
+        crate::words::name::tube_name(name)?;
+        let number = self.hold.core().look(|view, _| query::tube_named(view, name))?;
+        number.map(|number| Tube::open(&self.hold, number)).transpose()
+    }
+
+    /// Removes a tube and its tasks, in one small step however many there are.
+    ///
+    /// # Errors
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`TubeBusy`](ErrorKind::TubeBusy) while takers
+    /// wait for its tasks or hold some of them; as [`tube`](Queue::tube).
+    pub fn drop_tube(&self, name: &str) -> Result<()> {
+        self.remove(name, false)
+    }
+
+    /// Removes a tube and its tasks, whoever waits for them or holds them. Waiting takers return
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound), leases are lost.
+    ///
+    /// # Errors
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound); as [`tube`](Queue::tube).
+    pub fn force_drop_tube(&self, name: &str) -> Result<()> {
+        self.remove(name, true)
+    }
+
+    fn remove(&self, name: &str, force: bool) -> Result<()> {
+        let removed = (|| {
+            let tube = self.find(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
+            let core = self.hold.core();
+            let awaited = core.takers.count(tube.at.number) > 0;
+            let op = tubes::Drop { tube: tube.at.number, awaited, force };
+            self.hold.core().run(&op, self.hold.settings.durability)?;
+            self.hold.watchers.set(core, name, None)
+        })();
+        removed.map_err(|error| error.during("drop tube").in_tube(name))
+    }
+
+    /// The names of all tubes, sorted.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn tubes(&self) -> Result<Vec<String>> {
+        let names = self.hold.core().look(|view, _| query::names(view));
+        names.map_err(|error| error.during("list tubes"))
+    }
+
+    /// Joins the open session of this name, whose grace stays. If there is none it begins one, with
+    /// the builder's grace, also where an earlier session has left leases.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
+    /// control characters; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
+    pub fn consumer(&self, name: &str) -> Result<Consumer> {
+        let open = Consumer::open(&self.hold, name, None);
+        open.map_err(|error| error.during("open consumer"))
+    }
+
+    /// As [`consumer`](Queue::consumer), with this grace from now on: zero is none,
+    /// [`Duration::MAX`] for ever.
+    ///
+    /// # Errors
+    /// As [`consumer`](Queue::consumer).
+    pub fn consumer_with_grace(&self, name: &str, grace: Duration) -> Result<Consumer> {
+        let open = Consumer::open(&self.hold, name, Some(grace));
+        open.map_err(|error| error.during("open consumer"))
+    }
+
+    /// Writes the application's own tables and calls the queue's verbs in one commit: all of it
+    /// happens, synced, or nothing does. If the closure returns an error or panics, nothing does.
+    ///
+    /// Every other call waits meanwhile, so keep it short. It costs two syncs, which no
+    /// other call shares, so let one do the work of many. Plain verbs inside answer
+    /// [`InTransaction`](ErrorKind::InTransaction); a thread that the closure waits for must not
+    /// call any. A guard that is dropped inside returns its task when the transaction is over.
+    ///
+    /// ```
+    /// use redb::TableDefinition;
+    /// use tubewell::{Queue, Result};
+    ///
+    /// const DIGESTS: TableDefinition<&str, u64> = TableDefinition::new("digests");
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (files, next) = (queue.tube("files")?, queue.tube("mail")?);
+    /// files.put(b"a.txt")?;
+    ///
+    /// let task = files.take()?;
+    /// queue.transact(|tx| {
+    ///     let mut digests = tx.table(DIGESTS)?; // may stay open beside the verbs
+    ///     digests.insert("a.txt", 42)?;
+    ///     tx.ack(&task)?;
+    ///     next.put_in(tx, b"a.txt is done")
+    /// })?;
+    ///
+    /// let digest = queue.read(|r| -> Result<_> {
+    ///     Ok(r.table(DIGESTS)?.get("a.txt")?.map(|digest| digest.value()))
+    /// })?;
+    /// assert_eq!(digest, Some(42));
+    /// assert_eq!((files.len()?, next.len()?), (0, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Rejected`](ErrorKind::Rejected) with the closure's error, which
+    /// [`Error::into_source`] gives back; [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Closed`](ErrorKind::Closed); [`DiskFull`](ErrorKind::DiskFull) and
+    /// [`Io`](ErrorKind::Io), and then nothing happened; [`Unknown`](ErrorKind::Unknown).
+    pub fn transact<R, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<R, E>) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        Transaction::run(&self.hold, work).map_err(|error| error.during("transact"))
+    }
+
+    /// Reads the application's own tables, as of one instant, without keeping anyone waiting.
+    ///
+    /// # Errors
+    /// [`Rejected`](ErrorKind::Rejected) with the closure's error;
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Closed`](ErrorKind::Closed);
+    /// [`Io`](ErrorKind::Io).
+    pub fn read<R, E>(&self, work: impl FnOnce(&Reading) -> Result<R, E>) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        Reading::run(&self.hold, work).map_err(|error| error.during("read"))
+    }
+
+    /// The counts of every tube, in the order of their making, as of one instant. A tube that is
+    /// damaged is left out; [`check`](Queue::check) tells of it. Other calls wait meanwhile: a read
+    /// or two for each tube.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn stats(&self) -> Result<Vec<TubeStats>> {
+        inspect::all_stats(&self.hold).map_err(|error| error.during("stats"))
+    }
+
+    /// The calls that wait for tasks, who waits longest first.
+    ///
+    /// # Errors
+    /// As [`stats`](Queue::stats).
+    pub fn waiters(&self) -> Result<Vec<WaiterInfo>> {
+        inspect::waiters(&self.hold).map_err(|error| error.during("list waiters"))
+    }
+
+    /// The taken tasks of all tubes, by tube and id; of damaged tubes none.
+    ///
+    /// # Errors
+    /// As [`stats`](Queue::stats).
+    pub fn taken(&self) -> Result<Vec<TakenInfo>> {
+        inspect::taken(&self.hold).map_err(|error| error.during("list taken tasks"))
+    }
+
+    /// Subscribes to every step of every task from now on. 4096 events are kept for a reader that
+    /// does not keep up.
+    pub fn events(&self) -> Events {
+        self.events_with(EventOptions::new())
+    }
+
+    /// As [`events`](Queue::events), with the tasks' payloads or with other bounds of what is kept.
+    ///
+    /// ```
+    /// use tubewell::{Cause, EventOptions, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let events = queue.events_with(EventOptions::new().payloads());
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.take()?.ack()?;
+    /// queue.close()?;
+    ///
+    /// let done = events.last().unwrap();
+    /// assert_eq!((done.cause, done.to), (Cause::Ack, None));
+    /// assert_eq!(done.payload(), Some(&b"hello"[..])); // of a task that is gone
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events_with(&self, options: EventOptions) -> Events {
+        Events::subscribe(&self.hold, options)
+    }
+
+    /// How many steps no [callback](Tube::on_task_change) was called for, since the callbacks of
+    /// this queue did not keep up.
+    pub fn callbacks_dropped(&self) -> u64 {
+        self.hold.watchers.dropped()
+    }
+
+    /// Reads both files and every row, and reports each disagreement as one line. A sound queue has
+    /// none. Nothing is changed or mended: a damaged queue goes on as it would have without. Other
+    /// calls wait meanwhile, and it takes as much memory again as
+    /// [`cache_bytes`](crate::Builder::cache_bytes).
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Io`](ErrorKind::Io).
+    pub fn check(&self) -> Result<Vec<String>> {
+        upkeep::check(self.hold.core()).map_err(|error| error.during("check"))
+    }
+
+    /// The bytes that the queue takes, on the disk and in memory, and what it has written since it
+    /// was opened. Costs nothing.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// let space = queue.space()?;
+    /// assert_eq!((space.durable_bytes, space.tasks_put), (5, 1));
+    /// assert!(space.syncs > 0 && space.written_per_task() > Some(5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn space(&self) -> Result<Space> {
+        upkeep::space(self.hold.core()).map_err(|error| error.during("space"))
+    }
+
+    /// Moves what was written since the last checkpoint from memory to the folder's base now. The
+    /// queue does so by itself when a quarter of the journal is in use, or an eighth and nobody has
+    /// written for a minute, and at its close.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io), and then everything is where
+    /// it was.
+    pub fn checkpoint(&self) -> Result<()> {
+        checkpoint(self.hold.core()).map_err(|error| error.during("checkpoint"))
+    }
+
+    /// What the base's file is made of, the application's own tables included. Reads every page
+    /// that leads to a row, so it takes a second for some hundred megabytes; nobody waits
+    /// meanwhile, and what was written since the last checkpoint does not count.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Io`](ErrorKind::Io).
+    pub fn base_space(&self) -> Result<BaseSpace> {
+        upkeep::base_space(self.hold.core()).map_err(|error| error.during("base space"))
+    }
+
+    /// Gives room that is not used any more back to the file system. Other calls wait meanwhile,
+    /// for long if there is much. A file in which somebody reads or writes stays as it is.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Queue::checkpoint).
+    pub fn compact(&self) -> Result<()> {
+        self.compact_with(|_| ControlFlow::Continue(()))
+    }
+
+    /// As [`compact`](Queue::compact), and tells after each round how many bytes it has given back;
+    /// `Break` ends it there.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use tubewell::{Queue, Stage};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("films")?;
+    /// tube.put(&vec![0; 4 << 20])?;
+    /// queue.checkpoint()?;
+    /// tube.take()?.ack()?;
+    ///
+    /// let mut given_back = 0;
+    /// queue.compact_with(|progress| {
+    ///     assert_eq!(progress.stage, Stage::Compact);
+    ///     given_back = progress.done;
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert!(given_back > 4 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Queue::checkpoint); [`Cancelled`](ErrorKind::Cancelled) by `progress`, and
+    /// what was given back stays so.
+    pub fn compact_with(&self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
+        upkeep::compact(self.hold.core(), progress).map_err(|error| error.during("compact"))
+    }
+
+    /// How far the wall clock had moved between the last write and this opening, if queue time did
+    /// not follow it all the way: it went back, or by more than
+    /// [`clock_gap_max`](crate::Builder::clock_gap_max). `None` also where the machine was not
+    /// started meanwhile and has a clock that tells how much time has passed.
+    pub fn clock_step(&self) -> Option<ClockStep> {
+        self.hold.core().clock_step
+    }
+
+    /// Returns once everything written so far is synced.
+    ///
+    /// # Errors
+    /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed), since
+    /// the close has synced everything; [`InTransaction`](ErrorKind::InTransaction).
+    pub fn flush(&self) -> Result<()> {
+        self.hold.core().flush().map_err(|error| error.during("flush"))
+    }
+
+    /// Works off everything that is due now, what is left of large removals, and the callbacks:
+    /// what the queue's threads do by themselves, unless it was opened
+    /// [`by_hand`](crate::Builder::by_hand).
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Broken`](ErrorKind::Broken).
+    pub fn tick(&self) -> Result<()> {
+        let core = self.hold.core();
+        let ticked = upkeep::tick(core);
+        if core.settings.by_hand {
+            self.hold.watchers.tell_all();
+        }
+        ticked.map_err(|error| error.during("tick"))
+    }
+
+    /// Ends the queue, for every handle: new and waiting calls return
+    /// [`Closed`](ErrorKind::Closed), calls inside finish, taken tasks return to their places
+    /// uncharged (those of consumers with a grace wait for it), and the folder is free. It never
+    /// waits for guards: they keep their payloads, their verdicts return
+    /// [`Closed`](ErrorKind::Closed), their drop does nothing. A second close does nothing.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// queue.close()?;
+    /// assert!(tube.try_take().unwrap_err().is_closed());
+    /// assert!(task.ack().unwrap_err().is_closed());
+    ///
+    /// let queue = Queue::open(&path)?;
+    /// assert_eq!(queue.tube("letters")?.take()?.attempt(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the last checkpoint answers, such as [`Io`](ErrorKind::Io): the folder is free all the
+    /// same, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
+    pub fn close(&self) -> Result<()> {
+        let closed = self.hold.core().close();
+        self.hold.watchers.clear();
+        closed.map_err(|error| error.during("close"))
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.hold.core().health.is_closing()
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("is_closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,118 @@
+//! The right to settle a task, and the verdicts, without a guard. A guard adds its drop and nothing
+//! else.
+
+use crate::api::queue_inner::QueueInner;
+use crate::engine::query;
+use crate::engine::settle::{self, Settle};
+use crate::format::row::TakenRow;
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::options::Durability;
+use crate::words::sync::Arc;
+use crate::words::task::{TaskId, Ticket};
+use crate::words::verb::Verdict;
+use std::fmt;
+use std::time::Duration;
+
+/// Which tube, for ops and messages.
+#[derive(Debug)]
+pub(crate) struct At {
+    pub(crate) number: u32,
+    pub(crate) name: Box<str>,
+    pub(crate) placement: Option<Box<str>>,
+}
+
+/// The right to settle a task, without a guard: what [`Tube::ticket`](crate::Tube::ticket) makes
+/// of a [`Ticket`]. Dropping it changes nothing. Its verdicts are those of a
+/// [`Lease`](crate::Lease).
+#[derive(Clone)]
+pub struct TicketHandle {
+    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) at: Arc<At>,
+    pub(crate) ticket: Ticket,
+    pub(crate) durability: Durability,
+}
+
+impl TicketHandle {
+    /// Carries a verdict out.
+    #[inline]
+    pub(crate) fn settle(&self, verdict: Verdict<'_>) -> Result<()> {
+        self.settle_by(verdict, |op, durability| self.hold.core().run(op, durability))
+    }
+
+    /// The same by `run`, which brings the op to the queue or into a transaction.
+    #[inline]
+    pub(crate) fn settle_by(
+        &self,
+        verdict: Verdict<'_>,
+        run: impl FnOnce(&Settle<'_>, Durability) -> Result<Vec<TaskId>>,
+    ) -> Result<()> {
+        let (action, durability) = (verdict.action(), verdict.durability(self.durability));
+        let op = Settle { tube: self.at.number, tickets: &[self.ticket], verdict };
+        let error = match run(&op, durability) {
+            Ok(lost) if lost.is_empty() => return Ok(()),
+            Ok(lost) => Error::new(ErrorKind::LeaseLost).with_tasks(lost),
+            Err(error) => error,
+        };
+        Err(self.named(error, action))
+    }
+
+    fn named(&self, error: Error, action: &'static str) -> Error {
+        error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
+    }
+
+    /// The task.
+    pub fn id(&self) -> TaskId {
+        self.ticket.id
+    }
+
+    /// The name of the task's tube.
+    pub fn tube(&self) -> &str {
+        &self.at.name
+    }
+
+    /// The ticket.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// As [`Lease::left`](crate::Lease::left).
+    ///
+    /// # Errors
+    /// As [`Lease::left`](crate::Lease::left).
+    pub fn left(&self) -> Result<Option<Duration>> {
+        let left = self.hold.core().look(|view, now| {
+            let tube = query::tube(view, self.at.number)?;
+            let (_, taken) = settle::held(view, &tube, self.ticket)?;
+            time_left(&taken, now)
+        });
+        left.map_err(|error| self.named(error, "left"))
+    }
+}
+
+/// A lease ends at the earlier of its deadline and the task's end of life. One that has ended is
+/// lost, also if nobody has worked it off yet.
+pub(crate) fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
+    let lease = taken.deadline.saturating_sub(now.lease);
+    let life = taken.head.expires.saturating_sub(now.queue);
+    if lease == 0 || life == 0 {
+        return Err(Error::new(ErrorKind::LeaseLost));
+    }
+    let left = match (taken.deadline, taken.head.expires) {
+        (NEVER, NEVER) => return Ok(None),
+        (NEVER, _) => life,
+        (_, NEVER) => lease,
+        _ => lease.min(life),
+    };
+    Ok(Some(Duration::from_micros(left)))
+}
+
+impl fmt::Debug for TicketHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tube, ticket) = (&self.at.name, self.ticket);
+        f.debug_struct("TicketHandle")
+            .field("tube", tube)
+            .field("ticket", &ticket)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,212 @@
+//! The application's tables and the queue's verbs in one commit. Beside the store the only file
+//! that names redb, and only for the application's own tables.
+
+use crate::api::lease::Lease;
+use crate::api::put::{NewTask, ids, one};
+use crate::api::queue_inner::QueueInner;
+use crate::api::tube::Tube;
+use crate::runtime::core::Core;
+use crate::runtime::reentrancy;
+use crate::runtime::transaction::TransactionCommit;
+use crate::store::is_app_table;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::Arc;
+use crate::words::task::TaskId;
+use crate::words::verb::Verdict;
+use redb::{Key, ReadOnlyTable, ReadTransaction, StorageError, Table, TableDefinition, TableError};
+use redb::{TableHandle, Value};
+use std::borrow::Borrow;
+use std::error::Error as StdError;
+use std::fmt;
+
+/// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
+/// Its verdicts are those of a [`Lease`], and only borrow the guard: if the transaction is not
+/// committed, the lease lives on. Once it is, the guard has no task any more.
+pub struct Transaction<'a> {
+    hold: &'a Arc<QueueInner>,
+    session: TransactionCommit<'a>,
+}
+
+impl<'a> Transaction<'a> {
+    /// Runs the closure inside a transaction and commits what it did, if it says so.
+    pub(crate) fn run<R, E>(
+        hold: &'a Arc<QueueInner>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        reentrancy::ensure_outside()?;
+        hold.core().health.serves()?;
+        let session = TransactionCommit::begin(hold.core())?;
+        let tx = Transaction { hold, session };
+        let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
+        let done = done?;
+        tx.session.commit()?;
+        Ok(done)
+    }
+
+    /// One of the application's own tables, made if it is not there. Names that begin with
+    /// `tubewell` are the queue's.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is the queue's, a table of other types, or
+    /// one that is open already; [`Io`](ErrorKind::Io).
+    pub fn table<K: Key + 'static, V: Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<Table<'_, K, V>> {
+        let open = own(definition.name())
+            .and_then(|()| Ok(self.session.guests()?.transaction()?.open_table(definition)?));
+        open.map_err(|error| error.during("open table"))
+    }
+
+    /// Puts a task.
+    ///
+    /// # Errors
+    /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the tube is of another queue.
+    pub fn put<T: ?Sized>(&self, tube: &Tube<T>, payload: &T) -> Result<TaskId> {
+        tube.put_in(self, payload)
+    }
+
+    /// Adds a verdict.
+    pub(crate) fn settle(&self, task: &impl AsRef<Lease>, verdict: Verdict<'_>) -> Result<()> {
+        let held = task.as_ref().held();
+        held.settle_by(verdict, |op, _| {
+            self.same_queue(&held.hold)?;
+            self.session.run(op)
+        })
+    }
+
+    fn same_queue(&self, hold: &Arc<QueueInner>) -> Result<()> {
+        match Arc::ptr_eq(hold, self.hold) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Invalid).because("it is of another queue")),
+        }
+    }
+}
+
+impl<T: ?Sized> Tube<T> {
+    /// Puts a task inside a transaction: it can be taken once that is committed.
+    ///
+    /// # Errors
+    /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the transaction is of another queue.
+    pub fn put_in(&self, tx: &Transaction<'_>, payload: &T) -> Result<TaskId> {
+        self.task(payload).put_in(tx)
+    }
+}
+
+impl<T: ?Sized> NewTask<'_, T> {
+    /// Puts the task inside a transaction: it can be taken once that is committed. It never waits
+    /// for room.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put); [`Invalid`](ErrorKind::Invalid) if the transaction is of another
+    /// queue.
+    pub fn put_in(self, tx: &Transaction<'_>) -> Result<TaskId> {
+        self.submit(|tube, op| {
+            tx.same_queue(&tube.hold)?;
+            one(&tx.session.run(op)?).map(|put| put.id)
+        })
+    }
+}
+
+impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
+    /// Puts the batch inside a transaction: its tasks can be taken once that is committed. It never
+    /// waits for room.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
+    /// transaction is of another queue.
+    pub fn put_in(self, tx: &Transaction<'_>) -> Result<Vec<TaskId>> {
+        self.submit(|tube, op| {
+            tx.same_queue(&tube.hold)?;
+            Ok(ids(&tx.session.run(op)?))
+        })
+    }
+}
+
+/// The application's tables as of one instant, given to the closure of
+/// [`Queue::read`](crate::Queue::read).
+pub struct Reading(ReadTransaction);
+
+impl Reading {
+    /// Runs the closure over a snapshot.
+    pub(crate) fn run<R, E>(
+        hold: &QueueInner,
+        work: impl FnOnce(&Reading) -> Result<R, E>,
+    ) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        work(&Self::begin(hold.core())?)
+            .map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause))
+    }
+
+    fn begin(core: &Core) -> Result<Self> {
+        reentrancy::ensure_outside()?;
+        core.health.serves()?;
+        let reader = {
+            let state = core.state.lock();
+            state.health.runs()?;
+            state.store.reader()?
+        };
+        Ok(Self(reader.begin()?))
+    }
+
+    /// One of the application's own tables.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is the queue's, a table of other types, and
+    /// one that is not there; [`Io`](ErrorKind::Io).
+    pub fn table<K: Key + 'static, V: Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<ReadOnlyTable<K, V>> {
+        let open = own(definition.name()).and_then(|()| Ok(self.0.open_table(definition)?));
+        open.map_err(|error| error.during("open table"))
+    }
+}
+
+/// Keeps the queue's own tables out of sight.
+fn own(name: &str) -> Result<()> {
+    if is_app_table(name) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid).because(format!("table {name:?} is the queue's")))
+}
+
+/// So that `?` works on the application's tables inside a closure.
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io(error) => Error::io(error),
+            StorageError::Corrupted(_) => Error::new(ErrorKind::Damaged).caused_by(error),
+            // A close came in the middle of a read.
+            StorageError::DatabaseClosed => Error::new(ErrorKind::Closed),
+            _ => Error::new(ErrorKind::Io).caused_by(error),
+        }
+    }
+}
+
+/// So that `?` works on the application's tables inside a closure.
+impl From<TableError> for Error {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Storage(error) => error.into(),
+            _ => Error::new(ErrorKind::Invalid).caused_by(error),
+        }
+    }
+}
+
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,373 @@
+//! A tube in hand: which one it is, on whose behalf and how safely it is used, and the verbs that
+//! concern the tube as a whole or a task by its id.
+
+use crate::api::callbacks::{Call, Callback};
+use crate::api::codec::{Codec, Coding};
+use crate::api::consumer::Consumer;
+use crate::api::queue_inner::QueueInner;
+use crate::api::ticket_handle::{At, TicketHandle};
+use crate::engine::by_id::{self, Tool, Verb};
+use crate::engine::{Op, query, tubes};
+use crate::runtime::events::Event;
+use crate::words::error::{Error, Result};
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::options::Durability;
+use crate::words::sync::Arc;
+use crate::words::task::{Reason, TaskId, Ticket};
+use std::fmt;
+use std::fmt::Display;
+
+/// A tube of tasks: of bytes, or of a type through a [`Codec`]. Cheap to clone, may be used from
+/// any thread, keeps its queue open.
+///
+/// Without options, a task has priority 0, no group, no key, no delay, and lives and may be held
+/// for ever; [`task`](Tube::task) sets each of them.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Queue, State};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let tube = queue.tube("letters")?;
+///
+/// let later = tube.put(b"later")?;
+/// let sooner = tube.task(b"sooner").priority(-1).put()?; // smaller first
+/// tube.task(b"next year").delay(Duration::from_secs(365 * 86_400)).put()?;
+///
+/// let task = tube.take()?;
+/// assert_eq!((task.id(), &task[..]), (sooner, &b"sooner"[..]));
+/// task.bury("no such address")?;
+/// assert_eq!(tube.peek_next(State::Ready)?.map(|task| task.id), Some(later));
+///
+/// let stats = tube.stats()?;
+/// assert_eq!((stats.ready, stats.delayed, stats.buried, stats.total), (1, 1, 1, 3));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Tube<T: ?Sized = [u8]> {
+    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) at: Arc<At>,
+    pub(crate) consumer: Option<Consumer>,
+    pub(crate) durability: Durability,
+    pub(crate) coding: Coding<T>,
+}
+
+impl Tube {
+    /// The tube of this number.
+    pub(crate) fn open(hold: &Arc<QueueInner>, number: u32) -> Result<Self> {
+        let row = hold.core().look(|view, _| Ok(query::tube(view, number)?.row))?;
+        let placement = row.options.placement.map(String::into_boxed_str);
+        let at = At { number, name: row.name.into_boxed_str(), placement };
+        Ok(Self {
+            hold: hold.clone(),
+            at: Arc::new(at),
+            consumer: None,
+            durability: hold.settings.durability,
+            coding: Coding::BYTES,
+        })
+    }
+}
+
+impl<T: ?Sized> Tube<T> {
+    /// The tube's name.
+    pub fn name(&self) -> &str {
+        &self.at.name
+    }
+
+    /// The tube for values of another type, through this codec. The same tasks: only what this
+    /// handle puts is encoded, and what it takes decoded.
+    pub fn with_codec<U, C: Codec<U>>(&self) -> Tube<U> {
+        let Self { hold, at, consumer, durability, .. } = self.clone();
+        Tube { hold, at, consumer, durability, coding: Coding::of::<C>() }
+    }
+
+    /// The tube as used by this consumer, whose session owns the leases that are taken through it.
+    /// Takes are refused as [`Invalid`](crate::ErrorKind::Invalid) if it is of another queue.
+    #[must_use]
+    pub fn by(&self, consumer: &Consumer) -> Self {
+        Self { consumer: Some(consumer.clone()), ..self.clone() }
+    }
+
+    /// The tube with this durability instead of the queue's, for the verbs of this handle and of
+    /// the guards that it hands out.
+    #[must_use]
+    pub fn durability(&self, durability: Durability) -> Self {
+        Self { durability, ..self.clone() }
+    }
+
+    /// The holder's verbs by ticket, without a guard.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    ///
+    /// let ticket = tube.take()?.detach();
+    /// tube.ticket(ticket).ack()?;
+    /// assert!(tube.ticket(ticket).ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ticket(&self, ticket: Ticket) -> TicketHandle {
+        let (hold, at) = (self.hold.clone(), self.at.clone());
+        TicketHandle { hold, at, ticket, durability: self.durability }
+    }
+
+    /// Brings up to `most` buried tasks back, smallest priority first, then put order, with no
+    /// attempts used; in steps of 128, between which others have their turn. Answers how many.
+    ///
+    /// A ttl goes on as it was. One that passed while the task was buried, in a tube that
+    /// [spares](crate::TubeOptions::ttl_spares_buried) such tasks, begins anew.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([b"to ada".to_vec(), b"to bob".to_vec()])?;
+    /// tube.take()?.bury("no stamp")?;
+    /// tube.take()?.bury("no such street")?;
+    ///
+    /// assert_eq!(tube.kick(1)?, 1);
+    /// let task = tube.take()?;
+    /// assert_eq!((&task[..], task.attempt()), (&b"to ada"[..], 1));
+    /// assert_eq!(tube.kick(10)?, 1); // the other one
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if it was dropped;
+    /// [`Closed`](crate::ErrorKind::Closed);
+    /// [`InTransaction`](crate::ErrorKind::InTransaction).
+    pub fn kick(&self, most: u64) -> Result<u64> {
+        let mut kicked = 0;
+        while kicked < most {
+            let step = (most - kicked).min(SWEEP_TASKS as u64);
+            let op = by_id::Kick { tube: self.at.number, most: step };
+            let done = self.run("kick", &op)?;
+            kicked += done;
+            if done < step {
+                break;
+            }
+        }
+        Ok(kicked)
+    }
+
+    /// Brings one buried task back, as [`kick`](Tube::kick) does.
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
+    /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
+    /// [`kick`](Tube::kick).
+    pub fn kick_task(&self, id: TaskId) -> Result<()> {
+        self.run_on("kick", id, Verb::Kick)
+    }
+
+    /// Removes a task, in whatever state. Who held it has lost it.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// tube.delete(id)?;
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
+    pub fn delete(&self, id: TaskId) -> Result<()> {
+        self.run_on("delete", id, Verb::Delete)
+    }
+
+    /// Sets a task aside, in whatever state, with a reason cut to 4096 bytes. Who held it has lost
+    /// it. A task that is buried already stays as it is, with its first reason.
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
+    pub fn bury(&self, id: TaskId, reason: impl Display) -> Result<()> {
+        let reason = Reason::Buried(reason.to_string());
+        self.run_on("bury", id, Verb::Bury(reason))
+    }
+
+    /// Returns every taken task to its place, whoever holds it.
+    ///
+    /// # Errors
+    /// As [`kick`](Tube::kick).
+    pub fn release_all(&self) -> Result<()> {
+        self.run("release all", &tubes::ReleaseAll { tube: self.at.number }).map(drop)
+    }
+
+    /// Removes all tasks, in every state, in one small step however many there are. How many there
+    /// were. They are neither told as [events](crate::Queue::events) nor counted as
+    /// [calls](crate::TubeStats::calls), one by one: nobody visits them.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([b"a".to_vec(), b"b".to_vec()])?;
+    /// let task = tube.take()?;
+    /// assert_eq!(tube.truncate()?, 2);
+    /// assert!(tube.is_empty()?);
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`kick`](Tube::kick).
+    pub fn truncate(&self) -> Result<u64> {
+        self.run("truncate", &tubes::Truncate { tube: self.at.number })
+    }
+
+    /// Keeps tasks from being taken, until [`resume`](Tube::resume), also when the queue is opened
+    /// again. Everything else goes on.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"a")?;
+    /// tube.pause()?;
+    /// tube.put(b"b")?;
+    /// assert!(tube.try_take()?.is_none());
+    /// tube.resume()?;
+    /// assert_eq!(&tube.take()?[..], b"a");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`kick`](Tube::kick).
+    pub fn pause(&self) -> Result<()> {
+        self.run("pause", &tubes::Pause { tube: self.at.number, paused: true }).map(drop)
+    }
+
+    /// Lets tasks be taken again.
+    ///
+    /// # Errors
+    /// As [`kick`](Tube::kick).
+    pub fn resume(&self) -> Result<()> {
+        self.run("resume", &tubes::Pause { tube: self.at.number, paused: false }).map(drop)
+    }
+
+    /// CallbackList `on_change` for every step of a task of this tube, in commit order, on a thread
+    /// that all callbacks of the queue share, or in [`tick`](crate::Queue::tick) if it was opened
+    /// [`by_hand`](crate::Builder::by_hand). No lock is held: it may call any verb. It replaces the
+    /// one before; `None` removes it. A panic in it is caught. It is forgotten when the queue is
+    /// closed. Nothing waits for it: of the steps that callbacks have not been called for yet the
+    /// newest 65 536 are kept (and 64 MiB of their payloads), and
+    /// [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the others.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use tubewell::{Cause, Event, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let (told, heard) = mpsc::channel();
+    /// tube.on_task_change(Some(move |event: &Event| {
+    ///     let _ = told.send(event.cause);
+    /// }))?;
+    /// tube.put(b"hello")?;
+    /// tube.take()?.ack()?;
+    /// let causes: Vec<Cause> = heard.iter().take(3).collect();
+    /// assert_eq!(causes, [Cause::Put, Cause::Take, Cause::Ack]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](crate::ErrorKind::Closed); [`Io`](crate::ErrorKind::Io) if the thread cannot be
+    /// started.
+    pub fn on_task_change(
+        &self,
+        on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
+    ) -> Result<()> {
+        let call = on_change.map(|call| Arc::new(call) as Call);
+        self.watch(call.map(|call| Callback { call, payloads: false }))
+    }
+
+    /// As [`on_task_change`](Tube::on_task_change), which it replaces and is replaced by, with the
+    /// task's payload in every event; see [`EventOptions::payloads`](crate::EventOptions::payloads)
+    /// for what that costs.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use tubewell::{Cause, Event, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let (told, heard) = mpsc::channel();
+    /// tube.on_task_change_with_payload(Some(move |event: &Event| {
+    ///     let _ = told.send((event.cause, event.payload().map(<[u8]>::to_vec)));
+    /// }))?;
+    /// tube.delete(tube.put(b"hello")?)?;
+    /// let (payload, last) = (Some(b"hello".to_vec()), heard.iter().nth(1));
+    /// assert_eq!(last, Some((Cause::Delete, payload)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`on_task_change`](Tube::on_task_change).
+    pub fn on_task_change_with_payload(
+        &self,
+        on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
+    ) -> Result<()> {
+        let call = on_change.map(|call| Arc::new(call) as Call);
+        self.watch(call.map(|call| Callback { call, payloads: true }))
+    }
+
+    fn watch(&self, watcher: Option<Callback>) -> Result<()> {
+        let set = self.hold.watchers.set(self.hold.core(), &self.at.name, watcher);
+        self.name_errors("on_task_change", set)
+    }
+
+    pub(crate) fn run<O: Op>(&self, action: &'static str, op: &O) -> Result<O::Done> {
+        self.name_errors(action, self.hold.core().run(op, self.durability))
+    }
+
+    fn run_on(&self, action: &'static str, id: TaskId, verb: Verb) -> Result<()> {
+        let op = Tool { tube: self.at.number, id, verb };
+        let done = self.hold.core().run(&op, self.durability);
+        self.name_errors(action, done.map_err(|error| error.on_task(id)))
+    }
+
+    /// Puts the verb and the tube's name into an error.
+    pub(crate) fn name_errors<R>(&self, action: &'static str, result: Result<R>) -> Result<R> {
+        result.map_err(|error: Error| error.during(action).in_tube(&self.at.name))
+    }
+}
+
+impl<T: ?Sized> Clone for Tube<T> {
+    fn clone(&self) -> Self {
+        Self {
+            hold: self.hold.clone(),
+            at: self.at.clone(),
+            consumer: self.consumer.clone(),
+            durability: self.durability,
+            coding: self.coding,
+        }
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Tube<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tube").field("name", &self.at.name).finish_non_exhaustive()
+    }
+}

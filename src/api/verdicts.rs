@@ -1,0 +1,271 @@
+//! The verdicts as users call them, each written once: on a task in hand, on its lease, by ticket
+//! and inside a transaction.
+
+use crate::api::lease::{Lease, Task};
+use crate::api::ticket_handle::TicketHandle;
+use crate::api::transact::Transaction;
+#[cfg(doc)]
+use crate::words::error::ErrorKind;
+use crate::words::error::Result;
+use crate::words::task::Reason;
+use crate::words::verb::{Extend, Release, Verdict};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// Makes a public method of each verdict for each of the four: those that settle a task use up the
+/// guard, or borrow it inside a transaction; those that keep it work by reference. [`Lease`] and
+/// [`Task`] have the docs that are written here, the two others refer to them.
+macro_rules! verdicts {
+    (
+        settles { $(
+            $(#[$settling:meta])*
+            $settle:ident($($word:ident: $type:ty),*) => $settled:expr;
+        )* }
+        keeps { $(
+            $(#[$keeping:meta])*
+            $keep:ident($($length:ident: $span:ty),*) => $kept:expr;
+        )* }
+    ) => {
+        impl Lease {
+            $($(#[$settling])* pub fn $settle(self, $($word: $type),*) -> Result<()> {
+                self.settle($settled)
+            })*
+            $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
+                self.held().settle($kept)
+            })*
+        }
+
+        impl<T: ?Sized> Task<T> {
+            $($(#[$settling])* pub fn $settle(self, $($word: $type),*) -> Result<()> {
+                self.lease.settle($settled)
+            })*
+            $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
+                self.lease.held().settle($kept)
+            })*
+        }
+
+        impl TicketHandle {
+            $(#[doc = as_of!($settle, ".")] pub fn $settle(self, $($word: $type),*) -> Result<()> {
+                self.settle($settled)
+            })*
+            $(#[doc = as_of!($keep, ".")] pub fn $keep(&self, $($length: $span),*) -> Result<()> {
+                self.settle($kept)
+            })*
+        }
+
+        impl Transaction<'_> {
+            $(#[doc = as_of!(
+                $settle,
+                "; [`Invalid`](crate::ErrorKind::Invalid) if the task is of another queue."
+            )]
+            pub fn $settle(&self, task: &impl AsRef<Lease>, $($word: $type),*) -> Result<()> {
+                self.settle(task, $settled)
+            })*
+        }
+    };
+}
+
+/// Docs that refer to those of a verdict of [`Lease`].
+macro_rules! as_of {
+    ($verb:ident, $more:literal) => {
+        as_of!(
+            concat!("[`Lease::", stringify!($verb), "`](crate::Lease::", stringify!($verb), ")"),
+            $more
+        )
+    };
+    ($link:expr, $more:literal) => {
+        concat!("As ", $link, ".\n\n# Errors\nAs ", $link, $more)
+    };
+}
+
+verdicts! {
+    settles {
+        /// Finishes the task: it is gone.
+        ///
+        /// # Errors
+        /// [`LeaseLost`](ErrorKind::LeaseLost) if it was settled, lapsed, buried, deleted or taken
+        /// away; [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+        /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
+        ack() => Verdict::Ack;
+
+        /// Gives the task back: ready at once at its place, its attempt given back.
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack).
+        release() => Verdict::Release(Release::new());
+
+        /// Gives the task back on these terms, its attempt given back.
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has
+        /// the switch for a term off, and for the back of a tube with a placement;
+        /// [`Invalid`](ErrorKind::Invalid) for a ttl of less than a microsecond.
+        release_with(terms: Release) => Verdict::Release(terms);
+
+        /// Back after a failure, its attempt kept: ready when the tube's back-off has passed, or
+        /// buried as exhausted with this error, cut to 4096 bytes, if that was its last attempt.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tubewell::{Backoff, ManualClock, Queue, Reason, State, TubeOptions};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let clock = ManualClock::new();
+        /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+        /// let backoff = Backoff::constant(Duration::from_secs(10));
+        /// let options = TubeOptions::default().max_attempts(2).backoff(backoff);
+        /// let tube = queue.create_tube("letters", options)?;
+        /// tube.put(b"hello")?;
+        ///
+        /// tube.take()?.retry("no answer")?;
+        /// assert!(tube.try_take()?.is_none());
+        /// clock.advance(Duration::from_secs(10));
+        /// tube.take()?.retry("still no answer")?;
+        /// let buried = tube.peek_next(State::Buried)?.unwrap();
+        /// assert_eq!(buried.reason, Some(Reason::Exhausted("still no answer".into())));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack).
+        retry(error: impl Display) => Verdict::Retry { error: &error.to_string(), after: None };
+
+        /// As [`retry`](Self::retry), with this wait instead of the tube's back-off.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tubewell::{Queue, State};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// tube.put(b"hello")?;
+        ///
+        /// tube.take()?.retry_after("the server is busy", Duration::from_secs(60))?;
+        /// let delayed = tube.peek_next(State::Delayed)?.unwrap();
+        /// assert_eq!(delayed.last_error.as_deref(), Some("the server is busy"));
+        /// assert_eq!(delayed.attempts, 1);
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no
+        /// times and `wait` is not zero.
+        retry_after(error: impl Display, wait: Duration) => Verdict::Retry {
+            error: &error.to_string(),
+            after: Some(wait),
+        };
+
+        /// Aside, with a reason cut to 4096 bytes, until it is kicked or deleted.
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack).
+        bury(reason: impl Display) => Verdict::Bury(Reason::Buried(reason.to_string()));
+
+        /// Aside as [`bury`](Self::bury), under a group of failures; see
+        /// [`Reason::Failed`](crate::Reason::Failed). Group and message are cut to 4096 bytes each.
+        ///
+        /// ```
+        /// use tubewell::{Queue, Reason, State};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// tube.put(b"hello")?;
+        ///
+        /// tube.take()?.fail("address", "no such street")?;
+        /// let buried = tube.peek_next(State::Buried)?.unwrap();
+        /// let (group, message) = ("address".into(), "no such street".into());
+        /// assert_eq!(buried.reason, Some(Reason::Failed { group, message }));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack).
+        fail(group: impl Into<String>, message: impl Display) => Verdict::Bury(Reason::Failed {
+            group: group.into(),
+            message: message.to_string(),
+        });
+    }
+    keeps {
+        /// Adds this much to the lease's deadline, to the task's ttr and to its ttl. Zero changes
+        /// nothing; [`Duration::MAX`] makes them endless. May be called from another thread.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tubewell::{ManualClock, Queue};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let clock = ManualClock::new();
+        /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+        /// let tube = queue.tube("letters")?;
+        /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
+        /// let task = tube.take()?;
+        /// clock.advance(Duration::from_secs(50));
+        /// task.touch(Duration::from_secs(30))?;
+        /// assert_eq!(task.left()?, Some(Duration::from_secs(40)));
+        /// task.renew()?; // a full ttr, which is longer now
+        /// assert_eq!(task.left()?, Some(Duration::from_secs(90)));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is not held any more;
+        /// [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no times;
+        /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+        touch(by: Duration) => Verdict::Touch(Extend::Add(by));
+
+        /// Sets the lease's deadline to now + ttr: a heartbeat. A task without a ttr is held for
+        /// ever again.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tubewell::{ManualClock, Queue};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let clock = ManualClock::new();
+        /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+        /// let tube = queue.tube("letters")?;
+        /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
+        /// let task = tube.take()?;
+        /// for _ in 0..3 {
+        ///     clock.advance(Duration::from_secs(40));
+        ///     task.renew()?;
+        /// }
+        /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
+        /// clock.advance(Duration::from_secs(60));
+        /// assert!(task.renew().unwrap_err().is_lease_lost());
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`touch`](Self::touch).
+        renew() => Verdict::Touch(Extend::Renew);
+
+        /// Sets the lease's deadline to now + `length`, also if it had none. Its ttr stays.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tubewell::{ManualClock, Queue};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let clock = ManualClock::new(); // stands still
+        /// let tube = Queue::builder().clock(clock).in_memory()?.tube("letters")?;
+        /// tube.put(b"hello")?;
+        /// let task = tube.take()?;
+        /// assert_eq!(task.left()?, None); // for ever
+        /// task.renew_for(Duration::from_secs(60))?;
+        /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`touch`](Self::touch); [`Invalid`](ErrorKind::Invalid) for a length of less than a
+        /// microsecond, and the lease stays as it was.
+        renew_for(length: Duration) => Verdict::Touch(Extend::RenewFor(length));
+    }
+}

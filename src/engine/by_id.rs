@@ -1,0 +1,132 @@
+//! The tools' verbs, for a task by its id or for the next buried ones: bury, kick, delete. They ask
+//! nobody who holds the task; whoever did has lost it.
+
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::settle::{bounded, bury};
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Key};
+use crate::format::{Tag, View};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::task::{Cause, Reason, State, TaskId};
+
+/// Does this to a task, whoever holds it.
+pub(crate) struct Tool {
+    pub(crate) tube: u32,
+    pub(crate) id: TaskId,
+    pub(crate) verb: Verb,
+}
+
+pub(crate) enum Verb {
+    /// Sets it aside, from any state.
+    Bury(Reason),
+    /// Brings it back, if it is buried.
+    Kick,
+    /// Removes it, in any state.
+    Delete,
+}
+
+/// Brings buried tasks back, up to `most` and no more than one sweep's worth. Answers how many.
+pub(crate) struct Kick {
+    pub(crate) tube: u32,
+    pub(crate) most: u64,
+}
+
+impl Op for Tool {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn grows(&self) -> bool {
+        !matches!(self.verb, Verb::Delete)
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let (tube, id) = (&*ctx.tube(self.tube)?, self.id);
+        let (stored, from) = transition::find(ctx, tube, id)?;
+        let task = stored.task()?;
+        match &self.verb {
+            Verb::Bury(reason) => set_aside(ctx, tube, &task, from, reason),
+            Verb::Kick if from.state() == State::Buried => kick(ctx, tube, &task, from),
+            Verb::Kick => {
+                let text = format!("it is {:?}, not Buried", from.state());
+                Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
+            }
+            Verb::Delete => transition::erase(ctx, tube, &task, &from, Cause::Delete),
+        }
+    }
+}
+
+/// A task that is aside already stays as it is, with its first reason.
+fn set_aside(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
+    from: TaskState,
+    reason: &Reason,
+) -> Result<()> {
+    if from.state() == State::Buried {
+        return Ok(());
+    }
+    let to = bury(ctx, from.head().clone(), |_| bounded(reason));
+    transition::move_task(ctx, tube, task, Some(&from), Some(&to), Cause::Bury)
+}
+
+/// A task that `ttl_spares_buried` has kept beyond the end of its life gets a new one. The length
+/// of its ttl is not stored: the new life is as long as the first, from the put to that end.
+fn kick(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
+    from: TaskState,
+) -> Result<()> {
+    let (mut head, now) = (from.head().clone(), ctx.now.queue);
+    head.attempts = 0;
+    if tube.row.options.ttl_spares_buried && head.expires <= now {
+        let created = task.read.map_or(0, |(_, row)| row.created);
+        let life = head.expires.saturating_sub(created);
+        head.expires = now.saturating_add(life);
+    }
+    transition::move_task(ctx, tube, task, Some(&from), Some(&TaskState::Ready(head)), Cause::Kick)
+}
+
+impl Op for Kick {
+    type Done = u64;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn grows(&self) -> bool {
+        true
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
+        let tube = ctx.tube(self.tube)?;
+        let range = tube.range(Tag::Buried);
+        let mut from: Key = range.start();
+        let mut kicked = 0;
+        while kicked < self.most.min(SWEEP_TASKS as u64) && ctx.count(range) > 0 {
+            let Some((met, _)) = ctx.first(&from, &range.end())? else { break };
+            from = key::after(&met);
+            let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
+            // A damaged one cannot be taken anyway; it stays aside, and the next one is kicked.
+            let (stored, standing) = match transition::find(ctx, &tube, id) {
+                Err(error) if error.kind() == ErrorKind::Damaged => continue,
+                found => found?,
+            };
+            let Ok(task) = stored.task() else { continue };
+            kick(ctx, &tube, &task, standing)?;
+            kicked += 1;
+        }
+        Ok(kicked)
+    }
+}

@@ -1,0 +1,270 @@
+//! Where one op works: it reads rows, the time and fresh numbers here, and what it decides gathers
+//! here as values. It writes nothing; an op that is refused leaves no trace but burnt numbers.
+
+use crate::engine::decision::{Decision, Over};
+use crate::engine::effects::{Change, TubeChange};
+use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
+use crate::format::key::{self, Key, Range, Run};
+use crate::format::row::{TubeRow, WorkRow};
+use crate::format::{Deadline, Met, RowOp, Value, View};
+use crate::words::clock::Now;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::numbers::Numbers;
+use crate::words::sync::Arc;
+use crate::words::task::TaskId;
+
+/// One call of a user, as a value.
+pub(crate) trait Op {
+    /// The answer.
+    type Done;
+
+    /// The tube whose due tasks are worked off first, so that expired work is never seen.
+    fn tube(&self) -> Option<u32>;
+
+    /// The most numbers that the op draws.
+    fn numbers(&self) -> Numbers {
+        Numbers::default()
+    }
+
+    /// Whether it brings in new tasks, which a full disk refuses.
+    fn adds(&self) -> bool {
+        false
+    }
+
+    /// Whether it may leave more bytes behind than it found, of which a full disk bears only a few.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// The tasks in doubt if what was done is not known to be synced.
+    fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
+        let _ = done;
+        Vec::new()
+    }
+
+    /// Decides. An error means that nothing happens.
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done>;
+}
+
+/// Numbers reserved for this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserve {
+    pub(crate) next: Numbers,
+    pub(crate) end: Numbers,
+}
+
+impl Reserve {
+    pub(crate) fn left(&self) -> Numbers {
+        self.end.less(self.next)
+    }
+}
+
+/// What those want who will be told of the steps.
+pub(crate) trait PayloadSubscribers {
+    /// Whether the payloads of this tube's tasks.
+    fn payloads_of(&self, tube: &str) -> bool;
+}
+
+/// The place of one op.
+pub(crate) struct OpContext<'a> {
+    view: &'a dyn View,
+    known: &'a dyn KnownTubes,
+    numbers: &'a mut Reserve,
+    draft: &'a mut Decision,
+    wants: Option<&'a dyn PayloadSubscribers>,
+    pub(crate) now: Now,
+}
+
+impl<'a> OpContext<'a> {
+    /// A place over these rows; `known` must agree with them. What is decided gathers in `draft`;
+    /// no payload goes there for the events if nobody wants one.
+    pub(crate) fn new(
+        view: &'a dyn View,
+        known: &'a dyn KnownTubes,
+        numbers: &'a mut Reserve,
+        draft: &'a mut Decision,
+        wants: Option<&'a dyn PayloadSubscribers>,
+        now: Now,
+    ) -> Self {
+        Self { view, known, numbers, draft, wants, now }
+    }
+
+    fn over(&self) -> Over<'_> {
+        Over { view: self.view, draft: self.draft }
+    }
+
+    /// A task's id, or a place in the order of ids, that was never given before and never will be.
+    /// Commit has made sure that the op has as many as it said it needs.
+    pub(crate) fn id(&mut self) -> u64 {
+        self.draw(Numbers::of_ids(1)).ids
+    }
+
+    /// A lease's token, above all that were given before.
+    pub(crate) fn token(&mut self) -> u64 {
+        self.draw(Numbers::of_tokens(1)).tokens
+    }
+
+    #[inline]
+    fn draw(&mut self, count: Numbers) -> Numbers {
+        debug_assert!(self.numbers.left().covers(count), "an op drew more than it announced");
+        let drawn = self.numbers.next;
+        self.numbers.next = drawn.plus(count);
+        drawn
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, key: Key, value: Value) {
+        self.draft.write(key, RowOp::Add(value));
+    }
+
+    #[inline]
+    pub(crate) fn change(&mut self, key: Key, value: Value) {
+        self.draft.write(key, RowOp::Change(value));
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.draft.write(key, RowOp::Remove);
+    }
+
+    /// Adds the row or replaces it.
+    pub(crate) fn set(&mut self, key: Key, value: Value) -> Result<()> {
+        match self.get(&key)? {
+            Some(_) => self.change(key, value),
+            None => self.add(key, value),
+        }
+        Ok(())
+    }
+
+    /// Counts the payload of a task that comes.
+    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
+        self.draft.effects.bytes_in(run, bytes);
+    }
+
+    /// No longer counts the payload of a task that goes.
+    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
+        self.draft.effects.bytes_out(run, bytes);
+    }
+
+    /// Whether some steps are told with payloads.
+    #[inline]
+    pub(crate) fn tells_payloads(&self) -> bool {
+        self.wants.is_some()
+    }
+
+    /// Whether the steps of the tube's tasks are told with their payloads.
+    pub(crate) fn tells_payloads_of(&self, tube: &TubeEntry) -> bool {
+        self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
+    }
+
+    /// Tells of a task's step.
+    pub(crate) fn tell(&mut self, change: Change) {
+        self.draft.effects.change(change);
+    }
+
+    /// Adds the payload of the task whose step was told last.
+    pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
+        self.draft.effects.payload_of_last(payload);
+    }
+
+    /// Tells that a task of the tube became takeable.
+    pub(crate) fn wake(&mut self, tube: u32) {
+        self.draft.effects.wake(tube, 1);
+    }
+
+    /// Tells that every waiting taker of the tube should look again.
+    pub(crate) fn wake_all(&mut self, tube: u32) {
+        self.draft.effects.wake(tube, usize::MAX);
+    }
+
+    /// Adds a deadline of a task, with its row.
+    #[inline]
+    pub(crate) fn add_deadline(&mut self, tube: &TubeEntry, id: TaskId, what: Deadline, when: u64) {
+        self.add(key::due(tube.run(), what, when, id), Value::from([]));
+        self.draft.effects.deadline(tube.number, what, when);
+    }
+
+    /// Writes a work row, which the timer works off.
+    pub(crate) fn set_work(&mut self, at: Key, work: WorkRow) -> Result<()> {
+        self.draft.effects.work = true;
+        // A row that is there may be damaged.
+        match self.first(&at, &key::after(&at))? {
+            Some(_) => self.change(at, work.encode()),
+            None => self.add(at, work.encode()),
+        }
+        Ok(())
+    }
+
+    /// Writes the row of a tube.
+    pub(crate) fn set_tube(&mut self, number: u32, row: TubeRow) -> Result<()> {
+        self.set(key::tube(number), row.encode())?;
+        self.draft.effects.tubes.push(TubeChange::Set(number, row));
+        Ok(())
+    }
+
+    /// Removes the row of a tube.
+    pub(crate) fn drop_tube(&mut self, number: u32) {
+        self.remove(key::tube(number));
+        self.draft.effects.tubes.push(TubeChange::Gone(number));
+    }
+
+    /// The tube of this number, as it was before the op.
+    ///
+    /// # Errors
+    /// `TubeNotFound` if it was dropped.
+    #[inline]
+    pub(crate) fn tube(&self, number: u32) -> Result<TubeRef<'a>> {
+        match self.known.known(number) {
+            Some(tube) => Ok(TubeRef::TubeCache(tube)),
+            None => self.read_tube(number),
+        }
+    }
+
+    /// The same; `None` if its row is damaged. What goes through all tubes leaves such a one out.
+    pub(crate) fn sound_tube(&self, number: u32) -> Result<Option<TubeRef<'a>>> {
+        sound(self.tube(number))
+    }
+
+    fn read_tube(&self, number: u32) -> Result<TubeRef<'a>> {
+        let row = self.view.get(&key::tube(number))?;
+        let row =
+            row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
+        let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
+        Ok(TubeRef::Read(Box::new(TubeEntry { number, row })))
+    }
+}
+
+impl View for OpContext<'_> {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.over().get(key)
+    }
+
+    #[inline]
+    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        self.over().first(from, to)
+    }
+
+    #[inline]
+    fn count(&self, range: Range) -> u64 {
+        self.over().count(range)
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.over().durable_bytes()
+    }
+}
+
+/// What was read; `None` if it is damaged.
+pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// A row whose checksum held but that is not one of ours.
+#[cold]
+pub(crate) fn damaged(row: &str) -> Error {
+    Error::new(ErrorKind::Damaged).because(format!("a {row} row does not decode"))
+}

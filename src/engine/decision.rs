@@ -1,0 +1,96 @@
+//! What an op decides, as a value: row writes and effects; and how the rows look with
+//! them carried out. It is dropped without a trace if the op is refused.
+
+use crate::engine::effects::Effects;
+use crate::format::key::{self, Key, Range};
+use crate::format::layer::{Layer, WriteSet};
+use crate::format::{Met, RowOp, Value, View};
+use crate::words::error::Result;
+
+/// What an op decided.
+#[derive(Debug, Default)]
+pub(crate) struct Decision {
+    rows: WriteSet,
+    /// Whether a row goes to the disk.
+    durable: bool,
+    /// Whether a row stays in memory.
+    temporary: bool,
+    /// Of the ops of a transaction: whether one adds tasks to a temporary tube.
+    pub(crate) adds_temporary: bool,
+    pub(crate) effects: Effects,
+}
+
+impl Decision {
+    /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        (self.durable, self.temporary) = (false, false);
+        self.effects.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Whether a power cut could take it back. What a temporary tube did never touches the disk, so
+    /// nothing is waited for; an op that wrote nothing has at least seen what others wrote.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable || self.rows.is_empty()
+    }
+
+    /// Whether it writes rows of temporary tubes.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.temporary
+    }
+
+    /// The row writes, in key order, one a key. Whoever carries them out empties the layer.
+    #[inline]
+    pub(crate) fn writes(&mut self) -> &mut Layer {
+        self.rows.layer()
+    }
+
+    /// Adds a later draft, made over this one.
+    pub(crate) fn merge(&mut self, mut later: Self) {
+        later.rows.layer().drain_into(|key, op| self.write(key, op));
+        self.effects.merge(later.effects);
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, key: Key, op: RowOp) {
+        let temporary = key::is_temporary(&key);
+        self.durable |= !temporary;
+        self.temporary |= temporary;
+        self.rows.write(key, op);
+    }
+}
+
+/// A view with a draft on top, as the next op of the same transaction sees it.
+pub(crate) struct Over<'a> {
+    pub(crate) view: &'a dyn View,
+    pub(crate) draft: &'a Decision,
+}
+
+/// Most reads come before the first write.
+impl View for Over<'_> {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        let rows = &self.draft.rows;
+        if rows.is_empty() { self.view.get(key) } else { rows.get(self.view, key) }
+    }
+
+    #[inline]
+    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        let rows = &self.draft.rows;
+        if rows.is_empty() { self.view.first(from, to) } else { rows.first(self.view, from, to) }
+    }
+
+    #[inline]
+    fn count(&self, range: Range) -> u64 {
+        self.view.count(range).saturating_add_signed(self.draft.rows.moved(range))
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.view.durable_bytes().saturating_add_signed(self.draft.effects.durable_bytes)
+    }
+}

@@ -1,0 +1,291 @@
+//! Reading without changing: tubes, tasks, counts. Bounded; a listing goes page by page.
+
+use crate::engine::context::{damaged, sound};
+use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Key, Range};
+use crate::format::row::{ConsumerRow, Counters, TakenRow, TubeRow};
+use crate::format::{Deadline, Scan, Tag, View, row};
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::PAGE_TASKS;
+use crate::words::task::{State, TaskId, TaskInfo};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How many tasks of a tube are in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StateCounts {
+    pub(crate) ready: u64,
+    pub(crate) delayed: u64,
+    pub(crate) taken: u64,
+    pub(crate) buried: u64,
+}
+
+/// The number of the tube of this name. Where the row that says so is damaged the tubes say it.
+pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
+    let lost = match view.get(&key::name(name)) {
+        Ok(None) => return Ok(None),
+        Ok(Some(number)) => match row::read_number(&number).map(u32::try_from) {
+            Some(Ok(number)) => return Ok(Some(number)),
+            _ => damaged("name"),
+        },
+        Err(error) if error.kind() == ErrorKind::Damaged => error,
+        Err(error) => return Err(error),
+    };
+    for number in numbers(view)? {
+        if sound_tube(view, number)?.is_some_and(|tube| tube.row.name == name) {
+            return Ok(Some(number));
+        }
+    }
+    Err(lost)
+}
+
+/// The tube of this number; `None` if its row is damaged. What goes through all tubes leaves such a
+/// one out: its own verbs are refused, and those of its neighbours go on.
+pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<TubeEntry>> {
+    sound(tube(view, number))
+}
+
+/// The tube of this number.
+pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
+    let row = view.get(&key::tube(number))?;
+    let row = row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
+    let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
+    Ok(TubeEntry { number, row })
+}
+
+/// The counters of the whole queue.
+pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
+    match view.get(&key::meta(Counters::WHAT))? {
+        Some(row) => Counters::decode(&row).ok_or_else(|| damaged("counters")),
+        None => Ok(Counters::default()),
+    }
+}
+
+/// The numbers of all tubes, in the order of their making.
+pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
+    let mut rows = Scan::over(Range::of(Tag::Tube));
+    let mut numbers = Vec::new();
+    while let Some((met, _)) = rows.next(view)? {
+        let number = met.get(1..5).and_then(|number| number.try_into().ok());
+        numbers.push(number.map(u32::from_be_bytes).ok_or_else(|| damaged("tube"))?);
+    }
+    Ok(numbers)
+}
+
+/// The same without those whose row is damaged.
+pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
+    let mut sound = Vec::new();
+    for number in numbers(view)? {
+        sound.extend(sound_tube(view, number)?.map(|tube| tube.number));
+    }
+    Ok(sound)
+}
+
+/// The names of all tubes, sorted.
+pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
+    let mut rows = Scan::over(Range::of(Tag::Name));
+    let mut names = Vec::new();
+    while let Some((met, _)) = rows.next(view)? {
+        let name = met.get(1..).and_then(|name| std::str::from_utf8(name).ok());
+        names.push(name.ok_or_else(|| damaged("name"))?.to_owned());
+    }
+    Ok(names)
+}
+
+/// The kept counts of a tube.
+pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
+    let count = |tag| view.count(tube.range(tag));
+    StateCounts {
+        ready: count(Tag::Ready) + count(Tag::Line),
+        delayed: count(Tag::Delayed),
+        taken: count(Tag::Taken),
+        buried: count(Tag::Buried),
+    }
+}
+
+/// Everything there is to know of a task.
+///
+/// # Errors
+/// `TaskNotFound`, or `Damaged` if one of its rows is.
+pub(crate) fn info(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<TaskInfo> {
+    let (stored, standing) = transition::find(view, tube, id)?;
+    describe(view, tube, &stored.task()?, &standing, now)
+}
+
+fn describe(
+    view: &dyn View,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
+    standing: &TaskState,
+    now: Now,
+) -> Result<TaskInfo> {
+    let content = task.content(view, tube)?;
+    let head = standing.head();
+    let left = |until: u64, now: u64| {
+        (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
+    };
+    let mut info = TaskInfo {
+        id: task.id,
+        tube: tube.row.name.clone(),
+        state: standing.state(),
+        priority: task.place.priority,
+        group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
+        key: task.key.map(str::to_owned),
+        payload: content.payload.to_vec(),
+        created: instant(content.created),
+        due: None,
+        ttl_left: left(head.expires, now.queue),
+        ttr: (head.ttr != NEVER).then(|| Duration::from_micros(head.ttr)),
+        lease_left: None,
+        holder: None,
+        deliveries: head.deliveries,
+        attempts: head.attempts,
+        releases: head.releases,
+        buries: head.buries,
+        reason: None,
+        last_error: Some(head.last_error.clone()).filter(|text| !text.is_empty()),
+    };
+    match standing {
+        TaskState::Ready(_) => {}
+        TaskState::Delayed(delayed) => {
+            info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
+            // What will be left of it when the delay ends.
+            let due = now.queue.saturating_add(stored::wait_left(delayed, now));
+            info.ttl_left = left(head.expires, due);
+        }
+        TaskState::Taken(taken) => {
+            info.lease_left = left(taken.deadline, now.lease);
+            info.holder = holder(view, taken)?;
+        }
+        TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
+    }
+    Ok(info)
+}
+
+/// The name of the consumer that holds a task.
+pub(crate) fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>> {
+    if taken.holder == 0 {
+        return Ok(None);
+    }
+    let row = view.get(&key::consumer(taken.holder))?;
+    Ok(row.and_then(|row| ConsumerRow::decode(&row)).map(|row| row.name))
+}
+
+fn instant(micros: u64) -> SystemTime {
+    // Windows counts no further than to the year 30 000.
+    let longest = Duration::from_secs(1 << 39);
+    UNIX_EPOCH + Duration::from_micros(micros).min(longest)
+}
+
+/// The ranges that a state's tasks stand in, in the order of a listing.
+fn ranges(state: State) -> &'static [Tag] {
+    match state {
+        State::Ready => &[Tag::Ready, Tag::Line],
+        State::Delayed => &[Tag::Delayed],
+        State::Taken => &[Tag::Taken],
+        State::Buried => &[Tag::Buried],
+    }
+}
+
+/// The task of a state that the next verb would meet first.
+pub(crate) fn next(
+    view: &dyn View,
+    tube: &TubeEntry,
+    state: State,
+    now: Now,
+) -> Result<Option<TaskInfo>> {
+    match state {
+        // Of the groups only those that may be taken from.
+        State::Ready => first_of(view, tube, &[Tag::Ready, Tag::Turn], now),
+        State::Delayed => next_delayed(view, tube, now),
+        state => first_of(view, tube, ranges(state), now),
+    }
+}
+
+/// The task with the first key of these ranges.
+fn first_of(view: &dyn View, tube: &TubeEntry, tags: &[Tag], now: Now) -> Result<Option<TaskInfo>> {
+    let mut best: Option<(Key, TaskId)> = None;
+    for tag in tags {
+        let range = tube.range(*tag);
+        if let Some((met, _)) = view.first(&range.start(), &range.end())? {
+            let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
+            let place = Key::from_slice(met.get(key::RUN_PREFIX..).unwrap_or_default());
+            if best.as_ref().is_none_or(|(first, _)| place < *first) {
+                best = Some((place, id));
+            }
+        }
+    }
+    best.map(|(_, id)| info(view, tube, id, now)).transpose()
+}
+
+fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<TaskInfo>> {
+    let mut best: Option<TaskInfo> = None;
+    for what in [Deadline::Delay, Deadline::RunAt] {
+        let prefix = key::due_of(tube.run(), what);
+        let Some((met, _)) = view.first(&prefix, &key::end_of(&prefix))? else { continue };
+        let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
+        let info = info(view, tube, id, now)?;
+        if best.as_ref().is_none_or(|best| info.due < best.due) {
+            best = Some(info);
+        }
+    }
+    // A delay for ever has no deadline: such a task is next if there are no others.
+    match best {
+        None => first_of(view, tube, ranges(State::Delayed), now),
+        best => Ok(best),
+    }
+}
+
+/// One page of the tasks of a state, from a key on, and where the next page begins.
+pub(crate) fn page(
+    view: &dyn View,
+    tube: &TubeEntry,
+    state: State,
+    from: Option<Key>,
+    now: Now,
+) -> Result<(Vec<TaskInfo>, Option<Key>)> {
+    let mut tasks = Vec::new();
+    for tag in ranges(state) {
+        let mut rows = Scan::over(tube.range(*tag));
+        rows.skip_to(from.clone().unwrap_or_default());
+        while let Some((met, row)) = rows.next(view)? {
+            if tasks.len() == PAGE_TASKS {
+                return Ok((tasks, Some(met)));
+            }
+            let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
+            let opened = row.ok_or_else(|| damaged("state"));
+            let at = (*tag, id, key::standing_place(*tag, &met));
+            let opened = opened.and_then(|row| stored::open(view, tube, at, &row));
+            let info = opened.and_then(|(stored, standing)| {
+                describe(view, tube, &stored.task()?, &standing, now)
+            });
+            match info {
+                Ok(info) => tasks.push(info),
+                // A damaged task does not hide its neighbours; `check` names it.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok((tasks, None))
+}
+
+/// Taken tasks of a tube, at most a page: id, holder's name, lease time of the hand-out.
+pub(crate) fn taken(
+    view: &dyn View,
+    tube: &TubeEntry,
+    from: TaskId,
+) -> Result<Vec<(TaskId, Option<String>, u64)>> {
+    let mut rows = Scan::over(tube.range(Tag::Taken));
+    rows.skip_to(key::taken(tube.run(), from));
+    let mut tasks = Vec::new();
+    while tasks.len() < PAGE_TASKS {
+        let Some((met, row)) = rows.next(view)? else { break };
+        let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
+        let Some((_, (taken, _))) = row.as_deref().and_then(TakenRow::decode) else { continue };
+        tasks.push((id, holder(view, &taken)?, taken.since));
+    }
+    Ok(tasks)
+}

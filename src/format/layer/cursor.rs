@@ -1,0 +1,109 @@
+//! Layers over what lies beneath them, as one: the first living row of a range. Where only dead
+//! rows were met is remembered, so that no look walks over them again.
+
+use super::dead_ranges::DeadRangesOf;
+use super::layer::Layer;
+use super::steps::step;
+use crate::format::key::{Key, after, copy};
+use crate::format::{Met, RowOp};
+use crate::words::error::Result;
+
+/// One or two layers over something that answers `first` itself.
+pub(crate) struct Merged<'a, Beneath> {
+    pub(crate) upper: &'a Layer,
+    pub(crate) lower: Option<&'a Layer>,
+    /// The first living row with `from <= key < to` of what lies beneath.
+    pub(crate) beneath: Beneath,
+}
+
+impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
+    /// The first living row with `from <= key < to`, between which all keys are of one tag.
+    /// `dead` says where this view of the rows has none, and learns more of it; `is_empty` says
+    /// whether it is known that nothing lives in the range, and is asked only if that matters.
+    #[inline]
+    pub(crate) fn first(
+        &self,
+        dead: &mut DeadRangesOf,
+        (from, to): (&[u8], &[u8]),
+        is_empty: impl FnOnce() -> bool,
+    ) -> Result<Option<Met>> {
+        step();
+        let moved = dead.end_around(from);
+        let at = moved.as_deref().unwrap_or(from);
+        if at >= to {
+            return Ok(None);
+        }
+        let above = self.first_above(at, to);
+        let lives = above.is_some_and(|(_, op)| !op.is_remove());
+        if !lives && is_empty() {
+            return Ok(None);
+        }
+        // A row beneath is seen only where it stands before those above.
+        let met = match ((self.beneath)(at, above.map_or(to, |(key, _)| key))?, above) {
+            (Some(beneath), _) => Some(beneath),
+            (None, Some((_, RowOp::Remove))) => return self.walk(dead, from, to),
+            (None, above) => above.and_then(living),
+        };
+        if let (Some(end), Some((found, _))) = (&moved, &met) {
+            dead.extend(end, found);
+        }
+        Ok(met)
+    }
+
+    /// The first entry of the layers, perhaps a tombstone.
+    #[inline]
+    fn first_above(&self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
+        let lower = self.lower.and_then(|lower| lower.first(from, to));
+        match (self.upper.first(from, to), lower) {
+            (Some(upper), Some(lower)) if lower.0 < upper.0 => Some(lower),
+            (upper, lower) => upper.or(lower),
+        }
+    }
+
+    /// The first living row after tombstones, whose range is remembered.
+    fn walk(&self, dead: &mut DeadRangesOf, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        let mut at = Key::from_slice(from);
+        let met = 'seek: loop {
+            if let Some(end) = dead.end_around(&at) {
+                at = end;
+            }
+            if at.as_slice() >= to {
+                break None;
+            }
+            let mut upper = self.upper.range(&at, to).peekable();
+            let lower = self.lower.into_iter();
+            let mut lower = lower.flat_map(|lower| lower.range(&at, to)).peekable();
+            let mut beneath = (self.beneath)(&at, to)?;
+            loop {
+                step();
+                let (key, op) = match (upper.peek().copied(), lower.peek().copied()) {
+                    (Some(upper), Some(lower)) if lower.0 < upper.0 => lower,
+                    (Some(upper), _) => upper,
+                    (None, Some(lower)) => lower,
+                    (None, None) => break 'seek beneath,
+                };
+                if beneath.as_ref().is_some_and(|(found, _)| found < key) {
+                    break 'seek beneath;
+                }
+                if let Some(met) = living((key, op)) {
+                    break 'seek Some(met);
+                }
+                if dead.end_around(key).is_some() {
+                    at = copy(key);
+                    continue 'seek;
+                }
+                if beneath.as_ref().is_some_and(|(found, _)| found == key) {
+                    beneath = (self.beneath)(&after(key), to)?;
+                }
+                upper.next_if(|(dead, _)| *dead == key);
+                lower.next_if(|(dead, _)| *dead == key);
+            }
+        };
+        dead.insert(from, met.as_ref().map_or(to, |(key, _)| key));
+        Ok(met)
+    }
+}
+
+fn living((key, op): (&Key, &RowOp)) -> Option<Met> {
+    op.value().map(|value| (copy(key), Some(value.clone())))
+}

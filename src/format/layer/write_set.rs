@@ -1,0 +1,82 @@
+//! What one op writes, and how the rows look with it carried out.
+
+use super::cursor::Merged;
+use super::dead_ranges::DeadRanges;
+use super::layer::Layer;
+use crate::format::key::{Key, Range};
+use crate::format::{Met, RowOp, Value, View};
+use crate::words::error::Result;
+use std::cell::RefCell;
+
+/// A layer over a view that does not change meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct WriteSet {
+    layer: Layer,
+    /// Of the view with the writes carried out. Dropped with them, so the view learns nothing from
+    /// writes that may still be refused.
+    dead: RefCell<DeadRanges>,
+    /// How many rows more or fewer, by range.
+    moved: Vec<(Range, i64)>,
+}
+
+impl WriteSet {
+    /// Forgets the writes, and keeps a little of the memory.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.layer.clear();
+        self.dead.get_mut().clear();
+        self.moved.clear();
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.layer.is_empty()
+    }
+
+    /// Adds a write, over an earlier one of the same key.
+    #[inline]
+    pub(crate) fn write(&mut self, key: Key, op: RowOp) {
+        if let (Some(range), by @ (1 | -1)) = (Range::holding(&key), op.rows_added()) {
+            match self.moved.iter_mut().rev().find(|(moved, _)| *moved == range) {
+                Some((_, count)) => *count += by,
+                None => self.moved.push((range, by)),
+            }
+        }
+        let layer = &self.layer;
+        let has_rows = |from: &[u8], to: &[u8]| layer.first(from, to).is_some();
+        self.dead.get_mut().follow(&key, &op, has_rows);
+        self.layer.write(key, op);
+    }
+
+    /// The value of a key in the view with the writes carried out.
+    pub(crate) fn get(&self, view: &dyn View, key: &[u8]) -> Result<Option<Value>> {
+        match self.layer.get(key) {
+            Some(op) => Ok(op.value().cloned()),
+            None => view.get(key),
+        }
+    }
+
+    /// The first living row with `from <= key < to`, between which all keys are of one tag.
+    pub(crate) fn first(&self, view: &dyn View, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        let is_one_tag = |tag: &u8| *to <= [tag.saturating_add(1)][..];
+        debug_assert!(from >= to || from.first().is_some_and(is_one_tag), "from tag to tag");
+        let mut dead = self.dead.borrow_mut();
+        let Some(dead) = dead.of(from) else { return Ok(None) };
+        let beneath = |from: &[u8], to: &[u8]| view.first(from, to);
+        Merged { upper: &self.layer, lower: None, beneath }.first(dead, (from, to), || false)
+    }
+
+    /// How many rows more or fewer a range has with the writes carried out.
+    #[inline]
+    pub(crate) fn moved(&self, range: Range) -> i64 {
+        let moved = self.moved.iter().find(|(moved, _)| *moved == range);
+        moved.map_or(0, |(_, count)| *count)
+    }
+
+    /// The writes, in key order, one a key. Whoever carries them out empties the layer. Nothing is
+    /// added after that until the set is cleared.
+    #[inline]
+    pub(crate) fn layer(&mut self) -> &mut Layer {
+        &mut self.layer
+    }
+}

@@ -1,0 +1,283 @@
+//! The bytes of every row, literally: what stands here stands on the disks of users, and may never
+//! change within a format.
+
+use super::*;
+use std::fmt::Write;
+
+fn hex(row: &[u8]) -> String {
+    row.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn head() -> TaskProgress {
+    TaskProgress {
+        deliveries: 3,
+        attempts: 2,
+        releases: 1,
+        buries: 4,
+        expires: 5,
+        ttr: 6,
+        last_error: "e".into(),
+        extension: Extension::default(),
+    }
+}
+
+/// One field with the number 9.
+fn extension() -> Extension {
+    let mut extension = Extension::default();
+    assert!(extension.set(9, b"x"));
+    extension
+}
+
+const SECTION: &[u8] = &[0, 5, 0, 9, 0, 1, b'x'];
+
+/// What a later version has written is kept by this one, wherever a row may have it.
+#[test]
+fn golden_extensions() {
+    let section = hex(SECTION);
+    let counters = Counters { tube: 1, run: 2, consumer: 3, extension: extension() };
+    let work = WorkRow { tube: 1, from: 2, extension: extension() };
+    let consumer =
+        ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension: extension() };
+    let (group, key, payload) = (Some("g"), None, PayloadPlace::Inline(&[0xaa]));
+    let (created, codec, version) = (1, 4, 5);
+    let task = TaskRow { created, codec, version, group, key, extension: SECTION, payload };
+    let fresh = TaskProgress { extension: extension(), ..TaskProgress::fresh(NEVER, NEVER) };
+    let delayed = DelayedRow { head: fresh.clone(), due: 9, wall: false, holds_group: false };
+    let golden = [
+        (counters.encode(), format!("000000010000000200000003{section}")),
+        (work.encode(), format!("000000010000000000000002{section}")),
+        (consumer.encode(), {
+            format!("0163000000000000000100000000000000020000000000000003{section}")
+        }),
+        (task.encode(), format!("0904000500000000000000010167{section}aa")),
+        (fresh.encode(None), format!("40{section}")),
+        (delayed.encode(&Away { extended: true, ..PLAIN }, None), {
+            format!("8000000000000000090000000a40{section}")
+        }),
+    ];
+    for (row, bytes) in golden {
+        assert_eq!(hex(&row), bytes);
+        probe(&row);
+    }
+    assert_eq!(WorkRow::decode(&work.encode()), Some(work));
+    assert_eq!(TaskRow::decode(&task.encode()), Some(task));
+    // An empty section is left out.
+    assert_eq!(WorkRow::decode(&[0; 14]), None);
+    assert_eq!(TaskRow::decode(&[8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+}
+
+/// All fields, behind the flags that say so.
+const HEAD: &str = "0f0000000300000002000000010000000400000000000000050000000000000006000165";
+
+const PLAIN: Away =
+    Away { place: None, grouped: false, keyed: false, extended: false, apart: false, bytes: 10 };
+
+#[test]
+fn golden_rows() {
+    let task = TaskRow {
+        created: 1,
+        codec: 4,
+        version: 5,
+        group: Some("g"),
+        key: Some("k"),
+        extension: &[],
+        payload: PayloadPlace::Inline(&[0xaa, 0xbb]),
+    };
+    let (at, back) = (|order| Rank { priority: -1, order }, Order::back);
+    let placed = Rank { priority: 0, order: Order::placed(b"ab").unwrap() };
+    let moved = PositionRow { home: at(back(7)), place: at(back(8)), group: Some("g") };
+    let payload = PayloadPlace::Separate(6);
+    let apart = TaskRow { group: None, key: None, payload, ..task };
+    let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
+    options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
+    let tube = TubeRow {
+        name: "t".into(),
+        run: Run(8),
+        paused: true,
+        void_to: 6,
+        made_priority: -3,
+        options,
+        extension: Extension::default(),
+    };
+    let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
+    let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
+    let bury = |reason| BuriedRow { head: head(), time: 9, reason };
+    let failed = Reason::Failed { group: "g".into(), message: "m".into() };
+    let extension = Extension::default();
+    let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension };
+    let away = Away { place: Some(placed), grouped: true, keyed: true, apart: true, ..PLAIN };
+    let golden: Vec<(Value, String)> = vec![
+        (
+            Counters { tube: 1, run: 2, consumer: 3, ..Counters::default() }.encode(),
+            "000000010000000200000003".into(),
+        ),
+        (
+            tube.encode(),
+            "017400000008000000000000000609\
+             03fffffffffffffffdfffffffffffffffe00000000000f4240ffffffffffffffff0000000000000009\
+             00000000000000000000000000000001000000000000000000000001\
+             00"
+            .into(),
+        ),
+        (
+            WorkRow { tube: 1, from: 2, ..WorkRow::default() }.encode(),
+            "000000010000000000000002".into(),
+        ),
+        (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
+        (task.encode(), "0304000500000000000000010167016baabb".into()),
+        (apart.encode(), "0404000500000000000000010000000000000006".into()),
+        (moved.encode(), {
+            "05ffffffffffffffff8000000000000007ffffffffffffffff80000000000000080167".into()
+        }),
+        (PositionRow { place: moved.home, group: None, ..moved }.encode(), {
+            "00ffffffffffffffff8000000000000007".into()
+        }),
+        (PositionRow { home: placed, place: placed, group: None }.encode(), {
+            "02000000000000000061620000000000000000000000000000".into()
+        }),
+        (TaskProgress::fresh(NEVER, NEVER).encode(None), String::new()),
+        (TaskProgress::fresh(NEVER, 6).encode(None), "040000000000000006".into()),
+        (head().encode(None), HEAD.into()),
+        (TaskProgress::fresh(NEVER, NEVER).encode(Some(&moved.home)), {
+            "10ffffffffffffffff8000000000000007".into()
+        }),
+        (TaskProgress::fresh(NEVER, NEVER).encode(Some(&placed)), {
+            "30000000000000000061620000000000000000000000000000".into()
+        }),
+        (taken.encode(&PLAIN, None), {
+            format!("01000000000000000700000000000000090000000a00000008{HEAD}")
+        }),
+        (TakenRow { holder: 0, deadline: 3, ..taken.clone() }.encode(&away, None), {
+            format!(
+                "7e000000000000000700000000000000090000000a0000000000000003\
+                 000000000000000061620000000000000000000000000000{HEAD}"
+            )
+        }),
+        (delayed.encode(&PLAIN, None), format!("0300000000000000090000000a{HEAD}")),
+        (delayed.encode(&away, None), {
+            format!(
+                "7f00000000000000090000000a\
+                 000000000000000061620000000000000000000000000000{HEAD}"
+            )
+        }),
+        (bury(Reason::Buried("b".into())).encode(None), format!("000000000000000901000162{HEAD}")),
+        (bury(failed).encode(None), format!("00000000000000090200016700016d{HEAD}")),
+        (bury(Reason::Exhausted("x".into())).encode(None), {
+            format!("000000000000000903000178{HEAD}")
+        }),
+        (bury(Reason::Undecodable("u".into())).encode(None), {
+            format!("000000000000000904000175{HEAD}")
+        }),
+        (number(258), "0000000000000102".into()),
+    ];
+    for (row, bytes) in golden {
+        assert_eq!(hex(&row), bytes.replace(char::is_whitespace, ""));
+        probe(&row);
+    }
+}
+
+/// Every flag of a row alone, so that none of them changes its place.
+#[test]
+fn golden_flags() {
+    let task = TaskRow {
+        created: 3,
+        codec: 0,
+        version: 0,
+        group: None,
+        key: None,
+        extension: &[],
+        payload: PayloadPlace::Inline(b""),
+    };
+    let bare = "0000000000000000000003";
+    let key = TaskRow { key: Some("k"), ..task };
+    let fresh = TaskProgress::fresh(NEVER, NEVER);
+    let counted = TaskProgress { buries: 1, ..fresh.clone() };
+    let failed = TaskProgress { last_error: "e".into(), ..fresh.clone() };
+    let delayed = |wall, holds_group| DelayedRow { head: fresh.clone(), due: 9, wall, holds_group };
+    let due = |away: Away| delayed(false, false).encode(&away, None);
+    let place = Rank { priority: 2, order: Order::back(1) };
+    let golden: Vec<(Value, String)> = vec![
+        (task.encode(), format!("00{bare}")),
+        (key.encode(), format!("02{bare}016b")),
+        (TaskRow { group: Some("g"), ..task }.encode(), format!("01{bare}0167")),
+        (TaskRow { payload: PayloadPlace::Separate(9), ..task }.encode(), {
+            format!("04{bare}0000000000000009")
+        }),
+        (counted.encode(None), "0100000000000000000000000000000001".into()),
+        (TaskProgress::fresh(5, NEVER).encode(None), "020000000000000005".into()),
+        (failed.encode(None), "08000165".into()),
+        (delayed(false, false).encode(&PLAIN, None), "0000000000000000090000000a".into()),
+        (delayed(true, false).encode(&PLAIN, None), "0100000000000000090000000a".into()),
+        (delayed(false, true).encode(&PLAIN, None), "0200000000000000090000000a".into()),
+        (due(Away { grouped: true, ..PLAIN }), "0400000000000000090000000a".into()),
+        (due(Away { keyed: true, ..PLAIN }), "0800000000000000090000000a".into()),
+        (due(Away { apart: true, ..PLAIN }), "1000000000000000090000000a".into()),
+        (due(Away { place: Some(place), ..PLAIN }), {
+            "2000000000000000090000000a00000000000000028000000000000001".into()
+        }),
+    ];
+    for (row, bytes) in golden {
+        assert_eq!(hex(&row), bytes);
+        probe(&row);
+    }
+}
+
+#[test]
+fn golden_tubes() {
+    assert_eq!(Counters::WHAT, 1);
+    let row = |options: TubeOptions, run| {
+        let (name, run, made_priority) = ("t".into(), Run(run), 0);
+        let extension = Extension::default();
+        let tube =
+            TubeRow { name, run, paused: false, void_to: 0, made_priority, options, extension };
+        probe(&tube.encode());
+        hex(&tube.encode())
+    };
+    let never = "ffffffffffffffff";
+    let general = |flags: &str, run: &str, placement: &str| {
+        format!(
+            "0174{run}0000000000000000{flags}00{:016x}{:016x}{never}{never}\
+             00000000000000000000001400000000000f424000000002\
+             00000000d693a40000000001{placement}",
+            0, 0
+        )
+    };
+    let plain = TubeOptions::default();
+    assert_eq!(row(plain.clone(), 8), general("00", "00000008", "00"));
+    let temporary = plain.clone().temporary(true);
+    assert_eq!(row(temporary, Run::TEMPORARY | 8), general("02", "80000008", "00"));
+    let holding = plain.clone().hold_group_while_delayed(true);
+    assert_eq!(row(holding, 8), general("04", "00000008", "00"));
+    assert_eq!(row(plain.placement("p"), 8), general("00", "00000008", "0170"));
+    for (kind, code) in [
+        (TubeKind::Fifo, "01"),
+        (TubeKind::FifoTtl, "02"),
+        (TubeKind::LimFifoTtl, "03"),
+        (TubeKind::Utube, "04"),
+        (TubeKind::UtubeTtl, "05"),
+    ] {
+        let zeros = "0".repeat(16);
+        let expected = format!(
+            "017400000008{zeros}00{code}{zeros}{zeros}{never}{never}{zeros}00000000\
+             {zeros}00000001{zeros}0000000100"
+        );
+        assert_eq!(row(TubeOptions::new(kind), 8), expected);
+    }
+}
+
+#[test]
+fn no_cut_of_a_row_decodes_as_another() {
+    let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false };
+    let row = delayed.encode(&PLAIN, None);
+    // At its end a head may be left out as a whole.
+    let bare = row.len() - HEAD.len() / 2;
+    for end in (0..row.len()).filter(|end| *end != bare) {
+        assert_eq!(DelayedRow::decode(&row[..end]), None);
+        probe(&row[..end]);
+    }
+    assert_eq!(DelayedRow::decode(&row), Some((PLAIN, (delayed, None))));
+    assert_eq!(TubeRow::decode(&[]), None);
+}

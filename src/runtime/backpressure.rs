@@ -1,0 +1,210 @@
+//! Callers that outrun the checkpoints are slowed evenly: while one is under way and the last part
+//! of the journal fills, each pays for the bytes that it added, so that nobody finds the journal
+//! full and stands still for the rest of the checkpoint. Nobody holds a lock while it rests.
+
+use crate::runtime::throttle::Throttle;
+use crate::words::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Shorter rests are saved up: a thread that is put to sleep loses about half as much.
+const PAUSE_MICROS_MIN: u64 = 100;
+/// The last part is one in so many of the ring. A larger one is left less full at the end of a
+/// checkpoint, and the next has fewer rows to share its syncs.
+const LAST_PART_DIVISOR: u64 = 8;
+
+/// What callers owe, in microseconds. Stands under the engine's lock.
+pub(crate) struct Backpressure {
+    /// How long the last checkpoint last_micros.
+    last_micros: u64,
+    /// Lease time at which the one under way started_at.
+    started_at: u64,
+    /// Bytes of the ring in use at the last look.
+    used: u64,
+    /// Microseconds, times the bytes of the last part.
+    debt_micros: u64,
+    throttle: Arc<Throttle>,
+}
+
+impl Backpressure {
+    pub(crate) fn new(throttle: Arc<Throttle>) -> Self {
+        Self { last_micros: 0, started_at: 0, used: 0, debt_micros: 0, throttle }
+    }
+
+    /// A checkpoint start.
+    pub(crate) fn start(&mut self, now: u64) {
+        self.started_at = now;
+        self.throttle.start();
+    }
+
+    /// It is over.
+    pub(crate) fn finish(&mut self, now: u64) {
+        self.last_micros = self.elapsed(now);
+        self.throttle.finish();
+    }
+
+    /// How long the one under way has been at work, but for the time that it last_micros for
+    /// others.
+    fn elapsed(&self, now: u64) -> u64 {
+        now.saturating_sub(self.started_at).saturating_sub(self.throttle.yielded_micros())
+    }
+
+    /// How long a caller rests that has just written, with so many bytes of the ring in use; `busy`
+    /// while a checkpoint is under way. Who fills the whole last part rests as long as the last
+    /// checkpoint last_micros, or as this one has yielded_micros so far, if the disk is slower now.
+    pub(crate) fn rest(&mut self, used: u64, size: u64, busy: bool, now: impl Fn() -> u64) -> u64 {
+        let added = used.saturating_sub(self.used);
+        self.used = used;
+        let last = size / LAST_PART_DIVISOR;
+        if busy {
+            self.throttle.used(used, size);
+        }
+        if !busy || used < size - last {
+            self.debt_micros = 0;
+            return 0;
+        }
+        let takes = self.last_micros.max(self.elapsed(now()));
+        self.debt_micros = self.debt_micros.saturating_add(takes.saturating_mul(added));
+        let rest = self.debt_micros.checked_div(last).unwrap_or(0);
+        if rest < PAUSE_MICROS_MIN {
+            return 0;
+        }
+        self.debt_micros = 0;
+        rest.min(takes)
+    }
+}
+
+/// Where callers rest until the checkpoint is over.
+#[derive(Default)]
+pub(crate) struct PausedCallers {
+    over: Mutex<()>,
+    called: Condvar,
+}
+
+impl PausedCallers {
+    /// At most this long.
+    pub(crate) fn rest(&self, length: Duration) {
+        let mut over = self.over.lock();
+        // A call that came just before is missed, and costs one rest.
+        self.called.wait_for(&mut over, length);
+    }
+
+    /// The checkpoint is over: everyone goes on.
+    pub(crate) fn over(&self) {
+        self.called.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::IoPacer;
+    use crate::words::clock::ManualClock;
+
+    const SIZE: u64 = 8 << 20;
+
+    /// Behind a checkpoint that last_micros so long.
+    fn last_micros(last_micros: u64) -> Backpressure {
+        let throttle = Throttle::new(Arc::new(ManualClock::new()));
+        Backpressure { last_micros, ..Backpressure::new(Arc::new(throttle)) }
+    }
+
+    /// Fills the ring in steps; the rests, with the bytes in use at each.
+    fn rests(pace: &mut Backpressure, step: u64, busy: bool) -> Vec<(u64, u64)> {
+        let used = (0..SIZE).step_by(step as usize).map(|used| used + step);
+        used.map(|used| (used, pace.rest(used, SIZE, busy, || 0)))
+            .filter(|(_, rest)| *rest > 0)
+            .collect()
+    }
+
+    #[test]
+    fn who_fills_the_last_part_rests_as_long_as_a_checkpoint_takes() {
+        for step in [64, 400, 10_000, 100_000] {
+            let mut pace = last_micros(20_000);
+            let rests = rests(&mut pace, step, true);
+            assert!(
+                rests.iter().all(|(used, _)| *used >= SIZE - SIZE / LAST_PART_DIVISOR),
+                "step {step}: {rests:?}"
+            );
+            let all: u64 = rests.iter().map(|(_, rest)| rest).sum();
+            assert!((16_000..=24_000).contains(&all), "step {step}: {all}");
+            let longest = rests.iter().map(|(_, rest)| *rest).max();
+            let share = 20_000 * step / (SIZE / LAST_PART_DIVISOR);
+            assert!(
+                longest <= Some(share + PAUSE_MICROS_MIN + 1),
+                "step {step}: evenly, {longest:?}"
+            );
+            assert!(
+                rests.iter().all(|(_, rest)| *rest >= PAUSE_MICROS_MIN),
+                "step {step}: {rests:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_rests_while_no_checkpoint_is_under_way_or_none_was_seen() {
+        let mut pace = last_micros(20_000);
+        assert_eq!(rests(&mut pace, 400, false), []);
+        assert_eq!(rests(&mut last_micros(0), 400, true), []);
+    }
+
+    #[test]
+    fn what_is_owed_is_forgotten_once_the_checkpoint_is_over() {
+        let mut pace = last_micros(20_000);
+        pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || 0);
+        assert_eq!(
+            pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 4_000, SIZE, true, || 0),
+            0,
+            "saved up"
+        );
+        pace.rest(1000, SIZE, false, || 0);
+        pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || 0);
+        assert_eq!(pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 2_000, SIZE, true, || 0), 0);
+    }
+
+    #[test]
+    fn the_time_that_a_checkpoint_took_for_others_is_not_paid_for() {
+        let clock = ManualClock::new();
+        let throttle = Arc::new(Throttle::new(Arc::new(clock.clone())));
+        let mut pace = Backpressure::new(throttle.clone());
+        pace.start(1_000_000);
+        let mut sync = || {
+            clock.advance(Duration::from_millis(5));
+            Ok(())
+        };
+        throttle.sync_and_pause(&mut sync).unwrap();
+        pace.finish(1_020_000);
+        assert_eq!(pace.last_micros, 15_000);
+        pace.start(2_000_000);
+        pace.finish(2_020_000);
+        assert_eq!(pace.last_micros, 20_000);
+    }
+
+    #[test]
+    fn a_checkpoint_hurries_once_the_callers_have_filled_half() {
+        let throttle = Arc::new(Throttle::new(Arc::new(ManualClock::new())));
+        let mut pace = Backpressure::new(throttle.clone());
+        throttle.note_durable_caller();
+        pace.rest(SIZE / 2, SIZE, false, || 0);
+        pace.rest(SIZE / 2 - 1, SIZE, true, || 0);
+        assert!(throttle.sync_due(u64::MAX));
+        pace.rest(SIZE / 2, SIZE, true, || 0);
+        assert!(!throttle.sync_due(u64::MAX));
+        pace.start(0);
+        assert!(throttle.sync_due(u64::MAX), "the next one");
+        pace.finish(0);
+        assert!(!throttle.sync_due(u64::MAX), "nobody has synced since");
+    }
+
+    #[test]
+    fn a_checkpoint_that_takes_longer_than_the_last_is_paid_for_as_it_goes() {
+        let all = |now: u64| -> u64 {
+            let mut pace = last_micros(2_000);
+            pace.start(1_000_000);
+            pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || now);
+            let used = (SIZE - SIZE / LAST_PART_DIVISOR..SIZE).step_by(400);
+            used.map(|used| pace.rest(used, SIZE, true, || now)).sum()
+        };
+        assert!((1_600..=2_400).contains(&all(1_000_500)), "as the last one");
+        assert!((64_000..=96_000).contains(&all(1_080_000)), "as this one so far");
+    }
+}

@@ -1,0 +1,408 @@
+//! What all handles of one queue share, and the calls they make.
+
+use crate::engine::consumers::{Join, Leave};
+use crate::engine::take::{Delivery, Take};
+use crate::engine::{Op, OpContext, query};
+use crate::format::View;
+use crate::format::key::Key;
+use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free};
+use crate::runtime::commit::EngineState;
+use crate::runtime::group_commit::Mark;
+use crate::runtime::handoff_mutex::HandoffGuard;
+use crate::runtime::pipeline::{run_due_work, submit_internal};
+use crate::runtime::reentrancy;
+use crate::runtime::sessions::{self, end_graces, void_leases};
+use crate::runtime::shared::{CoreSettings, Shared};
+use crate::runtime::timer;
+use crate::runtime::wake::Wake;
+use crate::store::Opened;
+use crate::words::clock::{NEVER, Now, micros};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::numbers::Numbers;
+use crate::words::options::Durability;
+use crate::words::stop::Stop;
+use crate::words::sync::{Arc, FirstReady, JoinHandle, Mutex, ThreadBuilder};
+use crate::words::sync::{current, first_of, never};
+use std::ops::Deref;
+use std::time::Duration;
+
+/// The running queue.
+pub(crate) struct Core {
+    parts: Shared,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Deref for Core {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.parts
+    }
+}
+
+/// How long a call waits for what it wants.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait<'a> {
+    No,
+    For(Duration),
+    /// Until this lease time.
+    By(u64),
+    Ever,
+    Until(&'a Stop),
+}
+
+impl Wait<'_> {
+    /// Whether it was ended before it began.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self, Wait::Until(stop) if stop.is_stopped())
+    }
+}
+
+impl Core {
+    /// Starts the queue over an opened store: voids leases, works out deadlines, starts threads.
+    pub(crate) fn start(opened: Opened, settings: CoreSettings) -> Result<Arc<Self>> {
+        let parts = Shared::new(opened, settings);
+        let core = Arc::new(Self { parts, threads: Mutex::default() });
+        let learnt = core.state.lock().learn(&*core.settings.clock);
+        let begun = learnt.and_then(|()| void_leases(&core, true));
+        begun.map_err(|error| core.state.lock().store.blamed(error))?;
+        let weak = Arc::downgrade(&core);
+        core.settings.clock.watch(Arc::new(move || {
+            if let Some(core) = weak.upgrade() {
+                core.recheck_all();
+                core.alarm.ring();
+            }
+        }));
+        if !core.settings.by_hand {
+            // Those that have started keep the folder until they are told to end.
+            core.start_threads().inspect_err(|_| _ = core.close())?;
+        }
+        Ok(core)
+    }
+
+    fn start_threads(self: &Arc<Self>) -> Result<()> {
+        self.spawn("tubewell-timer", |core| timer::keep_time(core))?;
+        self.spawn("tubewell-checkpoint", |core| {
+            while core.checkpointer.sleep(None) {
+                checkpoint_if_free(core);
+            }
+        })?;
+        self.spawn("tubewell-flush", |core| {
+            let written = || core.state.lock().written();
+            let idle = || core.state.lock().idle();
+            core.gate.flush_until_closed(core.settings.flush_interval, written, idle);
+        })
+    }
+
+    /// Starts a thread that finish at close.
+    pub(crate) fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        run: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> Result<()> {
+        let core = self.clone();
+        let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || run(&core));
+        self.threads.lock().push(thread.map_err(Error::io)?);
+        Ok(())
+    }
+
+    /// Step one of a call: written, visible and published.
+    #[inline]
+    pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
+        reentrancy::ensure_outside()?;
+        self.health.serves()?;
+        end_graces(self)?;
+        submit_internal(self, op)
+    }
+
+    /// Holds the ops up, so that none is half-way; no lock if this thread is in a transaction.
+    pub(crate) fn quiesce(&self) -> Option<HandoffGuard<'_, EngineState>> {
+        reentrancy::ensure_outside().is_ok().then(|| self.state.lock())
+    }
+
+    /// Step two: returns once what was seen is synced.
+    pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
+        if self.gate.is_synced(mark) {
+            return Ok(());
+        }
+        self.throttle.note_durable_caller();
+        self.gate.wait(mark)
+    }
+
+    /// Both steps.
+    #[inline]
+    pub(crate) fn run<O: Op>(&self, op: &O, durability: Durability) -> Result<O::Done> {
+        self.finish(op, self.apply(op), durability)
+    }
+
+    /// Step two of an op that may have been refused.
+    pub(crate) fn finish<O: Op>(
+        &self,
+        op: &O,
+        applied: Result<(O::Done, Mark)>,
+        durability: Durability,
+    ) -> Result<O::Done> {
+        let (done, mark) = applied.or_else(|error| self.refused(error, durability))?;
+        match durability {
+            Durability::Relaxed => Ok(done),
+            Durability::Durable => self.sync(op, done, mark),
+        }
+    }
+
+    /// Step two of a refusal: it may tell of rows, and a durable one waits until they are synced.
+    pub(crate) fn refused<D>(&self, error: Error, durability: Durability) -> Result<D> {
+        if durability == Durability::Durable && tells_of_rows(error.kind()) {
+            let seen = self.state.lock().written();
+            self.wait(seen)?;
+        }
+        Err(error)
+    }
+
+    /// Step two of an op, which names its tasks if it cannot say what became of them.
+    #[inline]
+    pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
+        match self.wait(mark) {
+            Ok(()) => Ok(done),
+            Err(error) => Err(error.with_tasks(op.in_doubt(&done))),
+        }
+    }
+
+    /// Reads rows under the engine's lock. Changes nothing, works off nothing.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&dyn View, Now) -> Result<R>) -> Result<R> {
+        self.look_at(|state, now| look(&state.store, now))
+    }
+
+    /// The same, also of what is kept beside the rows.
+    pub(crate) fn look_at<R>(
+        &self,
+        look: impl FnOnce(&EngineState, Now) -> Result<R>,
+    ) -> Result<R> {
+        reentrancy::ensure_outside()?;
+        self.health.serves()?;
+        let mut state = self.state.lock();
+        state.health.runs()?;
+        let now = state.now(&*self.settings.clock);
+        look(&state, now).inspect_err(|error| state.heal_after(error))
+    }
+
+    /// Reads a tube behind whatever is due in it.
+    pub(crate) fn look_in<R>(
+        &self,
+        tube: u32,
+        look: impl FnOnce(&dyn View, Now) -> Result<R>,
+    ) -> Result<R> {
+        self.catch_up(tube)?;
+        self.look(look)
+    }
+
+    /// Works off what is due in a tube.
+    pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
+        reentrancy::ensure_outside()?;
+        self.health.serves()?;
+        end_graces(self)?;
+        run_due_work(self, tube)
+    }
+
+    /// The same wait as one that finish at an instant, for a call that waits more than once.
+    pub(crate) fn begin_wait<'a>(&self, wait: Wait<'a>) -> Wait<'a> {
+        match wait {
+            Wait::For(length) => Wait::By(self.lease_now().saturating_add(micros(length))),
+            wait => wait,
+        }
+    }
+
+    /// Whether a wait is over by the clock.
+    pub(crate) fn is_over(&self, wait: Wait<'_>) -> bool {
+        matches!(wait, Wait::By(until) if until <= self.lease_now())
+    }
+
+    /// Takes one task, waiting for it.
+    pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
+        let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
+        let try_take = || Ok(self.apply(&op)?.0.pop());
+        if let Some(task) = try_take()? {
+            return Ok(Some(task));
+        }
+        self.wait_for(&self.takers, tube, holder, wait, try_take)
+    }
+
+    /// Calls `look` whenever the tube's waiters are woken, until it finds something or the wait is
+    /// over. A entry is taken before the first look, so nothing that comes after it is missed.
+    pub(crate) fn wait_for<R>(
+        &self,
+        wake: &Wake,
+        tube: u32,
+        holder: u32,
+        wait: Wait<'_>,
+        mut look: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let since = self.lease_now();
+        let until = match &wait {
+            Wait::No => return Ok(None),
+            Wait::For(length) => since.saturating_add(micros(*length)),
+            Wait::By(until) => *until,
+            Wait::Ever | Wait::Until(_) => NEVER,
+        };
+        let stopped = match &wait {
+            Wait::Until(stop) => stop.stopped().clone(),
+            _ => never(),
+        };
+        let entry = wake.register(tube, holder, since, Some(until));
+        loop {
+            entry.look();
+            match look() {
+                Ok(None) if wait.is_stopped() => {
+                    // It may have been woken for what it does not want any more.
+                    drop(entry);
+                    wake.wake(tube, 1);
+                    return Ok(None);
+                }
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(error) => {
+                    // What this look was woken for is still there, for another.
+                    drop(entry);
+                    wake.wake(tube, 1);
+                    return Err(error);
+                }
+            }
+            let left = until.saturating_sub(self.lease_now());
+            if left == 0 {
+                return Ok(None);
+            }
+            let nap =
+                (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));
+            if first_of(entry.signal(), &stopped, nap.flatten()) == FirstReady::Right {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Everything written so far is synced.
+    pub(crate) fn flush(&self) -> Result<()> {
+        reentrancy::ensure_outside()?;
+        if self.health.is_closing() {
+            return Err(Error::new(ErrorKind::Closed));
+        }
+        self.throttle.note_durable_caller();
+        self.gate.flush(|| self.state.lock().written())?;
+        if self.settings.by_hand {
+            self.state.lock().idle();
+        }
+        Ok(())
+    }
+
+    /// Ends the queue: calls inside finish, waiting ones return `Closed`, leases return uncharged,
+    /// a last checkpoint, and the folder is free. Never waits for guards.
+    pub(crate) fn close(&self) -> Result<()> {
+        reentrancy::ensure_outside()?;
+        if !self.health.begin_close() {
+            return Ok(());
+        }
+        self.recheck_all();
+        self.alarm.close();
+        self.checkpointer.close();
+        self.gate.close();
+        let broken = self.health.runs().is_err();
+        let mut ended = if broken { Ok(()) } else { void_leases(self, false) };
+        if !broken && ended.is_ok() {
+            self.state.lock().settle(&*self.settings.clock);
+            ended = checkpoint(self);
+        }
+        let writer = self.writer();
+        let mut state = self.state.lock();
+        // Whoever was inside has told of what it did; nobody does anything any more.
+        self.hub.end();
+        let released = state.store.close();
+        drop(state);
+        drop(writer);
+        self.join_threads();
+        ended.and(released)
+    }
+
+    /// Opens a consumer or joins it.
+    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
+        let consumer = self.run(op, durability)?;
+        self.grace_timers.forget(consumer);
+        Ok(consumer)
+    }
+
+    /// Ends a consumer's session: its leases wait for its grace, or return now.
+    pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
+        match self.run(&Leave { consumer }, durability)? {
+            Some(left) => sessions::end(self, consumer, left, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the threads, while_awaited their lock: a callback on one of them may start
+    /// another.
+    fn join_threads(&self) {
+        let myself = current().id();
+        loop {
+            let threads = std::mem::take(&mut *self.threads.lock());
+            if threads.is_empty() {
+                return;
+            }
+            // The last handle may go in a callback, on one of these very threads.
+            for thread in threads.into_iter().filter(|thread| thread.thread().id() != myself) {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// A page of a tube's tasks; see [`query::page`].
+    pub(crate) fn page(
+        &self,
+        tube: u32,
+        state: crate::words::task::State,
+        from: Option<Key>,
+    ) -> Result<(Vec<crate::words::task::TaskInfo>, Option<Key>)> {
+        self.look_in(tube, |view, now| {
+            let tube = query::tube(view, tube)?;
+            query::page(view, &tube, state, from, now)
+        })
+    }
+}
+
+/// Whether a refusal depends on what the rows said, and so must not outlive them.
+fn tells_of_rows(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Full
+            | ErrorKind::KeyExists
+            | ErrorKind::TaskNotFound
+            | ErrorKind::WrongState
+            | ErrorKind::LeaseLost
+            | ErrorKind::TubeNotFound
+            | ErrorKind::TubeExists
+            | ErrorKind::TubeMismatch
+            | ErrorKind::TubeBusy
+    )
+}
+
+/// Takes nothing once the wait was stopped. It is asked under the engine's lock: what is put after
+/// the stop is never taken.
+struct TakeUnlessStopped<'a> {
+    take: Take,
+    wait: Wait<'a>,
+}
+
+impl Op for TakeUnlessStopped<'_> {
+    type Done = <Take as Op>::Done;
+
+    #[inline]
+    fn tube(&self) -> Option<u32> {
+        self.take.tube()
+    }
+
+    #[inline]
+    fn numbers(&self) -> Numbers {
+        self.take.numbers()
+    }
+
+    #[inline]
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        if self.wait.is_stopped() { Ok(Self::Done::new()) } else { self.take.decide(ctx) }
+    }
+}

@@ -1,0 +1,201 @@
+//! What is kept in memory beside the rows: the tubes with their counters and first deadlines, and
+//! what is still to be published. It follows from what is committed and from nothing else. There is
+//! no walk over all tubes.
+
+use crate::engine::decision::Decision;
+use crate::engine::effects::{Change, NextDue, TubeChange};
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::format::NumberHash;
+use crate::format::row::TubeRow;
+use crate::runtime::deadlines::{Deadlines, Walk};
+use crate::runtime::events::Hub;
+use crate::runtime::group_commit::Mark;
+use crate::words::clock::Now;
+use crate::words::sync::Arc;
+use crate::words::task::Cause;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// Protected by the engine's lock; agrees with the rows.
+#[derive(Default)]
+pub(crate) struct DerivedState {
+    tubes: HashMap<u32, TubeState, NumberHash>,
+    deadlines: Deadlines,
+    /// Tasks put since the queue was opened.
+    pub(crate) tasks_put: u64,
+    /// Committed, and to be published once the lock is released.
+    pub(crate) outbox: Notices,
+    /// How often a tube was looked up, for tests.
+    #[cfg(test)]
+    pub(crate) visits: std::cell::Cell<u64>,
+}
+
+/// What is known of one tube.
+struct TubeState {
+    tube: TubeEntry,
+    name: Arc<str>,
+    /// A lower bound of its first deadlines.
+    next: NextDue,
+    calls: TubeCounters,
+}
+
+/// What is counted for a tube since the queue was opened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TubeCounters([u64; CAUSES]);
+
+/// How many causes there are; the last one is `Close`.
+const CAUSES: usize = Cause::Close as usize + 1;
+
+impl TubeCounters {
+    pub(crate) fn of(&self, cause: Cause) -> u64 {
+        self.0.get(cause as usize).copied().unwrap_or(0)
+    }
+}
+
+/// What is published to waiters once the lock is released.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    /// A tube may have more than one entry.
+    pub(crate) tubes: SmallVec<[TubeWakeups; 1]>,
+    /// Payload bytes went, so any tube may have room under the limit of all together.
+    pub(crate) freed: bool,
+    /// So did bytes of the temporary tubes for which a put was refused.
+    pub(crate) relief: bool,
+    /// An earlier deadline than any before came in, or work for a sweep.
+    pub(crate) sooner: bool,
+    /// Lease time of the last write, if anything was written for the disk.
+    pub(crate) wrote: Option<u64>,
+}
+
+/// What happened in one tube.
+#[derive(Debug)]
+pub(crate) struct TubeWakeups {
+    pub(crate) tube: u32,
+    /// How many tasks became takeable.
+    pub(crate) ready: usize,
+    /// How many tasks went.
+    pub(crate) gone: usize,
+}
+
+impl Notices {
+    fn tell(&mut self, tube: u32, ready: usize, gone: usize) {
+        match self.tubes.last_mut() {
+            Some(told) if told.tube == tube => {
+                told.ready = told.ready.saturating_add(ready);
+                told.gone = told.gone.saturating_add(gone);
+            }
+            _ => self.tubes.push(TubeWakeups { tube, ready, gone }),
+        }
+    }
+}
+
+impl KnownTubes for DerivedState {
+    #[inline]
+    fn known(&self, number: u32) -> Option<&TubeEntry> {
+        self.tubes.get(&number).map(|state| &state.tube)
+    }
+}
+
+impl DerivedState {
+    /// What was counted for a tube.
+    pub(crate) fn counted(&self, number: u32) -> Option<&TubeCounters> {
+        self.tubes.get(&number).map(|state| &state.calls)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tubes(&self) -> usize {
+        self.tubes.len()
+    }
+
+    /// A tube, and a lower bound of its first deadlines.
+    pub(crate) fn bound(&self, number: u32) -> Option<(&TubeEntry, NextDue)> {
+        self.visit();
+        self.tubes.get(&number).map(|state| (&state.tube, state.next))
+    }
+
+    /// Moves the bound of a tube. Whether the first deadline of all is earlier now.
+    pub(crate) fn set_bound(&mut self, number: u32, next: NextDue) -> bool {
+        self.visit();
+        let Some(state) = self.tubes.get_mut(&number).filter(|state| state.next != next) else {
+            return false;
+        };
+        let first = self.deadlines.first();
+        self.deadlines.refile(number, std::mem::replace(&mut state.next, next), next);
+        first.earlier(next) != first
+    }
+
+    /// The first deadline of all, by each clock.
+    pub(crate) fn first_due(&self) -> NextDue {
+        self.deadlines.first()
+    }
+
+    /// The next tube in which something may be due.
+    pub(crate) fn next_due(&self, now: Now, walk: &mut Walk) -> Option<u32> {
+        self.deadlines.next_due(now, walk)
+    }
+
+    /// The tube's row is this from now on. Deadlines belong to its run.
+    pub(crate) fn set_tube(&mut self, number: u32, row: TubeRow) {
+        self.visit();
+        if let Some(state) = self.tubes.get_mut(&number) {
+            let same_run = state.tube.run() == row.run;
+            state.tube.row = row;
+            if !same_run {
+                self.set_bound(number, NextDue::NONE);
+            }
+            return;
+        }
+        let name = row.name.as_str().into();
+        let tube = TubeEntry { number, row };
+        let state = TubeState { tube, name, next: NextDue::NONE, calls: TubeCounters::default() };
+        self.tubes.insert(number, state);
+    }
+
+    /// Takes note of what is committed: counts, events, tubes, deadlines, and whom to wake.
+    pub(crate) fn committed(&mut self, draft: &mut Decision, mark: Mark, hub: &Hub) {
+        let effects = &mut draft.effects;
+        self.outbox.freed |= effects.durable_bytes < 0;
+        for change in effects.changes() {
+            self.count(change);
+        }
+        for (tube, tasks) in &effects.wakes {
+            self.outbox.tell(*tube, *tasks, 0);
+        }
+        let tubes = &self.tubes;
+        let name = |tube: u32| tubes.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
+        hub.tell(name, effects, mark);
+        effects.drop_payloads();
+        for change in effects.tubes.drain(..) {
+            match change {
+                TubeChange::Set(number, row) => self.set_tube(number, row),
+                TubeChange::Gone(number) => {
+                    self.set_bound(number, NextDue::NONE);
+                    self.tubes.remove(&number);
+                }
+            }
+        }
+        self.outbox.sooner |= effects.work;
+        for (tube, next) in &effects.deadlines {
+            let Some((_, bound)) = self.bound(*tube) else { continue };
+            self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, change: &Change) {
+        let counted = self.tubes.get_mut(&change.tube);
+        if let Some(calls) = counted.and_then(|tube| tube.calls.0.get_mut(change.cause as usize)) {
+            *calls += 1;
+        }
+        self.tasks_put += u64::from(change.cause == Cause::Put);
+        if change.to.is_none() {
+            self.outbox.tell(change.tube, 0, 1);
+        }
+    }
+
+    #[inline]
+    fn visit(&self) {
+        #[cfg(test)]
+        self.visits.set(self.visits.get() + 1);
+    }
+}

@@ -1,0 +1,276 @@
+//! The stream of changes. Pushed in commit order and never waited for: a subscriber that does not
+//! keep up loses the oldest, and is told how many.
+
+use crate::engine::PayloadSubscribers;
+use crate::engine::effects::{Change, Effects};
+use crate::runtime::group_commit::Mark;
+use crate::words::options::EventOptions;
+use crate::words::sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
+use crate::words::task::{Cause, State, TaskId};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A task's step from one state to another. It is told once it is committed; a power cut may take
+/// back what was not synced, see [`Events::synced`](crate::Events::synced).
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// Counts the changes since the queue was opened, from 1, in commit order.
+    pub seq: u64,
+    /// The tube's name.
+    pub tube: Arc<str>,
+    /// The task.
+    pub task: TaskId,
+    /// The state it left; none if it is new.
+    pub from: Option<State>,
+    /// The state it entered; none if it is gone.
+    pub to: Option<State>,
+    /// What moved it.
+    pub cause: Cause,
+    pub(crate) mark: u64,
+    payload: Option<Arc<[u8]>>,
+}
+
+impl Event {
+    /// The task's payload, also of one that is gone, if the reader asked for it with
+    /// [`EventOptions::payloads`] or [`Tube::on_task_change_with_payload`]. `None` also if it could
+    /// not be read, and for the steps of a transaction that arrived before the question.
+    ///
+    /// [`Tube::on_task_change_with_payload`]: crate::Tube::on_task_change_with_payload
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.payload.as_deref()
+    }
+
+    fn bytes(&self) -> usize {
+        self.payload().map_or(0, <[u8]>::len)
+    }
+}
+
+/// Hands events to subscribers.
+#[derive(Default)]
+pub(crate) struct Hub {
+    subscribers_: Mutex<Subscribers>,
+    listening: AtomicUsize,
+    /// How many of them may want payloads.
+    wanting: AtomicUsize,
+    seq: AtomicU64,
+}
+
+/// What a subscriber is told of a tube's tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Nothing,
+    Events,
+    Payloads,
+}
+
+/// By the tube's name. It may take a lock of its own, under which no other is taken.
+pub(crate) type InterestFilter = Box<dyn Fn(&str) -> Interest + Send + Sync>;
+
+#[derive(Default)]
+struct Subscribers {
+    subscribers: Vec<Arc<Subscriber>>,
+    /// Nothing will be told any more; who comes now comes to an end at once.
+    ended: bool,
+}
+
+/// One bounded stream.
+pub(crate) struct Subscriber {
+    options: EventOptions,
+    interest: InterestFilter,
+    stream: Mutex<Stream>,
+    arrived: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct Stream {
+    events: VecDeque<Event>,
+    /// Of their payloads.
+    bytes: usize,
+    ended: bool,
+}
+
+impl Hub {
+    pub(crate) fn subscribe(
+        &self,
+        options: EventOptions,
+        interest: InterestFilter,
+    ) -> Arc<Subscriber> {
+        let mut subscribers_ = self.subscribers_.lock();
+        let subscriber = Arc::new(Subscriber {
+            options,
+            interest,
+            stream: Mutex::new(Stream { ended: subscribers_.ended, ..Stream::default() }),
+            arrived: Condvar::new(),
+            dropped: AtomicU64::new(0),
+        });
+        subscribers_.subscribers.push(subscriber.clone());
+        self.count(&subscribers_.subscribers);
+        subscriber
+    }
+
+    pub(crate) fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
+        let mut subscribers_ = self.subscribers_.lock();
+        subscribers_.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
+        self.count(&subscribers_.subscribers);
+    }
+
+    fn count(&self, subscribers: &[Arc<Subscriber>]) {
+        let wanting = subscribers.iter().filter(|subscriber| subscriber.options.payloads).count();
+        self.listening.store(subscribers.len(), Ordering::Release);
+        self.wanting.store(wanting, Ordering::Release);
+    }
+
+    /// Whom to ask whether a payload is wanted; `None` if none is.
+    pub(crate) fn wants(&self) -> Option<&dyn PayloadSubscribers> {
+        (self.wanting.load(Ordering::Acquire) > 0).then_some(self)
+    }
+
+    /// Tells of changes. Called in commit order.
+    #[inline]
+    pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
+        let changes = effects.changes();
+        let first = self.seq.fetch_add(changes.len() as u64, Ordering::Relaxed) + 1;
+        if self.listening.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let event = |(place, change): (usize, &Change)| Event {
+            seq: first + place as u64,
+            tube: tube(change.tube),
+            task: change.task,
+            from: change.from,
+            to: change.to,
+            cause: change.cause,
+            mark: mark.0,
+            payload: effects.payload(place),
+        };
+        for subscriber in &self.subscribers_.lock().subscribers {
+            subscriber.push(changes.iter().enumerate().map(event));
+        }
+    }
+
+    /// Ends every stream, once what it holds is read, and those that are still to come.
+    pub(crate) fn end(&self) {
+        let mut subscribers_ = self.subscribers_.lock();
+        subscribers_.ended = true;
+        for subscriber in &subscribers_.subscribers {
+            subscriber.end();
+        }
+    }
+}
+
+impl PayloadSubscribers for Hub {
+    fn payloads_of(&self, tube: &str) -> bool {
+        let subscribers_ = self.subscribers_.lock();
+        subscribers_
+            .subscribers
+            .iter()
+            .any(|subscriber| (subscriber.interest)(tube) == Interest::Payloads)
+    }
+}
+
+impl Stream {
+    fn push(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        self.events.push_back(event);
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.bytes -= event.bytes();
+        Some(event)
+    }
+
+    /// Drops the oldest until there is room for one more of so many bytes. How many went.
+    fn make_room(&mut self, bytes: usize, options: &EventOptions) -> u64 {
+        let mut dropped = 0;
+        while self.events.len() >= options.kept.max(1)
+            || self.bytes.saturating_add(bytes) > options.bytes_kept
+        {
+            if self.pop().is_none() {
+                break;
+            }
+            dropped += 1;
+        }
+        dropped
+    }
+}
+
+impl Subscriber {
+    /// All events of one commit at once: a call of the reader costs more than many of them.
+    fn push(&self, events: impl Iterator<Item = Event>) {
+        let mut stream = self.stream.lock();
+        let (mut arrived, mut dropped) = (false, 0);
+        for mut event in events {
+            match (self.interest)(&event.tube) {
+                Interest::Nothing => continue,
+                Interest::Events => event.payload = None,
+                Interest::Payloads => {}
+            }
+            dropped += stream.make_room(event.bytes(), &self.options);
+            stream.push(event);
+            arrived = true;
+        }
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
+        drop(stream);
+        if arrived {
+            self.arrived.notify_all();
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.stream.lock().ended = true;
+        self.arrived.notify_all();
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn try_next(&self) -> Option<Event> {
+        self.stream.lock().pop()
+    }
+
+    /// The next event; waits for it, for at most `timeout`. `None` if it did not come, or the
+    /// stream has ended.
+    pub(crate) fn next(&self, timeout: Option<Duration>) -> Option<Event> {
+        let until = timeout.and_then(deadline);
+        let mut stream = self.stream.lock();
+        loop {
+            if let Some(event) = stream.pop() {
+                return Some(event);
+            }
+            if stream.ended {
+                return None;
+            }
+            match until {
+                Some(until) => {
+                    if self.arrived.wait_until(&mut stream, until).timed_out() {
+                        return stream.pop();
+                    }
+                }
+                None => self.arrived.wait(&mut stream),
+            }
+        }
+    }
+}
+
+fn deadline(timeout: Duration) -> Option<Instant> {
+    crate::words::clock::machine_now().checked_add(timeout)
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("seq", &self.seq)
+            .field("tube", &self.tube)
+            .field("task", &self.task)
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("cause", &self.cause)
+            .field("payload_bytes", &self.payload().map(<[u8]>::len))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,256 @@
+//! Group sync: leader and waiters, no fixed waiting window, no hand-off to another thread for a
+//! single caller. It never takes the engine's lock: while one caller syncs, others apply and write,
+//! and the next sync covers them all.
+
+use crate::store::{Health, Journal};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The flusher begins so much of the interval before it is over. Else it meets callers that have
+/// found the limit passed and sync themselves, each time for as long as a sync takes.
+const EARLY_DIVISOR: u32 = 4;
+
+/// The number of a record; what a caller saw is synced once this record is. 0 is synced always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark(pub(crate) u64);
+
+/// Where durable callers wait.
+pub(crate) struct GroupCommit {
+    /// `None` for a queue in memory, where nothing is ever synced.
+    journal: Option<Arc<Journal>>,
+    line: Mutex<Line>,
+    health: Arc<Health>,
+    /// Whether the flusher will look again by itself, and need not be flusher_called.
+    flusher_awake: AtomicBool,
+    flusher: Mutex<Flusher>,
+    flusher_called: Condvar,
+}
+
+#[derive(Default)]
+struct Line {
+    leading: bool,
+    waiters: VecDeque<Arc<SyncWaiter>>,
+}
+
+#[derive(Default)]
+struct Flusher {
+    closed: bool,
+    /// Something was written since it looked.
+    flusher_called: bool,
+}
+
+struct SyncWaiter {
+    mark: Mark,
+    outcome: Mutex<Option<SyncOutcome>>,
+    ready: Condvar,
+}
+
+/// What a waiter is told.
+#[derive(Clone, Copy)]
+enum SyncOutcome {
+    Covered,
+    Lead,
+    Failed,
+}
+
+impl SyncWaiter {
+    fn finish(&self, outcome: SyncOutcome) {
+        *self.outcome.lock() = Some(outcome);
+        self.ready.notify_one();
+    }
+
+    fn wait(&self) -> SyncOutcome {
+        let mut outcome = self.outcome.lock();
+        loop {
+            if let Some(outcome) = *outcome {
+                return outcome;
+            }
+            self.ready.wait(&mut outcome);
+        }
+    }
+}
+
+impl GroupCommit {
+    pub(crate) fn new(journal: Option<Arc<Journal>>, health: Arc<Health>) -> Self {
+        Self {
+            journal,
+            line: Mutex::default(),
+            health,
+            flusher_awake: AtomicBool::new(false),
+            flusher: Mutex::default(),
+            flusher_called: Condvar::new(),
+        }
+    }
+
+    /// Whether a sync has failed. What was written since the last good one is unknown for ever.
+    fn has_failed(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.has_failed())
+    }
+
+    pub(crate) fn is_synced(&self, mark: Mark) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.synced() >= mark.0)
+    }
+
+    /// Returns once the mark is synced; leads the sync if nobody does.
+    ///
+    /// # Errors
+    /// `Unknown` if the sync failed, by whoever led it.
+    #[inline]
+    pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        if journal.synced() >= mark.0 {
+            return Ok(());
+        }
+        let mut line = self.line.lock();
+        if journal.synced() >= mark.0 {
+            return Ok(());
+        }
+        if self.has_failed() {
+            return Err(unknown());
+        }
+        if !line.leading {
+            line.leading = true;
+            drop(line);
+            return self.lead(journal);
+        }
+        let waiter =
+            Arc::new(SyncWaiter { mark, outcome: Mutex::new(None), ready: Condvar::new() });
+        line.waiters.push_back(waiter.clone());
+        drop(line);
+        match waiter.wait() {
+            SyncOutcome::Covered => Ok(()),
+            SyncOutcome::Lead => self.lead(journal),
+            SyncOutcome::Failed => Err(unknown()),
+        }
+    }
+
+    /// Syncs once. The leader's own record was written before, so one sync covers it; then it wakes
+    /// exactly the covered and hands the lead to the first of the others.
+    fn lead(&self, journal: &Journal) -> Result<()> {
+        let synced = journal.sync();
+        if let Err(error) = &synced
+            && journal.has_failed()
+        {
+            self.health.break_down(error.to_string(), false);
+        }
+        let mut line = self.line.lock();
+        let Ok(synced) = synced else {
+            line.leading = false;
+            for waiter in line.waiters.drain(..) {
+                waiter.finish(SyncOutcome::Failed);
+            }
+            return Err(unknown());
+        };
+        line.waiters.retain(|waiter| {
+            let waits = waiter.mark.0 > synced;
+            if !waits {
+                waiter.finish(SyncOutcome::Covered);
+            }
+            waits
+        });
+        match line.waiters.pop_front() {
+            Some(next) => next.finish(SyncOutcome::Lead),
+            None => line.leading = false,
+        }
+        Ok(())
+    }
+
+    /// DerivedState that a record was written at this lease time. Whether the oldest unsynced
+    /// record is older than `limit`: then the caller syncs, so that the limit does not hang on the
+    /// flusher.
+    #[inline]
+    pub(crate) fn written(&self, lease: u64, limit: u64) -> bool {
+        let Some(journal) = &self.journal else { return false };
+        // 0 says that there is none, so the first microsecond of a clock is its second.
+        let now = lease.max(1);
+        let oldest = journal.oldest.load(Ordering::Acquire);
+        if oldest != 0 {
+            return now.saturating_sub(oldest) > limit;
+        }
+        match journal.oldest.compare_exchange(0, now, Ordering::SeqCst, Ordering::Acquire) {
+            // A durable caller comes here for every sync; a call of the flusher for each of them
+            // would cost as much as the rest of the verb.
+            Ok(_) if self.flusher_awake.load(Ordering::SeqCst) => false,
+            Ok(_) => {
+                // Under the lock, or the outcome could fall between the flusher's look and its
+                // sleep.
+                let mut flusher = self.flusher.lock();
+                flusher.flusher_called = true;
+                self.flusher_called.notify_one();
+                drop(flusher);
+                false
+            }
+            Err(oldest) => now.saturating_sub(oldest) > limit,
+        }
+    }
+
+    /// The flusher's thread: sleeps while everything is synced, else looks once an interval and
+    /// syncs what is unsynced then. Calls `idle` once when nothing came for an interval.
+    pub(crate) fn flush_until_closed(
+        &self,
+        interval: Duration,
+        written: impl Fn() -> Mark,
+        idle: impl Fn(),
+    ) {
+        let mut flusher = self.flusher.lock();
+        let mut owes_idle = false;
+        while !flusher.closed {
+            // Cleared before `oldest` is read, and a writer sets `oldest` before it reads this: one
+            // of the two always sees the other.
+            self.flusher_awake.store(false, Ordering::SeqCst);
+            let rests = |flusher: &Flusher| {
+                !flusher.closed && !flusher.flusher_called && self.oldest() == 0
+            };
+            if !owes_idle {
+                self.flusher_called.wait_while(&mut flusher, |flusher| rests(flusher));
+            } else if rests(&flusher) {
+                self.flusher_called.wait_for(&mut flusher, interval);
+                if rests(&flusher) {
+                    drop(flusher);
+                    idle();
+                    owes_idle = false;
+                    flusher = self.flusher.lock();
+                }
+                continue;
+            }
+            (flusher.flusher_called, owes_idle) = (false, true);
+            self.flusher_awake.store(true, Ordering::SeqCst);
+            self.flusher_called.wait_for(&mut flusher, interval - interval / EARLY_DIVISOR);
+            if self.oldest() != 0 && !flusher.closed && !self.has_failed() {
+                drop(flusher);
+                // A failure is remembered, and every later call says so.
+                let _ = self.flush(&written);
+                flusher = self.flusher.lock();
+            }
+        }
+    }
+
+    /// Syncs everything that is written when it is flusher_called.
+    ///
+    /// # Errors
+    /// As [`wait`](GroupCommit::wait).
+    pub(crate) fn flush(&self, written: impl Fn() -> Mark) -> Result<()> {
+        // Who wrote may have noted it only after another's sync had covered it. Cleared before it
+        // is seen what is written: whoever writes later sets it anew.
+        if let Some(journal) = &self.journal {
+            journal.oldest.store(0, Ordering::SeqCst);
+        }
+        self.wait(written())
+    }
+
+    fn oldest(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.oldest.load(Ordering::SeqCst))
+    }
+
+    /// Ends the flusher's thread.
+    pub(crate) fn close(&self) {
+        self.flusher.lock().closed = true;
+        self.flusher_called.notify_all();
+    }
+}
+
+fn unknown() -> Error {
+    Error::new(ErrorKind::Unknown)
+}

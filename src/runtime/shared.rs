@@ -1,0 +1,160 @@
+//! The parts of a running queue, which its pipeline, checkpoints, sessions and timer share. Locks
+//! are taken in one order: the writer's before the engine's; neither is held while user code runs,
+//! `transact` aside.
+
+use crate::runtime::backpressure::{Backpressure, PausedCallers};
+use crate::runtime::commit::{CommitEnv, EngineState};
+use crate::runtime::derived_state::Notices;
+use crate::runtime::events::Hub;
+use crate::runtime::grace_timers::GraceTimers;
+use crate::runtime::group_commit::{GroupCommit, Mark};
+use crate::runtime::handoff_mutex::{HandoffGuard, HandoffMutex};
+use crate::runtime::parker::Parker;
+use crate::runtime::throttle::Throttle;
+use crate::runtime::wake::Wake;
+use crate::store::{Health, Opened};
+use crate::words::clock::{Clock, ClockStep, micros};
+use crate::words::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How the queue was opened.
+pub(crate) struct CoreSettings {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) flush_interval: Duration,
+    /// No threads: the caller ticks and flushes.
+    pub(crate) by_hand: bool,
+    /// Payload bytes of all durable tubes together, at most.
+    pub(crate) durable_bytes_max: u64,
+}
+
+/// What the threads of one queue share.
+pub(crate) struct Shared {
+    pub(crate) settings: CoreSettings,
+    /// What the wall clock did before the opening.
+    pub(crate) clock_step: Option<ClockStep>,
+    /// TicketHandle by the one that checkpoints or transacts. Taken before `state`, never after.
+    writer: Mutex<()>,
+    /// Of the checkpoint under way.
+    pub(crate) throttle: Arc<Throttle>,
+    pub(crate) state: HandoffMutex<EngineState>,
+    pub(crate) gate: GroupCommit,
+    pub(crate) takers: Wake,
+    pub(crate) room: Wake,
+    pub(crate) ready_waiters: Wake,
+    pub(crate) hub: Hub,
+    pub(crate) alarm: Parker,
+    /// Calls the thread that checkpoints beside the callers.
+    pub(crate) checkpointer: Parker,
+    pub(crate) pausing: PausedCallers,
+    pub(crate) grace_timers: GraceTimers,
+    pub(crate) health: Arc<Health>,
+}
+
+/// What the holder of the engine's lock leaves for after its release. The blocking callers do it at
+/// once, see `checkpoints`.
+#[must_use = "the caller does it while_awaited the engine's lock"]
+pub(crate) struct PostCommit {
+    /// The oldest record that is not synced has reached the limit: sync up to here.
+    pub(crate) sync: Option<Mark>,
+    pub(crate) wants_checkpoint: bool,
+    /// How many checkpoints there were.
+    pub(crate) checkpoints: u64,
+    /// Microseconds of pause for having outrun the checkpoint under way.
+    pub(crate) pause: u64,
+}
+
+impl Shared {
+    /// Over an opened store.
+    pub(crate) fn new(opened: Opened, settings: CoreSettings) -> Self {
+        let health = opened.store.health.clone();
+        let gate = GroupCommit::new(opened.store.journal(), health.clone());
+        let throttle = Arc::new(Throttle::new(settings.clock.clone()));
+        let backpressure = Backpressure::new(throttle.clone());
+        let clock_step = opened.step;
+        let state = EngineState::new(opened, backpressure);
+        Self {
+            settings,
+            clock_step,
+            writer: Mutex::new(()),
+            throttle,
+            state: HandoffMutex::new(state),
+            gate,
+            takers: Wake::default(),
+            room: Wake::default(),
+            ready_waiters: Wake::default(),
+            hub: Hub::default(),
+            alarm: Parker::default(),
+            checkpointer: Parker::default(),
+            pausing: PausedCallers::default(),
+            grace_timers: GraceTimers::default(),
+            health,
+        }
+    }
+
+    /// Waits for the writer's lock.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
+        self.throttle.while_awaited(|| self.writer.lock())
+    }
+
+    /// The writer's lock, if nobody has it.
+    pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
+        self.writer.try_lock()
+    }
+
+    pub(crate) fn env(&self) -> CommitEnv<'_> {
+        CommitEnv { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
+    }
+
+    /// Lease time, read while_awaited the engine's lock.
+    pub(crate) fn lease_now(&self) -> u64 {
+        micros(self.settings.clock.monotonic())
+    }
+
+    /// Releases the engine's lock and publishes what was committed under it. Waits for nothing.
+    pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
+        let outbox = state.take_outbox();
+        let written = state.written();
+        let mut post = PostCommit {
+            sync: None,
+            wants_checkpoint: state.store.wants_checkpoint(),
+            checkpoints: state.store.checkpoints(),
+            pause: state.pause(&*self.settings.clock),
+        };
+        drop(state);
+        post.sync = self.publish(outbox).then_some(written);
+        post
+    }
+
+    /// Whether the oldest record that is not synced has reached the limit.
+    fn publish(&self, outbox: Notices) -> bool {
+        for told in outbox.tubes {
+            if told.ready > 0 {
+                self.takers.wake(told.tube, told.ready);
+                self.ready_waiters.wake(told.tube, usize::MAX);
+            }
+            // Waking everybody includes those who wait for room.
+            let room = if told.ready == usize::MAX { usize::MAX } else { told.gone };
+            if room > 0 {
+                self.room.wake(told.tube, room);
+            }
+        }
+        // Line for the bytes of one put in any tube may be room for two others, or for none.
+        let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
+        if freed || outbox.relief {
+            self.room.recheck_all();
+        }
+        if outbox.sooner {
+            self.alarm.ring();
+        }
+        let Some(lease) = outbox.wrote else { return false };
+        self.alarm.wrote(lease);
+        self.gate.written(lease, micros(self.settings.flush_interval))
+    }
+
+    /// Everybody who waits looks again.
+    pub(crate) fn recheck_all(&self) {
+        self.takers.recheck_all();
+        self.room.recheck_all();
+        self.ready_waiters.recheck_all();
+    }
+}

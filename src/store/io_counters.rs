@@ -1,0 +1,95 @@
+//! What goes to the disk, counted: it stands between the store and its two files, passes every call
+//! on, and changes nothing.
+
+use super::disk::{Disk, DiskFile, Found, Staging};
+use crate::words::sync::{Arc, AtomicU64, Ordering};
+use std::io;
+use std::path::Path;
+
+/// Since the opening, of both files.
+#[derive(Debug, Default)]
+pub(crate) struct IoCounters {
+    written: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl IoCounters {
+    /// A disk whose traffic is counted here.
+    pub(crate) fn of(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Arc<Self>) {
+        let traffic = Arc::<Self>::default();
+        (Arc::new(CountedDisk { disk, traffic: traffic.clone() }), traffic)
+    }
+
+    /// Bytes given to writes, also to those that failed.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct CountedDisk {
+    disk: Arc<dyn Disk>,
+    traffic: Arc<IoCounters>,
+}
+
+impl CountedDisk {
+    fn counted(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(CountedFile { file, traffic: self.traffic.clone() })
+    }
+}
+
+impl Disk for CountedDisk {
+    fn folder(&self) -> &Path {
+        self.disk.folder()
+    }
+
+    fn found(&self) -> io::Result<Found> {
+        self.disk.found()
+    }
+
+    fn birth(&self) -> io::Result<Box<dyn Staging>> {
+        self.disk.birth()
+    }
+
+    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        Ok(self.disk.open_journal()?.map(|file| self.counted(file)))
+    }
+
+    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.counted(self.disk.open_base()?))
+    }
+}
+
+#[derive(Debug)]
+struct CountedFile {
+    file: Arc<dyn DiskFile>,
+    traffic: Arc<IoCounters>,
+}
+
+impl DiskFile for CountedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.traffic.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.file.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.traffic.syncs.fetch_add(1, Ordering::Relaxed);
+        self.file.sync()
+    }
+}

@@ -1,0 +1,146 @@
+//! Rows of a snapshot that were read ahead, so that reading in order costs one seek for many rows.
+//! Knows nothing of redb; what is kept is as true as the snapshot, and goes with it.
+
+use crate::format::key::{Key, after};
+use crate::format::{Met, Value};
+use std::cell::Cell;
+
+/// Where a window ends, whichever comes first.
+const ROWS: usize = 64;
+const BYTES: usize = 32 << 10;
+/// RangeCache that are kept.
+const WINDOWS: usize = 32;
+
+/// All rows that the snapshot has from the window's start to its end.
+#[derive(Default)]
+pub(super) struct CachedRange {
+    rows: Vec<Met>,
+    bytes: usize,
+    /// The first key not covered.
+    end: Key,
+    /// Whether the snapshot ends here.
+    ends: bool,
+    /// Bytes of the windows that it goes on from.
+    before: usize,
+    used: Cell<u64>,
+}
+
+/// How far reading in order has come.
+pub(super) struct SequentialScan {
+    /// Where it goes on.
+    pub(super) from: Key,
+    /// Bytes that it went through since the snapshot was taken.
+    pub(super) bytes: usize,
+}
+
+impl CachedRange {
+    /// Adds the next row; a damaged value is `None`. Whether the window ends with it: it is full,
+    /// or the row has another tag than these, with which it is not asked for in order.
+    pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>) -> bool {
+        self.bytes += key.len() + value.map_or(0, <[u8]>::len);
+        self.rows.push((Key::from_slice(key), value.map(Value::from)));
+        let ends = key.first() != Some(&tag) || self.rows.len() >= ROWS || self.bytes >= BYTES;
+        if ends {
+            self.end = after(key);
+        }
+        ends
+    }
+
+    /// Says that there is no row behind these.
+    pub(super) fn close(mut self) -> Self {
+        self.ends = true;
+        self
+    }
+
+    /// The first row with `from <= key < to`, if there is one. `None` if the window does not reach
+    /// far enough to say.
+    #[inline]
+    pub(super) fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+        let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
+        match self.rows.get(at) {
+            Some(met) if met.0.as_slice() < to => Some(Some(met)),
+            Some(_) => Some(None),
+            None if self.ends || to <= self.end.as_slice() => Some(None),
+            None => None,
+        }
+    }
+}
+
+/// A few windows, by their start; the one that was unused longest goes.
+#[derive(Default)]
+pub(super) struct RangeCache {
+    by_start: Vec<(Key, CachedRange)>,
+    /// The one that was used last, which mostly answers again.
+    last: Cell<usize>,
+    clock: Cell<u64>,
+}
+
+impl RangeCache {
+    /// As [`CachedRange::look`], in whichever of them reaches far enough.
+    #[inline]
+    pub(super) fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+        if let Some(answer) = self.ask(self.last.get(), from, to) {
+            return Some(answer);
+        }
+        let starts_before = |(start, _): &(Key, CachedRange)| start.as_slice() <= from;
+        self.ask(self.by_start.partition_point(starts_before).checked_sub(1)?, from, to)
+    }
+
+    #[inline]
+    fn ask(&self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+        let (start, window) = self.by_start.get(at)?;
+        if start.as_slice() > from {
+            return None;
+        }
+        let answer = window.look(from, to)?;
+        window.used.set(self.tick());
+        self.last.set(at);
+        Some(answer)
+    }
+
+    #[inline]
+    fn tick(&self) -> u64 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
+    }
+
+    /// Wherever more than one window was read in order and there is more of the tag.
+    pub(super) fn courses(&self) -> Vec<SequentialScan> {
+        let next = self.by_start.iter().skip(1).map(|(start, _)| Some(start)).chain([None]);
+        let goes_on =
+            |it: &CachedRange, next: Option<&Key>| next.is_some_and(|next| *next <= it.end);
+        let open = self.by_start.iter().zip(next).filter(|((start, window), next)| {
+            let is_course = window.before > 0 && !goes_on(window, *next);
+            is_course && !window.ends && start.first() == window.end.first()
+        });
+        open.map(|((_, it), _)| SequentialScan {
+            from: it.end.clone(),
+            bytes: it.before + it.bytes,
+        })
+        .collect()
+    }
+
+    pub(super) fn keep(&mut self, start: Key, mut window: CachedRange) {
+        window.used.set(self.tick());
+        let place = |kept: &[(Key, CachedRange)]| kept.partition_point(|(other, _)| *other < start);
+        let mut at = place(&self.by_start);
+        if let Some((_, last)) = at.checked_sub(1).and_then(|before| self.by_start.get(before))
+            && start <= last.end
+        {
+            window.before = last.before + last.bytes;
+        }
+        if let Some(same) = self.by_start.get_mut(at).filter(|(other, _)| *other == start) {
+            same.1 = window;
+        } else {
+            if self.by_start.len() >= WINDOWS {
+                let used = |at: &usize| self.by_start.get(*at).map(|(_, window)| window.used.get());
+                if let Some(oldest) = (0..self.by_start.len()).min_by_key(used) {
+                    self.by_start.remove(oldest);
+                    at = place(&self.by_start);
+                }
+            }
+            self.by_start.insert(at, (start, window));
+        }
+        self.last.set(at);
+    }
+}

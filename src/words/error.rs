@@ -1,0 +1,324 @@
+//! The one error of the library: what was tried, on what, why not, and what to do. It never
+//! carries a payload. The words here import nothing of ours that could fail.
+
+use crate::words::task::TaskId;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What every call of the library returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+pub(crate) type ErrorCause = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// Why a call failed. One small opaque type for the whole library; [`kind`](Error::kind) tells the
+/// case, the predicates tell what callers branch on, and the text says what to do.
+///
+/// ```
+/// use tubewell::{ErrorKind, Queue, TaskId};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// let error = tube.claim(TaskId::new(7)).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::TaskNotFound);
+/// assert!(error.is_not_found());
+/// assert_eq!(error.to_string(), "claim task 7 in tube \"letters\": no such task in this tube");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    action: &'static str,
+    tube: Option<Box<str>>,
+    task: Option<TaskId>,
+    tasks: Vec<TaskId>,
+    folder: Option<PathBuf>,
+    detail: Option<Box<str>>,
+    source: Option<ErrorCause>,
+}
+
+/// The cases of [`Error`].
+///
+/// Four of them may come from any call that reads or writes the folder, whether it names them under
+/// `# Errors` or not: [`Io`](ErrorKind::Io), [`Damaged`](ErrorKind::Damaged),
+/// [`DiskFull`](ErrorKind::DiskFull) and [`Broken`](ErrorKind::Broken).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument is outside its limits. Nothing happened.
+    Invalid,
+    /// The tube's kind has the option's switch off. Nothing happened.
+    Unsupported,
+    /// The payload is larger than the queue's limit. Nothing was written.
+    TooLarge,
+    /// The tube has reached its capacity, or all durable or all temporary tubes together their byte
+    /// limit. Nothing happened.
+    Full,
+    /// A task with this key exists, and the put asked to be rejected. Nothing happened.
+    KeyExists,
+    /// No task has this id in this tube.
+    TaskNotFound,
+    /// The task is in a state that the verb does not apply to. Nothing happened.
+    WrongState,
+    /// The lease is no longer held: settled, lapsed, ended, or taken away. Nothing happened.
+    LeaseLost,
+    /// No tube has this name.
+    TubeNotFound,
+    /// A tube of this name exists.
+    TubeExists,
+    /// A tube of this name exists with another kind or other options.
+    TubeMismatch,
+    /// The tube has waiting takers or taken tasks and was not dropped.
+    TubeBusy,
+    /// The `Placement` that the tube was made with is not registered.
+    DriverMissing,
+    /// The queue, or the consumer, was closed.
+    Closed,
+    /// An earlier failure has stopped the queue; close it and open it again.
+    Broken,
+    /// A sync failed: what was asked is either entirely done or entirely not, and opening the
+    /// queue again decides which. [`Error::tasks`] names the tasks.
+    Unknown,
+    /// The disk is full: puts are refused, and soon whatever else adds to what is kept, such as a
+    /// reason; takes, acks and deletes go on.
+    DiskFull,
+    /// Another queue has the folder open, in this process or in another.
+    Locked,
+    /// The path is not a queue's folder, and nothing in it was touched.
+    NotAQueue,
+    /// The folder was written by a newer version of the library, and was left as it is.
+    NewerFormat,
+    /// What is on the disk is damaged, or its two files do not belong together.
+    Damaged,
+    /// The operating system refused a read, a write or a sync.
+    Io,
+    /// A payload could not be encoded or decoded.
+    Codec,
+    /// A plain verb, or a second `transact`, was called inside `transact`.
+    InTransaction,
+    /// The closure given to `transact` or `read` returned an error;
+    /// [`into_source`](Error::into_source) gives it back. Nothing happened.
+    Rejected,
+    /// The call was stopped by the caller's progress function; what it has done so far stands.
+    Cancelled,
+}
+
+impl ErrorKind {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid argument",
+            Self::Unsupported => "not supported by this kind of tube",
+            Self::TooLarge => "the payload is too large",
+            Self::Full => "full; ack or delete tasks, or wait for room",
+            Self::KeyExists => "a task with this key exists",
+            Self::TaskNotFound => "no such task in this tube",
+            Self::WrongState => "the task's state does not allow this",
+            Self::LeaseLost => "the lease is no longer held; the task may be another's by now",
+            Self::TubeNotFound => "no such tube; create it first",
+            Self::TubeExists => "a tube of this name exists; use if_not_exists() to share it",
+            Self::TubeMismatch => "a tube of this name exists with another kind or other options",
+            Self::TubeBusy => "the tube is in use; let it drain, or drop it by force",
+            Self::DriverMissing => "the tube's placement is not registered; give it to the builder",
+            Self::Closed => "closed; open it again",
+            Self::Broken => "the queue has stopped after a failure; close it and open it again",
+            Self::Unknown => {
+                "a sync failed, so the outcome is unknown; open the queue again, which decides it"
+            }
+            Self::DiskFull => "the disk is full; make room, acks and deletes still work",
+            Self::Locked => "the folder is open in this or another process; close that one first",
+            Self::NotAQueue => "this is not a queue's folder; give an empty or a new one",
+            Self::NewerFormat => "written by a newer version of tubewell; update this program",
+            Self::Damaged => "damaged; restore the folder from a copy",
+            Self::Io => "the operating system refused it",
+            Self::Codec => "the payload cannot be encoded or decoded",
+            Self::InTransaction => "not possible inside transact; use the transaction's own verbs",
+            Self::Rejected => "rolled back, because the closure returned an error",
+            Self::Cancelled => "stopped by the progress function",
+        }
+    }
+}
+
+/// What makes an error is cold, or its code would lie between that of verbs that go well, and both
+/// would not fit the processor's nearest cache.
+impl Error {
+    #[cold]
+    pub(crate) fn new(kind: ErrorKind) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            action: "",
+            tube: None,
+            task: None,
+            tasks: Vec::new(),
+            folder: None,
+            detail: None,
+            source: None,
+        }))
+    }
+
+    /// An error of the operating system; a full disk is told apart.
+    #[cold]
+    pub(crate) fn io(error: std::io::Error) -> Self {
+        let full = matches!(
+            error.kind(),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+        );
+        Self::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io }).caused_by(error)
+    }
+
+    /// A failed sync of a file with tasks in it. `Io` also on a full disk: what is on the medium is
+    /// not known, and no room mends that.
+    #[cold]
+    pub(crate) fn not_synced(name: &str, cause: impl Into<ErrorCause>) -> Self {
+        Self::new(ErrorKind::Io).because(format!("{name} was not synced")).caused_by(cause)
+    }
+
+    /// Adds what exactly is wrong.
+    #[cold]
+    pub(crate) fn because(mut self, detail: impl Into<Box<str>>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    #[cold]
+    pub(crate) fn caused_by(mut self, cause: impl Into<ErrorCause>) -> Self {
+        self.0.source = Some(cause.into());
+        self
+    }
+
+    /// Names the verb, unless a deeper layer has done so.
+    #[cold]
+    pub(crate) fn during(mut self, action: &'static str) -> Self {
+        if self.0.action.is_empty() {
+            self.0.action = action;
+        }
+        self
+    }
+
+    #[cold]
+    pub(crate) fn in_tube(mut self, tube: &str) -> Self {
+        self.0.tube.get_or_insert_with(|| tube.into());
+        self
+    }
+
+    #[cold]
+    pub(crate) fn on_task(mut self, task: TaskId) -> Self {
+        self.0.task.get_or_insert(task);
+        self
+    }
+
+    #[cold]
+    pub(crate) fn with_tasks(mut self, tasks: Vec<TaskId>) -> Self {
+        self.0.tasks = tasks;
+        self
+    }
+
+    #[cold]
+    pub(crate) fn at(mut self, folder: &Path) -> Self {
+        self.0.folder.get_or_insert_with(|| folder.to_owned());
+        self
+    }
+
+    /// The case.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The tasks in doubt of an [`ErrorKind::Unknown`], or those of a batch that were not settled
+    /// because their leases were lost.
+    pub fn tasks(&self) -> &[TaskId] {
+        &self.0.tasks
+    }
+
+    /// Whether the tube, or the disk, has no room for a put.
+    pub fn is_full(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Full | ErrorKind::DiskFull)
+    }
+
+    /// Whether the caller no longer holds the task.
+    pub fn is_lease_lost(&self) -> bool {
+        self.0.kind == ErrorKind::LeaseLost
+    }
+
+    /// Whether the queue or the consumer was closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.kind == ErrorKind::Closed
+    }
+
+    /// Whether it is open if the call took place; opening the queue again decides.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.0.kind == ErrorKind::Unknown
+    }
+
+    /// Whether there is no such task or tube.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::TaskNotFound | ErrorKind::TubeNotFound)
+    }
+
+    /// The cause, such as the error that a closure given to `transact` returned.
+    pub fn into_source(self) -> Option<Box<dyn std::error::Error + Send + Sync + 'static>> {
+        self.0.source
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        if !inner.action.is_empty() {
+            write!(f, "{}", inner.action)?;
+            if let Some(task) = inner.task {
+                write!(f, " task {task}")?;
+            }
+            if let Some(tube) = &inner.tube {
+                write!(f, " in tube {tube:?}")?;
+            }
+            if let Some(folder) = &inner.folder {
+                write!(f, " at {}", folder.display())?;
+            }
+            f.write_str(": ")?;
+        }
+        f.write_str(inner.kind.text())?;
+        if let Some(detail) = &inner.detail {
+            write!(f, " ({detail})")?;
+        }
+        if let Some(source) = &inner.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|cause| cause as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_names_action_tube_and_task_and_what_to_do() {
+        let error =
+            Error::new(ErrorKind::LeaseLost).during("ack").in_tube("mail").on_task(TaskId::new(7));
+        let text = error.to_string();
+        assert!(
+            text.starts_with("ack task 7 in tube \"mail\": the lease is no longer held"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn it_is_small_and_crosses_threads() {
+        fn crosses<T: Send + Sync + 'static>() {}
+        crosses::<Error>();
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+    }
+}

@@ -1,0 +1,71 @@
+//! The one door to locks, channels and threads. Nothing else in the crate names their crates, so
+//! that a schedule explorer can stand in for them: under `cfg(shuttle)` everything here but
+//! `plain` is its own.
+
+#[cfg(shuttle)]
+mod explored;
+
+#[cfg(not(shuttle))]
+use crossbeam_channel::select;
+#[cfg(not(shuttle))]
+pub(crate) use crossbeam_channel::{Receiver, Sender, bounded, never};
+#[cfg(not(shuttle))]
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+#[cfg(not(shuttle))]
+pub(crate) use std::hint::spin_loop;
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+#[cfg(not(shuttle))]
+pub(crate) use std::thread::{Builder as ThreadBuilder, JoinHandle, current, yield_now};
+#[cfg(not(shuttle))]
+pub(crate) use std::thread_local;
+
+#[cfg(shuttle)]
+pub(crate) use explored::{
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, MutexGuard, Receiver, RwLock,
+    Sender, ThreadBuilder, bounded, current, fence, first_of, never, spin_loop, thread_local,
+    yield_now,
+};
+
+pub(crate) use std::sync::atomic::Ordering;
+pub(crate) use std::sync::{Arc, Weak};
+#[cfg(not(shuttle))]
+use std::time::Duration;
+
+/// What no explorer stands in for. For statics, which outlive a schedule, and for what redb calls
+/// while it holds locks of its own, which an explorer knows nothing of; and for hints, which may
+/// say anything. Nobody waits while holding one of these.
+pub(crate) mod plain {
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+    pub(crate) use std::thread::{park_timeout, yield_now};
+}
+
+/// Which of two receivers had something to say, or was disconnected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstReady {
+    Left,
+    Right,
+    /// Neither, for as long as was to be waited.
+    Neither,
+}
+
+/// Waits for the first of two receivers, at most for a while, and takes what it says.
+#[cfg(not(shuttle))]
+pub(crate) fn first_of(
+    left: &Receiver<()>,
+    right: &Receiver<()>,
+    most: Option<Duration>,
+) -> FirstReady {
+    match most {
+        Some(most) => select! {
+            recv(left) -> _ => FirstReady::Left,
+            recv(right) -> _ => FirstReady::Right,
+            default(most) => FirstReady::Neither,
+        },
+        None => select! {
+            recv(left) -> _ => FirstReady::Left,
+            recv(right) -> _ => FirstReady::Right,
+        },
+    }
+}

@@ -1,0 +1,292 @@
+//! Stand-ins for the locks, channels and threads of the explorer above, with the same surface, over
+//! those of a schedule explorer. There is no time: a wait with a bound ends at once, which to those
+//! who wait is a bound that is reached whenever the explorer runs them next. Never part of a build
+//! that anybody uses.
+#![allow(clippy::expect_used)]
+
+use super::FirstReady;
+use shuttle::rand::{RngCore, thread_rng};
+use shuttle::sync as explorer;
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+pub(crate) use shuttle::hint::spin_loop;
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+pub(crate) use shuttle::thread::{Builder as ThreadBuilder, JoinHandle, current, yield_now};
+pub(crate) use shuttle::thread_local;
+
+/// A lock that no panic poisons.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(explorer::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(explorer::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        MutexGuard { lock: &self.0, held: Some(held) }
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = match self.0.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { lock: &self.0, held: Some(held) })
+    }
+}
+
+/// A lock that no panic poisons, for one who writes or many who read.
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(explorer::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(explorer::RwLock::new(value))
+    }
+
+    pub(crate) fn read(&self) -> explorer::RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> explorer::RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The lock, held.
+pub(crate) struct MutexGuard<'a, T> {
+    lock: &'a explorer::Mutex<T>,
+    /// `None` only inside a wait.
+    held: Option<explorer::MutexGuard<'a, T>>,
+}
+
+const HELD: &str = "a guard outside of a wait holds its lock";
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.held.as_ref().expect(HELD)
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.held.as_mut().expect(HELD)
+    }
+}
+
+/// Where the holder of a lock waits.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(explorer::Condvar);
+
+/// How a bounded wait ended.
+pub(crate) struct WaitTimeoutResult(());
+
+impl WaitTimeoutResult {
+    pub(crate) fn timed_out(&self) -> bool {
+        true
+    }
+}
+
+impl Condvar {
+    pub(crate) const fn new() -> Self {
+        Self(explorer::Condvar::new())
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let held = guard.held.take().expect(HELD);
+        guard.held = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn wait_while<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut waits: impl FnMut(&mut T) -> bool,
+    ) {
+        while waits(guard) {
+            self.wait(guard);
+        }
+    }
+
+    pub(crate) fn wait_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        _most: Duration,
+    ) -> WaitTimeoutResult {
+        drop(guard.held.take());
+        shuttle::thread::yield_now();
+        guard.held = Some(guard.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        WaitTimeoutResult(())
+    }
+
+    pub(crate) fn wait_until<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        _until: Instant,
+    ) -> WaitTimeoutResult {
+        self.wait_for(guard, Duration::ZERO)
+    }
+}
+
+/// What the two ends of a channel share.
+struct Pipe<T> {
+    room: usize,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    kept: VecDeque<T>,
+    /// The sending end is gone.
+    ended: bool,
+    ears: Vec<Arc<Ear>>,
+}
+
+/// Where a receiver waits, perhaps at several channels at once.
+#[derive(Default)]
+struct Ear {
+    rung: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Ear {
+    fn ring(&self) {
+        *self.rung.lock() = true;
+        self.bell.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.rung.lock();
+        self.bell.wait_while(&mut rung, |rung| !*rung);
+        *rung = false;
+    }
+}
+
+impl<T> Pipe<T> {
+    fn new(room: usize) -> Arc<Self> {
+        let state = State { kept: VecDeque::new(), ended: false, ears: Vec::new() };
+        Arc::new(Self { room, state: Mutex::new(state) })
+    }
+
+    /// Changes the state, and has those who listen look at it.
+    fn turn<R>(&self, turn: impl FnOnce(&mut State<T>) -> R) -> R {
+        let mut state = self.state.lock();
+        let turned = turn(&mut state);
+        let ears = state.ears.clone();
+        drop(state);
+        ears.iter().for_each(|ear| ear.ring());
+        turned
+    }
+}
+
+/// The only sending end; its drop disconnects.
+pub(crate) struct Sender<T>(Arc<Pipe<T>>);
+
+impl<T> Sender<T> {
+    /// `Err` if it is full.
+    pub(crate) fn try_send(&self, value: T) -> Result<(), T> {
+        self.0.turn(|state| match state.kept.len() < self.0.room {
+            true => {
+                state.kept.push_back(value);
+                Ok(())
+            }
+            false => Err(value),
+        })
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.0.turn(|state| state.ended = true);
+    }
+}
+
+/// A receiving end.
+pub(crate) struct Receiver<T>(Arc<Pipe<T>>);
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Whether there was something, or never will be.
+    fn hears(&self) -> bool {
+        let mut state = self.0.state.lock();
+        state.kept.pop_front().is_some() || state.ended
+    }
+
+    fn listen(&self, ear: &Arc<Ear>) {
+        self.0.state.lock().ears.push(ear.clone());
+    }
+
+    fn leave(&self, ear: &Arc<Ear>) {
+        self.0.state.lock().ears.retain(|other| !Arc::ptr_eq(other, ear));
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sender")
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Receiver")
+    }
+}
+
+/// A channel that keeps so many.
+pub(crate) fn bounded<T>(room: usize) -> (Sender<T>, Receiver<T>) {
+    let pipe = Pipe::new(room);
+    (Sender(pipe.clone()), Receiver(pipe))
+}
+
+/// The receiving end of a channel that nothing ever comes through.
+pub(crate) fn never<T>() -> Receiver<T> {
+    Receiver(Pipe::new(0))
+}
+
+/// As its namesake. Where both have something, the explorer chooses, as the other does by chance.
+pub(crate) fn first_of(
+    left: &Receiver<()>,
+    right: &Receiver<()>,
+    most: Option<Duration>,
+) -> FirstReady {
+    let ear = Arc::new(Ear::default());
+    let mut ends = [(left, FirstReady::Left), (right, FirstReady::Right)];
+    ends.iter().for_each(|(end, _)| end.listen(&ear));
+    let first = loop {
+        if thread_rng().next_u32().is_multiple_of(2) {
+            ends.reverse();
+        }
+        if let Some((_, first)) = ends.iter().find(|(end, _)| end.hears()) {
+            break *first;
+        }
+        if most.is_some() {
+            shuttle::thread::yield_now();
+            let heard = ends.iter().find(|(end, _)| end.hears());
+            break heard.map_or(FirstReady::Neither, |(_, first)| *first);
+        }
+        ear.wait();
+    };
+    ends.iter().for_each(|(end, _)| end.leave(&ear));
+    first
+}

@@ -1,0 +1,146 @@
+//! The words that some verbs take: terms of a release, what to do about a key that is taken, what a
+//! holder says of a task. Plain values; what they mean is the engine's.
+
+use crate::words::options::Durability;
+use crate::words::task::Reason;
+use std::time::Duration;
+
+/// What a keyed put does if a task with the key exists in its tube, in any state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Conflict {
+    /// Keeps the existing task and answers its id. The default.
+    #[default]
+    Keep,
+    /// Refuses with [`ErrorKind::KeyExists`](crate::ErrorKind::KeyExists).
+    Reject,
+    /// Deletes the existing task, whoever holds it, and puts the new one.
+    Replace,
+}
+
+/// What a put did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PutOutcome {
+    /// The task is new.
+    New,
+    /// A task with the key existed and was kept.
+    Existing,
+    /// A task with the key existed and was replaced.
+    Replaced,
+}
+
+/// The terms on which a task is released. [`Release::new`] keeps everything as it was: the task
+/// is ready at its old place.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Queue, Release};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// tube.put_many([b"a".to_vec(), b"b".to_vec()])?;
+/// tube.take()?.release_with(Release::new().to_back())?;
+/// let task = tube.take()?;
+/// assert_eq!(&task[..], b"b");
+/// task.release_with(Release::new().priority(-1).delay(Duration::from_secs(60)))?;
+/// let stats = tube.stats()?;
+/// assert_eq!((stats.ready, stats.delayed), (1, 1));
+/// assert_eq!(tube.take()?.attempt(), 1); // a release gives the attempt back
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Release {
+    pub(crate) delay: Option<Duration>,
+    pub(crate) priority: Option<i64>,
+    pub(crate) to_back: bool,
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Release {
+    /// Ready at once, at its old place.
+    pub const fn new() -> Self {
+        Self { delay: None, priority: None, to_back: false, ttl: None }
+    }
+
+    /// Ready after this long, in [queue time](crate#time). It is added to the ttl, its ttr is not
+    /// touched.
+    pub const fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// With another priority. Smaller first.
+    pub const fn priority(mut self, priority: i64) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Behind everything of its priority that was put so far. Refused by a tube with a
+    /// [placement](crate::TubeOptions::placement).
+    pub const fn to_back(mut self) -> Self {
+        self.to_back = true;
+        self
+    }
+
+    /// With a new ttl, from now on, in [queue time](crate#time). A microsecond or more.
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+}
+
+/// How a lease is extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extend {
+    /// Adds to deadline, ttr and ttl.
+    Add(Duration),
+    /// To now + ttr.
+    Renew,
+    /// To now + this, creating a deadline if there was none.
+    RenewFor(Duration),
+}
+
+/// What a holder says of a task.
+pub(crate) enum Verdict<'a> {
+    /// Done: the task is gone.
+    Ack,
+    /// Given back, uncharged.
+    Release(Release),
+    /// Given back after a failure, charged; `after` instead of the tube's back-off.
+    Retry { error: &'a str, after: Option<Duration> },
+    /// Set aside.
+    Bury(Reason),
+    /// The holder went away: given back, charged.
+    Lost,
+    /// Kept for longer.
+    Touch(Extend),
+}
+
+impl Verdict<'_> {
+    /// The verb, for messages.
+    pub(crate) fn action(&self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Release(_) => "release",
+            Self::Retry { .. } => "retry",
+            Self::Bury(Reason::Failed { .. }) => "fail",
+            Self::Bury(_) => "bury",
+            Self::Lost => "drop",
+            Self::Touch(Extend::Add(_)) => "touch",
+            Self::Touch(_) => "renew",
+        }
+    }
+
+    /// How safe it is when it returns, if the handle asks for this. What changes nothing but the
+    /// lease need not wait for the disk: a power cut that takes it back ends the lease as well.
+    pub(crate) fn durability(&self, asked: Durability) -> Durability {
+        match self {
+            Self::Lost | Self::Touch(_) => Durability::Relaxed,
+            Self::Release(terms) if *terms == Release::new() => Durability::Relaxed,
+            _ => asked,
+        }
+    }
+}
