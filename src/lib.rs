@@ -60,18 +60,54 @@
 //!
 //! # Where things are
 //!
-//! A call goes one way: handle → op → `live` (one group, one sync) → `engine` (decides) → rows as
-//! values → `store` (journal, overlay, redb) → and then wakes, timers, events. A file imports only
-//! from files above it in the list of modules in this file.
+//! A call goes one way: handle → op → `runtime` (one commit, one sync) → `engine` (decides) → row
+//! writes → `store` (journal, layers, redb). Wake-ups, timers and events come after the commit. A
+//! file imports only from files above it in the list of modules.
 //!
 //! | room | what it does | what it never does |
 //! |---|---|---|
-//! | words: limits … clock | plain values, the clock, the one door to locks | decide anything |
-//! | `bytes` | keys and rows as bytes | I/O |
-//! | `store` | makes writes durable and visible | know what rows mean |
+//! | `words` | plain values, the clock, the only way to locks and threads | decide anything |
+//! | `format` | keys, rows and layers of rows | I/O |
+//! | `store` | makes row writes durable and visible | know what a row means |
 //! | `engine` | the state machine, a pure function | read a clock, take a lock, write |
-//! | `live` | callers together, waiting, time, events | hold a lock while a callback runs |
-//! | front: placement … builder | what users hold | know a rule |
+//! | `runtime` | commits, waiting, time, checkpoints, events | hold a lock while a callback runs |
+//! | `api` | what users hold | know a rule |
+//!
+//! # Glossary
+//!
+//! | word | meaning |
+//! |---|---|
+//! | tube | a named collection of tasks, with options of its own |
+//! | task | a payload with an id, a priority and a state |
+//! | put, take, ack | add a task; lease the best ready one; finish it |
+//! | release, retry | return a task uncharged; return it after a failure |
+//! | bury, kick | keep a task aside with a reason; bring it back |
+//! | touch, renew | extend a lease |
+//! | lease | the right to settle a taken task, until its ttr is over |
+//! | ticket | a lease as plain data: the task's id and a token |
+//! | token | the number of one lease; an older token settles nothing |
+//! | ttr, ttl | how long a taker may hold a task; how long a task lives |
+//! | attempt, delivery | a start that counts against `max_attempts`; any hand-out |
+//! | group | tasks of a tube of which a bounded number is taken at a time, in order |
+//! | rank | where a task stands among the ready ones: priority, then order, then id |
+//! | run | one incarnation of a tube; truncate gives the tube a new one |
+//! | consumer, session | a named owner of leases; the time while it is open |
+//! | grace | how long leases outlive their session |
+//! | op | one call of a user, as a value |
+//! | write set | the row writes that an op decided on |
+//! | effects | what an op decided beside rows: changes, deadlines, wake-ups |
+//! | record | the row writes of one commit as they stand in the journal |
+//! | journal, ring | the file of records; its part that is written in a circle |
+//! | mark | the number of a record that must be synced before a caller is answered |
+//! | group commit | one sync of the journal for all callers that wait |
+//! | layer | rows written since a checkpoint, in memory: active, frozen, temporary |
+//! | tombstone | an entry of a layer that says that a row is gone |
+//! | dead range | keys between which a scan finds only tombstones |
+//! | base | the redb database that checkpoints write to |
+//! | checkpoint | moving the frozen layer into the base, which frees the ring |
+//! | snapshot | the base as of its last checkpoint |
+//! | sweep | removing in bounded steps what a truncate or a drop left |
+//! | backpressure | callers pause when they outrun a checkpoint |
 
 #![warn(missing_docs, unreachable_pub)]
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

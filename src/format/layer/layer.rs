@@ -124,7 +124,7 @@ impl Layer {
 
     /// All entries, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &RowOp)> {
-        Tags(self.used).filter_map(|tag| self.by_tag.get(tag)).flat_map(|rows| rows.from(&[]))
+        Tags(self.used).filter_map(|tag| self.by_tag.get(tag)).flat_map(LeafMap::iter)
     }
 
     /// Entries after a key, or all, in order.

@@ -147,6 +147,12 @@ impl<T> LeafMap<T> {
         self.at(Position { leaf: 0, row: 0 })
     }
 
+    /// All rows.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
+        self.leaves.iter().flat_map(|leaf| &leaf.rows).map(|(key, value)| (key, value))
+    }
+
     /// Rows from this key on.
     pub(crate) fn from<'a>(
         &'a self,
@@ -169,8 +175,10 @@ impl<T> LeafMap<T> {
         for leaf in &mut self.leaves {
             leaf.rows.drain(..).for_each(|(key, value)| each(key, value));
         }
-        self.leaves.truncate(1);
-        self.leaves.shrink_to(LEAF_ROWS);
+        if self.leaves.len() > 1 {
+            self.leaves.truncate(1);
+            self.leaves.shrink_to(LEAF_ROWS);
+        }
     }
 
     /// Inserts a row where `find` said that it would be.

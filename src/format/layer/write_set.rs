@@ -15,8 +15,22 @@ pub(crate) struct WriteSet {
     /// Of the view with the writes carried out. Dropped with them, so the view learns nothing from
     /// writes that may still be refused.
     dead: RefCell<DeadRanges>,
-    /// How many rows more or fewer, by range.
-    moved: Vec<(Range, i64)>,
+    /// How many rows more or fewer, by range. Kept once there are many writes; of a few they are
+    /// counted when somebody asks.
+    moved: Option<Vec<(Range, i64)>>,
+}
+
+/// So many writes are few.
+const FEW: usize = 32;
+
+/// Adds the rows of a write to those of its range.
+fn count(moved: &mut Vec<(Range, i64)>, key: &[u8], op: &RowOp) {
+    if let (Some(range), by @ (1 | -1)) = (Range::holding(key), op.rows_added()) {
+        match moved.iter_mut().rev().find(|(moved, _)| *moved == range) {
+            Some((_, count)) => *count += by,
+            None => moved.push((range, by)),
+        }
+    }
 }
 
 impl WriteSet {
@@ -25,7 +39,7 @@ impl WriteSet {
     pub(crate) fn clear(&mut self) {
         self.layer.clear();
         self.dead.get_mut().clear();
-        self.moved.clear();
+        self.moved = None;
     }
 
     #[inline]
@@ -36,11 +50,13 @@ impl WriteSet {
     /// Adds a write, over an earlier one of the same key.
     #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        if let (Some(range), by @ (1 | -1)) = (Range::holding(&key), op.rows_added()) {
-            match self.moved.iter_mut().rev().find(|(moved, _)| *moved == range) {
-                Some((_, count)) => *count += by,
-                None => self.moved.push((range, by)),
-            }
+        if self.moved.is_none() && self.layer.entries() >= FEW {
+            let mut moved = Vec::new();
+            self.layer.iter().for_each(|(key, op)| count(&mut moved, key, op));
+            self.moved = Some(moved);
+        }
+        if let Some(moved) = &mut self.moved {
+            count(moved, &key, &op);
         }
         let layer = &self.layer;
         let has_rows = |from: &[u8], to: &[u8]| layer.first(from, to).is_some();
@@ -69,8 +85,14 @@ impl WriteSet {
     /// How many rows more or fewer a range has with the writes carried out.
     #[inline]
     pub(crate) fn moved(&self, range: Range) -> i64 {
-        let moved = self.moved.iter().find(|(moved, _)| *moved == range);
-        moved.map_or(0, |(_, count)| *count)
+        if let Some(moved) = &self.moved {
+            let moved = moved.iter().find(|(moved, _)| *moved == range);
+            return moved.map_or(0, |(_, count)| *count);
+        }
+        if self.layer.is_empty() {
+            return 0;
+        }
+        self.layer.range(&range.start(), &range.end()).map(|(_, op)| op.rows_added()).sum()
     }
 
     /// The writes, in key order, one a key. Whoever carries them out empties the layer. Nothing is
