@@ -198,7 +198,7 @@ impl<'a> OpContext<'a> {
     /// Writes the row of a tube.
     pub(crate) fn set_tube(&mut self, number: u32, row: TubeRow) -> Result<()> {
         self.set(key::tube(number), row.encode())?;
-        self.draft.effects.tubes.push(TubeChange::Set(number, row));
+        self.draft.effects.tubes.push(TubeChange::Set(number, Box::new(row)));
         Ok(())
     }
 

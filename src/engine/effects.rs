@@ -25,7 +25,7 @@ pub(crate) struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TubeChange {
     /// The tube of this number has this row.
-    Set(u32, TubeRow),
+    Set(u32, Box<TubeRow>),
     /// It was dropped.
     Gone(u32),
 }

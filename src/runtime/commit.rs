@@ -393,12 +393,10 @@ impl EngineState {
         self.store.settle(self.reserved, self.reckoning.marks());
     }
 
-    /// Says in the journal, once, that all of it is synced.
-    pub(crate) fn idle(&mut self) {
-        if self.health.runs().is_ok() {
-            // A failure breaks the queue, and every later call says so.
-            let _ = self.store.idle();
-        }
+    /// Writes to the journal, once, that all of it is synced. False if it is not yet.
+    pub(crate) fn idle(&mut self) -> bool {
+        // A failure breaks the queue, and every later call reports it.
+        self.health.runs().is_err() || self.store.idle().unwrap_or(true)
     }
 }
 

@@ -167,7 +167,7 @@ impl DerivedState {
         effects.drop_payloads();
         for change in effects.tubes.drain(..) {
             match change {
-                TubeChange::Set(number, row) => self.set_tube(number, row),
+                TubeChange::Set(number, row) => self.set_tube(number, *row),
                 TubeChange::Gone(number) => {
                     self.set_bound(number, NextDue::NONE);
                     self.tubes.remove(&number);

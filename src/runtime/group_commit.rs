@@ -187,12 +187,13 @@ impl GroupCommit {
     }
 
     /// The flusher's thread: sleeps while everything is synced, else looks once an interval and
-    /// syncs what is unsynced then. Calls `idle` once when nothing came for an interval.
+    /// syncs what is unsynced then. Calls `idle` when nothing came for an interval, until it
+    /// answers that all is synced: a durable caller's own sync may take longer.
     pub(crate) fn flush_until_closed(
         &self,
         interval: Duration,
         written: impl Fn() -> Mark,
-        idle: impl Fn(),
+        idle: impl Fn() -> bool,
     ) {
         let mut flusher = self.flusher.lock();
         let mut owes_idle = false;
@@ -209,8 +210,7 @@ impl GroupCommit {
                 self.flusher_called.wait_for(&mut flusher, interval);
                 if rests(&flusher) {
                     drop(flusher);
-                    idle();
-                    owes_idle = false;
+                    owes_idle = !idle();
                     flusher = self.flusher.lock();
                 }
                 continue;

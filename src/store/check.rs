@@ -201,9 +201,13 @@ impl Store {
         });
         match verified.map_err(of_its_bytes) {
             Ok(true) => Ok(()),
-            Ok(false) => Ok(report(format!("{UNSOUND} and is to be repaired"))),
+            Ok(false) => {
+                report(format!("{UNSOUND} and is to be repaired"));
+                Ok(())
+            }
             Err(error) if error.kind() == ErrorKind::Damaged => {
-                Ok(report(format!("{UNSOUND}: {error}")))
+                report(format!("{UNSOUND}: {error}"));
+                Ok(())
             }
             Err(error) => Err(error),
         }

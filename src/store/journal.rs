@@ -262,16 +262,20 @@ impl Ring {
 
     /// Writes a record that only says that all before it is synced, once behind the last other
     /// one. Without it, damage to the last records would pass for the torn tail of a power cut.
-    pub(crate) fn idle(&mut self, stamp: &RecordMeta) -> Result<(), WriteFault> {
-        // What the base holds is missed by nobody.
+    /// False while a record is not synced.
+    pub(crate) fn idle(&mut self, stamp: &RecordMeta) -> Result<bool, WriteFault> {
+        // What the base holds cannot be missing.
         let is_held = self.last.start == self.start;
-        if self.is_idle || is_held || self.shared.synced() < self.last.link.number {
-            return Ok(());
+        if self.is_idle || is_held {
+            return Ok(true);
+        }
+        if self.shared.synced() < self.last.link.number {
+            return Ok(false);
         }
         self.draft.begin(stamp, false);
         self.write(NOTE_BYTES)?;
         self.is_idle = true;
-        Ok(())
+        Ok(true)
     }
 
     /// Writes the record that begins an opening.

@@ -25,15 +25,15 @@ impl Store {
         Ok(self.number)
     }
 
-    /// Writes once, behind the last record, that all of them are synced; nothing if they are not.
+    /// Writes once, after the last record, that all of them are synced. False if one is not yet.
     /// A journal without room goes without.
-    pub(crate) fn idle(&mut self) -> Result<(), Failure> {
+    pub(crate) fn idle(&mut self) -> Result<bool, Failure> {
         self.stopped().map_err(Failure::Broken)?;
-        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let Some(ring) = &mut self.ring else { return Ok(true) };
         let written = ring.idle(&self.stamp);
         self.number = ring.last().link.number;
         match written {
-            Err(WriteFault::NoRoom) => Ok(()),
+            Err(WriteFault::NoRoom) => Ok(true),
             written => written.map_err(|fault| self.write_failed(fault)),
         }
     }

@@ -13,17 +13,11 @@ use std::ops::Bound;
 const KEPT: usize = 256;
 
 /// Ranges without a living row, one set a tag.
-#[derive(Debug, Clone)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DeadRanges {
     by_tag: ByTag<DeadRangesOf>,
     /// Whether any was ever asked for since the last clearing.
     used: bool,
-}
-
-impl Default for DeadRanges {
-    fn default() -> Self {
-        Self { by_tag: ByTag::default(), used: false }
-    }
 }
 
 impl DeadRanges {

@@ -147,3 +147,18 @@ fn an_idle_record_goes_without_room_and_behind_a_checkpoint() {
     disk.kill();
     assert_eq!(anew(&disk).first.plus(Numbers::default()), Numbers::both((1 << 40) + 65_536));
 }
+
+/// While a durable caller's sync took longer than the flush interval, the word that all is synced
+/// was given up, and never came.
+#[test]
+fn the_word_that_all_is_synced_is_owed_until_it_is() {
+    let disk = SimDisk::new(3);
+    let mut store = open(&disk).unwrap();
+    append(&mut store, &mut vec![add(1, b"a")]).unwrap();
+    let last = |store: &Store| store.ring.as_ref().unwrap().last().link.number;
+    let number = last(&store);
+    assert!(!store.idle().unwrap() && last(&store) == number, "it is not synced yet");
+    sync(&store).unwrap();
+    assert!(store.idle().unwrap() && last(&store) == number + 1);
+    assert!(store.idle().unwrap() && last(&store) == number + 1, "once");
+}
