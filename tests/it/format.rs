@@ -10,8 +10,8 @@ mod rows;
 mod seen;
 mod tasks;
 
-use crate::close_sound;
 use crate::golden;
+use crate::{close_sound, killed, secs, still};
 use base::Base;
 use bytes::{Read, ensure};
 use journal::{Journal, Record};
@@ -19,6 +19,7 @@ use rows::{Rows, State};
 use std::fs;
 use std::path::Path;
 use tasks::Contents;
+use tubewell::TubeOptions;
 
 /// What is in a folder.
 struct Folder {
@@ -121,4 +122,31 @@ fn records_stand_behind_the_anchor_unless_the_queue_was_closed() {
         let (_home, path) = golden::unpacked(name);
         assert_eq!(read(&path).unwrap().records.len(), count, "{name}");
     }
+}
+
+/// Of a queue that this version writes. Times of a lease count from the start of the machine.
+#[test]
+fn a_new_folder_is_read_as_the_golden_ones_are() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    clock.advance(secs(7));
+    let queue = builder.open(&path).unwrap();
+    clock.advance(secs(20));
+    let tube = queue.create_tube("t", TubeOptions::default().ttr(secs(1000))).unwrap();
+    tube.put(b"a").unwrap();
+    let held = tube.try_take().unwrap().unwrap();
+    let (_copy, copy) = killed(&path);
+    let contents = read(&copy).unwrap().contents;
+    let State::Taken { token, since, deadline, .. } = contents.tasks[&(1, 1)].state else {
+        panic!("it is taken")
+    };
+    assert_eq!((since, deadline), (27_000_000, Some(1_027_000_000)));
+    assert!(contents.tubes[&1].void_to <= token);
+
+    tube.release_all().unwrap();
+    let (_copy, copy) = killed(&path);
+    assert!(read(&copy).unwrap().contents.tubes[&1].void_to > token);
+    drop(held);
+    queue.close().unwrap();
+    assert_eq!(read(&path).unwrap().records.len(), 0);
 }

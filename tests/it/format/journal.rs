@@ -104,7 +104,7 @@ impl Journal {
         let (id, ring) = (rest.id()?, rest.u64()? as usize);
         ensure(rest.u64()? == xxh3_64(&lead[..40]), || "checksum of the lead".into())?;
         ensure(rest.0.iter().all(|byte| *byte == 0), || "zeros of the lead".into())?;
-        let fits = (65_536..=1 << 30).contains(&ring) && ring % PAGE == 0;
+        let fits = (65_536..=1 << 30).contains(&ring) && ring.is_multiple_of(PAGE);
         ensure(fits, || format!("a ring of {ring} bytes"))?;
         let ballast = file.len().checked_sub(RING_AT + ring);
         ensure(matches!(ballast, Some(0 | BALLAST)), || format!("{} bytes", file.len()))?;
@@ -121,7 +121,7 @@ impl Journal {
     /// The record at this place of the ring; none if its checksum does not hold.
     pub(crate) fn record(&self, at: u64) -> Read<Option<Record>> {
         let bytes = self.ring.get(at as usize..).unwrap_or_default();
-        if at % 8 != 0 || bytes.len() < HEADER {
+        if !at.is_multiple_of(8) || bytes.len() < HEADER {
             return Ok(None);
         }
         let mut header = Bytes(bytes);

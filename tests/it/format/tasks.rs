@@ -318,7 +318,9 @@ fn lines(
     tasks: &BTreeMap<(u32, u64), Stored>,
     derived: &mut Index,
 ) {
-    let mut groups: BTreeMap<(u32, &str), (u64, Option<(&Place, u64)>)> = BTreeMap::new();
+    // How many are in flight, and the first in line.
+    type Group<'a> = (u64, Option<(&'a Place, u64)>);
+    let mut groups: BTreeMap<(u32, &str), Group<'_>> = BTreeMap::new();
     for ((run, id), task) in tasks {
         let Some(group) = &task.group else { continue };
         let (in_flight, first) = groups.entry((*run, group)).or_default();
