@@ -6,7 +6,7 @@
 //! was seen when they were opened a minute after their story began, then when leases ended that
 //! waited for their consumers, and the order in which the tasks came out.
 
-mod listing;
+pub(crate) mod listing;
 mod sparse;
 mod write;
 
@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use tubewell::{ManualClock, Queue};
+use tubewell::{Clock, ManualClock, Queue};
 
 /// The files of a queue.
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-const NAMES: [&str; 14] = [
+pub(crate) const NAMES: [&str; 14] = [
     "closed",
     "killed",
     "mid_lease",
@@ -38,6 +38,9 @@ const NAMES: [&str; 14] = [
     "paged",
 ];
 
+/// The golden files were written on starts of the machine with smaller numbers.
+const STARTS: u128 = 1000;
+
 /// Bytes of everything in `tests/golden`.
 const BYTES_MAX: u64 = 300_000;
 
@@ -50,7 +53,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// The folder as it was on the disk.
-fn unpacked(name: &str) -> (TempDir, PathBuf) {
+pub(crate) fn unpacked(name: &str) -> (TempDir, PathBuf) {
     unpacked_from(&folder(name))
 }
 
@@ -70,11 +73,15 @@ fn open_at(path: &Path, clock: &ManualClock) -> tubewell::Result<Queue> {
     builder.placement("shortest", write::shortest()).open(path)
 }
 
+/// The machine was started anew. The clocks number its starts by themselves, in this process as in
+/// the one that wrote the files; so those that may stand in the files are passed over.
 fn a_minute_later() -> ManualClock {
-    ManualClock::at(listing::written() + secs(60))
+    let clocks = std::iter::repeat_with(|| ManualClock::at(listing::written() + secs(60)));
+    let mut others = clocks.skip_while(|clock| clock.boot_id().is_none_or(|id| id < STARTS));
+    others.next().unwrap()
 }
 
-fn opened(name: &str) -> (Queue, ManualClock, TempDir) {
+pub(crate) fn opened(name: &str) -> (Queue, ManualClock, TempDir) {
     let (home, path) = unpacked(name);
     let clock = a_minute_later();
     (open_at(&path, &clock).unwrap(), clock, home)

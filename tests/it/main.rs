@@ -36,6 +36,7 @@ mod delay;
 mod disk;
 mod durable;
 mod events;
+mod format;
 mod golden;
 mod group;
 mod handles;

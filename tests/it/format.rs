@@ -1,0 +1,152 @@
+//! A second reader of the files of format 1, written from `tests/golden/FORMAT.md` alone. It reads
+//! every golden folder without the library, and finds in it what the library finds. Where the page
+//! is wrong or says too little, the bytes disagree here.
+
+mod base;
+mod bytes;
+mod faults;
+mod journal;
+mod rows;
+mod seen;
+mod tasks;
+
+use crate::golden;
+use crate::{close_sound, killed, secs, still};
+use base::Base;
+use bytes::{Read, ensure};
+use journal::{Journal, Record};
+use rows::{Rows, State};
+use std::fs;
+use std::path::Path;
+use tasks::Contents;
+use tubewell::TubeOptions;
+
+/// What is in a folder.
+struct Folder {
+    journal: Journal,
+    base: Base,
+    /// Behind the one that the anchor names.
+    records: Vec<Record>,
+    /// As they are behind the last record.
+    rows: Rows,
+    contents: Contents,
+}
+
+fn apply(rows: &mut Rows, record: &Record) -> Read<()> {
+    for write in &record.writes {
+        let before = match write.kind {
+            3 => rows.remove(&write.key),
+            _ => rows.insert(write.key.clone(), write.value.clone()),
+        };
+        ensure(before.is_some() == (write.kind != 1), || {
+            format!("record {}: kind {} of {:02x?}", record.number, write.kind, write.key)
+        })?;
+    }
+    let bytes = tasks::payload_bytes(rows)?;
+    ensure(bytes == record.payload_bytes, || format!("record {}: {bytes}", record.number))
+}
+
+/// The records behind the anchor.
+fn records(journal: &Journal, base: &Base) -> Read<Vec<Record>> {
+    let anchor = &base.anchor;
+    ensure(anchor.id == journal.id, || "the files are of two queues".into())?;
+    let bytes = tasks::payload_bytes(&base.rows)?;
+    ensure(bytes == anchor.payload_bytes, || format!("{bytes} bytes, and {anchor:?}"))?;
+    if anchor.number == 0 {
+        let is_first = (anchor.checksum, anchor.at, anchor.end) == (journal.seed, 0, 0);
+        ensure(is_first, || format!("{anchor:?}"))?;
+    } else {
+        let named = journal.record(anchor.at)?.ok_or("the record of the anchor is missing")?;
+        let is_it = (named.number, named.checksum, named.end)
+            == (anchor.number, anchor.checksum, anchor.end);
+        ensure(is_it && named.at == anchor.at, || format!("the record of {anchor:?}"))?;
+    }
+    journal.records(anchor.number, anchor.checksum, anchor.end)
+}
+
+/// What a folder holds, or what is wrong with it.
+fn read(path: &Path) -> Read<Folder> {
+    let journal = Journal::read(&fs::read(path.join("journal")).unwrap())?;
+    let base = Base::read(&path.join("base.redb"))?;
+    let records = records(&journal, &base)?;
+    let anchor = &base.anchor;
+    let mut rows = base.rows.clone();
+    let mut last = (anchor.queue_time, anchor.wall_clock, anchor.ids, anchor.tokens);
+    for record in &records {
+        apply(&mut rows, record)?;
+        let (ids, tokens) = record.reserved.unwrap_or((last.2, last.3));
+        let next = (record.queue_time, record.wall_clock, ids, tokens);
+        ensure(next.0 >= last.0 && next.2 >= last.2 && next.3 >= last.3, || {
+            format!("record {}: {next:?} behind {last:?}", record.number)
+        })?;
+        last = next;
+    }
+    let contents = Contents::read(&rows)?;
+    for ((_, id), task) in &contents.tasks {
+        ensure(*id < last.2, || format!("task {id}, and {} are reserved", last.2))?;
+        if let State::Taken { token, .. } = task.state {
+            ensure(token < last.3, || format!("token {token}, and {} are reserved", last.3))?;
+        }
+    }
+    Ok(Folder { journal, base, records, rows, contents })
+}
+
+#[test]
+fn every_golden_folder_holds_what_the_library_finds() {
+    for name in golden::NAMES {
+        println!("{name}");
+        let (_home, path) = golden::unpacked(name);
+        let folder = read(&path).unwrap();
+        assert_eq!(folder.journal.slots, [true; 2]);
+        assert_eq!(folder.journal.features, []);
+        let others: &[&str] = if name == "guests" { &["an app's notes", "digests"] } else { &[] };
+        assert_eq!(folder.base.others, others);
+
+        let (queue, _clock, _home) = golden::opened(name);
+        seen::compare(&folder.contents, tasks::payload_bytes(&folder.rows).unwrap(), &queue);
+        close_sound(queue);
+    }
+}
+
+/// A clean close leaves no record behind the one that its anchor names; a kill may.
+#[test]
+fn records_stand_behind_the_anchor_unless_the_queue_was_closed() {
+    for (name, count) in [
+        ("closed", 0),
+        ("sessions_closed", 0),
+        ("tubes", 0),
+        ("typed", 0),
+        ("without_ballast", 5),
+        ("wrapped", 8),
+    ] {
+        let (_home, path) = golden::unpacked(name);
+        assert_eq!(read(&path).unwrap().records.len(), count, "{name}");
+    }
+}
+
+/// Of a queue that this version writes. Times of a lease count from the start of the machine.
+#[test]
+fn a_new_folder_is_read_as_the_golden_ones_are() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    clock.advance(secs(7));
+    let queue = builder.open(&path).unwrap();
+    clock.advance(secs(20));
+    let tube = queue.create_tube("t", TubeOptions::default().ttr(secs(1000))).unwrap();
+    tube.put(b"a").unwrap();
+    let held = tube.try_take().unwrap().unwrap();
+    let (_copy, copy) = killed(&path);
+    let contents = read(&copy).unwrap().contents;
+    let State::Taken { token, since, deadline, .. } = contents.tasks[&(1, 1)].state else {
+        panic!("it is taken")
+    };
+    assert_eq!((since, deadline), (27_000_000, Some(1_027_000_000)));
+    assert!(contents.tubes[&1].void_to <= token);
+
+    tube.release_all().unwrap();
+    let (_copy, copy) = killed(&path);
+    assert!(read(&copy).unwrap().contents.tubes[&1].void_to > token);
+    drop(held);
+    queue.close().unwrap();
+    assert_eq!(read(&path).unwrap().records.len(), 0);
+}

@@ -1,0 +1,404 @@
+//! The rows of a queue: their keys and their values, each to its last byte.
+
+use super::base::Counts;
+use super::bytes::{Bytes, Field, Read, ensure};
+use std::collections::BTreeMap;
+
+/// Values by their keys.
+pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) priority: i64,
+    pub(crate) order: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Meta,
+    Name(String),
+    Tube(u32),
+    Work { kind: u8, run: u32, id: u64 },
+    Consumer(u32),
+    ConsumerName(String),
+    Position(u32, u64),
+    Body(u32, u64),
+    Ready(u32, Place, u64),
+    Line(u32, String, Place, u64),
+    Turn(u32, Place, u64),
+    Group(u32, String),
+    Delayed(u32, u64),
+    Taken(u32, u64),
+    Buried(u32, Place, u64),
+    Due { run: u32, what: u8, when: u64, id: u64 },
+    Keyed(u32, String, u64),
+    Held(u32, u32, u64),
+    BuriedTime(u32, u64, u64),
+    BuriedGroup(u32, String, u64, u64),
+    Task(u32, Place, u64),
+    Failed(String, u64, u32, u64),
+}
+
+/// A place in a key that is followed by an id and the end.
+fn place_and_id(bytes: &mut Bytes<'_>) -> Read<(Place, u64)> {
+    let priority = (bytes.u64()? ^ 1 << 63) as i64;
+    let long = bytes.0.len() == 24;
+    let order = bytes.take(if long { 16 } else { 8 })?.to_vec();
+    Ok((Place { priority, order }, bytes.u64()?))
+}
+
+/// A place in a value.
+fn place(bytes: &mut Bytes<'_>, long: bool) -> Read<Place> {
+    let priority = bytes.i64()?;
+    Ok(Place { priority, order: bytes.take(if long { 16 } else { 8 })?.to_vec() })
+}
+
+impl Key {
+    pub(crate) fn read(key: &[u8]) -> Read<Self> {
+        let mut rest = Bytes(key);
+        let read = Self::behind_tag(&mut rest).and_then(|key| rest.end().map(|()| key));
+        read.map_err(|wrong| format!("key {key:02x?}: {wrong}"))
+    }
+
+    fn behind_tag(rest: &mut Bytes<'_>) -> Read<Self> {
+        let name = |rest: &mut Bytes<'_>| rest.string(rest.0.len());
+        Ok(match rest.u8()? {
+            1 => {
+                ensure(rest.u8()? == 1, || "no counters".into())?;
+                Self::Meta
+            }
+            2 => Self::Name(name(rest)?),
+            3 => Self::Tube(rest.u32()?),
+            4 => Self::Work { kind: rest.u8()?, run: rest.u32()?, id: rest.u64()? },
+            5 => Self::Consumer(rest.u32()?),
+            6 => Self::ConsumerName(name(rest)?),
+            0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
+            tag => Self::of_run(tag, rest.u32()?, rest)?,
+        })
+    }
+
+    fn of_run(tag: u8, run: u32, rest: &mut Bytes<'_>) -> Read<Self> {
+        ensure(run != 0 && run < 1 << 31, || format!("run {run:#x}"))?;
+        Ok(match tag {
+            0x10 => Self::Position(run, rest.u64()?),
+            0x11 => Self::Body(run, rest.u64()?),
+            0x12 | 0x14 | 0x18 | 0x1e => {
+                let (place, id) = place_and_id(rest)?;
+                match tag {
+                    0x12 => Self::Ready(run, place, id),
+                    0x14 => Self::Turn(run, place, id),
+                    0x18 => Self::Buried(run, place, id),
+                    _ => Self::Task(run, place, id),
+                }
+            }
+            0x13 => {
+                let group = rest.short()?;
+                let (place, id) = place_and_id(rest)?;
+                Self::Line(run, group, place, id)
+            }
+            0x15 => Self::Group(run, rest.short()?),
+            0x16 => Self::Delayed(run, rest.u64()?),
+            0x17 => Self::Taken(run, rest.u64()?),
+            0x19 => {
+                let what = rest.u8()?;
+                ensure((1..=4).contains(&what), || format!("what is due is {what}"))?;
+                Self::Due { run, what, when: rest.u64()?, id: rest.u64()? }
+            }
+            0x1a => Self::Keyed(run, rest.short()?, rest.u64()?),
+            0x1b => Self::Held(run, rest.u32()?, rest.u64()?),
+            0x1c => Self::BuriedTime(run, rest.u64()?, rest.u64()?),
+            0x1d => Self::BuriedGroup(run, rest.text()?, rest.u64()?, rest.u64()?),
+            tag => return Err(format!("tag {tag:#x}")),
+        })
+    }
+}
+
+/// How many rows there are of each run and tag.
+pub(crate) fn counts(rows: &Rows) -> Read<Counts> {
+    let mut counts = Counts::new();
+    for key in rows.keys() {
+        let tag = key[0];
+        let run = if (0x10..0x20).contains(&tag) { Bytes(&key[1..]).u32()? } else { 0 };
+        if tag >= 0x10 {
+            *counts.entry((run, tag)).or_default() += 1;
+        }
+    }
+    Ok(counts)
+}
+
+#[derive(Debug)]
+pub(crate) struct TubeRow {
+    pub(crate) name: String,
+    pub(crate) run: u32,
+    pub(crate) void_to: u64,
+    pub(crate) flags: u8,
+    pub(crate) kind: u8,
+    pub(crate) made_with: i64,
+    pub(crate) priority: i64,
+    pub(crate) ttl: u64,
+    pub(crate) ttr: u64,
+    pub(crate) capacity: u64,
+    pub(crate) max_attempts: u32,
+    pub(crate) backoff: (u64, u32, u64),
+    pub(crate) in_flight: u32,
+    pub(crate) placement: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct ConsumerRow {
+    pub(crate) name: String,
+    pub(crate) grace: u64,
+    pub(crate) until: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct TaskRow {
+    pub(crate) created: u64,
+    pub(crate) group: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) extension: bool,
+    /// The payload, or how long it is in a row apart.
+    pub(crate) payload: Result<Vec<u8>, u64>,
+}
+
+pub(crate) struct PositionRow {
+    pub(crate) home: Place,
+    pub(crate) moved: Option<Place>,
+    pub(crate) group: Option<String>,
+}
+
+impl PositionRow {
+    /// The bytes of the row.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let long = self.home.order.len() == 16;
+        let bits = [self.group.is_some(), long, self.moved.is_some()];
+        let mut bytes = vec![bits.iter().zip([1, 2, 4]).map(|(is, bit)| u8::from(*is) * bit).sum()];
+        for place in [&self.home].into_iter().chain(&self.moved) {
+            bytes.extend(place.priority.to_be_bytes());
+            bytes.extend(&place.order);
+        }
+        if let Some(group) = &self.group {
+            bytes.push(group.len() as u8);
+            bytes.extend(group.as_bytes());
+        }
+        bytes
+    }
+}
+
+#[derive(Debug, PartialEq, Clone)]
+pub(crate) enum Reason {
+    Buried(String),
+    Failed(String, String),
+    Exhausted(String),
+    Undecodable(String),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) deliveries: u32,
+    pub(crate) attempts: u32,
+    pub(crate) releases: u32,
+    pub(crate) buries: u32,
+    pub(crate) expires: Option<u64>,
+    pub(crate) ttr: Option<u64>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) home: Option<Place>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Away {
+    pub(crate) grouped: bool,
+    pub(crate) keyed: bool,
+    pub(crate) apart: bool,
+    pub(crate) extended: bool,
+    pub(crate) place: Option<Place>,
+}
+
+const AWAY: u8 = 4 | 8 | 16 | 32 | 64 | 128;
+
+#[derive(Debug)]
+pub(crate) enum State {
+    Ready,
+    Delayed {
+        by_wall: bool,
+        holds: bool,
+        due: u64,
+        bytes: u32,
+        away: Away,
+    },
+    Taken {
+        token: u64,
+        since: u64,
+        bytes: u32,
+        holder: Option<u32>,
+        deadline: Option<u64>,
+        away: Away,
+    },
+    Buried {
+        time: u64,
+        reason: Reason,
+    },
+}
+
+impl Bytes<'_> {
+    /// Up to the end: the bytes of the table, then perhaps an extension section.
+    fn extended_end(&mut self) -> Read<()> {
+        if !self.0.is_empty() {
+            let fields = self.section()?;
+            ensure(!fields.is_empty(), || "an empty extension".into())?;
+        }
+        self.end()
+    }
+
+    /// Last numbers given: of tubes, of runs, of consumers.
+    pub(crate) fn counters(mut self) -> Read<[u32; 3]> {
+        let counters = [self.u32()?, self.u32()?, self.u32()?];
+        self.extended_end()?;
+        Ok(counters)
+    }
+
+    pub(crate) fn tube(mut self) -> Read<TubeRow> {
+        let row = TubeRow {
+            name: self.short()?,
+            run: self.u32()?,
+            void_to: self.u64()?,
+            flags: self.flags(15)?,
+            kind: self.u8()?,
+            made_with: self.i64()?,
+            priority: self.i64()?,
+            ttl: self.u64()?,
+            ttr: self.u64()?,
+            capacity: self.u64()?,
+            max_attempts: self.u32()?,
+            backoff: (self.u64()?, self.u32()?, self.u64()?),
+            in_flight: self.u32()?,
+            placement: self.short()?,
+        };
+        self.extended_end()?;
+        Ok(row)
+    }
+
+    /// Tube and id to go on from.
+    pub(crate) fn work(mut self) -> Read<(u32, u64)> {
+        let row = (self.u32()?, self.u64()?);
+        self.extended_end()?;
+        Ok(row)
+    }
+
+    pub(crate) fn consumer(mut self) -> Read<ConsumerRow> {
+        let row = ConsumerRow { name: self.short()?, grace: self.u64()?, until: self.u64()? };
+        let _void_to = self.u64()?;
+        self.extended_end()?;
+        Ok(row)
+    }
+
+    pub(crate) fn number(mut self) -> Read<u64> {
+        let number = self.u64()?;
+        self.end()?;
+        Ok(number)
+    }
+
+    fn fields(&mut self, bit: bool) -> Read<Vec<Field>> {
+        let fields = self.when(bit, Self::section)?;
+        ensure(fields != Some(Vec::new()), || "an empty extension".into())?;
+        Ok(fields.unwrap_or_default())
+    }
+
+    pub(crate) fn task(mut self) -> Read<TaskRow> {
+        let flags = self.flags(15)?;
+        let mut row = TaskRow {
+            created: self.take(3).and_then(|_codec| self.u64())?,
+            group: self.when(flags & 1 != 0, Self::short)?,
+            key: self.when(flags & 2 != 0, Self::short)?,
+            extension: flags & 8 != 0,
+            payload: Err(0),
+        };
+        self.fields(row.extension)?;
+        row.payload = if flags & 4 == 0 { Ok(self.0.to_vec()) } else { Err(self.number()?) };
+        Ok(row)
+    }
+
+    pub(crate) fn position(mut self) -> Read<PositionRow> {
+        let flags = self.flags(7)?;
+        let long = flags & 2 != 0;
+        let row = PositionRow {
+            home: place(&mut self, long)?,
+            moved: self.when(flags & 4 != 0, |rest| place(rest, long))?,
+            group: self.when(flags & 1 != 0, Self::short)?,
+        };
+        self.end()?;
+        Ok(row)
+    }
+
+    fn away(&mut self, flags: u8) -> Read<Away> {
+        ensure(flags & 96 != 64, || "a length of the order without a place".into())?;
+        Ok(Away {
+            grouped: flags & 4 != 0,
+            keyed: flags & 8 != 0,
+            apart: flags & 16 != 0,
+            extended: flags & 128 != 0,
+            place: self.when(flags & 32 != 0, |rest| place(rest, flags & 64 != 0))?,
+        })
+    }
+
+    /// It ends the row.
+    pub(crate) fn progress(mut self) -> Read<Progress> {
+        let mut row = Progress::default();
+        if self.0.is_empty() {
+            return Ok(row);
+        }
+        let flags = self.flags(127)?;
+        ensure(flags != 0, || "a progress that says nothing".into())?;
+        ensure(flags & 48 != 32, || "a length of the order without a home".into())?;
+        if flags & 1 != 0 {
+            row.deliveries = self.u32()?;
+            row.attempts = self.u32()?;
+            row.releases = self.u32()?;
+            row.buries = self.u32()?;
+        }
+        row.expires = self.when(flags & 2 != 0, Self::u64)?;
+        row.ttr = self.when(flags & 4 != 0, Self::u64)?;
+        row.last_error = self.when(flags & 8 != 0, Self::text)?;
+        row.home = self.when(flags & 16 != 0, |rest| place(rest, flags & 32 != 0))?;
+        self.fields(flags & 64 != 0)?;
+        self.end()?;
+        Ok(row)
+    }
+
+    pub(crate) fn delayed(mut self) -> Read<(State, Progress)> {
+        let flags = self.flags(AWAY | 3)?;
+        let state = State::Delayed {
+            by_wall: flags & 1 != 0,
+            holds: flags & 2 != 0,
+            due: self.u64()?,
+            bytes: self.u32()?,
+            away: self.away(flags)?,
+        };
+        Ok((state, self.progress()?))
+    }
+
+    pub(crate) fn taken(mut self) -> Read<(State, Progress)> {
+        let flags = self.flags(AWAY | 3)?;
+        let state = State::Taken {
+            token: self.u64()?,
+            since: self.u64()?,
+            bytes: self.u32()?,
+            holder: self.when(flags & 1 != 0, Self::u32)?,
+            deadline: self.when(flags & 2 != 0, Self::u64)?,
+            away: self.away(flags)?,
+        };
+        Ok((state, self.progress()?))
+    }
+
+    pub(crate) fn buried(mut self) -> Read<(State, Progress)> {
+        let time = self.u64()?;
+        let reason = match self.u8()? {
+            1 => Reason::Buried(self.text()?),
+            2 => Reason::Failed(self.text()?, self.text()?),
+            3 => Reason::Exhausted(self.text()?),
+            4 => Reason::Undecodable(self.text()?),
+            kind => return Err(format!("a reason of kind {kind}")),
+        };
+        Ok((State::Buried { time, reason }, self.progress()?))
+    }
+}

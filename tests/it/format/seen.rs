@@ -1,0 +1,187 @@
+//! What a folder holds, beside what the library shows of it once it is open.
+
+use super::rows::{Reason, State, TubeRow};
+use super::tasks::{Contents, Stored};
+use crate::golden::listing;
+use crate::secs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tubewell::{Backoff, Queue, TaskInfo, TubeKind, TubeOptions};
+
+const NEVER: u64 = u64::MAX;
+
+/// The kinds of tubes in the order of their numbers.
+const KINDS: [TubeKind; 6] = [
+    TubeKind::General,
+    TubeKind::Fifo,
+    TubeKind::FifoTtl,
+    TubeKind::LimFifoTtl,
+    TubeKind::Utube,
+    TubeKind::UtubeTtl,
+];
+
+/// A task, as both tell of it.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    state: tubewell::State,
+    payload: Vec<u8>,
+    priority: i64,
+    created: u64,
+    group: Option<String>,
+    key: Option<String>,
+    holder: Option<String>,
+    due: Option<u64>,
+    ttl_left: Option<Duration>,
+    ttr: Option<Duration>,
+    counts: [u64; 4],
+    reason: Option<Reason>,
+    last_error: Option<String>,
+}
+
+fn micros(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap().as_micros() as u64
+}
+
+/// When the folder is opened.
+fn now() -> u64 {
+    micros(listing::written() + secs(60))
+}
+
+fn shown(task: &TaskInfo) -> Seen {
+    let text = |text: &String| text.clone();
+    Seen {
+        state: task.state,
+        payload: task.payload.to_vec(),
+        priority: task.priority,
+        created: micros(task.created),
+        group: task.group.as_ref().map(ToString::to_string),
+        key: task.key.as_ref().map(ToString::to_string),
+        holder: task.holder.as_ref().map(ToString::to_string),
+        due: task.due.map(micros),
+        ttl_left: task.ttl_left,
+        ttr: task.ttr,
+        counts: [task.deliveries, task.attempts, task.releases, task.buries].map(u64::from),
+        reason: task.reason.as_ref().map(|reason| match reason {
+            tubewell::Reason::Buried(words) => Reason::Buried(text(words)),
+            tubewell::Reason::Failed { group, message } => {
+                Reason::Failed(text(group), text(message))
+            }
+            tubewell::Reason::Exhausted(words) => Reason::Exhausted(text(words)),
+            tubewell::Reason::Undecodable(words) => Reason::Undecodable(text(words)),
+            other => panic!("{other:?}"),
+        }),
+        last_error: task.last_error.as_ref().map(ToString::to_string),
+    }
+}
+
+/// What an opening makes of a task: leases of nobody end, and what is due is done. None if its time
+/// to live is over.
+fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
+    let progress = &task.progress;
+    let mut buries = progress.buries;
+    let (mut due, mut holder, mut reason) = (None, None, None);
+    let (mut state, mut counts_from, mut spared) = (tubewell::State::Ready, now(), false);
+    match &task.state {
+        State::Ready => {}
+        State::Delayed { due: when, .. } if *when <= now() => {}
+        State::Delayed { due: when, .. } => {
+            state = tubewell::State::Delayed;
+            (due, counts_from) = (Some(*when), *when);
+        }
+        State::Taken { holder: by, .. } => {
+            let by = by.map(|by| &contents.consumers[&by]).filter(|by| by.grace > 0);
+            if let Some(by) = by.filter(|by| by.until > now()) {
+                state = tubewell::State::Taken;
+                holder = Some(by.name.clone());
+            } else if tube.max_attempts > 0 && progress.attempts >= tube.max_attempts {
+                state = tubewell::State::Buried;
+                reason = Some(Reason::Exhausted(progress.last_error.clone().unwrap_or_default()));
+                buries += 1;
+            }
+        }
+        State::Buried { reason: why, .. } => {
+            state = tubewell::State::Buried;
+            reason = Some(why.clone());
+            spared = tube.flags & 8 != 0;
+        }
+    }
+    if progress.expires.is_some_and(|when| when <= counts_from) && !spared {
+        return None;
+    }
+    let left = |when: u64| Duration::from_micros(when.saturating_sub(counts_from));
+    Some(Seen {
+        state,
+        payload: task.payload.clone(),
+        priority: task.place.priority,
+        created: task.created,
+        group: task.group.clone().filter(|group| !group.is_empty()),
+        key: task.key.clone(),
+        holder,
+        due,
+        ttl_left: progress.expires.map(left),
+        ttr: progress.ttr.map(Duration::from_micros),
+        counts: [progress.deliveries, progress.attempts, progress.releases, buries].map(u64::from),
+        reason,
+        last_error: progress.last_error.clone(),
+    })
+}
+
+fn options(row: &TubeRow) -> TubeOptions {
+    let mut options = TubeOptions::new(KINDS[usize::from(row.kind)])
+        .temporary(row.flags & 2 != 0)
+        .hold_group_while_delayed(row.flags & 4 != 0)
+        .ttl_spares_buried(row.flags & 8 != 0)
+        .priority(row.priority)
+        .max_attempts(row.max_attempts)
+        .in_flight(row.in_flight);
+    if row.ttl != NEVER {
+        options = options.ttl(Duration::from_micros(row.ttl));
+    }
+    if row.ttr != NEVER {
+        options = options.ttr(Duration::from_micros(row.ttr));
+    }
+    if row.capacity != 0 {
+        options = options.capacity(row.capacity);
+    }
+    if !row.placement.is_empty() {
+        options = options.placement(&row.placement);
+    }
+    let (first, factor, most) = row.backoff;
+    let [first, most] = [first, most].map(Duration::from_micros);
+    options.backoff(Backoff::doubling(first).factor(factor).at_most(most))
+}
+
+/// The queue shows what the rows tell, and nothing else.
+pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
+    let names: BTreeSet<_> = contents.tubes.values().map(|tube| tube.name.clone()).collect();
+    let shown_names: BTreeSet<_> = queue.tubes().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(shown_names, names);
+    let mut gone = 0;
+    for row in contents.tubes.values() {
+        let tube = queue.find_tube(&row.name).unwrap().unwrap();
+        let info = tube.info().unwrap();
+        assert_eq!(info.options, options(row), "{}", row.name);
+        assert_eq!(info.paused, row.flags & 1 != 0, "{}", row.name);
+
+        let mut of_tube = BTreeMap::new();
+        for ((_, id), task) in contents.tasks.range((row.run, 0)..=(row.run, NEVER)) {
+            match found(task, row, contents) {
+                Some(seen) => drop(of_tube.insert(id.to_string(), seen)),
+                None => gone += task.payload.len() as u64,
+            }
+        }
+        let mut shown_tasks = BTreeMap::new();
+        let states = [tubewell::State::Ready, tubewell::State::Delayed];
+        for state in states.into_iter().chain([tubewell::State::Taken, tubewell::State::Buried]) {
+            for task in tube.tasks(state) {
+                let task = task.unwrap();
+                shown_tasks.insert(task.id.to_string(), shown(&task));
+                assert_eq!(shown(&tube.peek(task.id).unwrap()), shown(&task));
+            }
+        }
+        for id in shown_tasks.keys().chain(of_tube.keys()) {
+            assert_eq!(shown_tasks.get(id), of_tube.get(id), "task {id} of {}", row.name);
+        }
+    }
+    assert_eq!(queue.space().unwrap().durable_bytes, bytes - gone);
+}

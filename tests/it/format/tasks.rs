@@ -1,0 +1,351 @@
+//! What the rows together say: the tubes, and the tasks of each with their states. Every row must
+//! have the rows that it calls for, and no row may stand alone.
+
+use super::bytes::{Bytes, Read, ensure};
+use super::rows::{
+    Away, ConsumerRow, Key, Place, PositionRow, Progress, Reason, Rows, State, TaskRow, TubeRow,
+};
+use std::collections::BTreeMap;
+
+/// Kinds of tubes whose tasks are all in groups.
+const GROUPED: [u8; 2] = [4, 5];
+/// Flag of a tube: the rows stay in memory.
+const TEMPORARY: u8 = 2;
+const HOLDING: u8 = 4;
+const SPARING: u8 = 8;
+
+/// A task as its rows tell it.
+pub(crate) struct Stored {
+    pub(crate) place: Place,
+    pub(crate) created: u64,
+    pub(crate) group: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) state: State,
+    pub(crate) progress: Progress,
+}
+
+#[derive(Default)]
+pub(crate) struct Contents {
+    pub(crate) counters: [u32; 3],
+    pub(crate) tubes: BTreeMap<u32, TubeRow>,
+    pub(crate) consumers: BTreeMap<u32, ConsumerRow>,
+    /// By run and id. Those of runs that are to be cleared are left out.
+    pub(crate) tasks: BTreeMap<(u32, u64), Stored>,
+    /// Runs that are to be cleared.
+    pub(crate) cleared: Vec<u32>,
+}
+
+/// Rows of one task.
+#[derive(Default)]
+struct Parts {
+    task: Option<(Place, TaskRow)>,
+    /// Place and group in the key, if they are there.
+    states: Vec<(Option<Place>, Option<String>, State, Progress)>,
+    body: Option<Vec<u8>>,
+}
+
+type Index = BTreeMap<Key, Vec<u8>>;
+
+/// Rows sorted by what they are of.
+#[derive(Default)]
+struct Sorted {
+    contents: Contents,
+    tube_names: BTreeMap<String, u64>,
+    consumer_names: BTreeMap<String, u64>,
+    parts: BTreeMap<(u32, u64), Parts>,
+    index: Index,
+}
+
+impl Sorted {
+    fn add(&mut self, key: Key, value: &[u8]) -> Read<()> {
+        let bytes = Bytes(value);
+        let (of, state) = match key {
+            Key::Meta => {
+                self.contents.counters = bytes.counters()?;
+                return Ok(());
+            }
+            Key::Name(name) => {
+                self.tube_names.insert(name, bytes.number()?);
+                return Ok(());
+            }
+            Key::Tube(number) => {
+                self.contents.tubes.insert(number, bytes.tube()?);
+                return Ok(());
+            }
+            Key::Work { kind, run, id } => {
+                ensure((1..=2).contains(&kind), || format!("work of kind {kind}"))?;
+                let (tube, _) = bytes.work()?;
+                if kind == 1 && tube == 0 && id == 0 {
+                    self.contents.cleared.push(run);
+                }
+                return Ok(());
+            }
+            Key::Consumer(number) => {
+                self.contents.consumers.insert(number, bytes.consumer()?);
+                return Ok(());
+            }
+            Key::ConsumerName(name) => {
+                self.consumer_names.insert(name, bytes.number()?);
+                return Ok(());
+            }
+            Key::Body(run, id) => {
+                self.parts.entry((run, id)).or_default().body = Some(value.to_vec());
+                return Ok(());
+            }
+            Key::Task(run, home, id) => {
+                let task =
+                    self.parts.entry((run, id)).or_default().task.replace((home, bytes.task()?));
+                return ensure(task.is_none(), || format!("two homes of {id}"));
+            }
+            Key::Ready(run, place, id) => {
+                ((run, id), (Some(place), None, State::Ready, bytes.progress()?))
+            }
+            Key::Line(run, group, place, id) => {
+                ((run, id), (Some(place), Some(group), State::Ready, bytes.progress()?))
+            }
+            Key::Buried(run, place, id) => {
+                let (state, progress) = bytes.buried()?;
+                ((run, id), (Some(place), None, state, progress))
+            }
+            Key::Delayed(run, id) => {
+                let (state, progress) = bytes.delayed()?;
+                ((run, id), (None, None, state, progress))
+            }
+            Key::Taken(run, id) => {
+                let (state, progress) = bytes.taken()?;
+                ((run, id), (None, None, state, progress))
+            }
+            key => {
+                if matches!(key, Key::Position(..)) {
+                    ensure(bytes.position()?.bytes() == value, || format!("{value:02x?}"))?;
+                }
+                self.index.insert(key, value.to_vec());
+                return Ok(());
+            }
+        };
+        self.parts.entry(of).or_default().states.push(state);
+        Ok(())
+    }
+}
+
+/// Whether all numbers have names, and these the same.
+fn named<T>(
+    rows: &BTreeMap<u32, T>,
+    name: impl Fn(&T) -> &String,
+    names: &BTreeMap<String, u64>,
+) -> Read<()> {
+    let found: BTreeMap<_, _> =
+        rows.iter().map(|(number, row)| (name(row).clone(), u64::from(*number))).collect();
+    ensure(found == *names, || format!("names {names:?} of {found:?}"))
+}
+
+impl Contents {
+    pub(crate) fn read(rows: &Rows) -> Read<Self> {
+        let mut sorted = Sorted::default();
+        for (key, value) in rows {
+            let told = |wrong| format!("row {key:02x?}: {wrong}");
+            sorted.add(Key::read(key)?, value).map_err(told)?;
+        }
+        let Sorted { mut contents, tube_names, consumer_names, parts, mut index } = sorted;
+        named(&contents.tubes, |tube| &tube.name, &tube_names)?;
+        named(&contents.consumers, |consumer| &consumer.name, &consumer_names)?;
+        let [tube, run, consumer] = contents.counters;
+        for (number, row) in &contents.tubes {
+            let is_temporary = row.flags & TEMPORARY != 0;
+            ensure(*number <= tube && row.run & !(1 << 31) <= run, || format!("{row:?}"))?;
+            ensure(is_temporary == (row.run >> 31 == 1), || format!("{row:?}"))?;
+        }
+        ensure(contents.consumers.keys().all(|it| *it <= consumer), || "a consumer".into())?;
+
+        let runs: BTreeMap<u32, &TubeRow> =
+            contents.tubes.values().map(|tube| (tube.run, tube)).collect();
+        let cleared = contents.cleared.clone();
+        index.retain(|key, _| !cleared.contains(&key.run()));
+        let mut derived = Index::new();
+        let mut tasks = BTreeMap::new();
+        for ((run, id), parts) in parts.into_iter().filter(|((run, _), _)| !cleared.contains(run)) {
+            let tube = runs.get(&run).ok_or_else(|| format!("run {run} is of no tube"))?;
+            let told = |wrong| format!("task {id} of run {run}: {wrong}");
+            let task = parts.task(tube, run, id, &mut derived).map_err(told)?;
+            tasks.insert((run, id), task);
+        }
+        lines(&runs, &tasks, &mut derived);
+        for key in index.keys().chain(derived.keys()) {
+            let (is, should) = (index.get(key), derived.get(key));
+            ensure(is == should, || format!("{key:?} is {is:02x?}, and not {should:02x?}"))?;
+        }
+        let known = |number| contents.consumers.contains_key(&number);
+        let stray = tasks.values().filter_map(Stored::holder).find(|holder| !known(*holder));
+        ensure(stray.is_none(), || format!("consumer {stray:?} is not known"))?;
+        contents.tasks = tasks;
+        Ok(contents)
+    }
+}
+
+impl Key {
+    fn run(&self) -> u32 {
+        match self {
+            Self::Position(run, ..)
+            | Self::Turn(run, ..)
+            | Self::Group(run, ..)
+            | Self::Due { run, .. }
+            | Self::Keyed(run, ..)
+            | Self::Held(run, ..)
+            | Self::BuriedTime(run, ..)
+            | Self::BuriedGroup(run, ..)
+            | Self::Failed(_, _, run, _) => *run,
+            key => panic!("{key:?} is in no index"),
+        }
+    }
+}
+
+impl Stored {
+    pub(crate) fn holder(&self) -> Option<u32> {
+        if let State::Taken { holder, .. } = self.state { holder } else { None }
+    }
+
+    /// Whether it counts as in flight in its group.
+    fn in_flight(&self) -> bool {
+        matches!(self.state, State::Taken { .. } | State::Delayed { holds: true, .. })
+    }
+}
+
+/// What a row of a task says beside its own tables: whether it agrees with the others.
+fn beside(
+    away: &Away,
+    bytes: u32,
+    found: [bool; 4],
+    length: usize,
+    place: Option<&Place>,
+) -> Read<()> {
+    let told = [away.grouped, away.keyed, away.apart, away.extended];
+    ensure(told == found && away.place.as_ref() == place, || format!("{away:?} of {found:?}"))?;
+    ensure(bytes as usize == length, || format!("{length} bytes, told {bytes}"))
+}
+
+impl Parts {
+    /// The task, and the rows that it calls for.
+    fn task(self, tube: &TubeRow, run: u32, id: u64, derived: &mut Index) -> Read<Stored> {
+        let (home, row) = self.task.ok_or("no TaskRow")?;
+        let [state] =
+            <[_; 1]>::try_from(self.states).map_err(|states| format!("{} states", states.len()))?;
+        let (key_place, key_group, state, progress) = state;
+        let apart = row.payload.is_err();
+        let payload = match (row.payload, self.body) {
+            (Ok(payload), None) => payload,
+            (Err(length), Some(body)) if body.len() as u64 == length && length > 512 => body,
+            (told, body) => return Err(format!("payload {told:?}, apart {body:02x?}")),
+        };
+        ensure(apart == (payload.len() > 512), || format!("{} bytes", payload.len()))?;
+
+        let plain_home =
+            Place { priority: tube.made_with, order: (1 << 63 | id).to_be_bytes().to_vec() };
+        let plain_group = GROUPED.contains(&tube.kind).then(String::new);
+        let group = row.group.or_else(|| plain_group.clone());
+        let grouped = group != plain_group;
+        let place = key_place.unwrap_or_else(|| match &state {
+            State::Delayed { away, .. } | State::Taken { away, .. } => {
+                away.place.clone().unwrap_or_else(|| plain_home.clone())
+            }
+            _ => unreachable!("its place is in its key"),
+        });
+        let found = [grouped, row.key.is_some(), apart, row.extension];
+        let away_place = (place != plain_home).then_some(&place);
+        match &state {
+            State::Ready => ensure(key_group == group, || format!("in line {key_group:?}"))?,
+            State::Delayed { bytes, away, holds, .. } => {
+                beside(away, *bytes, found, payload.len(), away_place)?;
+                ensure(!holds || group.is_some() && tube.flags & HOLDING != 0, || "holds".into())?;
+            }
+            State::Taken { bytes, away, .. } => {
+                beside(away, *bytes, found, payload.len(), away_place)?;
+            }
+            State::Buried { .. } => {}
+        }
+        let moved = (place != home).then(|| place.clone());
+        let told = progress.home.as_ref();
+        ensure(told == moved.is_some().then_some(&home), || format!("home {told:?}"))?;
+        if home != plain_home || moved.is_some() || grouped {
+            let group = group.clone().filter(|_| grouped);
+            let position = PositionRow { home, moved, group };
+            derived.insert(Key::Position(run, id), position.bytes());
+        }
+        let task =
+            Stored { place, created: row.created, group, key: row.key, payload, state, progress };
+        for key in task.calls_for(tube, run, id) {
+            derived.insert(key, Vec::new());
+        }
+        Ok(task)
+    }
+}
+
+impl Stored {
+    /// The keys without a value.
+    fn calls_for(&self, tube: &TubeRow, run: u32, id: u64) -> Vec<Key> {
+        let mut keys = Vec::new();
+        if let Some(key) = &self.key {
+            keys.push(Key::Keyed(run, key.clone(), id));
+        }
+        let mut expires = self.progress.expires;
+        match &self.state {
+            State::Ready => {}
+            State::Delayed { by_wall, due, .. } => {
+                keys.push(Key::Due { run, what: 1 + u8::from(*by_wall), when: *due, id });
+                expires = None;
+            }
+            State::Taken { holder, deadline, .. } => {
+                keys.extend(deadline.map(|when| Key::Due { run, what: 3, when, id }));
+                keys.extend(holder.map(|holder| Key::Held(run, holder, id)));
+            }
+            State::Buried { time, reason } => {
+                keys.push(Key::BuriedTime(run, *time, id));
+                if let Reason::Failed(group, _) = reason {
+                    keys.push(Key::BuriedGroup(run, group.clone(), *time, id));
+                    keys.push(Key::Failed(group.clone(), *time, run, id));
+                }
+                expires = expires.filter(|_| tube.flags & SPARING == 0);
+            }
+        }
+        keys.extend(expires.map(|when| Key::Due { run, what: 4, when, id }));
+        keys
+    }
+}
+
+/// The rows that the groups call for: how many are in flight, and whose turn it is.
+fn lines(
+    runs: &BTreeMap<u32, &TubeRow>,
+    tasks: &BTreeMap<(u32, u64), Stored>,
+    derived: &mut Index,
+) {
+    // How many are in flight, and the first in line.
+    type Group<'a> = (u64, Option<(&'a Place, u64)>);
+    let mut groups: BTreeMap<(u32, &str), Group<'_>> = BTreeMap::new();
+    for ((run, id), task) in tasks {
+        let Some(group) = &task.group else { continue };
+        let (in_flight, first) = groups.entry((*run, group)).or_default();
+        *in_flight += u64::from(task.in_flight());
+        if matches!(task.state, State::Ready) {
+            let this = (&task.place, *id);
+            *first = Some(first.map_or(this, |first| first.min(this)));
+        }
+    }
+    for ((run, group), (in_flight, first)) in groups {
+        if in_flight > 0 {
+            derived.insert(Key::Group(run, group.to_owned()), in_flight.to_be_bytes().to_vec());
+        }
+        if let Some((place, id)) = first.filter(|_| in_flight < u64::from(runs[&run].in_flight)) {
+            derived.insert(Key::Turn(run, place.clone(), id), group.as_bytes().to_vec());
+        }
+    }
+}
+
+/// Bytes of all payloads, those of runs that are to be cleared with them.
+pub(crate) fn payload_bytes(rows: &Rows) -> Read<u64> {
+    let mut bytes = 0;
+    for (_, value) in rows.range(vec![0x1e]..vec![0x1f]) {
+        let payload = Bytes(value).task()?.payload;
+        bytes += payload.map_or_else(|length| length, |payload| payload.len() as u64);
+    }
+    Ok(bytes)
+}
