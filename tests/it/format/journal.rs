@@ -129,7 +129,8 @@ impl Journal {
         let (number, synced) = (header.u64()?, header.u64()?);
         let (length, kind) = (header.u32()? as usize, header.u32()?);
         let end = HEADER + length;
-        if end > bytes.len() || checksum != xxh3_64(&bytes[8..end]) ^ self.seed {
+        let fits = length >= 24 && end <= bytes.len().min(self.ring.len() / 4);
+        if !fits || checksum != xxh3_64(&bytes[8..end]) ^ self.seed {
             return Ok(None);
         }
         let padded = end.next_multiple_of(8);
