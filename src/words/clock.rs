@@ -224,7 +224,9 @@ impl Readings {
 static BOOTS: AtomicU64 = AtomicU64::new(0);
 
 fn next_boot() -> u128 {
-    BOOTS.fetch_add(1, Ordering::Relaxed).into()
+    // With the time of day, or the files of another process would pass for those of this start.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+    now << 64 | u128::from(BOOTS.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Default for ManualClock {
