@@ -42,6 +42,8 @@ fn slot(name: FileName) -> usize {
 struct State {
     /// `None` before birth.
     files: Option<Files>,
+    /// Whether the files have their names.
+    settled: bool,
     /// What was written to the journal, in order.
     log: Vec<Vec<u8>>,
     /// Syncs of the journal until one fails; from then on all do.
@@ -86,6 +88,7 @@ impl Disk {
     pub(crate) fn new() -> Self {
         let disk = Self::empty();
         disk.state().files = NEWBORN.get().cloned();
+        disk.state().settled = true;
         disk
     }
 
@@ -198,8 +201,8 @@ impl testing::Disk for Disk {
     }
 
     fn found(&self) -> io::Result<Found> {
-        let born = self.state().files.is_some();
-        Ok(if born { Found::Whole } else { Found::Nothing })
+        let settled = self.state().settled;
+        Ok(if settled { Found::Whole } else { Found::Nothing })
     }
 
     fn birth(&self) -> io::Result<Box<dyn Staging>> {
@@ -231,6 +234,7 @@ impl Staging for Cradle {
     }
 
     fn settle(self: Box<Self>) -> io::Result<bool> {
+        self.0.state().settled = true;
         Ok(true)
     }
 }
