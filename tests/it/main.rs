@@ -36,6 +36,8 @@ mod delay;
 mod disk;
 mod durable;
 mod events;
+#[cfg(unix)]
+mod full_disk;
 mod golden;
 mod group;
 mod handles;
