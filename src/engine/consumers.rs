@@ -155,7 +155,7 @@ impl Op for End {
             }
             let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
             while let Some((met, _)) = rows.next(ctx)? {
-                if left == 0 {
+                if left == 0 || ctx.is_sweep_long() {
                     return Ok(true);
                 }
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;

@@ -9,6 +9,7 @@ use crate::format::row::{TubeRow, WorkRow};
 use crate::format::{Deadline, Met, RowOp, Value, View};
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::SWEEP_BYTES;
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
@@ -63,6 +64,9 @@ impl Reserve {
 pub(crate) trait PayloadSubscribers {
     /// Whether the payloads of this tube's tasks.
     fn payloads_of(&self, tube: &str) -> bool;
+
+    /// The most payload bytes that one of them keeps.
+    fn bytes_kept(&self) -> usize;
 }
 
 /// The place of one op.
@@ -164,7 +168,13 @@ impl<'a> OpContext<'a> {
 
     /// Adds the payload of the task whose step was told last.
     pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
-        self.draft.effects.payload_of_last(payload);
+        let most = self.wants.map_or(0, PayloadSubscribers::bytes_kept);
+        self.draft.effects.payload_of_last(payload, most);
+    }
+
+    /// Whether a sweep has read so many bytes for the readers of events that it ends here.
+    pub(crate) fn is_sweep_long(&self) -> bool {
+        self.draft.effects.payload_bytes() >= SWEEP_BYTES
     }
 
     /// Tells that a task of the tube became takeable.

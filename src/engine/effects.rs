@@ -69,8 +69,15 @@ impl NextDue {
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     changes: Vec<Change>,
-    /// By the index of a change the payload of its task, where that is wanted.
-    payloads: Vec<(usize, Arc<[u8]>)>,
+    /// By the index of a change the payload of its task, where that is wanted. The oldest go, so
+    /// that no more is held than a reader keeps: these are `None`.
+    payloads: Vec<(usize, Option<Arc<[u8]>>)>,
+    /// How many of them went.
+    payloads_gone: usize,
+    /// Bytes of those that are left.
+    payload_bytes: usize,
+    /// The most bytes that a reader keeps.
+    payload_bytes_max: usize,
     /// Tubes in which tasks became takeable, and how many.
     pub(crate) wakes: Vec<(u32, usize)>,
     /// By tube the earliest of the deadlines that came in.
@@ -108,17 +115,37 @@ impl Effects {
         self.changes.push(change);
     }
 
-    /// Adds the payload of the task that made the last step.
-    pub(crate) fn payload_of_last(&mut self, payload: Arc<[u8]>) {
+    /// Adds the payload of the task that made the last step. No reader keeps more than `most`
+    /// bytes, but for a single payload.
+    pub(crate) fn payload_of_last(&mut self, payload: Arc<[u8]>, most: usize) {
         if let Some(last) = self.changes.len().checked_sub(1) {
-            self.payloads.push((last, payload));
+            self.payload_bytes_max = most;
+            self.add_payload(last, Some(payload));
         }
     }
 
-    /// The payload of the task of the step at this index, if it is wanted and could be read.
-    pub(crate) fn payload(&self, step: usize) -> Option<Arc<[u8]>> {
+    fn add_payload(&mut self, step: usize, payload: Option<Arc<[u8]>>) {
+        self.payload_bytes += payload.as_ref().map_or(0, |payload| payload.len());
+        self.payloads.push((step, payload));
+        while self.payload_bytes > self.payload_bytes_max
+            && self.payloads_gone + 1 < self.payloads.len()
+            && let Some((_, oldest)) = self.payloads.get_mut(self.payloads_gone)
+        {
+            self.payload_bytes -= oldest.take().map_or(0, |payload| payload.len());
+            self.payloads_gone += 1;
+        }
+    }
+
+    /// The payload of the task of the step at this index, if it is wanted and could be read. An
+    /// inner `None` if it was too much to be held for any reader.
+    pub(crate) fn payload(&self, step: usize) -> Option<Option<Arc<[u8]>>> {
         let at = self.payloads.binary_search_by_key(&step, |(step, _)| *step).ok()?;
         self.payloads.get(at).map(|(_, payload)| payload.clone())
+    }
+
+    /// Bytes of the payloads that are held.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.payload_bytes
     }
 
     /// Frees the payloads, once the steps are published.
@@ -126,6 +153,7 @@ impl Effects {
     pub(crate) fn drop_payloads(&mut self) {
         if !self.payloads.is_empty() {
             self.payloads = Vec::new();
+            (self.payloads_gone, self.payload_bytes) = (0, 0);
         }
     }
 
@@ -170,8 +198,10 @@ impl Effects {
     /// Adds what was decided later.
     pub(crate) fn merge(&mut self, later: Self) {
         let before = self.changes.len();
-        let payloads = later.payloads.into_iter();
-        self.payloads.extend(payloads.map(|(step, payload)| (before + step, payload)));
+        self.payload_bytes_max = self.payload_bytes_max.max(later.payload_bytes_max);
+        for (step, payload) in later.payloads {
+            self.add_payload(before + step, payload);
+        }
         self.changes.extend(later.changes);
         for (tube, tasks) in later.wakes {
             self.wake(tube, tasks);
@@ -182,5 +212,39 @@ impl Effects {
         self.tubes.extend(later.tubes);
         self.work |= later.work;
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 256 tasks of 4 MiB at the end of their ttl took 569 MiB for a reader that keeps 1 MiB.
+    #[test]
+    fn no_more_payload_is_held_than_a_reader_keeps() {
+        let step = |effects: &mut Effects, bytes: usize| {
+            let (task, cause) = (TaskId::new(1), Cause::Ttl);
+            effects.change(Change { tube: 1, task, from: None, to: None, cause });
+            effects.payload_of_last(Arc::from(vec![7; bytes]), 10);
+        };
+        let lens = |effects: &Effects| -> Vec<Option<usize>> {
+            let payloads = (0..effects.changes().len()).filter_map(|step| effects.payload(step));
+            payloads.map(|payload| payload.map(|payload| payload.len())).collect()
+        };
+        let mut effects = Effects::default();
+        for bytes in [4, 4, 4] {
+            step(&mut effects, bytes);
+        }
+        assert_eq!(lens(&effects), [None, Some(4), Some(4)]);
+        let mut later = Effects::default();
+        step(&mut later, 5);
+        effects.merge(later);
+        assert_eq!(lens(&effects), [None, None, Some(4), Some(5)]);
+        step(&mut effects, 11);
+        assert_eq!(lens(&effects), [None, None, None, None, Some(11)], "the newest stays");
+        assert_eq!(effects.payload_bytes(), 11);
+        effects.clear();
+        step(&mut effects, 1);
+        assert_eq!((lens(&effects), effects.payload_bytes()), (vec![Some(1)], 1));
     }
 }

@@ -80,6 +80,9 @@ impl Op for ReturnLeases {
             if ctx.count(range) == 0 {
                 return Ok(None);
             }
+            if ctx.is_sweep_long() {
+                break;
+            }
             let Some((met, row)) = rows.next(ctx)? else { return Ok(None) };
             let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
             last = id;

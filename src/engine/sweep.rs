@@ -8,7 +8,7 @@ use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::WorkRow;
 use crate::format::{Met, Range, Tag, View};
 use crate::words::error::{ErrorKind, Result};
-use crate::words::limits::SWEEP_TASKS;
+use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::task::{Cause, TaskId};
 
 /// One step of the first work of each kind. Answers whether there was any.
@@ -49,11 +49,14 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
     Ok(())
 }
 
+/// Bytes of a row that count as one more row of a sweep.
+const ROW_BYTES: usize = SWEEP_BYTES / (SWEEP_TASKS * 2);
+
 /// Removes rows of a run that belongs to no tube any more, whose payload bytes are held until
 /// then. Whether there are more.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
-    // A payload tells its bytes where the task's row does not, so it goes after that.
+    // A task's row says whether its payload has a row, so that no payload need be read.
     for tag in [Tag::Task].into_iter().chain(Tag::in_runs().filter(|tag| *tag != Tag::Task)) {
         let range = Range::in_run(tag, run);
         let mut from: Key = range.start();
@@ -64,13 +67,13 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
             let Some(met) = ctx.first(&from, &range.end())? else { break };
             from = key::after(&met.0);
             ctx.remove(key::copy(&met.0));
+            let read = met.1.as_ref().map_or(0, |row| row.len());
+            left = left.saturating_sub(1 + read / ROW_BYTES);
             if tag == Tag::Task {
-                let bytes = transition::payload_bytes(ctx, met)?;
-                ctx.bytes_out(run, bytes.unwrap_or(0));
+                transition::clear_payload(ctx, run, met)?;
             } else if tag == Tag::BuriedGroup {
                 transition::forget_failed(ctx, &met.0)?;
             }
-            left -= 1;
         }
     }
     Ok(false)
@@ -103,6 +106,9 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
     let range = tube.range(Tag::Taken);
     let mut from = TaskId::new(work.as_ref().map_or(0, |work| work.from));
     for _ in 0..SWEEP_TASKS {
+        if ctx.is_sweep_long() {
+            break;
+        }
         let start = key::taken(run, from);
         let Some((met, row)) = ctx.first(&start, &range.end())? else { return Ok(None) };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;

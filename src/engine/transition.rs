@@ -7,7 +7,7 @@ use crate::engine::effects::Change;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, position};
-use crate::format::key::{self, Key, Rank};
+use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{BuriedRow, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -386,6 +386,19 @@ pub(crate) fn erase(
     if let Some(text) = task.key {
         ctx.remove(key::key(run, text, id));
     }
+    Ok(())
+}
+
+/// Removes the payload of a task whose own row a sweep removes, without reading it, and no longer
+/// counts its bytes. Where the row is damaged the payload's row goes with those of its tag.
+pub(crate) fn clear_payload(ctx: &mut OpContext<'_>, run: Run, met: Met) -> Result<()> {
+    let row = met.1.as_deref().and_then(TaskRow::decode);
+    let is_apart = row.is_some_and(|row| row.payload.is_separate());
+    if let Some(id) = key::id_of(&met.0).filter(|_| is_apart) {
+        ctx.remove(key::body(run, id));
+    }
+    let bytes = payload_bytes(ctx, met)?;
+    ctx.bytes_out(run, bytes.unwrap_or(0));
     Ok(())
 }
 

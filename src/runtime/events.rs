@@ -30,6 +30,8 @@ pub struct Event {
     pub cause: Cause,
     pub(crate) mark: u64,
     payload: Option<Arc<[u8]>>,
+    /// Its commit had more payload bytes after it than any reader keeps.
+    is_outrun: bool,
 }
 
 impl Event {
@@ -136,15 +138,19 @@ impl Hub {
         if self.listening.load(Ordering::Acquire) == 0 {
             return;
         }
-        let event = |(place, change): (usize, &Change)| Event {
-            seq: first + place as u64,
-            tube: tube(change.tube),
-            task: change.task,
-            from: change.from,
-            to: change.to,
-            cause: change.cause,
-            mark: mark.0,
-            payload: effects.payload(place),
+        let event = |(place, change): (usize, &Change)| {
+            let payload = effects.payload(place);
+            Event {
+                seq: first + place as u64,
+                tube: tube(change.tube),
+                task: change.task,
+                from: change.from,
+                to: change.to,
+                cause: change.cause,
+                mark: mark.0,
+                is_outrun: matches!(payload, Some(None)),
+                payload: payload.flatten(),
+            }
         };
         for subscriber in &self.subscribers_.lock().subscribers {
             subscriber.push(changes.iter().enumerate().map(event));
@@ -168,6 +174,12 @@ impl PayloadSubscribers for Hub {
             .subscribers
             .iter()
             .any(|subscriber| (subscriber.interest)(tube) == Interest::Payloads)
+    }
+
+    fn bytes_kept(&self) -> usize {
+        let subscribers = &self.subscribers_.lock().subscribers;
+        let wanting = subscribers.iter().filter(|subscriber| subscriber.options.payloads);
+        wanting.map(|subscriber| subscriber.options.bytes_kept).max().unwrap_or(0)
     }
 }
 
@@ -207,6 +219,11 @@ impl Subscriber {
             match (self.interest)(&event.tube) {
                 Interest::Nothing => continue,
                 Interest::Events => event.payload = None,
+                Interest::Payloads if event.is_outrun => {
+                    dropped += stream.events.len() as u64 + 1;
+                    (stream.events, stream.bytes) = (VecDeque::new(), 0);
+                    continue;
+                }
                 Interest::Payloads => {}
             }
             dropped += stream.make_room(event.bytes(), &self.options);
@@ -272,5 +289,54 @@ impl fmt::Debug for Event {
             .field("cause", &self.cause)
             .field("payload_bytes", &self.payload().map(<[u8]>::len))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::words::limits::SWEEP_BYTES;
+    use crate::{EventOptions, ManualClock, Queue, TaskId};
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    /// A sweep read the payloads of 128 tasks for the readers of events, whatever their size.
+    #[test]
+    fn a_sweep_reads_a_bounded_number_of_payload_bytes_for_events() {
+        const BYTES: usize = 64 << 10;
+        let clock = ManualClock::new();
+        let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        for _ in 0..40 {
+            tube.task(&vec![7; BYTES]).ttl(Duration::from_secs(1)).put().unwrap();
+        }
+        let events = queue.events_with(EventOptions::new().payloads());
+        clock.advance(Duration::from_secs(1));
+        queue.tick().unwrap();
+        let mut commits: BTreeMap<u64, usize> = BTreeMap::new();
+        while let Some(event) = events.try_recv() {
+            *commits.entry(event.mark).or_default() += event.payload().unwrap().len();
+        }
+        assert_eq!(commits.values().sum::<usize>(), 40 * BYTES);
+        assert_eq!(commits.into_values().max(), Some(SWEEP_BYTES));
+    }
+
+    /// What a commit had to drop before it was told is dropped for the reader too.
+    #[test]
+    fn a_large_commit_leaves_the_newest_payloads() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let kept = queue.events_with(EventOptions::new().payloads().bytes_kept(2000));
+        let less = queue.events_with(EventOptions::new().payloads().bytes_kept(1000));
+        let plain = queue.events();
+        tube.put(b"before").unwrap();
+        let ids = tube.put_many(vec![vec![7; 1000]; 5]).unwrap();
+        let told = |events: &crate::Events| -> Vec<(TaskId, usize)> {
+            let events = std::iter::from_fn(|| events.try_recv());
+            events.map(|event| (event.task, event.payload().map_or(0, <[u8]>::len))).collect()
+        };
+        assert_eq!(told(&kept), [(ids[3], 1000), (ids[4], 1000)]);
+        assert_eq!(told(&less), [(ids[4], 1000)]);
+        assert_eq!((kept.dropped(), less.dropped()), (4, 5));
+        assert_eq!(told(&plain).len(), 6);
     }
 }

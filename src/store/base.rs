@@ -381,7 +381,9 @@ impl Base {
     fn first_of_new_window(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let window = self.read_window(from)?;
         let met = window.look(from, to).flatten().map(handed);
-        self.windows.borrow_mut().keep(Key::from_slice(from), window);
+        if window.is_small() {
+            self.windows.borrow_mut().keep(Key::from_slice(from), window);
+        }
         Ok(met)
     }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 /// Since the opening, of both files.
 #[derive(Debug, Default)]
 pub(crate) struct IoCounters {
+    read: AtomicU64,
     written: AtomicU64,
     syncs: AtomicU64,
 }
@@ -18,6 +19,12 @@ impl IoCounters {
     pub(crate) fn of(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Arc<Self>) {
         let traffic = Arc::<Self>::default();
         (Arc::new(CountedDisk { disk, traffic: traffic.clone() }), traffic)
+    }
+
+    /// Bytes asked for by reads.
+    #[cfg(test)]
+    pub(crate) fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Bytes given to writes, also to those that failed.
@@ -76,6 +83,7 @@ impl DiskFile for CountedFile {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.traffic.read.fetch_add(out.len() as u64, Ordering::Relaxed);
         self.file.read_at(offset, out)
     }
 

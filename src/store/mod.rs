@@ -219,6 +219,12 @@ impl Store {
         }
     }
 
+    /// Bytes read from the disk so far.
+    #[cfg(test)]
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.traffic.read()
+    }
+
     /// The last record written.
     pub(crate) fn written(&self) -> u64 {
         self.number

@@ -34,16 +34,25 @@ pub(super) struct SequentialScan {
 }
 
 impl CachedRange {
-    /// Adds the next row; a damaged value is `None`. Whether the window ends with it: it is full,
-    /// or the row has another tag than these, with which it is not asked for in order.
+    /// Adds the next row; a damaged value is `None`. Whether the window ends here: it is full, or
+    /// the row has another tag. Such a row is not added, since it may be large.
     pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>) -> bool {
+        if key.first() != Some(&tag) {
+            self.end = Key::from_slice(key);
+            return true;
+        }
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         self.rows.push((Key::from_slice(key), value.map(Value::from)));
-        let ends = key.first() != Some(&tag) || self.rows.len() >= ROWS || self.bytes >= BYTES;
-        if ends {
+        let is_full = self.rows.len() >= ROWS || self.bytes >= BYTES;
+        if is_full {
             self.end = after(key);
         }
-        ends
+        is_full
+    }
+
+    /// Whether it is small enough to be kept. A long row makes it too large.
+    pub(super) fn is_small(&self) -> bool {
+        self.bytes <= 2 * BYTES
     }
 
     /// Says that there is no row behind these.

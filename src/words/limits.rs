@@ -25,8 +25,12 @@ pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 pub(crate) const SWEEP_TASKS: usize = 128;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.
 pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
-/// Tasks of one page of a listing.
+/// Tasks of one page of a listing; rows that it copies under the engine's lock at a time.
 pub(crate) const PAGE_TASKS: usize = 256;
+/// Bytes of one page of a listing; the task with which it reaches them is its last.
+pub(crate) const PAGE_BYTES: usize = 64 << 10;
+/// Bytes of payloads that one sweep reads for the readers of events, or hands out.
+pub(crate) const SWEEP_BYTES: usize = 1 << 20;
 
 /// Bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES: u64 = 16 << 20;
