@@ -43,6 +43,7 @@ mod handles;
 mod idle;
 mod input;
 mod inspect;
+mod journal_bytes;
 mod keyed;
 mod kick;
 mod lease;

@@ -38,6 +38,19 @@ fn jumps() -> Vec<Vec<Turn>> {
     jumps
 }
 
+/// Those of a machine that starts anew, which no queue lives through: with a wall clock that is
+/// right, one that stands still, is back by years, and is ahead by more than an opening counts.
+fn reboots() -> Vec<Vec<Turn>> {
+    let mut jumps: Vec<_> = [0, SECOND, HOUR, 29 * DAY, 31 * DAY, 10 * YEAR]
+        .map(|after| vec![Turn::Reboot(after)])
+        .to_vec();
+    jumps.push(vec![Turn::Advance(SECOND), Turn::Reboot(SECOND), Turn::Suspend(SECOND)]);
+    jumps.push(vec![Turn::SetWall(-(10 * YEAR as i64)), Turn::Reboot(SECOND)]);
+    jumps.push(vec![Turn::Reboot(HOUR), Turn::SetWall(-(HOUR as i64)), Turn::Reboot(SECOND)]);
+    jumps.push(vec![Turn::SetWall(-(60 * YEAR as i64)), Turn::Reboot(0)]);
+    jumps
+}
+
 fn lives() -> Vec<(&'static str, Vec<Step>)> {
     let put = |change: &dyn Fn(&mut New)| {
         let mut new = New::default();
@@ -165,21 +178,23 @@ fn t1_t2_t3_o4_every_jump_at_every_step() {
     let created =
         Step::Create { tube: 0, opts: Opts::plain(TubeKind::General), if_not_exists: false };
     for (name, life) in lives() {
-        for (no, jump) in jumps().iter().enumerate() {
+        let (jumps, reboots) = (jumps(), reboots());
+        for (no, jump) in jumps.iter().chain(&reboots).enumerate() {
             for at in 0..=life.len() {
                 // Noticed by the verb itself, by the timer first, or not before a reopening; or
                 // nobody was there when it happened.
-                for how in ["verb", "timer", "closed after", "closed meanwhile"] {
+                let ways = ["closed meanwhile", "verb", "timer", "closed after"];
+                for how in &ways[..if no < jumps.len() { 4 } else { 1 }] {
                     let disk = how.starts_with("closed").then(|| SimDisk::new(1));
                     let mut run = Run::new(disk, Durability::Relaxed);
                     let mut steps = vec![created.clone()];
                     steps.extend(life[..at].iter().cloned());
-                    if how == "closed meanwhile" {
+                    if *how == "closed meanwhile" {
                         run.while_closed.clone_from(jump);
                     } else {
                         steps.extend(jump.iter().map(|turn| Step::Clock(turn.clone())));
                     }
-                    steps.extend(match how {
+                    steps.extend(match *how {
                         "verb" => None,
                         "timer" => Some(Step::Tick),
                         _ => Some(Step::Reopen(End::Close)),

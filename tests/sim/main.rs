@@ -8,6 +8,7 @@ mod beside;
 mod clocks;
 mod disk;
 mod files;
+mod full;
 mod full_disk;
 mod interval;
 mod judge;

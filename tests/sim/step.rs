@@ -119,6 +119,8 @@ pub enum Turn {
     FreezeWall(u64),
     /// The wall clock is set by so much, either way.
     SetWall(i64),
+    /// The machine starts anew while the queue is closed, and so much passes on the wall clock.
+    Reboot(u64),
 }
 
 /// How a queue ends before it is opened again.

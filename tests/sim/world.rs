@@ -243,6 +243,7 @@ impl World {
             Turn::Advance(by) => self.clock.advance(length(by)),
             Turn::Suspend(by) => self.clock.suspend(length(by)),
             Turn::FreezeWall(by) => self.clock.freeze_wall(length(by)),
+            Turn::Reboot(after) => self.clock.reboot(length(after)),
             Turn::SetWall(by) => {
                 let by_length = Duration::from_micros(by.unsigned_abs());
                 let wall = self.clock.wall();

@@ -118,12 +118,13 @@ impl Model {
     pub fn close(&mut self) {
         self.give_back_all(|_| true);
         self.void_leases();
+        self.time.store();
     }
 
     /// The queue as it is when it has been opened again, at this time.
     pub fn come_back(&mut self, time: Time) {
         self.time = time;
-        self.time.read();
+        self.time.resume();
         self.silence();
         self.void_leases();
     }

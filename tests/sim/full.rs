@@ -1,0 +1,487 @@
+//! Every verb against everything that can be full: the disk, the ring, the bytes of durable and of
+//! temporary tubes, a tube's capacity, and that with callers who wait for room and for tasks. Each
+//! verb answers within a bounded number of changes to the disk, only what adds may be refused, and
+//! what was accepted is there, also after a power cut, until it is taken and acked.
+//!
+//! A full temporary tube once refused `take`, `delete` and even `close`, and a put inside a
+//! transaction went past the checks of a full disk.
+
+use crate::disk::{Fault, SimDisk};
+use crate::trust::builder;
+use std::collections::BTreeSet;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tubewell::{
+    Conflict, Consumer, Durability, ErrorKind, Events, ManualClock, Queue, Release, Result, State,
+    Stop, Task, TaskId, Ticket, Tube, TubeOptions,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Disk,
+    Ring,
+    DurableBytes,
+    TemporaryBytes,
+    Capacity,
+    /// A capacity with callers that wait for room, and others that wait for tasks.
+    Waiters,
+}
+
+const LIMITS: [Limit; 6] = [
+    Limit::Disk,
+    Limit::Ring,
+    Limit::DurableBytes,
+    Limit::TemporaryBytes,
+    Limit::Capacity,
+    Limit::Waiters,
+];
+/// Changes to the disk that one verb may make, a checkpoint of the whole overlay included.
+const CALLS_MAX: usize = 200;
+/// Callers that wait for room, and as many that wait for a task.
+const WAITERS: usize = 8;
+const CAPACITY: u64 = 60;
+/// Of payloads; the rows of temporary tubes count whole, and have three times as much.
+const BYTES: u64 = 20_000;
+/// Tasks that fall due together, and as many whose ttl ends then.
+const WAVE: usize = 20;
+const WAVE_AT: Duration = Duration::from_secs(10);
+
+/// What a verb adds to the tube and takes from it.
+#[derive(Default)]
+struct Change {
+    added: Vec<TaskId>,
+    gone: Vec<TaskId>,
+    is_dropped: bool,
+}
+
+type Done = Result<Change>;
+
+fn added(id: TaskId) -> Change {
+    Change { added: vec![id], ..Change::default() }
+}
+
+fn gone(id: TaskId) -> Change {
+    Change { gone: vec![id], ..Change::default() }
+}
+
+/// A queue at its limit, with a task in each state.
+struct Stage {
+    limit: Limit,
+    disk: SimDisk,
+    clock: ManualClock,
+    queue: Queue,
+    tube: Tube,
+    side: Tube,
+    ada: Consumer,
+    held: Option<Task>,
+    ticket: Ticket,
+    keyed: TaskId,
+    buried: TaskId,
+    /// Their ttl ends with the wave.
+    mortal: Vec<TaskId>,
+    there: BTreeSet<TaskId>,
+    stop: Stop,
+    putters: Vec<JoinHandle<Result<TaskId>>>,
+    takers: Vec<JoinHandle<Result<Option<Task>>>>,
+    /// Reads nothing, so it keeps as much as it may.
+    _events: Events,
+}
+
+fn payload() -> [u8; 100] {
+    [7; 100]
+}
+
+impl Stage {
+    fn open(limit: Limit, disk: &SimDisk, clock: &ManualClock) -> (Queue, Tube) {
+        let mut builder = builder(disk.lend(), Durability::Durable).clock(clock.clone());
+        match limit {
+            Limit::DurableBytes => builder = builder.durable_bytes_max(BYTES),
+            Limit::TemporaryBytes => builder = builder.temporary_bytes_max(3 * BYTES),
+            _ => {}
+        }
+        let queue = builder.open_disk().unwrap();
+        let mut options = TubeOptions::default().if_not_exists();
+        match limit {
+            Limit::TemporaryBytes => options = options.temporary(true),
+            Limit::Capacity | Limit::Waiters => options = options.capacity(CAPACITY),
+            _ => {}
+        }
+        let tube = queue.create_tube("full", options).unwrap();
+        (queue, tube)
+    }
+
+    /// Fills the queue; `ring` is how many plain puts the ring has room for after the others.
+    fn new(limit: Limit, ring: usize) -> Self {
+        let (disk, clock) = (SimDisk::new(1), ManualClock::new());
+        let (queue, tube) = Self::open(limit, &disk, &clock);
+        let side = queue.tube("side").unwrap();
+        let ada = queue.consumer("ada").unwrap();
+        let events = queue.events();
+        let mut there = BTreeSet::new();
+        let mut put = || {
+            let id = tube.put(&payload()).unwrap();
+            there.insert(id);
+            id
+        };
+        put();
+        let held = tube.take().unwrap();
+        put();
+        let ticket = tube.task_to_lapse();
+        let buried = put();
+        tube.bury(buried, "first").unwrap();
+        let keyed = tube.task(&payload()).key("k").put().unwrap();
+        there.insert(keyed);
+        let delayed: Vec<_> =
+            (0..WAVE).map(|_| tube.task(&payload()).delay(WAVE_AT).put().unwrap()).collect();
+        let mortal: Vec<_> =
+            (0..WAVE).map(|_| tube.task(&payload()).ttl(WAVE_AT).put().unwrap()).collect();
+        there.extend(delayed.iter().chain(&mortal));
+        side.put(b"beside").unwrap();
+        match limit {
+            Limit::Disk => {
+                disk.set_quota(disk.blocks() + 8);
+                let mut refused = 0;
+                while refused < 3 {
+                    match tube.put(&payload()) {
+                        Ok(id) => there.extend([id]),
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::DiskFull);
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+            Limit::Ring => there.extend((0..ring).map(|_| tube.put(&payload()).unwrap())),
+            _ => loop {
+                match tube.put(&payload()) {
+                    Ok(id) => there.extend([id]),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Full);
+                        break;
+                    }
+                }
+            },
+        }
+        let (stop, mut putters, mut takers) = (Stop::new(), Vec::new(), Vec::new());
+        if limit == Limit::Waiters {
+            let empty = queue.tube("empty").unwrap();
+            for _ in 0..WAITERS {
+                let (tube, empty) = (tube.clone(), empty.clone());
+                let (room, task) = (stop.clone(), stop.clone());
+                putters.push(std::thread::spawn(move || {
+                    tube.task(&payload()).wait_for_room_until(&room).put()
+                }));
+                takers.push(std::thread::spawn(move || empty.take_until(&task)));
+            }
+        }
+        Self {
+            limit,
+            disk,
+            clock,
+            queue,
+            tube,
+            side,
+            ada,
+            held: Some(held),
+            ticket,
+            keyed,
+            buried,
+            mortal,
+            there,
+            stop,
+            putters,
+            takers,
+            _events: events,
+        }
+    }
+
+    fn held(&mut self) -> Task {
+        self.held.take().unwrap()
+    }
+
+    /// The ids that the tube holds, in whatever state.
+    fn found(queue: &Queue, tube: &Tube) -> BTreeSet<TaskId> {
+        if queue.find_tube("full").unwrap().is_none() {
+            return BTreeSet::new();
+        }
+        let states = [State::Ready, State::Taken, State::Delayed, State::Buried];
+        let tasks = states.into_iter().flat_map(|state| tube.tasks(state));
+        tasks.map(|task| task.unwrap().id).collect()
+    }
+
+    /// Compares what the tube holds with what was accepted. Callers that wait for room put their
+    /// tasks as room comes.
+    fn look(&self, verb: &str) {
+        let found = Self::found(&self.queue, &self.tube);
+        let (limit, lost) = (self.limit, &self.there - &found);
+        assert!(lost.is_empty(), "{verb}, {limit:?}: lost {lost:?}");
+        let more = (&found - &self.there).len();
+        assert!(more <= self.putters.len(), "{verb}, {limit:?}: {more} that were refused");
+    }
+
+    /// Takes and acks everything, whatever is full; then there is room for a put again.
+    fn drain(mut self, verb: &str, is_dropped: bool) {
+        let limit = self.limit;
+        let must = |what: &str, done: Result<()>| {
+            done.unwrap_or_else(|error| panic!("{verb}, {limit:?}: {what}: {error}"));
+        };
+        let putters = self.putters.len();
+        if is_dropped {
+            self.stop.stop();
+        } else {
+            drop(self.held.take());
+            must("resume", self.tube.resume());
+            must("release_all", self.tube.release_all());
+            self.clock.advance(WAVE_AT);
+            must("tick", self.queue.tick());
+            self.there.retain(|id| !self.mortal.contains(id));
+            must("kick", self.tube.kick(u64::MAX).map(drop));
+            for _ in 0..self.there.len() + putters {
+                let task = self.tube.take().unwrap_or_else(|e| panic!("{verb}, {limit:?}: {e}"));
+                must("ack", task.ack());
+            }
+            assert_eq!(self.tube.len().unwrap(), 0, "{verb}, {limit:?}");
+        }
+        for putter in self.putters {
+            assert_eq!(putter.join().unwrap().is_err(), is_dropped, "{verb}");
+        }
+        self.stop.stop();
+        for taker in self.takers {
+            assert!(taker.join().unwrap().unwrap().is_none(), "{verb}");
+        }
+        must("ack beside", self.side.take().and_then(Task::ack));
+        assert_eq!(self.queue.check().unwrap(), Vec::<String>::new(), "{verb}, {limit:?}");
+        if !is_dropped {
+            self.disk.set_quota(usize::MAX);
+            self.clock.advance(Duration::from_secs(1));
+            must("put", self.tube.put(&payload()).map(drop));
+        }
+        must("close", self.queue.close());
+    }
+}
+
+trait Lapse {
+    fn task_to_lapse(&self) -> Ticket;
+}
+
+impl Lapse for Tube {
+    /// Takes a task whose lease lapses with the wave.
+    fn task_to_lapse(&self) -> Ticket {
+        let task = self.take().unwrap();
+        task.renew_for(WAVE_AT).unwrap();
+        task.detach()
+    }
+}
+
+/// What a verb may answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum May {
+    /// Nothing but its work.
+    Never,
+    /// It writes more than it removes, so a full disk may refuse it.
+    Disk,
+    /// It adds a task.
+    Always,
+}
+
+type Verb = (&'static str, May, fn(&mut Stage) -> Done);
+
+fn nothing<T>(_: T) -> Change {
+    Change::default()
+}
+
+fn long() -> String {
+    "r".repeat(4096)
+}
+
+fn verbs() -> Vec<Verb> {
+    vec![
+        ("put", May::Always, |s| s.tube.put(&payload()).map(added)),
+        ("put_front", May::Always, |s| s.tube.put_front(&payload()).map(added)),
+        ("put delayed", May::Always, |s| s.tube.task(&payload()).delay(WAVE_AT).put().map(added)),
+        ("put of 16 KiB", May::Always, |s| s.tube.put(&[3; 16 << 10]).map(added)),
+        ("put of 200 KiB", May::Always, |s| s.tube.put(&[3; 200 << 10]).map(added)),
+        ("put_many", May::Always, |s| {
+            let ids = s.tube.put_many((0..100).map(|_| payload()))?;
+            Ok(Change { added: ids, ..Change::default() })
+        }),
+        ("put_receipt", May::Always, |s| s.tube.put_receipt(&payload())?.wait().map(added)),
+        ("put that replaces", May::Always, |s| {
+            let put = s.tube.task(&payload()).key("k").on_conflict(Conflict::Replace).put()?;
+            let gone = if put == s.keyed { vec![] } else { vec![s.keyed] };
+            Ok(Change { added: vec![put], gone, ..Change::default() })
+        }),
+        ("put that keeps", May::Always, |s| {
+            s.tube.task(&payload()).key("k").on_conflict(Conflict::Keep).put().map(nothing)
+        }),
+        ("put with a timeout of nothing", May::Always, |s| {
+            s.tube.task(&payload()).wait_for_room(Duration::ZERO).put().map(added)
+        }),
+        ("put in a transaction", May::Always, |s| {
+            let tube = s.tube.clone();
+            let done = s.queue.transact(|tx| tx.put(&tube, &payload()));
+            match done {
+                Err(error) if error.kind() == ErrorKind::Rejected => {
+                    Err(*error.into_source().unwrap().downcast().unwrap())
+                }
+                done => done.map(added),
+            }
+        }),
+        ("take and ack", May::Never, |s| {
+            let task = s.tube.try_take()?.unwrap();
+            let id = task.id();
+            task.ack().map(|()| gone(id))
+        }),
+        ("take_many and ack_many", May::Never, |s| {
+            let tasks = s.tube.take_many(1000)?;
+            let ids: Vec<_> = tasks.iter().map(Task::id).collect();
+            s.tube.ack_many(tasks)?;
+            Ok(Change { gone: ids, ..Change::default() })
+        }),
+        ("take by a consumer", May::Never, |s| {
+            let task = s.tube.by(&s.ada).try_take()?.unwrap();
+            task.release().map(nothing)
+        }),
+        ("claim", May::Never, |s| s.tube.claim(s.keyed)?.release().map(nothing)),
+        ("ack", May::Never, |s| {
+            let task = s.held();
+            let id = task.id();
+            task.ack().map(|()| gone(id))
+        }),
+        ("ack of a ticket", May::Never, |s| {
+            s.tube.ticket(s.ticket).ack().map(|()| gone(s.ticket.id()))
+        }),
+        ("drop of a guard", May::Never, |s| {
+            drop(s.held());
+            Ok(Change::default())
+        }),
+        ("release", May::Never, |s| s.held().release().map(nothing)),
+        ("release to the back", May::Disk, |s| {
+            s.held().release_with(Release::new().to_back()).map(nothing)
+        }),
+        ("release delayed", May::Disk, |s| {
+            s.held().release_with(Release::new().delay(WAVE_AT)).map(nothing)
+        }),
+        ("retry", May::Disk, |s| s.held().retry(long()).map(nothing)),
+        ("bury", May::Disk, |s| s.held().bury(long()).map(nothing)),
+        ("fail", May::Disk, |s| s.held().fail("g", long()).map(nothing)),
+        ("renew", May::Never, |s| s.held.as_ref().unwrap().renew_for(WAVE_AT * 2).map(nothing)),
+        ("touch", May::Never, |s| {
+            s.tube.ticket(s.ticket).touch(Duration::from_secs(1)).map(nothing)
+        }),
+        ("bury by id", May::Disk, |s| s.tube.bury(s.keyed, long()).map(nothing)),
+        ("kick", May::Never, |s| s.tube.kick(10).map(nothing)),
+        ("kick_task", May::Never, |s| s.tube.kick_task(s.buried).map(nothing)),
+        ("delete", May::Never, |s| s.tube.delete(s.keyed).map(|()| gone(s.keyed))),
+        ("delete of a buried one", May::Never, |s| {
+            s.tube.delete(s.buried).map(|()| gone(s.buried))
+        }),
+        ("release_all", May::Never, |s| s.tube.release_all().map(nothing)),
+        ("truncate", May::Never, |s| {
+            s.held = None;
+            s.tube.truncate()?;
+            Ok(Change { gone: s.there.iter().copied().collect(), ..Change::default() })
+        }),
+        ("pause", May::Never, |s| s.tube.pause().map(nothing)),
+        ("peek", May::Never, |s| s.tube.peek(s.keyed).map(nothing)),
+        ("peek_next", May::Never, |s| s.tube.peek_next(State::Buried).map(nothing)),
+        ("stats", May::Never, |s| s.queue.stats().map(nothing)),
+        ("waiters", May::Never, |s| s.queue.waiters().map(nothing)),
+        ("taken", May::Never, |s| s.queue.taken().map(nothing)),
+        ("space", May::Never, |s| s.queue.space().map(nothing)),
+        ("check", May::Never, |s| s.queue.check().map(nothing)),
+        ("put beside", May::Disk, |s| {
+            let id = s.side.put(b"another")?;
+            s.side.delete(id).map(nothing)
+        }),
+        ("create_tube", May::Disk, |s| {
+            s.queue.create_tube("new", TubeOptions::default()).map(nothing)
+        }),
+        ("force_drop_tube", May::Never, |s| {
+            s.held = None;
+            s.queue.force_drop_tube("full")?;
+            let gone = s.there.iter().copied().collect();
+            Ok(Change { gone, is_dropped: true, ..Change::default() })
+        }),
+        ("consumer", May::Disk, |s| s.queue.consumer("bob").map(nothing)),
+        ("close of a consumer", May::Never, |s| {
+            s.held = Some(s.tube.by(&s.ada).take()?);
+            s.ada.close().map(nothing)
+        }),
+        ("checkpoint", May::Disk, |s| s.queue.checkpoint().map(nothing)),
+        ("flush", May::Never, |s| s.queue.flush().map(nothing)),
+        ("a wave of what is due", May::Never, |s| {
+            s.clock.advance(WAVE_AT);
+            s.queue.tick()?;
+            Ok(Change { gone: s.mortal.clone(), ..Change::default() })
+        }),
+    ]
+}
+
+/// How many plain puts the ring takes after the others until it begins at its start again.
+fn ring_room() -> usize {
+    let stage = Stage::new(Limit::Ring, 0);
+    let before = stage.queue.space().unwrap().checkpoints;
+    let puts = (0..).take_while(|_| {
+        stage.tube.put(&payload()).unwrap();
+        stage.queue.space().unwrap().checkpoints == before
+    });
+    puts.count()
+}
+
+fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> bool {
+    let mut stage = Stage::new(limit, ring);
+    stage.disk.plan(Fault::None);
+    let done = call(&mut stage);
+    let calls = stage.disk.syncs().len();
+    assert!(calls <= CALLS_MAX, "{verb}, {limit:?}: {calls} changes to the disk");
+    let (is_refused, is_dropped) = match done {
+        Ok(change) => {
+            stage.there.extend(change.added);
+            stage.there.retain(|id| !change.gone.contains(id));
+            (false, change.is_dropped)
+        }
+        Err(error) => {
+            let kind = error.kind();
+            let is_fair = match (may, limit) {
+                (May::Never, _) | (May::Disk | May::Always, Limit::Ring) => false,
+                (May::Disk | May::Always, Limit::Disk) => kind == ErrorKind::DiskFull,
+                (May::Always, _) => kind == ErrorKind::Full,
+                (May::Disk, _) => false,
+            };
+            assert!(is_fair, "{verb}, {limit:?}: {error}");
+            (true, false)
+        }
+    };
+    stage.look(verb);
+    if is_cut && !is_dropped && limit != Limit::Waiters {
+        stage.held = None;
+        stage.disk.cut_power();
+        (stage.queue, stage.tube) = Stage::open(limit, &stage.disk, &stage.clock);
+        stage.side = stage.queue.tube("side").unwrap();
+        if limit == Limit::TemporaryBytes {
+            stage.there.clear();
+        }
+        stage.look(verb);
+        stage.drain(verb, false);
+    } else {
+        stage.drain(verb, is_dropped);
+    }
+    is_refused
+}
+
+#[test]
+fn r3_every_verb_against_everything_that_can_be_full() {
+    let ring = ring_room();
+    assert!(ring > 4, "{ring}");
+    for limit in LIMITS {
+        let mut refused = 0;
+        for verb in verbs() {
+            for is_cut in [false, true] {
+                refused += usize::from(play(verb, limit, ring, is_cut));
+            }
+        }
+        // Else nothing was full.
+        assert_eq!(refused == 0, limit == Limit::Ring, "{limit:?}");
+    }
+}
