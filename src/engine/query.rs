@@ -133,7 +133,7 @@ fn describe(
         priority: task.place.priority,
         group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
         key: task.key.map(str::to_owned),
-        payload: content.payload.to_vec(),
+        payload: content.payload.into_vec(),
         created: instant(content.created),
         due: None,
         ttl_left: left(head.expires, now.queue),

@@ -13,6 +13,7 @@ mod interval;
 mod judge;
 mod model;
 mod openings;
+mod pieces;
 mod reads;
 mod regressions;
 mod run;
