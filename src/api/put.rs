@@ -8,6 +8,7 @@ use crate::engine::put::{NewRow, PutDone};
 use crate::engine::{Op, put};
 use crate::runtime::core::Wait;
 use crate::runtime::group_commit::Mark;
+use crate::runtime::staged_put::StagedPut;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::options::Durability;
@@ -165,7 +166,8 @@ impl<T: ?Sized> Tube<T> {
     fn op<'a>(&self, tasks: &'a [NewRow<'a>]) -> put::PutTasks<'a> {
         let payload_bytes_max = self.hold.settings.payload_bytes_max;
         let durable_bytes_max = self.hold.core().settings.durable_bytes_max;
-        put::PutTasks { tube: self.at.number, tasks, payload_bytes_max, durable_bytes_max }
+        let (tube, staged) = (self.at.number, &[][..]);
+        put::PutTasks { tube, tasks, staged, payload_bytes_max, durable_bytes_max }
     }
 }
 
@@ -379,7 +381,10 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     /// for more than 65 536.
     pub fn put(self) -> Result<Vec<TaskId>> {
         let durability = self.durability;
-        self.submit(|tube, op| Ok(ids(&tube.hold.core().run(op, durability)?)))
+        self.submit(|tube, op| {
+            let applied = StagedPut::new(tube.hold.core()).apply(op);
+            Ok(ids(&tube.hold.core().finish(op, applied, durability)?))
+        })
     }
 }
 
@@ -442,8 +447,8 @@ fn apply<T: ?Sized>(
     room: Wait<'_>,
 ) -> Result<(<put::PutTasks<'static> as Op>::Done, Mark)> {
     let core = tube.hold.core();
-    let mut full = None;
-    let mut attempt = || match core.apply(op) {
+    let (mut full, mut put) = (None, StagedPut::new(core));
+    let mut attempt = || match put.apply(op) {
         Ok(done) => Ok(Some(done)),
         Err(error) if error.kind() == ErrorKind::Full => {
             full = Some(error);

@@ -103,6 +103,11 @@ impl<'a> OpContext<'a> {
         self.draw(Numbers::of_ids(1)).ids
     }
 
+    /// So many ids, one behind the other; the first of them.
+    pub(crate) fn ids(&mut self, count: u64) -> u64 {
+        self.draw(Numbers::of_ids(count)).ids
+    }
+
     /// A lease's token, above all that were given before.
     pub(crate) fn token(&mut self) -> u64 {
         self.draw(Numbers::of_tokens(1)).tokens
@@ -196,11 +201,16 @@ impl<'a> OpContext<'a> {
 
     /// Writes a work row, which the timer works off.
     pub(crate) fn set_work(&mut self, at: Key, work: WorkRow) -> Result<()> {
+        self.set_work_row(at, work.encode())
+    }
+
+    /// The same with the row's bytes.
+    pub(crate) fn set_work_row(&mut self, at: Key, work: Value) -> Result<()> {
         self.draft.effects.work = true;
         // A row that is there may be damaged.
         match self.first(&at, &key::after(&at))? {
-            Some(_) => self.change(at, work.encode()),
-            None => self.add(at, work.encode()),
+            Some(_) => self.change(at, work),
+            None => self.add(at, work),
         }
         Ok(())
     }

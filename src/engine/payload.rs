@@ -1,18 +1,20 @@
-//! A task's payload: at the end of the task's row, or in a row of its own if it is long.
+//! A task's payload: at the end of the task's row, or in pieces if it is long.
 
-use crate::engine::context::damaged;
-use crate::format::key::{self, Run};
+use crate::engine::pieces;
+use crate::format::key::Run;
 use crate::format::row::PayloadPlace;
 use crate::format::{Value, View};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
 use std::ops::Deref;
 
-/// A payload inside the row that holds it.
+/// A payload in memory.
 #[derive(Debug)]
-pub(crate) struct Payload {
-    row: Value,
-    from: usize,
+pub(crate) enum Payload {
+    /// Inside the row that holds it, from this byte on.
+    Inline(Value, usize),
+    /// Put together from pieces.
+    Whole(Vec<u8>),
 }
 
 impl Payload {
@@ -26,26 +28,33 @@ impl Payload {
         run: Run,
         id: TaskId,
         row: &Value,
-        contents: PayloadPlace<'_>,
+        place: PayloadPlace<'_>,
     ) -> Result<Self> {
-        let PayloadPlace::Inline(payload) = contents else {
-            let row = view.get(&key::body(run, id))?;
-            return Ok(Self { row: row.ok_or_else(|| damaged("payload"))?, from: 0 });
-        };
-        let from = row.len() - payload.len();
-        Ok(Self { row: row.clone(), from })
+        match place {
+            PayloadPlace::Inline(payload) => {
+                Ok(Self::Inline(row.clone(), row.len() - payload.len()))
+            }
+            PayloadPlace::Apart(pieces) => pieces::read(view, (run, id), &pieces).map(Self::Whole),
+        }
     }
 
-    /// Its bytes, without a copy if they are many and none else has them.
+    /// The bytes, which are copied only if a row holds them.
     pub(crate) fn into_vec(self) -> Vec<u8> {
-        if self.from == 0 { self.row.into_vec() } else { self.to_vec() }
+        match self {
+            Self::Inline(..) => self.to_vec(),
+            Self::Whole(payload) => payload,
+        }
     }
 }
 
 impl Deref for Payload {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        self.row.get(self.from..).unwrap_or_default()
+        match self {
+            Self::Inline(row, from) => row.get(*from..).unwrap_or_default(),
+            Self::Whole(payload) => payload,
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! New tasks: ready or delayed, keyed or not, one or many. A batch is all or nothing.
 
 use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::pieces::{self, Staged};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Order, Rank};
+use crate::format::key::{self, Order, Rank, Run};
+use crate::format::piece::Pieces;
 use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow};
 use crate::format::{Tag, View};
 use crate::words::clock::{NEVER, micros};
@@ -18,13 +20,17 @@ use crate::words::verb::{Conflict, PutOutcome};
 use smallvec::SmallVec;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Payloads up to this many bytes stand in the task's own row.
-const INLINE_BYTES_MAX: usize = 512;
+/// Payloads up to this many bytes stand in the task's own row. With the longest key, group and
+/// place it fits a page of 4 KiB, redb's smallest; a longer one would have a page of its own that
+/// is rounded up to a power of two.
+const INLINE_BYTES_MAX: usize = 3500;
 
 /// Puts tasks into one tube.
 pub(crate) struct PutTasks<'a> {
     pub(crate) tube: u32,
     pub(crate) tasks: &'a [NewRow<'a>],
+    /// Payloads whose pieces are written already.
+    pub(crate) staged: &'a [Staged],
     pub(crate) payload_bytes_max: usize,
     /// Of all durable tubes together.
     pub(crate) durable_bytes_max: u64,
@@ -93,14 +99,34 @@ impl Op for PutTasks<'_> {
         }
         let most = self.durable_bytes_max;
         let mut done = SmallVec::with_capacity(self.tasks.len());
-        for task in self.tasks {
-            done.push(put(ctx, &tube, task, most)?);
+        for (at, task) in self.tasks.iter().enumerate() {
+            let staged = self.staged.iter().find(|staged| staged.task == at);
+            let id = self.staged.first().map(|staged| staged.first + at as u64);
+            done.push(put(ctx, &tube, (task, staged, id), most)?);
         }
         Ok(done)
     }
 }
 
 impl PutTasks<'_> {
+    /// Whether a put of this task would be done by now, before its payload is written in turns. The
+    /// run that it is put under; `None` if its pieces are not to be written before it.
+    pub(crate) fn admits(&self, ctx: &OpContext<'_>, task: &NewRow<'_>) -> Result<Option<Run>> {
+        let tube = ctx.tube(self.tube)?;
+        self.check(&tube, task)?;
+        let kept = match task.key {
+            Some(text) if task.conflict != Conflict::Replace => keyed(ctx, &tube, text)?.is_some(),
+            _ => false,
+        };
+        if kept || tube.run().is_temporary() {
+            return Ok(None);
+        }
+        if task.conflict != Conflict::Replace {
+            has_room(ctx, &tube, task, self.durable_bytes_max)?;
+        }
+        Ok(Some(tube.run()))
+    }
+
     fn check(&self, tube: &TubeEntry, task: &NewRow<'_>) -> Result<()> {
         let options = &tube.row.options;
         let switches = options.kind.switches();
@@ -149,13 +175,21 @@ impl PutTasks<'_> {
     }
 }
 
-fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<PutDone> {
+fn put(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    (task, staged, id): (&NewRow<'_>, Option<&Staged>, Option<u64>),
+    most: u64,
+) -> Result<PutDone> {
     let mut outcome = PutOutcome::New;
     if let Some(text) = task.key
         && let Some(id) = keyed(ctx, tube, text)?
     {
         match task.conflict {
-            Conflict::Keep => return Ok(PutDone { id, outcome: PutOutcome::Existing }),
+            Conflict::Keep => {
+                staged.map_or(Ok(()), |staged| staged.give_up(ctx))?;
+                return Ok(PutDone { id, outcome: PutOutcome::Existing });
+            }
             Conflict::Reject => {
                 return Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id));
             }
@@ -169,7 +203,7 @@ fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) 
     let options = &tube.row.options;
     has_room(ctx, tube, task, most)?;
 
-    let number = ctx.id();
+    let number = id.unwrap_or_else(|| ctx.id());
     let id = TaskId::new(number);
     let place =
         Rank { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
@@ -184,7 +218,7 @@ fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) 
         group,
         key: task.key,
         extension: &[],
-        payload: contents(task.payload),
+        payload: contents(task.payload, staged),
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
     let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
@@ -194,9 +228,16 @@ fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) 
             TaskState::delayed(DelayedRow { head, due, wall, holds_group: false }, now)
         }
     };
-    let apart = row.payload.is_separate().then_some(task.payload);
+    // Before the task: its events may read the payload.
+    match (staged, row.payload.pieces()) {
+        (Some(staged), _) => staged.end(ctx)?,
+        (None, Some(pieces)) => {
+            pieces::write(ctx, (tube.run(), id), &pieces, task.payload, 0..pieces.count());
+        }
+        (None, None) => {}
+    }
     let raw = row.encode();
-    transition::put(ctx, tube, &TaskRef::new(id, (place, place), &raw, row), &standing, apart)?;
+    transition::put(ctx, tube, &TaskRef::new(id, (place, place), &raw, row), &standing)?;
     Ok(PutDone { id, outcome })
 }
 
@@ -223,11 +264,11 @@ fn held(ctx: &OpContext<'_>, tube: &TubeEntry) -> u64 {
     counted.map(|tag| ctx.count(tube.range(tag))).sum()
 }
 
-fn contents(payload: &[u8]) -> PayloadPlace<'_> {
-    if payload.len() <= INLINE_BYTES_MAX {
-        PayloadPlace::Inline(payload)
-    } else {
-        PayloadPlace::Separate(payload.len() as u64)
+fn contents<'a>(payload: &'a [u8], staged: Option<&Staged>) -> PayloadPlace<'a> {
+    match staged {
+        Some(staged) => PayloadPlace::Apart(staged.pieces),
+        None if payload.len() <= INLINE_BYTES_MAX => PayloadPlace::Inline(payload),
+        None => PayloadPlace::Apart(Pieces::of(payload)),
     }
 }
 

@@ -2,11 +2,13 @@
 //! where it can be seen and deleted, and their neighbours are served.
 
 use crate::engine::context::{OpContext, damaged, sound};
+use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, position};
 use crate::format::key::{self, Rank};
+use crate::format::piece::PieceWork;
 use crate::format::row::{BuriedRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow};
 use crate::format::{Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -57,9 +59,12 @@ pub(crate) fn bury_damaged(
     let key = key::task(tube.run(), &home, id);
     let kept = ctx.first(&key, &key::after(&key))?;
     let is_there = kept.is_some();
-    let (raw, is_sound) = match kept.and_then(|(_, raw)| raw) {
-        Some(raw) if TaskRow::decode(&raw).is_some() => (raw, true),
-        _ => (unknown_task(ctx, tube, id, group)?, false),
+    let (raw, found) = match kept.and_then(|(_, raw)| raw) {
+        Some(raw) if TaskRow::decode(&raw).is_some() => (raw, None),
+        _ => {
+            let found = pieces::find(ctx, (tube.run(), id))?;
+            (unknown_task(ctx, &found, group), Some(found))
+        }
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
     let task = TaskRef { group, ..TaskRef::new(id, (home, place), &raw, row) };
@@ -67,28 +72,26 @@ pub(crate) fn bury_damaged(
         return Ok(false);
     }
     set_aside(ctx, tube, &task, from, fault)?;
-    match (is_sound, is_there) {
-        (true, _) => {}
-        (false, true) => ctx.change(key, raw.clone()),
-        (false, false) => ctx.add(key, raw.clone()),
+    match (&found, is_there) {
+        (None, _) => {}
+        (Some(_), true) => ctx.change(key, raw.clone()),
+        (Some(_), false) => ctx.add(key, raw.clone()),
+    }
+    if matches!(found, Some(PiecesFound::Parts)) {
+        pieces::discard(ctx, (tube.run(), id), PieceWork::unknown())?;
     }
     Ok(true)
 }
 
 /// The row of a task of which nothing is known but what stands beside it.
-fn unknown_task(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    id: TaskId,
-    group: Option<&str>,
-) -> Result<Value> {
-    let payload = match sound(ctx.get(&key::body(tube.run(), id)))?.flatten() {
-        Some(payload) => PayloadPlace::Separate(payload.len() as u64),
-        None => PayloadPlace::Inline(&[]),
+fn unknown_task(ctx: &OpContext<'_>, found: &PiecesFound, group: Option<&str>) -> Value {
+    let payload = match found {
+        PiecesFound::Whole(pieces) => PayloadPlace::Apart(*pieces),
+        PiecesFound::Nothing | PiecesFound::Parts => PayloadPlace::Inline(&[]),
     };
     let created = ctx.now.queue;
     let (codec, version, key, extension) = (0, 0, None, &[][..]);
-    Ok(TaskRow { created, codec, version, group, key, extension, payload }.encode())
+    TaskRow { created, codec, version, group, key, extension, payload }.encode()
 }
 
 /// Sets a task aside whose own row is damaged and that of its state is not.

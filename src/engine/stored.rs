@@ -6,6 +6,7 @@ use crate::engine::payload::Payload;
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Rank};
+use crate::format::piece::Pieces;
 use crate::format::row::{
     Away, BuriedRow, DelayedRow, Homed, PositionRow, TakenRow, TaskProgress, TaskRow,
 };
@@ -68,11 +69,10 @@ pub(crate) struct StoredTask {
 /// What the caller said of a task.
 enum Said {
     /// Its row was not read: the state's row says that it has no key, the group of its tube's kind,
-    /// and a payload of so many bytes.
+    /// and a payload of so many bytes in its own row.
     Plain {
         group: Option<&'static str>,
         bytes: u64,
-        apart: bool,
     },
     Read(Value),
     /// Its row is damaged, or not there.
@@ -91,8 +91,8 @@ pub(crate) struct TaskRef<'a> {
     pub(crate) key: Option<&'a str>,
     /// Of the payload.
     pub(crate) bytes: u64,
-    /// Whether the payload has a row of its own.
-    pub(crate) apart: bool,
+    /// The payload, if it stands in pieces.
+    pub(crate) pieces: Option<Pieces>,
     /// Whether its own row has fields of later versions.
     pub(crate) extended: bool,
     /// Its own row, if it was read.
@@ -115,10 +115,10 @@ impl StoredTask {
     pub(crate) fn task(&self) -> Result<TaskRef<'_>> {
         let Self { id, home, place, .. } = *self;
         match &self.said {
-            Said::Plain { group, bytes, apart } => {
-                let (group, bytes, apart) = (*group, *bytes, *apart);
-                let (key, extended, read) = (None, false, None);
-                Ok(TaskRef { id, home, place, group, key, bytes, apart, extended, read })
+            Said::Plain { group, bytes } => {
+                let (group, bytes) = (*group, *bytes);
+                let (key, pieces, extended, read) = (None, None, false, None);
+                Ok(TaskRef { id, home, place, group, key, bytes, pieces, extended, read })
             }
             Said::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
@@ -150,9 +150,9 @@ impl<'a> TaskRef<'a> {
         row: TaskRow<'a>,
     ) -> Self {
         let TaskRow { group, key, payload, .. } = row;
-        let (bytes, apart) = (payload.bytes(), payload.is_separate());
+        let (bytes, pieces) = (payload.bytes(), payload.pieces());
         let extended = !row.extension.is_empty();
-        Self { id, home, place, group, key, bytes, apart, extended, read: Some((raw, row)) }
+        Self { id, home, place, group, key, bytes, pieces, extended, read: Some((raw, row)) }
     }
 
     /// Its payload, and what is said of it.
@@ -192,7 +192,7 @@ impl<'a> TaskRef<'a> {
             grouped: self.group != plain.group,
             keyed: self.key.is_some(),
             extended: self.extended,
-            apart: self.apart,
+            apart: self.pieces.is_some(),
             bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
         }
     }
@@ -269,10 +269,10 @@ fn open_away<T>(
     let plain = position::plain(tube, id);
     let place = away.place.unwrap_or(plain.place);
     let home = home.unwrap_or(place);
-    let said = if away.grouped || away.keyed || away.extended {
+    let said = if away.grouped || away.keyed || away.extended || away.apart {
         said(view, tube, id, &home)?
     } else {
-        Said::Plain { group: plain.group, bytes: u64::from(away.bytes), apart: away.apart }
+        Said::Plain { group: plain.group, bytes: u64::from(away.bytes) }
     };
     Ok((StoredTask { id, home, place, said }, row))
 }

@@ -3,12 +3,13 @@
 
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{query, settle, stored, transition};
+use crate::engine::{pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
-use crate::format::row::WorkRow;
+use crate::format::piece::PieceWork;
+use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Tag, View};
 use crate::words::error::{ErrorKind, Result};
-use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
+use crate::words::limits::{PIECES_OF_STEP, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::task::{Cause, TaskId};
 
 /// One step of the first work of each kind. Answers whether there was any.
@@ -23,7 +24,7 @@ impl Op for Sweep {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
-        for kind in Work::ALL {
+        for kind in [Work::Clear, Work::Release, Work::Pieces] {
             let from = key::work_of(kind);
             if let Some(met) = ctx.first(&from, &key::end_of(&from))? {
                 step(ctx, kind, met)?;
@@ -39,11 +40,17 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
     let run = key::run_of_work(&at).ok_or_else(|| damaged("work"))?;
     let work = row.as_deref().and_then(WorkRow::decode);
     let left = match kind {
-        Work::Clear => clear(ctx, run)?.then(|| work.unwrap_or_default()),
-        Work::Release => release(ctx, run, work)?,
+        Work::Clear => clear(ctx, run)?.then(|| work.unwrap_or_default().encode()),
+        Work::Release => release(ctx, run, work)?.map(|left| left.encode()),
+        Work::Pieces => {
+            let work = row.as_deref().and_then(PieceWork::decode);
+            pieces::step(ctx, pieces::owner_of(&at)?, work)?.map(|left| left.encode())
+        }
+        // The put that writes them ends it, or an opening.
+        Work::Staged => return Ok(()),
     };
     match left {
-        Some(left) => ctx.change(at, left.encode()),
+        Some(left) => ctx.change(at, left),
         None => ctx.remove(at),
     }
     Ok(())
@@ -56,7 +63,7 @@ const ROW_BYTES: usize = SWEEP_BYTES / (SWEEP_TASKS * 2);
 /// then. Whether there are more.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
-    // A task's row says whether its payload has a row, so that no payload need be read.
+    // The rows of tasks go first: they lead to the pieces.
     for tag in [Tag::Task].into_iter().chain(Tag::in_runs().filter(|tag| *tag != Tag::Task)) {
         let range = Range::in_run(tag, run);
         let mut from: Key = range.start();
@@ -70,13 +77,28 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
             let read = met.1.as_ref().map_or(0, |row| row.len());
             left = left.saturating_sub(1 + read / ROW_BYTES);
             if tag == Tag::Task {
-                transition::clear_payload(ctx, run, met)?;
+                let pieces = clear_payload(ctx, run, &met)?;
+                left = left.saturating_sub(pieces);
             } else if tag == Tag::BuriedGroup {
                 transition::forget_failed(ctx, &met.0)?;
             }
         }
     }
     Ok(false)
+}
+
+/// Removes the payload of a task whose own row goes. How many pieces at most.
+fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<usize> {
+    let Some(id) = key::id_of(key) else { return Ok(0) };
+    let Some(task) = row.as_deref().and_then(TaskRow::decode) else {
+        let bytes = pieces::remove_found(ctx, (run, id))?;
+        ctx.bytes_out(run, bytes);
+        return Ok(PIECES_OF_STEP);
+    };
+    ctx.bytes_out(run, task.payload.bytes());
+    let Some(pieces) = task.payload.pieces() else { return Ok(0) };
+    pieces::remove(ctx, (run, id), &pieces)?;
+    Ok(pieces.count() as usize)
 }
 
 /// The tube of a run. Where a damaged work row does not tell it, the tubes do.

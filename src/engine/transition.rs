@@ -4,10 +4,11 @@
 
 use crate::engine::context::OpContext;
 use crate::engine::effects::Change;
+use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, position};
-use crate::format::key::{self, Key, Rank, Run};
+use crate::format::key::{self, Key, Rank};
 use crate::format::row::{BuriedRow, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -171,19 +172,16 @@ pub(crate) fn move_task(
     way.tell(ctx, tube, cause)
 }
 
-/// Brings a task into existence, with its payload if that stands apart. Its own row was read.
+/// Brings a task into existence. Its own row was read; what stands apart of its payload is the
+/// caller's to write.
 #[inline]
 pub(crate) fn put(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     task: &TaskRef<'_>,
     to: &TaskState,
-    apart: Option<&[u8]>,
 ) -> Result<()> {
     let (run, id) = (tube.run(), task.id);
-    if let Some(payload) = apart {
-        ctx.add(key::body(run, id), Value::from(payload));
-    }
     move_task(ctx, tube, task, None, Some(to), Cause::Put)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
@@ -380,25 +378,12 @@ pub(crate) fn erase(
         ctx.remove(key::position(run, id));
     }
     ctx.bytes_out(run, task.bytes);
-    if task.apart {
-        ctx.remove(key::body(run, id));
+    if let Some(pieces) = &task.pieces {
+        pieces::remove(ctx, (run, id), pieces)?;
     }
     if let Some(text) = task.key {
         ctx.remove(key::key(run, text, id));
     }
-    Ok(())
-}
-
-/// Removes the payload of a task whose own row a sweep removes, without reading it, and no longer
-/// counts its bytes. Where the row is damaged the payload's row goes with those of its tag.
-pub(crate) fn clear_payload(ctx: &mut OpContext<'_>, run: Run, met: Met) -> Result<()> {
-    let row = met.1.as_deref().and_then(TaskRow::decode);
-    let is_apart = row.is_some_and(|row| row.payload.is_separate());
-    if let Some(id) = key::id_of(&met.0).filter(|_| is_apart) {
-        ctx.remove(key::body(run, id));
-    }
-    let bytes = payload_bytes(ctx, met)?;
-    ctx.bytes_out(run, bytes.unwrap_or(0));
     Ok(())
 }
 
@@ -411,9 +396,8 @@ pub(crate) fn payload_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u
     if let Some(task) = row.as_deref().and_then(TaskRow::decode) {
         return Ok(Some(task.payload.bytes()));
     }
-    match view.get(&key::body(run, id)) {
-        Ok(body) => Ok(body.map(|body| body.len() as u64)),
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
-        Err(error) => Err(error),
+    match pieces::find(view, (run, id))? {
+        PiecesFound::Whole(pieces) => Ok(Some(u64::from(pieces.bytes))),
+        PiecesFound::Nothing | PiecesFound::Parts => Ok(None),
     }
 }

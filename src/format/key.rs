@@ -29,8 +29,6 @@ pub(crate) enum Tag {
     ConsumerName = 0x06,
     /// run, id → `PositionRow`, for a task that does not stand where its id says
     Position = 0x10,
-    /// run, id → a payload too large for the `TaskRow`
-    Body = 0x11,
     /// run, priority, order, id → `TaskProgress`: ready, and in no group
     Ready = 0x12,
     /// run, group, priority, order, id → `TaskProgress`: ready, in a group
@@ -61,6 +59,10 @@ pub(crate) enum Tag {
     Failed = 0x20,
     /// The same for temporary tubes.
     FailedTemporary = 0x21,
+    /// id, payload generation, number → one piece of a payload too large for its `TaskRow`
+    Piece = 0x22,
+    /// The same for temporary tubes.
+    PieceTemporary = 0x23,
 }
 
 /// Whose the rows of a tag are.
@@ -78,7 +80,7 @@ pub(crate) enum Scope {
 
 impl Tag {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::Meta,
         Self::Name,
         Self::Tube,
@@ -86,7 +88,6 @@ impl Tag {
         Self::Consumer,
         Self::ConsumerName,
         Self::Position,
-        Self::Body,
         Self::Ready,
         Self::Line,
         Self::Turn,
@@ -102,6 +103,8 @@ impl Tag {
         Self::Task,
         Self::Failed,
         Self::FailedTemporary,
+        Self::Piece,
+        Self::PieceTemporary,
     ];
 
     /// Every tag is smaller. Tables that are indexed by tags have so many places.
@@ -128,10 +131,9 @@ impl Tag {
             | Self::Work
             | Self::Consumer
             | Self::ConsumerName => Scope::Mirrored,
-            Self::Failed => Scope::Queue,
-            Self::FailedTemporary => Scope::Temporary,
+            Self::Failed | Self::Piece => Scope::Queue,
+            Self::FailedTemporary | Self::PieceTemporary => Scope::Temporary,
             Self::Position
-            | Self::Body
             | Self::Ready
             | Self::Line
             | Self::Turn
@@ -165,8 +167,9 @@ impl Tag {
             | Self::ConsumerName
             | Self::Failed
             | Self::FailedTemporary
+            | Self::Piece
+            | Self::PieceTemporary
             | Self::Position
-            | Self::Body
             | Self::Turn
             | Self::Group
             | Self::Due
@@ -450,10 +453,14 @@ pub(crate) enum Work {
     Clear = 1,
     /// Leases that a tube has voided go back to ready.
     Release = 2,
+    /// A put is writing the pieces of its payload. No sweep does this; an opening rolls it back.
+    Staged = 3,
+    /// The pieces of a payload that no task has any more are removed.
+    Pieces = 4,
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 2] = [Self::Clear, Self::Release];
+    pub(crate) const ALL: [Self; 4] = [Self::Clear, Self::Release, Self::Staged, Self::Pieces];
 }
 
 fn tagged(tag: Tag) -> Key {
@@ -572,10 +579,6 @@ pub(crate) fn task(run: Run, home: &Rank, id: TaskId) -> Key {
     placed(Tag::Task, run, home, id)
 }
 
-pub(crate) fn body(run: Run, id: TaskId) -> Key {
-    numbers(Tag::Body, run, [id.get()])
-}
-
 pub(crate) fn ready(run: Run, place: &Rank, id: TaskId) -> Key {
     placed(Tag::Ready, run, place, id)
 }
@@ -681,6 +684,31 @@ pub(crate) fn buried_group_beside(failed: &[u8]) -> Option<Key> {
     Some(with_id(key, id_of(failed)?))
 }
 
+/// The tag of the pieces of a task of this run.
+pub(crate) fn piece_tag(run: Run) -> Tag {
+    if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece }
+}
+
+/// The beginning of the keys of all pieces of a task of this run.
+pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
+    with_id(tagged(piece_tag(run)), id)
+}
+
+pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {
+    let mut key = pieces_of(run, id);
+    key.extend_from_slice(&generation.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The id, the generation and the number in the key of a piece.
+pub(crate) fn of_piece(key: &[u8]) -> Option<(TaskId, u32, u32)> {
+    let (id, rest) = key.get(1..)?.split_first_chunk()?;
+    let (generation, rest) = rest.split_first_chunk()?;
+    let number = u32::from_be_bytes(rest.try_into().ok()?);
+    Some((TaskId::new(u64::from_be_bytes(*id)), u32::from_be_bytes(*generation), number))
+}
+
 /// The beginning of all leases of one consumer in one tube.
 pub(crate) fn held_by(run: Run, consumer: u32) -> Key {
     let mut key = in_run(Tag::TicketHandle, run);
@@ -733,6 +761,7 @@ pub(crate) const RUN_PREFIX: usize = 5;
 pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
+    let _ = of_piece(bytes);
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }
@@ -762,6 +791,10 @@ mod tests {
         let failed = |run| super::failed(Run(run), "\u{ff}", u64::MAX, TaskId::new(u64::MAX));
         assert!(is_temporary(&failed(Run::TEMPORARY | 1)));
         assert!(!is_temporary(&failed(1)), "whatever its group and time are");
+        let piece = |run| piece(Run(run), TaskId::new(u64::MAX), u32::MAX, u32::MAX);
+        assert!(is_temporary(&piece(Run::TEMPORARY | 1)));
+        assert!(!is_temporary(&piece(1)), "whatever its id is");
+        assert_eq!(of_piece(&piece(1)), Some((TaskId::new(u64::MAX), u32::MAX, u32::MAX)));
     }
 
     #[test]
@@ -774,6 +807,8 @@ mod tests {
             (tube(7), "0300000007"),
             (work(Work::Clear, RUN, TaskId::new(0)), "0401010203040000000000000000"),
             (work(Work::Release, RUN, id), "0402010203040000000000000a0b"),
+            (work(Work::Staged, RUN, id), "0403010203040000000000000a0b"),
+            (work(Work::Pieces, RUN, id), "0404010203040000000000000a0b"),
             (failed(RUN, "g", 5, id), "200001670000000000000005010203040000000000000a0b"),
             (
                 failed(Run(Run::TEMPORARY), "g", 5, id),
@@ -782,7 +817,8 @@ mod tests {
             (consumer(7), "0500000007"),
             (consumer_name("me"), "066d65"),
             (position(RUN, id), "10010203040000000000000a0b"),
-            (body(RUN, id), "11010203040000000000000a0b"),
+            (piece(RUN, id, 5, 6), "220000000000000a0b0000000500000006"),
+            (piece(Run(Run::TEMPORARY), id, 5, 6), "230000000000000a0b0000000500000006"),
             (ready(RUN, &at, id), "12010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
             (
                 line(RUN, "g", &at, id),

@@ -7,6 +7,7 @@ pub(crate) mod value;
 pub(crate) mod pack;
 pub(crate) mod extension;
 pub(crate) mod key;
+pub(crate) mod piece;
 pub(crate) mod row;
 pub(crate) mod view;
 pub(crate) mod layer;

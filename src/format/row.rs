@@ -4,6 +4,7 @@
 use crate::format::extension::Extension;
 use crate::format::key::{Deadline, Order, Rank, Run};
 use crate::format::pack::{Packer, Unpacker};
+use crate::format::piece::{PieceWork, Pieces};
 use crate::format::value::Value;
 use crate::words::clock::NEVER;
 use crate::words::options::{Backoff, TubeKind, TubeOptions};
@@ -201,21 +202,23 @@ pub(crate) struct TaskRow<'a> {
 pub(crate) enum PayloadPlace<'a> {
     /// At the end of the task's row.
     Inline(&'a [u8]),
-    /// In a row of its own, `Tag::Body`, which has so many bytes: whoever removes it need not read
-    /// it.
-    Separate(u64),
+    /// In rows of their own, `Tag::Piece`.
+    Apart(Pieces),
 }
 
 impl PayloadPlace<'_> {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Inline(payload) => payload.len() as u64,
-            Self::Separate(bytes) => *bytes,
+            Self::Apart(pieces) => u64::from(pieces.bytes),
         }
     }
 
-    pub(crate) fn is_separate(&self) -> bool {
-        matches!(self, Self::Separate(_))
+    pub(crate) fn pieces(&self) -> Option<Pieces> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Apart(pieces) => Some(*pieces),
+        }
     }
 }
 
@@ -223,7 +226,7 @@ impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
         let flags = u8::from(self.group.is_some())
             | u8::from(self.key.is_some()) << 1
-            | u8::from(self.payload.is_separate()) << 2
+            | u8::from(self.payload.pieces().is_some()) << 2
             | u8::from(!self.extension.is_empty()) << 3;
         let mut fixed = [0; 12];
         (fixed[0], fixed[1]) = (flags, self.codec);
@@ -235,9 +238,9 @@ impl<'a> TaskRow<'a> {
         self.key.map(|key| row.short(key));
         row.bytes(self.extension);
         match self.payload {
-            PayloadPlace::Inline(payload) => row.bytes(payload),
-            PayloadPlace::Separate(bytes) => row.u64(bytes),
-        };
+            PayloadPlace::Inline(payload) => drop(row.bytes(payload)),
+            PayloadPlace::Apart(pieces) => pieces.pack(&mut row),
+        }
         row.done()
     }
 
@@ -249,9 +252,8 @@ impl<'a> TaskRow<'a> {
         let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
         let key = if flags & 2 != 0 { Some(row.short()?) } else { None };
         let extension = if flags & 8 != 0 { section(&mut row)? } else { &[] };
-        let is_separate = flags & 4 != 0;
-        let payload = if is_separate {
-            PayloadPlace::Separate(row.u64()?)
+        let payload = if flags & 4 != 0 {
+            PayloadPlace::Apart(Pieces::unpack(&mut row)?)
         } else {
             PayloadPlace::Inline(row.take_rest())
         };
@@ -323,7 +325,7 @@ pub(crate) struct Away {
     pub(crate) keyed: bool,
     /// Whether its own row has fields of later versions.
     pub(crate) extended: bool,
-    /// Whether its payload stands apart.
+    /// Whether its payload stands apart, in pieces that its own row tells of.
     pub(crate) apart: bool,
     /// Of the payload.
     pub(crate) bytes: u32,
@@ -618,6 +620,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(Counters::decode(bytes).map(|row| row.encode()));
     same(TubeRow::decode(bytes).map(|row| row.encode()));
     same(WorkRow::decode(bytes).map(|row| row.encode()));
+    same(PieceWork::decode(bytes).map(|row| row.encode()));
     same(ConsumerRow::decode(bytes).map(|row| row.encode()));
     same(TaskRow::decode(bytes).map(|row| row.encode()));
     same(PositionRow::decode(bytes).map(|row| row.encode()));

@@ -10,7 +10,7 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::pipeline::{run_due_work, submit_internal};
 use crate::runtime::reentrancy;
-use crate::runtime::sessions::{self, end_graces, void_leases};
+use crate::runtime::sessions::{self, end_graces, roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
 use crate::runtime::wake::Wake;
@@ -64,6 +64,7 @@ impl Core {
         let core = Arc::new(Self { parts, threads: Mutex::default() });
         let learnt = core.state.lock().learn(&*core.settings.clock);
         let begun = learnt.and_then(|()| void_leases(&core, true));
+        let begun = begun.and_then(|()| roll_back_puts(&core));
         begun.map_err(|error| core.state.lock().store.blamed(error))?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {

@@ -21,3 +21,4 @@ pub(crate) mod sessions;
 pub(crate) mod timer;
 pub(crate) mod core;
 pub(crate) mod reads;
+pub(crate) mod staged_put;

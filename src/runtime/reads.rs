@@ -3,17 +3,17 @@
 
 use crate::engine::query::{self, Found};
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Range};
+use crate::format::key::{self, Key, Range, Run};
 use crate::format::{Met, Value, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::core::Core;
 use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::PAGE_BYTES;
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
 use crate::words::task::{State, TaskId, TaskInfo, TaskSummary};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 impl Core {
@@ -39,7 +39,7 @@ impl Core {
 
     /// Reads rows that are lacking, as many as a page holds, or one.
     fn gather(&self, rows: &mut Gathered) -> Result<()> {
-        let keys = rows.lacking.take();
+        let keys: Vec<_> = rows.lacking.take().into_iter().collect();
         let read = self.read_snapshot(
             |state, _| state.store.snapshot_rows(&keys),
             |snapshot, count| {
@@ -104,12 +104,28 @@ impl Core {
 struct Gathered {
     /// A damaged one is an error.
     found: BTreeMap<Key, Result<Option<Value>, ()>>,
-    lacking: RefCell<Vec<Key>>,
+    lacking: RefCell<BTreeSet<Key>>,
 }
 
 impl Gathered {
     fn lacks_some(&self) -> bool {
         !self.lacking.borrow().is_empty()
+    }
+
+    /// Whether it notes no more keys before what it lacks is read.
+    fn lacks_many(&self) -> bool {
+        self.lacking.borrow().len() >= PAGE_TASKS
+    }
+
+    /// Lets go of a payload that was read.
+    fn forget(&mut self, run: Run, id: TaskId) {
+        let pieces = key::pieces_of(run, id);
+        while let Some((piece, _)) = self.found.range(key::copy(&pieces)..).next()
+            && piece.starts_with(&pieces)
+        {
+            let piece = key::copy(piece);
+            self.found.remove(&piece);
+        }
     }
 }
 
@@ -120,9 +136,8 @@ impl View for Gathered {
             Some(Ok(row)) => Ok(row.clone()),
             Some(Err(())) => Err(Error::new(ErrorKind::Damaged)),
             None => {
-                let mut lacking = self.lacking.borrow_mut();
-                if !lacking.iter().any(|other| other.as_slice() == key) {
-                    lacking.push(key::copy(key));
+                if !self.lacks_many() {
+                    self.lacking.borrow_mut().insert(key::copy(key));
                 }
                 Ok(None)
             }
@@ -204,13 +219,16 @@ impl Listing {
             if self.rows.lacks_some() {
                 // Those of the whole page are read together.
                 for row in self.page.iter().skip(1) {
+                    if self.rows.lacks_many() {
+                        break;
+                    }
                     let _ = describe(&self.rows, tube, row, *now);
                 }
                 core.gather(&mut self.rows)?;
                 continue;
             }
             if let Some(id) = key::id_of(&row.0) {
-                self.rows.found.remove(&key::body(tube.run(), id));
+                self.rows.forget(tube.run(), id);
             }
             self.page.pop_front();
             match described {

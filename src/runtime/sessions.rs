@@ -5,6 +5,7 @@
 use crate::engine::consumers::{self, End, Left};
 use crate::engine::query;
 use crate::engine::recover::{ExpireSessions, ReturnLeases, Silenced};
+use crate::engine::staging::RollBack;
 use crate::runtime::grace_timers::Grace;
 use crate::runtime::pipeline::submit_internal;
 use crate::runtime::shared::Shared;
@@ -59,6 +60,12 @@ fn end_all(parts: &Shared, end: &End) -> Result<()> {
     while submit_internal(parts, end)?.0 {
         parts.state.pass_on();
     }
+    Ok(())
+}
+
+/// Gives up the puts that wrote pieces of their payloads and did not finish before the opening.
+pub(crate) fn roll_back_puts(parts: &Shared) -> Result<()> {
+    while submit_internal(parts, &RollBack)?.0 {}
     Ok(())
 }
 

@@ -23,6 +23,8 @@ pub(crate) const NUMBER_BLOCK: u64 = 65_536;
 pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 /// Due tasks or left-over rows that one sweep works off, so that no commit is long.
 pub(crate) const SWEEP_TASKS: usize = 128;
+/// Pieces of a payload that one step writes, beside what the caller holds: 512 KiB.
+pub(crate) const PIECES_OF_STEP: usize = 8;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.
 pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
 /// Tasks of one page of a listing; rows that it copies under the engine's lock at a time.

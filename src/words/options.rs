@@ -62,7 +62,7 @@ impl EventOptions {
 
     /// Each event with a copy of the task's payload, see
     /// [`Event::payload`](crate::Event::payload). Every verb then makes that copy, and for payloads
-    /// of more than 512 bytes it may have to read.
+    /// of more than 3500 bytes it may have to read.
     pub const fn payloads(mut self) -> Self {
         self.payloads = true;
         self

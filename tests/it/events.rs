@@ -285,7 +285,7 @@ const WHOLE: EventOptions = EventOptions::new().payloads();
 
 /// Payloads in the task's own row, beside it, and beside it over many pages.
 fn payloads() -> [Vec<u8>; 4] {
-    [vec![], vec![1; 512], vec![2; 513], vec![3; 100_000]]
+    [vec![], vec![1; 3500], vec![2; 3501], vec![3; 100_000]]
 }
 
 fn told_whole(events: &Events) -> Vec<(Cause, Option<Vec<u8>>)> {
@@ -390,9 +390,9 @@ fn a_payload_in_the_base_is_told_and_a_damaged_one_holds_no_verb_up() {
     let (builder, clock) = still();
     let queue = builder.open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
-    tube.put(&b"hello ".repeat(100)).unwrap();
-    tube.put(&b"needle".repeat(100)).unwrap();
-    tube.task(&b"needle".repeat(100)).ttl(secs(9)).put().unwrap();
+    tube.put(&b"hello ".repeat(1000)).unwrap();
+    tube.put(&b"needle".repeat(1000)).unwrap();
+    tube.task(&b"needle".repeat(1000)).ttl(secs(9)).put().unwrap();
     close_sound(queue);
     drop(tube);
     let base = path.join("base.redb");
@@ -411,7 +411,7 @@ fn a_payload_in_the_base_is_told_and_a_damaged_one_holds_no_verb_up() {
     tube.kick(1).unwrap();
     clock.advance(secs(9));
     queue.tick().unwrap();
-    let hello = Some(b"hello ".repeat(100));
+    let hello = Some(b"hello ".repeat(1000));
     use Cause::*;
     assert_eq!(
         told_whole(&events),

@@ -6,6 +6,7 @@ mod base;
 mod bytes;
 mod faults;
 mod journal;
+mod payloads;
 mod rows;
 mod seen;
 mod tasks;

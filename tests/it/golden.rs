@@ -21,7 +21,7 @@ use tubewell::{ManualClock, Queue};
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-pub(crate) const NAMES: [&str; 14] = [
+pub(crate) const NAMES: [&str; 15] = [
     "closed",
     "killed",
     "mid_lease",
@@ -36,6 +36,7 @@ pub(crate) const NAMES: [&str; 14] = [
     "wrapped",
     "without_ballast",
     "paged",
+    "large",
 ];
 
 /// Bytes of everything in `tests/golden`.

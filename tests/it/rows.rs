@@ -248,7 +248,7 @@ fn with_a_damaged_lease(grace: Duration) -> (TempDir, PathBuf, TaskId) {
     (copied, copy, id)
 }
 
-const STRAW: [u8; 2000] = [b's'; 2000];
+const STRAW: [u8; 5000] = [b's'; 5000];
 
 /// One of two leases of a group is damaged as well as the group's counter. Only one returns.
 #[test]

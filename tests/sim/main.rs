@@ -14,6 +14,7 @@ mod interval;
 mod judge;
 mod model;
 mod openings;
+mod pieces;
 mod reads;
 mod regressions;
 mod run;

@@ -472,10 +472,12 @@ pub fn key_name(key: u8) -> String {
 /// The payload of a put: its number, and a filler that depends on it alone.
 pub fn payload(serial: Serial) -> Vec<u8> {
     let mut rng = crate::script::Rng::new(serial ^ 0x5eed);
-    let len = match rng.below(16) {
-        0 => 0,
-        1 => 900,
-        2 => 5000,
+    let len = match rng.below(64) {
+        0..=3 => 0,
+        4..=7 => 900,
+        8..=11 => 5000,
+        // In turns: three pieces, of which one fills the largest page.
+        12 => 70_000,
         _ => rng.below(60) as usize,
     };
     let mut bytes = serial.to_be_bytes().to_vec();

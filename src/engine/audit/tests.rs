@@ -10,6 +10,7 @@ use crate::engine::context::damaged;
 use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run, Scope, Work};
+use crate::format::piece::PieceWork;
 use crate::format::row::{self, TubeRow, WorkRow};
 use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock};
@@ -160,8 +161,12 @@ fn filled() -> Rows {
     voided.put(b"in hand").unwrap();
     voided.take().unwrap().detach();
     voided.release_all().unwrap();
-    let rows = Rows::of(&queue);
+    let mut rows = Rows::of(&queue);
     drop((ada, bob));
+    for (kind, id) in [(Work::Staged, TaskId::new(900)), (Work::Pieces, TaskId::new(901))] {
+        rows.set(key::piece(Run(1), id, 1, 2), Value::from([7]));
+        rows.set(key::work(kind, Run(1), id), PieceWork::new(1, 2..3).encode());
+    }
     for tag in Tag::ALL {
         assert!(!rows.keys(tag).is_empty(), "no row of {tag:?}");
     }
@@ -249,7 +254,7 @@ fn a_row_too_many_is_told_of() {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 29] = [
+    let faults: [(&str, Spoil); 33] = [
         ("its name does not lead to it", |rows| rows.set(key::name("first"), row::number(2))),
         ("name \"first\": there is no such tube", |rows| {
             rows.set(key::name("first"), row::number(99));
@@ -309,9 +314,27 @@ fn every_fault_has_its_line() {
             row[20] ^= 1;
             rows.set(taken, Value::from(row.as_slice()));
         }),
-        ("its payload has not the bytes it says", |rows| {
-            let body = rows.in_tube("first", Tag::Body);
-            rows.set(body, Value::from([7; 9]));
+        ("not the bytes of its number", |rows| {
+            let piece = rows.keys(Tag::Piece).remove(0);
+            rows.set(piece, Value::from([7; 9]));
+        }),
+        ("a payload is not the one that was put", |rows| {
+            let piece = rows.keys(Tag::Piece).remove(0);
+            let mut row = rows.rows[&piece].clone().unwrap().to_vec();
+            row[9] ^= 1;
+            rows.set(piece, Value::from(row.as_slice()));
+        }),
+        ("a piece is missing", |rows| {
+            let piece = rows.keys(Tag::Piece).remove(0);
+            rows.rows.remove(&piece);
+        }),
+        ("PieceTemporary: a row that no task accounts for", |rows| {
+            rows.set(key::piece(Run(Run::TEMPORARY), TaskId::new(77), 1, 0), Value::from([7]));
+        }),
+        ("two rows name the pieces", |rows| {
+            let (id, generation, number) = key::of_piece(&rows.keys(Tag::Piece)[0]).unwrap();
+            let work = PieceWork::new(generation, number..number + 1);
+            rows.set(key::work(Work::Pieces, Run(1), id), work.encode());
         }),
         ("Key: a row is missing", |rows| {
             let key = rows.in_tube("first", Tag::Key);

@@ -89,7 +89,7 @@ fn golden_rows() {
     let (at, back) = (|order| Rank { priority: -1, order }, Order::back);
     let placed = Rank { priority: 0, order: Order::placed(b"ab").unwrap() };
     let moved = PositionRow { home: at(back(7)), place: at(back(8)), group: Some("g") };
-    let payload = PayloadPlace::Separate(6);
+    let payload = PayloadPlace::Apart(Pieces { bytes: 6, generation: 7, hash: 8 });
     let apart = TaskRow { group: None, key: None, payload, ..task };
     let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
     options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
@@ -128,7 +128,7 @@ fn golden_rows() {
         ),
         (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
         (task.encode(), "0304000500000000000000010167016baabb".into()),
-        (apart.encode(), "0404000500000000000000010000000000000006".into()),
+        (apart.encode(), "0404000500000000000000010000000000000006000000070000000000000008".into()),
         (moved.encode(), {
             "05ffffffffffffffff8000000000000007ffffffffffffffff80000000000000080167".into()
         }),
@@ -199,12 +199,13 @@ fn golden_flags() {
     let delayed = |wall, holds_group| DelayedRow { head: fresh.clone(), due: 9, wall, holds_group };
     let due = |away: Away| delayed(false, false).encode(&away, None);
     let place = Rank { priority: 2, order: Order::back(1) };
+    let pieces = Pieces { bytes: 9, generation: 1, hash: 2 };
     let golden: Vec<(Value, String)> = vec![
         (task.encode(), format!("00{bare}")),
         (key.encode(), format!("02{bare}016b")),
         (TaskRow { group: Some("g"), ..task }.encode(), format!("01{bare}0167")),
-        (TaskRow { payload: PayloadPlace::Separate(9), ..task }.encode(), {
-            format!("04{bare}0000000000000009")
+        (TaskRow { payload: PayloadPlace::Apart(pieces), ..task }.encode(), {
+            format!("04{bare}0000000000000009000000010000000000000002")
         }),
         (counted.encode(None), "0100000000000000000000000000000001".into()),
         (TaskProgress::fresh(5, NEVER).encode(None), "020000000000000005".into()),

@@ -6,6 +6,7 @@ mod failing;
 mod features;
 mod marks;
 mod model;
+mod pages;
 mod promises;
 mod ring;
 #[path = "../../../tests/seeds/mod.rs"]

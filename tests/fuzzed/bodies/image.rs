@@ -118,7 +118,9 @@ fn serve(tube: &Tube) -> usize {
 
 /// A payload of this number: as long as it says, each byte following from the one before.
 fn payload(number: u8) -> Vec<u8> {
-    let length = 8 + usize::from(number) * 37 % 600;
+    // Some in pieces.
+    let large = if number % 16 == 3 { 4000 + 100 * usize::from(number) } else { 0 };
+    let length = large + 8 + usize::from(number) * 37 % 600;
     let next = |byte: &u8| Some(byte.wrapping_mul(5).wrapping_add(17));
     let body = std::iter::successors(Some(number), next).skip(1);
     std::iter::once(number).chain(body).take(length).collect()

@@ -18,7 +18,7 @@ const STEPS_MAX: usize = 512;
 pub fn script(bytes: &[u8]) {
     let mut bytes = Bytes::of(bytes);
     let clock = ManualClock::new();
-    let builder = Queue::builder().by_hand(true).clock(clock.clone()).payload_bytes_max(4096);
+    let builder = Queue::builder().by_hand(true).clock(clock.clone()).payload_bytes_max(70_000);
     let queue = builder.in_memory().unwrap();
     let mut world = World {
         tubes: (0..NAMES.len()).map(|at| make(&queue, at)).collect(),
@@ -179,7 +179,9 @@ impl World {
 
     fn put(&mut self, at: usize, bytes: &mut Bytes<'_>) {
         const GROUPS: [&str; 3] = ["x", "y", "a longer name of a group"];
-        let payload = vec![bytes.byte(); bytes.below(5) * 300];
+        // In one row, in pieces, and too long.
+        let lengths = [0, 300, 3500, 4000, 70_000, 70_001];
+        let payload = vec![bytes.byte(); lengths[bytes.below(lengths.len())]];
         let tube = self.tubes[at].clone();
         let mut task = tube.task(&payload);
         let which = bytes.byte();

@@ -22,7 +22,6 @@ pub(crate) enum Key {
     Consumer(u32),
     ConsumerName(String),
     Position(u32, u64),
-    Body(u32, u64),
     Ready(u32, Place, u64),
     Line(u32, String, Place, u64),
     Turn(u32, Place, u64),
@@ -37,6 +36,7 @@ pub(crate) enum Key {
     BuriedGroup(u32, String, u64, u64),
     Task(u32, Place, u64),
     Failed(String, u64, u32, u64),
+    Piece { id: u64, generation: u32, number: u32 },
 }
 
 /// A place in a key that is followed by an id and the end.
@@ -73,6 +73,7 @@ impl Key {
             5 => Self::Consumer(rest.u32()?),
             6 => Self::ConsumerName(name(rest)?),
             0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
+            0x22 => Self::Piece { id: rest.u64()?, generation: rest.u32()?, number: rest.u32()? },
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -81,7 +82,6 @@ impl Key {
         ensure(run != 0 && run < 1 << 31, || format!("run {run:#x}"))?;
         Ok(match tag {
             0x10 => Self::Position(run, rest.u64()?),
-            0x11 => Self::Body(run, rest.u64()?),
             0x12 | 0x14 | 0x18 | 0x1e => {
                 let (place, id) = place_and_id(rest)?;
                 match tag {
@@ -157,8 +157,24 @@ pub(crate) struct TaskRow {
     pub(crate) group: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) extension: bool,
-    /// The payload, or how long it is in a row apart.
-    pub(crate) payload: Result<Vec<u8>, u64>,
+    /// The payload, or what is said of it if it stands in pieces.
+    pub(crate) payload: Result<Vec<u8>, Apart>,
+}
+
+/// A payload in pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Apart {
+    pub(crate) length: u64,
+    pub(crate) generation: u32,
+    pub(crate) hash: u64,
+}
+
+/// Pieces that work is about: their generation, and the numbers of the first and behind the last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PieceWork {
+    pub(crate) generation: u32,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
 }
 
 pub(crate) struct PositionRow {
@@ -285,6 +301,12 @@ impl Bytes<'_> {
         Ok(row)
     }
 
+    pub(crate) fn piece_work(mut self) -> Read<PieceWork> {
+        let row = PieceWork { generation: self.u32()?, from: self.u32()?, to: self.u32()? };
+        self.extended_end()?;
+        Ok(row)
+    }
+
     pub(crate) fn consumer(mut self) -> Read<ConsumerRow> {
         let row = ConsumerRow { name: self.short()?, grace: self.u64()?, until: self.u64()? };
         let _void_to = self.u64()?;
@@ -311,10 +333,16 @@ impl Bytes<'_> {
             group: self.when(flags & 1 != 0, Self::short)?,
             key: self.when(flags & 2 != 0, Self::short)?,
             extension: flags & 8 != 0,
-            payload: Err(0),
+            payload: Ok(Vec::new()),
         };
         self.fields(row.extension)?;
-        row.payload = if flags & 4 == 0 { Ok(self.0.to_vec()) } else { Err(self.number()?) };
+        if flags & 4 == 0 {
+            row.payload = Ok(self.0.to_vec());
+        } else {
+            let (length, generation, hash) = (self.u64()?, self.u32()?, self.u64()?);
+            row.payload = Err(Apart { length, generation, hash });
+            self.end()?;
+        }
         Ok(row)
     }
 

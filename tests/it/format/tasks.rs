@@ -2,6 +2,7 @@
 //! have the rows that it calls for, and no row may stand alone.
 
 use super::bytes::{Bytes, Read, ensure};
+use super::payloads::Payloads;
 use super::rows::{
     Away, ConsumerRow, Key, Place, PositionRow, Progress, Reason, Rows, State, TaskRow, TubeRow,
 };
@@ -42,7 +43,6 @@ struct Parts {
     task: Option<(Place, TaskRow)>,
     /// Place and group in the key, if they are there.
     states: Vec<(Option<Place>, Option<String>, State, Progress)>,
-    body: Option<Vec<u8>>,
 }
 
 type Index = BTreeMap<Key, Vec<u8>>;
@@ -54,6 +54,7 @@ struct Sorted {
     tube_names: BTreeMap<String, u64>,
     consumer_names: BTreeMap<String, u64>,
     parts: BTreeMap<(u32, u64), Parts>,
+    payloads: Payloads,
     index: Index,
 }
 
@@ -74,7 +75,11 @@ impl Sorted {
                 return Ok(());
             }
             Key::Work { kind, run, id } => {
-                ensure((1..=2).contains(&kind), || format!("work of kind {kind}"))?;
+                ensure((1..=4).contains(&kind), || format!("work of kind {kind}"))?;
+                if kind > 2 {
+                    let work = bytes.piece_work()?;
+                    return self.payloads.name_work(id, work);
+                }
                 let (tube, _) = bytes.work()?;
                 if kind == 1 && tube == 0 && id == 0 {
                     self.contents.cleared.push(run);
@@ -89,13 +94,16 @@ impl Sorted {
                 self.consumer_names.insert(name, bytes.number()?);
                 return Ok(());
             }
-            Key::Body(run, id) => {
-                self.parts.entry((run, id)).or_default().body = Some(value.to_vec());
+            Key::Piece { id, generation, number } => {
+                self.payloads.pieces.insert((id, generation, number), value.to_vec());
                 return Ok(());
             }
             Key::Task(run, home, id) => {
-                let task =
-                    self.parts.entry((run, id)).or_default().task.replace((home, bytes.task()?));
+                let row = bytes.task()?;
+                if let Err(apart) = &row.payload {
+                    self.payloads.name_task(id, apart.clone())?;
+                }
+                let task = self.parts.entry((run, id)).or_default().task.replace((home, row));
                 return ensure(task.is_none(), || format!("two homes of {id}"));
             }
             Key::Ready(run, place, id) => {
@@ -147,7 +155,9 @@ impl Contents {
             let told = |wrong| format!("row {key:02x?}: {wrong}");
             sorted.add(Key::read(key)?, value).map_err(told)?;
         }
-        let Sorted { mut contents, tube_names, consumer_names, parts, mut index } = sorted;
+        let Sorted { mut contents, tube_names, consumer_names, parts, payloads, mut index } =
+            sorted;
+        payloads.agree()?;
         named(&contents.tubes, |tube| &tube.name, &tube_names)?;
         named(&contents.consumers, |consumer| &consumer.name, &consumer_names)?;
         let [tube, run, consumer] = contents.counters;
@@ -167,7 +177,7 @@ impl Contents {
         for ((run, id), parts) in parts.into_iter().filter(|((run, _), _)| !cleared.contains(run)) {
             let tube = runs.get(&run).ok_or_else(|| format!("run {run} is of no tube"))?;
             let told = |wrong| format!("task {id} of run {run}: {wrong}");
-            let task = parts.task(tube, run, id, &mut derived).map_err(told)?;
+            let task = parts.task(tube, run, id, &payloads, &mut derived).map_err(told)?;
             tasks.insert((run, id), task);
         }
         lines(&runs, &tasks, &mut derived);
@@ -226,18 +236,24 @@ fn beside(
 
 impl Parts {
     /// The task, and the rows that it calls for.
-    fn task(self, tube: &TubeRow, run: u32, id: u64, derived: &mut Index) -> Read<Stored> {
+    fn task(
+        self,
+        tube: &TubeRow,
+        run: u32,
+        id: u64,
+        payloads: &Payloads,
+        derived: &mut Index,
+    ) -> Read<Stored> {
         let (home, row) = self.task.ok_or("no TaskRow")?;
         let [state] =
             <[_; 1]>::try_from(self.states).map_err(|states| format!("{} states", states.len()))?;
         let (key_place, key_group, state, progress) = state;
         let apart = row.payload.is_err();
-        let payload = match (row.payload, self.body) {
-            (Ok(payload), None) => payload,
-            (Err(length), Some(body)) if body.len() as u64 == length && length > 512 => body,
-            (told, body) => return Err(format!("payload {told:?}, apart {body:02x?}")),
+        let payload = match row.payload {
+            Ok(payload) => payload,
+            Err(apart) => payloads.whole(id, &apart)?,
         };
-        ensure(apart == (payload.len() > 512), || format!("{} bytes", payload.len()))?;
+        ensure(apart == (payload.len() > 3500), || format!("{} bytes", payload.len()))?;
 
         let plain_home =
             Place { priority: tube.made_with, order: (1 << 63 | id).to_be_bytes().to_vec() };
@@ -345,7 +361,7 @@ pub(crate) fn payload_bytes(rows: &Rows) -> Read<u64> {
     let mut bytes = 0;
     for (_, value) in rows.range(vec![0x1e]..vec![0x1f]) {
         let payload = Bytes(value).task()?.payload;
-        bytes += payload.map_or_else(|length| length, |payload| payload.len() as u64);
+        bytes += payload.map_or_else(|apart| apart.length, |payload| payload.len() as u64);
     }
     Ok(bytes)
 }

@@ -352,6 +352,20 @@ fn paged(story: &mut Story) {
     take(&tube).ack().unwrap();
 }
 
+/// Payloads in pieces: in a record, in turns, of a task in hand and of one that is gone.
+fn large(story: &mut Story) {
+    let tube = story.tube("t", "general");
+    let of = |byte, bytes| vec![byte; bytes];
+    tube.put_many([of(b'a', 3500), of(b'b', 3501), of(b'c', 4064), of(b'd', 9000)]).unwrap();
+    let held = tube.task(&of(b'e', 100_000)).key("held").priority(-1).put().unwrap();
+    story.hold(tube.claim(held).unwrap());
+    let gone = tube.put(&of(b'f', 17 * 65_503)).unwrap();
+    tube.delete(gone).unwrap();
+    tube.delete(tube.put(&of(b'g', 20_000)).unwrap()).unwrap();
+    story.queue.checkpoint().unwrap();
+    tube.put(&of(b'h', 5000)).unwrap();
+}
+
 fn tell(name: &str, story: &mut Story) -> End {
     let (tell, end): (fn(&mut Story), End) = match name {
         "closed" => (everything, End::Closed),
@@ -369,6 +383,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "wrapped" => (wrapped, End::Killed),
         "without_ballast" => (without_ballast, End::KilledWithoutBallast),
         "paged" => (paged, End::Killed),
+        "large" => (large, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);

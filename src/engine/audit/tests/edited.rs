@@ -74,6 +74,7 @@ impl Played {
         let put = PutTasks {
             tube: self.tube,
             tasks: &[task],
+            staged: &[],
             payload_bytes_max: 1 << 20,
             durable_bytes_max: u64::MAX,
         };

@@ -160,6 +160,7 @@ impl Scene {
 
     fn put(&self, task: NewRow<'_>) -> u64 {
         let put = PutTasks {
+            staged: &[],
             tube: self.tube.number,
             tasks: &[task],
             payload_bytes_max: 1 << 20,

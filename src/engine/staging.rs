@@ -1,0 +1,104 @@
+//! A large payload is put in turns: its pieces are written a few at a time under a work row, and
+//! the put itself then makes the task and removes that row. No crash leaves a piece that nothing
+//! names: an opening removes what a put had written that did not finish.
+
+use crate::engine::context::{Op, OpContext};
+use crate::engine::pieces::{self, Staged};
+use crate::engine::put::PutTasks;
+use crate::format::piece::{PieceWork, Pieces};
+use crate::format::{Range, Tag, View};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::numbers::Numbers;
+use crate::words::task::TaskId;
+
+/// Writes the first pieces of a payload, or the next ones. Answers how far it came; `None` if the
+/// payload is not to be written in turns.
+pub(crate) struct StagePieces<'a> {
+    pub(crate) put: &'a PutTasks<'a>,
+    /// Of the batch, whose payload it is.
+    pub(crate) task: usize,
+    pub(crate) pieces: Pieces,
+    /// The most pieces of this turn.
+    pub(crate) most: u32,
+    pub(crate) before: Option<Staged>,
+    /// The id of the batch's first task, if it is drawn already.
+    pub(crate) first: Option<u64>,
+}
+
+/// Gives up what was written of a put that does not finish.
+pub(crate) struct GiveUpPut {
+    pub(crate) staged: Staged,
+}
+
+/// Gives up what puts have written that did not finish before the opening. Answers whether there
+/// may be more.
+pub(crate) struct RollBack;
+
+impl Op for StagePieces<'_> {
+    type Done = Option<Staged>;
+
+    fn tube(&self) -> Option<u32> {
+        self.before.is_none().then_some(self.put.tube)
+    }
+
+    fn numbers(&self) -> Numbers {
+        // Those of the whole batch, whose tasks stand in the order of their ids.
+        let tasks = if self.first.is_none() { self.put.tasks.len() } else { 0 };
+        Numbers::of_ids(tasks as u64)
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let Some(task) = self.put.tasks.get(self.task) else { return Ok(None) };
+        let mut staged = match self.before {
+            Some(before) => before,
+            None => {
+                let Some(run) = self.put.admits(ctx, task)? else { return Ok(None) };
+                let first = self.first.unwrap_or_else(|| ctx.ids(self.put.tasks.len() as u64));
+                let id = TaskId::new(first + self.task as u64);
+                Staged { task: self.task, first, run, id, pieces: self.pieces, written: 0 }
+            }
+        };
+        let (at, from) = (staged.work(), staged.written);
+        staged.written = self.pieces.count().min(from.saturating_add(self.most));
+        let owner = (staged.run, staged.id);
+        pieces::write(ctx, owner, &self.pieces, task.payload, from..staged.written);
+        let work = PieceWork::new(self.pieces.generation, 0..staged.written).encode();
+        match self.before {
+            None => ctx.add(at, work),
+            Some(_) if ctx.get(&at)?.is_some() => ctx.change(at, work),
+            Some(_) => return Err(Error::new(ErrorKind::Closed)),
+        }
+        Ok(Some(staged))
+    }
+}
+
+impl Op for GiveUpPut {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        self.staged.give_up(ctx)
+    }
+}
+
+impl Op for RollBack {
+    type Done = bool;
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
+        if ctx.count(Range::of(Tag::Work)) == 0 {
+            return Ok(false);
+        }
+        pieces::roll_back(ctx)
+    }
+}

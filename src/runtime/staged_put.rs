@@ -1,0 +1,85 @@
+//! A put whose payload is too large for one record: its pieces are written in turns of a few, and
+//! then the put makes the task. What was written of a put that does not finish is given up.
+
+use crate::engine::Op;
+use crate::engine::pieces::Staged;
+use crate::engine::put::{NewRow, PutTasks};
+use crate::engine::staging::{GiveUpPut, StagePieces};
+use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
+use crate::runtime::core::Core;
+use crate::runtime::group_commit::Mark;
+use crate::runtime::pipeline::submit_internal;
+use crate::words::error::Result;
+use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
+
+type Applied = (<PutTasks<'static> as Op>::Done, Mark);
+
+/// What is written of a put that has not happened yet. Dropped, it is given up.
+pub(crate) struct StagedPut<'a> {
+    core: &'a Core,
+    staged: Vec<Staged>,
+}
+
+impl<'a> StagedPut<'a> {
+    pub(crate) fn new(core: &'a Core) -> Self {
+        Self { core, staged: Vec::new() }
+    }
+
+    /// Carries the put out. It may be tried again; what is written stays until then.
+    #[inline]
+    pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<Applied> {
+        let is_small = |task: &NewRow<'_>| task.payload.len() <= PIECE_BYTES_MAX;
+        if put.tasks.iter().all(is_small) || put.tasks.len() > BATCH_TASKS_MAX {
+            return self.core.apply(put);
+        }
+        self.apply_large(put)
+    }
+
+    #[cold]
+    fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<Applied> {
+        let most = self.pieces_of_step();
+        for (at, task) in put.tasks.iter().enumerate() {
+            let bytes = task.payload.len();
+            let is_large = bytes > most as usize * PIECE_BYTES_MAX;
+            if is_large && bytes <= put.payload_bytes_max {
+                self.stage(put, at, Pieces::of(task.payload), most)?;
+            }
+        }
+        let done = self.core.apply(&PutTasks { staged: &self.staged, ..*put })?;
+        self.staged.clear();
+        Ok(done)
+    }
+
+    /// Writes the pieces of one payload.
+    fn stage(&mut self, put: &PutTasks<'_>, at: usize, pieces: Pieces, most: u32) -> Result<()> {
+        loop {
+            let place = self.staged.iter().position(|staged| staged.task == at);
+            let before = place.and_then(|place| self.staged.get(place)).copied();
+            if before.is_some_and(|staged| staged.written == pieces.count()) {
+                return Ok(());
+            }
+            let first = self.staged.first().map(|staged| staged.first);
+            let stage = StagePieces { put, task: at, pieces, most, before, first };
+            let Some(staged) = self.core.apply(&stage)?.0 else { return Ok(()) };
+            place.map(|place| self.staged.swap_remove(place));
+            self.staged.push(staged);
+        }
+    }
+
+    /// The most pieces of one record: a few, and fewer where the journal is small.
+    fn pieces_of_step(&self) -> u32 {
+        let (_, ring) = self.core.state.lock().store.ring();
+        let fit = ring as usize / 8 / PIECE_BYTES_MAX;
+        let most = if ring == 0 { PIECES_OF_STEP } else { fit.clamp(1, PIECES_OF_STEP) };
+        most as u32
+    }
+}
+
+impl Drop for StagedPut<'_> {
+    fn drop(&mut self) {
+        for staged in self.staged.drain(..) {
+            // Where this fails the work row stays, and the next opening gives it up.
+            let _ = submit_internal(self.core, &GiveUpPut { staged });
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Payloads of several pieces, written and removed in turns: a crash anywhere leaves no piece that
+//! nothing names, and each task that is there has its payload whole. `check` reports a piece that
+//! neither a task nor a work row names.
+
+use crate::disk::{Fault, SimDisk};
+use crate::seeds::seeds;
+use tubewell::{Conflict, Durability, ManualClock, Queue, Result, State, Tube};
+
+/// A turn of a ring of 1 MiB is two pieces of 65 503 bytes; one of 64 KiB holds none, and each turn
+/// goes to the base.
+const RINGS: [u64; 2] = [1 << 20, 64 << 10];
+/// Three turns of the larger ring.
+const IN_TURNS: usize = 300_000;
+/// More pieces than are removed at once.
+const MANY: usize = 17 * 65_503;
+
+fn open(disk: &SimDisk, ring: u64) -> Result<Queue> {
+    let builder = Queue::builder().durability(Durability::Durable).journal_bytes(ring);
+    let builder = builder.cache_bytes(1 << 20).by_hand(true).clock(ManualClock::new());
+    builder.disk(disk.lend()).open_disk()
+}
+
+fn payload(first: u8, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| if at == 0 { first } else { (at / 251) as u8 }).collect()
+}
+
+/// Puts and removes large payloads in every way, until the disk fails.
+fn story(tube: &Tube, queue: &Queue) -> Result<()> {
+    tube.put(&payload(b'a', IN_TURNS))?;
+    let keyed = payload(b'b', 70_000);
+    tube.task(&keyed).key("k").put()?;
+    tube.take()?.ack()?;
+    let replaced = payload(b'c', IN_TURNS);
+    tube.task(&replaced).key("k").on_conflict(Conflict::Replace).put()?;
+    queue.checkpoint()?;
+    tube.put_many([payload(b'd', 5_000), payload(b'e', IN_TURNS)])?;
+    queue.transact(|tx| tube.put_in(tx, &payload(b'f', 100_000)).map(drop))?;
+    let large = tube.put(&payload(b'g', MANY))?;
+    tube.delete(large)?;
+    queue.tick()?;
+    tube.put(&payload(b'h', MANY))?;
+    tube.truncate()?;
+    queue.tick()
+}
+
+/// What is there: the first byte of each payload, each of which is whole.
+fn found(queue: &Queue) -> String {
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    let Some(tube) = queue.find_tube("t").unwrap() else { return String::new() };
+    let tasks = tube.tasks(State::Ready).map(|task| task.unwrap().payload);
+    let letter = |found: Vec<u8>| {
+        assert_eq!(found, payload(found[0], found.len()));
+        char::from(found[0])
+    };
+    tasks.map(letter).collect()
+}
+
+/// All that may be seen behind a crash: what each verb left.
+const STATES: [&str; 9] = ["", "a", "ab", "b", "c", "cde", "cdef", "cdefg", "cdefh"];
+
+/// Rows of the base behind a checkpoint.
+fn rows(queue: &Queue) -> u64 {
+    queue.checkpoint().unwrap();
+    queue.base_space().unwrap().rows
+}
+
+/// Calls of a story that a crash is tried at.
+const MOMENTS: u64 = 60;
+
+#[test]
+fn a_crash_anywhere_leaves_no_piece_that_nothing_names() {
+    for ring in RINGS {
+        let (calls, empty) = {
+            let disk = SimDisk::new(1);
+            let queue = open(&disk, ring).unwrap();
+            let tube = queue.tube("t").unwrap();
+            disk.plan(Fault::None);
+            story(&tube, &queue).unwrap();
+            assert_eq!(found(&queue), "");
+            (disk.syncs().len() as u64, rows(&queue))
+        };
+        assert!(calls > MOMENTS, "{calls}");
+        for moment in seeds(MOMENTS) {
+            let at = 1 + moment * (calls - 1) / MOMENTS;
+            for end in [SimDisk::kill, SimDisk::cut_power] {
+                let disk = SimDisk::new(at);
+                let queue = open(&disk, ring).unwrap();
+                let tube = queue.tube("t").unwrap();
+                disk.plan(Fault::Die(at));
+                assert!(story(&tube, &queue).is_err(), "call {at} of {calls}");
+                end(&disk);
+                drop((tube, queue));
+                disk.plan(Fault::None);
+                let queue = open(&disk, ring).unwrap();
+                let before = found(&queue);
+                assert!(STATES.contains(&&*before), "call {at}: {before}");
+                queue.tick().unwrap();
+                assert_eq!(found(&queue), before, "call {at}");
+                queue.find_tube("t").unwrap().unwrap().truncate().unwrap();
+                queue.tick().unwrap();
+                assert_eq!((found(&queue), rows(&queue)), (String::new(), empty), "call {at}");
+            }
+        }
+    }
+}
