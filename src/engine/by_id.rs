@@ -1,7 +1,7 @@
 //! The tools' verbs, for a task by its id or for the next buried ones: bury, kick, delete. They ask
 //! nobody who holds the task; whoever did has lost it.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{bounded, bury};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::transition;
@@ -119,10 +119,8 @@ impl Op for Kick {
             from = key::after(&met);
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
             // A damaged one cannot be taken anyway; it stays aside, and the next one is kicked.
-            let (stored, standing) = match transition::find(ctx, &tube, id) {
-                Err(error) if error.kind() == ErrorKind::Damaged => continue,
-                found => found?,
-            };
+            let found = sound(transition::find(ctx, &tube, id))?;
+            let Some((stored, standing)) = found else { continue };
             let Ok(task) = stored.task() else { continue };
             kick(ctx, &tube, &task, standing)?;
             kicked += 1;

@@ -8,10 +8,11 @@ use crate::format::key::{self, Key, Range, Run};
 use crate::format::row::{TubeRow, WorkRow};
 use crate::format::{Deadline, Met, RowOp, Value, View};
 use crate::words::clock::Now;
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
+use std::collections::BTreeSet;
 
 /// One call of a user, as a value.
 pub(crate) trait Op {
@@ -65,6 +66,11 @@ pub(crate) trait PayloadSubscribers {
     fn payloads_of(&self, tube: &str) -> bool;
 }
 
+/// The damaged rows that were repaired for a call, as far as they can be.
+pub(crate) type Repaired = BTreeSet<DamagedRow>;
+
+static NONE: Repaired = BTreeSet::new();
+
 /// The place of one op.
 pub(crate) struct OpContext<'a> {
     view: &'a dyn View,
@@ -72,6 +78,7 @@ pub(crate) struct OpContext<'a> {
     numbers: &'a mut Reserve,
     draft: &'a mut Decision,
     wants: Option<&'a dyn PayloadSubscribers>,
+    repaired: &'a Repaired,
     pub(crate) now: Now,
 }
 
@@ -86,7 +93,37 @@ impl<'a> OpContext<'a> {
         wants: Option<&'a dyn PayloadSubscribers>,
         now: Now,
     ) -> Self {
-        Self { view, known, numbers, draft, wants, now }
+        Self { view, known, numbers, draft, wants, repaired: &NONE, now }
+    }
+
+    /// The same; these rows were repaired for the call.
+    #[inline]
+    pub(crate) fn with_repaired(self, repaired: &'a Repaired) -> Self {
+        Self { repaired, ..self }
+    }
+
+    /// What was read of the row of this key, or of a task by it. If that is damaged the rule ends,
+    /// and is tried again once the row is repaired. `None` if it was repaired and is damaged still:
+    /// the rule passes it by.
+    ///
+    /// # Errors
+    /// `Damaged`, with the row, if it was not repaired yet.
+    #[inline]
+    pub(crate) fn mended<T>(
+        &self,
+        tube: &TubeEntry,
+        key: impl FnOnce() -> Key,
+        read: Result<T>,
+    ) -> Result<Option<T>> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                let error = error.at_row(tube.number, &key());
+                let is_repaired = error.row().is_some_and(|row| self.repaired.contains(row));
+                if is_repaired { Ok(None) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn over(&self) -> Over<'_> {
@@ -255,10 +292,10 @@ impl View for OpContext<'_> {
     }
 }
 
-/// What was read; `None` if it is damaged.
+/// What was read; `None` if it is damaged and nothing mends it.
 pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Damaged && error.row().is_none() => Ok(None),
         read => read.map(Some),
     }
 }

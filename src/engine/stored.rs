@@ -1,7 +1,7 @@
 //! A task as its rows tell of it: the small row of its state, and the row of what the caller said,
 //! which is read only where it is needed.
 
-use crate::engine::context::damaged;
+use crate::engine::context::{OpContext, damaged};
 use crate::engine::payload::Payload;
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
@@ -291,4 +291,22 @@ pub(crate) fn lease(
 ) -> Result<(StoredTask, TakenRow)> {
     let (away, homed) = TakenRow::decode(raw).ok_or_else(|| damaged("taken"))?;
     open_away(view, tube, id, &away, homed)
+}
+
+/// The same; `None` for a task that is damaged and that repair has left so.
+///
+/// # Errors
+/// `Damaged`, with the row, if it was not repaired yet.
+pub(crate) fn mended_lease(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    id: TaskId,
+    row: Result<Value>,
+) -> Result<Option<(StoredTask, TakenRow)>> {
+    let lease = row.and_then(|row| {
+        let (stored, taken) = lease(ctx, tube, id, &row)?;
+        stored.task()?;
+        Ok((stored, taken))
+    });
+    ctx.mended(tube, || key::taken(tube.run(), id), lease)
 }

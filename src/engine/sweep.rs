@@ -1,13 +1,13 @@
 //! What touches many tasks is one small commit and a work row; here the rest is done, in bounded
 //! steps, also after a crash.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
 use crate::engine::{query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::WorkRow;
 use crate::format::{Met, Range, Tag, View};
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, TaskId};
 
@@ -112,11 +112,8 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
-            match settle::give_back_uncharged(ctx, &tube, &task, taken, Cause::Release) {
-                // Nothing of it was written; the others are returned.
-                Err(error) if error.kind() == ErrorKind::Damaged => {}
-                done => done?,
-            }
+            // Where it is damaged nothing of it was written; the others are returned.
+            sound(settle::give_back_uncharged(ctx, &tube, &task, taken, Cause::Release))?;
         }
     }
     let (tube, from) = (tube.number, from.get());

@@ -2,7 +2,7 @@
 //! own that tells it, and a task is in exactly one of them; what else hangs on a state (deadlines,
 //! the group's line, the holder's list) is derived here and nowhere else.
 
-use crate::engine::context::OpContext;
+use crate::engine::context::{OpContext, sound};
 use crate::engine::effects::Change;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
@@ -26,40 +26,48 @@ pub(crate) fn find(
     id: TaskId,
 ) -> Result<(StoredTask, TaskState)> {
     let missing = || Error::new(ErrorKind::TaskNotFound).on_task(id);
-    seek(view, tube, id)?.ok_or_else(missing)
+    let (_, stored, standing) = seek(view, tube, id)?.ok_or_else(missing)?;
+    Ok((stored, standing))
 }
+
+/// A task as it was found, with the key of the row of its state.
+type FoundTask = (Key, StoredTask, TaskState);
 
 /// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
 pub(crate) fn find_due(
-    view: &dyn View,
+    ctx: &OpContext<'_>,
     tube: &TubeEntry,
     id: TaskId,
     what: Deadline,
-) -> Result<Option<(StoredTask, TaskState)>> {
+) -> Result<Option<FoundTask>> {
     let (tag, key) = match what {
         Deadline::Delay | Deadline::RunAt => (Tag::Delayed, key::delayed(tube.run(), id)),
         Deadline::Ttr => (Tag::Taken, key::taken(tube.run(), id)),
-        Deadline::Ttl => return seek(view, tube, id),
+        // A damaged one stays for the verb that it is next for.
+        Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
     };
-    look(view, tube, (tag, id, None), &key)
+    let found = look(ctx, tube, (tag, id, None), key::copy(&key));
+    ctx.mended(tube, || key, found).map(Option::flatten)
 }
 
 fn look(
     view: &dyn View,
     tube: &TubeEntry,
     at: (Tag, TaskId, Option<Rank>),
-    key: &[u8],
-) -> Result<Option<(StoredTask, TaskState)>> {
+    key: Key,
+) -> Result<Option<FoundTask>> {
     if view.count(tube.range(at.0)) == 0 {
         return Ok(None);
     }
-    view.get(key)?.map(|raw| stored::open(view, tube, at, &raw)).transpose()
+    let Some(raw) = view.get(&key)? else { return Ok(None) };
+    let (stored, standing) = stored::open(view, tube, at, &raw)?;
+    Ok(Some((key, stored, standing)))
 }
 
-fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<(StoredTask, TaskState)>> {
+fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
     let run = tube.run();
     for (tag, key) in [(Tag::Taken, key::taken(run, id)), (Tag::Delayed, key::delayed(run, id))] {
-        if let Some(found) = look(view, tube, (tag, id, None), &key)? {
+        if let Some(found) = look(view, tube, (tag, id, None), key)? {
             return Ok(Some(found));
         }
     }
@@ -69,7 +77,7 @@ fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<(StoredT
         None => (Tag::Ready, key::ready(run, &place, id)),
     };
     for (tag, key) in [ready, (Tag::Buried, key::buried(run, &place, id))] {
-        if let Some(found) = look(view, tube, (tag, id, Some(place)), &key)? {
+        if let Some(found) = look(view, tube, (tag, id, Some(place)), key)? {
             return Ok(Some(found));
         }
     }

@@ -4,18 +4,17 @@
 
 use crate::engine::Op;
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit, sync_overdue};
-use crate::runtime::commit::{CommitEnv, EngineState, Retry, Undone};
+use crate::runtime::commit::{Attempts, CommitEnv, EngineState, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
-use crate::words::clock::Now;
 use crate::words::error::Result;
 
 /// Carries an op out. It is synced once the mark is.
 #[inline]
 pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
-    let mut came = None;
-    match attempt(parts, |state, env| state.execute(op, &mut came, env))? {
+    let mut attempts = Attempts::default();
+    match attempt(parts, |state, env| state.execute(op, &mut attempts, env))? {
         Some(done) => Ok(done),
         None => {
             // Its rows go to the base with a checkpoint.
@@ -29,8 +28,8 @@ pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done,
 
 /// Works off what is due in a tube.
 pub(crate) fn run_due_work(parts: &Shared, tube: u32) -> Result<()> {
-    let mut came: Option<Now> = None;
-    match attempt(parts, |state, env| state.run_due_work(tube, &mut came, env))? {
+    let mut attempts = Attempts::default();
+    match attempt(parts, |state, env| state.run_due_work(tube, &mut attempts, env))? {
         Some(_) => Ok(()),
         None => {
             let transaction = TransactionCommit::begin(parts)?;

@@ -5,6 +5,7 @@
 use crate::engine::consumers::{self, End, Left};
 use crate::engine::query;
 use crate::engine::recover::{ExpireSessions, ReturnLeases, Silenced};
+use crate::engine::repair::Repair;
 use crate::runtime::grace_timers::Grace;
 use crate::runtime::pipeline::submit_internal;
 use crate::runtime::shared::Shared;
@@ -65,6 +66,7 @@ fn end_all(parts: &Shared, end: &End) -> Result<()> {
 /// Returns every lease that does not wait for a named consumer, and finish the consumers that
 /// have no grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
+    submit_internal(parts, &Repair::Consumers)?;
     let (Silenced { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;
     let tubes = query::numbers(&parts.state.lock().store)?;
     for tube in tubes {

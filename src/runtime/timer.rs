@@ -133,7 +133,7 @@ mod tests {
     use crate::engine::query;
     use crate::engine::take::Take;
     use crate::format::View;
-    use crate::runtime::commit::{EngineState, Retry, Undone};
+    use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
     use crate::words::limits::SWEEP_TASKS;
     use crate::{Clock, ManualClock, Queue};
     use std::collections::BTreeMap;
@@ -272,7 +272,7 @@ mod tests {
         clock.advance(SECOND);
         let core = tube.hold.core();
         let take = Take { tube: tube.at.number, most: 1, holder: 0 };
-        let (mut came, mut turns) = (None, 0);
+        let (mut attempts, mut turns) = (Attempts::default(), 0);
         let left = |state: &EngineState| {
             let run = state.derived.bound(tube.at.number).unwrap().0.run();
             state.store.count(crate::format::Range::in_run(crate::format::Tag::Delayed, run))
@@ -280,7 +280,7 @@ mod tests {
         loop {
             let mut state = core.state.lock();
             let before = left(&state);
-            let step = state.execute(&take, &mut came, &core.env());
+            let step = state.execute(&take, &mut attempts, &core.env());
             assert!(before - left(&state) <= SWEEP_TASKS as u64);
             match step {
                 Err(Undone::Retry(Retry::Yield)) => turns += 1,

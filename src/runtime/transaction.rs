@@ -5,7 +5,7 @@ use crate::engine::Op;
 use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
 use crate::runtime::checkpointer::sync_overdue;
-use crate::runtime::commit::{EngineState, Undone};
+use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::reentrancy::{self, TransactionScope};
@@ -77,7 +77,9 @@ impl<'a> TransactionCommit<'a> {
             if let Some(tube) = op.tube() {
                 decided.run_due_work(state, tube, now, self.parts)?;
             }
-            let done = state.execute_over(op, now, &mut decided.draft, &self.parts.env())?;
+            let env = &self.parts.env();
+            let done =
+                state.execute_over(op, now, &mut decided.draft, &mut Attempts::default(), env)?;
             decided.tasks.extend(op.in_doubt(&done));
             Ok(done)
         })
@@ -145,17 +147,20 @@ impl Decided<'_> {
         parts: &Shared,
     ) -> Result<()> {
         let mut by_itself = self.tubes.insert(tube);
+        let (mut attempts, env) = (Attempts::default(), parts.env());
         let due = WorkOff { tube };
         let mut more = state.is_due(tube, now)?;
         while more {
             if by_itself {
-                match state.commit(&due, now, &parts.env()) {
+                match state.commit(&due, now, &mut attempts, &env) {
                     Ok((left, _)) => more = left,
                     Err(Undone::Refused(error)) => return Err(error),
+                    // A damaged row was repaired.
+                    Err(Undone::Retry(Retry::Yield)) => {}
                     Err(Undone::Retry(_) | Undone::TooLarge) => by_itself = false,
                 }
             } else {
-                more = state.execute_over(&due, now, &mut self.draft, &parts.env())?;
+                more = state.execute_over(&due, now, &mut self.draft, &mut attempts, &env)?;
             }
         }
         Ok(())
