@@ -11,8 +11,9 @@ use crate::format::extension::Extension;
 use crate::format::key::Run;
 use crate::format::pack::{Packer, Unpacker};
 use crate::format::value::Value;
+use crate::words::backoff::Backoff;
 use crate::words::clock::NEVER;
-use crate::words::options::{Backoff, TubeKind, TubeOptions};
+use crate::words::options::{TubeKind, TubeOptions};
 use std::time::Duration;
 
 /// Writes the fields of later versions at the end of a row, if there are any.

@@ -6,6 +6,7 @@ pub(crate) mod numbers;
 pub(crate) mod task;
 pub(crate) mod error;
 pub(crate) mod name;
+pub(crate) mod backoff;
 pub(crate) mod options;
 pub(crate) mod verb;
 pub(crate) mod sync;
