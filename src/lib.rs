@@ -133,8 +133,9 @@ pub use api::inspect::{
 };
 pub use api::lease::{Lease, Task};
 pub use api::placement::{Place, Placement, PutView};
-pub use api::put::{NewTask, Put, Receipt};
+pub use api::put::NewTask;
 pub use api::queue::Queue;
+pub use api::receipt::{Put, Receipt};
 #[doc(hidden)]
 pub use api::testing;
 pub use api::ticket_handle::TicketHandle;

@@ -1,8 +1,8 @@
-//! Putting tasks: the plain verb, the builder with every option, batches, and receipts.
+//! Putting tasks: the plain verb, the builder with every option, and batches.
 
 use crate::api::codec::Coding;
 use crate::api::placement::{Place, PutView};
-use crate::api::queue_inner::QueueInner;
+use crate::api::receipt::{Put, Receipt};
 use crate::api::tube::Tube;
 use crate::engine::put::{NewRow, PutDone};
 use crate::engine::{Op, put};
@@ -12,23 +12,12 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
-use crate::words::sync::Arc;
 use crate::words::task::TaskId;
-use crate::words::verb::{Conflict, PutOutcome};
+use crate::words::verb::Conflict;
 use std::borrow::Borrow;
 use std::fmt;
 use std::slice;
 use std::time::{Duration, SystemTime};
-
-/// What a put did, and to which task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Put {
-    /// The task: the new one, or the existing one that was kept.
-    pub id: TaskId,
-    /// Which of them.
-    pub outcome: PutOutcome,
-}
 
 impl<T: ?Sized> Tube<T> {
     /// Puts a task at the end of those of its priority. The payload is only borrowed, so a refused
@@ -471,67 +460,8 @@ pub(crate) fn ids(done: &[PutDone]) -> Vec<TaskId> {
     done.iter().map(|done| done.id).collect()
 }
 
-/// A put that is written and can be taken, and whose sync has not been waited for. Dropping it
-/// takes nothing back.
-///
-/// ```
-/// use tubewell::{Queue, Receipt, Result};
-///
-/// # fn main() -> Result<()> {
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("work.queue");
-/// let queue = Queue::open(&path)?;
-/// let tube = queue.tube("letters")?;
-/// let receipts: Result<Vec<Receipt>> = (0..100).map(|_| tube.put_receipt(b"hello")).collect();
-/// let mut receipts = receipts?;
-/// receipts.pop().unwrap().wait()?;
-/// assert!(receipts.iter().all(Receipt::is_synced)); // one sync covers all that was put before
-/// # Ok(())
-/// # }
-/// ```
-#[must_use = "the put is not known to be synced before `wait`"]
-pub struct Receipt {
-    hold: Arc<QueueInner>,
-    put: Put,
-    mark: Mark,
-}
-
-impl Receipt {
-    /// The task.
-    pub fn id(&self) -> TaskId {
-        self.put.id
-    }
-
-    /// What became of its key.
-    pub fn outcome(&self) -> PutOutcome {
-        self.put.outcome
-    }
-
-    /// Whether the put is synced, as far as is known by now.
-    pub fn is_synced(&self) -> bool {
-        self.hold.core().gate.is_synced(self.mark)
-    }
-
-    /// Waits until the put is synced.
-    ///
-    /// # Errors
-    /// [`Unknown`](ErrorKind::Unknown), naming the task, if the sync failed.
-    pub fn wait(self) -> Result<TaskId> {
-        let id = self.put.id;
-        let waited = self.hold.core().wait(self.mark);
-        waited.map_err(|error| error.during("put").on_task(id).with_tasks(vec![id]))?;
-        Ok(id)
-    }
-}
-
 impl<T: ?Sized, P> fmt::Debug for NewTask<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewTask").field("tube", &self.tube.at.name).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").field("put", &self.put).finish_non_exhaustive()
     }
 }
