@@ -5,10 +5,10 @@ use crate::runtime::group_commit::Mark;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
+use crate::words::macros::debug;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
 use crate::words::verb::PutOutcome;
-use std::fmt;
 
 /// What a put did, and to which task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,4 @@ impl Receipt {
     }
 }
 
-impl fmt::Debug for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").field("put", &self.put).finish_non_exhaustive()
-    }
-}
+debug!([] Receipt, "Receipt", this, "put": &this.put);

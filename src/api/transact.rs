@@ -10,6 +10,7 @@ use crate::runtime::reentrancy;
 use crate::runtime::transaction::TransactionCommit;
 use crate::store::is_app_table;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::debug;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
 use crate::words::verb::Verdict;
@@ -17,7 +18,6 @@ use redb::{Key, ReadOnlyTable, ReadTransaction, StorageError, Table, TableDefini
 use redb::{TableHandle, Value};
 use std::borrow::Borrow;
 use std::error::Error as StdError;
-use std::fmt;
 
 /// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
 /// Its verdicts are those of a [`Lease`], and only borrow the guard: if the transaction is not
@@ -199,14 +199,6 @@ impl From<TableError> for Error {
     }
 }
 
-impl fmt::Debug for Transaction<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction").finish_non_exhaustive()
-    }
-}
+debug!([] Transaction<'_>, "Transaction", _this);
 
-impl fmt::Debug for Reading {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading").finish_non_exhaustive()
-    }
-}
+debug!([] Reading, "Reading", _this);

@@ -1,6 +1,7 @@
 //! Plain values that every other room uses: bounds, names, tasks, options, errors, the clock, and
 //! the only way to locks, channels and threads. Nothing here decides anything.
 
+pub(crate) mod macros;
 pub(crate) mod limits;
 pub(crate) mod numbers;
 pub(crate) mod task;

@@ -4,6 +4,7 @@
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
+use crate::words::macros::{getters, setters};
 use crate::words::name;
 use std::time::Duration;
 
@@ -195,6 +196,7 @@ impl TubeKind {
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct TubeOptions {
     pub(crate) kind: TubeKind,
     pub(crate) temporary: bool,
@@ -243,158 +245,6 @@ impl TubeOptions {
         }
     }
 
-    /// Keeps the tasks in memory only: they never touch the disk and are gone with the process.
-    /// The tube itself stays. Default: off.
-    #[must_use]
-    pub fn temporary(mut self, yes: bool) -> Self {
-        self.temporary = yes;
-        self
-    }
-
-    /// The priority of tasks put without one. Smaller first. Default: 0.
-    #[must_use]
-    pub fn priority(mut self, priority: i64) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// How long tasks live that are put without a ttl, in [queue time](crate#time). A microsecond
-    /// or more. Default: for ever.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
-
-    /// How long takers may hold tasks that are put without a ttr, in [lease time](crate#time). A
-    /// microsecond or more. Default: for ever.
-    #[must_use]
-    pub fn ttr(mut self, ttr: Duration) -> Self {
-        self.ttr = Some(ttr);
-        self
-    }
-
-    /// The most tasks that the tube holds, in every state. 0: unlimited, which is the default.
-    #[must_use]
-    pub fn capacity(mut self, tasks: u64) -> Self {
-        self.capacity = (tasks > 0).then_some(tasks);
-        self
-    }
-
-    /// Attempts before a task is buried as exhausted. 0: no limit. Default: 20 for the general
-    /// kind, no limit for the others.
-    #[must_use]
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = (attempts > 0).then_some(attempts);
-        self
-    }
-
-    /// How long a retried task waits. Default: one second, doubling, at most an hour, for the
-    /// general kind; no wait for the others.
-    #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
-        self
-    }
-
-    /// How many tasks of one group may be taken at the same time. Default 1: a task is handed out
-    /// when the one before it is settled. One that waits for a retry lets the next one pass, unless
-    /// the group [is held](TubeOptions::hold_group_while_delayed).
-    #[must_use]
-    pub fn in_flight(mut self, tasks: u32) -> Self {
-        self.in_flight = tasks;
-        self
-    }
-
-    /// Keeps a group locked while a task of it waits after a release or retry with a delay, so that
-    /// nothing overtakes it. Default: off, as in tarantool's utubes.
-    #[must_use]
-    pub fn hold_group_while_delayed(mut self, yes: bool) -> Self {
-        self.hold_group_while_delayed = yes;
-        self
-    }
-
-    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) after that gives the task a
-    /// new life, from the kick on, as long as its first was to be: its ttl with all that was added
-    /// to it since the put. Default: off.
-    #[must_use]
-    pub fn ttl_spares_buried(mut self, yes: bool) -> Self {
-        self.ttl_spares_buried = yes;
-        self
-    }
-
-    /// Orders tasks by the [`Placement`](crate::Placement) that the
-    /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
-    /// Default: none, priority and put order.
-    #[must_use]
-    pub fn placement(mut self, name: impl Into<String>) -> Self {
-        self.placement = Some(name.into());
-        self
-    }
-
-    /// Takes the tube of this name if there is one of the same kind and options, instead of
-    /// refusing. Default: off.
-    #[must_use]
-    pub fn if_not_exists(mut self) -> Self {
-        self.if_not_exists = true;
-        self
-    }
-
-    /// The kind.
-    pub fn get_kind(&self) -> TubeKind {
-        self.kind
-    }
-
-    /// Whether the tasks are kept in memory only.
-    pub fn get_temporary(&self) -> bool {
-        self.temporary
-    }
-
-    /// The priority of tasks put without one. Smaller first.
-    pub fn get_priority(&self) -> i64 {
-        self.priority
-    }
-
-    /// How long tasks live that are put without a ttl. `None`: for ever.
-    pub fn get_ttl(&self) -> Option<Duration> {
-        self.ttl
-    }
-
-    /// How long takers may hold tasks that are put without a ttr. `None`: for ever.
-    pub fn get_ttr(&self) -> Option<Duration> {
-        self.ttr
-    }
-
-    /// The most tasks that the tube holds, in every state. `None`: unlimited.
-    pub fn get_capacity(&self) -> Option<u64> {
-        self.capacity
-    }
-
-    /// Attempts before a task is buried as exhausted. `None`: no limit.
-    pub fn get_max_attempts(&self) -> Option<u32> {
-        self.max_attempts
-    }
-
-    /// How long a retried task waits.
-    pub fn get_backoff(&self) -> Backoff {
-        self.backoff
-    }
-
-    /// How many tasks of one group may be taken at the same time.
-    pub fn get_in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
-    /// Whether a group stays locked while a task of it waits after a release or retry.
-    pub fn get_hold_group_while_delayed(&self) -> bool {
-        self.hold_group_while_delayed
-    }
-
-    /// Whether buried tasks stay beyond their ttl.
-    pub fn get_ttl_spares_buried(&self) -> bool {
-        self.ttl_spares_buried
-    }
-
     /// The name of the placement that orders the tasks. `None`: priority and put order.
     pub fn get_placement(&self) -> Option<&str> {
         self.placement.as_deref()
@@ -430,6 +280,96 @@ impl TubeOptions {
         }
         Ok(())
     }
+}
+
+setters! {
+    [] TubeOptions;
+
+    /// Keeps the tasks in memory only: they never touch the disk and are gone with the process.
+    /// The tube itself stays. Default: off.
+    temporary(yes: bool) => temporary = yes;
+
+    /// The priority of tasks put without one. Smaller first. Default: 0.
+    priority(priority: i64) => priority = priority;
+
+    /// How long tasks live that are put without a ttl, in [queue time](crate#time). A microsecond
+    /// or more. Default: for ever.
+    ttl(ttl: Duration) => ttl = Some(ttl);
+
+    /// How long takers may hold tasks that are put without a ttr, in [lease time](crate#time). A
+    /// microsecond or more. Default: for ever.
+    ttr(ttr: Duration) => ttr = Some(ttr);
+
+    /// The most tasks that the tube holds, in every state. 0: unlimited, which is the default.
+    capacity(tasks: u64) => capacity = (tasks > 0).then_some(tasks);
+
+    /// Attempts before a task is buried as exhausted. 0: no limit. Default: 20 for the general
+    /// kind, no limit for the others.
+    max_attempts(attempts: u32) => max_attempts = (attempts > 0).then_some(attempts);
+
+    /// How long a retried task waits. Default: one second, doubling, at most an hour, for the
+    /// general kind; no wait for the others.
+    backoff(backoff: Backoff) => backoff = backoff;
+
+    /// How many tasks of one group may be taken at the same time. Default 1: a task is handed out
+    /// when the one before it is settled. One that waits for a retry lets the next one pass, unless
+    /// the group [is held](TubeOptions::hold_group_while_delayed).
+    in_flight(tasks: u32) => in_flight = tasks;
+
+    /// Keeps a group locked while a task of it waits after a release or retry with a delay, so that
+    /// nothing overtakes it. Default: off, as in tarantool's utubes.
+    hold_group_while_delayed(yes: bool) => hold_group_while_delayed = yes;
+
+    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) after that gives the task a
+    /// new life, from the kick on, as long as its first was to be: its ttl with all that was added
+    /// to it since the put. Default: off.
+    ttl_spares_buried(yes: bool) => ttl_spares_buried = yes;
+
+    /// Orders tasks by the [`Placement`](crate::Placement) that the
+    /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
+    /// Default: none, priority and put order.
+    placement(name: impl Into<String>) => placement = Some(name.into());
+
+    /// Takes the tube of this name if there is one of the same kind and options, instead of
+    /// refusing. Default: off.
+    if_not_exists() => if_not_exists = true;
+}
+
+getters! {
+    TubeOptions;
+
+    /// The kind.
+    get_kind() -> TubeKind => kind;
+
+    /// Whether the tasks are kept in memory only.
+    get_temporary() -> bool => temporary;
+
+    /// The priority of tasks put without one. Smaller first.
+    get_priority() -> i64 => priority;
+
+    /// How long tasks live that are put without a ttl. `None`: for ever.
+    get_ttl() -> Option<Duration> => ttl;
+
+    /// How long takers may hold tasks that are put without a ttr. `None`: for ever.
+    get_ttr() -> Option<Duration> => ttr;
+
+    /// The most tasks that the tube holds, in every state. `None`: unlimited.
+    get_capacity() -> Option<u64> => capacity;
+
+    /// Attempts before a task is buried as exhausted. `None`: no limit.
+    get_max_attempts() -> Option<u32> => max_attempts;
+
+    /// How long a retried task waits.
+    get_backoff() -> Backoff => backoff;
+
+    /// How many tasks of one group may be taken at the same time.
+    get_in_flight() -> u32 => in_flight;
+
+    /// Whether a group stays locked while a task of it waits after a release or retry.
+    get_hold_group_while_delayed() -> bool => hold_group_while_delayed;
+
+    /// Whether buried tasks stay beyond their ttl.
+    get_ttl_spares_buried() -> bool => ttl_spares_buried;
 }
 
 /// Whether a length of time is less than the queue counts.

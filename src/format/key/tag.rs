@@ -3,56 +3,86 @@
 
 use crate::words::task::State;
 
-/// What kind of row a key names. The numbers are on the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub(crate) enum Tag {
+/// The tags: of each its number on the disk, whose its rows are, and the state that a row tells.
+macro_rules! tags {
+    ($($(#[$doc:meta])* $tag:ident = $byte:literal, $scope:ident, $state:expr;)*) => {
+        /// What kind of row a key names. The numbers are on the disk.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub(crate) enum Tag {
+            $($(#[$doc])* $tag = $byte,)*
+        }
+
+        impl Tag {
+            /// In the order of their numbers.
+            pub(crate) const ALL: [Self; [$($byte),*].len()] = [$(Self::$tag),*];
+
+            #[inline]
+            pub(crate) const fn scope(self) -> Scope {
+                match self {
+                    $(Self::$tag => Scope::$scope,)*
+                }
+            }
+
+            /// The state that a row of this tag tells. Every task has exactly one row that tells
+            /// one, and a listing of the state walks it.
+            #[inline]
+            pub(crate) const fn state(self) -> Option<State> {
+                match self {
+                    $(Self::$tag => $state,)*
+                }
+            }
+        }
+    };
+}
+
+tags! {
     /// what → counters of the whole queue
-    Meta = 0x01,
+    Meta = 0x01, Mirrored, None;
     /// tube name → tube number
-    Name = 0x02,
+    Name = 0x02, Mirrored, None;
     /// tube number → `TubeRow`
-    Tube = 0x03,
+    Tube = 0x03, Mirrored, None;
     /// kind, run, id → `WorkRow`, what a sweep has still to do
-    Work = 0x04,
+    Work = 0x04, Mirrored, None;
     /// consumer number → `ConsumerRow`
-    Consumer = 0x05,
+    Consumer = 0x05, Mirrored, None;
     /// consumer name → consumer number
-    ConsumerName = 0x06,
+    ConsumerName = 0x06, Mirrored, None;
     /// run, id → `PositionRow`, for a task that does not stand where its id says
-    Position = 0x10,
+    Position = 0x10, Run, None;
     /// run, id → a payload too large for the `TaskRow`
-    Body = 0x11,
+    Body = 0x11, Run, None;
     /// run, priority, order, id → `TaskProgress`: ready, and in no group
-    Ready = 0x12,
+    Ready = 0x12, Run, Some(State::Ready);
     /// run, group, priority, order, id → `TaskProgress`: ready, in a group
-    Line = 0x13,
+    Line = 0x13, Run, Some(State::Ready);
     /// run, priority, order, id → group: the first of the line of a group that may be taken from
-    Turn = 0x14,
+    Turn = 0x14, Run, None;
     /// run, group → how many of the group are in flight
-    Group = 0x15,
+    Group = 0x15, Run, None;
     /// run, id → `DelayedRow`
-    Delayed = 0x16,
+    Delayed = 0x16, Run, Some(State::Delayed);
     /// run, id → `TakenRow`
-    Taken = 0x17,
+    Taken = 0x17, Run, Some(State::Taken);
     /// run, priority, order, id → `BuriedRow`
-    Buried = 0x18,
+    Buried = 0x18, Run, Some(State::Buried);
     /// run, deadline, when, id → nothing
-    Due = 0x19,
+    Due = 0x19, Run, None;
     /// scope, key text, id → nothing
-    Key = 0x1a,
+    Key = 0x1a, Run, None;
     /// run, consumer, id → nothing: a lease of a named consumer
-    TicketHandle = 0x1b,
+    TicketHandle = 0x1b, Run, None;
     /// run, time, id → nothing: a buried task by the time of its bury
-    BuriedTime = 0x1c,
+    BuriedTime = 0x1c, Run, None;
     /// run, failure group, time, id → nothing: a buried task that failed
-    BuriedGroup = 0x1d,
+    BuriedGroup = 0x1d, Run, None;
     /// run, priority, order, id → `TaskRow`: what was put, where it was put
-    Task = 0x1e,
+    Task = 0x1e, Run, None;
     /// failure group, time, run, id → nothing: a buried task of any durable tube
-    Failed = 0x20,
+    Failed = 0x20, Queue, None;
     /// The same for temporary tubes.
-    FailedTemporary = 0x21,
+    FailedTemporary = 0x21, Temporary, None;
 }
 
 /// Whose the rows of a tag are.
@@ -69,33 +99,6 @@ pub(crate) enum Scope {
 }
 
 impl Tag {
-    /// In the order of their numbers.
-    pub(crate) const ALL: [Self; 23] = [
-        Self::Meta,
-        Self::Name,
-        Self::Tube,
-        Self::Work,
-        Self::Consumer,
-        Self::ConsumerName,
-        Self::Position,
-        Self::Body,
-        Self::Ready,
-        Self::Line,
-        Self::Turn,
-        Self::Group,
-        Self::Delayed,
-        Self::Taken,
-        Self::Buried,
-        Self::Due,
-        Self::Key,
-        Self::TicketHandle,
-        Self::BuriedTime,
-        Self::BuriedGroup,
-        Self::Task,
-        Self::Failed,
-        Self::FailedTemporary,
-    ];
-
     /// Every tag is smaller. Tables that are indexed by tags have so many places.
     #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
     pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
@@ -110,65 +113,6 @@ impl Tag {
         }
         tags
     };
-
-    #[inline]
-    pub(crate) const fn scope(self) -> Scope {
-        match self {
-            Self::Meta
-            | Self::Name
-            | Self::Tube
-            | Self::Work
-            | Self::Consumer
-            | Self::ConsumerName => Scope::Mirrored,
-            Self::Failed => Scope::Queue,
-            Self::FailedTemporary => Scope::Temporary,
-            Self::Position
-            | Self::Body
-            | Self::Ready
-            | Self::Line
-            | Self::Turn
-            | Self::Group
-            | Self::Delayed
-            | Self::Taken
-            | Self::Buried
-            | Self::Due
-            | Self::Key
-            | Self::TicketHandle
-            | Self::BuriedTime
-            | Self::BuriedGroup
-            | Self::Task => Scope::Run,
-        }
-    }
-
-    /// The state that a row of this tag tells. Every task has exactly one row that tells one, and
-    /// a listing of the state walks it.
-    #[inline]
-    pub(crate) const fn state(self) -> Option<State> {
-        match self {
-            Self::Ready | Self::Line => Some(State::Ready),
-            Self::Delayed => Some(State::Delayed),
-            Self::Taken => Some(State::Taken),
-            Self::Buried => Some(State::Buried),
-            Self::Meta
-            | Self::Name
-            | Self::Tube
-            | Self::Work
-            | Self::Consumer
-            | Self::ConsumerName
-            | Self::Failed
-            | Self::FailedTemporary
-            | Self::Position
-            | Self::Body
-            | Self::Turn
-            | Self::Group
-            | Self::Due
-            | Self::Key
-            | Self::TicketHandle
-            | Self::BuriedTime
-            | Self::BuriedGroup
-            | Self::Task => None,
-        }
-    }
 
     /// Whether each of its rows takes one place of its tube's capacity.
     pub(crate) const fn takes_capacity(self) -> bool {

@@ -1,6 +1,7 @@
 //! A clock that tests move by hand.
 
 use crate::words::clock::Clock;
+use crate::words::macros::debug;
 use crate::words::sync::plain::AtomicU64;
 use crate::words::sync::{Arc, Mutex, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -116,11 +117,7 @@ impl ManualClock {
     }
 }
 
-impl std::fmt::Debug for ManualClock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ManualClock").field("wall", &self.wall()).finish_non_exhaustive()
-    }
-}
+debug!([] ManualClock, "ManualClock", this, "wall": &this.wall());
 
 impl Clock for ManualClock {
     fn monotonic(&self) -> Duration {
