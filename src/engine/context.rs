@@ -69,8 +69,6 @@ pub(crate) trait PayloadSubscribers {
 /// The damaged rows that were repaired for a call, as far as they can be.
 pub(crate) type Repaired = BTreeSet<DamagedRow>;
 
-static NONE: Repaired = BTreeSet::new();
-
 /// The place of one op.
 pub(crate) struct OpContext<'a> {
     view: &'a dyn View,
@@ -91,15 +89,10 @@ impl<'a> OpContext<'a> {
         numbers: &'a mut Reserve,
         draft: &'a mut Decision,
         wants: Option<&'a dyn PayloadSubscribers>,
+        repaired: &'a Repaired,
         now: Now,
     ) -> Self {
-        Self { view, known, numbers, draft, wants, repaired: &NONE, now }
-    }
-
-    /// The same; these rows were repaired for the call.
-    #[inline]
-    pub(crate) fn with_repaired(self, repaired: &'a Repaired) -> Self {
-        Self { repaired, ..self }
+        Self { view, known, numbers, draft, wants, repaired, now }
     }
 
     /// What was read of the row of this key, or of a task by it. If that is damaged the rule ends,

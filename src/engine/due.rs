@@ -19,6 +19,23 @@ pub(crate) struct WorkOff {
     pub(crate) tube: u32,
 }
 
+/// Does nothing but what every verb does first in its tube: works off what is due.
+pub(crate) struct CatchUp {
+    pub(crate) tube: u32,
+}
+
+impl Op for CatchUp {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, _ctx: &mut OpContext<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
 fn hand(now: Now, what: Deadline) -> u64 {
     match what {
         Deadline::Delay | Deadline::Ttl => now.queue,

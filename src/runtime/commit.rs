@@ -53,6 +53,8 @@ impl Attempts {
 
 /// What an op needs before it is tried again. Nothing of it has happened.
 pub(crate) enum Retry {
+    /// Its record is too large for the journal: it goes through a commit of the base.
+    BaseCommit,
     /// The journal has no room: checkpoint.
     JournalSpace,
     /// The reserved numbers are used up: sync up to this mark.
@@ -65,8 +67,6 @@ pub(crate) enum Retry {
 /// Why an op was not done. Nothing of it is visible.
 pub(crate) enum Undone {
     Retry(Retry),
-    /// Its record is too large for the journal: it goes through a commit of the base.
-    TooLarge,
     Refused(Error),
 }
 
@@ -153,18 +153,6 @@ impl EngineState {
             self.work_off(tube, now, attempts, env)?;
         }
         self.commit(op, now, attempts, env)
-    }
-
-    /// Works off what is due in the tube.
-    pub(crate) fn run_due_work(
-        &mut self,
-        tube: u32,
-        attempts: &mut Attempts,
-        env: &CommitEnv<'_>,
-    ) -> Result<(), Undone> {
-        self.health.runs()?;
-        let now = self.now(env.clock);
-        if self.is_due(tube, now)? { self.work_off(tube, now, attempts, env) } else { Ok(()) }
     }
 
     /// One sweep's worth a turn. While there is more that was due when the caller came, others get
@@ -299,10 +287,9 @@ impl EngineState {
         let (mut wants, numbers) = (env.hub.wants(), self.numbers);
         loop {
             self.draft.clear();
-            let (known, numbers_left) = (&self.derived, &mut self.numbers);
+            let (known, left, repaired) = (&self.derived, &mut self.numbers, &attempts.repaired);
             let mut ctx =
-                OpContext::new(&self.store, known, numbers_left, &mut self.draft, wants, now)
-                    .with_repaired(&attempts.repaired);
+                OpContext::new(&self.store, known, left, &mut self.draft, wants, repaired, now);
             match op.decide(&mut ctx) {
                 Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
                     // Perhaps it read a payload that only readers of events want; they hold
@@ -344,7 +331,7 @@ impl EngineState {
     fn failed(failure: Failure) -> Undone {
         match failure {
             Failure::NoRoom => Undone::Retry(Retry::JournalSpace),
-            Failure::TooLarge => Undone::TooLarge,
+            Failure::TooLarge => Undone::Retry(Retry::BaseCommit),
             Failure::Refused(error) | Failure::Broken(error) => Undone::Refused(error),
         }
     }
@@ -397,9 +384,9 @@ impl EngineState {
         self.draw(op.numbers(), env.gate)?;
         let view = Over { view: &self.store, draft };
         let (numbers, mut later) = (&mut self.numbers, Decision::default());
-        let wants = env.hub.wants();
-        let mut ctx = OpContext::new(&view, &self.derived, numbers, &mut later, wants, now)
-            .with_repaired(&attempts.repaired);
+        let (wants, repaired) = (env.hub.wants(), &attempts.repaired);
+        let mut ctx =
+            OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
         let done = op.decide(&mut ctx)?;
         self.admit_growth(op.grows(), &mut later, now)?;
         draft.adds_temporary |= op.adds() && later.is_temporary();

@@ -1,6 +1,7 @@
 //! What all handles of one queue share, and the calls they make.
 
 use crate::engine::consumers::{Join, Leave};
+use crate::engine::due::CatchUp;
 use crate::engine::take::{Delivery, Take};
 use crate::engine::{Op, OpContext, query};
 use crate::format::View;
@@ -9,7 +10,7 @@ use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free};
 use crate::runtime::commit::EngineState;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
-use crate::runtime::pipeline::{run_due_work, submit_internal};
+use crate::runtime::pipeline::submit_internal;
 use crate::runtime::reentrancy;
 use crate::runtime::sessions::{self, end_graces, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
@@ -197,10 +198,7 @@ impl Core {
 
     /// Works off what is due in a tube.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
-        reentrancy::ensure_outside()?;
-        self.health.serves()?;
-        end_graces(self)?;
-        run_due_work(self, tube)
+        self.apply(&CatchUp { tube }).map(drop)
     }
 
     /// The same wait as one that finish at an instant, for a call that waits more than once.

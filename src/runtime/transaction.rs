@@ -73,35 +73,13 @@ impl<'a> TransactionCommit<'a> {
 
     /// Adds a verb, after what is due in its tube. A refusal adds nothing.
     pub(crate) fn run<O: Op>(&self, op: &O) -> Result<O::Done> {
-        self.with(|decided, state, now| {
-            if let Some(tube) = op.tube() {
-                decided.run_due_work(state, tube, now, self.parts)?;
-            }
-            let env = &self.parts.env();
-            let done =
-                state.execute_over(op, now, &mut decided.draft, &mut Attempts::default(), env)?;
-            decided.tasks.extend(op.in_doubt(&done));
-            Ok(done)
-        })
-    }
-
-    /// Works off what is due in a tube.
-    pub(crate) fn run_due_work(&self, tube: u32) -> Result<()> {
-        self.with(|decided, state, now| decided.run_due_work(state, tube, now, self.parts))
-    }
-
-    fn with<R>(
-        &self,
-        run: impl FnOnce(&mut Decided<'_>, &mut EngineState, Now) -> Result<R>,
-    ) -> Result<R> {
         let Ok(mut decided) = self.decided.try_borrow_mut() else {
             return Err(Error::new(ErrorKind::InTransaction));
         };
         let Some(mut state) = decided.state.take() else {
             return Err(Error::new(ErrorKind::Closed));
         };
-        let now = state.now(&*self.parts.settings.clock);
-        let done = run(&mut decided, &mut state, now);
+        let done = decided.run(op, &mut state, self.parts);
         decided.state = Some(state);
         done
     }
@@ -135,6 +113,17 @@ impl<'a> TransactionCommit<'a> {
 }
 
 impl Decided<'_> {
+    fn run<O: Op>(&mut self, op: &O, state: &mut EngineState, parts: &Shared) -> Result<O::Done> {
+        let (now, env) = (state.now(&*parts.settings.clock), parts.env());
+        if let Some(tube) = op.tube() {
+            self.run_due_work(state, tube, now, parts)?;
+        }
+        let mut attempts = Attempts::default();
+        let done = state.execute_over(op, now, &mut self.draft, &mut attempts, &env)?;
+        self.tasks.extend(op.in_doubt(&done));
+        Ok(done)
+    }
+
     /// Works off what is due in the tube of the next verb. Before the first verb in a tube these
     /// are commits of their own, one sweep's worth each: nothing that was decided depends on the
     /// tube's rows, and the list does not grow with what was due. Later, when little has fallen due
@@ -157,7 +146,7 @@ impl Decided<'_> {
                     Err(Undone::Refused(error)) => return Err(error),
                     // A damaged row was repaired.
                     Err(Undone::Retry(Retry::Yield)) => {}
-                    Err(Undone::Retry(_) | Undone::TooLarge) => by_itself = false,
+                    Err(Undone::Retry(_)) => by_itself = false,
                 }
             } else {
                 more = state.execute_over(&due, now, &mut self.draft, &mut attempts, &env)?;
