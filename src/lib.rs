@@ -135,7 +135,7 @@ pub use api::lease::{Lease, Task};
 pub use api::placement::{Place, Placement, PutView};
 pub use api::put::NewTask;
 pub use api::queue::Queue;
-pub use api::receipt::{Put, Receipt};
+pub use api::receipt::Receipt;
 #[doc(hidden)]
 pub use api::testing;
 pub use api::ticket_handle::TicketHandle;
@@ -151,4 +151,4 @@ pub use words::error::{Error, ErrorKind, Result};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TaskId, TaskInfo, Ticket};
-pub use words::verb::{Conflict, PutOutcome, Release};
+pub use words::verb::{Conflict, Put, PutOutcome, Release};

@@ -2,9 +2,9 @@
 
 use crate::api::codec::Coding;
 use crate::api::placement::{Place, PutView};
-use crate::api::receipt::{Put, Receipt};
+use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
-use crate::engine::put::{NewRow, PutDone};
+use crate::engine::put::NewRow;
 use crate::engine::{Op, put};
 use crate::runtime::core::Wait;
 use crate::runtime::group_commit::Mark;
@@ -14,7 +14,7 @@ use crate::words::macros::{debug, setters};
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
 use crate::words::task::TaskId;
-use crate::words::verb::Conflict;
+use crate::words::verb::{Conflict, Put};
 use std::borrow::Borrow;
 use std::slice;
 use std::time::{Duration, SystemTime};
@@ -420,15 +420,12 @@ fn apply<T: ?Sized>(
 }
 
 #[inline]
-pub(crate) fn one(done: &[PutDone]) -> Result<Put> {
-    match done.first() {
-        Some(PutDone { id, outcome }) => Ok(Put { id: *id, outcome: *outcome }),
-        // One row in, one answer out.
-        None => Err(Error::new(ErrorKind::Broken)),
-    }
+pub(crate) fn one(done: &[Put]) -> Result<Put> {
+    // One row in, one answer out.
+    done.first().copied().ok_or_else(|| Error::new(ErrorKind::Broken))
 }
 
-pub(crate) fn ids(done: &[PutDone]) -> Vec<TaskId> {
+pub(crate) fn ids(done: &[Put]) -> Vec<TaskId> {
     done.iter().map(|done| done.id).collect()
 }
 

@@ -1,4 +1,4 @@
-//! What a put answers: the task, and with a receipt its sync, to be waited for later.
+//! A put whose sync is waited for later.
 
 use crate::api::queue_inner::QueueInner;
 use crate::runtime::group_commit::Mark;
@@ -8,17 +8,7 @@ use crate::words::error::Result;
 use crate::words::macros::debug;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
-use crate::words::verb::PutOutcome;
-
-/// What a put did, and to which task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Put {
-    /// The task: the new one, or the existing one that was kept.
-    pub id: TaskId,
-    /// Which of them.
-    pub outcome: PutOutcome,
-}
+use crate::words::verb::{Put, PutOutcome};
 
 /// A put that is written and can be taken, and whose sync has not been waited for. Dropping it
 /// takes nothing back.

@@ -6,7 +6,6 @@ use crate::api::put::{NewTask, ids, one};
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::runtime::core::Core;
-use crate::runtime::reentrancy;
 use crate::runtime::transaction::TransactionCommit;
 use crate::store::is_app_table;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -36,8 +35,7 @@ impl<'a> Transaction<'a> {
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        reentrancy::ensure_outside()?;
-        hold.core().health.serves()?;
+        hold.core().enter()?;
         let session = TransactionCommit::begin(hold.core())?;
         let tx = Transaction { hold, session };
         let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
@@ -144,13 +142,8 @@ impl Reading {
     }
 
     fn begin(core: &Core) -> Result<Self> {
-        reentrancy::ensure_outside()?;
-        core.health.serves()?;
-        let reader = {
-            let state = core.state.lock();
-            state.health.runs()?;
-            state.store.reader()?
-        };
+        core.enter()?;
+        let reader = core.running()?.store.reader()?;
         Ok(Self(reader.begin()?))
     }
 

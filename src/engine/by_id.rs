@@ -77,7 +77,7 @@ fn set_aside(
         return Ok(());
     }
     let to = bury(ctx, from.head().clone(), |_| bounded(reason));
-    transition::move_task(ctx, tube, task, Some(&from), Some(&to), Cause::Bury)
+    transition::move_task(ctx, tube, task, &from, &to, Cause::Bury)
 }
 
 /// A task that `ttl_spares_buried` has kept beyond the end of its life gets a new one. The length
@@ -95,7 +95,7 @@ fn kick(
         let life = head.expires.saturating_sub(created);
         head.expires = now.saturating_add(life);
     }
-    transition::move_task(ctx, tube, task, Some(&from), Some(&TaskState::Ready(head)), Cause::Kick)
+    transition::move_task(ctx, tube, task, &from, &TaskState::Ready(head), Cause::Kick)
 }
 
 impl Op for Kick {

@@ -186,13 +186,8 @@ impl End {
         };
         let lease = stored::mended_lease(ctx, tube, id, row)?;
         let Some((stored, taken)) = lease else { return Ok(false) };
-        let task = stored.task()?;
-        let returned = if self.charged {
-            settle::give_back(ctx, tube, &task, taken, Cause::Lost)
-        } else {
-            settle::give_back_uncharged(ctx, tube, &task, taken, Cause::Close)
-        };
-        Ok(sound(returned)?.is_some())
+        let ended = settle::end_lease(ctx, tube, &stored.task()?, taken, self.charged);
+        Ok(sound(ended)?.is_some())
     }
 }
 
@@ -252,7 +247,7 @@ fn resumed(
         payload,
     };
     let (from, to) = (TaskState::Taken(taken), TaskState::Taken(renewed));
-    transition::move_task(ctx, tube, &task, Some(&from), Some(&to), Cause::Touch)?;
+    transition::move_task(ctx, tube, &task, &from, &to, Cause::Touch)?;
     Ok(Some(handed))
 }
 

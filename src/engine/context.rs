@@ -2,17 +2,15 @@
 //! here as values. It writes nothing; an op that is refused leaves no trace but burnt numbers.
 
 use crate::engine::decision::{Decision, Over};
-use crate::engine::effects::{Change, TubeChange};
+use crate::engine::effects::{Effects, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
-use crate::format::key::{self, Key, Range, Run};
+use crate::format::key::{self, Key, Range};
 use crate::format::row::{TubeRow, WorkRow};
 use crate::format::{Deadline, Met, RowOp, Value, View};
 use crate::words::clock::Now;
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
-use crate::words::sync::Arc;
 use crate::words::task::TaskId;
-use std::collections::BTreeSet;
 
 /// One call of a user, as a value.
 pub(crate) trait Op {
@@ -66,8 +64,8 @@ pub(crate) trait PayloadSubscribers {
     fn payloads_of(&self, tube: &str) -> bool;
 }
 
-/// The damaged rows that were repaired for a call, as far as they can be.
-pub(crate) type Repaired = BTreeSet<DamagedRow>;
+/// The damaged rows that were repaired for a call, as far as they can be. Mostly none.
+pub(crate) type Repaired = Vec<DamagedRow>;
 
 /// The place of one op.
 pub(crate) struct OpContext<'a> {
@@ -95,9 +93,9 @@ impl<'a> OpContext<'a> {
         Self { view, known, numbers, draft, wants, repaired, now }
     }
 
-    /// What was read of the row of this key, or of a task by it. If that is damaged the rule ends,
-    /// and is tried again once the row is repaired. `None` if it was repaired and is damaged still:
-    /// the rule passes it by.
+    /// What was read through the row of this key. If it is damaged the rule ends with the error,
+    /// and is tried again after the row is repaired. `None` if that did not help: the rule goes on
+    /// without the row.
     ///
     /// # Errors
     /// `Damaged`, with the row, if it was not repaired yet.
@@ -166,14 +164,10 @@ impl<'a> OpContext<'a> {
         Ok(())
     }
 
-    /// Counts the payload of a task that comes.
-    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
-        self.draft.effects.bytes_in(run, bytes);
-    }
-
-    /// No longer counts the payload of a task that goes.
-    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
-        self.draft.effects.bytes_out(run, bytes);
+    /// What is published after the commit.
+    #[inline]
+    pub(crate) fn effects(&mut self) -> &mut Effects {
+        &mut self.draft.effects
     }
 
     /// Whether some steps are told with payloads.
@@ -185,26 +179,6 @@ impl<'a> OpContext<'a> {
     /// Whether the steps of the tube's tasks are told with their payloads.
     pub(crate) fn tells_payloads_of(&self, tube: &TubeEntry) -> bool {
         self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
-    }
-
-    /// Tells of a task's step.
-    pub(crate) fn tell(&mut self, change: Change) {
-        self.draft.effects.change(change);
-    }
-
-    /// Adds the payload of the task whose step was told last.
-    pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
-        self.draft.effects.payload_of_last(payload);
-    }
-
-    /// Tells that a task of the tube became takeable.
-    pub(crate) fn wake(&mut self, tube: u32) {
-        self.draft.effects.wake(tube, 1);
-    }
-
-    /// Tells that every waiting taker of the tube should look again.
-    pub(crate) fn wake_all(&mut self, tube: u32) {
-        self.draft.effects.wake(tube, usize::MAX);
     }
 
     /// Adds a deadline of a task, with its row.

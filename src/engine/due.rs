@@ -136,14 +136,7 @@ fn fall_due(
     match (what, standing) {
         (Deadline::Delay | Deadline::RunAt, TaskState::Delayed(row)) => {
             let to = TaskState::Ready(row.head.clone());
-            transition::move_task(
-                ctx,
-                tube,
-                &task,
-                Some(&TaskState::Delayed(row)),
-                Some(&to),
-                Cause::Delay,
-            )?;
+            transition::move_task(ctx, tube, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
         }
         (Deadline::Ttl, standing) => {
             transition::erase(ctx, tube, &task, &standing, Cause::Ttl)?;

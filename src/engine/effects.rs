@@ -104,6 +104,7 @@ impl Effects {
         &self.changes
     }
 
+    #[inline]
     pub(crate) fn change(&mut self, change: Change) {
         self.changes.push(change);
     }
@@ -129,6 +130,7 @@ impl Effects {
         }
     }
 
+    /// So many tasks of the tube became takeable; `usize::MAX` has every waiting taker look again.
     /// An op mostly works in one tube, so only the last entry is looked at: a tube may have more
     /// than one.
     #[inline]

@@ -147,7 +147,7 @@ impl Plan<'_> {
         }
         if let Some(LineHead { place, id }) = has {
             ctx.add(key::turn(run, &place, id), group_value(step.group));
-            ctx.wake(tube.number);
+            ctx.effects().wake(tube.number, 1);
         }
     }
 }

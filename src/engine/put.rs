@@ -14,7 +14,7 @@ use crate::words::name;
 use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
 use crate::words::task::{Cause, TaskId};
-use crate::words::verb::{Conflict, PutOutcome};
+use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -56,15 +56,8 @@ pub(crate) struct Placed<'a> {
     pub(crate) not_before: Option<SystemTime>,
 }
 
-/// What became of one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PutDone {
-    pub(crate) id: TaskId,
-    pub(crate) outcome: PutOutcome,
-}
-
 impl Op for PutTasks<'_> {
-    type Done = SmallVec<[PutDone; 1]>;
+    type Done = SmallVec<[Put; 1]>;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -149,13 +142,13 @@ impl PutTasks<'_> {
     }
 }
 
-fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<PutDone> {
+fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<Put> {
     let mut outcome = PutOutcome::New;
     if let Some(text) = task.key
         && let Some(id) = keyed(ctx, tube, text)?
     {
         match task.conflict {
-            Conflict::Keep => return Ok(PutDone { id, outcome: PutOutcome::Existing }),
+            Conflict::Keep => return Ok(Put { id, outcome: PutOutcome::Existing }),
             Conflict::Reject => {
                 return Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id));
             }
@@ -197,7 +190,7 @@ fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) 
     let apart = row.payload.is_separate().then_some(task.payload);
     let raw = row.encode();
     transition::put(ctx, tube, &TaskRef::new(id, (place, place), &raw, row), &standing, apart)?;
-    Ok(PutDone { id, outcome })
+    Ok(Put { id, outcome })
 }
 
 /// Whether there is room for one more task, behind what this op has put and replaced so far.

@@ -14,7 +14,7 @@ use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::numbers::Numbers;
-use crate::words::task::{Cause, TaskId};
+use crate::words::task::TaskId;
 
 /// Takes the word from every consumer that had it when the process ended, at open or at close.
 /// A grace that nobody has begun begins now: when a killed process was last alive is not known,
@@ -108,11 +108,7 @@ impl ReturnLeases {
                 _ => transition::suspend(ctx, tube, task, taken),
             };
         }
-        if self.charged {
-            settle::give_back(ctx, tube, task, taken, Cause::Lost)
-        } else {
-            settle::give_back_uncharged(ctx, tube, task, taken, Cause::Close)
-        }
+        settle::end_lease(ctx, tube, task, taken, self.charged)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The one op that mends damage. A rule that meets a damaged row ends with an error that names the
-//! row; then this op runs, and the rule is tried again. It buries a damaged task under its id with
-//! what is still known of it, and writes anew what other rows tell. What no row tells stays as it
-//! is. It never guesses, and no rule calls it.
+//! row. The commit then runs this op for the row and tries the rule again. The op buries a damaged
+//! task under its id, with what other rows still say of it, and writes index rows anew. A row that
+//! no other row explains stays as it is. No rule calls this file.
 
 use crate::engine::consumers;
 use crate::engine::context::{Op, OpContext, damaged, sound};
@@ -90,7 +90,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
                 State::Ready => TaskState::Ready(unknown()),
                 State::Delayed => delayed(ctx, tube, group.as_deref())?,
                 State::Taken => taken(ctx, tube, id)?,
-                // It is where it would be, and its own time and reason are lost.
+                // It is buried already.
                 State::Buried => return Ok(()),
             };
             Known { id, home, place, group, state, fault }
@@ -140,7 +140,7 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known) -> Result<
     let head = TaskProgress { buries: head.buries.saturating_add(1), ..head.clone() };
     let reason = Reason::Undecodable(fault.to_string());
     let to = TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason });
-    transition::move_task(ctx, tube, &task, Some(&state), Some(&to), Cause::Bury)?;
+    transition::move_task(ctx, tube, &task, &state, &to, Cause::Bury)?;
     match (is_sound, is_there) {
         (true, _) => {}
         (false, true) => ctx.change(key, raw.clone()),
@@ -170,18 +170,18 @@ fn unknown() -> TaskProgress {
     TaskProgress::fresh(NEVER, NEVER)
 }
 
-/// A lease whose row is damaged. If it stayed, its group would be locked for ever.
+/// What stands for a lease whose row is damaged.
 fn taken(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<TaskState> {
     let holder = holder(ctx, tube, id)?;
     Ok(TaskState::Taken(TakenRow { head: unknown(), token: 0, holder, since: 0, deadline: NEVER }))
 }
 
-/// A delay whose row is damaged. The deadline that fell due stays for the rule that met it, which
-/// removes a deadline of no task.
+/// What stands for a delay whose row is damaged. Its deadline stays: the rule that meets it again
+/// finds no delayed task and removes it.
 fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result<TaskState> {
     let holds_group = match group {
-        // More are kept count of than can be seen in flight: the others are delayed tasks that hold
-        // the group and whose rows are damaged. Which of several do so is not known any more.
+        // If the kept count is higher than what can be counted, damaged delayed tasks hold the
+        // group. Which of several do so is not known any more.
         Some(group) => in_flight(ctx, tube, group)? > recount(ctx, tube, group)?,
         None => false,
     };
@@ -207,7 +207,7 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     for tag in [Tag::Taken].into_iter().chain(delayed) {
         let mut rows = Scan::over(tube.range(tag));
         while let Some((met, row)) = rows.next(ctx)? {
-            // A damaged lease is one all the same; of a damaged delay nothing is known.
+            // A damaged lease counts too. Whether a damaged delay holds the group is not known.
             let delayed = || row.as_deref().and_then(DelayedRow::decode);
             let is_in_flight =
                 tag == Tag::Taken || delayed().is_some_and(|(_, (it, _))| it.holds_group);
@@ -238,8 +238,8 @@ fn mend_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Key)
     }
 }
 
-/// Gives the first task of a group's line the group's turn, or takes it away, as so many in flight
-/// want it.
+/// Gives the first task of a group's line the group's turn, or removes it if as many tasks are in
+/// flight as the group allows.
 fn set_turn(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -255,7 +255,7 @@ fn set_turn(
     match (tasks < u64::from(tube.row.options.in_flight), is_there) {
         (true, false) => {
             ctx.add(turn, group_value(group));
-            ctx.wake(tube.number);
+            ctx.effects().wake(tube.number, 1);
         }
         (false, true) => ctx.remove(turn),
         _ => {}
@@ -263,9 +263,8 @@ fn set_turn(
     Ok(())
 }
 
-/// Removes the turns that are of no task, and gives one to each group that should have it: what a
-/// damaged turn was of is not known any more. As long as the groups are many, but only once a
-/// damage, for no such turn is left.
+/// Removes the turns that lead to no task, and gives one to each group that should have one: which
+/// group a damaged turn was of is not known any more. This reads one row of each group of the tube.
 fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     let mut rows = Scan::over(tube.range(Tag::Turn));
     while let Some((met, group)) = rows.next(ctx)? {
@@ -288,8 +287,8 @@ fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     Ok(())
 }
 
-/// Forgets consumers whose rows are damaged, since their grace is not known; then each name leads
-/// to its consumer again.
+/// Removes consumers whose rows are damaged, since their grace is not known. Then it makes each
+/// name lead to its consumer again.
 fn mend_consumers(ctx: &mut OpContext<'_>) -> Result<()> {
     let mut rows = Scan::over(Range::of(Tag::Consumer));
     while let Some((met, row)) = rows.next(ctx)? {

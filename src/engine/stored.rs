@@ -212,7 +212,7 @@ fn content(
 }
 
 /// Reads what the caller said of a task.
-#[inline]
+#[inline(always)]
 fn said(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<Said> {
     match view.get(&key::task(tube.run(), home, id)) {
         Ok(Some(raw)) => Ok(Said::Read(raw)),
@@ -282,7 +282,7 @@ fn open_away<T>(
 ///
 /// # Errors
 /// `Damaged` if the state does not decode.
-#[inline]
+#[inline(always)]
 pub(crate) fn lease(
     view: &dyn View,
     tube: &TubeEntry,
@@ -303,10 +303,11 @@ pub(crate) fn mended_lease(
     id: TaskId,
     row: Result<Value>,
 ) -> Result<Option<(StoredTask, TakenRow)>> {
-    let lease = row.and_then(|row| {
-        let (stored, taken) = lease(ctx, tube, id, &row)?;
+    let opened = row.and_then(|row| {
+        let opened = open(ctx, tube, (Tag::Taken, id, None), &row)?;
+        let (stored, TaskState::Taken(taken)) = opened else { return Err(damaged("taken")) };
         stored.task()?;
         Ok((stored, taken))
     });
-    ctx.mended(tube, || key::taken(tube.run(), id), lease)
+    ctx.mended(tube, || key::taken(tube.run(), id), opened)
 }

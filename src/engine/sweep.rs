@@ -66,7 +66,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
             ctx.remove(key::copy(&met.0));
             if tag == Tag::Task {
                 let bytes = transition::payload_bytes(ctx, met)?;
-                ctx.bytes_out(run, bytes.unwrap_or(0));
+                ctx.effects().bytes_out(run, bytes.unwrap_or(0));
             } else if tag == Tag::BuriedGroup {
                 transition::forget_failed(ctx, &met.0)?;
             }

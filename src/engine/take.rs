@@ -230,6 +230,6 @@ fn take(
     let deadline = now.lease.saturating_add(head.ttr);
     let (attempts, deliveries) = (head.attempts, head.deliveries);
     let taken = TaskState::Taken(TakenRow { head, token, holder, since: now.lease, deadline });
-    transition::move_task(ctx, tube, task, Some(&standing), Some(&taken), Cause::Take)?;
+    transition::move_task(ctx, tube, task, &standing, &taken, Cause::Take)?;
     Ok(Delivery { id: task.id, token, attempts, deliveries, codec, version, payload })
 }

@@ -113,7 +113,7 @@ pub(crate) fn has_other_state(
 }
 
 /// The key of the row that tells a standing.
-#[inline]
+#[inline(always)]
 pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Key {
     let (run, id) = (tube.run(), task.id);
     match (standing, task.group) {
@@ -164,19 +164,17 @@ pub(crate) fn holder(standing: Option<&TaskState>) -> u32 {
     }
 }
 
-/// Moves a task from one standing to another, or out of existence, with all rows that hang on it.
-/// Its payload, its key and its place are not its business: see [`put`] and [`erase`].
+/// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
+/// and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn move_task(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     task: &TaskRef<'_>,
-    from: Option<&TaskState>,
-    to: Option<&TaskState>,
+    from: &TaskState,
+    to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    let way = Transition { task, from, to };
-    step(ctx, tube, &way)?;
-    way.tell(ctx, tube, cause)
+    Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, tube, cause)
 }
 
 /// Brings a task into existence, with its payload if that stands apart. Its own row was read.
@@ -192,14 +190,14 @@ pub(crate) fn put(
     if let Some(payload) = apart {
         ctx.add(key::body(run, id), Value::from(payload));
     }
-    move_task(ctx, tube, task, None, Some(to), Cause::Put)?;
+    Transition { task, from: None, to: Some(to) }.carry_out(ctx, tube, Cause::Put)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
     if let Some(position) = task.position_row(tube) {
         ctx.add(key::position(run, id), position);
     }
-    ctx.bytes_in(run, task.bytes);
+    ctx.effects().bytes_in(run, task.bytes);
     if let Some(text) = task.key {
         ctx.add(key::key(run, text, id), Value::from([]));
     }
@@ -214,6 +212,12 @@ struct Transition<'a> {
 }
 
 impl<'a> Transition<'a> {
+    #[inline]
+    fn carry_out(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
+        step(ctx, tube, self)?;
+        self.tell(ctx, tube, cause)
+    }
+
     /// The key of the row that tells one of the two standings.
     #[inline]
     fn key(&self, tube: &TubeEntry, standing: &TaskState) -> Key {
@@ -238,7 +242,7 @@ impl<'a> Transition<'a> {
     #[inline]
     fn tell(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
-        ctx.tell(Change { tube: tube.number, task: self.task.id, from, to, cause });
+        ctx.effects().change(Change { tube: tube.number, task: self.task.id, from, to, cause });
         if ctx.tells_payloads() { tell_payload(ctx, tube, self.task) } else { Ok(()) }
     }
 }
@@ -252,7 +256,7 @@ fn tell_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -
     }
     match task.content(ctx, tube) {
         // A copy of its own: the row's memory may be shared with others.
-        Ok(content) => ctx.tell_payload(Arc::from(&*content.payload)),
+        Ok(content) => ctx.effects().payload_of_last(Arc::from(&*content.payload)),
         Err(error) if error.kind() == ErrorKind::Damaged => {}
         Err(error) => return Err(error),
     }
@@ -284,7 +288,7 @@ fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Resu
         if stays { ctx.change(key, value) } else { ctx.add(key, value) }
     }
     if matches!(to, Some(TaskState::Ready(_))) && !stays {
-        ctx.wake(tube.number);
+        ctx.effects().wake(tube.number, 1);
     }
     Ok(())
 }
@@ -387,7 +391,7 @@ pub(crate) fn erase(
     if task.position_row(tube).is_some() {
         ctx.remove(key::position(run, id));
     }
-    ctx.bytes_out(run, task.bytes);
+    ctx.effects().bytes_out(run, task.bytes);
     if task.apart {
         ctx.remove(key::body(run, id));
     }

@@ -44,10 +44,11 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Names the row that a rule met damaged and that was not repaired for this call yet.
-    fn to_repair(&mut self, error: &Error) -> Option<DamagedRow> {
-        let row = error.row()?;
-        self.repaired.insert(row.clone()).then(|| row.clone())
+    /// The row that a rule met damaged, unless it was repaired for this call. It is now.
+    fn unrepaired(&mut self, error: &Error) -> Option<DamagedRow> {
+        let row = error.row().filter(|row| !self.repaired.contains(row))?;
+        self.repaired.push(row.clone());
+        Some(row.clone())
     }
 }
 
@@ -223,7 +224,7 @@ impl EngineState {
         env: &CommitEnv<'_>,
     ) -> Undone {
         let Undone::Refused(error) = undone else { return undone };
-        let Some(row) = attempts.to_repair(&error) else { return Undone::Refused(error) };
+        let Some(row) = attempts.unrepaired(&error) else { return Undone::Refused(error) };
         match self.commit(&Repair::Row(row.clone()), now, attempts, env) {
             Ok(_) => Undone::Retry(Retry::Yield),
             // It stays as it is, and the op passes it by.
@@ -231,7 +232,7 @@ impl EngineState {
                 Undone::Retry(Retry::Yield)
             }
             Err(undone) => {
-                attempts.repaired.remove(&row);
+                attempts.repaired.retain(|repaired| *repaired != row);
                 undone
             }
         }
@@ -367,7 +368,7 @@ impl EngineState {
         loop {
             let decided = self.decide_over(op, now, draft, attempts, env);
             let Err(error) = decided else { return decided };
-            let Some(row) = attempts.to_repair(&error) else { return Err(error) };
+            let Some(row) = attempts.unrepaired(&error) else { return Err(error) };
             sound(self.execute_over(&Repair::Row(row), now, draft, attempts, env))?;
         }
     }

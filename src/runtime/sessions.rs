@@ -1,4 +1,4 @@
-//! Whose leases live how long: sessions begin and end, grace_timers run out, and an opening or a
+//! Whose leases live how long: sessions begin and end, graces run out, and an opening or a
 //! close voids what nobody may hold on to. Every step is an op; here is only who does them, and
 //! when.
 
@@ -63,8 +63,8 @@ fn end_all(parts: &Shared, end: &End) -> Result<()> {
     Ok(())
 }
 
-/// Returns every lease that does not wait for a named consumer, and finish the consumers that
-/// have no grace left.
+/// Returns every lease that does not wait for a named consumer, and ends the consumers that have
+/// no grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
     submit_internal(parts, &Repair::Consumers)?;
     let (Silenced { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;

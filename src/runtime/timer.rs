@@ -88,8 +88,7 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
 
 /// The next tube whose first deadline may have passed, and whether it has.
 fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
-    let mut state = parts.state.lock();
-    state.health.runs()?;
+    let mut state = parts.running()?;
     let now = state.now(&*parts.settings.clock);
     let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
     let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;

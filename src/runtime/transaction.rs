@@ -43,15 +43,10 @@ impl<'a> TransactionCommit<'a> {
     pub(crate) fn begin(parts: &'a Shared) -> Result<Self> {
         reentrancy::ensure_outside()?;
         let turn = parts.writer();
-        let writer = {
-            let mut state = parts.state.lock();
-            state.health.runs()?;
-            state.store.writer()?
-        };
+        let writer = parts.running()?.store.writer()?;
         // Nobody else has redb's writer: our own lock stands before it.
         let guests = writer.begin()?;
-        let state = parts.state.lock();
-        state.health.runs()?;
+        let state = parts.running()?;
         Ok(Self {
             parts,
             guests: Some(guests),

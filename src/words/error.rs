@@ -40,7 +40,7 @@ struct Inner {
 }
 
 /// A damaged row that a rule met, and that can be mended.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRow {
     pub(crate) tube: u32,
     pub(crate) key: Box<[u8]>,
