@@ -133,8 +133,9 @@ pub use api::inspect::{
 };
 pub use api::lease::{Lease, Task};
 pub use api::placement::{Place, Placement, PutView};
-pub use api::put::{NewTask, Put, Receipt};
+pub use api::put::NewTask;
 pub use api::queue::Queue;
+pub use api::receipt::Receipt;
 pub use api::resume::Resumed;
 #[doc(hidden)]
 pub use api::testing;
@@ -145,9 +146,10 @@ pub use api::tube::Tube;
 pub use api::typed::Bincode;
 pub use runtime::events::Event;
 pub use store::{Progress, Stage};
+pub use words::backoff::Backoff;
 pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
 pub use words::error::{Error, ErrorKind, Result};
-pub use words::options::{Backoff, Durability, EventOptions, TubeKind, TubeOptions};
+pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TaskId, TaskInfo, TaskSummary, Ticket};
-pub use words::verb::{Conflict, PutOutcome, Release};
+pub use words::verb::{Conflict, Put, PutOutcome, Release};

@@ -9,11 +9,11 @@ use crate::store::{Clocks, Config, Disk, Folder, KNOWN, Opened, Progress, Store}
 use crate::words::clock::{Clock, SystemClock, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
+use crate::words::macros::{debug, setters};
 use crate::words::name;
 use crate::words::options::Durability;
 use crate::words::sync::Arc;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -89,48 +89,32 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+setters! {
+    [] Builder;
+
     /// When calls return; a tube handle and a put may say otherwise, and a
     /// [`transact`](Queue::transact) is always durable. Default: [`Durability::Durable`].
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
+    durability(durability: Durability) => durability = durability;
 
     /// How long a relaxed write may stay unsynced. Default: 50 ms.
-    pub fn flush_interval(mut self, interval: Duration) -> Self {
-        self.flush_interval = interval;
-        self
-    }
+    flush_interval(interval: Duration) => flush_interval = interval;
 
     /// Bytes of the cache over the folder's base. Default: 32 MiB.
-    pub fn cache_bytes(mut self, bytes: usize) -> Self {
-        self.config.cache_bytes = bytes;
-        self
-    }
+    cache_bytes(bytes: usize) => config.cache_bytes = bytes;
 
     /// Bytes of the journal, from 64 KiB to 1 GiB, for a queue that is made by this opening; an
     /// existing one keeps its own. More of them make checkpoints rarer and longer, and an opening
     /// after a kill slower. Default: 16 MiB.
-    pub fn journal_bytes(mut self, bytes: u64) -> Self {
-        self.config.journal_bytes = bytes;
-        self
-    }
+    journal_bytes(bytes: u64) => config.journal_bytes = bytes;
 
     /// The most bytes of one payload, up to 1 GiB; a put of more is refused as
     /// [`TooLarge`](ErrorKind::TooLarge). Default: 16 MiB.
-    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
-        self.payload_bytes_max = bytes;
-        self
-    }
+    payload_bytes_max(bytes: usize) => payload_bytes_max = bytes;
 
     /// The most bytes of memory that all temporary tubes take together, the rows around their
     /// payloads included; a put that would go over is refused as [`Full`](ErrorKind::Full).
     /// Default: 256 MiB.
-    pub fn temporary_bytes_max(mut self, bytes: u64) -> Self {
-        self.config.temporary_bytes_max = bytes;
-        self
-    }
+    temporary_bytes_max(bytes: u64) => config.temporary_bytes_max = bytes;
 
     /// The most payload bytes that all durable tubes may hold together, in every state, whatever
     /// was put in an earlier run included. [`Space::durable_bytes`](crate::Space::durable_bytes)
@@ -161,53 +145,29 @@ impl Builder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn durable_bytes_max(mut self, bytes: u64) -> Self {
-        self.durable_bytes_max = bytes;
-        self
-    }
+    durable_bytes_max(bytes: u64) => durable_bytes_max = bytes;
 
     /// The clock. Default: the machine's.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
+    clock(clock: impl Clock) => clock = Arc::new(clock);
 
     /// How much time at most counts as passed while the queue was not open, if only the wall clock
     /// tells of it: the machine was started anew, or has no clock that counts sleep. So a wall
     /// clock that was wrong for a while costs no more; see
     /// [`Queue::clock_step`](crate::Queue::clock_step). Default: 30 days.
-    pub fn clock_gap_max(mut self, length: Duration) -> Self {
-        self.clock_gap_max = length;
-        self
-    }
+    clock_gap_max(length: Duration) => clock_gap_max = length;
 
     /// How long the leases of a [`Consumer`](crate::Consumer) outlive it, unless it
     /// [says otherwise](crate::Queue::consumer_with_grace). Default: not at all.
-    pub fn session_grace(mut self, grace: Duration) -> Self {
-        self.session_grace = grace;
-        self
-    }
-
-    /// Registers a placement under the name that tubes refer to it by, 1 to 255 bytes without
-    /// control characters. A second one of the same name is refused when the queue is opened.
-    pub fn placement(mut self, name: impl Into<String>, placement: impl Placement) -> Self {
-        self.placements.push((name.into(), Arc::new(placement)));
-        self
-    }
+    session_grace(grace: Duration) => session_grace = grace;
 
     /// Is told how far a long opening has come, in the caller's thread; `Break` stops it, and
     /// leaves everything for the next one.
-    pub fn progress(mut self, progress: impl FnMut(Progress) -> ControlFlow<()> + 'static) -> Self {
-        self.progress = Box::new(progress);
-        self
-    }
+    progress(progress: impl FnMut(Progress) -> ControlFlow<()> + 'static) =>
+        progress = Box::new(progress);
 
     /// Opens a damaged journal up to the damage, and loses what stands behind it. Default: such a
     /// queue is refused.
-    pub fn accept_loss(mut self, yes: bool) -> Self {
-        self.config.accept_loss = yes;
-        self
-    }
+    accept_loss(yes: bool) => config.accept_loss = yes;
 
     /// Starts no threads, of which there are else three, and a fourth for callbacks:
     /// [`Queue::tick`] does the work of the one for deadlines and calls the callbacks,
@@ -230,15 +190,18 @@ impl Builder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn by_hand(mut self, yes: bool) -> Self {
-        self.by_hand = yes;
-        self
-    }
+    by_hand(yes: bool) => by_hand = yes;
 
     /// Uses this disk instead of a folder, for [`open_disk`](Builder::open_disk).
     #[doc(hidden)]
-    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
-        self.disk = Some(disk);
+    disk(disk: Arc<dyn Disk>) => disk = Some(disk);
+}
+
+impl Builder {
+    /// Registers a placement under the name that tubes refer to it by, 1 to 255 bytes without
+    /// control characters. A second one of the same name is refused when the queue is opened.
+    pub fn placement(mut self, name: impl Into<String>, placement: impl Placement) -> Self {
+        self.placements.push((name.into(), Arc::new(placement)));
         self
     }
 
@@ -366,15 +329,12 @@ impl Queue {
     }
 }
 
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("durability", &self.durability)
-            .field("flush_interval", &self.flush_interval)
-            .field("payload_bytes_max", &self.payload_bytes_max)
-            .field("durable_bytes_max", &self.durable_bytes_max)
-            .field("session_grace", &self.session_grace)
-            .field("by_hand", &self.by_hand)
-            .finish_non_exhaustive()
-    }
-}
+debug!(
+    [] Builder, "Builder", this,
+    "durability": &this.durability,
+    "flush_interval": &this.flush_interval,
+    "payload_bytes_max": &this.payload_bytes_max,
+    "durable_bytes_max": &this.durable_bytes_max,
+    "session_grace": &this.session_grace,
+    "by_hand": &this.by_hand
+);

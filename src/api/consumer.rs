@@ -5,9 +5,9 @@ use crate::engine::consumers::Join;
 use crate::runtime::reentrancy;
 use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::debug;
 use crate::words::sync::{Arc, AtomicBool, Ordering, Weak};
 use std::any::Any;
-use std::fmt;
 use std::time::Duration;
 
 /// A named session that owns the leases of the tubes bound to it with
@@ -170,8 +170,4 @@ impl Drop for Session {
     }
 }
 
-impl fmt::Debug for Consumer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Consumer").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
+debug!([] Consumer, "Consumer", this, "name": &this.name());

@@ -4,9 +4,9 @@ use crate::api::queue_inner::QueueInner;
 use crate::runtime::events::{Event, Interest, Subscriber};
 use crate::runtime::group_commit::Mark;
 use crate::words::error::Result;
+use crate::words::macros::debug;
 use crate::words::options::EventOptions;
 use crate::words::sync::Arc;
-use std::fmt;
 use std::time::Duration;
 
 /// Every step of every task since the subscription, in commit order, from
@@ -94,8 +94,4 @@ impl Drop for Events {
     }
 }
 
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("dropped", &self.dropped()).finish_non_exhaustive()
-    }
-}
+debug!([] Events, "Events", this, "dropped": &this.dropped());

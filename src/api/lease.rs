@@ -7,9 +7,9 @@ use crate::runtime::reentrancy;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
+use crate::words::macros::debug;
 use crate::words::task::{TaskId, Ticket};
 use crate::words::verb::{Release, Verdict};
-use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -217,20 +217,12 @@ impl<T: ?Sized> From<Task<T>> for Lease {
     }
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tube, ticket) = (&self.held.at.name, self.held.ticket);
-        f.debug_struct("Lease").field("tube", tube).field("ticket", &ticket).finish_non_exhaustive()
-    }
-}
+debug!([] Lease, "Lease", this, "tube": &this.held.at.name, "ticket": &this.held.ticket);
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Task<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
-            .field("tube", &self.lease.held.at.name)
-            .field("id", &self.id())
-            .field("attempt", &self.attempt)
-            .field("payload", &&*self.payload)
-            .finish_non_exhaustive()
-    }
-}
+debug!(
+    [T: ?Sized + std::fmt::Debug] Task<T>, "Task", this,
+    "tube": &this.lease.held.at.name,
+    "id": &this.id(),
+    "attempt": &this.attempt,
+    "payload": &&*this.payload
+);

@@ -10,6 +10,7 @@ pub(crate) mod consumer;
 pub(crate) mod ticket_handle;
 pub(crate) mod lease;
 pub(crate) mod tube;
+pub(crate) mod receipt;
 pub(crate) mod put;
 pub(crate) mod take;
 pub(crate) mod resume;

@@ -1,35 +1,24 @@
-//! Putting tasks: the plain verb, the builder with every option, batches, and receipts.
+//! Putting tasks: the plain verb, the builder with every option, and batches.
 
 use crate::api::codec::Coding;
 use crate::api::placement::{Place, PutView};
-use crate::api::queue_inner::QueueInner;
+use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
-use crate::engine::put::{NewRow, PutDone};
+use crate::engine::put::NewRow;
 use crate::engine::{Op, put};
 use crate::runtime::core::Wait;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::StagedPut;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
+use crate::words::macros::{debug, setters};
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
-use crate::words::sync::Arc;
 use crate::words::task::TaskId;
-use crate::words::verb::{Conflict, PutOutcome};
+use crate::words::verb::{Conflict, Put};
 use std::borrow::Borrow;
-use std::fmt;
 use std::slice;
 use std::time::{Duration, SystemTime};
-
-/// What a put did, and to which task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Put {
-    /// The task: the new one, or the existing one that was kept.
-    pub id: TaskId,
-    /// Which of them.
-    pub outcome: PutOutcome,
-}
 
 impl<T: ?Sized> Tube<T> {
     /// Puts a task at the end of those of its priority. The payload is only borrowed, so a refused
@@ -207,59 +196,42 @@ pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
     room: Wait<'a>,
 }
 
-/// What one task and a batch have in common.
-impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
+// What one task and a batch have in common.
+setters! {
+    ['a, T: ?Sized, P] NewTask<'a, T, P>;
+
     /// Smaller first. Default: the tube's, which is 0 unless it was made with another.
-    pub fn priority(mut self, priority: i64) -> Self {
-        self.row.priority = Some(priority);
-        self
-    }
+    priority(priority: i64) => row.priority = Some(priority);
 
     /// Not before this time has passed, in [queue time](crate#time). Zero: at once. It is added to
     /// the ttl. `Duration::MAX`: never by itself.
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.row.delay = Some(delay);
-        self
-    }
+    delay(delay: Duration) => row.delay = Some(delay);
 
     /// Not before this time of day, in [wall time](crate#time). In the past: at once. The time from
     /// the put until then, by the clock as it is at the put, is added to the ttl. A clock that is
     /// set afterwards moves the start of the task, not its end.
-    pub fn run_at(mut self, time: SystemTime) -> Self {
-        self.row.run_at = Some(time);
-        self
-    }
+    run_at(time: SystemTime) => row.run_at = Some(time);
 
     /// How long it lives in [queue time](crate#time), delays not counted; then it is gone, wherever
     /// it is. A microsecond or more. Default: the tube's, which is for ever unless it was made with
     /// another.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.row.ttl = Some(ttl);
-        self
-    }
+    ttl(ttl: Duration) => row.ttl = Some(ttl);
 
     /// How long a taker may hold it in [lease time](crate#time); then it returns to its place,
     /// charged. A microsecond or more. Default: the tube's, which is for ever unless it was made
     /// with another.
-    pub fn ttr(mut self, ttr: Duration) -> Self {
-        self.row.ttr = Some(ttr);
-        self
-    }
+    ttr(ttr: Duration) => row.ttr = Some(ttr);
 
     /// In this group, whose tasks are taken in order and, unless the tube
     /// [says otherwise](crate::TubeOptions::in_flight), one at a time. 1 to 255 bytes without
     /// control characters.
-    pub fn group(mut self, group: &'a str) -> Self {
-        self.row.group = Some(group);
-        self
-    }
+    group(group: &'a str) => row.group = Some(group);
 
     /// With this durability instead of the handle's.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
+    durability(durability: Durability) => durability = durability;
+}
 
+impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// Makes the op and hands it to whoever carries it out.
     pub(crate) fn submit<R>(
         self,
@@ -274,36 +246,26 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     }
 }
 
-/// What only one task has.
-impl<'a, T: ?Sized> NewTask<'a, T> {
+// What only one task has.
+setters! {
+    ['a, T: ?Sized] NewTask<'a, T>;
+
     /// Under the caller's own key, which one task of the tube can have as long as it is there, also
     /// while it is buried: a task that failed for good keeps its key until it is kicked, deleted or
     /// replaced. 1 to 255 bytes without control characters.
-    pub fn key(mut self, key: &'a str) -> Self {
-        self.row.key = Some(key);
-        self
-    }
+    key(key: &'a str) => row.key = Some(key);
 
     /// What to do if the key is taken. Default: [`Conflict::Keep`].
-    pub fn on_conflict(mut self, conflict: Conflict) -> Self {
-        self.row.conflict = conflict;
-        self
-    }
+    on_conflict(conflict: Conflict) => row.conflict = conflict;
 
     /// Before all others of its priority, also before earlier front puts. Refused by a tube with a
     /// [placement](crate::TubeOptions::placement), which decides that itself.
-    pub fn front(mut self) -> Self {
-        self.row.front = true;
-        self
-    }
+    front() => row.front = true;
 
     /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity, or
     /// all [durable](crate::Builder::durable_bytes_max) or all
     /// [temporary](crate::Builder::temporary_bytes_max) tubes at theirs. Default: not at all.
-    pub fn wait_for_room(mut self, timeout: Duration) -> Self {
-        self.room = Wait::For(timeout);
-        self
-    }
+    wait_for_room(timeout: Duration) => room = Wait::For(timeout);
 
     /// Waits for room as [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
     /// called. From then on it is refused where it would have to wait.
@@ -325,11 +287,10 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn wait_for_room_until(mut self, stop: &'a Stop) -> Self {
-        self.room = Wait::Until(stop);
-        self
-    }
+    wait_for_room_until(stop: &'a Stop) => room = Wait::Until(stop);
+}
 
+impl<'a, T: ?Sized> NewTask<'a, T> {
     /// Puts the task.
     ///
     /// # Errors
@@ -464,79 +425,13 @@ fn apply<T: ?Sized>(
 }
 
 #[inline]
-pub(crate) fn one(done: &[PutDone]) -> Result<Put> {
-    match done.first() {
-        Some(PutDone { id, outcome }) => Ok(Put { id: *id, outcome: *outcome }),
-        // One row in, one answer out.
-        None => Err(Error::new(ErrorKind::Broken)),
-    }
+pub(crate) fn one(done: &[Put]) -> Result<Put> {
+    // One row in, one answer out.
+    done.first().copied().ok_or_else(|| Error::new(ErrorKind::Broken))
 }
 
-pub(crate) fn ids(done: &[PutDone]) -> Vec<TaskId> {
+pub(crate) fn ids(done: &[Put]) -> Vec<TaskId> {
     done.iter().map(|done| done.id).collect()
 }
 
-/// A put that is written and can be taken, and whose sync has not been waited for. Dropping it
-/// takes nothing back.
-///
-/// ```
-/// use tubewell::{Queue, Receipt, Result};
-///
-/// # fn main() -> Result<()> {
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("work.queue");
-/// let queue = Queue::open(&path)?;
-/// let tube = queue.tube("letters")?;
-/// let receipts: Result<Vec<Receipt>> = (0..100).map(|_| tube.put_receipt(b"hello")).collect();
-/// let mut receipts = receipts?;
-/// receipts.pop().unwrap().wait()?;
-/// assert!(receipts.iter().all(Receipt::is_synced)); // one sync covers all that was put before
-/// # Ok(())
-/// # }
-/// ```
-#[must_use = "the put is not known to be synced before `wait`"]
-pub struct Receipt {
-    hold: Arc<QueueInner>,
-    put: Put,
-    mark: Mark,
-}
-
-impl Receipt {
-    /// The task.
-    pub fn id(&self) -> TaskId {
-        self.put.id
-    }
-
-    /// What became of its key.
-    pub fn outcome(&self) -> PutOutcome {
-        self.put.outcome
-    }
-
-    /// Whether the put is synced, as far as is known by now.
-    pub fn is_synced(&self) -> bool {
-        self.hold.core().gate.is_synced(self.mark)
-    }
-
-    /// Waits until the put is synced.
-    ///
-    /// # Errors
-    /// [`Unknown`](ErrorKind::Unknown), naming the task, if the sync failed.
-    pub fn wait(self) -> Result<TaskId> {
-        let id = self.put.id;
-        let waited = self.hold.core().wait(self.mark);
-        waited.map_err(|error| error.during("put").on_task(id).with_tasks(vec![id]))?;
-        Ok(id)
-    }
-}
-
-impl<T: ?Sized, P> fmt::Debug for NewTask<'_, T, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewTask").field("tube", &self.tube.at.name).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").field("put", &self.put).finish_non_exhaustive()
-    }
-}
+debug!([T: ?Sized, P] NewTask<'_, T, P>, "NewTask", this, "tube": &this.tube.at.name);

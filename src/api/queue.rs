@@ -13,10 +13,10 @@ use crate::runtime::checkpointer::checkpoint;
 use crate::store::Progress;
 use crate::words::clock::ClockStep;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::debug;
 use crate::words::options::{EventOptions, TubeOptions};
 use crate::words::sync::Arc;
 use std::error::Error as StdError;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -480,8 +480,4 @@ impl Queue {
     }
 }
 
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("is_closed", &self.is_closed()).finish_non_exhaustive()
-    }
-}
+debug!([] Queue, "Queue", this, "is_closed": &this.is_closed());

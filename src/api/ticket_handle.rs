@@ -7,11 +7,11 @@ use crate::engine::settle::{self, Settle};
 use crate::format::row::TakenRow;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::debug;
 use crate::words::options::Durability;
 use crate::words::sync::Arc;
 use crate::words::task::{TaskId, Ticket};
 use crate::words::verb::Verdict;
-use std::fmt;
 use std::time::Duration;
 
 /// Which tube, for ops and messages.
@@ -107,12 +107,4 @@ pub(crate) fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> 
     Ok(Some(Duration::from_micros(left)))
 }
 
-impl fmt::Debug for TicketHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tube, ticket) = (&self.at.name, self.ticket);
-        f.debug_struct("TicketHandle")
-            .field("tube", tube)
-            .field("ticket", &ticket)
-            .finish_non_exhaustive()
-    }
-}
+debug!([] TicketHandle, "TicketHandle", this, "tube": &this.at.name, "ticket": &this.ticket);

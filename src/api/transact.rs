@@ -6,10 +6,10 @@ use crate::api::put::{NewTask, ids, one};
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::runtime::core::Core;
-use crate::runtime::reentrancy;
 use crate::runtime::transaction::TransactionCommit;
 use crate::store::is_app_table;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::debug;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
 use crate::words::verb::Verdict;
@@ -17,7 +17,6 @@ use redb::{Key, ReadOnlyTable, ReadTransaction, StorageError, Table, TableDefini
 use redb::{TableHandle, Value};
 use std::borrow::Borrow;
 use std::error::Error as StdError;
-use std::fmt;
 
 /// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
 /// Its verdicts are those of a [`Lease`], and only borrow the guard: if the transaction is not
@@ -36,8 +35,7 @@ impl<'a> Transaction<'a> {
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        reentrancy::ensure_outside()?;
-        hold.core().health.serves()?;
+        hold.core().enter()?;
         let session = TransactionCommit::begin(hold.core())?;
         let tx = Transaction { hold, session };
         let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
@@ -144,13 +142,8 @@ impl Reading {
     }
 
     fn begin(core: &Core) -> Result<Self> {
-        reentrancy::ensure_outside()?;
-        core.health.serves()?;
-        let reader = {
-            let state = core.state.lock();
-            state.health.runs()?;
-            state.store.reader()?
-        };
+        core.enter()?;
+        let reader = core.running()?.store.reader()?;
         Ok(Self(reader.begin()?))
     }
 
@@ -199,14 +192,6 @@ impl From<TableError> for Error {
     }
 }
 
-impl fmt::Debug for Transaction<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction").finish_non_exhaustive()
-    }
-}
+debug!([] Transaction<'_>, "Transaction", _this);
 
-impl fmt::Debug for Reading {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading").finish_non_exhaustive()
-    }
-}
+debug!([] Reading, "Reading", _this);

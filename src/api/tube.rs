@@ -11,10 +11,10 @@ use crate::engine::{Op, query, tubes};
 use crate::runtime::events::Event;
 use crate::words::error::{Error, Result};
 use crate::words::limits::SWEEP_TASKS;
+use crate::words::macros::debug;
 use crate::words::options::Durability;
 use crate::words::sync::Arc;
 use crate::words::task::{Reason, TaskId, Ticket};
-use std::fmt;
 use std::fmt::Display;
 
 /// A tube of tasks: of bytes, or of a type through a [`Codec`]. Cheap to clone, may be used from
@@ -366,8 +366,4 @@ impl<T: ?Sized> Clone for Tube<T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Tube<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tube").field("name", &self.at.name).finish_non_exhaustive()
-    }
-}
+debug!([T: ?Sized] Tube<T>, "Tube", this, "name": &this.at.name);

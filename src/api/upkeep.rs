@@ -3,7 +3,6 @@
 use crate::engine::audit;
 use crate::runtime::checkpointer::checkpoint;
 use crate::runtime::core::Core;
-use crate::runtime::reentrancy;
 use crate::runtime::timer::work_off_all;
 use crate::store::{BaseSpace, Progress, Space, Stage};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -11,8 +10,7 @@ use std::ops::ControlFlow;
 
 /// Works off what is due now, and all sweeps.
 pub(crate) fn tick(core: &Core) -> Result<()> {
-    reentrancy::ensure_outside()?;
-    core.health.serves()?;
+    core.enter()?;
     work_off_all(core)?;
     // What a failure stopped half-way is not done.
     core.health.serves()?;
@@ -21,11 +19,9 @@ pub(crate) fn tick(core: &Core) -> Result<()> {
 
 /// Reads the files and every row, and reports each disagreement.
 pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
-    reentrancy::ensure_outside()?;
-    core.health.serves()?;
+    core.enter()?;
     let _writer = core.writer();
-    let mut state = core.state.lock();
-    state.health.runs()?;
+    let mut state = core.running()?;
     let mut lines = Vec::new();
     state.store.check(&mut |line| lines.push(line), audit::audit)?;
     Ok(lines)
@@ -33,22 +29,15 @@ pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
 
 /// What the queue takes, on the disk and in memory.
 pub(crate) fn space(core: &Core) -> Result<Space> {
-    reentrancy::ensure_outside()?;
-    core.health.serves()?;
-    let state = core.state.lock();
-    state.health.runs()?;
+    core.enter()?;
+    let state = core.running()?;
     Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
 }
 
 /// What the base's file is made of. Nobody waits meanwhile.
 pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
-    reentrancy::ensure_outside()?;
-    core.health.serves()?;
-    let surveyor = {
-        let mut state = core.state.lock();
-        state.health.runs()?;
-        state.store.surveyor()?
-    };
+    core.enter()?;
+    let surveyor = core.running()?.store.surveyor()?;
     surveyor.measure()
 }
 
@@ -72,8 +61,7 @@ pub(crate) fn compact(
 /// Bytes of the base behind one round of compaction, if they are fewer now.
 fn compact_once(core: &Core) -> Result<Option<u64>> {
     let _writer = core.writer();
-    let mut state = core.state.lock();
-    state.health.runs()?;
+    let mut state = core.running()?;
     let smaller = state.store.compact()?;
     Ok(smaller.then(|| state.store.space().base_bytes))
 }

@@ -1,7 +1,7 @@
 //! The tools' verbs, for a task by its id or for the next buried ones: bury, kick, delete. They ask
 //! nobody who holds the task; whoever did has lost it.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{bounded, bury};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::transition;
@@ -77,7 +77,7 @@ fn set_aside(
         return Ok(());
     }
     let to = bury(ctx, from.head().clone(), |_| bounded(reason));
-    transition::move_task(ctx, tube, task, Some(&from), Some(&to), Cause::Bury)
+    transition::move_task(ctx, tube, task, &from, &to, Cause::Bury)
 }
 
 /// A task that `ttl_spares_buried` has kept beyond the end of its life gets a new one. The length
@@ -95,7 +95,7 @@ fn kick(
         let life = head.expires.saturating_sub(created);
         head.expires = now.saturating_add(life);
     }
-    transition::move_task(ctx, tube, task, Some(&from), Some(&TaskState::Ready(head)), Cause::Kick)
+    transition::move_task(ctx, tube, task, &from, &TaskState::Ready(head), Cause::Kick)
 }
 
 impl Op for Kick {
@@ -119,10 +119,8 @@ impl Op for Kick {
             from = key::after(&met);
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
             // A damaged one cannot be taken anyway; it stays aside, and the next one is kicked.
-            let (stored, standing) = match transition::find(ctx, &tube, id) {
-                Err(error) if error.kind() == ErrorKind::Damaged => continue,
-                found => found?,
-            };
+            let found = sound(transition::find(ctx, &tube, id))?;
+            let Some((stored, standing)) = found else { continue };
             let Ok(task) = stored.task() else { continue };
             kick(ctx, &tube, &task, standing)?;
             kicked += 1;

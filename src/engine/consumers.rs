@@ -1,12 +1,12 @@
 //! Named consumers: sessions that own leases. While one is open its leases are its guards'; once
 //! it left they wait for `resume` or for the end of its grace.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::stored::{self, Content, TaskState};
 use crate::engine::take::Delivery;
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{quarantine, query, settle};
+use crate::engine::{query, settle};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Key};
 use crate::format::row::{ConsumerRow, Counters, TakenRow};
@@ -17,7 +17,6 @@ use crate::words::limits::{PAGE_TASKS, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
-use std::collections::BTreeMap;
 
 /// Opens a consumer, or joins it. Answers its number.
 pub(crate) struct Join<'a> {
@@ -183,16 +182,12 @@ impl End {
                 ctx.remove(held);
                 return Ok(true);
             }
-            Err(error) if error.kind() == ErrorKind::Damaged => None,
-            row => row?,
+            row => row.and_then(|row| row.ok_or_else(|| damaged("taken"))),
         };
-        quarantine::with_lease(ctx, tube, (id, row), |ctx, task, taken| {
-            if self.charged {
-                settle::give_back(ctx, tube, task, taken, Cause::Lost)
-            } else {
-                settle::give_back_uncharged(ctx, tube, task, taken, Cause::Close)
-            }
-        })
+        let lease = stored::mended_lease(ctx, tube, id, row)?;
+        let Some((stored, taken)) = lease else { return Ok(false) };
+        let ended = settle::end_lease(ctx, tube, &stored.task()?, taken, self.charged);
+        Ok(sound(ended)?.is_some())
     }
 }
 
@@ -220,14 +215,10 @@ impl Op for Resume {
             let Some((met, _)) = rows.next(ctx)? else { return Ok((handed, None)) };
             let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
             last = id;
-            match resumed(ctx, &tube, id, row.void_to) {
-                // It waits for the end of the grace, and its neighbours are handed out.
-                Err(error) if error.kind() == ErrorKind::Damaged => {}
-                Ok(Some(task)) => {
-                    bytes += task.payload.len();
-                    handed.push(task);
-                }
-                done => drop(done?),
+            // A damaged one waits for the end of the grace, and its neighbours are handed out.
+            if let Some(task) = sound(resumed(ctx, &tube, id, row.void_to))?.flatten() {
+                bytes += task.payload.len();
+                handed.push(task);
             }
         }
         Ok((handed, Some(TaskId::new(last.get().saturating_add(1)))))
@@ -262,35 +253,8 @@ fn resumed(
         payload,
     };
     let (from, to) = (TaskState::Taken(taken), TaskState::Taken(renewed));
-    transition::move_task(ctx, tube, &task, Some(&from), Some(&to), Cause::Touch)?;
+    transition::move_task(ctx, tube, &task, &from, &to, Cause::Touch)?;
     Ok(Some(handed))
-}
-
-/// The consumers there are, at open. One whose row is damaged is forgotten, since nobody knows how
-/// long its leases were to outlive it; then each name leads to its consumer again.
-pub(crate) fn mended(ctx: &mut OpContext<'_>) -> Result<Vec<(u32, ConsumerRow)>> {
-    let mut rows = Scan::over(Range::of(Tag::Consumer));
-    while let Some((met, row)) = rows.next(ctx)? {
-        if row.as_deref().and_then(ConsumerRow::decode).is_none() {
-            ctx.remove(met);
-        }
-    }
-    let consumers = all(ctx)?;
-    let mut names: BTreeMap<Key, u32> =
-        consumers.iter().map(|(number, row)| (key::consumer_name(&row.name), *number)).collect();
-    let mut rows = Scan::over(Range::of(Tag::ConsumerName));
-    while let Some((met, row)) = rows.next(ctx)? {
-        let told = row.as_deref().and_then(row::read_number);
-        match names.remove(&met).map(u64::from) {
-            Some(number) if told == Some(number) => {}
-            Some(number) => ctx.change(met, row::number(number)),
-            None => ctx.remove(met),
-        }
-    }
-    for (name, number) in names {
-        ctx.add(name, row::number(u64::from(number)));
-    }
-    Ok(consumers)
 }
 
 fn number_of(consumer: &[u8]) -> Option<u32> {

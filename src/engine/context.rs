@@ -2,13 +2,13 @@
 //! here as values. It writes nothing; an op that is refused leaves no trace but burnt numbers.
 
 use crate::engine::decision::{Decision, Over};
-use crate::engine::effects::{Change, TubeChange};
+use crate::engine::effects::{Effects, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
-use crate::format::key::{self, Key, Range, Run};
+use crate::format::key::{self, Key, Range};
 use crate::format::row::{TubeRow, WorkRow};
 use crate::format::{Deadline, Met, RowOp, Value, View};
 use crate::words::clock::Now;
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_BYTES;
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
@@ -69,6 +69,9 @@ pub(crate) trait PayloadSubscribers {
     fn bytes_kept(&self) -> usize;
 }
 
+/// The damaged rows that were repaired for a call, as far as they can be. Mostly none.
+pub(crate) type Repaired = Vec<DamagedRow>;
+
 /// The place of one op.
 pub(crate) struct OpContext<'a> {
     view: &'a dyn View,
@@ -76,6 +79,7 @@ pub(crate) struct OpContext<'a> {
     numbers: &'a mut Reserve,
     draft: &'a mut Decision,
     wants: Option<&'a dyn PayloadSubscribers>,
+    repaired: &'a Repaired,
     pub(crate) now: Now,
 }
 
@@ -88,9 +92,34 @@ impl<'a> OpContext<'a> {
         numbers: &'a mut Reserve,
         draft: &'a mut Decision,
         wants: Option<&'a dyn PayloadSubscribers>,
+        repaired: &'a Repaired,
         now: Now,
     ) -> Self {
-        Self { view, known, numbers, draft, wants, now }
+        Self { view, known, numbers, draft, wants, repaired, now }
+    }
+
+    /// What was read through the row of this key. If it is damaged the rule ends with the error,
+    /// and is tried again after the row is repaired. `None` if that did not help: the rule goes on
+    /// without the row.
+    ///
+    /// # Errors
+    /// `Damaged`, with the row, if it was not repaired yet.
+    #[inline]
+    pub(crate) fn mended<T>(
+        &self,
+        tube: &TubeEntry,
+        key: impl FnOnce() -> Key,
+        read: Result<T>,
+    ) -> Result<Option<T>> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                let error = error.at_row(tube.number, &key());
+                let is_repaired = error.row().is_some_and(|row| self.repaired.contains(row));
+                if is_repaired { Ok(None) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn over(&self) -> Over<'_> {
@@ -145,14 +174,10 @@ impl<'a> OpContext<'a> {
         Ok(())
     }
 
-    /// Counts the payload of a task that comes.
-    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
-        self.draft.effects.bytes_in(run, bytes);
-    }
-
-    /// No longer counts the payload of a task that goes.
-    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
-        self.draft.effects.bytes_out(run, bytes);
+    /// What is published after the commit.
+    #[inline]
+    pub(crate) fn effects(&mut self) -> &mut Effects {
+        &mut self.draft.effects
     }
 
     /// Whether some steps are told with payloads.
@@ -166,11 +191,6 @@ impl<'a> OpContext<'a> {
         self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
     }
 
-    /// Tells of a task's step.
-    pub(crate) fn tell(&mut self, change: Change) {
-        self.draft.effects.change(change);
-    }
-
     /// Adds the payload of the task whose step was told last.
     pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
         let most = self.wants.map_or(0, PayloadSubscribers::bytes_kept);
@@ -180,16 +200,6 @@ impl<'a> OpContext<'a> {
     /// Whether a sweep has read so many bytes for the readers of events that it ends here.
     pub(crate) fn is_sweep_long(&self) -> bool {
         self.draft.effects.payload_bytes() >= SWEEP_BYTES
-    }
-
-    /// Tells that a task of the tube became takeable.
-    pub(crate) fn wake(&mut self, tube: u32) {
-        self.draft.effects.wake(tube, 1);
-    }
-
-    /// Tells that every waiting taker of the tube should look again.
-    pub(crate) fn wake_all(&mut self, tube: u32) {
-        self.draft.effects.wake(tube, usize::MAX);
     }
 
     /// Adds a deadline of a task, with its row.
@@ -275,10 +285,10 @@ impl View for OpContext<'_> {
     }
 }
 
-/// What was read; `None` if it is damaged.
+/// What was read; `None` if it is damaged and nothing mends it.
 pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Damaged && error.row().is_none() => Ok(None),
         read => read.map(Some),
     }
 }

@@ -1,22 +1,39 @@
 //! What falls due: delays end, lives end, leases lapse. Worked off by any verb that comes by, and
 //! by the timer, in bounded steps; correctness never waits for the timer.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::TaskState;
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{quarantine, settle, sweep};
+use crate::engine::{settle, sweep};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::{Deadline, Met, Range, Tag, View};
 use crate::words::clock::{NEVER, Now};
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, TaskId};
 
 /// Works off what is due in one tube, at most one sweep's worth.
 pub(crate) struct WorkOff {
     pub(crate) tube: u32,
+}
+
+/// Does nothing but what every verb does first in its tube: works off what is due.
+pub(crate) struct CatchUp {
+    pub(crate) tube: u32,
+}
+
+impl Op for CatchUp {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, _ctx: &mut OpContext<'_>) -> Result<()> {
+        Ok(())
+    }
 }
 
 fn hand(now: Now, what: Deadline) -> u64 {
@@ -91,11 +108,8 @@ impl Op for WorkOff {
                 left -= 1;
                 let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
                 let when = key::when_of(&met).ok_or_else(|| damaged("due"))?;
-                match fall_due(ctx, &tube, id, what, when) {
-                    Ok(true) => {}
-                    Ok(false) => ctx.remove(met),
-                    Err(error) if error.kind() == ErrorKind::Damaged => ctx.remove(met),
-                    Err(error) => return Err(error),
+                if sound(fall_due(ctx, &tube, id, what, when))? != Some(true) {
+                    ctx.remove(met);
                 }
             }
         }
@@ -111,27 +125,10 @@ fn fall_due(
     what: Deadline,
     when: u64,
 ) -> Result<bool> {
-    let (stored, standing) = match transition::find_due(ctx, tube, id, what) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Ok(false),
-        Err(fault) if fault.kind() == ErrorKind::Damaged => {
-            match what {
-                Deadline::Ttr => quarantine::bury_damaged_lease(ctx, tube, id, &fault)?,
-                Deadline::Delay | Deadline::RunAt => {
-                    quarantine::bury_damaged_delay(ctx, tube, id, &fault)?
-                }
-                Deadline::Ttl => false,
-            };
-            return Ok(false);
-        }
-        Err(error) => return Err(error),
+    let Some((at, stored, standing)) = transition::find_due(ctx, tube, id, what)? else {
+        return Ok(false);
     };
-    let task = match stored.task() {
-        Ok(task) => task,
-        Err(fault) => {
-            return quarantine::stand_in_for_task(ctx, tube, (id, &stored), &standing, &fault);
-        }
-    };
+    let Some(task) = ctx.mended(tube, || at, stored.task())? else { return Ok(false) };
     // What stands in for a damaged task has not the deadlines that the task had.
     if !transition::deadlines(tube, &standing).contains(&(what, when)) {
         return Ok(false);
@@ -139,14 +136,7 @@ fn fall_due(
     match (what, standing) {
         (Deadline::Delay | Deadline::RunAt, TaskState::Delayed(row)) => {
             let to = TaskState::Ready(row.head.clone());
-            transition::move_task(
-                ctx,
-                tube,
-                &task,
-                Some(&TaskState::Delayed(row)),
-                Some(&to),
-                Cause::Delay,
-            )?;
+            transition::move_task(ctx, tube, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
         }
         (Deadline::Ttl, standing) => {
             transition::erase(ctx, tube, &task, &standing, Cause::Ttl)?;

@@ -111,6 +111,7 @@ impl Effects {
         &self.changes
     }
 
+    #[inline]
     pub(crate) fn change(&mut self, change: Change) {
         self.changes.push(change);
     }
@@ -157,6 +158,7 @@ impl Effects {
         }
     }
 
+    /// So many tasks of the tube became takeable; `usize::MAX` has every waiting taker look again.
     /// An op mostly works in one tube, so only the last entry is looked at: a tube may have more
     /// than one.
     #[inline]

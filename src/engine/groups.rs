@@ -2,20 +2,19 @@
 //! of each group that may be taken from, the first of the line also stands among the turns. So a
 //! take never walks past a locked group, at any depth.
 
-use crate::engine::context::{OpContext, damaged};
-use crate::engine::position;
+use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Rank};
-use crate::format::row::{self, DelayedRow};
-use crate::format::{Tag, Value, View};
-use crate::words::error::{ErrorKind, Result};
+use crate::format::row;
+use crate::format::{Met, Value, View};
+use crate::words::error::Result;
 use crate::words::task::TaskId;
 
 /// The first task of a group's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct LineHead {
-    place: Rank,
-    id: TaskId,
+pub(crate) struct LineHead {
+    pub(crate) place: Rank,
+    pub(crate) id: TaskId,
 }
 
 /// The step of a task of a group.
@@ -32,77 +31,25 @@ pub(crate) struct Step<'a> {
 /// A step, and all that has to be known of the group for it.
 pub(crate) struct Plan<'a> {
     step: Step<'a>,
-    before: Count,
+    before: Option<u64>,
     after: u64,
     /// Who has the group's turn, before and after.
     had: Option<LineHead>,
     has: Option<LineHead>,
 }
 
-/// How many tasks of a group are in flight.
-struct Count {
-    tasks: u64,
-    row: CountRow,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CountRow {
-    /// There is none while nothing is in flight.
-    Absent,
-    Sound,
-    Damaged,
-}
-
 /// How many tasks of the group are in flight.
 pub(crate) fn in_flight(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
-    Ok(count(ctx, tube, group)?.tasks)
+    count(ctx, tube, group).map(Option::unwrap_or_default)
 }
 
-fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Count> {
-    let kept = match ctx.get(&key::group(tube.run(), group)) {
-        Ok(None) => return Ok(Count { tasks: 0, row: CountRow::Absent }),
-        Ok(Some(kept)) => row::read_number(&kept),
-        Err(error) if error.kind() == ErrorKind::Damaged => None,
-        Err(error) => return Err(error),
-    };
-    match kept {
-        Some(tasks) => Ok(Count { tasks, row: CountRow::Sound }),
-        None => Ok(Count { tasks: recount(ctx, tube, group)?, row: CountRow::Damaged }),
-    }
-}
-
-/// Counts who is in flight, for a group whose row is damaged. As long as what is taken; the step
-/// that asked writes the row anew.
-fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
-    let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
-    let mut tasks = 0;
-    for tag in [Tag::Taken].into_iter().chain(delayed) {
-        let range = tube.range(tag);
-        let mut from = range.start();
-        while let Some((met, row)) = ctx.first(&from, &range.end())? {
-            from = key::after(&met);
-            // A damaged lease is one all the same; of a damaged delay nobody knows.
-            let is_in_flight = tag == Tag::Taken
-                || row
-                    .as_deref()
-                    .and_then(DelayedRow::decode)
-                    .is_some_and(|(_, (it, _))| it.holds_group);
-            let Some(id) = key::id_of(&met).filter(|_| is_in_flight) else { continue };
-            let own = position::of(ctx, tube, id);
-            tasks += u64::from(own.is_ok_and(|(_, _, own)| own.as_deref() == Some(group)));
-        }
-    }
-    Ok(tasks)
-}
-
-/// Whether more of a group are kept count of than can be seen in flight: the others are delayed
-/// tasks that hold it and whose rows are damaged. Which of several does so is not known any more.
-pub(crate) fn is_held_by_the_unknown(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    group: &str,
-) -> Result<bool> {
-    Ok(count(ctx, tube, group)?.tasks > recount(ctx, tube, group)?)
+/// The same; `None` without a row, as it is while nothing is in flight.
+fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u64>> {
+    let key = key::group(tube.run(), group);
+    let kept = ctx.get(&key).and_then(|kept| {
+        kept.map(|kept| row::read_number(&kept).ok_or_else(|| damaged("group"))).transpose()
+    });
+    ctx.mended(tube, || key, kept)?.ok_or_else(|| damaged("group"))
 }
 
 /// Reads all that a step needs to know. Nothing is written yet, so a task whose group is damaged
@@ -110,8 +57,9 @@ pub(crate) fn is_held_by_the_unknown(
 pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
     let most = u64::from(tube.row.options.in_flight);
     let before = count(ctx, tube, step.group)?;
-    let after = before.tasks.saturating_add_signed(step.in_flight);
-    let (was_open, is_open) = (before.tasks < most, after < most);
+    let tasks = before.unwrap_or_default();
+    let after = tasks.saturating_add_signed(step.in_flight);
+    let (was_open, is_open) = (tasks < most, after < most);
 
     let (mut had, mut has) = (None, None);
     if was_open || is_open {
@@ -119,7 +67,7 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
         let end = key::end_of(&line);
         let first = ctx.first(&line, &end)?.map(|(met, _)| met);
         if was_open {
-            had = first.as_ref().map(|met| first_of(met, line.len())).transpose()?;
+            had = first.as_ref().map(|met| line_head(met, line.len())).transpose()?;
         }
         if is_open {
             let stays = match first {
@@ -131,81 +79,42 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
             let comes = step.enters.as_ref().map(|(key, _)| key);
             let comes = comes.filter(|key| key.starts_with(&line));
             let next = stays.iter().chain(comes).min();
-            has = next.map(|key| first_of(key, line.len())).transpose()?;
+            has = next.map(|key| line_head(key, line.len())).transpose()?;
         }
     }
-    // Where the turn's own key is damaged there is none to take away; and the count that decided on
-    // the turn may have been another than is counted now.
-    if (had != has || before.row == CountRow::Damaged)
+    // Where the turn's own key is damaged there is none to remove.
+    if had != has
         && let Some(LineHead { place, id }) = &had
-        && !is_there(ctx, &key::turn(tube.run(), place, *id))?
     {
-        had = None;
+        let turn = key::turn(tube.run(), place, *id);
+        if sound(ctx.get(&turn))? == Some(None)
+            && ctx.mended(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
+        {
+            had = None;
+        }
     }
     Ok(Plan { step, before, after, had, has })
 }
 
-/// Whether there is such a row, damaged or not.
-fn is_there(ctx: &OpContext<'_>, key: &Key) -> Result<bool> {
-    match ctx.get(key) {
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(true),
-        row => Ok(row?.is_some()),
-    }
-}
-
-/// Whose turn a row is: the group, and the row in its line, `None` if that is damaged. No answer if
-/// the turn is of no task that stands in a line.
+/// The row in a line that a turn is of, `None` for a value that is damaged. No answer if the turn
+/// is of no task that stands in a line.
 pub(crate) fn whose_turn(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     (place, id): (&Rank, TaskId),
     group: Option<Value>,
-) -> Result<Option<(String, Option<Value>)>> {
-    let group = group.and_then(|group| String::from_utf8(group.to_vec()).ok());
+) -> Result<Option<Met>> {
+    let group = group.as_deref().and_then(|group| std::str::from_utf8(group).ok());
     let Some(group) = group else { return Ok(None) };
-    match ctx.get(&key::line(tube.run(), &group, place, id)) {
-        Ok(None) => Ok(None),
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(Some((group, None))),
-        row => Ok(Some((group, row?))),
+    let line = key::line(tube.run(), group, place, id);
+    match sound(ctx.get(&line))? {
+        Some(None) => Ok(None),
+        row => Ok(Some((line, row.flatten()))),
     }
 }
 
-/// Takes the turns away that are of nobody, and gives one to each group that should have it: what a
-/// damaged turn was of is not known any more. As long as the groups are many, but only once a
-/// damage, for no such turn is left.
-pub(crate) fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
-    let range = tube.range(Tag::Turn);
-    let mut from = range.start();
-    while let Some((met, group)) = ctx.first(&from, &range.end())? {
-        from = key::after(&met);
-        let place = key::place_of(&met, key::RUN_PREFIX).zip(key::id_of(&met));
-        let whose = match place {
-            Some((place, id)) => whose_turn(ctx, tube, (&place, id), group)?,
-            None => None,
-        };
-        if whose.is_none() {
-            ctx.remove(met);
-        }
-    }
-
-    let range = tube.range(Tag::Line);
-    let mut from = range.start();
-    while let Some((met, _)) = ctx.first(&from, &range.end())? {
-        from = key::after(&met);
-        let Some(group) = key::group_of(&met) else { continue };
-        let line = key::line_of(tube.run(), group);
-        from = key::end_of(&line);
-        let Ok(LineHead { place, id }) = first_of(&met, line.len()) else { continue };
-        let turn = key::turn(tube.run(), &place, id);
-        let is_open = in_flight(ctx, tube, group)? < u64::from(tube.row.options.in_flight);
-        if is_open && !is_there(ctx, &turn)? {
-            ctx.add(turn, group_value(group));
-        }
-    }
-    Ok(())
-}
-
-fn first_of(key: &[u8], line: usize) -> Result<LineHead> {
+/// The task of a row of a line; the row's key begins with so many bytes of the line.
+pub(crate) fn line_head(key: &[u8], line: usize) -> Result<LineHead> {
     let place = key::place_of(key, line).ok_or_else(|| damaged("line"))?;
     let id = key::id_of(key).ok_or_else(|| damaged("line"))?;
     Ok(LineHead { place, id })
@@ -222,10 +131,10 @@ impl Plan<'_> {
         if let Some((key, value)) = step.enters {
             ctx.add(key, value);
         }
-        if before.tasks != after || before.row == CountRow::Damaged {
+        if before.unwrap_or_default() != after {
             let key = key::group(run, step.group);
-            match (before.row, after) {
-                (CountRow::Absent, after) => ctx.add(key, row::number(after)),
+            match (before, after) {
+                (None, after) => ctx.add(key, row::number(after)),
                 (_, 0) => ctx.remove(key),
                 (_, after) => ctx.change(key, row::number(after)),
             }
@@ -238,11 +147,11 @@ impl Plan<'_> {
         }
         if let Some(LineHead { place, id }) = has {
             ctx.add(key::turn(run, &place, id), group_value(step.group));
-            ctx.wake(tube.number);
+            ctx.effects().wake(tube.number, 1);
         }
     }
 }
 
-fn group_value(group: &str) -> Value {
+pub(crate) fn group_value(group: &str) -> Value {
     Value::from(group.as_bytes())
 }

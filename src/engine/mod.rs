@@ -21,7 +21,6 @@ pub(crate) mod pieces;
 pub(crate) mod payload;
 pub(crate) mod stored;
 pub(crate) mod transition;
-pub(crate) mod quarantine;
 pub(crate) mod put;
 pub(crate) mod staging;
 pub(crate) mod take;
@@ -33,6 +32,7 @@ pub(crate) mod due;
 pub(crate) mod tubes;
 pub(crate) mod consumers;
 pub(crate) mod recover;
+pub(crate) mod repair;
 pub(crate) mod audit;
 
 pub(crate) use context::{Op, OpContext, PayloadSubscribers};

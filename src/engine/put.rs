@@ -16,7 +16,7 @@ use crate::words::name;
 use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
 use crate::words::task::{Cause, TaskId};
-use crate::words::verb::{Conflict, PutOutcome};
+use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -62,15 +62,8 @@ pub(crate) struct Placed<'a> {
     pub(crate) not_before: Option<SystemTime>,
 }
 
-/// What became of one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PutDone {
-    pub(crate) id: TaskId,
-    pub(crate) outcome: PutOutcome,
-}
-
 impl Op for PutTasks<'_> {
-    type Done = SmallVec<[PutDone; 1]>;
+    type Done = SmallVec<[Put; 1]>;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -180,7 +173,7 @@ fn put(
     tube: &TubeEntry,
     (task, staged, id): (&NewRow<'_>, Option<&Staged>, Option<u64>),
     most: u64,
-) -> Result<PutDone> {
+) -> Result<Put> {
     let mut outcome = PutOutcome::New;
     if let Some(text) = task.key
         && let Some(id) = keyed(ctx, tube, text)?
@@ -188,7 +181,7 @@ fn put(
         match task.conflict {
             Conflict::Keep => {
                 staged.map_or(Ok(()), |staged| staged.give_up(ctx))?;
-                return Ok(PutDone { id, outcome: PutOutcome::Existing });
+                return Ok(Put { id, outcome: PutOutcome::Existing });
             }
             Conflict::Reject => {
                 return Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id));
@@ -238,7 +231,7 @@ fn put(
     }
     let raw = row.encode();
     transition::put(ctx, tube, &TaskRef::new(id, (place, place), &raw, row), &standing)?;
-    Ok(PutDone { id, outcome })
+    Ok(Put { id, outcome })
 }
 
 /// Whether there is room for one more task, behind what this op has put and replaced so far.

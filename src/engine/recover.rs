@@ -1,12 +1,12 @@
-//! DamagedAt open every lease is void: the lock on the folder proves that no holder is alive. Tasks
+//! At open every lease is void: the lock on the folder proves that no holder is alive. Tasks
 //! of a named consumer with grace stay taken, without a holder, until the stored end of its grace.
-//! In bounded steps, proportional to what was taken. DamagedAt close leases return too, uncharged.
+//! In bounded steps, proportional to what was taken. At close leases return too, uncharged.
 
-use crate::engine::context::{Op, OpContext, damaged};
-use crate::engine::stored::TaskRef;
+use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::stored::{self, TaskRef};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, quarantine, settle};
+use crate::engine::{consumers, settle};
 use crate::format::key;
 use crate::format::row::{ConsumerRow, TakenRow};
 use crate::format::{Scan, Tag, View};
@@ -14,7 +14,7 @@ use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::numbers::Numbers;
-use crate::words::task::{Cause, TaskId};
+use crate::words::task::TaskId;
 
 /// Takes the word from every consumer that had it when the process ended, at open or at close.
 /// A grace that nobody has begun begins now: when a killed process was last alive is not known,
@@ -49,7 +49,7 @@ impl Op for ExpireSessions {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let mut over = Vec::new();
         let void_to = ctx.token();
-        for (number, row) in consumers::mended(ctx)? {
+        for (number, row) in consumers::all(ctx)? {
             let mut silenced = ConsumerRow { void_to, ..row.clone() };
             if row.until == NEVER {
                 silenced.until = ctx.now.queue.saturating_add(row.grace).min(NEVER - 1);
@@ -86,10 +86,11 @@ impl Op for ReturnLeases {
             let Some((met, row)) = rows.next(ctx)? else { return Ok(None) };
             let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
             last = id;
-            // Whoever held a damaged one cannot settle it, nor come back for it.
-            quarantine::with_lease(ctx, &tube, (id, row), |ctx, task, taken| {
-                self.give_back(ctx, &tube, task, taken)
-            })?;
+            let row = row.ok_or_else(|| damaged("taken"));
+            if let Some((stored, taken)) = stored::mended_lease(ctx, &tube, id, row)? {
+                // What is damaged so that the task cannot return keeps none from returning.
+                sound(self.give_back(ctx, &tube, &stored.task()?, taken))?;
+            }
         }
         Ok(Some(TaskId::new(last.get().saturating_add(1))))
     }
@@ -110,11 +111,7 @@ impl ReturnLeases {
                 _ => transition::suspend(ctx, tube, task, taken),
             };
         }
-        if self.charged {
-            settle::give_back(ctx, tube, task, taken, Cause::Lost)
-        } else {
-            settle::give_back_uncharged(ctx, tube, task, taken, Cause::Close)
-        }
+        settle::end_lease(ctx, tube, task, taken, self.charged)
     }
 }
 

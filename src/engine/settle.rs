@@ -71,7 +71,21 @@ pub(crate) fn give_back(
     let head = from.head().clone();
     let to =
         if exhausted(tube, &head) { bury(ctx, head, exhaustion) } else { TaskState::Ready(head) };
-    transition::move_task(ctx, tube, task, Some(&from), Some(&to), cause)
+    transition::move_task(ctx, tube, task, &from, &to, cause)
+}
+
+/// Ends a lease without its holder: charged if that was lost, and not at a close.
+pub(crate) fn end_lease(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
+    taken: TakenRow,
+    charged: bool,
+) -> Result<()> {
+    match charged {
+        true => give_back(ctx, tube, task, taken, Cause::Lost),
+        false => give_back_uncharged(ctx, tube, task, taken, Cause::Close),
+    }
 }
 
 /// Back to its place as if it had not been taken.
@@ -85,7 +99,7 @@ pub(crate) fn give_back_uncharged(
     let from = TaskState::Taken(taken);
     let mut head = from.head().clone();
     head.attempts = head.attempts.saturating_sub(1);
-    transition::move_task(ctx, tube, task, Some(&from), Some(&TaskState::Ready(head)), cause)
+    transition::move_task(ctx, tube, task, &from, &TaskState::Ready(head), cause)
 }
 
 fn exhausted(tube: &TubeEntry, head: &TaskProgress) -> bool {
@@ -218,7 +232,7 @@ fn settle(
         Verdict::Bury(reason) => {
             let to = bury(ctx, taken.head.clone(), |_| bounded(reason));
             let from = TaskState::Taken(taken);
-            transition::move_task(ctx, tube, &task, Some(&from), Some(&to), Cause::Bury)
+            transition::move_task(ctx, tube, &task, &from, &to, Cause::Bury)
         }
         Verdict::Lost => give_back(ctx, tube, &task, taken, Cause::Lost),
         Verdict::Touch(how) => touch(ctx, tube, &task, taken, *how),
@@ -244,14 +258,7 @@ fn release(
         task.place = replaced(ctx, tube, &task, terms);
     }
     let to = later(ctx, tube, head, terms.delay.unwrap_or_default());
-    transition::move_task(
-        ctx,
-        tube,
-        &task,
-        Some(&TaskState::Taken(taken)),
-        Some(&to),
-        Cause::Release,
-    )
+    transition::move_task(ctx, tube, &task, &TaskState::Taken(taken), &to, Cause::Release)
 }
 
 /// Another place for a taken task. Its home stays.
@@ -286,7 +293,7 @@ fn retry(
         let wait = after.unwrap_or_else(|| tube.row.options.backoff.wait(head.attempts));
         later(ctx, tube, head, wait)
     };
-    transition::move_task(ctx, tube, task, Some(&TaskState::Taken(taken)), Some(&to), Cause::Retry)
+    transition::move_task(ctx, tube, task, &TaskState::Taken(taken), &to, Cause::Retry)
 }
 
 /// Extends a lease.
@@ -311,5 +318,5 @@ fn touch(
         Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
     }
     let (from, to) = (TaskState::Taken(taken), TaskState::Taken(to));
-    transition::move_task(ctx, tube, task, Some(&from), Some(&to), Cause::Touch)
+    transition::move_task(ctx, tube, task, &from, &to, Cause::Touch)
 }

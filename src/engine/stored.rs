@@ -1,7 +1,7 @@
 //! A task as its rows tell of it: the small row of its state, and the row of what the caller said,
 //! which is read only where it is needed.
 
-use crate::engine::context::damaged;
+use crate::engine::context::{OpContext, damaged};
 use crate::engine::payload::Payload;
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
@@ -211,7 +211,7 @@ fn content(
 }
 
 /// Reads what the caller said of a task.
-#[inline]
+#[inline(always)]
 fn said(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<Said> {
     match view.get(&key::task(tube.run(), home, id)) {
         Ok(Some(raw)) => Ok(Said::Read(raw)),
@@ -281,7 +281,7 @@ fn open_away<T>(
 ///
 /// # Errors
 /// `Damaged` if the state does not decode.
-#[inline]
+#[inline(always)]
 pub(crate) fn lease(
     view: &dyn View,
     tube: &TubeEntry,
@@ -290,4 +290,23 @@ pub(crate) fn lease(
 ) -> Result<(StoredTask, TakenRow)> {
     let (away, homed) = TakenRow::decode(raw).ok_or_else(|| damaged("taken"))?;
     open_away(view, tube, id, &away, homed)
+}
+
+/// The same; `None` for a task that is damaged and that repair has left so.
+///
+/// # Errors
+/// `Damaged`, with the row, if it was not repaired yet.
+pub(crate) fn mended_lease(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    id: TaskId,
+    row: Result<Value>,
+) -> Result<Option<(StoredTask, TakenRow)>> {
+    let opened = row.and_then(|row| {
+        let opened = open(ctx, tube, (Tag::Taken, id, None), &row)?;
+        let (stored, TaskState::Taken(taken)) = opened else { return Err(damaged("taken")) };
+        stored.task()?;
+        Ok((stored, taken))
+    });
+    ctx.mended(tube, || key::taken(tube.run(), id), opened)
 }

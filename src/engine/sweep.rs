@@ -1,14 +1,14 @@
 //! What touches many tasks is one small commit and a work row; here the rest is done, in bounded
 //! steps, also after a crash.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
 use crate::engine::{pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Tag, View};
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::limits::{PIECES_OF_STEP, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::task::{Cause, TaskId};
 
@@ -92,10 +92,10 @@ fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<
     let Some(id) = key::id_of(key) else { return Ok(0) };
     let Some(task) = row.as_deref().and_then(TaskRow::decode) else {
         let bytes = pieces::remove_found(ctx, (run, id))?;
-        ctx.bytes_out(run, bytes);
+        ctx.effects().bytes_out(run, bytes);
         return Ok(PIECES_OF_STEP);
     };
-    ctx.bytes_out(run, task.payload.bytes());
+    ctx.effects().bytes_out(run, task.payload.bytes());
     let Some(pieces) = task.payload.pieces() else { return Ok(0) };
     pieces::remove(ctx, (run, id), &pieces)?;
     Ok(pieces.count() as usize)
@@ -140,11 +140,8 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
-            match settle::give_back_uncharged(ctx, &tube, &task, taken, Cause::Release) {
-                // Nothing of it was written; the others are returned.
-                Err(error) if error.kind() == ErrorKind::Damaged => {}
-                done => done?,
-            }
+            // Where it is damaged nothing of it was written; the others are returned.
+            sound(settle::give_back_uncharged(ctx, &tube, &task, taken, Cause::Release))?;
         }
     }
     let (tube, from) = (tube.number, from.get());

@@ -2,11 +2,11 @@
 //! is written before the task is handed over, so that a task that kills its process is charged.
 
 use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::groups;
 use crate::engine::payload::Payload;
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, quarantine};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::TakenRow;
 use crate::format::{Met, Tag, Value, View};
@@ -73,7 +73,7 @@ impl Op for Take {
         let mut turn = Cursor::new(tube.range(Tag::Turn));
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
             let Some(met) = next(ctx, &tube, &mut ready, &mut turn)? else { break };
-            if let Some(task) = hand_over(ctx, &tube, met, &mut turn, self.holder)? {
+            if let Some(task) = hand_over(ctx, &tube, met, self.holder)? {
                 handed.push(task);
             }
         }
@@ -164,7 +164,7 @@ fn next(
     };
     let (place, id) = position(tube, &key)?;
     ready.last = Some(key);
-    Ok(Some(Candidate { id, place, stands: Stands::Alone, row }))
+    Ok(Some(Candidate { id, place, at: None, row }))
 }
 
 /// The task whose turn it is.
@@ -175,12 +175,10 @@ fn in_turn(
     (key, group): Met,
 ) -> Result<Candidate> {
     let (place, id) = position(tube, &key)?;
-    turn.last = Some(key);
-    let (stands, row) = match groups::whose_turn(ctx, tube, (&place, id), group)? {
-        Some((group, row)) => (Stands::InLine(group), row),
-        None => (Stands::Nowhere, None),
-    };
-    Ok(Candidate { id, place, stands, row })
+    turn.last = Some(key::copy(&key));
+    // A turn that leads to no row is damaged itself.
+    let (key, row) = groups::whose_turn(ctx, tube, (&place, id), group)?.unwrap_or((key, None));
+    Ok(Candidate { id, place, at: Some(key), row })
 }
 
 #[inline]
@@ -193,78 +191,26 @@ fn position(tube: &TubeEntry, key: &[u8]) -> Result<(Rank, TaskId)> {
 struct Candidate {
     id: TaskId,
     place: Rank,
-    stands: Stands,
+    /// The key of its row, for a task of a group.
+    at: Option<Key>,
     /// Its row among the ready ones; `None` if that is damaged.
     row: Option<Value>,
 }
 
-/// Where the row of a ready task is.
-enum Stands {
-    Alone,
-    /// In the line of this group.
-    InLine(String),
-    /// A turn leads to no row: the damage is in the index.
-    Nowhere,
-}
-
-/// Takes the task. One that is damaged is set aside instead, and its neighbours are served.
+/// Takes the task. One that is damaged and that repair has left so is passed by.
 fn hand_over(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    mut next: Candidate,
-    turn: &mut Cursor,
+    Candidate { id, place, at, row }: Candidate,
     holder: u32,
 ) -> Result<Option<Delivery>> {
-    let row = next.row.take().ok_or_else(|| damaged("ready"));
-    let at = (Tag::Ready, next.id, Some(next.place));
-    let (stored, standing) = match row.and_then(|row| stored::open(ctx, tube, at, &row)) {
-        Ok(opened) => opened,
-        Err(fault) if fault.kind() == ErrorKind::Damaged => {
-            return bury_damaged(ctx, tube, &next, turn, None, &fault);
-        }
-        Err(error) => return Err(error),
-    };
-    let task = match stored.task() {
-        Ok(task) => task,
-        Err(fault) => {
-            let known = Some((stored.places().0, standing));
-            return bury_damaged(ctx, tube, &next, turn, known, &fault);
-        }
-    };
-    match task.content(ctx, tube) {
-        Ok(content) => take(ctx, tube, &task, standing, content, holder).map(Some),
-        Err(fault) if fault.kind() == ErrorKind::Damaged => {
-            quarantine::set_aside(ctx, tube, &task, &standing, &fault).map(|()| None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Sets a task aside one of whose rows is damaged: its own, or else that of its state, of which
-/// then nothing is known. Where the turn is damaged there is no such task; the walk over the turns
-/// begins again.
-fn bury_damaged(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    next: &Candidate,
-    turn: &mut Cursor,
-    known: Option<(Rank, TaskState)>,
-    fault: &Error,
-) -> Result<Option<Delivery>> {
-    let group = match &next.stands {
-        Stands::Alone => None,
-        Stands::InLine(group) => Some(group.as_str()),
-        Stands::Nowhere => {
-            *turn = Cursor::new(turn.range);
-            return groups::mend_turns(ctx, tube).map(|()| None);
-        }
-    };
-    let (home, from) = match known {
-        Some((home, from)) => (Some(home), from),
-        None => (None, TaskState::Ready(quarantine::unknown())),
-    };
-    let at = quarantine::DamagedAt { id: next.id, place: next.place, home, group };
-    quarantine::bury_damaged(ctx, tube, at, &from, fault).map(|_| None)
+    let key = || at.clone().unwrap_or_else(|| key::ready(tube.run(), &place, id));
+    let row = row.ok_or_else(|| damaged("ready"));
+    let opened = row.and_then(|row| stored::open(ctx, tube, (Tag::Ready, id, Some(place)), &row));
+    let Some((stored, standing)) = ctx.mended(tube, key, opened)? else { return Ok(None) };
+    let task = stored.task().and_then(|task| Ok((task, task.content(ctx, tube)?)));
+    let Some((task, content)) = ctx.mended(tube, key, task)? else { return Ok(None) };
+    take(ctx, tube, &task, standing, content, holder).map(Some)
 }
 
 fn take(
@@ -284,6 +230,6 @@ fn take(
     let deadline = now.lease.saturating_add(head.ttr);
     let (attempts, deliveries) = (head.attempts, head.deliveries);
     let taken = TaskState::Taken(TakenRow { head, token, holder, since: now.lease, deadline });
-    transition::move_task(ctx, tube, task, Some(&standing), Some(&taken), Cause::Take)?;
+    transition::move_task(ctx, tube, task, &standing, &taken, Cause::Take)?;
     Ok(Delivery { id: task.id, token, attempts, deliveries, codec, version, payload })
 }

@@ -2,7 +2,7 @@
 //! own that tells it, and a task is in exactly one of them; what else hangs on a state (deadlines,
 //! the group's line, the holder's list) is derived here and nowhere else.
 
-use crate::engine::context::OpContext;
+use crate::engine::context::{OpContext, sound};
 use crate::engine::effects::Change;
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
@@ -27,40 +27,48 @@ pub(crate) fn find(
     id: TaskId,
 ) -> Result<(StoredTask, TaskState)> {
     let missing = || Error::new(ErrorKind::TaskNotFound).on_task(id);
-    seek(view, tube, id)?.ok_or_else(missing)
+    let (_, stored, standing) = seek(view, tube, id)?.ok_or_else(missing)?;
+    Ok((stored, standing))
 }
+
+/// A task as it was found, with the key of the row of its state.
+type FoundTask = (Key, StoredTask, TaskState);
 
 /// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
 pub(crate) fn find_due(
-    view: &dyn View,
+    ctx: &OpContext<'_>,
     tube: &TubeEntry,
     id: TaskId,
     what: Deadline,
-) -> Result<Option<(StoredTask, TaskState)>> {
+) -> Result<Option<FoundTask>> {
     let (tag, key) = match what {
         Deadline::Delay | Deadline::RunAt => (Tag::Delayed, key::delayed(tube.run(), id)),
         Deadline::Ttr => (Tag::Taken, key::taken(tube.run(), id)),
-        Deadline::Ttl => return seek(view, tube, id),
+        // A damaged one stays for the verb that it is next for.
+        Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
     };
-    look(view, tube, (tag, id, None), &key)
+    let found = look(ctx, tube, (tag, id, None), key::copy(&key));
+    ctx.mended(tube, || key, found).map(Option::flatten)
 }
 
 fn look(
     view: &dyn View,
     tube: &TubeEntry,
     at: (Tag, TaskId, Option<Rank>),
-    key: &[u8],
-) -> Result<Option<(StoredTask, TaskState)>> {
+    key: Key,
+) -> Result<Option<FoundTask>> {
     if view.count(tube.range(at.0)) == 0 {
         return Ok(None);
     }
-    view.get(key)?.map(|raw| stored::open(view, tube, at, &raw)).transpose()
+    let Some(raw) = view.get(&key)? else { return Ok(None) };
+    let (stored, standing) = stored::open(view, tube, at, &raw)?;
+    Ok(Some((key, stored, standing)))
 }
 
-fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<(StoredTask, TaskState)>> {
+fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
     let run = tube.run();
     for (tag, key) in [(Tag::Taken, key::taken(run, id)), (Tag::Delayed, key::delayed(run, id))] {
-        if let Some(found) = look(view, tube, (tag, id, None), &key)? {
+        if let Some(found) = look(view, tube, (tag, id, None), key)? {
             return Ok(Some(found));
         }
     }
@@ -70,7 +78,7 @@ fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<(StoredT
         None => (Tag::Ready, key::ready(run, &place, id)),
     };
     for (tag, key) in [ready, (Tag::Buried, key::buried(run, &place, id))] {
-        if let Some(found) = look(view, tube, (tag, id, Some(place)), &key)? {
+        if let Some(found) = look(view, tube, (tag, id, Some(place)), key)? {
             return Ok(Some(found));
         }
     }
@@ -106,7 +114,7 @@ pub(crate) fn has_other_state(
 }
 
 /// The key of the row that tells a standing.
-#[inline]
+#[inline(always)]
 pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Key {
     let (run, id) = (tube.run(), task.id);
     match (standing, task.group) {
@@ -157,19 +165,17 @@ pub(crate) fn holder(standing: Option<&TaskState>) -> u32 {
     }
 }
 
-/// Moves a task from one standing to another, or out of existence, with all rows that hang on it.
-/// Its payload, its key and its place are not its business: see [`put`] and [`erase`].
+/// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
+/// and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn move_task(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     task: &TaskRef<'_>,
-    from: Option<&TaskState>,
-    to: Option<&TaskState>,
+    from: &TaskState,
+    to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    let way = Transition { task, from, to };
-    step(ctx, tube, &way)?;
-    way.tell(ctx, tube, cause)
+    Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, tube, cause)
 }
 
 /// Brings a task into existence. Its own row was read; what stands apart of its payload is the
@@ -182,14 +188,14 @@ pub(crate) fn put(
     to: &TaskState,
 ) -> Result<()> {
     let (run, id) = (tube.run(), task.id);
-    move_task(ctx, tube, task, None, Some(to), Cause::Put)?;
+    Transition { task, from: None, to: Some(to) }.carry_out(ctx, tube, Cause::Put)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
     if let Some(position) = task.position_row(tube) {
         ctx.add(key::position(run, id), position);
     }
-    ctx.bytes_in(run, task.bytes);
+    ctx.effects().bytes_in(run, task.bytes);
     if let Some(text) = task.key {
         ctx.add(key::key(run, text, id), Value::from([]));
     }
@@ -204,6 +210,12 @@ struct Transition<'a> {
 }
 
 impl<'a> Transition<'a> {
+    #[inline]
+    fn carry_out(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
+        step(ctx, tube, self)?;
+        self.tell(ctx, tube, cause)
+    }
+
     /// The key of the row that tells one of the two standings.
     #[inline]
     fn key(&self, tube: &TubeEntry, standing: &TaskState) -> Key {
@@ -228,7 +240,7 @@ impl<'a> Transition<'a> {
     #[inline]
     fn tell(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
-        ctx.tell(Change { tube: tube.number, task: self.task.id, from, to, cause });
+        ctx.effects().change(Change { tube: tube.number, task: self.task.id, from, to, cause });
         if ctx.tells_payloads() { tell_payload(ctx, tube, self.task) } else { Ok(()) }
     }
 }
@@ -274,7 +286,7 @@ fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Resu
         if stays { ctx.change(key, value) } else { ctx.add(key, value) }
     }
     if matches!(to, Some(TaskState::Ready(_))) && !stays {
-        ctx.wake(tube.number);
+        ctx.effects().wake(tube.number, 1);
     }
     Ok(())
 }
@@ -377,7 +389,7 @@ pub(crate) fn erase(
     if task.position_row(tube).is_some() {
         ctx.remove(key::position(run, id));
     }
-    ctx.bytes_out(run, task.bytes);
+    ctx.effects().bytes_out(run, task.bytes);
     if let Some(pieces) = &task.pieces {
         pieces::remove(ctx, (run, id), pieces)?;
     }

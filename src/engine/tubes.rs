@@ -139,7 +139,7 @@ impl Op for Drop {
         ctx.remove(key::name(&tube.row.name));
         ctx.drop_tube(self.tube);
         clear(ctx, tube.run())?;
-        ctx.wake_all(self.tube);
+        ctx.effects().wake(self.tube, usize::MAX);
         Ok(())
     }
 }
@@ -161,7 +161,7 @@ impl Op for Truncate {
         ctx.change(key::meta(Counters::WHAT), counters.encode());
         ctx.set_tube(self.tube, row)?;
         // There is room now.
-        ctx.wake_all(self.tube);
+        ctx.effects().wake(self.tube, usize::MAX);
         clear(ctx, old)?;
         Ok(tasks)
     }
@@ -182,7 +182,7 @@ impl Op for Pause {
         let row = TubeRow { paused: self.paused, ..tube.row.clone() };
         ctx.set_tube(self.tube, row)?;
         if !self.paused {
-            ctx.wake_all(self.tube);
+            ctx.effects().wake(self.tube, usize::MAX);
         }
         Ok(())
     }

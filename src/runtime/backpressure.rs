@@ -14,9 +14,9 @@ const LAST_PART_DIVISOR: u64 = 8;
 
 /// What callers owe, in microseconds. Stands under the engine's lock.
 pub(crate) struct Backpressure {
-    /// How long the last checkpoint last_micros.
+    /// How long the last checkpoint took.
     last_micros: u64,
-    /// Lease time at which the one under way started_at.
+    /// Lease time at which the one under way started.
     started_at: u64,
     /// Bytes of the ring in use at the last look.
     used: u64,
@@ -30,7 +30,7 @@ impl Backpressure {
         Self { last_micros: 0, started_at: 0, used: 0, debt_micros: 0, throttle }
     }
 
-    /// A checkpoint start.
+    /// A checkpoint starts.
     pub(crate) fn start(&mut self, now: u64) {
         self.started_at = now;
         self.throttle.start();
@@ -42,15 +42,14 @@ impl Backpressure {
         self.throttle.finish();
     }
 
-    /// How long the one under way has been at work, but for the time that it last_micros for
-    /// others.
+    /// How long the one under way has been at work, without the time that it left to others.
     fn elapsed(&self, now: u64) -> u64 {
         now.saturating_sub(self.started_at).saturating_sub(self.throttle.yielded_micros())
     }
 
     /// How long a caller rests that has just written, with so many bytes of the ring in use; `busy`
-    /// while a checkpoint is under way. Who fills the whole last part rests as long as the last
-    /// checkpoint last_micros, or as this one has yielded_micros so far, if the disk is slower now.
+    /// while a checkpoint is under way. A caller that fills the whole last part rests as long as
+    /// the last checkpoint took, or as this one has taken so far, if the disk is slower now.
     pub(crate) fn rest(&mut self, used: u64, size: u64, busy: bool, now: impl Fn() -> u64) -> u64 {
         let added = used.saturating_sub(self.used);
         self.used = used;
@@ -102,7 +101,7 @@ mod tests {
 
     const SIZE: u64 = 8 << 20;
 
-    /// Behind a checkpoint that last_micros so long.
+    /// After a checkpoint that took so long.
     fn last_micros(last_micros: u64) -> Backpressure {
         let throttle = Throttle::new(Arc::new(ManualClock::new()));
         Backpressure { last_micros, ..Backpressure::new(Arc::new(throttle)) }

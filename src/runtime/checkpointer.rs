@@ -23,6 +23,7 @@ pub(crate) fn run_post_commit(parts: &Shared, post: &PostCommit) {
 }
 
 /// Syncs what has been unsynced for too long, so that the limit does not hang on the flusher.
+#[inline]
 pub(crate) fn sync_overdue(parts: &Shared, post: &PostCommit) {
     if let Some(mark) = post.sync {
         // A failure is remembered, and every later call says so.
@@ -95,8 +96,7 @@ fn checkpoint_with(
     pacer: Option<Arc<dyn IoPacer>>,
 ) -> Result<Option<Retired>> {
     let checkpoint = {
-        let mut state = parts.state.lock();
-        state.health.runs()?;
+        let mut state = parts.running()?;
         match state.store.freeze()? {
             Some(checkpoint) => {
                 state.backpressure.start(parts.lease_now());

@@ -1,10 +1,11 @@
 //! The one way of an op: read the clock, work off what is due, decide, write, make visible. All of
 //! it under the engine's lock, which nobody holds while waiting for a disk, a checkpoint or room.
 
-use crate::engine::context::{OpContext, Reserve};
+use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::effects::NextDue;
+use crate::engine::repair::Repair;
 use crate::engine::{Op, query};
 use crate::runtime::backpressure::Backpressure;
 use crate::runtime::derived_state::{DerivedState, Notices};
@@ -12,7 +13,7 @@ use crate::runtime::events::Hub;
 use crate::runtime::group_commit::Mark;
 use crate::store::{Failure, Health, MetaDelta, Opened, Store};
 use crate::words::clock::{Clock, Now, QueueClock, micros};
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
@@ -34,21 +35,39 @@ pub(crate) struct EngineState {
     pub(crate) backpressure: Backpressure,
 }
 
+/// What belongs to all attempts of one call.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    /// When the caller first met due work.
+    came: Option<Now>,
+    repaired: Repaired,
+}
+
+impl Attempts {
+    /// The row that a rule met damaged, unless it was repaired for this call. It is now.
+    fn unrepaired(&mut self, error: &Error) -> Option<DamagedRow> {
+        let row = error.row().filter(|row| !self.repaired.contains(row))?;
+        self.repaired.push(row.clone());
+        Some(row.clone())
+    }
+}
+
 /// What an op needs before it is tried again. Nothing of it has happened.
 pub(crate) enum Retry {
+    /// Its record is too large for the journal: it goes through a commit of the base.
+    BaseCommit,
     /// The journal has no room: checkpoint.
     JournalSpace,
     /// The reserved numbers are used up: sync up to this mark.
     Numbers(Mark),
-    /// More is due in the tube than one turn works off: others get the lock first.
+    /// More is due in the tube than one turn works off, or a damaged row was repaired: others get
+    /// the lock first.
     Yield,
 }
 
 /// Why an op was not done. Nothing of it is visible.
 pub(crate) enum Undone {
     Retry(Retry),
-    /// Its record is too large for the journal: it goes through a commit of the base.
-    TooLarge,
     Refused(Error),
 }
 
@@ -119,13 +138,12 @@ impl EngineState {
         }
     }
 
-    /// Runs one op, after what is due in its tube. It is synced once the mark is. `came` is when
-    /// the caller first met due work; it starts empty and belongs to all attempts of one call.
+    /// Runs one op, after what is due in its tube. It is synced once the mark is.
     #[inline]
     pub(crate) fn execute<O: Op>(
         &mut self,
         op: &O,
-        came: &mut Option<Now>,
+        attempts: &mut Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         self.health.runs()?;
@@ -133,21 +151,9 @@ impl EngineState {
         if let Some(tube) = op.tube()
             && self.is_due(tube, now)?
         {
-            self.work_off(tube, now, came, env)?;
+            self.work_off(tube, now, attempts, env)?;
         }
-        self.commit(op, now, env)
-    }
-
-    /// Works off what is due in the tube.
-    pub(crate) fn run_due_work(
-        &mut self,
-        tube: u32,
-        came: &mut Option<Now>,
-        env: &CommitEnv<'_>,
-    ) -> Result<(), Undone> {
-        self.health.runs()?;
-        let now = self.now(env.clock);
-        if self.is_due(tube, now)? { self.work_off(tube, now, came, env) } else { Ok(()) }
+        self.commit(op, now, attempts, env)
     }
 
     /// One sweep's worth a turn. While there is more that was due when the caller came, others get
@@ -157,11 +163,11 @@ impl EngineState {
         &mut self,
         tube: u32,
         now: Now,
-        came: &mut Option<Now>,
+        attempts: &mut Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<(), Undone> {
-        let came = *came.get_or_insert(now);
-        while self.commit(&WorkOff { tube }, now, env)?.0 {
+        let came = *attempts.came.get_or_insert(now);
+        while self.commit(&WorkOff { tube }, now, attempts, env)?.0 {
             if self.is_due(tube, came)? {
                 return Err(Undone::Retry(Retry::Yield));
             }
@@ -184,12 +190,14 @@ impl EngineState {
         Ok(next.is_due(now))
     }
 
-    /// Admits, decides and writes one op.
+    /// Admits, decides and writes one op. If it meets a damaged row that row is repaired instead,
+    /// and the op is to be tried again.
     #[inline]
     pub(crate) fn commit<O: Op>(
         &mut self,
         op: &O,
         now: Now,
+        attempts: &mut Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         self.admit(op.adds(), now)?;
@@ -197,12 +205,37 @@ impl EngineState {
             return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
-        let written = self.decide_and_append(op, now, env);
-        if written.is_err() {
+        let written = self.decide_and_append(op, now, attempts, env);
+        if let Err(undone) = written {
             // Nobody has seen what it drew.
             self.numbers.next = next;
+            return Err(self.repair(undone, now, attempts, env));
         }
         written
+    }
+
+    /// Repairs the damaged row that ended an op. Answers what is left to do about the op.
+    #[cold]
+    fn repair(
+        &mut self,
+        undone: Undone,
+        now: Now,
+        attempts: &mut Attempts,
+        env: &CommitEnv<'_>,
+    ) -> Undone {
+        let Undone::Refused(error) = undone else { return undone };
+        let Some(row) = attempts.unrepaired(&error) else { return Undone::Refused(error) };
+        match self.commit(&Repair::Row(row.clone()), now, attempts, env) {
+            Ok(_) => Undone::Retry(Retry::Yield),
+            // It stays as it is, and the op passes it by.
+            Err(Undone::Refused(error)) if error.kind() == ErrorKind::Damaged => {
+                Undone::Retry(Retry::Yield)
+            }
+            Err(undone) => {
+                attempts.repaired.retain(|repaired| *repaired != row);
+                undone
+            }
+        }
     }
 
     #[inline]
@@ -210,9 +243,10 @@ impl EngineState {
         &mut self,
         op: &O,
         now: Now,
+        attempts: &Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
-        let done = self.decide(op, now, env)?;
+        let done = self.decide(op, now, attempts, env)?;
         if op.adds() && self.draft.is_temporary() {
             self.store.admit_temporary(self.draft.writes())?;
         }
@@ -244,13 +278,19 @@ impl EngineState {
 
     /// Lets the engine decide; what it decided is the draft.
     #[inline]
-    fn decide<O: Op>(&mut self, op: &O, now: Now, env: &CommitEnv<'_>) -> Result<O::Done> {
+    fn decide<O: Op>(
+        &mut self,
+        op: &O,
+        now: Now,
+        attempts: &Attempts,
+        env: &CommitEnv<'_>,
+    ) -> Result<O::Done> {
         let (mut wants, numbers) = (env.hub.wants(), self.numbers);
         loop {
             self.draft.clear();
-            let (known, numbers_left) = (&self.derived, &mut self.numbers);
+            let (known, left, repaired) = (&self.derived, &mut self.numbers, &attempts.repaired);
             let mut ctx =
-                OpContext::new(&self.store, known, numbers_left, &mut self.draft, wants, now);
+                OpContext::new(&self.store, known, left, &mut self.draft, wants, repaired, now);
             match op.decide(&mut ctx) {
                 Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
                     // Perhaps it read a payload that only readers of events want; they hold
@@ -292,7 +332,7 @@ impl EngineState {
     fn failed(failure: Failure) -> Undone {
         match failure {
             Failure::NoRoom => Undone::Retry(Retry::JournalSpace),
-            Failure::TooLarge => Undone::TooLarge,
+            Failure::TooLarge => Undone::Retry(Retry::BaseCommit),
             Failure::Refused(error) | Failure::Broken(error) => Undone::Refused(error),
         }
     }
@@ -315,20 +355,39 @@ impl EngineState {
     }
 
     /// Admits and decides one op over rows that are not written yet, and adds what it decided to
-    /// them. Its tube is none that they make or change.
+    /// them. Its tube is none that they make or change. Repairs of what it meets damaged are added
+    /// before.
     pub(crate) fn execute_over<O: Op>(
         &mut self,
         op: &O,
         now: Now,
         draft: &mut Decision,
+        attempts: &mut Attempts,
+        env: &CommitEnv<'_>,
+    ) -> Result<O::Done> {
+        loop {
+            let decided = self.decide_over(op, now, draft, attempts, env);
+            let Err(error) = decided else { return decided };
+            let Some(row) = attempts.unrepaired(&error) else { return Err(error) };
+            sound(self.execute_over(&Repair::Row(row), now, draft, attempts, env))?;
+        }
+    }
+
+    fn decide_over<O: Op>(
+        &mut self,
+        op: &O,
+        now: Now,
+        draft: &mut Decision,
+        attempts: &Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<O::Done> {
         self.admit(op.adds(), now)?;
         self.draw(op.numbers(), env.gate)?;
         let view = Over { view: &self.store, draft };
         let (numbers, mut later) = (&mut self.numbers, Decision::default());
-        let wants = env.hub.wants();
-        let mut ctx = OpContext::new(&view, &self.derived, numbers, &mut later, wants, now);
+        let (wants, repaired) = (env.hub.wants(), &attempts.repaired);
+        let mut ctx =
+            OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
         let done = op.decide(&mut ctx)?;
         self.admit_growth(op.grows(), &mut later, now)?;
         draft.adds_temporary |= op.adds() && later.is_temporary();

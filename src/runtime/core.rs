@@ -1,6 +1,7 @@
 //! What all handles of one queue share, and the calls they make.
 
 use crate::engine::consumers::{Join, Leave};
+use crate::engine::due::CatchUp;
 use crate::engine::take::{Delivery, Take};
 use crate::engine::{Op, OpContext};
 use crate::format::View;
@@ -8,7 +9,7 @@ use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free};
 use crate::runtime::commit::EngineState;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
-use crate::runtime::pipeline::{run_due_work, submit_internal};
+use crate::runtime::pipeline::submit_internal;
 use crate::runtime::reentrancy;
 use crate::runtime::sessions::{self, end_graces, roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
@@ -94,7 +95,7 @@ impl Core {
         })
     }
 
-    /// Starts a thread that finish at close.
+    /// Starts a thread that ends at close.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         name: &str,
@@ -109,8 +110,7 @@ impl Core {
     /// Step one of a call: written, visible and published.
     #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
-        reentrancy::ensure_outside()?;
-        self.health.serves()?;
+        self.enter()?;
         end_graces(self)?;
         submit_internal(self, op)
     }
@@ -177,10 +177,8 @@ impl Core {
         &self,
         look: impl FnOnce(&EngineState, Now) -> Result<R>,
     ) -> Result<R> {
-        reentrancy::ensure_outside()?;
-        self.health.serves()?;
-        let mut state = self.state.lock();
-        state.health.runs()?;
+        self.enter()?;
+        let mut state = self.running()?;
         let now = state.now(&*self.settings.clock);
         look(&state, now).inspect_err(|error| state.heal_after(error))
     }
@@ -197,13 +195,10 @@ impl Core {
 
     /// Works off what is due in a tube.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
-        reentrancy::ensure_outside()?;
-        self.health.serves()?;
-        end_graces(self)?;
-        run_due_work(self, tube)
+        self.apply(&CatchUp { tube }).map(drop)
     }
 
-    /// The same wait as one that finish at an instant, for a call that waits more than once.
+    /// The same wait as one that ends at an instant, for a call that waits more than once.
     pub(crate) fn begin_wait<'a>(&self, wait: Wait<'a>) -> Wait<'a> {
         match wait {
             Wait::For(length) => Wait::By(self.lease_now().saturating_add(micros(length))),
@@ -227,7 +222,7 @@ impl Core {
     }
 
     /// Calls `look` whenever the tube's waiters are woken, until it finds something or the wait is
-    /// over. A entry is taken before the first look, so nothing that comes after it is missed.
+    /// over. It is registered before the first look, so nothing that comes after that is missed.
     pub(crate) fn wait_for<R>(
         &self,
         wake: &Wake,
@@ -335,7 +330,7 @@ impl Core {
         }
     }
 
-    /// Waits for the threads, while_awaited their lock: a callback on one of them may start
+    /// Waits for the threads, without their lock: a callback on one of them may start
     /// another.
     fn join_threads(&self) {
         let myself = current().id();

@@ -4,51 +4,19 @@
 
 use crate::engine::Op;
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit, sync_overdue};
-use crate::runtime::commit::{CommitEnv, EngineState, Retry, Undone};
+use crate::runtime::commit::{Attempts, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
-use crate::words::clock::Now;
 use crate::words::error::Result;
 
-/// Carries an op out. It is synced once the mark is.
+/// Carries an op out: tries until it is done or refused. It is synced once the mark is.
 #[inline]
 pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
-    let mut came = None;
-    match attempt(parts, |state, env| state.execute(op, &mut came, env))? {
-        Some(done) => Ok(done),
-        None => {
-            // Its rows go to the base with a checkpoint.
-            let transaction = TransactionCommit::begin(parts)?;
-            let done = transaction.run(op)?;
-            transaction.commit()?;
-            Ok((done, Mark(0)))
-        }
-    }
-}
-
-/// Works off what is due in a tube.
-pub(crate) fn run_due_work(parts: &Shared, tube: u32) -> Result<()> {
-    let mut came: Option<Now> = None;
-    match attempt(parts, |state, env| state.run_due_work(tube, &mut came, env))? {
-        Some(_) => Ok(()),
-        None => {
-            let transaction = TransactionCommit::begin(parts)?;
-            transaction.run_due_work(tube)?;
-            transaction.commit()
-        }
-    }
-}
-
-/// Tries until it is done or refused. `None` if its record is too large for the journal.
-#[inline]
-fn attempt<R>(
-    parts: &Shared,
-    mut attempt: impl FnMut(&mut EngineState, &CommitEnv<'_>) -> Result<R, Undone>,
-) -> Result<Option<R>> {
+    let mut attempts = Attempts::default();
     loop {
         let mut state = parts.state.lock();
-        let attempted = attempt(&mut state, &parts.env());
+        let attempted = state.execute(op, &mut attempts, &parts.env());
         if let Err(Undone::Refused(error)) = &attempted {
             state.heal_after(error);
         }
@@ -57,18 +25,21 @@ fn attempt<R>(
         match attempted {
             Ok(done) => {
                 run_post_commit(parts, &post);
-                return Ok(Some(done));
+                return Ok(done);
             }
             Err(Undone::Refused(error)) => return Err(error),
-            Err(Undone::TooLarge) => return Ok(None),
-            Err(Undone::Retry(retry)) => match retry {
-                Retry::JournalSpace => relieve_journal(parts, post.checkpoints)?,
-                Retry::Numbers(mark) => parts.gate.wait(mark)?,
-                Retry::Yield => {
-                    run_post_commit(parts, &post);
-                    parts.state.pass_on();
-                }
-            },
+            Err(Undone::Retry(Retry::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
+            Err(Undone::Retry(Retry::Numbers(mark))) => parts.gate.wait(mark)?,
+            Err(Undone::Retry(Retry::Yield)) => {
+                run_post_commit(parts, &post);
+                parts.state.pass_on();
+            }
+            Err(Undone::Retry(Retry::BaseCommit)) => {
+                let transaction = TransactionCommit::begin(parts)?;
+                let done = transaction.run(op)?;
+                transaction.commit()?;
+                return Ok((done, Mark(0)));
+            }
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Whose leases live how long: sessions begin and end, grace_timers run out, and an opening or a
+//! Whose leases live how long: sessions begin and end, graces run out, and an opening or a
 //! close voids what nobody may hold on to. Every step is an op; here is only who does them, and
 //! when.
 
 use crate::engine::consumers::{self, End, Left};
 use crate::engine::query;
 use crate::engine::recover::{ExpireSessions, ReturnLeases, Silenced};
+use crate::engine::repair::Repair;
 use crate::engine::staging::RollBack;
 use crate::runtime::grace_timers::Grace;
 use crate::runtime::pipeline::submit_internal;
@@ -69,9 +70,10 @@ pub(crate) fn roll_back_puts(parts: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Returns every lease that does not wait for a named consumer, and finish the consumers that
-/// have no grace left.
+/// Returns every lease that does not wait for a named consumer, and ends the consumers that have
+/// no grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
+    submit_internal(parts, &Repair::Consumers)?;
     let (Silenced { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;
     let tubes = query::numbers(&parts.state.lock().store)?;
     for tube in tubes {

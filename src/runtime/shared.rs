@@ -10,10 +10,12 @@ use crate::runtime::grace_timers::GraceTimers;
 use crate::runtime::group_commit::{GroupCommit, Mark};
 use crate::runtime::handoff_mutex::{HandoffGuard, HandoffMutex};
 use crate::runtime::parker::Parker;
+use crate::runtime::reentrancy;
 use crate::runtime::throttle::Throttle;
 use crate::runtime::wake::Wake;
 use crate::store::{Health, Opened};
 use crate::words::clock::{Clock, ClockStep, micros};
+use crate::words::error::Result;
 use crate::words::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) settings: CoreSettings,
     /// What the wall clock did before the opening.
     pub(crate) clock_step: Option<ClockStep>,
-    /// TicketHandle by the one that checkpoints or transacts. Taken before `state`, never after.
+    /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
     writer: Mutex<()>,
     /// Of the checkpoint under way.
     pub(crate) throttle: Arc<Throttle>,
@@ -52,7 +54,7 @@ pub(crate) struct Shared {
 
 /// What the holder of the engine's lock leaves for after its release. The blocking callers do it at
 /// once, see `checkpoints`.
-#[must_use = "the caller does it while_awaited the engine's lock"]
+#[must_use = "the caller does it without the engine's lock"]
 pub(crate) struct PostCommit {
     /// The oldest record that is not synced has reached the limit: sync up to here.
     pub(crate) sync: Option<Mark>,
@@ -91,6 +93,20 @@ impl Shared {
         }
     }
 
+    /// Lets a call in: not one from inside a transaction, and none once the queue closes.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<()> {
+        reentrancy::ensure_outside()?;
+        self.health.serves()
+    }
+
+    /// The engine's lock, unless the queue has stopped.
+    pub(crate) fn running(&self) -> Result<HandoffGuard<'_, EngineState>> {
+        let state = self.state.lock();
+        state.health.runs()?;
+        Ok(state)
+    }
+
     /// Waits for the writer's lock.
     pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
         self.throttle.while_awaited(|| self.writer.lock())
@@ -105,7 +121,7 @@ impl Shared {
         CommitEnv { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
     }
 
-    /// Lease time, read while_awaited the engine's lock.
+    /// Lease time, read without the engine's lock.
     pub(crate) fn lease_now(&self) -> u64 {
         micros(self.settings.clock.monotonic())
     }
@@ -138,7 +154,7 @@ impl Shared {
                 self.room.wake(told.tube, room);
             }
         }
-        // Line for the bytes of one put in any tube may be room for two others, or for none.
+        // Room for the bytes of one put in any tube may be room for two others, or for none.
         let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
         if freed || outbox.relief {
             self.room.recheck_all();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Bytes of a piece, and how long the pacer behind it is. On the disk of BENCHMARKS.md a caller
 /// that syncs 4 000 times a second beside checkpoints of 6 MB waits, at the 99.9th percentile,
-/// 11 ms where they are written at once, 15 in pieces while_awaited breaths, 1.3 in these.
+/// 11 ms where they are written at once, 15 in pieces without breaths, 1.3 in these.
 const SYNC_BYTES: u64 = 128 << 10;
 const SYNC_PAUSE: Duration = Duration::from_millis(1);
 /// Most time that a checkpoint takes for that: on a card whose sync takes 50 ms each piece does.
@@ -25,7 +25,7 @@ pub(crate) struct Throttle {
     ring_half_full: AtomicBool,
     /// How many wait for the writer.
     awaited: AtomicUsize,
-    /// Microseconds that it has yielded_micros for that so far.
+    /// Microseconds that it has left to others so far.
     yielded_micros: AtomicU64,
     clock: Arc<dyn Clock>,
 }
@@ -46,7 +46,7 @@ impl Throttle {
         self.clock.nap(SYNC_PAUSE).is_some()
     }
 
-    /// A checkpoint start.
+    /// A checkpoint starts.
     pub(crate) fn start(&self) {
         self.ring_half_full.store(false, Ordering::Relaxed);
         self.yielded_micros.store(0, Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Throttle {
         yield_now();
     }
 
-    /// Microseconds that the checkpoint has yielded_micros for pieces and breaths.
+    /// Microseconds that the checkpoint has left to others between its pieces.
     pub(crate) fn yielded_micros(&self) -> u64 {
         self.yielded_micros.load(Ordering::Relaxed)
     }

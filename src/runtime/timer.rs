@@ -88,8 +88,7 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
 
 /// The next tube whose first deadline may have passed, and whether it has.
 fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
-    let mut state = parts.state.lock();
-    state.health.runs()?;
+    let mut state = parts.running()?;
     let now = state.now(&*parts.settings.clock);
     let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
     let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;
@@ -133,7 +132,7 @@ mod tests {
     use crate::engine::query;
     use crate::engine::take::Take;
     use crate::format::View;
-    use crate::runtime::commit::{EngineState, Retry, Undone};
+    use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
     use crate::words::limits::SWEEP_TASKS;
     use crate::{Clock, ManualClock, Queue};
     use std::collections::BTreeMap;
@@ -272,7 +271,7 @@ mod tests {
         clock.advance(SECOND);
         let core = tube.hold.core();
         let take = Take { tube: tube.at.number, most: 1, holder: 0 };
-        let (mut came, mut turns) = (None, 0);
+        let (mut attempts, mut turns) = (Attempts::default(), 0);
         let left = |state: &EngineState| {
             let run = state.derived.bound(tube.at.number).unwrap().0.run();
             state.store.count(crate::format::Range::in_run(crate::format::Tag::Delayed, run))
@@ -280,7 +279,7 @@ mod tests {
         loop {
             let mut state = core.state.lock();
             let before = left(&state);
-            let step = state.execute(&take, &mut came, &core.env());
+            let step = state.execute(&take, &mut attempts, &core.env());
             assert!(before - left(&state) <= SWEEP_TASKS as u64);
             match step {
                 Err(Undone::Retry(Retry::Yield)) => turns += 1,

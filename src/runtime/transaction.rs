@@ -5,7 +5,7 @@ use crate::engine::Op;
 use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
 use crate::runtime::checkpointer::sync_overdue;
-use crate::runtime::commit::{EngineState, Undone};
+use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::reentrancy::{self, TransactionScope};
@@ -43,15 +43,10 @@ impl<'a> TransactionCommit<'a> {
     pub(crate) fn begin(parts: &'a Shared) -> Result<Self> {
         reentrancy::ensure_outside()?;
         let turn = parts.writer();
-        let writer = {
-            let mut state = parts.state.lock();
-            state.health.runs()?;
-            state.store.writer()?
-        };
+        let writer = parts.running()?.store.writer()?;
         // Nobody else has redb's writer: our own lock stands before it.
         let guests = writer.begin()?;
-        let state = parts.state.lock();
-        state.health.runs()?;
+        let state = parts.running()?;
         Ok(Self {
             parts,
             guests: Some(guests),
@@ -73,33 +68,13 @@ impl<'a> TransactionCommit<'a> {
 
     /// Adds a verb, after what is due in its tube. A refusal adds nothing.
     pub(crate) fn run<O: Op>(&self, op: &O) -> Result<O::Done> {
-        self.with(|decided, state, now| {
-            if let Some(tube) = op.tube() {
-                decided.run_due_work(state, tube, now, self.parts)?;
-            }
-            let done = state.execute_over(op, now, &mut decided.draft, &self.parts.env())?;
-            decided.tasks.extend(op.in_doubt(&done));
-            Ok(done)
-        })
-    }
-
-    /// Works off what is due in a tube.
-    pub(crate) fn run_due_work(&self, tube: u32) -> Result<()> {
-        self.with(|decided, state, now| decided.run_due_work(state, tube, now, self.parts))
-    }
-
-    fn with<R>(
-        &self,
-        run: impl FnOnce(&mut Decided<'_>, &mut EngineState, Now) -> Result<R>,
-    ) -> Result<R> {
         let Ok(mut decided) = self.decided.try_borrow_mut() else {
             return Err(Error::new(ErrorKind::InTransaction));
         };
         let Some(mut state) = decided.state.take() else {
             return Err(Error::new(ErrorKind::Closed));
         };
-        let now = state.now(&*self.parts.settings.clock);
-        let done = run(&mut decided, &mut state, now);
+        let done = decided.run(op, &mut state, self.parts);
         decided.state = Some(state);
         done
     }
@@ -133,6 +108,17 @@ impl<'a> TransactionCommit<'a> {
 }
 
 impl Decided<'_> {
+    fn run<O: Op>(&mut self, op: &O, state: &mut EngineState, parts: &Shared) -> Result<O::Done> {
+        let (now, env) = (state.now(&*parts.settings.clock), parts.env());
+        if let Some(tube) = op.tube() {
+            self.run_due_work(state, tube, now, parts)?;
+        }
+        let mut attempts = Attempts::default();
+        let done = state.execute_over(op, now, &mut self.draft, &mut attempts, &env)?;
+        self.tasks.extend(op.in_doubt(&done));
+        Ok(done)
+    }
+
     /// Works off what is due in the tube of the next verb. Before the first verb in a tube these
     /// are commits of their own, one sweep's worth each: nothing that was decided depends on the
     /// tube's rows, and the list does not grow with what was due. Later, when little has fallen due
@@ -145,17 +131,20 @@ impl Decided<'_> {
         parts: &Shared,
     ) -> Result<()> {
         let mut by_itself = self.tubes.insert(tube);
+        let (mut attempts, env) = (Attempts::default(), parts.env());
         let due = WorkOff { tube };
         let mut more = state.is_due(tube, now)?;
         while more {
             if by_itself {
-                match state.commit(&due, now, &parts.env()) {
+                match state.commit(&due, now, &mut attempts, &env) {
                     Ok((left, _)) => more = left,
                     Err(Undone::Refused(error)) => return Err(error),
-                    Err(Undone::Retry(_) | Undone::TooLarge) => by_itself = false,
+                    // A damaged row was repaired.
+                    Err(Undone::Retry(Retry::Yield)) => {}
+                    Err(Undone::Retry(_)) => by_itself = false,
                 }
             } else {
-                more = state.execute_over(&due, now, &mut self.draft, &parts.env())?;
+                more = state.execute_over(&due, now, &mut self.draft, &mut attempts, &env)?;
             }
         }
         Ok(())

@@ -35,7 +35,15 @@ struct Inner {
     tasks: Vec<TaskId>,
     folder: Option<PathBuf>,
     detail: Option<Box<str>>,
+    row: Option<DamagedRow>,
     source: Option<ErrorCause>,
+}
+
+/// A damaged row that a rule met, and that can be mended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DamagedRow {
+    pub(crate) tube: u32,
+    pub(crate) key: Box<[u8]>,
 }
 
 /// The cases of [`Error`].
@@ -152,6 +160,7 @@ impl Error {
             tasks: Vec::new(),
             folder: None,
             detail: None,
+            row: None,
             source: None,
         }))
     }
@@ -205,6 +214,18 @@ impl Error {
     pub(crate) fn on_task(mut self, task: TaskId) -> Self {
         self.0.task.get_or_insert(task);
         self
+    }
+
+    /// Names the row that is damaged, unless it is named.
+    #[cold]
+    pub(crate) fn at_row(mut self, tube: u32, key: &[u8]) -> Self {
+        self.0.row.get_or_insert_with(|| DamagedRow { tube, key: key.into() });
+        self
+    }
+
+    /// The row that is damaged and can be mended.
+    pub(crate) fn row(&self) -> Option<&DamagedRow> {
+        self.0.row.as_ref()
     }
 
     #[cold]

@@ -1,11 +1,13 @@
 //! Plain values that every other room uses: bounds, names, tasks, options, errors, the clock, and
 //! the only way to locks, channels and threads. Nothing here decides anything.
 
+pub(crate) mod macros;
 pub(crate) mod limits;
 pub(crate) mod numbers;
 pub(crate) mod task;
 pub(crate) mod error;
 pub(crate) mod name;
+pub(crate) mod backoff;
 pub(crate) mod options;
 pub(crate) mod verb;
 pub(crate) mod sync;

@@ -1,8 +1,10 @@
 //! How to open a queue, how to make a tube and how to be told of events, every default written out.
 //! Plain values; what they mean is decided elsewhere.
 
+use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
+use crate::words::macros::{getters, setters};
 use crate::words::name;
 use std::time::Duration;
 
@@ -79,81 +81,6 @@ impl EventOptions {
     pub const fn bytes_kept(mut self, bytes: usize) -> Self {
         self.bytes_kept = bytes;
         self
-    }
-}
-
-/// How long a task waits after `retry`, in [queue time](crate#time), by the number of attempts it
-/// has used: `first`, then `factor` times as long each time, and never longer than `most`.
-///
-/// ```
-/// use std::time::Duration;
-/// use tubewell::{Backoff, Queue, TubeOptions};
-///
-/// # fn main() -> tubewell::Result<()> {
-/// let backoff = Backoff::doubling(Duration::from_secs(5)).at_most(Duration::from_secs(60));
-/// let seconds = [1, 2, 3, 4, 5, 6].map(|attempts| backoff.wait(attempts).as_secs());
-/// assert_eq!(seconds, [5, 10, 20, 40, 60, 60]);
-///
-/// let queue = Queue::in_memory()?;
-/// let tube = queue.create_tube("letters", TubeOptions::default().backoff(backoff))?;
-/// assert_eq!(tube.info()?.options.get_backoff(), backoff);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) factor: u32,
-    pub(crate) most: Duration,
-}
-
-impl Backoff {
-    /// No waiting: a retried task is ready at once.
-    pub const NONE: Self = Self { first: Duration::ZERO, factor: 1, most: Duration::ZERO };
-
-    /// `first`, then twice as long each time, at most an hour.
-    pub const fn doubling(first: Duration) -> Self {
-        Self { first, factor: 2, most: Duration::from_secs(3600) }
-    }
-
-    /// The same wait each time.
-    pub const fn constant(wait: Duration) -> Self {
-        Self { first: wait, factor: 1, most: wait }
-    }
-
-    /// Multiplies by `factor` each time instead, up to [`at_most`](Backoff::at_most).
-    #[must_use]
-    pub const fn factor(mut self, factor: u32) -> Self {
-        self.factor = factor;
-        self
-    }
-
-    /// Never waits longer than `most`.
-    #[must_use]
-    pub const fn at_most(mut self, most: Duration) -> Self {
-        self.most = most;
-        self
-    }
-
-    /// How long the first wait is.
-    pub const fn get_first(&self) -> Duration {
-        self.first
-    }
-
-    /// How many times as long each wait is as the one before.
-    pub const fn get_factor(&self) -> u32 {
-        self.factor
-    }
-
-    /// What no wait is longer than.
-    pub const fn get_most(&self) -> Duration {
-        self.most
-    }
-
-    /// How long a task waits that has used this many attempts, from 1.
-    pub fn wait(&self, attempts: u32) -> Duration {
-        let grown = self.factor.saturating_pow(attempts.saturating_sub(1));
-        self.first.saturating_mul(grown).min(self.most)
     }
 }
 
@@ -269,6 +196,7 @@ impl TubeKind {
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct TubeOptions {
     pub(crate) kind: TubeKind,
     pub(crate) temporary: bool,
@@ -317,158 +245,6 @@ impl TubeOptions {
         }
     }
 
-    /// Keeps the tasks in memory only: they never touch the disk and are gone with the process.
-    /// The tube itself stays. Default: off.
-    #[must_use]
-    pub fn temporary(mut self, yes: bool) -> Self {
-        self.temporary = yes;
-        self
-    }
-
-    /// The priority of tasks put without one. Smaller first. Default: 0.
-    #[must_use]
-    pub fn priority(mut self, priority: i64) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// How long tasks live that are put without a ttl, in [queue time](crate#time). A microsecond
-    /// or more. Default: for ever.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
-
-    /// How long takers may hold tasks that are put without a ttr, in [lease time](crate#time). A
-    /// microsecond or more. Default: for ever.
-    #[must_use]
-    pub fn ttr(mut self, ttr: Duration) -> Self {
-        self.ttr = Some(ttr);
-        self
-    }
-
-    /// The most tasks that the tube holds, in every state. 0: unlimited, which is the default.
-    #[must_use]
-    pub fn capacity(mut self, tasks: u64) -> Self {
-        self.capacity = (tasks > 0).then_some(tasks);
-        self
-    }
-
-    /// Attempts before a task is buried as exhausted. 0: no limit. Default: 20 for the general
-    /// kind, no limit for the others.
-    #[must_use]
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = (attempts > 0).then_some(attempts);
-        self
-    }
-
-    /// How long a retried task waits. Default: one second, doubling, at most an hour, for the
-    /// general kind; no wait for the others.
-    #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
-        self
-    }
-
-    /// How many tasks of one group may be taken at the same time. Default 1: a task is handed out
-    /// when the one before it is settled. One that waits for a retry lets the next one pass, unless
-    /// the group [is held](TubeOptions::hold_group_while_delayed).
-    #[must_use]
-    pub fn in_flight(mut self, tasks: u32) -> Self {
-        self.in_flight = tasks;
-        self
-    }
-
-    /// Keeps a group locked while a task of it waits after a release or retry with a delay, so that
-    /// nothing overtakes it. Default: off, as in tarantool's utubes.
-    #[must_use]
-    pub fn hold_group_while_delayed(mut self, yes: bool) -> Self {
-        self.hold_group_while_delayed = yes;
-        self
-    }
-
-    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) after that gives the task a
-    /// new life, from the kick on, as long as its first was to be: its ttl with all that was added
-    /// to it since the put. Default: off.
-    #[must_use]
-    pub fn ttl_spares_buried(mut self, yes: bool) -> Self {
-        self.ttl_spares_buried = yes;
-        self
-    }
-
-    /// Orders tasks by the [`Placement`](crate::Placement) that the
-    /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
-    /// Default: none, priority and put order.
-    #[must_use]
-    pub fn placement(mut self, name: impl Into<String>) -> Self {
-        self.placement = Some(name.into());
-        self
-    }
-
-    /// Takes the tube of this name if there is one of the same kind and options, instead of
-    /// refusing. Default: off.
-    #[must_use]
-    pub fn if_not_exists(mut self) -> Self {
-        self.if_not_exists = true;
-        self
-    }
-
-    /// The kind.
-    pub fn get_kind(&self) -> TubeKind {
-        self.kind
-    }
-
-    /// Whether the tasks are kept in memory only.
-    pub fn get_temporary(&self) -> bool {
-        self.temporary
-    }
-
-    /// The priority of tasks put without one. Smaller first.
-    pub fn get_priority(&self) -> i64 {
-        self.priority
-    }
-
-    /// How long tasks live that are put without a ttl. `None`: for ever.
-    pub fn get_ttl(&self) -> Option<Duration> {
-        self.ttl
-    }
-
-    /// How long takers may hold tasks that are put without a ttr. `None`: for ever.
-    pub fn get_ttr(&self) -> Option<Duration> {
-        self.ttr
-    }
-
-    /// The most tasks that the tube holds, in every state. `None`: unlimited.
-    pub fn get_capacity(&self) -> Option<u64> {
-        self.capacity
-    }
-
-    /// Attempts before a task is buried as exhausted. `None`: no limit.
-    pub fn get_max_attempts(&self) -> Option<u32> {
-        self.max_attempts
-    }
-
-    /// How long a retried task waits.
-    pub fn get_backoff(&self) -> Backoff {
-        self.backoff
-    }
-
-    /// How many tasks of one group may be taken at the same time.
-    pub fn get_in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
-    /// Whether a group stays locked while a task of it waits after a release or retry.
-    pub fn get_hold_group_while_delayed(&self) -> bool {
-        self.hold_group_while_delayed
-    }
-
-    /// Whether buried tasks stay beyond their ttl.
-    pub fn get_ttl_spares_buried(&self) -> bool {
-        self.ttl_spares_buried
-    }
-
     /// The name of the placement that orders the tasks. `None`: priority and put order.
     pub fn get_placement(&self) -> Option<&str> {
         self.placement.as_deref()
@@ -506,6 +282,96 @@ impl TubeOptions {
     }
 }
 
+setters! {
+    [] TubeOptions;
+
+    /// Keeps the tasks in memory only: they never touch the disk and are gone with the process.
+    /// The tube itself stays. Default: off.
+    temporary(yes: bool) => temporary = yes;
+
+    /// The priority of tasks put without one. Smaller first. Default: 0.
+    priority(priority: i64) => priority = priority;
+
+    /// How long tasks live that are put without a ttl, in [queue time](crate#time). A microsecond
+    /// or more. Default: for ever.
+    ttl(ttl: Duration) => ttl = Some(ttl);
+
+    /// How long takers may hold tasks that are put without a ttr, in [lease time](crate#time). A
+    /// microsecond or more. Default: for ever.
+    ttr(ttr: Duration) => ttr = Some(ttr);
+
+    /// The most tasks that the tube holds, in every state. 0: unlimited, which is the default.
+    capacity(tasks: u64) => capacity = (tasks > 0).then_some(tasks);
+
+    /// Attempts before a task is buried as exhausted. 0: no limit. Default: 20 for the general
+    /// kind, no limit for the others.
+    max_attempts(attempts: u32) => max_attempts = (attempts > 0).then_some(attempts);
+
+    /// How long a retried task waits. Default: one second, doubling, at most an hour, for the
+    /// general kind; no wait for the others.
+    backoff(backoff: Backoff) => backoff = backoff;
+
+    /// How many tasks of one group may be taken at the same time. Default 1: a task is handed out
+    /// when the one before it is settled. One that waits for a retry lets the next one pass, unless
+    /// the group [is held](TubeOptions::hold_group_while_delayed).
+    in_flight(tasks: u32) => in_flight = tasks;
+
+    /// Keeps a group locked while a task of it waits after a release or retry with a delay, so that
+    /// nothing overtakes it. Default: off, as in tarantool's utubes.
+    hold_group_while_delayed(yes: bool) => hold_group_while_delayed = yes;
+
+    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) after that gives the task a
+    /// new life, from the kick on, as long as its first was to be: its ttl with all that was added
+    /// to it since the put. Default: off.
+    ttl_spares_buried(yes: bool) => ttl_spares_buried = yes;
+
+    /// Orders tasks by the [`Placement`](crate::Placement) that the
+    /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
+    /// Default: none, priority and put order.
+    placement(name: impl Into<String>) => placement = Some(name.into());
+
+    /// Takes the tube of this name if there is one of the same kind and options, instead of
+    /// refusing. Default: off.
+    if_not_exists() => if_not_exists = true;
+}
+
+getters! {
+    TubeOptions;
+
+    /// The kind.
+    get_kind() -> TubeKind => kind;
+
+    /// Whether the tasks are kept in memory only.
+    get_temporary() -> bool => temporary;
+
+    /// The priority of tasks put without one. Smaller first.
+    get_priority() -> i64 => priority;
+
+    /// How long tasks live that are put without a ttl. `None`: for ever.
+    get_ttl() -> Option<Duration> => ttl;
+
+    /// How long takers may hold tasks that are put without a ttr. `None`: for ever.
+    get_ttr() -> Option<Duration> => ttr;
+
+    /// The most tasks that the tube holds, in every state. `None`: unlimited.
+    get_capacity() -> Option<u64> => capacity;
+
+    /// Attempts before a task is buried as exhausted. `None`: no limit.
+    get_max_attempts() -> Option<u32> => max_attempts;
+
+    /// How long a retried task waits.
+    get_backoff() -> Backoff => backoff;
+
+    /// How many tasks of one group may be taken at the same time.
+    get_in_flight() -> u32 => in_flight;
+
+    /// Whether a group stays locked while a task of it waits after a release or retry.
+    get_hold_group_while_delayed() -> bool => hold_group_while_delayed;
+
+    /// Whether buried tasks stay beyond their ttl.
+    get_ttl_spares_buried() -> bool => ttl_spares_buried;
+}
+
 /// Whether a length of time is less than the queue counts.
 pub(crate) fn is_nothing(length: Duration) -> bool {
     length < Duration::from_micros(1)
@@ -514,15 +380,6 @@ pub(crate) fn is_nothing(length: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn backoff_grows_and_saturates() {
-        let backoff = Backoff::doubling(Duration::from_secs(1));
-        assert_eq!(backoff.wait(1), Duration::from_secs(1));
-        assert_eq!(backoff.wait(4), Duration::from_secs(8));
-        assert_eq!(backoff.wait(u32::MAX), Duration::from_secs(3600));
-        assert_eq!(Backoff::NONE.wait(9), Duration::ZERO);
-    }
 
     #[test]
     fn an_option_whose_switch_is_off_is_refused() {

@@ -1,8 +1,9 @@
-//! The words that some verbs take: terms of a release, what to do about a key that is taken, what a
-//! holder says of a task. Plain values; what they mean is the engine's.
+//! The words that some verbs take and answer: terms of a release, what to do about a key that is
+//! taken, what a put did, what a holder says of a task. Plain values; what they mean is the
+//! engine's.
 
 use crate::words::options::Durability;
-use crate::words::task::Reason;
+use crate::words::task::{Reason, TaskId};
 use std::time::Duration;
 
 /// What a keyed put does if a task with the key exists in its tube, in any state.
@@ -28,6 +29,16 @@ pub enum PutOutcome {
     Existing,
     /// A task with the key existed and was replaced.
     Replaced,
+}
+
+/// What a put did, and to which task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Put {
+    /// The task: the new one, or the existing one that was kept.
+    pub id: TaskId,
+    /// Which of them.
+    pub outcome: PutOutcome,
 }
 
 /// The terms on which a task is released. [`Release::new`] keeps everything as it was: the task

@@ -2,6 +2,9 @@
 //! change within a format.
 
 use super::*;
+use crate::format::key::{Order, Rank};
+use crate::format::piece::Pieces;
+use crate::words::task::Reason;
 use std::fmt::Write;
 
 fn hex(row: &[u8]) -> String {

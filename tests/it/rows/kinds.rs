@@ -324,3 +324,45 @@ fn a_damaged_delayed_task_holds_its_group_no_longer_than_its_delay() {
     assert_eq!(drain(&tube), "other fourth late");
     is_mended(&queue);
 }
+
+/// Each of them ends the take, is set aside in a commit of its own, and the take is tried again.
+#[test]
+fn one_take_sets_aside_all_damaged_tasks_that_it_meets() {
+    let (_home, path, ids) = closed(|_, tube| [0; 5].map(|_| tube.put(&STRAW).unwrap()));
+    for id in &ids[..4] {
+        flip_value(&path, &key(TASK, &[&place(*id)]), &straw_row());
+    }
+    let (queue, tube, _) = damaged(&path, "Task: a damaged row");
+    let events = queue.events();
+    let held = tube.take_many(9).unwrap();
+    assert_eq!(held.iter().map(Task::id).collect::<Vec<_>>(), ids[4..]);
+    // Four buried, one taken.
+    assert_eq!(std::iter::from_fn(|| events.try_recv()).count(), 5);
+    ids[..4].iter().for_each(|id| is_aside(&tube, *id));
+    assert_eq!(counts(&tube), [0, 0, 1, 4]);
+    is_mended(&queue);
+}
+
+/// What falls due before its first verb in a tube goes in commits before it, later it joins it.
+#[test]
+fn a_transaction_goes_on_over_damaged_tasks_that_are_due() {
+    let (_home, path, ids) = closed(|_, tube| {
+        [5, 5, 10, 10].map(|wait| tube.task(&STRAW).delay(secs(wait)).put().unwrap())
+    });
+    for (id, wait) in ids.iter().zip([5, 5, 10, 10]) {
+        let row = [&[1 << 4][..], &after(secs(wait)), &STRAW_BYTES].concat();
+        flip_value(&path, &key(DELAYED, &[&id.get().to_be_bytes()]), &row);
+    }
+    let (queue, tube, clock) = damaged(&path, "Delayed: a damaged row");
+    clock.advance(secs(5));
+    queue
+        .transact(|tx| -> tubewell::Result<()> {
+            tube.put_in(tx, b"x")?;
+            clock.advance(secs(5));
+            tube.put_in(tx, b"y").map(drop)
+        })
+        .unwrap();
+    ids.iter().for_each(|id| is_aside(&tube, *id));
+    assert_eq!(counts(&tube), [2, 0, 0, 4]);
+    is_mended(&queue);
+}

@@ -53,7 +53,7 @@ fn the_engine_knows_no_store_no_lock_and_no_thread() {
 
 #[test]
 fn only_the_clock_reads_a_clock() {
-    let (all, home) = (library(), ["src/words/clock.rs"]);
+    let (all, home) = (library(), ["src/words/clock"]);
     let advice = "read time through `Clock`, see src/words/clock.rs";
     report(&misplaced(&all, "Instant::now", &home, advice));
     report(&misplaced(&all, "SystemTime::now", &home, advice));

@@ -4,7 +4,7 @@
 use super::{NOTHING, Rows, work};
 use crate::api::queue::Queue;
 use crate::engine::by_id::{Tool, Verb};
-use crate::engine::context::{Op, OpContext, Reserve};
+use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
 use crate::engine::put::{NewRow, PutTasks};
 use crate::engine::settle::Settle;
@@ -55,7 +55,9 @@ impl Played {
     /// Decides an op and carries it out.
     fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
         let (known, mut draft) = (One(query::tube(&self.rows, self.tube)?), Decision::default());
-        let mut ctx = OpContext::new(&self.rows, &known, &mut self.numbers, &mut draft, None, NOW);
+        let repaired = Repaired::new();
+        let mut ctx =
+            OpContext::new(&self.rows, &known, &mut self.numbers, &mut draft, None, &repaired, NOW);
         let done = op.decide(&mut ctx)?;
         self.rows.bytes = self.rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
         let (rows, journaled) = (&mut self.rows.rows, &mut self.journaled);

@@ -5,7 +5,7 @@ use super::Rows;
 use crate::api::queue::Queue;
 use crate::api::tube::Tube as Handle;
 use crate::engine::by_id::{Kick, Tool, Verb};
-use crate::engine::context::{Op, OpContext, Reserve};
+use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
 use crate::engine::effects::NextDue;
 use crate::engine::put::{NewRow, PutTasks};
@@ -140,7 +140,9 @@ impl Scene {
             let (next, end) = (Numbers::both(1 << 40), Numbers::both(1 << 41));
             let mut numbers = Reserve { next, end };
             let (rows, now) = (&scene.rows, scene.now);
-            let mut ctx = OpContext::new(rows, &known, &mut numbers, &mut draft, None, now);
+            let repaired = Repaired::new();
+            let mut ctx =
+                OpContext::new(rows, &known, &mut numbers, &mut draft, None, &repaired, now);
             done = Some(op.decide(&mut ctx)?);
             Ok(())
         });

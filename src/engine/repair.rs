@@ -1,0 +1,318 @@
+//! The one op that mends damage. A rule that meets a damaged row ends with an error that names the
+//! row. The commit then runs this op for the row and tries the rule again. The op buries a damaged
+//! task under its id, with what other rows still say of it, and writes index rows anew. A row that
+//! no other row explains stays as it is. No rule calls this file.
+
+use crate::engine::consumers;
+use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::groups::{group_value, in_flight, line_head, whose_turn};
+use crate::engine::pieces::{self, PiecesFound};
+use crate::engine::position;
+use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::transition;
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Key, Rank};
+use crate::format::piece::PieceWork;
+use crate::format::row::{
+    self, BuriedRow, ConsumerRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
+};
+use crate::format::{Range, Scan, Tag, Value, View};
+use crate::words::clock::NEVER;
+use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
+use crate::words::task::{Cause, Reason, State, TaskId};
+use std::collections::BTreeMap;
+
+/// Mends as far as that is possible.
+pub(crate) enum Repair {
+    /// What a rule met.
+    Row(DamagedRow),
+    /// All rows of consumers and of their names.
+    Consumers,
+}
+
+impl Op for Repair {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let Self::Row(DamagedRow { tube, key }) = self else { return mend_consumers(ctx) };
+        let (tube, key) = (&*ctx.tube(*tube)?, Key::from_slice(key));
+        let Some(range) = Range::holding(&key) else { return Ok(()) };
+        match range.tag {
+            Tag::Turn => mend_turns(ctx, tube),
+            Tag::Group => match key::group_of(&key) {
+                Some(group) => mend_group(ctx, tube, group, &key),
+                None => Ok(()),
+            },
+            tag => bury(ctx, tube, (tag, key)),
+        }
+    }
+}
+
+/// What is known of a damaged task.
+struct Known {
+    id: TaskId,
+    /// Where its own row is.
+    home: Rank,
+    place: Rank,
+    group: Option<String>,
+    state: TaskState,
+    fault: Error,
+}
+
+/// Buries the task of the state's row of this key, if that row, the task's own or its payload is
+/// damaged.
+fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Result<()> {
+    let (Some(state), Some(id)) = (tag.state(), key::id_of(&at)) else { return Ok(()) };
+    let Some((_, raw)) = ctx.first(&at, &key::after(&at))? else { return Ok(()) };
+    let standing = key::standing_place(tag, &at);
+    let opened = raw.ok_or_else(|| damaged("state"));
+    let opened = opened.and_then(|raw| stored::open(ctx, tube, (tag, id, standing), &raw));
+    let known = match opened {
+        Ok((stored, state)) => {
+            let content = stored.task().and_then(|task| task.content(ctx, tube));
+            let Err(fault) = content else { return Ok(()) };
+            let (home, place) = stored.places();
+            let group = group(ctx, tube, (tag, id), &at)?;
+            Known { id, home, place, group, state, fault }
+        }
+        Err(fault) if fault.kind() == ErrorKind::Damaged => {
+            let position = position::of(ctx, tube, id);
+            let (home, place) = match (standing, sound(position)?) {
+                (Some(place), Some((home, _, _))) => (home, place),
+                (Some(place), None) => (place, place),
+                (None, Some((home, place, _))) => (home, place),
+                (None, None) => return Ok(()),
+            };
+            let group = group(ctx, tube, (tag, id), &at)?;
+            let state = match state {
+                State::Ready => TaskState::Ready(unknown()),
+                State::Delayed => delayed(ctx, tube, group.as_deref())?,
+                State::Taken => taken(ctx, tube, id)?,
+                // It is buried already.
+                State::Buried => return Ok(()),
+            };
+            Known { id, home, place, group, state, fault }
+        }
+        Err(error) => return Err(error),
+    };
+    if known.fault.kind() == ErrorKind::Damaged {
+        set_aside(ctx, tube, known)
+    } else {
+        Err(known.fault)
+    }
+}
+
+/// The group of a task with this row of its state.
+fn group(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    (tag, id): (Tag, TaskId),
+    at: &Key,
+) -> Result<Option<String>> {
+    match tag {
+        Tag::Line => Ok(key::group_of(at).map(str::to_owned)),
+        Tag::Ready => Ok(None),
+        _ => position::of(ctx, tube, id).map(|(_, _, group)| group),
+    }
+}
+
+/// Buries a task. If its own row is damaged another stands in for it, with the payload if that
+/// stands apart. If another row tells a state of the task, the damage is in the key of the state's
+/// row, which is of another task that is not known: it stays as it is.
+fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known) -> Result<()> {
+    let Known { id, home, place, group, state, fault } = known;
+    let group = group.as_deref();
+    let key = key::task(tube.run(), &home, id);
+    let kept = ctx.first(&key, &key::after(&key))?;
+    let is_there = kept.is_some();
+    let (raw, found) = match kept.and_then(|(_, raw)| raw) {
+        Some(raw) if TaskRow::decode(&raw).is_some() => (raw, None),
+        _ => {
+            let found = pieces::find(ctx, (tube.run(), id))?;
+            (unknown_task(ctx, &found, group), Some(found))
+        }
+    };
+    let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
+    let task = TaskRef { group, ..TaskRef::new(id, (home, place), &raw, row) };
+    if transition::has_other_state(ctx, tube, id, &transition::state_key(tube, &task, &state))? {
+        return Ok(());
+    }
+    let head = state.head();
+    let head = TaskProgress { buries: head.buries.saturating_add(1), ..head.clone() };
+    let reason = Reason::Undecodable(fault.to_string());
+    let to = TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason });
+    transition::move_task(ctx, tube, &task, &state, &to, Cause::Bury)?;
+    match (&found, is_there) {
+        (None, _) => {}
+        (Some(_), true) => ctx.change(key, raw.clone()),
+        (Some(_), false) => ctx.add(key, raw.clone()),
+    }
+    if matches!(found, Some(PiecesFound::Parts)) {
+        pieces::discard(ctx, (tube.run(), id), PieceWork::unknown())?;
+    }
+    Ok(())
+}
+
+/// The row of a task of which nothing is known but what stands beside it.
+fn unknown_task(ctx: &OpContext<'_>, found: &PiecesFound, group: Option<&str>) -> Value {
+    let payload = match found {
+        PiecesFound::Whole(pieces) => PayloadPlace::Apart(*pieces),
+        PiecesFound::Nothing | PiecesFound::Parts => PayloadPlace::Inline(&[]),
+    };
+    let created = ctx.now.queue;
+    let (codec, version, key, extension) = (0, 0, None, &[][..]);
+    TaskRow { created, codec, version, group, key, extension, payload }.encode()
+}
+
+/// What is known of a task whose state's row is damaged.
+fn unknown() -> TaskProgress {
+    TaskProgress::fresh(NEVER, NEVER)
+}
+
+/// What stands for a lease whose row is damaged.
+fn taken(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<TaskState> {
+    let holder = holder(ctx, tube, id)?;
+    Ok(TaskState::Taken(TakenRow { head: unknown(), token: 0, holder, since: 0, deadline: NEVER }))
+}
+
+/// What stands for a delay whose row is damaged. Its deadline stays: the rule that meets it again
+/// finds no delayed task and removes it.
+fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result<TaskState> {
+    let holds_group = match group {
+        // If the kept count is higher than what can be counted, damaged delayed tasks hold the
+        // group. Which of several do so is not known any more.
+        Some(group) => in_flight(ctx, tube, group)? > recount(ctx, tube, group)?,
+        None => false,
+    };
+    Ok(TaskState::Delayed(DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group }))
+}
+
+/// The named consumer that holds a task, or 0, where the task's own row does not tell.
+fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
+    let mut rows = Scan::over(tube.range(Tag::TicketHandle));
+    while let Some((met, _)) = rows.next(ctx)? {
+        if key::id_of(&met) == Some(id) {
+            let holder = met.get(key::RUN_PREFIX..).and_then(|rest| rest.first_chunk());
+            return Ok(holder.map_or(0, |holder| u32::from_be_bytes(*holder)));
+        }
+    }
+    Ok(0)
+}
+
+/// Counts who is in flight in a group. As long as what is taken.
+fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
+    let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
+    let mut tasks = 0;
+    for tag in [Tag::Taken].into_iter().chain(delayed) {
+        let mut rows = Scan::over(tube.range(tag));
+        while let Some((met, row)) = rows.next(ctx)? {
+            // A damaged lease counts too. Whether a damaged delay holds the group is not known.
+            let delayed = || row.as_deref().and_then(DelayedRow::decode);
+            let is_in_flight =
+                tag == Tag::Taken || delayed().is_some_and(|(_, (it, _))| it.holds_group);
+            let Some(id) = key::id_of(&met).filter(|_| is_in_flight) else { continue };
+            let own = position::of(ctx, tube, id);
+            tasks += u64::from(own.is_ok_and(|(_, _, own)| own.as_deref() == Some(group)));
+        }
+    }
+    Ok(tasks)
+}
+
+/// Counts anew how many of a group are in flight. The count before it may have been another, so the
+/// group's turn is set right too.
+fn mend_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Key) -> Result<()> {
+    match ctx.first(key, &key::after(key))? {
+        Some((_, row)) if row.as_deref().and_then(row::read_number).is_none() => {}
+        _ => return Ok(()),
+    }
+    let tasks = recount(ctx, tube, group)?;
+    match tasks {
+        0 => ctx.remove(key.clone()),
+        tasks => ctx.change(key.clone(), row::number(tasks)),
+    }
+    let line = key::line_of(tube.run(), group);
+    match ctx.first(&line, &key::end_of(&line))? {
+        Some((first, _)) => set_turn(ctx, tube, (group, tasks), &first),
+        None => Ok(()),
+    }
+}
+
+/// Gives the first task of a group's line the group's turn, or removes it if as many tasks are in
+/// flight as the group allows.
+fn set_turn(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    (group, tasks): (&str, u64),
+    first: &Key,
+) -> Result<()> {
+    let line = key::line_of(tube.run(), group);
+    let Some((place, id)) = sound(line_head(first, line.len()))?.map(|it| (it.place, it.id)) else {
+        return Ok(());
+    };
+    let turn = key::turn(tube.run(), &place, id);
+    let is_there = ctx.first(&turn, &key::after(&turn))?.is_some();
+    match (tasks < u64::from(tube.row.options.in_flight), is_there) {
+        (true, false) => {
+            ctx.add(turn, group_value(group));
+            ctx.effects().wake(tube.number, 1);
+        }
+        (false, true) => ctx.remove(turn),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Removes the turns that lead to no task, and gives one to each group that should have one: which
+/// group a damaged turn was of is not known any more. This reads one row of each group of the tube.
+fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
+    let mut rows = Scan::over(tube.range(Tag::Turn));
+    while let Some((met, group)) = rows.next(ctx)? {
+        let place = key::place_of(&met, key::RUN_PREFIX).zip(key::id_of(&met));
+        let whose = match place {
+            Some((place, id)) => whose_turn(ctx, tube, (&place, id), group)?,
+            None => None,
+        };
+        if whose.is_none() {
+            ctx.remove(met);
+        }
+    }
+    let mut rows = Scan::over(tube.range(Tag::Line));
+    while let Some((met, _)) = rows.next(ctx)? {
+        let Some(group) = key::group_of(&met) else { continue };
+        rows.skip_to(key::end_of(&key::line_of(tube.run(), group)));
+        let tasks = in_flight(ctx, tube, group)?;
+        set_turn(ctx, tube, (group, tasks), &met)?;
+    }
+    Ok(())
+}
+
+/// Removes consumers whose rows are damaged, since their grace is not known. Then it makes each
+/// name lead to its consumer again.
+fn mend_consumers(ctx: &mut OpContext<'_>) -> Result<()> {
+    let mut rows = Scan::over(Range::of(Tag::Consumer));
+    while let Some((met, row)) = rows.next(ctx)? {
+        if row.as_deref().and_then(ConsumerRow::decode).is_none() {
+            ctx.remove(met);
+        }
+    }
+    let consumers = consumers::all(ctx)?.into_iter();
+    let mut names: BTreeMap<Key, u32> =
+        consumers.map(|(number, row)| (key::consumer_name(&row.name), number)).collect();
+    let mut rows = Scan::over(Range::of(Tag::ConsumerName));
+    while let Some((met, row)) = rows.next(ctx)? {
+        let told = row.as_deref().and_then(row::read_number);
+        match names.remove(&met).map(u64::from) {
+            Some(number) if told == Some(number) => {}
+            Some(number) => ctx.change(met, row::number(number)),
+            None => ctx.remove(met),
+        }
+    }
+    for (name, number) in names {
+        ctx.add(name, row::number(u64::from(number)));
+    }
+    Ok(())
+}

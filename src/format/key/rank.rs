@@ -1,0 +1,67 @@
+//! Where a task stands among the ready ones, as it is written into keys. It compares as bytes.
+
+use crate::words::limits::ORDER_BYTES_MAX;
+
+/// The order of a task among those of equal priority. All orders of one tube have one length, so
+/// that they compare as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Its put number, big-endian.
+    Number([u8; 8]),
+    /// What a `Placement` made.
+    Placed([u8; ORDER_BYTES_MAX]),
+}
+
+impl Order {
+    /// In the middle of all numbers, so that a front put has room before it.
+    const MIDDLE: u64 = 1 << 63;
+
+    /// At the end: behind everything that was put before `number` was drawn.
+    pub(crate) fn back(number: u64) -> Self {
+        Self::number(Self::MIDDLE | number)
+    }
+
+    /// At the front: before everything that was put before `number` was drawn.
+    pub(crate) fn front(number: u64) -> Self {
+        Self::number(Self::MIDDLE - 1 - (number & (Self::MIDDLE - 1)))
+    }
+
+    fn number(number: u64) -> Self {
+        Self::Number(number.to_be_bytes())
+    }
+
+    /// By a `Placement`.
+    pub(crate) fn placed(order: &[u8]) -> Option<Self> {
+        let mut bytes = [0; ORDER_BYTES_MAX];
+        bytes.get_mut(..order.len())?.copy_from_slice(order);
+        Some(Self::Placed(bytes))
+    }
+
+    pub(crate) fn is_placed(&self) -> bool {
+        matches!(self, Self::Placed(_))
+    }
+
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Number(number) => number,
+            Self::Placed(order) => order,
+        }
+    }
+
+    /// Reads an order back from its 8 or 16 bytes.
+    #[inline]
+    pub(crate) fn of_bytes(order: &[u8]) -> Option<Self> {
+        match order.try_into() {
+            Ok(number) => Some(Self::Number(number)),
+            Err(_) => Some(Self::Placed(order.try_into().ok()?)),
+        }
+    }
+}
+
+/// Where a task stands among the ready ones: priority, smaller first, then order, then id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rank {
+    pub(crate) priority: i64,
+    pub(crate) order: Order,
+}

@@ -1,0 +1,203 @@
+//! Tags: what kind of row a key names, whose it is, and which state it tells. The numbers are on
+//! the disk, so none is ever given to another kind.
+
+use crate::words::task::State;
+
+/// The tags: of each its number on the disk, whose its rows are, and the state that a row tells.
+macro_rules! tags {
+    ($($(#[$doc:meta])* $tag:ident = $byte:literal, $scope:ident, $state:expr;)*) => {
+        /// What kind of row a key names. The numbers are on the disk.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub(crate) enum Tag {
+            $($(#[$doc])* $tag = $byte,)*
+        }
+
+        impl Tag {
+            /// In the order of their numbers.
+            pub(crate) const ALL: [Self; [$($byte),*].len()] = [$(Self::$tag),*];
+
+            #[inline]
+            pub(crate) const fn scope(self) -> Scope {
+                match self {
+                    $(Self::$tag => Scope::$scope,)*
+                }
+            }
+
+            /// The state that a row of this tag tells. Every task has exactly one row that tells
+            /// one, and a listing of the state walks it.
+            #[inline]
+            pub(crate) const fn state(self) -> Option<State> {
+                match self {
+                    $(Self::$tag => $state,)*
+                }
+            }
+        }
+    };
+}
+
+tags! {
+    /// what → counters of the whole queue
+    Meta = 0x01, Mirrored, None;
+    /// tube name → tube number
+    Name = 0x02, Mirrored, None;
+    /// tube number → `TubeRow`
+    Tube = 0x03, Mirrored, None;
+    /// kind, run, id → `WorkRow`, what a sweep has still to do
+    Work = 0x04, Mirrored, None;
+    /// consumer number → `ConsumerRow`
+    Consumer = 0x05, Mirrored, None;
+    /// consumer name → consumer number
+    ConsumerName = 0x06, Mirrored, None;
+    /// run, id → `PositionRow`, for a task that does not stand where its id says
+    Position = 0x10, Run, None;
+    /// run, priority, order, id → `TaskProgress`: ready, and in no group
+    Ready = 0x12, Run, Some(State::Ready);
+    /// run, group, priority, order, id → `TaskProgress`: ready, in a group
+    Line = 0x13, Run, Some(State::Ready);
+    /// run, priority, order, id → group: the first of the line of a group that may be taken from
+    Turn = 0x14, Run, None;
+    /// run, group → how many of the group are in flight
+    Group = 0x15, Run, None;
+    /// run, id → `DelayedRow`
+    Delayed = 0x16, Run, Some(State::Delayed);
+    /// run, id → `TakenRow`
+    Taken = 0x17, Run, Some(State::Taken);
+    /// run, priority, order, id → `BuriedRow`
+    Buried = 0x18, Run, Some(State::Buried);
+    /// run, deadline, when, id → nothing
+    Due = 0x19, Run, None;
+    /// scope, key text, id → nothing
+    Key = 0x1a, Run, None;
+    /// run, consumer, id → nothing: a lease of a named consumer
+    TicketHandle = 0x1b, Run, None;
+    /// run, time, id → nothing: a buried task by the time of its bury
+    BuriedTime = 0x1c, Run, None;
+    /// run, failure group, time, id → nothing: a buried task that failed
+    BuriedGroup = 0x1d, Run, None;
+    /// run, priority, order, id → `TaskRow`: what was put, where it was put
+    Task = 0x1e, Run, None;
+    /// failure group, time, run, id → nothing: a buried task of any durable tube
+    Failed = 0x20, Queue, None;
+    /// The same for temporary tubes.
+    FailedTemporary = 0x21, Temporary, None;
+    /// id, payload generation, number → one piece of a payload too large for its `TaskRow`
+    Piece = 0x22, Queue, None;
+    /// The same for temporary tubes.
+    PieceTemporary = 0x23, Temporary, None;
+}
+
+/// Whose the rows of a tag are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The queue's; few and often read, so they are kept in memory as a whole.
+    Mirrored,
+    /// The queue's; as many as the tasks are.
+    Queue,
+    /// The queue's, of temporary tubes: they never reach the disk.
+    Temporary,
+    /// A tube's, under its run.
+    Run,
+}
+
+impl Tag {
+    /// Every tag is smaller. Tables that are indexed by tags have so many places.
+    #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+    pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
+
+    /// How many tags are counted by run.
+    #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+    pub(crate) const TALLIED: usize = {
+        let (mut tags, mut at) = (0, 0);
+        while at < Self::ALL.len() {
+            tags += Self::ALL[at].is_tallied() as usize;
+            at += 1;
+        }
+        tags
+    };
+
+    /// Whether each of its rows takes one place of its tube's capacity.
+    pub(crate) const fn takes_capacity(self) -> bool {
+        match self.state() {
+            Some(State::Ready | State::Delayed | State::Taken | State::Buried) => true,
+            None => false,
+        }
+    }
+
+    /// The tags that tell a state.
+    pub(crate) fn states() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|tag| tag.state().is_some())
+    }
+
+    /// The tags whose rows stand under a tube's run.
+    pub(crate) fn in_runs() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|tag| tag.scope() == Scope::Run)
+    }
+
+    /// Whether its rows are counted by run, and the counts kept on the disk; those of the whole
+    /// queue under [`Run::QUEUE`].
+    const fn is_tallied(self) -> bool {
+        matches!(self.scope(), Scope::Queue | Scope::Run)
+    }
+
+    /// Where among the counts of a run this tag's stands, if it is counted so.
+    #[inline]
+    pub(crate) fn tallied(self) -> Option<usize> {
+        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+        const PLACES: [Option<usize>; Tag::SPACE] = {
+            let mut places = [None; Tag::SPACE];
+            let (mut at, mut next) = (0, 0);
+            while at < Tag::ALL.len() {
+                if Tag::ALL[at].is_tallied() {
+                    places[Tag::ALL[at] as usize] = Some(next);
+                    next += 1;
+                }
+                at += 1;
+            }
+            places
+        };
+        PLACES.get(self as usize).copied().flatten()
+    }
+
+    #[inline]
+    pub(crate) fn of(byte: u8) -> Option<Self> {
+        // A table, since every row write asks.
+        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+        const BY_BYTE: [Option<Tag>; Tag::SPACE] = {
+            let mut table = [None; Tag::SPACE];
+            let mut at = 0;
+            while at < Tag::ALL.len() {
+                table[Tag::ALL[at] as usize] = Some(Tag::ALL[at]);
+                at += 1;
+            }
+            table
+        };
+        BY_BYTE.get(usize::from(byte)).copied().flatten()
+    }
+
+    /// The scope of a key's rows; `None` for bytes that are no key.
+    #[inline]
+    pub(crate) fn scope_of(key: &[u8]) -> Option<Scope> {
+        Some(Self::of(*key.first()?)?.scope())
+    }
+}
+
+/// One of these for each tag, by its number.
+#[derive(Clone, Debug)]
+pub(crate) struct ByTag<T>(pub(crate) [T; Tag::SPACE]);
+
+impl<T: Default> Default for ByTag<T> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| T::default()))
+    }
+}
+
+#[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+const _: () = {
+    let mut at = 1;
+    while at < Tag::ALL.len() {
+        assert!((Tag::ALL[at - 1] as u8) < Tag::ALL[at] as u8);
+        at += 1;
+    }
+    assert!(Tag::SPACE < u8::MAX as usize, "the key behind a range needs a tag");
+};

@@ -1,0 +1,140 @@
+//! The rows of a task that do not depend on its state: what the caller said of it, and where it was
+//! put and stands.
+
+use crate::format::extension::Extension;
+use crate::format::key::{Order, Rank};
+use crate::format::pack::{Packer, Unpacker};
+use crate::format::piece::Pieces;
+use crate::format::value::Value;
+
+/// What the caller said of a task. It is written once, under the task's first place, its *home*,
+/// and never changes; the small row of the task's state goes from place to place beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskRow<'a> {
+    /// Queue time of the put.
+    pub(crate) created: u64,
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+    /// Fields of later versions, as they stand in the row. Nobody writes the row again.
+    pub(crate) extension: &'a [u8],
+    pub(crate) payload: PayloadPlace<'a>,
+}
+
+/// Where a task's payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PayloadPlace<'a> {
+    /// At the end of the task's row.
+    Inline(&'a [u8]),
+    /// In rows of their own, `Tag::Piece`.
+    Apart(Pieces),
+}
+
+impl PayloadPlace<'_> {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Inline(payload) => payload.len() as u64,
+            Self::Apart(pieces) => u64::from(pieces.bytes),
+        }
+    }
+
+    pub(crate) fn pieces(&self) -> Option<Pieces> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Apart(pieces) => Some(*pieces),
+        }
+    }
+}
+
+impl<'a> TaskRow<'a> {
+    pub(crate) fn encode(&self) -> Value {
+        let flags = u8::from(self.group.is_some())
+            | u8::from(self.key.is_some()) << 1
+            | u8::from(self.payload.pieces().is_some()) << 2
+            | u8::from(!self.extension.is_empty()) << 3;
+        let mut fixed = [0; 12];
+        (fixed[0], fixed[1]) = (flags, self.codec);
+        fixed[2..4].copy_from_slice(&self.version.to_be_bytes());
+        fixed[4..].copy_from_slice(&self.created.to_be_bytes());
+        let mut row = Packer::new();
+        row.bytes(&fixed);
+        self.group.map(|group| row.short(group));
+        self.key.map(|key| row.short(key));
+        row.bytes(self.extension);
+        match self.payload {
+            PayloadPlace::Inline(payload) => drop(row.bytes(payload)),
+            PayloadPlace::Apart(pieces) => pieces.pack(&mut row),
+        }
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let mut fixed = row.part::<12>()?;
+        let flags = fixed.u8().filter(|flags| *flags < 16)?;
+        let (codec, version, created) = (fixed.u8()?, fixed.u16()?, fixed.u64()?);
+        let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
+        let key = if flags & 2 != 0 { Some(row.short()?) } else { None };
+        let extension = if flags & 8 != 0 { section(&mut row)? } else { &[] };
+        let payload = if flags & 4 != 0 {
+            PayloadPlace::Apart(Pieces::unpack(&mut row)?)
+        } else {
+            PayloadPlace::Inline(row.take_rest())
+        };
+        row.end(Self { created, codec, version, group, key, extension, payload })
+    }
+}
+
+/// The bytes of an extension section that a flag has announced.
+fn section<'a>(row: &mut Unpacker<'a>) -> Option<&'a [u8]> {
+    let before = row.rest();
+    Extension::decode(row).filter(|extension| !extension.is_empty())?;
+    before.get(..before.len() - row.rest().len())
+}
+
+pub(crate) fn pack_place(row: &mut Packer, place: &Rank) {
+    row.u64(place.priority as u64).bytes(place.order.as_bytes());
+}
+
+pub(crate) fn unpack_place(row: &mut Unpacker<'_>, is_placed: bool) -> Option<Rank> {
+    let priority = row.u64()? as i64;
+    let order = Order::of_bytes(row.bytes(if is_placed { 16 } else { 8 })?)?;
+    Some(Rank { priority, order })
+}
+
+/// Where a task was put and where it stands, for one of which its id does not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PositionRow<'a> {
+    /// Where its `TaskRow` is.
+    pub(crate) home: Rank,
+    /// Where it stands among the ready ones, now or when it is back.
+    pub(crate) place: Rank,
+    pub(crate) group: Option<&'a str>,
+}
+
+impl<'a> PositionRow<'a> {
+    pub(crate) fn encode(&self) -> Value {
+        let has_moved = self.home != self.place;
+        let mut row = Packer::new();
+        row.u8(u8::from(self.group.is_some())
+            | u8::from(self.home.order.is_placed()) << 1
+            | u8::from(has_moved) << 2);
+        pack_place(&mut row, &self.home);
+        if has_moved {
+            pack_place(&mut row, &self.place);
+        }
+        self.group.map(|group| row.short(group));
+        row.done()
+    }
+
+    pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
+        let mut row = Unpacker::new(row);
+        let flags = row.u8().filter(|flags| *flags < 8)?;
+        let home = unpack_place(&mut row, flags & 2 != 0)?;
+        let has_moved = flags & 4 != 0;
+        let place = if has_moved { unpack_place(&mut row, flags & 2 != 0)? } else { home };
+        let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
+        row.end(Self { home, place, group }).filter(|_| has_moved == (home != place))
+    }
+}

@@ -1,0 +1,146 @@
+//! A clock that tests move by hand.
+
+use crate::words::clock::Clock;
+use crate::words::macros::debug;
+use crate::words::sync::plain::AtomicU64;
+use crate::words::sync::{Arc, Mutex, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A clock that stands still until it is moved, for tests. Clones share their readings; each other
+/// clock is of another start of the machine.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Clock, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let before = clock.monotonic();
+/// clock.advance(Duration::from_secs(60));
+/// assert_eq!(clock.monotonic() - before, Duration::from_secs(60));
+/// ```
+#[derive(Clone)]
+pub struct ManualClock {
+    readings: Arc<Mutex<Readings>>,
+    watchers: Arc<Mutex<Vec<ClockWatcher>>>,
+}
+
+type ClockWatcher = Arc<dyn Fn() + Send + Sync>;
+
+struct Readings {
+    monotonic: Duration,
+    boot: Duration,
+    boot_id: u128,
+    wall: SystemTime,
+}
+
+impl Readings {
+    /// Moves those on that go while the machine is awake, save the wall clock.
+    fn pass(&mut self, by: Duration) {
+        self.monotonic = self.monotonic.saturating_add(by);
+        self.boot = self.boot.saturating_add(by);
+    }
+
+    fn pass_wall(&mut self, by: Duration) {
+        self.wall = self.wall.checked_add(by).unwrap_or(self.wall);
+    }
+}
+
+/// Starts of machines so far.
+static BOOTS: AtomicU64 = AtomicU64::new(0);
+
+fn next_boot() -> u128 {
+    // With the time of day, or the files of another process would pass for those of this start.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+    now << 64 | u128::from(BOOTS.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ManualClock {
+    /// A clock at noon on 2026-01-01, UTC.
+    pub fn new() -> Self {
+        Self::at(UNIX_EPOCH + Duration::from_secs(1_767_268_800))
+    }
+
+    /// A clock at the given time of day.
+    pub fn at(wall: SystemTime) -> Self {
+        let (monotonic, boot) = (Duration::ZERO, Duration::ZERO);
+        let readings = Readings { monotonic, boot, boot_id: next_boot(), wall };
+        Self { readings: Arc::new(Mutex::new(readings)), watchers: Arc::default() }
+    }
+
+    /// Lets time pass: all readings move on.
+    pub fn advance(&self, by: Duration) {
+        self.turn(|readings| {
+            readings.pass(by);
+            readings.pass_wall(by);
+        });
+    }
+
+    /// Suspends the machine: the wall clock and the boot clock move on.
+    pub fn suspend(&self, by: Duration) {
+        self.turn(|readings| {
+            readings.boot = readings.boot.saturating_add(by);
+            readings.pass_wall(by);
+        });
+    }
+
+    /// Starts the machine anew: the boot clock begins at zero, and `after` has passed on the wall
+    /// clock. For a queue that is closed, or whose process has ended.
+    pub fn reboot(&self, after: Duration) {
+        self.turn(|readings| {
+            (readings.boot, readings.boot_id) = (Duration::ZERO, next_boot());
+            readings.pass_wall(after);
+        });
+    }
+
+    /// Freezes the wall clock while `by` passes.
+    pub fn freeze_wall(&self, by: Duration) {
+        self.turn(|readings| readings.pass(by));
+    }
+
+    /// Sets the wall clock, forward or back.
+    pub fn set_wall(&self, wall: SystemTime) {
+        self.turn(|readings| readings.wall = wall);
+    }
+
+    fn turn(&self, turn: impl FnOnce(&mut Readings)) {
+        turn(&mut self.readings.lock());
+        let watchers = self.watchers.lock().clone();
+        for watcher in watchers {
+            watcher();
+        }
+    }
+}
+
+debug!([] ManualClock, "ManualClock", this, "wall": &this.wall());
+
+impl Clock for ManualClock {
+    fn monotonic(&self) -> Duration {
+        self.readings.lock().monotonic
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.readings.lock().wall
+    }
+
+    fn boot_time(&self) -> Option<Duration> {
+        Some(self.readings.lock().boot)
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        Some(self.readings.lock().boot_id)
+    }
+
+    fn nap(&self, _left: Duration) -> Option<Duration> {
+        None
+    }
+
+    fn watch(&self, moved: Arc<dyn Fn() + Send + Sync>) {
+        self.watchers.lock().push(moved);
+    }
+}
