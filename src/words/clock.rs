@@ -1,19 +1,19 @@
 //! Time as the queue measures it. The only file that reads a clock of the machine.
 //!
 //! Three measures, see [`Now`]: *queue time* never goes back and follows the machine's boot clock,
-//! *wall time* is the system's clock as it is, *lease time* is the process's monotonic clock. All
-//! are microseconds; sums saturate at [`NEVER`].
+//! *wall time* is the system's clock unchanged, *lease time* is the process's monotonic clock. The
+//! unit is the microsecond; sums saturate at [`NEVER`].
 
 use crate::words::sync::plain::AtomicU64;
 use crate::words::sync::{Arc, Mutex, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// An instant that never comes.
+/// A deadline that is never due.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// A length of time in microseconds; what does not fit means for ever.
+/// A length of time in microseconds. A length that does not fit counts as [`NEVER`].
 pub(crate) fn micros(length: Duration) -> u64 {
-    // In 64 bits: every verb asks, and a division of 128 is a call.
+    // In 64 bits, because every verb calls this and a 128-bit division is a function call.
     let whole = length.as_secs().checked_mul(1_000_000);
     whole.and_then(|whole| whole.checked_add(u64::from(length.subsec_micros()))).unwrap_or(NEVER)
 }
@@ -29,14 +29,14 @@ pub struct ClockReading {
     pub wall: SystemTime,
 }
 
-/// The clocks that the queue reads. [`SystemClock`] is the machine's; [`ManualClock`] is moved by
-/// hand in tests.
+/// The clocks that the queue reads. [`SystemClock`] is the machine's; a test moves a
+/// [`ManualClock`] by hand.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since an origin of the clock's own. Never goes back; stands still while the machine
+    /// Time since an origin of the clock's own. Never goes back. Does not advance while the machine
     /// sleeps, where the system has such a clock.
     fn monotonic(&self) -> Duration;
 
-    /// The time of day. May jump either way.
+    /// The time of day. It may jump forward or back.
     fn wall(&self) -> SystemTime;
 
     /// Time since the machine was started, or since another origin. Never goes back, and goes on
@@ -59,13 +59,13 @@ pub trait Clock: Send + Sync + 'static {
         ClockReading { monotonic: self.monotonic(), boot: self.boot_time(), wall }
     }
 
-    /// How long a thread may sleep until `left` has passed on this clock; `None` means until the
+    /// How long a thread may sleep until `left` has passed on this clock. `None`: until the
     /// function given to [`watch`](Clock::watch) is called.
     fn nap(&self, left: Duration) -> Option<Duration> {
         Some(left)
     }
 
-    /// Registers a function to be called whenever the clock was moved by hand. A clock that moves
+    /// Registers a function that the clock calls whenever it was moved by hand. A clock that moves
     /// by itself need not keep it.
     fn watch(&self, moved: Arc<dyn Fn() + Send + Sync>) {
         drop(moved);
@@ -116,7 +116,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The random number that Linux draws when it starts.
+/// The random number that Linux generates at each start.
 fn boot_id() -> Option<u128> {
     if !cfg!(any(target_os = "linux", target_os = "android")) {
         return None;
@@ -125,16 +125,16 @@ fn boot_id() -> Option<u128> {
     u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
 }
 
-/// How far the boot clock is ahead of the monotonic one, in nanoseconds. That moves only while the
-/// machine sleeps, so a third clock need not be read for every verb: only if the second has passed
-/// a second, or if the wall clock has moved by another length than the monotonic one.
+/// How far the boot clock is ahead of the monotonic one, in nanoseconds. The difference changes
+/// only while the machine sleeps, so the boot clock is read only when a second has passed since the
+/// last reading, or when the wall clock and the monotonic one moved by different lengths.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[derive(Debug, Default)]
 struct Asleep {
     ahead: AtomicU64,
-    /// Monotonic time of the last look.
+    /// Monotonic time of the last reading of the boot clock.
     looked: AtomicU64,
-    /// The wall clock less the monotonic one, at the last look.
+    /// The wall clock minus the monotonic one, at that reading.
     wall_ahead: AtomicU64,
 }
 
@@ -158,8 +158,9 @@ impl Asleep {
         if since >= Self::LOOK_AGAIN || moved >= Self::JITTER {
             let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
             let boot = Duration::try_from(boot).map_or(0, nanos);
-            // Read behind the boot clock: what the thread is kept from going on between the two is
-            // then missing until the next look, and would else be time that never was.
+            // Read after the boot clock: if the thread loses the processor between the two, that
+            // time is missing until the next reading. In the other order queue time would gain time
+            // that never passed.
             let ahead = boot.saturating_sub(nanos(origin.elapsed()));
             self.ahead.fetch_max(ahead, Ordering::Relaxed);
             self.looked.store(passed, Ordering::Relaxed);
@@ -181,8 +182,8 @@ impl Asleep {
     }
 }
 
-/// A clock that stands still until it is moved, for tests. Clones share their readings; each other
-/// clock is of another start of the machine.
+/// A clock that does not move until a test moves it. Clones share their readings. Every other new
+/// clock belongs to another start of the machine.
 ///
 /// ```
 /// use std::time::Duration;
@@ -209,7 +210,7 @@ struct Readings {
 }
 
 impl Readings {
-    /// Moves those on that go while the machine is awake, save the wall clock.
+    /// Advances the clocks that run while the machine is awake, except the wall clock.
     fn pass(&mut self, by: Duration) {
         self.monotonic = self.monotonic.saturating_add(by);
         self.boot = self.boot.saturating_add(by);
@@ -220,11 +221,11 @@ impl Readings {
     }
 }
 
-/// Starts of machines so far.
+/// The starts of machines that were simulated so far.
 static BOOTS: AtomicU64 = AtomicU64::new(0);
 
 fn next_boot() -> u128 {
-    // With the time of day, or the files of another process would pass for those of this start.
+    // The time of day is part of it, so that the files of another process do not match this start.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
     now << 64 | u128::from(BOOTS.fetch_add(1, Ordering::Relaxed))
 }
@@ -236,19 +237,19 @@ impl Default for ManualClock {
 }
 
 impl ManualClock {
-    /// A clock at noon on 2026-01-01, UTC.
+    /// A clock set to noon on 2026-01-01, UTC.
     pub fn new() -> Self {
         Self::at(UNIX_EPOCH + Duration::from_secs(1_767_268_800))
     }
 
-    /// A clock at the given time of day.
+    /// A clock set to the given time of day.
     pub fn at(wall: SystemTime) -> Self {
         let (monotonic, boot) = (Duration::ZERO, Duration::ZERO);
         let readings = Readings { monotonic, boot, boot_id: next_boot(), wall };
         Self { readings: Arc::new(Mutex::new(readings)), watchers: Arc::default() }
     }
 
-    /// Lets time pass: all readings move on.
+    /// Lets time pass: all clocks advance.
     pub fn advance(&self, by: Duration) {
         self.turn(|readings| {
             readings.pass(by);
@@ -256,7 +257,7 @@ impl ManualClock {
         });
     }
 
-    /// Suspends the machine: the wall clock and the boot clock move on.
+    /// Suspends the machine: the wall clock and the boot clock advance, the monotonic one does not.
     pub fn suspend(&self, by: Duration) {
         self.turn(|readings| {
             readings.boot = readings.boot.saturating_add(by);
@@ -264,8 +265,8 @@ impl ManualClock {
         });
     }
 
-    /// Starts the machine anew: the boot clock begins at zero, and `after` has passed on the wall
-    /// clock. For a queue that is closed, or whose process has ended.
+    /// Restarts the machine: the boot clock begins at zero, and `after` has passed on the wall
+    /// clock. The queue must be closed, or its process must have ended.
     pub fn reboot(&self, after: Duration) {
         self.turn(|readings| {
             (readings.boot, readings.boot_id) = (Duration::ZERO, next_boot());
@@ -273,7 +274,7 @@ impl ManualClock {
         });
     }
 
-    /// Freezes the wall clock while `by` passes.
+    /// Lets `by` pass while the wall clock does not move.
     pub fn freeze_wall(&self, by: Duration) {
         self.turn(|readings| readings.pass(by));
     }
@@ -324,45 +325,45 @@ impl Clock for ManualClock {
     }
 }
 
-/// What a queue made of the time for which it was not open, if the wall clock does not tell the
-/// truth about it; see [`Queue::clock_step`](crate::Queue::clock_step).
+/// How a queue counted the time for which it was not open, if the wall clock does not show that
+/// time; see [`Queue::clock_step`](crate::Queue::clock_step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockStep {
-    /// How far the wall clock had moved since the last write.
+    /// How far the wall clock moved since the last write.
     pub by: Duration,
-    /// Whether it had moved back.
+    /// Whether it moved back.
     pub back: bool,
-    /// How much of that counts as time that has passed.
+    /// How much of that counts as passed time.
     pub counted: Duration,
 }
 
 /// One reading of the three measures, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
-    /// Since the epoch, never going back, not even over a reopen: delay, ttl, back-off.
+    /// Since the epoch. Never goes back, also not over a reopen. For delay, ttl and back-off.
     pub(crate) queue: u64,
-    /// Since the epoch, as the system says: run_at.
+    /// Since the epoch, as the system reports it. For run_at.
     pub(crate) wall: u64,
-    /// Since the clock's origin: ttr, grace while open.
+    /// Since the clock's origin. For ttr, and for grace while open.
     pub(crate) lease: u64,
 }
 
-/// The two marks that each journal record carries, so that queue time goes on over a reopen. They
-/// are *now*, never a deadline.
+/// The two clock readings that each journal record carries, so that queue time continues over a
+/// reopen. They are the time of the commit, never a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClockMarks {
     /// The queue's time.
     pub(crate) queue: u64,
-    /// The wall clock as it was read last.
+    /// The wall clock at its last reading.
     pub(crate) wall: u64,
 }
 
-/// How queue time hangs on the boot clock of one start of the machine.
+/// How queue time follows from the boot clock of one start of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Boot {
     pub(crate) id: u128,
-    /// Queue time less boot time, in microseconds; may wrap.
+    /// Queue time minus boot time, in microseconds; may wrap.
     pub(crate) offset: u64,
 }
 
@@ -371,18 +372,18 @@ pub(crate) struct Boot {
 pub(crate) struct QueueClock {
     marks: ClockMarks,
     lease: u64,
-    /// Queue time less boot time.
+    /// Queue time minus boot time.
     offset: u64,
     boot_id: Option<u128>,
-    /// The highest wall clock seen, moved along with the monotonic one: without a boot clock.
+    /// The highest wall clock seen, advanced with the monotonic one. Used without a boot clock.
     wall_high: u64,
     gap_max: u64,
 }
 
 impl QueueClock {
-    /// Goes on from what an earlier run has stored. A queue that has no marks starts at the wall
-    /// clock. Where the machine was not started since, its boot clock tells how much time has
-    /// passed; else the wall clock does, and `gap_max` microseconds at most.
+    /// Continues from what an earlier run has stored. A queue without marks starts at the wall
+    /// clock. If the machine was not restarted since, its boot clock gives the time that has
+    /// passed; otherwise the wall clock does, up to `gap_max` microseconds.
     pub(crate) fn resume(
         marks: ClockMarks,
         boot: Option<Boot>,
@@ -416,13 +417,14 @@ impl QueueClock {
         (resumed, step)
     }
 
-    /// Reads the clock. Queue time follows the boot clock alone. Where there is none it advances by
-    /// the monotonic time elapsed, and by what the wall clock is ahead of the highest ever seen,
-    /// moved along with the monotonic one. Moved along: else each reading would keep the larger of
-    /// two roundings, and a busy queue run fast.
+    /// Reads the clock. Queue time follows the boot clock alone. Without one it advances by the
+    /// monotonic time elapsed, plus what the wall clock is ahead of the highest one seen. That
+    /// highest one advances with the monotonic clock: otherwise each reading would keep the larger
+    /// of two roundings, and queue time would run fast in a busy queue.
     ///
-    /// The wall clock is read first: what the thread is kept from going on between the two is then
-    /// missing from the wall clock for one reading, and would else be a jump that stays for good.
+    /// The wall clock is read first: if the thread loses the processor between the two, that time
+    /// is missing from the wall clock for one reading. In the other order it would count as a jump
+    /// forward and never be taken back.
     #[inline]
     pub(crate) fn read(&mut self, clock: &dyn Clock) -> Now {
         let reading = clock.read();
@@ -438,7 +440,7 @@ impl QueueClock {
                 self.marks.queue.saturating_add(elapsed).saturating_add(jumped)
             }
         };
-        // One below NEVER, so that a deadline "for ever" is never due.
+        // One below NEVER, so that a deadline of NEVER is never due.
         let queue = queue.max(self.marks.queue).min(NEVER - 1);
         self.marks = ClockMarks { queue, wall };
         self.lease = lease;
@@ -449,7 +451,8 @@ impl QueueClock {
         self.marks
     }
 
-    /// What lets the next opening under the same start of the machine go on without the wall clock.
+    /// What the next opening needs to continue without the wall clock, if the machine is not
+    /// restarted.
     pub(crate) fn boot(&self) -> Option<Boot> {
         self.boot_id.map(|id| Boot { id, offset: self.offset })
     }
@@ -520,10 +523,10 @@ mod tests {
         assert_eq!(reckoning.read(&bare).queue, forward.queue + MONTH);
     }
 
-    /// One reading far ahead was for ever: the highest wall clock ever seen was kept, and queue
-    /// time stood still until the wall clock came there again.
+    /// Regression: one wall clock reading far ahead was kept as the highest ever seen, and queue
+    /// time stopped until the wall clock came there again.
     #[test]
-    fn over_a_reopening_the_boot_clock_counts_and_else_the_wall_clock_up_to_the_gap() {
+    fn a_reopening_counts_the_boot_clock_or_the_wall_clock_up_to_the_gap() {
         let clock = ManualClock::new();
         let mut before = fresh(&clock);
         clock.advance(DAY);
@@ -536,7 +539,7 @@ mod tests {
         let day = micros(DAY);
         clock.set_wall(clock.wall() + 3650 * DAY);
         clock.freeze_wall(DAY);
-        assert_eq!(reopened(0), (day, None), "the wall clock is not asked");
+        assert_eq!(reopened(0), (day, None), "the wall clock does not count");
         clock.reboot(Duration::ZERO);
         let step = |by, back, counted| Some(ClockStep { by, back, counted });
         assert_eq!(reopened(MONTH), (MONTH, step(3650 * DAY, false, 30 * DAY)));
@@ -547,7 +550,7 @@ mod tests {
         assert_eq!(reopened(day), (day, step(2 * DAY, false, DAY)));
     }
 
-    /// The clock of the machine says the same as the three that it is made of.
+    /// The system clock agrees with the three clocks that it is made of.
     #[test]
     fn the_machines_boot_clock_never_goes_back_and_keeps_up() {
         let clock = SystemClock::default();
@@ -563,8 +566,8 @@ mod tests {
         assert!(other.abs_diff(clock.boot_time().unwrap()) < Duration::from_secs(5));
     }
 
-    /// The larger of a monotonic and a wall step was added at each reading: with one clock rounded
-    /// down now and then, a busy queue ended a delay of 5 s after 4.8.
+    /// Regression: each reading added the larger of a monotonic and a wall step. With one clock
+    /// rounded down now and then, a busy queue ended a delay of 5 s after 4.8 s.
     #[test]
     fn jitter_between_the_clocks_does_not_add_up() {
         let clock = ManualClock::new();
@@ -580,8 +583,8 @@ mod tests {
         assert_eq!(reckoning.read(&bare).queue, start.queue + 3_000);
     }
 
-    /// A thread lost the processor for 5 ms between the two clocks, the wall clock seemed to have
-    /// jumped by that, and every delay from then on ended as much too early.
+    /// Regression: a thread lost the processor for 5 ms between two clock readings, this counted as
+    /// a jump of the wall clock, and every later delay ended 5 ms too early.
     #[test]
     fn a_thread_that_stops_between_the_two_clocks_brings_nothing_forward() {
         struct Stops(ManualClock, AtomicBool);

@@ -1,35 +1,35 @@
-//! How to open a queue, how to make a tube and how to be told of events, every default written out.
-//! Plain values; what they mean is decided elsewhere.
+//! Options for opening a queue, making a tube and subscribing to events, with every default written
+//! out. Plain values; other rooms decide what they mean.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
 use crate::words::name;
 use std::time::Duration;
 
-/// When a call that changes something returns, and so what a power cut may take back. A killed
-/// process takes back nothing that returned, at either level.
+/// When a call that changes something returns, and so what a power cut can undo. The kill of a
+/// process undoes nothing that returned, at either level.
 ///
 /// Set for the queue by [`Builder::durability`](crate::Builder::durability), for one handle by
 /// [`Tube::durability`](crate::Tube::durability) and for one put by
 /// [`NewTask::durability`](crate::NewTask::durability).
 ///
-/// Take, touch, renew, release and the drop of a guard return when they are written, at either
-/// level: a power cut may take them back, and then the task is where it was before, its attempt not
-/// counted. A release that says more, as with a delay, is like any other call. A
-/// [`transact`](crate::Queue::transact) is synced at either level. What a temporary tube does never
-/// touches the disk.
+/// Take, touch, renew, release and the drop of a guard return as soon as they are written, at
+/// either level. A power cut can undo them; the task is then where it was before, and its attempt
+/// is not counted. A release with other terms, such as a delay, follows this setting. A
+/// [`transact`](crate::Queue::transact) is synced at either level. A temporary tube writes nothing
+/// to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When what it did, and all that it saw, is synced. The default.
+    /// Returns when its writes, and all writes that it has read, are synced. The default.
     #[default]
     Durable,
-    /// When it is written to the operating system. A power cut takes back at most the last
-    /// `flush_interval` and one sync, as a suffix.
+    /// Returns when its writes are handed to the operating system. A power cut undoes at most the
+    /// writes of the last `flush_interval` plus one sync, always the newest ones.
     Relaxed,
 }
 
-/// What a reader of events is told, and how much is kept for it while it does not keep up.
+/// What a reader of events receives, and how many events are kept while it is slow.
 ///
 /// ```
 /// use tubewell::EventOptions;
@@ -53,29 +53,29 @@ impl Default for EventOptions {
 }
 
 impl EventOptions {
-    /// Without payloads, and with the bounds that are told at [`kept`](EventOptions::kept) and
+    /// Without payloads, and with the bounds of [`kept`](EventOptions::kept) and
     /// [`bytes_kept`](EventOptions::bytes_kept).
     pub const fn new() -> Self {
         let (kept, bytes_kept) = (limits::EVENTS_KEPT, limits::EVENT_BYTES_KEPT);
         Self { payloads: false, kept, bytes_kept }
     }
 
-    /// Each event with a copy of the task's payload, see
-    /// [`Event::payload`](crate::Event::payload). Every verb then makes that copy, and for payloads
-    /// of more than 512 bytes it may have to read.
+    /// Adds a copy of the task's payload to each event, see
+    /// [`Event::payload`](crate::Event::payload). Every verb then makes that copy, and for a
+    /// payload of more than 512 bytes it may have to read it from the disk.
     pub const fn payloads(mut self) -> Self {
         self.payloads = true;
         self
     }
 
-    /// The events that are kept, at least one. Default: 4096.
+    /// How many events are kept, at least one. Default: 4096.
     pub const fn kept(mut self, events: usize) -> Self {
         self.kept = events;
         self
     }
 
-    /// The payload bytes that are kept in events together; the newest event is, whatever its size.
-    /// Default: 64 MiB.
+    /// How many payload bytes the kept events hold together. The newest event is kept whatever its
+    /// size. Default: 64 MiB.
     pub const fn bytes_kept(mut self, bytes: usize) -> Self {
         self.bytes_kept = bytes;
         self
@@ -145,19 +145,19 @@ impl Backoff {
         self.factor
     }
 
-    /// What no wait is longer than.
+    /// The longest wait.
     pub const fn get_most(&self) -> Duration {
         self.most
     }
 
-    /// How long a task waits that has used this many attempts, from 1.
+    /// How long a task waits after this many attempts, from 1.
     pub fn wait(&self, attempts: u32) -> Duration {
         let grown = self.factor.saturating_pow(attempts.saturating_sub(1));
         self.first.saturating_mul(grown).min(self.most)
     }
 }
 
-/// What a tube's tasks may use. An option whose switch is off is refused, never ignored.
+/// What a tube's tasks may use. An option that the kind does not allow is refused, never ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Switches {
     pub(crate) priority: bool,
@@ -182,7 +182,7 @@ pub enum TubeKind {
     FifoTtl,
     /// Priority, times and a capacity.
     LimFifoTtl,
-    /// Groups with one task in flight each; tasks without a group share one.
+    /// Groups with one task in flight each. Tasks without a group form one group.
     Utube,
     /// Groups, priority and times.
     UtubeTtl,
@@ -202,7 +202,7 @@ impl TubeKind {
         }
     }
 
-    /// Whether tasks without a group stand together in one, as in tarantool's utubes.
+    /// Whether tasks without a group form one group, as in tarantool's utubes.
     pub(crate) fn groups_all(self) -> bool {
         matches!(self, Self::Utube | Self::UtubeTtl)
     }
@@ -249,8 +249,8 @@ impl TubeKind {
 /// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
 /// ```
 ///
-/// What a tube was made with is in [`TubeInfo`](crate::TubeInfo), each option to be read by `get_`
-/// and the name of what sets it.
+/// [`TubeInfo`](crate::TubeInfo) has the options of a tube. Each is read by `get_` and the name of
+/// its setter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -282,7 +282,7 @@ pub struct TubeOptions {
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
     pub(crate) placement: Option<String>,
-    /// Of the call, not of the tube: never stored.
+    /// An option of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
 }
 
@@ -317,8 +317,8 @@ impl TubeOptions {
         }
     }
 
-    /// Keeps the tasks in memory only: they never touch the disk and are gone with the process.
-    /// The tube itself stays. Default: off.
+    /// Keeps the tasks in memory only: they are never written to the disk and end with the process.
+    /// The tube itself is kept. Default: off.
     #[must_use]
     pub fn temporary(mut self, yes: bool) -> Self {
         self.temporary = yes;
@@ -332,16 +332,16 @@ impl TubeOptions {
         self
     }
 
-    /// How long tasks live that are put without a ttl, in [queue time](crate#time). A microsecond
-    /// or more. Default: for ever.
+    /// The ttl of tasks that are put without one, in [queue time](crate#time). At least one
+    /// microsecond. Default: no end.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// How long takers may hold tasks that are put without a ttr, in [lease time](crate#time). A
-    /// microsecond or more. Default: for ever.
+    /// The ttr of tasks that are put without one, in [lease time](crate#time): how long a taker may
+    /// hold them. At least one microsecond. Default: no end.
     #[must_use]
     pub fn ttr(mut self, ttr: Duration) -> Self {
         self.ttr = Some(ttr);
@@ -372,41 +372,41 @@ impl TubeOptions {
     }
 
     /// How many tasks of one group may be taken at the same time. Default 1: a task is handed out
-    /// when the one before it is settled. One that waits for a retry lets the next one pass, unless
-    /// the group [is held](TubeOptions::hold_group_while_delayed).
+    /// after the one before it is settled. A task that waits for a retry lets the next one pass,
+    /// unless [`hold_group_while_delayed`](TubeOptions::hold_group_while_delayed) is on.
     #[must_use]
     pub fn in_flight(mut self, tasks: u32) -> Self {
         self.in_flight = tasks;
         self
     }
 
-    /// Keeps a group locked while a task of it waits after a release or retry with a delay, so that
-    /// nothing overtakes it. Default: off, as in tarantool's utubes.
+    /// Keeps a group locked while one of its tasks waits after a release or retry with a delay, so
+    /// that no task overtakes it. Default: off, as in tarantool's utubes.
     #[must_use]
     pub fn hold_group_while_delayed(mut self, yes: bool) -> Self {
         self.hold_group_while_delayed = yes;
         self
     }
 
-    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) after that gives the task a
-    /// new life, from the kick on, as long as its first was to be: its ttl with all that was added
-    /// to it since the put. Default: off.
+    /// Keeps buried tasks after their ttl. A later [kick](crate::Tube::kick) gives the task a new
+    /// ttl from the kick on, as long as the first one with all that was added to it since the put.
+    /// Default: off.
     #[must_use]
     pub fn ttl_spares_buried(mut self, yes: bool) -> Self {
         self.ttl_spares_buried = yes;
         self
     }
 
-    /// Orders tasks by the [`Placement`](crate::Placement) that the
-    /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
-    /// Default: none, priority and put order.
+    /// Orders tasks by the [`Placement`](crate::Placement) of this name, given to the
+    /// [builder](crate::Builder::placement). For the general kind only. Default: none, which means
+    /// priority and put order.
     #[must_use]
     pub fn placement(mut self, name: impl Into<String>) -> Self {
         self.placement = Some(name.into());
         self
     }
 
-    /// Takes the tube of this name if there is one of the same kind and options, instead of
+    /// Uses the tube of this name if there is one of the same kind and options, instead of
     /// refusing. Default: off.
     #[must_use]
     pub fn if_not_exists(mut self) -> Self {
@@ -429,12 +429,12 @@ impl TubeOptions {
         self.priority
     }
 
-    /// How long tasks live that are put without a ttl. `None`: for ever.
+    /// The ttl of tasks that are put without one. `None`: no end.
     pub fn get_ttl(&self) -> Option<Duration> {
         self.ttl
     }
 
-    /// How long takers may hold tasks that are put without a ttr. `None`: for ever.
+    /// The ttr of tasks that are put without one. `None`: no end.
     pub fn get_ttr(&self) -> Option<Duration> {
         self.ttr
     }
@@ -464,7 +464,7 @@ impl TubeOptions {
         self.hold_group_while_delayed
     }
 
-    /// Whether buried tasks stay beyond their ttl.
+    /// Whether buried tasks are kept after their ttl.
     pub fn get_ttl_spares_buried(&self) -> bool {
         self.ttl_spares_buried
     }
@@ -474,7 +474,7 @@ impl TubeOptions {
         self.placement.as_deref()
     }
 
-    /// Refuses what the kind's switches do not allow and what makes no sense.
+    /// Refuses options that the kind does not allow, and values that make no sense.
     pub(crate) fn check(&self) -> Result<()> {
         let switches = self.kind.switches();
         let refused = [
@@ -506,7 +506,7 @@ impl TubeOptions {
     }
 }
 
-/// Whether a length of time is less than the queue counts.
+/// Whether a length of time is less than a microsecond, the queue's unit.
 pub(crate) fn is_nothing(length: Duration) -> bool {
     length < Duration::from_micros(1)
 }
