@@ -1,17 +1,17 @@
 //! Keys. One flat, ordered space for every row: a tag, then for the rows of a tube the tube's
-//! *run*, then what orders the rows of that tag. A run is one incarnation of a tube: truncate
-//! gives the tube a new one, and a sweep removes what stands under the old.
+//! *run*, then the fields that order the rows of that tag. A run is one incarnation of a tube:
+//! truncate gives the tube a new one, and a sweep removes the rows of the old one.
 
 use crate::words::limits::ORDER_BYTES_MAX;
 use crate::words::task::{State, TaskId};
 use smallvec::SmallVec;
 
-/// A key. The keys of the plain path fit without an allocation.
+/// A key. The keys of a plain put, take and ack need no allocation.
 pub(crate) type Key = SmallVec<[u8; KEY_BYTES]>;
 
 const KEY_BYTES: usize = 40;
 
-/// What kind of row a key names. The numbers are on the disk.
+/// The kind of row that a key names. The numbers are stored on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Tag {
@@ -21,13 +21,13 @@ pub(crate) enum Tag {
     Name = 0x02,
     /// tube number → `TubeRow`
     Tube = 0x03,
-    /// kind, run, id → `WorkRow`, what a sweep has still to do
+    /// kind, run, id → `WorkRow`, the work that is left for a sweep
     Work = 0x04,
     /// consumer number → `ConsumerRow`
     Consumer = 0x05,
     /// consumer name → consumer number
     ConsumerName = 0x06,
-    /// run, id → `PositionRow`, for a task that does not stand where its id says
+    /// run, id → `PositionRow`, for a task whose position does not follow from its id
     Position = 0x10,
     /// run, id → a payload too large for the `TaskRow`
     Body = 0x11,
@@ -35,7 +35,7 @@ pub(crate) enum Tag {
     Ready = 0x12,
     /// run, group, priority, order, id → `TaskProgress`: ready, in a group
     Line = 0x13,
-    /// run, priority, order, id → group: the first of the line of a group that may be taken from
+    /// run, priority, order, id → group: the first ready task of a group that may be taken from
     Turn = 0x14,
     /// run, group → how many of the group are in flight
     Group = 0x15,
@@ -55,7 +55,7 @@ pub(crate) enum Tag {
     BuriedTime = 0x1c,
     /// run, failure group, time, id → nothing: a buried task that failed
     BuriedGroup = 0x1d,
-    /// run, priority, order, id → `TaskRow`: what was put, where it was put
+    /// run, priority, order, id → `TaskRow`: what was put, under the task's first rank
     Task = 0x1e,
     /// failure group, time, run, id → nothing: a buried task of any durable tube
     Failed = 0x20,
@@ -63,16 +63,16 @@ pub(crate) enum Tag {
     FailedTemporary = 0x21,
 }
 
-/// Whose the rows of a tag are.
+/// What the rows of a tag belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The queue's; few and often read, so they are kept in memory as a whole.
+    /// The queue. These rows are few and often read, so all of them are kept in memory.
     Mirrored,
-    /// The queue's; as many as the tasks are.
+    /// The queue. There are as many of these rows as tasks.
     Queue,
-    /// The queue's, of temporary tubes: they never reach the disk.
+    /// The queue, for temporary tubes: these rows are never written to the disk.
     Temporary,
-    /// A tube's, under its run.
+    /// A tube, under its run.
     Run,
 }
 
@@ -104,7 +104,7 @@ impl Tag {
         Self::FailedTemporary,
     ];
 
-    /// Every tag is smaller. Tables that are indexed by tags have so many places.
+    /// Every tag is smaller. Tables indexed by tag have this length.
     #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
     pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
 
@@ -148,8 +148,8 @@ impl Tag {
         }
     }
 
-    /// The state that a row of this tag tells. Every task has exactly one row that tells one, and
-    /// a listing of the state walks it.
+    /// The state that a row of this tag stands for. Every task has exactly one row of such a tag,
+    /// and a listing of the state scans these rows.
     #[inline]
     pub(crate) const fn state(self) -> Option<State> {
         match self {
@@ -178,7 +178,7 @@ impl Tag {
         }
     }
 
-    /// Whether each of its rows takes one place of its tube's capacity.
+    /// Whether each of its rows counts against its tube's capacity.
     pub(crate) const fn takes_capacity(self) -> bool {
         match self.state() {
             Some(State::Ready | State::Delayed | State::Taken | State::Buried) => true,
@@ -186,23 +186,23 @@ impl Tag {
         }
     }
 
-    /// The tags that tell a state.
+    /// The tags that stand for a state.
     pub(crate) fn states() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|tag| tag.state().is_some())
     }
 
-    /// The tags whose rows stand under a tube's run.
+    /// The tags whose rows are stored under a tube's run.
     pub(crate) fn in_runs() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|tag| tag.scope() == Scope::Run)
     }
 
-    /// Whether its rows are counted by run, and the counts kept on the disk; those of the whole
-    /// queue under [`Run::QUEUE`].
+    /// Whether its rows are counted by run and the counts stored on the disk. Rows of the whole
+    /// queue are counted under [`Run::QUEUE`].
     const fn is_tallied(self) -> bool {
         matches!(self.scope(), Scope::Queue | Scope::Run)
     }
 
-    /// Where among the counts of a run this tag's stands, if it is counted so.
+    /// The index of this tag among the counts of a run, if it is counted.
     #[inline]
     pub(crate) fn tallied(self) -> Option<usize> {
         #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
@@ -223,7 +223,7 @@ impl Tag {
 
     #[inline]
     pub(crate) fn of(byte: u8) -> Option<Self> {
-        // A table, since every row write asks.
+        // A table, because every row write looks it up.
         #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
         const BY_BYTE: [Option<Tag>; Tag::SPACE] = {
             let mut table = [None; Tag::SPACE];
@@ -237,14 +237,14 @@ impl Tag {
         BY_BYTE.get(usize::from(byte)).copied().flatten()
     }
 
-    /// The scope of a key's rows; `None` for bytes that are no key.
+    /// The scope of a key's rows; `None` for bytes that are not a key.
     #[inline]
     pub(crate) fn scope_of(key: &[u8]) -> Option<Scope> {
         Some(Self::of(*key.first()?)?.scope())
     }
 }
 
-/// One of these for each tag, by its number.
+/// One value for each tag, indexed by its number.
 #[derive(Clone, Debug)]
 pub(crate) struct ByTag<T>(pub(crate) [T; Tag::SPACE]);
 
@@ -261,17 +261,17 @@ const _: () = {
         assert!((Tag::ALL[at - 1] as u8) < Tag::ALL[at] as u8);
         at += 1;
     }
-    assert!(Tag::SPACE < u8::MAX as usize, "the key behind a range needs a tag");
+    assert!(Tag::SPACE < u8::MAX as usize, "the key after a range needs a tag");
 };
 
-/// One incarnation of a tube. Those with the highest bit belong to temporary tubes, whose rows
-/// never reach the disk.
+/// One incarnation of a tube. Runs with the highest bit belong to temporary tubes, whose rows are
+/// never written to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Run(pub(crate) u32);
 
 impl Run {
     pub(crate) const TEMPORARY: u32 = 1 << 31;
-    /// Of no tube: the rows of the whole queue are counted under it.
+    /// No tube: the rows of the whole queue are counted under it.
     pub(crate) const QUEUE: Self = Self(0);
 
     pub(crate) fn is_temporary(self) -> bool {
@@ -279,7 +279,7 @@ impl Run {
     }
 }
 
-/// All rows of one tag, or of one tag and run. The unit of the kept counts.
+/// All rows of one tag, or of one tag and run. Counts are kept for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Range {
     pub(crate) tag: Tag,
@@ -295,7 +295,7 @@ impl Range {
         Self { tag, run: Some(run) }
     }
 
-    /// The range that a key is counted in. `None` for bytes that are no key.
+    /// The range that a key is counted in. `None` for bytes that are not a key.
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
         if tag.scope() != Scope::Run {
@@ -313,7 +313,7 @@ impl Range {
         }
     }
 
-    /// The first key behind the range.
+    /// The first key after the range.
     pub(crate) fn end(self) -> Key {
         match self.run.and_then(|run| run.0.checked_add(1)) {
             Some(next) => in_run(self.tag, Run(next)),
@@ -322,7 +322,7 @@ impl Range {
     }
 }
 
-/// Whether the row of this key never reaches the disk.
+/// Whether the row of this key is never written to the disk.
 #[inline]
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
     match Tag::scope_of(key) {
@@ -341,43 +341,43 @@ pub(crate) fn end_of(prefix: &[u8]) -> Key {
             return end;
         }
     }
-    // No tag is 0xff, so no prefix of ours comes here; behind everything is still right.
+    // No tag is 0xff, so this is not reached; the result is correct for every key.
     Key::from_slice(&[u8::MAX; 8])
 }
 
-/// The key again. Its `clone` copies byte by byte.
+/// A copy of the key. `SmallVec::clone` copies byte by byte.
 #[inline]
 pub(crate) fn copy(key: &[u8]) -> Key {
     Key::from_slice(key)
 }
 
-/// The first key behind `key`.
+/// The first key after `key`.
 pub(crate) fn after(key: &[u8]) -> Key {
     let mut next = Key::from_slice(key);
     next.push(0);
     next
 }
 
-/// The order of a task among those of equal priority. All orders of one tube have one length, so
-/// that they compare as bytes.
+/// The order of a task among those of equal priority. All orders of one tube have the same length,
+/// so that they compare as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Its put number, big-endian.
     Number([u8; 8]),
-    /// What a `Placement` made.
+    /// Made by a `Placement`.
     Placed([u8; ORDER_BYTES_MAX]),
 }
 
 impl Order {
-    /// In the middle of all numbers, so that a front put has room before it.
+    /// In the middle of all numbers, so that a put at the front finds room before it.
     const MIDDLE: u64 = 1 << 63;
 
-    /// At the end: behind everything that was put before `number` was drawn.
+    /// At the end: after everything that was put before `number` was assigned.
     pub(crate) fn back(number: u64) -> Self {
         Self::number(Self::MIDDLE | number)
     }
 
-    /// At the front: before everything that was put before `number` was drawn.
+    /// At the front: before everything that was put before `number` was assigned.
     pub(crate) fn front(number: u64) -> Self {
         Self::number(Self::MIDDLE - 1 - (number & (Self::MIDDLE - 1)))
     }
@@ -405,7 +405,7 @@ impl Order {
         }
     }
 
-    /// Reads an order back from its 8 or 16 bytes.
+    /// Decodes an order from its 8 or 16 bytes.
     #[inline]
     pub(crate) fn of_bytes(order: &[u8]) -> Option<Self> {
         match order.try_into() {
@@ -415,14 +415,14 @@ impl Order {
     }
 }
 
-/// Where a task stands among the ready ones: priority, smaller first, then order, then id.
+/// The position of a task among the ready ones: by priority, smaller first, then order, then id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank {
     pub(crate) priority: i64,
     pub(crate) order: Order,
 }
 
-/// What falls due, each in a range of its own.
+/// The kinds of deadline. Each has a range of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum Deadline {
@@ -430,25 +430,25 @@ pub(crate) enum Deadline {
     Delay = 1,
     /// A delay ends, by the wall clock.
     RunAt = 2,
-    /// A lease lapses, in lease time.
+    /// A lease ends, in lease time.
     Ttr = 3,
-    /// A life ends, in queue time.
+    /// A ttl ends, in queue time.
     Ttl = 4,
 }
 
 impl Deadline {
-    /// In the order of working off: a delay may end in a life that is over, and what is over goes
-    /// before its lease could return it.
+    /// The order in which due deadlines are handled. A delay may end in a task whose ttl is over,
+    /// and a task whose ttl is over is removed before its lease could return it.
     pub(crate) const ALL: [Self; 4] = [Self::Delay, Self::RunAt, Self::Ttl, Self::Ttr];
 }
 
-/// What a sweep may have to do, each in a range of its own.
+/// The kinds of work for a sweep. Each has a range of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Work {
-    /// The run belongs to no tube any more: its rows are removed.
+    /// The run no longer belongs to a tube: its rows are removed.
     Clear = 1,
-    /// Leases that a tube has voided go back to ready.
+    /// Leases that a tube has voided: their tasks become ready.
     Release = 2,
 }
 
@@ -462,7 +462,7 @@ fn tagged(tag: Tag) -> Key {
     key
 }
 
-/// Tag, run and numbers. Every verb makes a dozen of these, so each is made in one go.
+/// A key of a tag, a run and numbers. Every verb makes about twelve, so each is built in one step.
 #[inline]
 fn numbers<const COUNT: usize>(tag: Tag, run: Run, numbers: [u64; COUNT]) -> Key {
     const { assert!(RUN_PREFIX + 8 * COUNT <= KEY_BYTES) };
@@ -485,7 +485,7 @@ fn with_id(mut key: Key, id: TaskId) -> Key {
     key
 }
 
-/// Flipping the sign bit makes two's complement sort as bytes.
+/// With the sign bit flipped, two's complement numbers sort as bytes.
 fn sorted(priority: i64) -> u64 {
     (priority as u64) ^ (1 << 63)
 }
@@ -506,7 +506,7 @@ fn placed(tag: Tag, run: Run, place: &Rank, id: TaskId) -> Key {
 }
 
 fn with_label(mut key: Key, label: &str) -> Key {
-    // The length comes first, so that no label is the beginning of another's rows.
+    // The length comes first, so that no label's keys begin with another label's keys.
     key.push(label.len() as u8);
     key.extend_from_slice(label.as_bytes());
     key
@@ -541,7 +541,7 @@ pub(crate) fn work_of(kind: Work) -> Key {
     key
 }
 
-/// Work under a run; with the id of the task that it hangs on, or 0.
+/// The key of work under a run, with the id of the task that it belongs to, or 0.
 pub(crate) fn work(kind: Work, run: Run, id: TaskId) -> Key {
     let mut key = work_of(kind);
     key.extend_from_slice(&run.0.to_be_bytes());
@@ -567,7 +567,7 @@ pub(crate) fn position(run: Run, id: TaskId) -> Key {
     numbers(Tag::Position, run, [id.get()])
 }
 
-/// `home` is the place that the task was put at.
+/// `home` is the rank at which the task was put.
 pub(crate) fn task(run: Run, home: &Rank, id: TaskId) -> Key {
     placed(Tag::Task, run, home, id)
 }
@@ -609,7 +609,7 @@ pub(crate) fn buried(run: Run, place: &Rank, id: TaskId) -> Key {
     placed(Tag::Buried, run, place, id)
 }
 
-/// The beginning of all deadlines of one sort.
+/// The beginning of all deadlines of one kind.
 pub(crate) fn due_of(run: Run, what: Deadline) -> Key {
     let mut key = in_run(Tag::Due, run);
     key.push(what as u8);
@@ -622,8 +622,8 @@ pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
     with_id(key, id)
 }
 
-/// The beginning of the rows of one key of callers. The scope of a key is its tube's run; that of
-/// the whole queue would be [`Run::QUEUE`].
+/// The beginning of the rows of one caller's key. The scope is the run of its tube; [`Run::QUEUE`]
+/// would be the scope of a queue-wide key.
 pub(crate) fn key_of(scope: Run, text: &str) -> Key {
     with_label(in_run(Tag::Key, scope), text)
 }
@@ -651,7 +651,7 @@ pub(crate) fn buried_group(run: Run, group: &str, time: u64, id: TaskId) -> Key 
     with_id(with_time(with_text(in_run(Tag::BuriedGroup, run), group), time), id)
 }
 
-/// The tag of the queue's rows about a buried task of this run.
+/// The tag of the queue's rows about buried tasks of this run.
 fn failed_tag(run: Run) -> Tag {
     if run.is_temporary() { Tag::FailedTemporary } else { Tag::Failed }
 }
@@ -662,7 +662,7 @@ pub(crate) fn failed(run: Run, group: &str, time: u64, id: TaskId) -> Key {
     with_id(key, id)
 }
 
-/// The key of [`failed`] that goes with one of [`buried_group`].
+/// The key of [`failed`] that belongs to a key of [`buried_group`].
 pub(crate) fn failed_beside(buried_group: &[u8]) -> Option<Key> {
     let run = Range::holding(buried_group)?.run?;
     let end = buried_group.len().checked_sub(8)?;
@@ -672,7 +672,7 @@ pub(crate) fn failed_beside(buried_group: &[u8]) -> Option<Key> {
     Some(with_id(key, id_of(buried_group)?))
 }
 
-/// The key of [`buried_group`] that goes with one of [`failed`].
+/// The key of [`buried_group`] that belongs to a key of [`failed`].
 pub(crate) fn buried_group_beside(failed: &[u8]) -> Option<Key> {
     let (before, run_and_id) = failed.split_at_checked(failed.len().checked_sub(12)?)?;
     let run = Run(u32::from_be_bytes(run_and_id.get(..4)?.try_into().ok()?));
@@ -698,14 +698,14 @@ pub(crate) fn id_of(key: &[u8]) -> Option<TaskId> {
     Some(TaskId::new(u64::from_be_bytes(bytes.try_into().ok()?)))
 }
 
-/// The place in a key that ends with priority, order and id, behind `prefix` bytes.
+/// The rank in a key that ends with priority, order and id, after `prefix` bytes.
 pub(crate) fn place_of(key: &[u8], prefix: usize) -> Option<Rank> {
     let placed = key.get(prefix..key.len().checked_sub(8)?)?;
     let priority = u64::from_be_bytes(placed.get(..8)?.try_into().ok()?) ^ (1 << 63);
     Some(Rank { priority: priority as i64, order: Order::of_bytes(placed.get(8..)?)? })
 }
 
-/// Where the task stands that a state row with this key is of, for those that tell it.
+/// The rank of the task whose state row has this key, for tags whose keys contain it.
 pub(crate) fn standing_place(tag: Tag, key: &[u8]) -> Option<Rank> {
     let prefix = match tag {
         Tag::Line => RUN_PREFIX + 1 + usize::from(*key.get(RUN_PREFIX)?),
@@ -725,11 +725,11 @@ pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(due.get(6..14)?.try_into().ok()?))
 }
 
-/// The bytes before the place in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`] and
+/// The bytes before the rank in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`] and
 /// [`Tag::Task`].
 pub(crate) const RUN_PREFIX: usize = 5;
 
-/// Reads the bytes as a key in every way there is. For fuzzing.
+/// Decodes the bytes as a key in every way. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
@@ -761,7 +761,7 @@ mod tests {
         assert!(!is_temporary(&[]));
         let failed = |run| super::failed(Run(run), "\u{ff}", u64::MAX, TaskId::new(u64::MAX));
         assert!(is_temporary(&failed(Run::TEMPORARY | 1)));
-        assert!(!is_temporary(&failed(1)), "whatever its group and time are");
+        assert!(!is_temporary(&failed(1)), "for every group and time");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The values of rows: one struct a tag, its bytes, and its golden bytes. What a row means is the
-//! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
+//! The values of rows: one struct for each tag, and its bytes. The engine decides what a row means;
+//! this file has only the layout. Decoding returns `None` for anything but a whole row.
 
 use crate::format::extension::Extension;
 use crate::format::key::{Deadline, Order, Rank, Run};
@@ -17,7 +17,7 @@ fn pack_extension(row: &mut Packer, extension: &Extension) {
     }
 }
 
-/// Reads what is left of a row as fields of later versions; mostly nothing is.
+/// Reads the rest of a row as fields of later versions. Usually nothing is left.
 fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
     if row.rest().is_empty() {
         return Some(Extension::default());
@@ -25,7 +25,7 @@ fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
     Extension::decode(row).filter(|extension| !extension.is_empty())
 }
 
-/// Counters of the whole queue: the next numbers to give.
+/// Counters of the whole queue: the next numbers to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) tube: u32,
@@ -53,16 +53,16 @@ impl Counters {
     }
 }
 
-/// A tube: its definition, and the predicates that hold for all of its tasks.
+/// A tube: its options, and what holds for all of its tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TubeRow {
     pub(crate) name: String,
     pub(crate) run: Run,
     pub(crate) paused: bool,
-    /// Leases with a token up to this one are void: `release_all` in one small commit.
+    /// Leases with a token up to this one are void. This makes `release_all` one small commit.
     pub(crate) void_to: u64,
-    /// The default priority that the tube was made with. Where a task stands unless its rows say
-    /// otherwise is told by this one, which never changes.
+    /// The default priority that the tube was made with. It never changes: together with the id it
+    /// gives the rank of every task without a stored position.
     pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
     pub(crate) extension: Extension,
@@ -124,12 +124,12 @@ fn duration(micros: u64) -> Option<Duration> {
     (micros != NEVER).then(|| Duration::from_micros(micros))
 }
 
-/// What a sweep has still to do of one work.
+/// The work that is left for a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkRow {
-    /// The tube that it is done for, or 0.
+    /// The tube that the work belongs to, or 0.
     pub(crate) tube: u32,
-    /// The task that it goes on with.
+    /// The task to continue with.
     pub(crate) from: u64,
     pub(crate) extension: Extension,
 }
@@ -154,11 +154,11 @@ impl WorkRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConsumerRow {
     pub(crate) name: String,
-    /// Microseconds that its leases outlive it.
+    /// For how many microseconds its leases outlive the session.
     pub(crate) grace: u64,
-    /// Queue time at which its grace ends, once nobody speaks for it; [`NEVER`] while it is open.
+    /// Queue time at which its grace ends, after its session has ended; [`NEVER`] while it is open.
     pub(crate) until: u64,
-    /// Its leases with a token up to this one have no holder: they wait for `resume` or the end of
+    /// Its leases with a token up to this one have no session: they wait for `resume` or the end of
     /// the grace.
     pub(crate) void_to: u64,
     pub(crate) extension: Extension,
@@ -181,8 +181,8 @@ impl ConsumerRow {
     }
 }
 
-/// What the caller said of a task. It is written once, under the task's first place, its *home*,
-/// and never changes; the small row of the task's state goes from place to place beside it.
+/// What the caller gave with a put. It is written once, under the task's first rank, its *home*,
+/// and never changes. When the task changes its state, only the small state row is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRow<'a> {
     /// Queue time of the put.
@@ -191,7 +191,7 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) version: u16,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    /// Fields of later versions, as they stand in the row. Nobody writes the row again.
+    /// Fields of later versions, as they are in the row, which is never rewritten.
     pub(crate) extension: &'a [u8],
     pub(crate) payload: PayloadPlace<'a>,
 }
@@ -201,8 +201,8 @@ pub(crate) struct TaskRow<'a> {
 pub(crate) enum PayloadPlace<'a> {
     /// At the end of the task's row.
     Inline(&'a [u8]),
-    /// In a row of its own, `Tag::Body`, which has so many bytes: whoever removes it need not read
-    /// it.
+    /// In a row of its own, `Tag::Body`, with this many bytes. The length is here so that a removal
+    /// need not read that row.
     Separate(u64),
 }
 
@@ -259,7 +259,7 @@ impl<'a> TaskRow<'a> {
     }
 }
 
-/// The bytes of an extension section that a flag has announced.
+/// The bytes of an extension section that a flag announces.
 fn section<'a>(row: &mut Unpacker<'a>) -> Option<&'a [u8]> {
     let before = row.rest();
     Extension::decode(row).filter(|extension| !extension.is_empty())?;
@@ -276,12 +276,12 @@ fn unpack_place(row: &mut Unpacker<'_>, is_placed: bool) -> Option<Rank> {
     Some(Rank { priority, order })
 }
 
-/// Where a task was put and where it stands, for one of which its id does not say it.
+/// Where a task was put and its present rank, for a task whose rank does not follow from its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PositionRow<'a> {
-    /// Where its `TaskRow` is.
+    /// The rank under which its `TaskRow` is stored.
     pub(crate) home: Rank,
-    /// Where it stands among the ready ones, now or when it is back.
+    /// Its rank among the ready tasks, now or when it becomes ready again.
     pub(crate) place: Rank,
     pub(crate) group: Option<&'a str>,
 }
@@ -312,25 +312,25 @@ impl<'a> PositionRow<'a> {
     }
 }
 
-/// What a row of a state that has no place in its key says of its task. Whoever ends the state of a
-/// plain task need not read the task's own row.
+/// The part of the state rows without a rank in their key that describes the task. With it a plain
+/// task leaves its state without a read of its own row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Away {
-    /// Where the task goes back to; `None` is where its id says.
+    /// The rank that the task returns to; `None`: the one that follows from its id.
     pub(crate) place: Option<Rank>,
-    /// Whether its own row tells of another group than its tube's kind does.
+    /// Whether its own row names another group than its tube's kind implies.
     pub(crate) grouped: bool,
     pub(crate) keyed: bool,
     /// Whether its own row has fields of later versions.
     pub(crate) extended: bool,
-    /// Whether its payload stands apart.
+    /// Whether its payload is in a row of its own.
     pub(crate) apart: bool,
-    /// Of the payload.
+    /// Bytes of the payload.
     pub(crate) bytes: u32,
 }
 
 impl Away {
-    /// Above the two flags of the state itself.
+    /// The flag bits above the two that the state itself uses.
     fn flags(&self) -> u8 {
         u8::from(self.grouped) << 2
             | u8::from(self.keyed) << 3
@@ -355,27 +355,27 @@ impl Away {
     }
 }
 
-/// What became of a task since its put, at the end of the row of its state. Of a task that was only
-/// put it is no byte.
+/// What happened to a task since its put, at the end of its state row. A task that was only put
+/// takes no byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TaskProgress {
     pub(crate) deliveries: u32,
     pub(crate) attempts: u32,
     pub(crate) releases: u32,
     pub(crate) buries: u32,
-    /// Queue time at which its life ends: put + ttl + every delay that was asked for.
+    /// Queue time at which its ttl ends: put + ttl + every delay that was asked for.
     pub(crate) expires: u64,
-    /// Microseconds that a taker may hold it.
+    /// How many microseconds a taker may hold it.
     pub(crate) ttr: u64,
     pub(crate) last_error: String,
     pub(crate) extension: Extension,
 }
 
-/// A state, and the task's home where that is not the place it stands at or goes back to.
+/// A state, and the task's home if that differs from the rank that it has or returns to.
 pub(crate) type Homed<T> = (T, Option<Rank>);
 
 impl TaskProgress {
-    /// The head of a task that has only been put.
+    /// The progress of a task that has only been put.
     pub(crate) fn fresh(expires: u64, ttr: u64) -> Self {
         let (last_error, extension) = (String::new(), Extension::default());
         let (deliveries, attempts, releases, buries) = (0, 0, 0, 0);
@@ -420,7 +420,7 @@ impl TaskProgress {
         pack_extension(row, &self.extension);
     }
 
-    /// Reads all that is left of a row.
+    /// Reads the rest of a row.
     #[inline]
     fn unpack(row: Unpacker<'_>) -> Option<Homed<Self>> {
         if row.rest().is_empty() {
@@ -459,7 +459,7 @@ impl TaskProgress {
         [self.deliveries, self.attempts, self.releases, self.buries]
     }
 
-    /// Which fields are written. What is as in most tasks is not.
+    /// Which fields are written. A field with the usual value is left out.
     fn flags(&self, home: Option<&Rank>) -> u8 {
         u8::from(self.counts() != [0; 4])
             | u8::from(self.expires != NEVER) << 1
@@ -471,16 +471,16 @@ impl TaskProgress {
     }
 }
 
-/// A task in somebody's hands.
+/// A taken task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakenRow {
     pub(crate) head: TaskProgress,
     pub(crate) token: u64,
     /// The named consumer, or 0.
     pub(crate) holder: u32,
-    /// Lease time of the hand-out. Means nothing after a reopening.
+    /// Lease time at the take. Invalid after a reopening.
     pub(crate) since: u64,
-    /// Lease time at which it ends. Means nothing after a reopening.
+    /// Lease time at which the lease ends. Invalid after a reopening.
     pub(crate) deadline: u64,
 }
 
@@ -518,11 +518,11 @@ impl TakenRow {
     }
 }
 
-/// A task that waits for its time.
+/// A delayed task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DelayedRow {
     pub(crate) head: TaskProgress,
-    /// Queue or wall time at which it is ready.
+    /// Queue or wall time at which it becomes ready.
     pub(crate) due: u64,
     pub(crate) wall: bool,
     /// Its group stays locked until then.
@@ -553,7 +553,7 @@ impl DelayedRow {
     }
 }
 
-/// A task that was set aside.
+/// A buried task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BuriedRow {
     pub(crate) head: TaskProgress,
@@ -563,7 +563,7 @@ pub(crate) struct BuriedRow {
 }
 
 impl BuriedRow {
-    /// The group of the failure, if it was one.
+    /// The failure group, if the task was buried by `fail`.
     pub(crate) fn failure_group(&self) -> Option<&str> {
         match &self.reason {
             Reason::Failed { group, .. } => Some(group),
@@ -600,7 +600,7 @@ impl BuriedRow {
     }
 }
 
-/// A number as a row: ids, counts, tube and consumer numbers.
+/// A number as a row: an id, a count, a tube or consumer number.
 pub(crate) fn number(number: u64) -> Value {
     Value::from(number.to_be_bytes())
 }
@@ -609,8 +609,8 @@ pub(crate) fn read_number(row: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(row.try_into().ok()?))
 }
 
-/// Decodes the bytes as every sort of row, and asserts that what decodes is what it would be
-/// encoded as. For fuzzing.
+/// Decodes the bytes as every kind of row, and asserts that encoding the result gives the same
+/// bytes. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
     let same = |encoded: Option<Value>| {
         assert!(encoded.is_none_or(|encoded| *encoded == *bytes), "a row has two encodings");
