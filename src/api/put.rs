@@ -20,28 +20,28 @@ use std::fmt;
 use std::slice;
 use std::time::{Duration, SystemTime};
 
-/// What a put did, and to which task.
+/// The result of a put: what it did, and to which task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Put {
     /// The task: the new one, or the existing one that was kept.
     pub id: TaskId,
-    /// Which of them.
+    /// What the put did.
     pub outcome: PutOutcome,
 }
 
 impl<T: ?Sized> Tube<T> {
-    /// Puts a task at the end of those of its priority. The payload is only borrowed, so a refused
-    /// put leaves it with the caller.
+    /// Puts a task after all others of its priority. The payload is only borrowed, so after a
+    /// refusal the caller still has it.
     ///
     /// # Errors
     /// [`TooLarge`](ErrorKind::TooLarge) above the queue's payload limit;
     /// [`Full`](ErrorKind::Full) at the tube's capacity, or at the limit of all
     /// [durable](crate::Builder::durable_bytes_max) or
     /// [temporary](crate::Builder::temporary_bytes_max) tubes; [`Codec`](ErrorKind::Codec) if the
-    /// value does not encode; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's
+    /// value cannot be encoded; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's
     /// placement; [`Invalid`](ErrorKind::Invalid) for a [`Place`](crate::Place) with more than 16
-    /// bytes or a group that is no name; [`DiskFull`](ErrorKind::DiskFull);
+    /// bytes or an invalid group name; [`DiskFull`](ErrorKind::DiskFull);
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped; [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed.
@@ -80,7 +80,7 @@ impl<T: ?Sized> Tube<T> {
         self.batch(payloads).put()
     }
 
-    /// Puts a task and does not wait for the sync: [`Receipt::wait`] does.
+    /// Puts a task and does not wait for the sync; [`Receipt::wait`] does.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -100,13 +100,13 @@ impl<T: ?Sized> Tube<T> {
         self.task(payload).put_receipt()
     }
 
-    /// Begins a put with options.
+    /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
         self.begin(payload)
     }
 
-    /// Begins a put of several tasks with options that they have in common. A key, the front and
-    /// the wait for room are a single task's: a batch does not wait.
+    /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
+    /// for a single task only: a batch does not wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -128,7 +128,7 @@ impl<T: ?Sized> Tube<T> {
         &self,
         payloads: impl IntoIterator<Item = B>,
     ) -> NewTask<'_, T, Vec<B>> {
-        // One more than fits, so that an endless iterator is refused.
+        // One more than the limit, so that an endless iterator is refused.
         self.begin(payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect())
     }
 
@@ -138,7 +138,7 @@ impl<T: ?Sized> Tube<T> {
         NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
-    /// Puts the payload's bytes into a row, and which codec wrote them.
+    /// Writes the encoded payload and the codec's number and version into a row.
     #[inline]
     fn fill<'a>(
         &self,
@@ -153,7 +153,7 @@ impl<T: ?Sized> Tube<T> {
         Ok(())
     }
 
-    /// Asks the tube's placement, if it has one that is registered.
+    /// Calls the tube's placement, if the tube has one and it is registered.
     #[inline]
     fn place(&self, row: &NewRow<'_>) -> Result<Option<Place>> {
         let Some(name) = &self.at.placement else { return Ok(None) };
@@ -170,9 +170,9 @@ impl<T: ?Sized> Tube<T> {
 }
 
 /// A put with options: of one task, from [`Tube::task`], or of a `Vec` of them, from
-/// [`Tube::batch`]. Nothing happens before one of [`put`](NewTask::put),
-/// [`put_outcome`](NewTask::put_outcome), [`put_receipt`](NewTask::put_receipt) and
-/// [`put_in`](NewTask::put_in). An option that the tube's kind has switched off is refused.
+/// [`Tube::batch`]. Nothing happens before a call of [`put`](NewTask::put),
+/// [`put_outcome`](NewTask::put_outcome), [`put_receipt`](NewTask::put_receipt) or
+/// [`put_in`](NewTask::put_in). An option that the tube's kind does not allow is refused.
 ///
 /// ```
 /// use std::time::Duration;
@@ -205,48 +205,47 @@ pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
     room: Wait<'a>,
 }
 
-/// What one task and a batch have in common.
+/// Options of a single task and of a batch.
 impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
-    /// Smaller first. Default: the tube's, which is 0 unless it was made with another.
+    /// The priority. Smaller first. Default: the tube's, see
+    /// [`TubeOptions::priority`](crate::TubeOptions::priority).
     pub fn priority(mut self, priority: i64) -> Self {
         self.row.priority = Some(priority);
         self
     }
 
-    /// Not before this time has passed, in [queue time](crate#time). Zero: at once. It is added to
-    /// the ttl. `Duration::MAX`: never by itself.
+    /// Ready after this time, in [queue time](crate#time). Zero: at once. The delay is added to the
+    /// ttl. `Duration::MAX`: the delay has no end.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.row.delay = Some(delay);
         self
     }
 
-    /// Not before this time of day, in [wall time](crate#time). In the past: at once. The time from
-    /// the put until then, by the clock as it is at the put, is added to the ttl. A clock that is
-    /// set afterwards moves the start of the task, not its end.
+    /// Ready at this time of day, in [wall time](crate#time). In the past: at once. The time from
+    /// the put until then, by the clock at the put, is added to the ttl. If the clock is set
+    /// afterwards, that changes when the task becomes ready, but not the end of its ttl.
     pub fn run_at(mut self, time: SystemTime) -> Self {
         self.row.run_at = Some(time);
         self
     }
 
-    /// How long it lives in [queue time](crate#time), delays not counted; then it is gone, wherever
-    /// it is. A microsecond or more. Default: the tube's, which is for ever unless it was made with
-    /// another.
+    /// How long it lives in [queue time](crate#time), delays not counted. At the end it is removed,
+    /// in any state. At least one microsecond. Default: the tube's.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.row.ttl = Some(ttl);
         self
     }
 
-    /// How long a taker may hold it in [lease time](crate#time); then it returns to its place,
-    /// charged. A microsecond or more. Default: the tube's, which is for ever unless it was made
-    /// with another.
+    /// How long a taker may hold it in [lease time](crate#time). After that it returns to its
+    /// place, and the attempt counts. At least one microsecond. Default: the tube's.
     pub fn ttr(mut self, ttr: Duration) -> Self {
         self.row.ttr = Some(ttr);
         self
     }
 
-    /// In this group, whose tasks are taken in order and, unless the tube
-    /// [says otherwise](crate::TubeOptions::in_flight), one at a time. 1 to 255 bytes without
-    /// control characters.
+    /// Puts it into this group. The tasks of a group are taken in order and one at a time, unless
+    /// the tube sets [`in_flight`](crate::TubeOptions::in_flight). 1 to 255 bytes without control
+    /// characters.
     pub fn group(mut self, group: &'a str) -> Self {
         self.row.group = Some(group);
         self
@@ -258,7 +257,7 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
         self
     }
 
-    /// Makes the op and hands it to whoever carries it out.
+    /// Makes the op and passes it to `run`.
     pub(crate) fn submit<R>(
         self,
         carry_out: impl FnOnce(&Tube<T>, &put::PutTasks<'_>) -> Result<R>,
@@ -272,24 +271,25 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     }
 }
 
-/// What only one task has.
+/// Options of a single task.
 impl<'a, T: ?Sized> NewTask<'a, T> {
-    /// Under the caller's own key, which one task of the tube can have as long as it is there, also
-    /// while it is buried: a task that failed for good keeps its key until it is kicked, deleted or
-    /// replaced. 1 to 255 bytes without control characters.
+    /// Sets the caller's own key. One task of the tube can have it as long as that task exists,
+    /// also while it is buried: a task that failed finally keeps its key until it is kicked,
+    /// deleted or replaced. 1 to 255 bytes without control characters.
     pub fn key(mut self, key: &'a str) -> Self {
         self.row.key = Some(key);
         self
     }
 
-    /// What to do if the key is taken. Default: [`Conflict::Keep`].
+    /// What to do if a task with the key exists. Default: [`Conflict::Keep`].
     pub fn on_conflict(mut self, conflict: Conflict) -> Self {
         self.row.conflict = conflict;
         self
     }
 
-    /// Before all others of its priority, also before earlier front puts. Refused by a tube with a
-    /// [placement](crate::TubeOptions::placement), which decides that itself.
+    /// Before all others of its priority, also before earlier front puts. A tube with a
+    /// [placement](crate::TubeOptions::placement) refuses it, because the placement decides the
+    /// order.
     pub fn front(mut self) -> Self {
         self.row.front = true;
         self
@@ -297,14 +297,14 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
 
     /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity, or
     /// all [durable](crate::Builder::durable_bytes_max) or all
-    /// [temporary](crate::Builder::temporary_bytes_max) tubes at theirs. Default: not at all.
+    /// [temporary](crate::Builder::temporary_bytes_max) tubes are at their limit. Default: no wait.
     pub fn wait_for_room(mut self, timeout: Duration) -> Self {
         self.room = Wait::For(timeout);
         self
     }
 
-    /// Waits for room as [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
-    /// called. From then on it is refused where it would have to wait.
+    /// Waits for room like [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
+    /// called. After that the put is refused where it would wait.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue, Stop, TubeOptions};
@@ -332,15 +332,15 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     ///
     /// # Errors
     /// As [`Tube::put`]; [`KeyExists`](ErrorKind::KeyExists) under [`Conflict::Reject`];
-    /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind has switched
-    /// off, and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl
+    /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind does not allow,
+    /// and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl
     /// or ttr of less than a microsecond, delay together with run_at, and a group or key that is
     /// empty, too long or has control characters.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }
 
-    /// Puts the task and tells what became of its key.
+    /// Puts the task and returns what happened to a task with its key.
     ///
     /// # Errors
     /// As [`put`](NewTask::put).
@@ -351,9 +351,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         })
     }
 
-    /// Puts the task and does not wait for the sync: [`Receipt::wait`] does, also where the
-    /// durability is relaxed. A refusal has nothing to be waited for later, and comes as it would
-    /// from [`put`](NewTask::put).
+    /// Puts the task and does not wait for the sync; [`Receipt::wait`] does, also with relaxed
+    /// durability. A refusal is returned at once, as by [`put`](NewTask::put).
     ///
     /// # Errors
     /// As [`put`](NewTask::put).
@@ -368,11 +367,12 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 }
 
-/// What a batch has.
-// It does not wait for room: one that is called when there is room for a single task would keep
-// the call, and leave those that wait behind it asleep.
+/// The put of a batch.
+// A batch does not wait for room. A wake-up is for room of a single task: a batch would use it up
+// without a put, and the waiters after it would not be woken.
 impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
-    /// Puts the tasks in one step, all or none, at most 65 536. Their ids, in the batch's order.
+    /// Puts the tasks in one step, all or none, at most 65 536. Returns their ids in the batch's
+    /// order.
     ///
     /// # Errors
     /// As [`put`](NewTask::put) of one task, and then none was put; [`Invalid`](ErrorKind::Invalid)
@@ -383,9 +383,9 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     }
 }
 
-/// What a put is of: one payload, or a batch of them.
+/// The payload or payloads of a put.
 pub(crate) trait Payloads<T: ?Sized> {
-    /// Makes a row of each, with what they have in common, and hands them on.
+    /// Makes a row of each payload with the common options, and passes them to `then`.
     fn rows<R>(
         &self,
         tube: &Tube<T>,
@@ -401,7 +401,7 @@ impl<T: ?Sized> Payloads<T> for &T {
         common: NewRow<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
-        // A row that lives as long as what it is about to borrow.
+        // A row that lives as long as the payload that it borrows.
         let mut row: NewRow<'_> = common;
         let mut buffer = Vec::new();
         tube.fill(&mut row, self, &mut buffer)?;
@@ -434,7 +434,7 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
     }
 }
 
-/// Step one of a put, tried again whenever there may be room, for as long as it shall wait for it.
+/// Runs the put, and again after each wake-up, until it succeeds or its wait ends.
 #[inline]
 fn apply<T: ?Sized>(
     tube: &Tube<T>,
@@ -462,7 +462,7 @@ fn apply<T: ?Sized>(
 pub(crate) fn one(done: &[PutDone]) -> Result<Put> {
     match done.first() {
         Some(PutDone { id, outcome }) => Ok(Put { id: *id, outcome: *outcome }),
-        // One row in, one answer out.
+        // One row gives one result, so this is not reached.
         None => Err(Error::new(ErrorKind::Broken)),
     }
 }
@@ -471,8 +471,8 @@ pub(crate) fn ids(done: &[PutDone]) -> Vec<TaskId> {
     done.iter().map(|done| done.id).collect()
 }
 
-/// A put that is written and can be taken, and whose sync has not been waited for. Dropping it
-/// takes nothing back.
+/// A put that is written and can be taken, but may not be synced yet. Dropping the receipt does not
+/// undo the put.
 ///
 /// ```
 /// use tubewell::{Queue, Receipt, Result};
@@ -502,12 +502,12 @@ impl Receipt {
         self.put.id
     }
 
-    /// What became of its key.
+    /// What happened to a task with the same key.
     pub fn outcome(&self) -> PutOutcome {
         self.put.outcome
     }
 
-    /// Whether the put is synced, as far as is known by now.
+    /// Whether the put is known to be synced.
     pub fn is_synced(&self) -> bool {
         self.hold.core().gate.is_synced(self.mark)
     }
