@@ -1,6 +1,6 @@
-//! The way of every op: admit, work off what is due, decide, append, publish. An attempt is made
-//! under the engine's lock and waits for nothing: it is done, or nothing has happened and what it
-//! needs is a [`Retry`]. Here is the blocking face, one loop over the attempts.
+//! The steps of every op: admit, do due work, decide, append, publish. An attempt runs under the
+//! engine's lock and waits for nothing. Either it is done, or nothing has happened and it returns
+//! what it needs as a [`Retry`]. This file has the blocking interface, one loop over the attempts.
 
 use crate::engine::Op;
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit, sync_overdue};
@@ -11,14 +11,14 @@ use crate::runtime::transaction::TransactionCommit;
 use crate::words::clock::Now;
 use crate::words::error::Result;
 
-/// Carries an op out. It is synced once the mark is.
+/// Runs an op. It is synced when the mark is.
 #[inline]
 pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
     let mut came = None;
     match attempt(parts, |state, env| state.execute(op, &mut came, env))? {
         Some(done) => Ok(done),
         None => {
-            // Its rows go to the base with a checkpoint.
+            // Its rows are written to the base in one commit.
             let transaction = TransactionCommit::begin(parts)?;
             let done = transaction.run(op)?;
             transaction.commit()?;
@@ -27,7 +27,7 @@ pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done,
     }
 }
 
-/// Works off what is due in a tube.
+/// Does the work that is due in a tube.
 pub(crate) fn run_due_work(parts: &Shared, tube: u32) -> Result<()> {
     let mut came: Option<Now> = None;
     match attempt(parts, |state, env| state.run_due_work(tube, &mut came, env))? {
@@ -40,7 +40,7 @@ pub(crate) fn run_due_work(parts: &Shared, tube: u32) -> Result<()> {
     }
 }
 
-/// Tries until it is done or refused. `None` if its record is too large for the journal.
+/// Tries until the op is done or refused. `None` if its record is too large for the journal.
 #[inline]
 fn attempt<R>(
     parts: &Shared,

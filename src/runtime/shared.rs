@@ -1,6 +1,6 @@
-//! The parts of a running queue, which its pipeline, checkpoints, sessions and timer share. Locks
-//! are taken in one order: the writer's before the engine's; neither is held while user code runs,
-//! `transact` aside.
+//! The parts of a running queue, shared by its pipeline, checkpoints, sessions and timer. Locks are
+//! taken in one order: the writer's before the engine's. Neither is held while user code runs,
+//! except in `transact`.
 
 use crate::runtime::backpressure::{Backpressure, PausedCallers};
 use crate::runtime::commit::{CommitEnv, EngineState};
@@ -30,11 +30,12 @@ pub(crate) struct CoreSettings {
 /// What the threads of one queue share.
 pub(crate) struct Shared {
     pub(crate) settings: CoreSettings,
-    /// What the wall clock did before the opening.
+    /// How the wall clock moved before the opening.
     pub(crate) clock_step: Option<ClockStep>,
-    /// TicketHandle by the one that checkpoints or transacts. Taken before `state`, never after.
+    /// Held by the thread that runs a checkpoint or a transaction. Taken before `state`, never
+    /// after.
     writer: Mutex<()>,
-    /// Of the checkpoint under way.
+    /// The throttle of the running checkpoint.
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) state: HandoffMutex<EngineState>,
     pub(crate) gate: GroupCommit,
@@ -43,28 +44,28 @@ pub(crate) struct Shared {
     pub(crate) ready_waiters: Wake,
     pub(crate) hub: Hub,
     pub(crate) alarm: Parker,
-    /// Calls the thread that checkpoints beside the callers.
+    /// Wakes the thread that runs checkpoints in the background.
     pub(crate) checkpointer: Parker,
     pub(crate) pausing: PausedCallers,
     pub(crate) grace_timers: GraceTimers,
     pub(crate) health: Arc<Health>,
 }
 
-/// What the holder of the engine's lock leaves for after its release. The blocking callers do it at
-/// once, see `checkpoints`.
-#[must_use = "the caller does it while_awaited the engine's lock"]
+/// What the holder of the engine's lock must do after its release. Blocking callers do it at once,
+/// see `checkpointer`.
+#[must_use = "the caller does it without the engine's lock"]
 pub(crate) struct PostCommit {
-    /// The oldest record that is not synced has reached the limit: sync up to here.
+    /// The oldest unsynced record has reached the limit: sync up to this mark.
     pub(crate) sync: Option<Mark>,
     pub(crate) wants_checkpoint: bool,
-    /// How many checkpoints there were.
+    /// The number of checkpoints so far.
     pub(crate) checkpoints: u64,
-    /// Microseconds of pause for having outrun the checkpoint under way.
+    /// Microseconds of pause for writing faster than the running checkpoint frees space.
     pub(crate) pause: u64,
 }
 
 impl Shared {
-    /// Over an opened store.
+    /// Makes the parts over an opened store.
     pub(crate) fn new(opened: Opened, settings: CoreSettings) -> Self {
         let health = opened.store.health.clone();
         let gate = GroupCommit::new(opened.store.journal(), health.clone());
@@ -96,7 +97,7 @@ impl Shared {
         self.throttle.while_awaited(|| self.writer.lock())
     }
 
-    /// The writer's lock, if nobody has it.
+    /// The writer's lock, if it is free.
     pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
         self.writer.try_lock()
     }
@@ -105,12 +106,12 @@ impl Shared {
         CommitEnv { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
     }
 
-    /// Lease time, read while_awaited the engine's lock.
+    /// Lease time, read without the engine's lock.
     pub(crate) fn lease_now(&self) -> u64 {
         micros(self.settings.clock.monotonic())
     }
 
-    /// Releases the engine's lock and publishes what was committed under it. Waits for nothing.
+    /// Releases the engine's lock and publishes what was committed under it. Does not wait.
     pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
         let outbox = state.take_outbox();
         let written = state.written();
@@ -125,20 +126,21 @@ impl Shared {
         post
     }
 
-    /// Whether the oldest record that is not synced has reached the limit.
+    /// Publishes. Returns whether the oldest unsynced record has reached the limit.
     fn publish(&self, outbox: Notices) -> bool {
         for told in outbox.tubes {
             if told.ready > 0 {
                 self.takers.wake(told.tube, told.ready);
                 self.ready_waiters.wake(told.tube, usize::MAX);
             }
-            // Waking everybody includes those who wait for room.
+            // `usize::MAX` wakes all takers, and then also all that wait for room.
             let room = if told.ready == usize::MAX { usize::MAX } else { told.gone };
             if room > 0 {
                 self.room.wake(told.tube, room);
             }
         }
-        // Line for the bytes of one put in any tube may be room for two others, or for none.
+        // The bytes of one removed payload may be room for two smaller ones in any tube, or for
+        // none.
         let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
         if freed || outbox.relief {
             self.room.recheck_all();
@@ -151,7 +153,7 @@ impl Shared {
         self.gate.written(lease, micros(self.settings.flush_interval))
     }
 
-    /// Everybody who waits looks again.
+    /// Makes all waiters look again.
     pub(crate) fn recheck_all(&self) {
         self.takers.recheck_all();
         self.room.recheck_all();
