@@ -1,5 +1,6 @@
-//! Where one op works: it reads rows, the time and fresh numbers here, and what it decides gathers
-//! here as values. It writes nothing; an op that is refused leaves no trace but burnt numbers.
+//! The inputs and outputs of one op: it reads rows, the time and new numbers here, and its decision
+//! is collected here as values. Nothing is written; a refused op leaves no trace except used-up
+//! numbers.
 
 use crate::engine::decision::{Decision, Over};
 use crate::engine::effects::{Change, TubeChange};
@@ -15,10 +16,10 @@ use crate::words::task::TaskId;
 
 /// One call of a user, as a value.
 pub(crate) trait Op {
-    /// The answer.
+    /// The result.
     type Done;
 
-    /// The tube whose due tasks are worked off first, so that expired work is never seen.
+    /// The tube whose due work is done first, so that no op sees a task that should have moved.
     fn tube(&self) -> Option<u32>;
 
     /// The most numbers that the op draws.
@@ -26,23 +27,23 @@ pub(crate) trait Op {
         Numbers::default()
     }
 
-    /// Whether it brings in new tasks, which a full disk refuses.
+    /// Whether it adds tasks, which is refused on a full disk.
     fn adds(&self) -> bool {
         false
     }
 
-    /// Whether it may leave more bytes behind than it found, of which a full disk bears only a few.
+    /// Whether it may leave more bytes than it found, of which a full disk allows only a few.
     fn grows(&self) -> bool {
         false
     }
 
-    /// The tasks in doubt if what was done is not known to be synced.
+    /// The tasks whose outcome is unknown if the sync of the op fails.
     fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
         let _ = done;
         Vec::new()
     }
 
-    /// Decides. An error means that nothing happens.
+    /// Decides. After an error nothing happens.
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done>;
 }
 
@@ -59,13 +60,13 @@ impl Reserve {
     }
 }
 
-/// What those want who will be told of the steps.
+/// Which event subscribers need payloads.
 pub(crate) trait PayloadSubscribers {
-    /// Whether the payloads of this tube's tasks.
+    /// Whether a subscriber wants the payloads of this tube's tasks.
     fn payloads_of(&self, tube: &str) -> bool;
 }
 
-/// The place of one op.
+/// The context of one op.
 pub(crate) struct OpContext<'a> {
     view: &'a dyn View,
     known: &'a dyn KnownTubes,
@@ -76,8 +77,8 @@ pub(crate) struct OpContext<'a> {
 }
 
 impl<'a> OpContext<'a> {
-    /// A place over these rows; `known` must agree with them. What is decided gathers in `draft`;
-    /// no payload goes there for the events if nobody wants one.
+    /// A context over these rows; `known` must agree with them. The decision is collected in
+    /// `draft`, without payloads for events if no subscriber wants them.
     pub(crate) fn new(
         view: &'a dyn View,
         known: &'a dyn KnownTubes,
@@ -93,13 +94,13 @@ impl<'a> OpContext<'a> {
         Over { view: self.view, draft: self.draft }
     }
 
-    /// A task's id, or a place in the order of ids, that was never given before and never will be.
-    /// Commit has made sure that the op has as many as it said it needs.
+    /// A task's id, or a number in the order of ids, that was never assigned before. The commit has
+    /// made sure that the op has as many numbers as it announced.
     pub(crate) fn id(&mut self) -> u64 {
         self.draw(Numbers::of_ids(1)).ids
     }
 
-    /// A lease's token, above all that were given before.
+    /// A lease's token, higher than all before.
     pub(crate) fn token(&mut self) -> u64 {
         self.draw(Numbers::of_tokens(1)).tokens
     }
@@ -136,43 +137,43 @@ impl<'a> OpContext<'a> {
         Ok(())
     }
 
-    /// Counts the payload of a task that comes.
+    /// Counts the payload of a task that is added.
     pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
         self.draft.effects.bytes_in(run, bytes);
     }
 
-    /// No longer counts the payload of a task that goes.
+    /// Stops counting the payload of a task that is removed.
     pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
         self.draft.effects.bytes_out(run, bytes);
     }
 
-    /// Whether some steps are told with payloads.
+    /// Whether some steps are published with payloads.
     #[inline]
     pub(crate) fn tells_payloads(&self) -> bool {
         self.wants.is_some()
     }
 
-    /// Whether the steps of the tube's tasks are told with their payloads.
+    /// Whether the steps of the tube's tasks are published with their payloads.
     pub(crate) fn tells_payloads_of(&self, tube: &TubeEntry) -> bool {
         self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
     }
 
-    /// Tells of a task's step.
+    /// Records a task's step for publication.
     pub(crate) fn tell(&mut self, change: Change) {
         self.draft.effects.change(change);
     }
 
-    /// Adds the payload of the task whose step was told last.
+    /// Adds the payload to the step that was recorded last.
     pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
         self.draft.effects.payload_of_last(payload);
     }
 
-    /// Tells that a task of the tube became takeable.
+    /// Records that a task of the tube became takeable.
     pub(crate) fn wake(&mut self, tube: u32) {
         self.draft.effects.wake(tube, 1);
     }
 
-    /// Tells that every waiting taker of the tube should look again.
+    /// Records that every waiting taker of the tube must look again.
     pub(crate) fn wake_all(&mut self, tube: u32) {
         self.draft.effects.wake(tube, usize::MAX);
     }
@@ -184,10 +185,10 @@ impl<'a> OpContext<'a> {
         self.draft.effects.deadline(tube.number, what, when);
     }
 
-    /// Writes a work row, which the timer works off.
+    /// Writes a work row, which the timer handles.
     pub(crate) fn set_work(&mut self, at: Key, work: WorkRow) -> Result<()> {
         self.draft.effects.work = true;
-        // A row that is there may be damaged.
+        // The existing row may be damaged.
         match self.first(&at, &key::after(&at))? {
             Some(_) => self.change(at, work.encode()),
             None => self.add(at, work.encode()),
@@ -220,7 +221,7 @@ impl<'a> OpContext<'a> {
         }
     }
 
-    /// The same; `None` if its row is damaged. What goes through all tubes leaves such a one out.
+    /// The same; `None` if its row is damaged. Calls about all tubes leave such a tube out.
     pub(crate) fn sound_tube(&self, number: u32) -> Result<Option<TubeRef<'a>>> {
         sound(self.tube(number))
     }
@@ -228,7 +229,7 @@ impl<'a> OpContext<'a> {
     fn read_tube(&self, number: u32) -> Result<TubeRef<'a>> {
         let row = self.view.get(&key::tube(number))?;
         let row =
-            row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
+            row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("the tube was dropped"))?;
         let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
         Ok(TubeRef::Read(Box::new(TubeEntry { number, row })))
     }
@@ -255,7 +256,7 @@ impl View for OpContext<'_> {
     }
 }
 
-/// What was read; `None` if it is damaged.
+/// The value read; `None` if it is damaged.
 pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
@@ -263,8 +264,8 @@ pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// A row whose checksum held but that is not one of ours.
+/// A row with a correct checksum that still does not decode.
 #[cold]
 pub(crate) fn damaged(row: &str) -> Error {
-    Error::new(ErrorKind::Damaged).because(format!("a {row} row does not decode"))
+    Error::new(ErrorKind::Damaged).because(format!("a {row} row cannot be decoded"))
 }

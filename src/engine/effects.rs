@@ -1,5 +1,5 @@
-//! What an op decided beside its row writes: steps of tasks, wake-ups, deadlines, tubes made and
-//! dropped. Published once the rows are committed; nobody has to read it out of the rows.
+//! The decisions of an op besides row writes: steps of tasks, wake-ups, deadlines, tubes made and
+//! dropped. They are published after the commit, so that no code must derive them from the rows.
 
 use crate::format::Deadline;
 use crate::format::key::Run;
@@ -21,12 +21,12 @@ pub(crate) struct Change {
     pub(crate) cause: Cause,
 }
 
-/// What became of a tube.
+/// A change of a tube.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TubeChange {
     /// The tube of this number has this row.
     Set(u32, Box<TubeRow>),
-    /// It was dropped.
+    /// The tube was dropped.
     Gone(u32),
 }
 
@@ -40,10 +40,10 @@ pub(crate) struct NextDue {
 
 impl NextDue {
     pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
-    /// No deadline is earlier.
+    /// A bound that is lower than every deadline.
     pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
 
-    /// One deadline of this sort.
+    /// The bound of one deadline of this kind.
     fn of(what: Deadline, when: u64) -> Self {
         match what {
             Deadline::Delay | Deadline::Ttl => Self { queue: when, ..Self::NONE },
@@ -69,21 +69,21 @@ impl NextDue {
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     changes: Vec<Change>,
-    /// By the index of a change the payload of its task, where that is wanted.
+    /// The payloads that subscribers want, with the index of the change.
     payloads: Vec<(usize, Arc<[u8]>)>,
     /// Tubes in which tasks became takeable, and how many.
     pub(crate) wakes: Vec<(u32, usize)>,
-    /// By tube the earliest of the deadlines that came in.
+    /// For each tube the earliest of the deadlines that were added.
     pub(crate) deadlines: Vec<(u32, NextDue)>,
     pub(crate) tubes: Vec<TubeChange>,
-    /// A work row was written, which the timer works off.
+    /// A work row was written, which the timer handles.
     pub(crate) work: bool,
-    /// Payload bytes that come into durable tubes, less those that go.
+    /// Payload bytes added to durable tubes, minus those removed.
     pub(crate) durable_bytes: i64,
 }
 
 impl Effects {
-    /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
+    /// Removes the effects. The memory is kept for the next ones, unless it is much.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
@@ -121,7 +121,7 @@ impl Effects {
         self.payloads.get(at).map(|(_, payload)| payload.clone())
     }
 
-    /// Frees the payloads, once the steps are published.
+    /// Frees the payloads after the steps were published.
     #[inline]
     pub(crate) fn drop_payloads(&mut self) {
         if !self.payloads.is_empty() {
@@ -129,7 +129,7 @@ impl Effects {
         }
     }
 
-    /// An op mostly works in one tube, so only the last entry is looked at: a tube may have more
+    /// An op usually works in one tube, so only the last entry is compared: a tube may have more
     /// than one.
     #[inline]
     pub(crate) fn wake(&mut self, tube: u32, tasks: usize) {
@@ -139,7 +139,7 @@ impl Effects {
         }
     }
 
-    /// A deadline came into the tube. As for [`wake`](Self::wake) a tube may have more than one
+    /// Adds a deadline of the tube. As for [`wake`](Self::wake) a tube may have more than one
     /// entry.
     #[inline]
     pub(crate) fn deadline(&mut self, tube: u32, what: Deadline, when: u64) {
@@ -153,21 +153,21 @@ impl Effects {
         }
     }
 
-    /// Counts the payload of a task that comes. Temporary tubes have a limit of their own.
+    /// Counts the payload of a task that is added. Temporary tubes have their own limit.
     pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
         if !run.is_temporary() {
             self.durable_bytes = self.durable_bytes.saturating_add_unsigned(bytes);
         }
     }
 
-    /// No longer counts the payload of a task that goes.
+    /// Stops counting the payload of a task that is removed.
     pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
         if !run.is_temporary() {
             self.durable_bytes = self.durable_bytes.saturating_sub_unsigned(bytes);
         }
     }
 
-    /// Adds what was decided later.
+    /// Adds the effects of a later decision.
     pub(crate) fn merge(&mut self, later: Self) {
         let before = self.changes.len();
         let payloads = later.payloads.into_iter();

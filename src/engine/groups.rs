@@ -1,6 +1,6 @@
-//! Groups: strict order, a bounded number in flight. The ready tasks of a group stand in its line;
-//! of each group that may be taken from, the first of the line also stands among the turns. So a
-//! take never walks past a locked group, at any depth.
+//! Groups: strict order, a bounded number in flight. The ready tasks of a group are in its line
+//! (`Tag::Line`). For each group that may be taken from, the first task of the line also has a row
+//! among the turns (`Tag::Turn`). So a take never scans over a locked group.
 
 use crate::engine::context::{OpContext, damaged};
 use crate::engine::position;
@@ -21,20 +21,20 @@ struct LineHead {
 /// The step of a task of a group.
 pub(crate) struct Step<'a> {
     pub(crate) group: &'a str,
-    /// The row of its state that goes.
+    /// The state row that is removed.
     pub(crate) leaves: Option<Key>,
-    /// The row of its state that comes, with its value.
+    /// The state row that is added, with its value.
     pub(crate) enters: Option<(Key, Value)>,
-    /// How many more are in flight.
+    /// By how much the number in flight changes.
     pub(crate) in_flight: i64,
 }
 
-/// A step, and all that has to be known of the group for it.
+/// A step, and all that was read of the group for it.
 pub(crate) struct Plan<'a> {
     step: Step<'a>,
     before: Count,
     after: u64,
-    /// Who has the group's turn, before and after.
+    /// The task with the group's turn, before and after.
     had: Option<LineHead>,
     has: Option<LineHead>,
 }
@@ -47,7 +47,7 @@ struct Count {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CountRow {
-    /// There is none while nothing is in flight.
+    /// There is no row while no task is in flight.
     Absent,
     Sound,
     Damaged,
@@ -71,8 +71,8 @@ fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Count> {
     }
 }
 
-/// Counts who is in flight, for a group whose row is damaged. As long as what is taken; the step
-/// that asked writes the row anew.
+/// Counts the tasks in flight of a group whose row is damaged. Its cost is the number of taken
+/// tasks; the step that asked writes the row again.
 fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
     let mut tasks = 0;
@@ -81,7 +81,7 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
         let mut from = range.start();
         while let Some((met, row)) = ctx.first(&from, &range.end())? {
             from = key::after(&met);
-            // A damaged lease is one all the same; of a damaged delay nobody knows.
+            // A damaged lease counts as taken. A damaged delay does not state its group.
             let is_in_flight = tag == Tag::Taken
                 || row
                     .as_deref()
@@ -95,8 +95,8 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     Ok(tasks)
 }
 
-/// Whether more of a group are kept count of than can be seen in flight: the others are delayed
-/// tasks that hold it and whose rows are damaged. Which of several does so is not known any more.
+/// Whether the stored count of a group exceeds the tasks found in flight. The others are delayed
+/// tasks that hold the group and whose rows are damaged; which tasks these are is unknown.
 pub(crate) fn is_held_by_the_unknown(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
@@ -105,8 +105,8 @@ pub(crate) fn is_held_by_the_unknown(
     Ok(count(ctx, tube, group)?.tasks > recount(ctx, tube, group)?)
 }
 
-/// Reads all that a step needs to know. Nothing is written yet, so a task whose group is damaged
-/// beyond counting is still where it was.
+/// Reads all that a step needs. Nothing is written yet, so a task whose group cannot be read stays
+/// where it is.
 pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
     let most = u64::from(tube.row.options.in_flight);
     let before = count(ctx, tube, step.group)?;
@@ -134,8 +134,8 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
             has = next.map(|key| first_of(key, line.len())).transpose()?;
         }
     }
-    // Where the turn's own key is damaged there is none to take away; and the count that decided on
-    // the turn may have been another than is counted now.
+    // If the turn's own key is damaged, there is no row to remove. After a recount the turn may
+    // also have been decided by another count.
     if (had != has || before.row == CountRow::Damaged)
         && let Some(LineHead { place, id }) = &had
         && !is_there(ctx, &key::turn(tube.run(), place, *id))?
@@ -145,7 +145,7 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     Ok(Plan { step, before, after, had, has })
 }
 
-/// Whether there is such a row, damaged or not.
+/// Whether there is a row with this key, damaged or not.
 fn is_there(ctx: &OpContext<'_>, key: &Key) -> Result<bool> {
     match ctx.get(key) {
         Err(error) if error.kind() == ErrorKind::Damaged => Ok(true),
@@ -153,8 +153,8 @@ fn is_there(ctx: &OpContext<'_>, key: &Key) -> Result<bool> {
     }
 }
 
-/// Whose turn a row is: the group, and the row in its line, `None` if that is damaged. No answer if
-/// the turn is of no task that stands in a line.
+/// The group of a turn, and the row of its task in the line, `None` if that is damaged. Returns
+/// `None` if there is no task for the turn.
 pub(crate) fn whose_turn(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
@@ -170,9 +170,9 @@ pub(crate) fn whose_turn(
     }
 }
 
-/// Takes the turns away that are of nobody, and gives one to each group that should have it: what a
-/// damaged turn was of is not known any more. As long as the groups are many, but only once a
-/// damage, for no such turn is left.
+/// Removes turns without a task, and adds a turn for each group that should have one: the task of a
+/// damaged turn is unknown. Its cost is the number of groups, but only once for a damage, because
+/// no such turn is left.
 pub(crate) fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     let range = tube.range(Tag::Turn);
     let mut from = range.start();
@@ -212,7 +212,7 @@ fn first_of(key: &[u8], line: usize) -> Result<LineHead> {
 }
 
 impl Plan<'_> {
-    /// Carries out the step and keeps the group's turn right.
+    /// Applies the step and updates the group's turn.
     pub(crate) fn carry_out(self, ctx: &mut OpContext<'_>, tube: &TubeEntry) {
         let Self { step, before, after, had, has } = self;
         let run = tube.run();

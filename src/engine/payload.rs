@@ -8,7 +8,7 @@ use crate::words::error::Result;
 use crate::words::task::TaskId;
 use std::ops::Deref;
 
-/// A payload inside the row that holds it.
+/// A payload that shares the memory of its row.
 #[derive(Debug)]
 pub(crate) struct Payload {
     row: Value,
@@ -16,10 +16,11 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Reads the payload of a task whose own row is `row`, from there or from beside it.
+    /// Reads the payload of a task whose own row is `row`, from that row or from the payload's own
+    /// row.
     ///
     /// # Errors
-    /// `Damaged` if it is, or is gone.
+    /// `Damaged` if the payload's row is damaged or missing.
     #[inline]
     pub(crate) fn read(
         view: &dyn View,

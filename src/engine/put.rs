@@ -18,7 +18,7 @@ use crate::words::verb::{Conflict, PutOutcome};
 use smallvec::SmallVec;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Payloads up to this many bytes stand in the task's own row.
+/// Payloads up to this many bytes are stored in the task's own row.
 const INLINE_BYTES_MAX: usize = 512;
 
 /// Puts tasks into one tube.
@@ -26,7 +26,7 @@ pub(crate) struct PutTasks<'a> {
     pub(crate) tube: u32,
     pub(crate) tasks: &'a [NewRow<'a>],
     pub(crate) payload_bytes_max: usize,
-    /// Of all durable tubes together.
+    /// The limit of all durable tubes together.
     pub(crate) durable_bytes_max: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct NewRow<'a> {
     pub(crate) placed: Option<Placed<'a>>,
 }
 
-/// What a `Placement` said of a task, before the op.
+/// The answer of a `Placement` for a task, from before the op.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
     pub(crate) order: &'a [u8],
@@ -56,7 +56,7 @@ pub(crate) struct Placed<'a> {
     pub(crate) not_before: Option<SystemTime>,
 }
 
-/// What became of one of them.
+/// The result for one of the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PutDone {
     pub(crate) id: TaskId,
@@ -124,12 +124,12 @@ impl PutTasks<'_> {
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
         if task.ttl.is_some_and(is_nothing) || task.ttr.is_some_and(is_nothing) {
-            let text = "ttl and ttr take a microsecond or more";
+            let text = "ttl and ttr must be at least one microsecond";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         if task.delay.is_some() && task.run_at.is_some() {
             return Err(
-                Error::new(ErrorKind::Invalid).because("delay and run_at exclude each other")
+                Error::new(ErrorKind::Invalid).because("set either delay or run_at, not both")
             );
         }
         task.group.map_or(Ok(""), |group| name::label("group name", group))?;
@@ -141,7 +141,7 @@ impl PutTasks<'_> {
                 match Order::placed(placed.order) {
                     Some(_) => Ok(()),
                     None => Err(Error::new(ErrorKind::Invalid)
-                        .because("a placement's order takes at most 16 bytes")),
+                        .because("a placement's order has at most 16 bytes")),
                 }
             }
             (None, None) => Ok(()),
@@ -200,7 +200,7 @@ fn put(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) 
     Ok(PutDone { id, outcome })
 }
 
-/// Whether there is room for one more task, behind what this op has put and replaced so far.
+/// Whether there is room for one more task, after those that this op has put and replaced so far.
 fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     if let Some(capacity) = tube.row.options.capacity
@@ -217,7 +217,7 @@ fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64)
     Ok(())
 }
 
-/// How many tasks take a place of the tube's capacity.
+/// How many tasks count against the tube's capacity.
 fn held(ctx: &OpContext<'_>, tube: &TubeEntry) -> u64 {
     let counted = Tag::ALL.into_iter().filter(|tag| tag.takes_capacity());
     counted.map(|tag| ctx.count(tube.range(tag))).sum()
@@ -231,7 +231,7 @@ fn contents(payload: &[u8]) -> PayloadPlace<'_> {
     }
 }
 
-/// The task that has this key.
+/// The task with this key.
 fn keyed(ctx: &OpContext<'_>, tube: &TubeEntry, text: &str) -> Result<Option<TaskId>> {
     let from = key::key_of(tube.run(), text);
     let Some((met, _)) = ctx.first(&from, &key::end_of(&from))? else { return Ok(None) };
@@ -246,7 +246,7 @@ fn order(task: &NewRow<'_>, number: u64) -> Order {
     }
 }
 
-/// When the task will be ready, and whether by the wall clock; `None` if it is by now.
+/// When the task becomes ready, and whether by the wall clock; `None` if it is ready now.
 fn delay(ctx: &OpContext<'_>, task: &NewRow<'_>) -> Option<(u64, bool)> {
     let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
     if let Some(at) = run_at {

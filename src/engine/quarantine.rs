@@ -1,5 +1,5 @@
-//! Sets tasks aside whose rows are damaged: what is still known of them is buried under their ids,
-//! where it can be seen and deleted, and their neighbours are served.
+//! Buries tasks with damaged rows: what is still known of them is kept under their ids, where it
+//! can be listed and deleted, and the other tasks are served.
 
 use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
@@ -13,7 +13,7 @@ use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::{Cause, Reason, TaskId};
 
-/// Sets a task aside that cannot be handed over.
+/// Buries a task that cannot be handed out.
 pub(crate) fn set_aside(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -31,18 +31,18 @@ pub(crate) fn set_aside(
     transition::move_task(ctx, tube, task, Some(from), Some(&to), Cause::Bury)
 }
 
-/// What the index says of a task one of whose rows is damaged.
+/// What the index rows state of a task with a damaged row.
 pub(crate) struct DamagedAt<'a> {
     pub(crate) id: TaskId,
     pub(crate) place: Rank,
-    /// Where its own row is, if that is known.
+    /// The rank of its own row, if that is known.
     pub(crate) home: Option<Rank>,
     pub(crate) group: Option<&'a str>,
 }
 
-/// Sets a task aside one of whose rows is damaged. If it is its own row, another stands in for it,
-/// with the payload if that stands apart. False if the task stands elsewhere: then the damage is in
-/// the key of the state's row, which is of another task that nobody knows. It stays as it is.
+/// Buries a task with a damaged row. If its own row is damaged, it is replaced, with the payload if
+/// that has its own row. Returns false if the task has another state row: then the damage is in the
+/// key of this state row, which belongs to an unknown task. That row stays.
 pub(crate) fn bury_damaged(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -75,7 +75,7 @@ pub(crate) fn bury_damaged(
     Ok(true)
 }
 
-/// The row of a task of which nothing is known but what stands beside it.
+/// A replacement for a task's own row, with only what the other rows state.
 fn unknown_task(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
@@ -91,7 +91,7 @@ fn unknown_task(
     Ok(TaskRow { created, codec, version, group, key, extension, payload }.encode())
 }
 
-/// Sets a task aside whose own row is damaged and that of its state is not.
+/// Buries a task whose own row is damaged while its state row is not.
 pub(crate) fn stand_in_for_task(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -105,13 +105,13 @@ pub(crate) fn stand_in_for_task(
     bury_damaged(ctx, tube, at, from, fault)
 }
 
-/// What is known of a task whose row is damaged.
+/// The progress of a task whose row is damaged.
 pub(crate) fn unknown() -> TaskProgress {
     TaskProgress::fresh(NEVER, NEVER)
 }
 
-/// Sets a task aside whose lease is over and whose row is damaged. Left as it is, it would lock its
-/// group for ever.
+/// Buries a task whose lease has ended and whose row is damaged. Otherwise it would lock its group
+/// without end.
 pub(crate) fn bury_damaged_lease(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -125,8 +125,8 @@ pub(crate) fn bury_damaged_lease(
     bury_damaged(ctx, tube, at, &TaskState::Taken(taken), fault)
 }
 
-/// Sets a task aside whose delay is over and whose row is damaged. Without its deadline nothing
-/// would come by it any more, and if it holds its group that would be locked for ever.
+/// Buries a task whose delay has ended and whose row is damaged. Without its deadline no later call
+/// would find it, and if it holds its group, the group would stay locked.
 pub(crate) fn bury_damaged_delay(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -138,13 +138,13 @@ pub(crate) fn bury_damaged_delay(
         Some(group) => groups::is_held_by_the_unknown(ctx, tube, group)?,
         None => false,
     };
-    // The deadline that fell due is taken away by whoever met it.
+    // The caller that found the due deadline removes its row.
     let delayed = DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group };
     let at = DamagedAt { id, place, home: Some(home), group: group.as_deref() };
     bury_damaged(ctx, tube, at, &TaskState::Delayed(delayed), fault)
 }
 
-/// The named consumer that holds a task, or 0, where the task's own row does not tell.
+/// The named consumer that holds a task, or 0, for a task whose own row is damaged.
 fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
     let range = tube.range(Tag::TicketHandle);
     let mut from = range.start();
@@ -158,8 +158,8 @@ fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
     Ok(0)
 }
 
-/// Does this with a lease, or sets it aside if its row is damaged. False if more is: then nobody
-/// can tell where the task belongs, and it stays as it is.
+/// Applies `work` to a lease, or buries the task if its row is damaged. Returns false if more is
+/// damaged: then the task's position is unknown, and it stays as it is.
 pub(crate) fn with_lease(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,

@@ -1,5 +1,5 @@
-//! What touches many tasks is one small commit and a work row; here the rest is done, in bounded
-//! steps, also after a crash.
+//! A verb that concerns many tasks is one small commit and a work row. This file does the rest of
+//! the work, in bounded steps, also after a crash.
 
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::tube_cache::TubeRef;
@@ -11,7 +11,7 @@ use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, TaskId};
 
-/// One step of the first work of each kind. Answers whether there was any.
+/// One step of the first work of each kind. Returns whether there was any.
 pub(crate) struct Sweep;
 
 impl Op for Sweep {
@@ -34,7 +34,7 @@ impl Op for Sweep {
     }
 }
 
-/// Does one sweep's worth of a work row, and notes how far it came.
+/// Does one sweep of a work row, and stores where to continue.
 pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Result<()> {
     let run = key::run_of_work(&at).ok_or_else(|| damaged("work"))?;
     let work = row.as_deref().and_then(WorkRow::decode);
@@ -49,11 +49,11 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
     Ok(())
 }
 
-/// Removes rows of a run that belongs to no tube any more, whose payload bytes are held until
-/// then. Whether there are more.
+/// Removes rows of a run that no longer belongs to a tube. Their payload bytes count until then.
+/// Returns whether there are more.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
-    // A payload tells its bytes where the task's row does not, so it goes after that.
+    // A payload row states the bytes of a damaged task row, so it is removed after that.
     for tag in [Tag::Task].into_iter().chain(Tag::in_runs().filter(|tag| *tag != Tag::Task)) {
         let range = Range::in_run(tag, run);
         let mut from: Key = range.start();
@@ -76,7 +76,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     Ok(false)
 }
 
-/// The tube of a run. Where a damaged work row does not tell it, the tubes do.
+/// The tube of a run. If a damaged work row does not state it, the tubes are searched.
 fn tube_of<'a>(
     ctx: &OpContext<'a>,
     run: Run,
@@ -96,8 +96,8 @@ fn tube_of<'a>(
     Ok(None)
 }
 
-/// Returns leases that `release_all` voided. What is left of the work; nothing if the run belongs
-/// to no tube any more.
+/// Returns leases that `release_all` voided. Returns the work that is left; `None` if the run no
+/// longer belongs to a tube.
 fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
     let Some(tube) = tube_of(ctx, run, work.as_ref())? else { return Ok(None) };
     let range = tube.range(Tag::Taken);
@@ -107,13 +107,13 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         let Some((met, row)) = ctx.first(&start, &range.end())? else { return Ok(None) };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
-        // A damaged one stays: nobody knows whose it is.
+        // A damaged lease stays: its task is unknown.
         let lease = row.map(|row| stored::lease(ctx, &tube, id, &row));
         let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
             match settle::give_back_uncharged(ctx, &tube, &task, taken, Cause::Release) {
-                // Nothing of it was written; the others are returned.
+                // It wrote nothing; the other leases are returned.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}
                 done => done?,
             }

@@ -1,6 +1,6 @@
-//! Where a task stands, and the one way to move it: [`move_task`]. Every state has one row of its
-//! own that tells it, and a task is in exactly one of them; what else hangs on a state (deadlines,
-//! the group's line, the holder's list) is derived here and nowhere else.
+//! The state of a task, and the one way to change it: [`move_task`]. A task has exactly one state
+//! row; the other rows of a state (deadlines, the group's line, the holder's list) are derived here
+//! and nowhere else.
 
 use crate::engine::context::OpContext;
 use crate::engine::effects::Change;
@@ -16,10 +16,10 @@ use crate::words::sync::Arc;
 use crate::words::task::{Cause, TaskId};
 use smallvec::SmallVec;
 
-/// The task and its standing.
+/// The task and its state.
 ///
 /// # Errors
-/// `TaskNotFound`, or `Damaged` if one of its rows is.
+/// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
 pub(crate) fn find(
     view: &dyn View,
     tube: &TubeEntry,
@@ -29,7 +29,7 @@ pub(crate) fn find(
     seek(view, tube, id)?.ok_or_else(missing)
 }
 
-/// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
+/// The task of a deadline, in the state of the deadline. `None` if it is in another state.
 pub(crate) fn find_due(
     view: &dyn View,
     tube: &TubeEntry,
@@ -76,7 +76,7 @@ fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<(StoredT
     Ok(None)
 }
 
-/// Whether another row than this one tells a state of the task of this id.
+/// Whether the task of this id has another state row than this one.
 pub(crate) fn has_other_state(
     view: &dyn View,
     tube: &TubeEntry,
@@ -104,7 +104,7 @@ pub(crate) fn has_other_state(
     Ok(false)
 }
 
-/// The key of the row that tells a standing.
+/// The key of the state row.
 #[inline]
 pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Key {
     let (run, id) = (tube.run(), task.id);
@@ -117,7 +117,7 @@ pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskSta
     }
 }
 
-/// The value of the row that tells a standing.
+/// The value of the state row.
 #[inline]
 pub(crate) fn state_value(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Value {
     let home = Some(&task.home).filter(|home| **home != task.place);
@@ -129,7 +129,7 @@ pub(crate) fn state_value(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskS
     }
 }
 
-/// The deadlines of a standing: the task's own, and its lease's; [`NEVER`] is none.
+/// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
 pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u64); 2] {
     let (what, when, lease) = match standing {
         TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
@@ -156,8 +156,8 @@ pub(crate) fn holder(standing: Option<&TaskState>) -> u32 {
     }
 }
 
-/// Moves a task from one standing to another, or out of existence, with all rows that hang on it.
-/// Its payload, its key and its place are not its business: see [`put`] and [`erase`].
+/// Moves a task from one state to another, or removes it, with all rows that belong to the state.
+/// It does not write its payload, its key and its position: see [`put`] and [`erase`].
 pub(crate) fn move_task(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -171,7 +171,7 @@ pub(crate) fn move_task(
     way.tell(ctx, tube, cause)
 }
 
-/// Brings a task into existence, with its payload if that stands apart. Its own row was read.
+/// Adds a task, with its payload if that has its own row. `task` must have its own row read.
 #[inline]
 pub(crate) fn put(
     ctx: &mut OpContext<'_>,
@@ -198,7 +198,7 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// A task on its way from one standing to another.
+/// A step of a task from one state to another.
 struct Transition<'a> {
     task: &'a TaskRef<'a>,
     from: Option<&'a TaskState>,
@@ -206,13 +206,13 @@ struct Transition<'a> {
 }
 
 impl<'a> Transition<'a> {
-    /// The key of the row that tells one of the two standings.
+    /// The key of the state row of one of the two states.
     #[inline]
     fn key(&self, tube: &TubeEntry, standing: &TaskState) -> Key {
         state_key(tube, self.task, standing)
     }
 
-    /// What the step means for the task's group.
+    /// The effect of the step on the task's group.
     fn plan(
         &self,
         ctx: &OpContext<'_>,
@@ -226,7 +226,7 @@ impl<'a> Transition<'a> {
         groups::plan(ctx, tube, groups::Step { group, leaves, enters, in_flight })
     }
 
-    /// Tells of the step, while the payload is still there.
+    /// Records the step for publication, while the payload row still exists.
     #[inline]
     fn tell(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
@@ -235,15 +235,15 @@ impl<'a> Transition<'a> {
     }
 }
 
-/// Adds the payload to the step that was told last, if it is wanted. One that is damaged or gone is
-/// not told; an error means that nothing could be read, and nobody goes on over it.
+/// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out; an
+/// error means that nothing could be read, and ends the op.
 #[cold]
 fn tell_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -> Result<()> {
     if !ctx.tells_payloads_of(tube) {
         return Ok(());
     }
     match task.content(ctx, tube) {
-        // A copy of its own: the row's memory may be shared with others.
+        // A separate copy, because the row's memory may be shared with others.
         Ok(content) => ctx.tell_payload(Arc::from(&*content.payload)),
         Err(error) if error.kind() == ErrorKind::Damaged => {}
         Err(error) => return Err(error),
@@ -251,8 +251,8 @@ fn tell_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -
     Ok(())
 }
 
-/// Moves the rows. An error means that none has moved: whoever goes on over it goes on with the
-/// task where it was.
+/// Moves the rows. After an error none has moved: a caller that continues finds the task where it
+/// was.
 fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Result<()> {
     let Transition { task, from, to } = *way;
     let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
@@ -281,8 +281,8 @@ fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Resu
     Ok(())
 }
 
-/// Lets a lease end no more, until its consumer comes back or its grace is over. The task stays
-/// where it is, so nothing is told and nothing counted.
+/// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
+/// stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -326,8 +326,8 @@ fn shift_holder(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>)
     }
 }
 
-/// The index rows of a buried task: by the time of its bury, and if it failed by the group of the
-/// failure, in its tube and in the whole queue.
+/// The index rows of a buried task: by the time of its bury, and if it failed by its failure group,
+/// in its tube and in the whole queue.
 pub(crate) fn buried_rows(tube: &TubeEntry, id: TaskId, row: &BuriedRow) -> SmallVec<[Key; 3]> {
     let (run, time) = (tube.run(), row.time);
     let mut keys = SmallVec::from_iter([key::buried_time(run, time, id)]);
@@ -354,7 +354,7 @@ fn shift_buried(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>)
     }
 }
 
-/// Removes the queue's row about a buried task whose row under its run goes, in a sweep.
+/// Removes the queue's row about a buried task when a sweep removes its row under the run.
 pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Result<()> {
     let Some(key) = key::failed_beside(buried_group) else { return Ok(()) };
     if ctx.first(&key, &key::after(&key))?.is_some() {
@@ -363,7 +363,7 @@ pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Res
     Ok(())
 }
 
-/// Takes a task out of existence.
+/// Removes a task.
 pub(crate) fn erase(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -389,9 +389,9 @@ pub(crate) fn erase(
     Ok(())
 }
 
-/// How many payload bytes the task of this row of its own is counted with. Where the row is damaged
-/// the payload tells, if it stands apart; else it is not known any more: the kept total may then be
-/// too high, never too low, and `check` says so.
+/// How many payload bytes are counted for the task of this row. If the row is damaged, the payload
+/// row states it, if there is one; otherwise it is unknown. The stored total may then be too high,
+/// never too low, and `check` reports it.
 pub(crate) fn payload_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u64>> {
     let run = Range::holding(&key).and_then(|range| range.run);
     let (Some(run), Some(id)) = (run, key::id_of(&key)) else { return Ok(None) };

@@ -48,8 +48,8 @@ impl GraceTimers {
         self.change(|waiting| waiting.retain(|grace| *grace != ended));
     }
 
-    /// A grace that is over. It stays in the list until `remove`, so that other calls wait while
-    /// its leases return.
+    /// A grace that is over. It stays in the list until `remove`, so that a concurrent call also
+    /// returns its leases before it goes on.
     pub(crate) fn expired(&self, now: u64) -> Option<Grace> {
         self.waiting.lock().iter().find(|grace| grace.until <= now).copied()
     }

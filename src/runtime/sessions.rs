@@ -1,10 +1,10 @@
-//! Whose leases live how long: sessions begin and end, grace_timers run out, and an opening or a
-//! close voids what nobody may hold on to. Every step is an op; here is only who does them, and
+//! How long leases live: sessions begin and end, graces end, and an opening or a close voids leases
+//! that no longer have a holder. Every step is an op; this file decides which thread runs it, and
 //! when.
 
 use crate::engine::consumers::{self, End, Left};
 use crate::engine::query;
-use crate::engine::recover::{ExpireSessions, ReturnLeases, Silenced};
+use crate::engine::recover::{ExpireSessions, ExpiredSessions, ReturnLeases};
 use crate::runtime::grace_timers::Grace;
 use crate::runtime::pipeline::submit_internal;
 use crate::runtime::shared::Shared;
@@ -12,7 +12,7 @@ use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 
-/// A consumer's session has ended: its leases wait for its grace, or return now.
+/// Ends a consumer's session: its leases wait for its grace, or return now.
 pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Result<()> {
     parts.takers.recheck_all();
     let grace = if now { 0 } else { left.grace };
@@ -24,7 +24,7 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
         return Ok(());
     }
     let returned = end_session(parts, ended);
-    // Until its last task was back, its takers could look and find it alive.
+    // Before its last task had returned, its waiting takes could look and find the session open.
     parts.takers.recheck_all();
     returned
 }
@@ -45,7 +45,7 @@ pub(crate) fn end_graces(parts: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// What a failing disk kept is tried again by whoever comes by; what is damaged stays so.
+/// After a failing disk the next call tries again; after damage no call does.
 fn end_session(parts: &Shared, grace: Grace) -> Result<()> {
     let Grace { consumer, left, .. } = grace;
     let ended = end_all(parts, &End { consumer, left, charged: true });
@@ -62,10 +62,10 @@ fn end_all(parts: &Shared, end: &End) -> Result<()> {
     Ok(())
 }
 
-/// Returns every lease that does not wait for a named consumer, and finish the consumers that
-/// have no grace left.
+/// Returns every lease that does not wait for a named consumer, and ends the consumers that have no
+/// grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
-    let (Silenced { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;
+    let (ExpiredSessions { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;
     let tubes = query::numbers(&parts.state.lock().store)?;
     for tube in tubes {
         let mut from = Some(TaskId::new(0));
@@ -111,8 +111,8 @@ mod tests {
         taken.into_iter().for_each(|task| _ = task.detach());
     }
 
-    /// Who ended a session took it off the list first: a tick beside it returned while up to 1 000
-    /// of its tasks were still taken.
+    /// Regression: the thread that ended a session first removed it from the list. A tick at the
+    /// same time then returned while up to 1 000 of its tasks were still taken.
     #[test]
     fn a_tick_beside_the_end_of_a_session_leaves_none_of_its_tasks_taken() {
         let (queue, tube, clock) = queue();
@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
     }
 
-    /// A consumer left and was opened again before its leaving was noted; the stale note then ended
-    /// a later session before its grace was over.
+    /// Regression: a consumer was opened again before the end of its session was noted. The stale
+    /// note then ended a later session before its grace was over.
     #[test]
     fn a_stale_grace_ends_no_later_session() {
         let (queue, tube, clock) = queue();
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(tube.stats().unwrap().taken, 0);
     }
 
-    /// Each left its name behind: 200 000 consumers closed left 30 MiB.
+    /// Regression: each closed consumer left its name in memory: 30 MiB for 200 000.
     #[test]
     fn a_closed_consumer_leaves_nothing_in_memory() {
         let (queue, tube, _) = queue();

@@ -157,7 +157,7 @@ pub(crate) struct TaskRow {
     pub(crate) group: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) extension: bool,
-    /// The payload, or how long it is in a row apart.
+    /// The payload, or its length in a row of its own.
     pub(crate) payload: Result<Vec<u8>, u64>,
 }
 
@@ -348,7 +348,7 @@ impl Bytes<'_> {
             return Ok(row);
         }
         let flags = self.flags(127)?;
-        ensure(flags != 0, || "a progress that says nothing".into())?;
+        ensure(flags != 0, || "an empty progress".into())?;
         ensure(flags & 48 != 32, || "a length of the order without a home".into())?;
         if flags & 1 != 0 {
             row.deliveries = self.u32()?;
