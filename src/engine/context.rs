@@ -149,12 +149,12 @@ impl<'a> OpContext<'a> {
 
     /// Whether some steps are published with payloads.
     #[inline]
-    pub(crate) fn tells_payloads(&self) -> bool {
+    pub(crate) fn wants_payloads(&self) -> bool {
         self.wants.is_some()
     }
 
     /// Whether the steps of the tube's tasks are published with their payloads.
-    pub(crate) fn tells_payloads_of(&self, tube: &TubeEntry) -> bool {
+    pub(crate) fn wants_payloads_of(&self, tube: &TubeEntry) -> bool {
         self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
     }
 

@@ -231,7 +231,7 @@ impl<'a> Transition<'a> {
     fn tell(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
         ctx.tell(Change { tube: tube.number, task: self.task.id, from, to, cause });
-        if ctx.tells_payloads() { tell_payload(ctx, tube, self.task) } else { Ok(()) }
+        if ctx.wants_payloads() { tell_payload(ctx, tube, self.task) } else { Ok(()) }
     }
 }
 
@@ -239,7 +239,7 @@ impl<'a> Transition<'a> {
 /// error means that nothing could be read, and ends the op.
 #[cold]
 fn tell_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -> Result<()> {
-    if !ctx.tells_payloads_of(tube) {
+    if !ctx.wants_payloads_of(tube) {
         return Ok(());
     }
     match task.content(ctx, tube) {

@@ -153,7 +153,7 @@ impl Core {
     /// Step two of a refusal: if it depends on rows and the call is durable, waits until these are
     /// synced.
     pub(crate) fn refused<D>(&self, error: Error, durability: Durability) -> Result<D> {
-        if durability == Durability::Durable && tells_of_rows(error.kind()) {
+        if durability == Durability::Durable && depends_on_rows(error.kind()) {
             let seen = self.state.lock().written();
             self.wait(seen)?;
         }
@@ -368,7 +368,7 @@ impl Core {
 }
 
 /// Whether a refusal depends on rows, and so must not be returned before they are synced.
-fn tells_of_rows(kind: ErrorKind) -> bool {
+fn depends_on_rows(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Full

@@ -114,7 +114,7 @@ impl Disk for Folder {
                 (Some(parent), Some(name)) if !place.is_dir() => {
                     clear_leftovers(parent, name);
                     let number = BIRTHS.fetch_add(1, Ordering::Relaxed);
-                    let mut own = cradle_prefix(name);
+                    let mut own = staging_prefix(name);
                     own.push(format!("{}-{number}", std::process::id()));
                     Spot { path: parent.join(own), is_within: false }
                 }
@@ -380,23 +380,23 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 /// Removes what crashed creations have left beside a folder of this name.
 fn clear_leftovers(parent: &Path, name: &OsStr) {
     let Ok(entries) = fs::read_dir(parent) else { return };
-    let prefix = cradle_prefix(name);
+    let prefix = staging_prefix(name);
     for entry in entries.flatten() {
         let is_folder = || entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_cradle(&entry.file_name(), &prefix) && is_folder() {
+        if is_staging(&entry.file_name(), &prefix) && is_folder() {
             Spot { path: entry.path(), is_within: false }.clear_if_dead();
         }
     }
 }
 
-fn cradle_prefix(name: &OsStr) -> OsString {
+fn staging_prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);
     prefix.push(".creating-");
     prefix
 }
 
-fn is_cradle(found: &OsStr, prefix: &OsStr) -> bool {
+fn is_staging(found: &OsStr, prefix: &OsStr) -> bool {
     let rest = found.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
     let mut parts = rest.unwrap_or_default().split(|byte| *byte == b'-');
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);

@@ -225,8 +225,8 @@ impl<T> Clone for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Whether there is a message, or the sender was dropped.
-    fn has_message(&self) -> bool {
+    /// Takes a message. Returns whether there was one, or the sender was dropped.
+    fn take_message(&self) -> bool {
         let mut state = self.0.state.lock();
         state.kept.pop_front().is_some() || state.ended
     }
@@ -277,12 +277,12 @@ pub(crate) fn first_of(
         if thread_rng().next_u32().is_multiple_of(2) {
             ends.reverse();
         }
-        if let Some((_, first)) = ends.iter().find(|(end, _)| end.has_message()) {
+        if let Some((_, first)) = ends.iter().find(|(end, _)| end.take_message()) {
             break *first;
         }
         if most.is_some() {
             shuttle::thread::yield_now();
-            let ready = ends.iter().find(|(end, _)| end.has_message());
+            let ready = ends.iter().find(|(end, _)| end.take_message());
             break ready.map_or(FirstReady::Neither, |(_, first)| *first);
         }
         listener.wait();

@@ -35,7 +35,7 @@ pub fn open(bytes: &[u8]) {
     let queue = match builder.open_disk() {
         Ok(queue) => queue,
         Err(error) => {
-            assert!(tells_of_damage(error.kind()), "an opening of damage says: {error}");
+            assert!(names_damage(error.kind()), "an opening of damage says: {error}");
             return;
         }
     };
@@ -54,7 +54,7 @@ pub fn open(bytes: &[u8]) {
 
 /// An opening is refused as damaged, as not a queue, or as of a newer version; a bad disk, a lock
 /// or an own failure is none of these.
-fn tells_of_damage(kind: tubewell::ErrorKind) -> bool {
+fn names_damage(kind: tubewell::ErrorKind) -> bool {
     use tubewell::ErrorKind::{Damaged, NewerFormat, NotAQueue};
     matches!(kind, Damaged | NewerFormat | NotAQueue)
 }
