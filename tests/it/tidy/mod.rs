@@ -3,6 +3,7 @@
 mod layers;
 mod names;
 mod source;
+mod vocabulary;
 
 use source::{
     Source, block_end, code, code_without_tests, library, line_of, named, planted, root, sources,
