@@ -1,14 +1,14 @@
-//! Hashes every file under a folder, whatever happens to the process meanwhile.
+//! Hashes every file under a folder. It may be stopped or killed at any moment and run again.
 //!
 //! ```text
 //! cargo run --release --example checksums -- PATH
 //! ```
 //!
-//! The walk puts each file into a durable tube; what was seen and what was put commit together. A
-//! pool of threads hashes; one transaction per batch acks the tasks and writes the digests into a
-//! table of our own. Stop it with Ctrl-C or `kill -9` at any moment and run it again: it goes on
-//! where it was, and at the end every file has exactly one digest. What cannot be read is listed at
-//! the end, with the reason. Links are not followed.
+//! The walk puts each file into a durable tube; its position and the puts commit together. A pool
+//! of threads hashes; one transaction per batch acks the tasks and writes the digests into a table
+//! of the application. Stop it with Ctrl-C or `kill -9` at any moment and run it again: it
+//! continues where it was, and at the end every file has exactly one digest. Files that cannot be
+//! read are listed at the end, with the reason. Links are not followed.
 
 use redb::{ReadableTable, ReadableTableMetadata, TableDefinition};
 use std::collections::BTreeSet;
@@ -24,18 +24,18 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// File → its digest.
+/// File → digest.
 const DIGESTS: TableDefinition<&[u8], u128> = TableDefinition::new("digests");
-/// Folder that is not walked to its end → the last name in it that was.
+/// Folder that is not completely walked → the last name in it that was handled.
 const FOLDERS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("folders");
-/// Folder that could not be read to its end → the reason.
+/// Folder that could not be read completely → the reason.
 const UNREAD: TableDefinition<&[u8], &str> = TableDefinition::new("unread");
 /// "begun" and "files", the number of files put.
 const WALK: TableDefinition<&str, u64> = TableDefinition::new("walk");
 
-/// Names of one folder, and about as many of all, that one transaction of the walk handles.
+/// Names of one folder, and roughly of all folders, that one transaction of the walk handles.
 const NAMES: usize = 1024;
-/// Folders that it handles.
+/// Folders that one transaction of the walk handles.
 const FOLDERS_AT_ONCE: usize = 256;
 /// Tasks that a worker takes at once.
 const TAKES: usize = 64;
@@ -47,7 +47,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Time between two drawings of the bar.
 const FRAME: Duration = Duration::from_millis(200);
 
-/// What the bar shows.
+/// The progress that the bar shows.
 #[derive(Default)]
 struct Seen {
     found: AtomicU64,
@@ -68,9 +68,9 @@ fn main() -> Outcome<()> {
     let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
     let home = std::env::current_dir()?.join(format!("checksums-{:08x}.queue", name_of(&root)));
     let queue = Queue::open(&home)?;
-    // The walk spells its paths this way, and must know the queue when it meets it.
+    // The walk builds paths from this form, and must recognise the queue's folder.
     let home = home.canonicalize()?;
-    // A file is not to blame for our being killed while it is hashed, however often that happens.
+    // A file must not be buried because the process was killed while hashing it, however often.
     let options = TubeOptions::new(TubeKind::Fifo).if_not_exists();
     let files = queue.create_tube("files", options)?;
     eprintln!("{}: the queue is {}", root.display(), home.display());
@@ -98,7 +98,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// A failure anywhere stops everything.
+/// Stops all threads after a failure.
 fn end<T>(stop: &Stop, done: Outcome<T>) -> Outcome<T> {
     if done.is_err() {
         stop.stop();
@@ -106,7 +106,7 @@ fn end<T>(stop: &Stop, done: Outcome<T>) -> Outcome<T> {
     done
 }
 
-/// A folder that this machine has.
+/// A folder that exists on this machine.
 fn some_folder() -> PathBuf {
     let folders = ["/usr/share/doc", "/usr/include", env!("CARGO_MANIFEST_DIR")];
     folders.into_iter().map(PathBuf::from).find(|path| path.is_dir()).unwrap_or_else(|| ".".into())
@@ -117,10 +117,10 @@ fn name_of(root: &Path) -> u32 {
     xxh3_64(&to_bytes(root)) as u32
 }
 
-/// Reads what an earlier run has done.
+/// Reads the progress of an earlier run.
 fn recall(queue: &Queue, files: &Tube, seen: &Seen) -> Outcome<()> {
     let found = queue.transact(|tx| -> tubewell::Result<u64> {
-        // Made here, so that everyone finds them.
+        // Made here, so that every thread finds them.
         tx.table(DIGESTS)?;
         tx.table(FOLDERS)?;
         tx.table(UNREAD)?;
@@ -204,28 +204,28 @@ fn walk(
     Ok(())
 }
 
-/// What the walk does in one transaction.
+/// The work of one transaction of the walk.
 #[derive(Default)]
 struct Page {
     files: Vec<Vec<u8>>,
     folders: Vec<Vec<u8>>,
-    /// Where the next page of this folder begins; none at its end.
+    /// Where the next page of this folder begins; `None` at its end.
     last: Option<Vec<u8>>,
-    /// Why the rest of the folder is not known.
+    /// Why the rest of the folder could not be read.
     unread: Option<String>,
 }
 
-/// Reads on in a folder, behind the name `last`.
+/// Reads the next page of a folder, after the name `last`.
 fn read_page(folder: &Path, last: &[u8], home: &Path) -> Page {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        // Of all folders only the root can be a file.
+        // Only the root can be a file.
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
             return Page { files: vec![to_bytes(folder)], ..Page::default() };
         }
         Err(error) => return Page { unread: Some(error.to_string()), ..Page::default() },
     };
-    // The smallest names behind `last`, in order, so that it says where the next page begins.
+    // The smallest names after `last`, in order; the largest of them is where the next page begins.
     let mut names = BTreeSet::new();
     let mut more = false;
     let mut unread = None;
@@ -255,7 +255,7 @@ fn read_page(folder: &Path, last: &[u8], home: &Path) -> Page {
             Some(Kind::Folder) if path == home => {}
             Some(Kind::Folder) => page.folders.push(to_bytes(&path)),
             Some(Kind::File) | None => page.files.push(to_bytes(&path)),
-            // Links lead in circles, and opening a pipe waits for its other end.
+            // Links may form cycles, and opening a pipe blocks until its other end is opened.
             Some(Kind::Other) => {}
         }
     }
@@ -279,7 +279,7 @@ impl Kind {
     }
 }
 
-/// A task and its digest, or why there is none.
+/// A task and its digest, or the error.
 type Hashed = (Task, std::io::Result<u128>);
 
 /// A worker: takes files and hashes them until it is stopped.
@@ -287,7 +287,7 @@ fn hash_all(files: &Tube, send: mpsc::SyncSender<Hashed>, stop: &Stop, seen: &Se
     while let Some(first) = files.take_until(stop)? {
         for task in std::iter::once(first).chain(files.take_many(TAKES - 1)?) {
             match hash(&to_path(&task), stop, seen).transpose() {
-                // Nobody listens after a failure; the task returns as its guard is dropped.
+                // After a failure there is no receiver; the drop of the guard returns the task.
                 Some(digest) => drop(send.send((task, digest))),
                 None => task.release()?,
             }
@@ -296,7 +296,7 @@ fn hash_all(files: &Tube, send: mpsc::SyncSender<Hashed>, stop: &Stop, seen: &Se
     Ok(())
 }
 
-/// None if it was stopped before the end of the file, which may be hours away.
+/// `None` if it was stopped before the end of the file, which may take hours.
 fn hash(path: &Path, stop: &Stop, seen: &Seen) -> std::io::Result<Option<u128>> {
     let mut file = File::open(path)?;
     let mut hasher = Xxh3::new();
@@ -320,7 +320,7 @@ fn settle_all(
     stop: &Stop,
     seen: &Seen,
 ) -> Outcome<()> {
-    // Ends when every worker has gone home.
+    // Ends when every worker has ended.
     while let Ok(first) = receive.recv() {
         let end = Instant::now() + GATHER;
         let left = || end.saturating_duration_since(Instant::now());
@@ -337,8 +337,8 @@ fn settle_all(
     Ok(())
 }
 
-/// Lets the workers go home once there is nothing to do for them. Asked by the walk at its end and
-/// behind every batch, so that whoever comes last sees it.
+/// Stops the workers when there is nothing left to do. Called by the walk at its end and after
+/// every batch, so that the last of them sees it.
 fn stop_if_done(files: &Tube, stop: &Stop, seen: &Seen) -> Outcome<()> {
     if seen.walked.load(Ordering::Acquire) {
         let stats = files.stats()?;
@@ -368,7 +368,7 @@ fn settle(queue: &Queue, batch: &[Hashed]) -> Outcome<()> {
     Ok(())
 }
 
-/// Draws a bar on a terminal, a line at a time elsewhere nothing.
+/// Draws a bar on a terminal, one line at a time; elsewhere nothing.
 fn draw_until_over(seen: &Seen, at_work: mpsc::Receiver<()>) {
     if !std::io::stderr().is_terminal() {
         return;
@@ -441,7 +441,7 @@ fn to_path(bytes: &[u8]) -> PathBuf {
     std::ffi::OsStr::from_bytes(bytes).into()
 }
 
-// A name that is no text does not survive this, and its file is reported as failed.
+// A name that is not UTF-8 is changed by this, and its file is reported as failed.
 #[cfg(not(unix))]
 fn to_bytes(path: &Path) -> Vec<u8> {
     path.to_string_lossy().into_owned().into_bytes()

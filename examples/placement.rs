@@ -20,7 +20,7 @@ impl Placement for EarliestDeadline {
     fn place(&self, put: &PutView<'_>) -> Place {
         let decoded =
             bincode::serde::decode_from_slice::<u16, _>(put.payload, bincode::config::standard());
-        // A payload of another kind stands behind all others.
+        // A payload of another kind comes after all others.
         let deadline = decoded.map_or(u16::MAX, |(deadline, _)| deadline);
         Place::new(&deadline.to_be_bytes())
     }

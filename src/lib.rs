@@ -1,6 +1,6 @@
 //! An embedded, durable work queue: tubes of tasks in one folder, no server. Threads of one program
-//! put work into tubes; others take it, finish it, and never lose it: not to a panic, not to `kill
-//! -9`, not to a pulled plug.
+//! put work into tubes; others take it and finish it. No task is lost: not to a panic, not to `kill
+//! -9`, not to a power cut.
 //!
 //! ```
 //! use tubewell::{Durability, Queue};
@@ -11,13 +11,13 @@
 //! let queue = Queue::open(&path)?; // makes the folder
 //! let tube = queue.tube("letters")?; // makes the tube
 //! let id = tube.put(b"to ada")?; // returns when it is on the disk
-//! tube.durability(Durability::Relaxed).put(b"to bob")?; // ... in the system's hands
+//! tube.durability(Durability::Relaxed).put(b"to bob")?; // ... when the system has it
 //!
 //! let task = tube.take()?; // waits for one; put order, unless priorities say otherwise
 //! assert_eq!((task.id(), &task[..]), (id, &b"to ada"[..]));
-//! task.ack()?; // done, and gone
+//! task.ack()?; // finished and removed
 //!
-//! drop(tube.take()?); // no verdict, or a panic: back to its place, its attempt counted
+//! drop(tube.take()?); // no verdict, or a panic: it returns, its attempt counted
 //! assert_eq!(tube.take()?.attempt(), 2);
 //! # Ok(())
 //! # }
@@ -38,25 +38,26 @@
 //!                       retry, release with a delay            ──────┘
 //! ```
 //!
-//! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is what was taken and [`Lease`] the hold on
-//! it, [`Consumer`] a session with a name. [`Queue::transact`] commits an ack and the application's
-//! own tables at once. What survives what is said at [`Durability`], failures at [`ErrorKind`],
-//! defaults at [`TubeOptions`] and [`Builder`]. The folder is of format 1, which every later
-//! version opens.
+//! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is a taken task and [`Lease`] the right to
+//! settle it, [`Consumer`] a named session. [`Queue::transact`] commits an ack and the
+//! application's own tables together. Crash guarantees: see [`Durability`]; failures:
+//! [`ErrorKind`]; defaults: [`TubeOptions`] and [`Builder`]. The folder is of format 1, which every
+//! later version opens.
 //!
 //! # Time
 //!
-//! *Queue time* (delay, ttl, back-off) goes on while the machine sleeps or the queue is closed, and
-//! never goes back. It follows the machine's boot clock, and no wall clock that is set. After a
-//! start of the machine, and where the system has no such clock, the wall clock tells what has
-//! passed since the last write, up to [`clock_gap_max`](Builder::clock_gap_max); what it did then
-//! says [`Queue::clock_step`]. *Wall time* (`run_at`) is the system's clock as it is. *Lease time*
-//! (ttr, waits, an open session's grace) stands still while the machine sleeps (on Windows it goes
-//! on), and no change of the clock moves it. `Duration::MAX` is for ever.
+//! *Queue time* (delay, ttl, back-off) advances while the machine sleeps or the queue is closed,
+//! and never goes back. It follows the machine's boot clock; setting the wall clock does not change
+//! it. After a restart of the machine, and where the system has no such clock, the wall clock gives
+//! the time since the last write, up to [`clock_gap_max`](Builder::clock_gap_max);
+//! [`Queue::clock_step`] returns how it had moved. *Wall time* (`run_at`) is the system's clock
+//! unchanged. *Lease time* (ttr, waits, an open session's grace) does not advance while the machine
+//! sleeps (on Windows it does), and setting the clock does not change it. `Duration::MAX` means
+//! without end.
 //!
-//! A task's life ends at its put + its ttl + every delay that was asked for (at the put, `run_at`,
-//! release, back-off), however late a verb notices that a delay has ended. A delayed task whose
-//! life has ended goes at the end of its delay.
+//! A task's ttl ends at its put + its ttl + every requested delay (at the put, `run_at`, release,
+//! back-off), also when a verb notices the end of a delay late. A delayed task whose ttl has ended
+//! is removed at the end of its delay.
 //!
 //! # Where things are
 //!
@@ -89,25 +90,25 @@
 //! | ttr, ttl | how long a taker may hold a task; how long a task lives |
 //! | attempt, delivery | a start that counts against `max_attempts`; any hand-out |
 //! | group | tasks of a tube of which a bounded number is taken at a time, in order |
-//! | rank | where a task stands among the ready ones: priority, then order, then id |
+//! | rank | the position of a task among the ready ones: priority, then order, then id |
 //! | run | one incarnation of a tube; truncate gives the tube a new one |
 //! | consumer, session | a named owner of leases; the time while it is open |
 //! | grace | how long leases outlive their session |
 //! | op | one call of a user, as a value |
 //! | write set | the row writes that an op decided on |
-//! | effects | what an op decided beside rows: changes, deadlines, wake-ups |
-//! | record | the row writes of one commit as they stand in the journal |
+//! | effects | what an op decided besides rows: changes, deadlines, wake-ups |
+//! | record | the row writes of one commit as the journal stores them |
 //! | journal, ring | the file of records; its part that is written in a circle |
-//! | mark | the number of a record that must be synced before a caller is answered |
+//! | mark | the number of a record that must be synced before a call returns |
 //! | group commit | one sync of the journal for all callers that wait |
 //! | layer | rows written since a checkpoint, in memory: active, frozen, temporary |
-//! | tombstone | an entry of a layer that says that a row is gone |
+//! | tombstone | an entry of a layer for a removed row |
 //! | dead range | keys between which a scan finds only tombstones |
 //! | base | the redb database that checkpoints write to |
 //! | checkpoint | moving the frozen layer into the base, which frees the ring |
 //! | snapshot | the base as of its last checkpoint |
 //! | sweep | removing in bounded steps what a truncate or a drop left |
-//! | backpressure | callers pause when they outrun a checkpoint |
+//! | backpressure | callers pause when they write faster than a checkpoint frees the journal |
 
 #![warn(missing_docs, unreachable_pub)]
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

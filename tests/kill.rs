@@ -1,12 +1,12 @@
-//! A hundred kills of a real process on a real folder. The parent holds the truth.
+//! A hundred kills of a real process on a real folder. The parent keeps the record of all calls.
 //!
-//! A child works on a queue with several threads and says on a pipe what it is about to do and what
-//! came of it. The parent kills it at some moment, at work, while it opens or while it closes, and
-//! starts the next one on the same folder. After twenty-five kills it opens the folder itself,
-//! takes everything out and judges: no put that returned is lost, nothing comes back that was
-//! acked, nothing appears that was not put, a batch or a transaction is there as a whole or not at
-//! all, each payload comes out as it went in, order and numbers hold, at most one holder at a time.
-//! What was under way at a kill may have happened or not.
+//! A child uses a queue with several threads and writes to a pipe what it is about to do and the
+//! result. The parent kills it at some moment, also while it opens or closes, and starts the next
+//! one on the same folder. After twenty-five kills it opens the folder itself, takes everything out
+//! and judges: no put that returned is lost, no acked task comes back, no task appears that was not
+//! put, a batch or a transaction is complete or absent, each payload is unchanged, order and
+//! numbers hold, a task has at most one holder at a time. Calls that ran at a kill may have
+//! happened or not.
 //!
 //! `TUBEWELL_SEED` makes other children, `TUBEWELL_KILLS` more of them.
 
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tubewell::{Durability, ErrorKind, Queue, Result, State, Task, Tube};
 
 const CHILD: &str = "TUBEWELL_KILL_CHILD";
-/// Kills before the folder is judged and the next one begun.
+/// Kills before the folder is judged and the next one begins.
 const KILLS_A_LIFE: u64 = 25;
 /// Labels of tasks that were put in the transaction that acked another.
 const FOLLOWED: TableDefinition<&str, u64> = TableDefinition::new("followed");
@@ -75,14 +75,14 @@ impl Dice {
 
 /// One line is one write to the pipe, so a kill never cuts it.
 fn say(line: &str) {
-    // If the parent is gone, so is the reason to be here.
+    // If the parent has ended, the child ends too.
     if std::io::stdout().lock().write_all(format!("{line}\n").as_bytes()).is_err() {
         std::process::exit(0);
     }
 }
 
 fn work(path: &Path, seed: u64, life: u64, run: u64) {
-    // Of any thread: one that nobody joins before the kill would fail unheard.
+    // For every thread: a thread that is not joined before the kill would fail unnoticed.
     std::panic::set_hook(Box::new(|panic| say(&format!("! {panic}").replace('\n', " "))));
     let mut dice = Dice::of([seed, life, run, 0]);
     let levels = [Durability::Durable, Durability::Relaxed];
@@ -109,7 +109,7 @@ fn work(path: &Path, seed: u64, life: u64, run: u64) {
                 for _ in 0..calls {
                     worker.call().unwrap_or_else(|error| panic!("{error}"));
                 }
-                worker.let_go(0);
+                worker.release_all_but(0);
             })
         })
         .collect();
@@ -139,20 +139,20 @@ impl Worker {
             96..98 => self.queue.flush(),
             _ => {
                 let keep = self.dice.below(4) as usize;
-                self.let_go(keep);
+                self.release_all_but(keep);
                 Ok(())
             }
         }
     }
 
-    /// Returns what is in hand, save a few for the kill to find.
-    fn let_go(&mut self, keep: usize) {
+    /// Returns the held tasks, except a few for the kill.
+    fn release_all_but(&mut self, keep: usize) {
         for task in self.held.drain(keep.min(self.held.len())..) {
             say(&format!("r {}", task.id()));
         }
     }
 
-    /// What the next task will be: its payload is its label, priority and group.
+    /// The next task: its payload contains its label, priority and group.
     fn next(&mut self) -> (String, i64, Option<String>) {
         self.puts += 1;
         let priority = self.dice.below(3) as i64 - 1;
@@ -241,7 +241,7 @@ fn label_of(payload: &str) -> &str {
     payload.split(' ').next().unwrap()
 }
 
-/// A payload: label, priority, group, and a filler that follows from the label alone.
+/// A payload: label, priority, group, and a filler derived from the label.
 fn whole(label: &str, priority: i64, group: &str) -> String {
     let mut dice = Dice::of([0; 4]);
     for byte in label.bytes() {
@@ -252,7 +252,7 @@ fn whole(label: &str, priority: i64, group: &str) -> String {
     format!("{label} {priority} {group} {filler}")
 }
 
-/// What stands before the filler, if every byte is as it was put.
+/// The part before the filler, if every byte is as it was put.
 fn head_of(payload: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(payload).ok()?;
     let (head, _) = text.rsplit_once(' ')?;
@@ -294,7 +294,7 @@ fn judge_lives() {
     println!("{} kills, {} puts, {} acks, 0 lost", totals.kills, totals.puts, totals.acks);
 }
 
-/// A judge who never says no proves nothing: each of these stories must be refused.
+/// Tests the judge: each of these stories must be refused.
 fn judge_the_judge() {
     for label in ["0.0.1", "0.0.2", "1.0.1", "1.0.2", "2.1.7", "3.2.9"] {
         let payload = whole(label, -1, "g0");
@@ -302,7 +302,7 @@ fn judge_the_judge() {
         for at in 0..payload.len() {
             let mut altered = payload.clone().into_bytes();
             altered[at] ^= 1;
-            // A priority or a group that is another one is seen by the order alone.
+            // A changed priority or group is visible only by the order.
             let filler = label.len() + 1 + "-1 g0 ".len();
             assert!(at < filler || head_of(&altered).is_none(), "{label}: byte {at}");
             assert!(head_of(&altered[..at]).is_none_or(|_| at == filler), "{label}: to {at}");
@@ -331,10 +331,10 @@ fn judge_the_judge() {
         .is_err()
     });
     std::panic::set_hook(hook);
-    assert_eq!(refused, [true; 9], "the judge lets lies pass");
+    assert_eq!(refused, [true; 9], "the judge accepts a false story");
 }
 
-/// Runs one child and kills it at some moment. False if it came to its end before.
+/// Runs one child and kills it at some moment. Returns false if the child ended before.
 fn live_and_die(path: &Path, seed: u64, life: u64, run: u64, truth: &mut Truth) -> bool {
     let mut dice = Dice::of([seed, life, run, 99]);
     let mut child = Command::new(env::current_exe().unwrap())
@@ -351,7 +351,7 @@ fn live_and_die(path: &Path, seed: u64, life: u64, run: u64, truth: &mut Truth) 
             line.clear();
         }
     });
-    // One in ten dies while it opens: then the clock runs from its start.
+    // One in ten is killed while it opens: then the time counts from its start.
     let opening = dice.below(10) == 0;
     let mut deadline = match opening {
         true => Some(Instant::now() + Duration::from_micros(dice.below(12_000))),
@@ -389,14 +389,14 @@ fn live_and_die(path: &Path, seed: u64, life: u64, run: u64, truth: &mut Truth) 
     killed
 }
 
-/// What is known of the queue from what the children said.
+/// What is known of the queue from the children's messages.
 #[derive(Default)]
 struct Truth {
-    /// Lines heard, as a clock.
+    /// The number of messages, as a clock.
     now: u64,
-    /// Labels that someone began to put.
+    /// Labels whose put began.
     begun: BTreeSet<String>,
-    /// Labels with their ids, from an answer or from a meeting.
+    /// Labels with their ids, from a result or from a take.
     ids: BTreeMap<String, u64>,
     labels: BTreeMap<u64, String>,
     /// Labels whose put returned.
@@ -409,7 +409,7 @@ struct Truth {
     batches: Vec<Vec<String>>,
     /// When an id was last handed out, and its deliveries by then.
     met: BTreeMap<u64, (u64, u32)>,
-    /// Who is in hand in this run, with its group.
+    /// The tasks held in this run, with their groups.
     held: BTreeMap<u64, String>,
     /// The highest id of earlier runs, and of all.
     floor: u64,
@@ -419,7 +419,7 @@ struct Truth {
 }
 
 impl Truth {
-    /// A new child: nobody holds anything.
+    /// A new child: no task is held.
     fn begin(&mut self) {
         self.held.clear();
         self.last.clear();
@@ -483,9 +483,9 @@ impl Truth {
         self.put.insert(label.to_owned());
     }
 
-    /// A label and an id belong together, for ever.
+    /// A label and an id belong together permanently.
     fn know(&mut self, label: &str, id: u64) {
-        assert!(self.begun.contains(label), "task {id} appeared: nobody put {label}");
+        assert!(self.begun.contains(label), "task {id} appeared: {label} was never put");
         assert_eq!(*self.ids.entry(label.to_owned()).or_insert(id), id, "{label} has two ids");
         let known = self.labels.entry(id).or_insert_with(|| label.to_owned());
         assert_eq!(known, label, "id {id} was given twice");
@@ -503,7 +503,7 @@ impl Truth {
 
     fn hold(&mut self, id: u64, group: String) {
         let alone = group.is_empty() || self.held.values().all(|other| *other != group);
-        assert!(alone, "task {id} is the second in hand of group {group}");
+        assert!(alone, "task {id} is the second held one of group {group}");
         assert!(self.held.insert(id, group).is_none(), "task {id} has two holders");
     }
 

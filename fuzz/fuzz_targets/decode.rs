@@ -1,5 +1,5 @@
-//! Bytes to every decoder. The body is a plain function, which stable tests replay
-//! over the kept corpus.
+//! Gives bytes to every decoder. The body is a plain function, which tests run over the kept
+//! corpus.
 
 #![no_main]
 

@@ -1,5 +1,4 @@
-//! Damaged files to an opening. The body is a plain function, which stable tests replay
-//! over the kept corpus.
+//! Opens damaged files. The body is a plain function, which tests run over the kept corpus.
 
 #![no_main]
 
@@ -7,8 +6,8 @@
 mod bodies;
 
 libfuzzer_sys::fuzz_target!(
-    // The fuzzer's hook aborts on every panic. Here only those count that escape: the store fences
-    // redb's, which a damaged file provokes.
+    // The fuzzer's hook aborts on every panic. Only panics that escape count here: the store
+    // catches panics of redb, which a damaged file can cause.
     init: std::panic::set_hook(Box::new(|_| {})),
     |bytes: &[u8]| {
         bodies::open(bytes);

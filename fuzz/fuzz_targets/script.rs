@@ -1,5 +1,5 @@
-//! Bytes as a script of verbs, on a queue in memory. The body is a plain function, which stable
-//! tests replay over the kept corpus.
+//! Runs bytes as a script of verbs, on a queue in memory. The body is a plain function, which tests
+//! run over the kept corpus.
 
 #![no_main]
 

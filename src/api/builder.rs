@@ -1,4 +1,4 @@
-//! How a queue is opened, every default written out.
+//! Options for opening a queue, with every default written out.
 
 use crate::api::placement::Placement;
 use crate::api::queue::Queue;
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// How a queue is opened, from [`Queue::builder`].
+/// Options for opening a queue, from [`Queue::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -102,12 +102,12 @@ setters! {
     /// Bytes of the cache over the folder's base. Default: 32 MiB.
     cache_bytes(bytes: usize) => config.cache_bytes = bytes;
 
-    /// Bytes of the journal, from 64 KiB to 1 GiB, for a queue that is made by this opening; an
-    /// existing one keeps its own. More of them make checkpoints rarer and longer, and an opening
+    /// Bytes of the journal, from 64 KiB to 1 GiB, for a queue that this opening makes; an existing
+    /// queue keeps its size. A larger journal makes checkpoints rarer and longer, and an opening
     /// after a kill slower. Default: 16 MiB.
     journal_bytes(bytes: u64) => config.journal_bytes = bytes;
 
-    /// The most bytes of one payload, up to 1 GiB; a put of more is refused as
+    /// The most bytes of one payload, up to 1 GiB. A larger payload is refused as
     /// [`TooLarge`](ErrorKind::TooLarge). Default: 16 MiB.
     payload_bytes_max(bytes: usize) => payload_bytes_max = bytes;
 
@@ -116,19 +116,19 @@ setters! {
     /// Default: 256 MiB.
     temporary_bytes_max(bytes: u64) => config.temporary_bytes_max = bytes;
 
-    /// The most payload bytes that all durable tubes may hold together, in every state, whatever
-    /// was put in an earlier run included. [`Space::durable_bytes`](crate::Space::durable_bytes)
-    /// tells how many they hold. Default: `u64::MAX`, no limit.
+    /// The most payload bytes that all durable tubes may hold together, in every state, with what
+    /// earlier runs have put. [`Space::durable_bytes`](crate::Space::durable_bytes) returns how
+    /// many they hold. Default: `u64::MAX`, no limit.
     ///
-    /// A put that would go over is refused as [`Full`](ErrorKind::Full) before anything is written,
-    /// at once or after its [`wait_for_room`](crate::NewTask::wait_for_room); a batch as a whole; a
-    /// keyed put that replaces counts what it frees. Everything else goes on, above the limit too:
-    /// a queue that is opened with a lower one is drained by its takers, and then puts go on. The
-    /// bytes of a tube that was truncated or dropped are free as the queue clears it away, in steps
-    /// and soon after the call.
+    /// A put that would exceed it is refused as [`Full`](ErrorKind::Full) before anything is
+    /// written, at once or after its [`wait_for_room`](crate::NewTask::wait_for_room). A batch is
+    /// refused as a whole. A keyed put that replaces a task counts the bytes that this frees. Every
+    /// other verb goes on, also above the limit: a queue that is opened with a lower limit accepts
+    /// puts again after its takers have removed enough. The bytes of a tube that was truncated or
+    /// dropped become free while a sweep removes its rows, in steps and soon after the call.
     ///
     /// Keys, groups and the rows around a payload do not count, nor do temporary tubes, which have
-    /// [a limit of their own](Builder::temporary_bytes_max).
+    /// [their own limit](Builder::temporary_bytes_max).
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};
@@ -151,8 +151,8 @@ setters! {
     clock(clock: impl Clock) => clock = Arc::new(clock);
 
     /// How much time at most counts as passed while the queue was not open, if only the wall clock
-    /// tells of it: the machine was started anew, or has no clock that counts sleep. So a wall
-    /// clock that was wrong for a while costs no more; see
+    /// shows it: the machine was restarted, or has no clock that counts sleep. It limits the effect
+    /// of a wall clock that was wrong for a while; see
     /// [`Queue::clock_step`](crate::Queue::clock_step). Default: 30 days.
     clock_gap_max(length: Duration) => clock_gap_max = length;
 
@@ -165,14 +165,14 @@ setters! {
     progress(progress: impl FnMut(Progress) -> ControlFlow<()> + 'static) =>
         progress = Box::new(progress);
 
-    /// Opens a damaged journal up to the damage, and loses what stands behind it. Default: such a
+    /// Opens a damaged journal up to the damage, and loses all records after it. Default: such a
     /// queue is refused.
     accept_loss(yes: bool) => config.accept_loss = yes;
 
-    /// Starts no threads, of which there are else three, and a fourth for callbacks:
-    /// [`Queue::tick`] does the work of the one for deadlines and calls the callbacks,
-    /// [`Queue::flush`] does that of the one that syncs what is relaxed, and checkpoints run in the
-    /// call that needs one. For tests, and for programs with a loop of their own. Default: off.
+    /// Starts no background threads (default: three, and one more for callbacks). Instead
+    /// [`Queue::tick`] handles deadlines and calls the callbacks, [`Queue::flush`] syncs relaxed
+    /// writes, and a checkpoint runs in the call that needs one. For tests, and for programs with
+    /// their own loop. Default: off.
     ///
     /// ```
     /// use std::time::Duration;
@@ -205,16 +205,16 @@ impl Builder {
         self
     }
 
-    /// Opens the queue in this folder, or makes it. Every lease of a run that did not close the
-    /// queue is void: its task returns to its place, its attempt counted, except those of named
-    /// consumers with a grace.
+    /// Opens the queue in this folder, or makes it. If the last run did not close the queue, all
+    /// its leases are void: their tasks return to their places, with the attempt counted, except
+    /// those of named consumers with a grace.
     ///
-    /// An empty folder, a mount point too, keeps its owner and its mode, and only files are made in
-    /// it. On Unix a new folder, and every file, may be read by its owner alone.
+    /// An empty folder, also a mount point, keeps its owner and its mode; only files are made in
+    /// it. On Unix a new folder and every file can be read by its owner only.
     ///
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) if the folder is open in this or another process;
-    /// [`NotAQueue`](ErrorKind::NotAQueue) if something else is there, which stays untouched;
+    /// [`NotAQueue`](ErrorKind::NotAQueue) if there is something else, which is not changed;
     /// [`NewerFormat`](ErrorKind::NewerFormat); [`Damaged`](ErrorKind::Damaged);
     /// [`Io`](ErrorKind::Io) such as for a missing parent; [`Cancelled`](ErrorKind::Cancelled) by
     /// the progress function; [`Invalid`](ErrorKind::Invalid) for a setting outside its limits or
@@ -225,20 +225,22 @@ impl Builder {
         self.open_on(disk).map_err(|error| error.during("open").at(path))
     }
 
-    /// Opens the queue on the disk that was given.
+    /// Opens the queue on the disk given with [`disk`](Builder::disk).
     ///
     /// # Errors
     /// As [`open`](Builder::open); [`Invalid`](ErrorKind::Invalid) if none was given.
     #[doc(hidden)]
     pub fn open_disk(mut self) -> Result<Queue> {
         let disk = self.disk.take();
-        let disk = disk.ok_or_else(|| Error::new(ErrorKind::Invalid).because("no disk was given"));
+        let disk = disk.ok_or_else(|| {
+            Error::new(ErrorKind::Invalid).because("no disk was given; call disk() first")
+        });
         disk.and_then(|disk| self.open_on(disk)).map_err(|error| error.during("open"))
     }
 
-    /// Makes a queue in memory, gone with its last handle. Everything else is the same, `transact`
-    /// included; `journal_bytes` are then the bytes that gather before they are sorted in, and
-    /// `progress` and `accept_loss` have nothing to do.
+    /// Makes a queue in memory, which ends with its last handle. Everything else is the same, also
+    /// `transact`. `journal_bytes` are then the bytes that gather before they are moved to the
+    /// base; `progress` and `accept_loss` have no effect.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).
@@ -305,9 +307,9 @@ impl Builder {
     }
 }
 
-/// The doors in.
+/// Opening.
 impl Queue {
-    /// Opens the queue in this folder with every default, or makes it.
+    /// Opens the queue in this folder with all defaults, or makes it.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -315,7 +317,7 @@ impl Queue {
         Builder::default().open(path)
     }
 
-    /// Makes a queue in memory, gone with its last handle.
+    /// Makes a queue in memory, which ends with its last handle.
     ///
     /// # Errors
     /// As [`Builder::in_memory`].
@@ -323,7 +325,7 @@ impl Queue {
         Builder::default().in_memory()
     }
 
-    /// Settings for opening.
+    /// Returns the options for opening a queue.
     pub fn builder() -> Builder {
         Builder::default()
     }

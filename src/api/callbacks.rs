@@ -1,5 +1,5 @@
-//! Callbacks on changes. They run on one thread of their own, in commit order, with no lock held;
-//! what they do wrong stays there.
+//! Callbacks on changes. They run on one thread of their own, in commit order, with no lock held. A
+//! panic in one does not leave that thread.
 
 use crate::runtime::core::Core;
 use crate::runtime::events::{Event, Interest, InterestFilter, Subscriber};
@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A callback of one tube.
 pub(crate) type Call = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// A callback, and whether it is told the payloads.
+/// A callback, and whether it receives the payloads.
 pub(crate) struct Callback {
     pub(crate) call: Call,
     pub(crate) payloads: bool,
@@ -22,8 +22,8 @@ pub(crate) struct Callback {
 /// By the tube's name.
 type CallbackList = BTreeMap<Box<str>, Callback>;
 
-/// Events kept for callbacks that do not keep up; then the oldest are passed over. Any callback may
-/// ask for payloads.
+/// Events kept for slow callbacks; above that the oldest are dropped. Any callback may ask for
+/// payloads.
 const KEPT: EventOptions = EventOptions::new().kept(16 * EVENTS_KEPT).payloads();
 
 /// The callbacks of a queue.
@@ -31,13 +31,13 @@ const KEPT: EventOptions = EventOptions::new().kept(16 * EVENTS_KEPT).payloads()
 pub(crate) struct Watchers {
     calls: Arc<Mutex<CallbackList>>,
     stream: Mutex<Option<Arc<Subscriber>>>,
-    /// What earlier streams passed over.
+    /// Events that earlier streams dropped.
     dropped: AtomicU64,
 }
 
 impl Watchers {
-    /// Sets, replaces or removes a tube's callback. The first one starts the thread, the last one
-    /// to go ends it.
+    /// Sets, replaces or removes a tube's callback. The first callback starts the thread, the
+    /// removal of the last one ends it.
     pub(crate) fn set(
         self: &Arc<Self>,
         core: &Arc<Core>,
@@ -45,7 +45,7 @@ impl Watchers {
         watcher: Option<Callback>,
     ) -> Result<()> {
         let asks = watcher.as_ref().is_some_and(|watcher| watcher.payloads);
-        // An op that is half-way may have passed over the payloads of its first steps.
+        // An op that is running may have skipped the payloads of its first steps.
         let between = asks.then(|| core.quiesce());
         let mut stream = self.stream.lock();
         if watcher.is_some() {
@@ -78,16 +78,16 @@ impl Watchers {
         }
         drop(stream);
         drop(between);
-        // A close forgets all callbacks; this one may have come behind that.
+        // A close removes all callbacks; this one may have been set after that.
         if core.health.is_closing() {
             self.clear();
         }
-        // What it captured may be the last handle of a queue: dropped with no lock held.
+        // It may have captured the last handle of a queue, so it is dropped with no lock held.
         drop(old);
         Ok(())
     }
 
-    /// What the callbacks there are want to be told.
+    /// What the present callbacks need from events.
     fn interest(&self) -> InterestFilter {
         let calls = self.calls.clone();
         Box::new(move |tube| match calls.lock().get(tube) {
@@ -97,7 +97,7 @@ impl Watchers {
         })
     }
 
-    /// CallbackList what is due, for a queue without threads.
+    /// Calls the callbacks for all events that wait, for a queue without threads.
     pub(crate) fn tell_all(&self) {
         loop {
             let stream = self.stream.lock().clone();
@@ -109,19 +109,19 @@ impl Watchers {
     fn tell(&self, event: &Event) {
         let call = self.calls.lock().get(&*event.tube).map(|watcher| watcher.call.clone());
         if let Some(call) = call {
-            // The panic was reported by its hook; the next event finds the callback in place.
+            // The panic hook has reported the panic; the callback is kept for the next event.
             let _ = catch_unwind(AssertUnwindSafe(|| call(event)));
         }
     }
 
-    /// How many events callbacks were not called for, since they did not keep up.
+    /// How many events were dropped because callbacks were slow.
     pub(crate) fn dropped(&self) -> u64 {
         let stream = self.stream.lock();
         let now = stream.as_ref().map_or(0, |stream| stream.dropped());
         self.dropped.load(Ordering::Relaxed) + now
     }
 
-    /// Forgets all callbacks, with the handles that they may have captured.
+    /// Removes all callbacks, with the handles that they may have captured.
     pub(crate) fn clear(&self) {
         let calls = std::mem::take(&mut *self.calls.lock());
         drop(calls);

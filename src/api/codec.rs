@@ -1,9 +1,9 @@
-//! How values become payloads and payloads become values. Every task stores which codec wrote its
-//! payload, and in which version.
+//! How values become payloads and payloads become values. Every task stores the number and the
+//! version of the codec that wrote its payload.
 
 use std::error::Error as StdError;
 
-/// Any error, as codecs answer it.
+/// Any error of a codec.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// Turns values of one type into bytes and back, for
@@ -36,8 +36,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// # }
 /// ```
 pub trait Codec<T> {
-    /// The codec's number, stored with every task. 0 means plain bytes and does not compile here;
-    /// 1 to 63 are the library's; an application takes one from 64 on.
+    /// The codec's number, stored with every task. 0 means plain bytes and does not compile here.
+    /// The library uses 1 to 63; an application chooses one from 64 on.
     ///
     /// ```compile_fail,E0080
     /// # use tubewell::{BoxError, Codec, Queue};
@@ -61,7 +61,7 @@ pub trait Codec<T> {
     /// ```
     const ID: u8;
 
-    /// The version of what it writes, stored with every task.
+    /// The version of the encoding, stored with every task.
     const VERSION: u16;
 
     /// Appends the value's bytes to `out`.
@@ -70,17 +70,17 @@ pub trait Codec<T> {
     /// The put is refused with [`ErrorKind::Codec`](crate::ErrorKind::Codec); nothing is written.
     fn encode(value: &T, out: &mut Vec<u8>) -> Result<(), BoxError>;
 
-    /// Reads a value of the present version.
+    /// Decodes a value of the present version.
     ///
     /// # Errors
     /// The task is buried as [`Reason::Undecodable`](crate::Reason::Undecodable), and the next one
     /// is taken.
     fn decode(bytes: &[u8]) -> Result<T, BoxError>;
 
-    /// Reads a value that another version wrote.
+    /// Decodes a value that another version wrote.
     ///
     /// # Errors
-    /// As [`decode`](Codec::decode). Unless a codec brings its own, every other version is refused.
+    /// As [`decode`](Codec::decode). The default implementation refuses every other version.
     fn decode_version(version: u16, bytes: &[u8]) -> Result<T, BoxError> {
         let _ = bytes;
         Err(format!("written in version {version}, this is version {}", Self::VERSION).into())
@@ -94,7 +94,7 @@ type Decode<T> = fn(u8, u16, &[u8]) -> Result<Box<T>, BoxError>;
 pub(crate) struct Coding<T: ?Sized> {
     pub(crate) codec: u8,
     pub(crate) version: u16,
-    /// Answers the bytes, which are the value itself if it is bytes.
+    /// Returns the bytes: of a value that is bytes, the value itself.
     pub(crate) encode: Encode<T>,
     pub(crate) decode: Decode<T>,
 }
@@ -108,7 +108,7 @@ impl<T: ?Sized> Clone for Coding<T> {
 impl<T: ?Sized> Copy for Coding<T> {}
 
 impl Coding<[u8]> {
-    /// Bytes as they are. Reading, whatever wrote them.
+    /// Bytes unchanged. Decoding accepts the payload of any codec.
     pub(crate) const BYTES: Self = Self {
         codec: 0,
         version: 0,

@@ -13,11 +13,12 @@ use std::time::Duration;
 /// A named session that owns the leases of the tubes bound to it with
 /// [`Tube::by`](crate::Tube::by). Clones, those tubes and their guards keep the session open.
 ///
-/// When the last of them goes, or the process dies, the leases outlive the session by its grace:
-/// [lease time](crate#time) while the queue stays open, queue time while it is closed; of a process
-/// that was killed it begins with the next opening. [`resume`](Consumer::resume) hands them out
-/// again to whoever opens the consumer of this name in that time. Without a grace, and at its end,
-/// the tasks return to their places; charged, but for those that a close of the queue returns.
+/// After the last of them is dropped, or the process has ended, the leases outlive the session by
+/// its grace: [lease time](crate#time) while the queue stays open, queue time while it is closed.
+/// After a kill the grace begins with the next opening. A consumer of this name that is opened in
+/// that time gets the leases with [`resume`](Consumer::resume). Without a grace, and at its end,
+/// the tasks return to their places; their attempt counts, unless a close of the queue returns
+/// them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +44,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Consumer(Arc<Session>);
 
-/// The life of a session: its end is the drop of the last handle.
+/// A session. The drop of its last handle ends it.
 struct Session(Arc<Identity>);
 
 struct Identity {
@@ -54,15 +55,16 @@ struct Identity {
 }
 
 impl Consumer {
-    /// Opens the session or joins it. A grace that is not given stays what it is.
+    /// Opens the session or joins it. Without `grace` the stored one is kept.
     pub(crate) fn open(
         hold: &Arc<QueueInner>,
         name: &str,
         grace: Option<Duration>,
     ) -> Result<Self> {
-        // Who holds the sessions waits for the engine, which a transaction of this thread holds.
+        // The holder of `sessions` waits for the engine's lock, which a transaction of this thread
+        // holds.
         reentrancy::ensure_outside()?;
-        // TicketHandle over the join, so that the last handle of an earlier session cannot end this
+        // Held over the join, so that the drop of an earlier session's last handle cannot end this
         // one.
         let mut sessions = hold.sessions.lock();
         let open = sessions.get(name).and_then(Weak::upgrade);
@@ -95,8 +97,8 @@ impl Consumer {
         self.identity().closed.load(Ordering::Acquire)
     }
 
-    /// Ends the session now, for every clone and whatever its grace: its tasks return to their
-    /// places, charged, its guards have lost their leases, its waiting takes return
+    /// Ends the session now, for every clone and without its grace: its tasks return to their
+    /// places and their attempts count, its guards lose their leases, its waiting takes return
     /// [`Closed`](ErrorKind::Closed). A second close does nothing.
     ///
     /// # Errors
@@ -113,10 +115,10 @@ impl Consumer {
         &self.identity().hold
     }
 
-    /// Its number, as long as it may hold tasks.
+    /// Its number, while it may hold tasks.
     pub(crate) fn number(&self) -> Result<u32> {
         if self.is_closed() {
-            let text = format!("consumer {:?} was closed", self.name());
+            let text = format!("consumer {:?} was closed; open it again", self.name());
             return Err(Error::new(ErrorKind::Closed).because(text));
         }
         Ok(self.identity().number)
@@ -128,25 +130,25 @@ impl Consumer {
 }
 
 impl Identity {
-    /// Ends the session for every clone. The lock is held over it, so that no session of the same
-    /// name begins in between and is ended with this one.
+    /// Ends the session for every clone. The lock is held all the time, so that no new session of
+    /// the same name can begin and be ended by this close.
     fn close(&self) -> Result<()> {
         let mut sessions = self.hold.sessions.lock();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // Refused by the disk, it may be asked for again.
+        // If the disk refuses it, the caller can close again.
         self.end(true).inspect_err(|_| self.closed.store(false, Ordering::Release))?;
         sessions.remove(&self.name);
         Ok(())
     }
 
-    /// Leaves, and returns its tasks if there is no grace to wait for.
+    /// Ends the session, and returns its tasks if there is no grace.
     fn end(&self, at_once: bool) -> Result<()> {
         self.hold.core().leave(self.number, at_once, self.hold.settings.durability)
     }
 
-    /// The last handle is gone.
+    /// The drop of the last handle.
     fn leave(&self) -> Result<()> {
         let mut sessions = self.hold.sessions.lock();
         if self.closed.load(Ordering::Acquire) {
@@ -164,8 +166,8 @@ impl Identity {
 impl Drop for Session {
     fn drop(&mut self) {
         let identity = self.0.clone();
-        // Nobody hears of an error: the queue is closed or broken, and opening it again returns
-        // the tasks.
+        // No caller can receive the error: the queue is closed or broken, and opening it again
+        // returns the tasks.
         reentrancy::defer_until_outside(move || drop(identity.leave()));
     }
 }

@@ -10,12 +10,11 @@ use crate::words::sync::Arc;
 use std::time::Duration;
 
 /// Every step of every task since the subscription, in commit order, from
-/// [`Queue::events`](crate::Queue::events). It never holds the queue up: of a reader that does not
-/// keep up the oldest events are dropped, and counted. What goes with its whole tube, by truncate
-/// or drop, is not told task by task.
+/// [`Queue::events`](crate::Queue::events). It never delays the queue: for a slow reader the oldest
+/// events are dropped and counted. Truncate and drop of a tube make no event for each task.
 ///
-/// As an iterator it waits for the next event and ends when the queue is closed. It is a handle of
-/// the queue, which stays open as long as it lives: a thread that reads to the end needs a
+/// As an iterator it waits for the next event and ends when the queue is closed. It is a handle
+/// that keeps its queue open: a thread that reads to the end needs a
 /// [`close`](crate::Queue::close).
 ///
 /// ```
@@ -44,18 +43,18 @@ pub struct Events {
 impl Events {
     pub(crate) fn subscribe(hold: &Arc<QueueInner>, options: EventOptions) -> Self {
         let heed = if options.payloads { Interest::Payloads } else { Interest::Events };
-        // An op that is half-way may have passed over the payloads of its first steps.
+        // An op that is running may have skipped the payloads of its first steps.
         let _between = options.payloads.then(|| hold.core().quiesce());
         let subscriber = hold.core().hub.subscribe(options, Box::new(move |_| heed));
         Self { hold: hold.clone(), subscriber }
     }
 
-    /// The next event; waits for it. `None` once the queue is closed and everything is read.
+    /// The next event; waits for it. `None` after the queue is closed and all events are read.
     pub fn recv(&self) -> Option<Event> {
         self.subscriber.next(None)
     }
 
-    /// The next event, if it is there.
+    /// The next event, if there is one now.
     pub fn try_recv(&self) -> Option<Event> {
         self.subscriber.try_next()
     }
@@ -65,13 +64,12 @@ impl Events {
         self.subscriber.next(Some(timeout))
     }
 
-    /// How many events were dropped because this reader did not keep up.
+    /// How many events were dropped because this reader was too slow.
     pub fn dropped(&self) -> u64 {
         self.subscriber.dropped()
     }
 
-    /// Waits until the change that this event tells of is synced, so that no power cut takes it
-    /// back.
+    /// Waits until the change of this event is synced; then no power cut can undo it.
     ///
     /// # Errors
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.

@@ -1,5 +1,5 @@
-//! Looking without changing: counts, tasks, waiters, space. StateCounts are kept, so they cost the
-//! same at ten tasks and at ten million.
+//! Reads that change nothing: counts, tasks, waiters, space. Counts are stored, so reading them
+//! costs the same at ten tasks and at ten million.
 
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
@@ -17,7 +17,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// How many tasks a tube has in each state, and how often each verb was called, as of one instant.
-/// Costs the same at any size.
+/// The cost does not depend on the number of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TubeStats {
@@ -25,11 +25,11 @@ pub struct TubeStats {
     pub tube: String,
     /// Tasks in the state Ready, also those in locked groups or a paused tube.
     pub ready: u64,
-    /// Tasks that wait for their time.
+    /// Tasks whose delay has not ended.
     pub delayed: u64,
-    /// Tasks in somebody's hands.
+    /// Tasks that a taker holds.
     pub taken: u64,
-    /// Tasks set aside.
+    /// Buried tasks.
     pub buried: u64,
     /// All of them.
     pub total: u64,
@@ -39,7 +39,7 @@ pub struct TubeStats {
     pub calls: Calls,
 }
 
-/// How many tasks each verb, or time, has moved since the queue was opened.
+/// How many tasks each verb, or the passing of time, has moved since the queue was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Calls {
@@ -63,23 +63,23 @@ pub struct Calls {
     pub delete: u64,
     /// Delays that ended.
     pub delay: u64,
-    /// Tasks whose life ended.
+    /// Tasks whose ttl ended.
     pub ttl: u64,
-    /// Leases that lapsed.
+    /// Leases whose ttr passed.
     pub ttr: u64,
-    /// Tasks returned because their guard or session went.
+    /// Tasks returned because their guard or session was dropped.
     pub lost: u64,
 }
 
-/// A tube as it is.
+/// A tube and its present state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TubeInfo {
     /// Its name.
     pub name: String,
-    /// What it was made with.
+    /// Its options.
     pub options: TubeOptions,
-    /// Whether tasks are kept from being taken.
+    /// Whether it is paused: no task can be taken.
     pub paused: bool,
     /// Whether its tasks are in memory only.
     pub temporary: bool,
@@ -95,15 +95,15 @@ pub struct TubeInfo {
 pub struct WaiterInfo {
     /// The tube's name.
     pub tube: String,
-    /// The consumer on whose behalf it waits, if it has a name.
+    /// The named consumer that waits, if there is one.
     pub consumer: Option<String>,
     /// How long it has been waiting, in [lease time](crate#time).
     pub waiting_for: Duration,
-    /// How long it will go on, in lease time; none if for ever.
+    /// How long it will continue to wait, in lease time. None without a limit.
     pub left: Option<Duration>,
 }
 
-/// A task in somebody's hands.
+/// A taken task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TakenInfo {
@@ -113,19 +113,19 @@ pub struct TakenInfo {
     pub id: TaskId,
     /// The consumer that holds it, if it has a name.
     pub holder: Option<String>,
-    /// For how long, in [lease time](crate#time).
+    /// How long it has been held, in [lease time](crate#time).
     pub held_for: Duration,
 }
 
 pub use crate::store::{BaseSpace, Space};
 
-/// The counts of one tube, behind whatever is due in it.
+/// The counts of one tube, after all that is due in it was handled.
 pub(crate) fn stats(hold: &QueueInner, number: u32) -> Result<TubeStats> {
     hold.core().catch_up(number)?;
     hold.core().look_at(|state, _| Ok(counted(state, query::tube(&state.store, number)?)))
 }
 
-/// The counts of all tubes as of one instant, behind whatever is due in each.
+/// The counts of all tubes as of one instant, after all that is due in each was handled.
 pub(crate) fn all_stats(hold: &QueueInner) -> Result<Vec<TubeStats>> {
     for number in hold.core().look(|view, _| query::sound_numbers(view))? {
         hold.core().catch_up(number)?;
@@ -172,14 +172,14 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
     }
 }
 
-/// The calls that wait for tasks, who waits longest first.
+/// The calls that wait for tasks, the longest wait first.
 pub(crate) fn waiters(hold: &QueueInner) -> Result<Vec<WaiterInfo>> {
     let core = hold.core();
     let waiting = core.takers.list();
     core.look(|view, now| {
         let mut waiters = Vec::new();
         for seat in waiting {
-            // A tube that was dropped under its waiters has no name any more.
+            // A tube that was dropped while calls wait has no name.
             let Ok(tube) = query::tube(view, seat.tube) else { continue };
             let left = (seat.until != crate::words::clock::NEVER)
                 .then(|| Duration::from_micros(seat.until.saturating_sub(now.lease)));
@@ -199,7 +199,7 @@ fn name_of(view: &dyn View, consumer: u32) -> Result<Option<String>> {
     Ok(row.and_then(|row| ConsumerRow::decode(&row)).map(|row| row.name))
 }
 
-/// The taken tasks of all tubes, page by page.
+/// The taken tasks of all tubes, in pages.
 pub(crate) fn taken(hold: &QueueInner) -> Result<Vec<TakenInfo>> {
     let mut taken = Vec::new();
     for number in hold.core().look(|view, _| query::sound_numbers(view))? {
@@ -219,7 +219,7 @@ pub(crate) fn taken(hold: &QueueInner) -> Result<Vec<TakenInfo>> {
 }
 
 impl<T: ?Sized> Tube<T> {
-    /// The tube as it is: options, whether it is paused, who waits, counts.
+    /// The tube's options, whether it is paused, its waiters and its counts.
     ///
     /// # Errors
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped;
@@ -242,7 +242,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("info", info)
     }
 
-    /// Its counts, as if everything due had been worked off.
+    /// Its counts, after all that is due was handled.
     ///
     /// # Errors
     /// As [`info`](Tube::info).
@@ -266,7 +266,7 @@ impl<T: ?Sized> Tube<T> {
         Ok(self.len()? == 0)
     }
 
-    /// Everything there is to know of a task. Changes nothing.
+    /// All that the queue knows of a task. Changes nothing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -294,8 +294,8 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("peek", info.map_err(|error| error.on_task(id)))
     }
 
-    /// The task of a state that is next: of the ready ones the one that `take` would hand out, of
-    /// the delayed ones the first to be due, of the buried ones the first to be kicked, of the
+    /// The next task of a state: of the ready tasks the one that `take` would return, of the
+    /// delayed ones the first to become ready, of the buried ones the first to be kicked, of the
     /// taken ones the lowest id.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
-//! A task in hand. A verdict uses the guard up; a guard that is dropped without one returns the
-//! task. Only the lease has a drop, so a task comes apart into payload and lease.
+//! Taken tasks as guards. A verdict consumes the guard; the drop of a guard without a verdict
+//! returns the task. Only the lease implements `Drop`, so a task can be split into payload and
+//! lease.
 
 use crate::api::consumer::Consumer;
 use crate::api::ticket_handle::TicketHandle;
@@ -13,16 +14,17 @@ use crate::words::verb::{Release, Verdict};
 use std::ops::Deref;
 use std::time::Duration;
 
-/// The hold on one taken task. Every verdict uses it up. Dropped without one, it returns the task
-/// to its place with its attempt counted; or sets it aside, as exhausted, if that was its last.
+/// The lease on one taken task, as a guard. Every verdict consumes it. Dropped without a verdict,
+/// it returns the task to its place and counts the attempt; after the last attempt it buries the
+/// task as exhausted.
 ///
-/// A lease keeps its queue open. One that outlives [`Queue::close`](crate::Queue::close) has lost
-/// its task: verdicts return [`Closed`](ErrorKind::Closed), the drop does nothing. A verdict that
-/// fails without having happened, such as on a full disk, returns the task as the drop does.
+/// A lease keeps its queue open. After [`Queue::close`](crate::Queue::close) it has lost its task:
+/// verdicts return [`Closed`](ErrorKind::Closed), the drop does nothing. When a verdict fails and
+/// nothing happened, such as on a full disk, the task is returned as by the drop.
 #[must_use = "a lease dropped without a verdict returns the task, charged"]
 pub struct Lease {
     held: TicketHandle,
-    /// Keeps the session open for as long as its guards live.
+    /// Keeps the session open while its guards exist.
     consumer: Option<Consumer>,
     armed: bool,
     /// Whether a drop counts the attempt.
@@ -38,7 +40,7 @@ impl Lease {
         &self.held
     }
 
-    /// Ends the guard, not the lease.
+    /// Ends the guard and keeps the lease.
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
     }
@@ -66,13 +68,14 @@ impl Lease {
         self.held.tube()
     }
 
-    /// The right to settle the task, as plain data. The guard stays; whoever comes first settles.
+    /// The right to settle the task, as plain data. The guard stays valid; the first of the two to
+    /// settle wins.
     pub fn ticket(&self) -> Ticket {
         self.held.ticket
     }
 
-    /// How long the task may still be held: until its deadline or the end of its ttl, whichever
-    /// comes first. `None`: for ever.
+    /// How long the task may still be held: until its deadline or the end of its ttl, the earlier
+    /// of the two. `None`: without a limit.
     ///
     /// # Errors
     /// [`LeaseLost`](ErrorKind::LeaseLost) if it is not held any more;
@@ -110,10 +113,10 @@ impl AsRef<Lease> for Lease {
     }
 }
 
-/// A taken task: its payload, which it derefs to, and the lease on it. It is settled by exactly
-/// one of [`ack`](Task::ack), [`release`](Task::release), [`retry`](Task::retry),
-/// [`bury`](Task::bury), [`fail`](Task::fail); dropped without, also by a panic, it returns as
-/// described at [`Lease`].
+/// A taken task: its payload, which it derefs to, and the lease on it. It is settled by one of
+/// [`ack`](Task::ack), [`release`](Task::release), [`retry`](Task::retry), [`bury`](Task::bury),
+/// [`fail`](Task::fail). Dropped without one of them, also by a panic, it returns to its tube, see
+/// [`Lease`].
 ///
 /// ```
 /// use tubewell::Queue;
@@ -152,7 +155,7 @@ impl<T: ?Sized> Task<T> {
         self.lease.id()
     }
 
-    /// The name of its tube, such as for a loop that works on tasks of several.
+    /// The name of its tube, for a loop that works on tasks of several tubes.
     pub fn tube(&self) -> &str {
         self.lease.tube()
     }
@@ -162,13 +165,13 @@ impl<T: ?Sized> Task<T> {
         self.lease.ticket()
     }
 
-    /// The number of this attempt, from 1: what `max_attempts` compares. Releases give theirs
-    /// back.
+    /// The number of this attempt, from 1: compared with `max_attempts`. A release subtracts it
+    /// again.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// How often the task was handed out, this time included.
+    /// How often the task was taken, this time included.
     pub fn deliveries(&self) -> u32 {
         self.deliveries
     }
@@ -178,7 +181,7 @@ impl<T: ?Sized> Task<T> {
         &self.lease
     }
 
-    /// Takes payload and lease apart, such as to ack first and work then.
+    /// Splits the task into payload and lease, for example to ack first and work afterwards.
     pub fn split(self) -> (Box<T>, Lease) {
         (self.payload, self.lease)
     }

@@ -1,5 +1,5 @@
-//! What users hold: the queue, its tubes, tasks in hand, consumers, events. A handle turns a call
-//! into an op and waits for its answer; it knows no rule.
+//! What users hold: the queue, its tubes, taken tasks, consumers, events. A handle turns a call
+//! into an op and waits for the result; the rules are in the engine.
 
 pub(crate) mod upkeep;
 pub(crate) mod placement;

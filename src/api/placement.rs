@@ -1,16 +1,16 @@
-//! Custom ordering. A placement is asked once, before the put; what it answers is stored with the
-//! task, so that take, release, kick and recovery never call user code.
+//! Custom ordering. A placement is called once, before the put. Its answer is stored with the task,
+//! so that take, release, kick and recovery never call user code.
 
 use crate::engine::put::{NewRow, Placed};
 use std::time::SystemTime;
 
-/// Decides where a tube's new tasks stand. Registered by name with
+/// Decides the order of a tube's new tasks. Registered by name with
 /// [`Builder::placement`](crate::Builder::placement); a tube made with
-/// [`TubeOptions::placement`](crate::TubeOptions::placement) of that name asks it at every put.
+/// [`TubeOptions::placement`](crate::TubeOptions::placement) of that name calls it at every put.
 ///
-/// It runs in the caller's thread with no lock held, save those of the
-/// [transaction](crate::Queue::transact) that puts. A tube whose placement is not registered still
-/// serves every other verb; only its puts are refused with
+/// It runs in the caller's thread with no lock held, except those of a
+/// [transaction](crate::Queue::transact) that puts. In a tube whose placement is not registered all
+/// other verbs work; only puts are refused, with
 /// [`ErrorKind::DriverMissing`](crate::ErrorKind::DriverMissing).
 ///
 /// ```
@@ -35,11 +35,11 @@ use std::time::SystemTime;
 /// # }
 /// ```
 pub trait Placement: Send + Sync + 'static {
-    /// The place of a task that is about to be put.
+    /// Returns the place of a task that is about to be put.
     fn place(&self, put: &PutView<'_>) -> Place;
 }
 
-/// What a [`Placement`] sees of a put.
+/// The properties of a put that a [`Placement`] can read.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PutView<'a> {
@@ -59,7 +59,7 @@ impl<'a> PutView<'a> {
     }
 }
 
-/// Where a task stands among those of its priority, and on what terms.
+/// The place of a task among those of its priority, and further terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     order: Box<[u8]>,
@@ -68,22 +68,22 @@ pub struct Place {
 }
 
 impl Place {
-    /// At this order: up to 16 bytes, compared as bytes, smaller first; shorter ones are filled up
-    /// with zeros. Tasks of equal order stand in put order. The put is refused with
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if there are more bytes.
+    /// At this order: up to 16 bytes, compared as bytes, smaller first; a shorter order is filled
+    /// with zeros. Tasks of equal order are in put order. With more bytes the put is refused as
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
     #[must_use]
     pub fn new(order: &[u8]) -> Self {
         Self { order: order.into(), group: None, not_before: None }
     }
 
-    /// In this group, whatever the caller asked for.
+    /// In this group, instead of the one that the caller asked for.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Not before this time of day, whatever delay the caller asked for.
+    /// Not before this time of day, instead of the delay that the caller asked for.
     #[must_use]
     pub fn not_before(mut self, time: SystemTime) -> Self {
         self.not_before = Some(time);

@@ -21,17 +21,17 @@ use std::slice;
 use std::time::{Duration, SystemTime};
 
 impl<T: ?Sized> Tube<T> {
-    /// Puts a task at the end of those of its priority. The payload is only borrowed, so a refused
-    /// put leaves it with the caller.
+    /// Puts a task after all others of its priority. The payload is only borrowed, so after a
+    /// refusal the caller still has it.
     ///
     /// # Errors
     /// [`TooLarge`](ErrorKind::TooLarge) above the queue's payload limit;
     /// [`Full`](ErrorKind::Full) at the tube's capacity, or at the limit of all
     /// [durable](crate::Builder::durable_bytes_max) or
     /// [temporary](crate::Builder::temporary_bytes_max) tubes; [`Codec`](ErrorKind::Codec) if the
-    /// value does not encode; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's
+    /// value cannot be encoded; [`DriverMissing`](ErrorKind::DriverMissing) without the tube's
     /// placement; [`Invalid`](ErrorKind::Invalid) for a [`Place`](crate::Place) with more than 16
-    /// bytes or a group that is no name; [`DiskFull`](ErrorKind::DiskFull);
+    /// bytes or an invalid group name; [`DiskFull`](ErrorKind::DiskFull);
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped; [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed.
@@ -70,7 +70,7 @@ impl<T: ?Sized> Tube<T> {
         self.batch(payloads).put()
     }
 
-    /// Puts a task and does not wait for the sync: [`Receipt::wait`] does.
+    /// Puts a task and does not wait for the sync; [`Receipt::wait`] does.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -90,13 +90,13 @@ impl<T: ?Sized> Tube<T> {
         self.task(payload).put_receipt()
     }
 
-    /// Begins a put with options.
+    /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
         self.begin(payload)
     }
 
-    /// Begins a put of several tasks with options that they have in common. A key, the front and
-    /// the wait for room are a single task's: a batch does not wait.
+    /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
+    /// for a single task only: a batch does not wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -118,7 +118,7 @@ impl<T: ?Sized> Tube<T> {
         &self,
         payloads: impl IntoIterator<Item = B>,
     ) -> NewTask<'_, T, Vec<B>> {
-        // One more than fits, so that an endless iterator is refused.
+        // One more than the limit, so that an endless iterator is refused.
         self.begin(payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect())
     }
 
@@ -128,7 +128,7 @@ impl<T: ?Sized> Tube<T> {
         NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
-    /// Puts the payload's bytes into a row, and which codec wrote them.
+    /// Writes the encoded payload and the codec's number and version into a row.
     #[inline]
     fn fill<'a>(
         &self,
@@ -143,7 +143,7 @@ impl<T: ?Sized> Tube<T> {
         Ok(())
     }
 
-    /// Asks the tube's placement, if it has one that is registered.
+    /// Calls the tube's placement, if the tube has one and it is registered.
     #[inline]
     fn place(&self, row: &NewRow<'_>) -> Result<Option<Place>> {
         let Some(name) = &self.at.placement else { return Ok(None) };
@@ -161,9 +161,9 @@ impl<T: ?Sized> Tube<T> {
 }
 
 /// A put with options: of one task, from [`Tube::task`], or of a `Vec` of them, from
-/// [`Tube::batch`]. Nothing happens before one of [`put`](NewTask::put),
-/// [`put_outcome`](NewTask::put_outcome), [`put_receipt`](NewTask::put_receipt) and
-/// [`put_in`](NewTask::put_in). An option that the tube's kind has switched off is refused.
+/// [`Tube::batch`]. Nothing happens before a call of [`put`](NewTask::put),
+/// [`put_outcome`](NewTask::put_outcome), [`put_receipt`](NewTask::put_receipt) or
+/// [`put_in`](NewTask::put_in). An option that the tube's kind does not allow is refused.
 ///
 /// ```
 /// use std::time::Duration;
@@ -267,8 +267,8 @@ setters! {
     /// [temporary](crate::Builder::temporary_bytes_max) tubes at theirs. Default: not at all.
     wait_for_room(timeout: Duration) => room = Wait::For(timeout);
 
-    /// Waits for room as [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
-    /// called. From then on it is refused where it would have to wait.
+    /// Waits for room like [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
+    /// called. After that the put is refused where it would wait.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue, Stop, TubeOptions};
@@ -295,15 +295,15 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     ///
     /// # Errors
     /// As [`Tube::put`]; [`KeyExists`](ErrorKind::KeyExists) under [`Conflict::Reject`];
-    /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind has switched
-    /// off, and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl
+    /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind does not allow,
+    /// and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl
     /// or ttr of less than a microsecond, delay together with run_at, and a group or key that is
     /// empty, too long or has control characters.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }
 
-    /// Puts the task and tells what became of its key.
+    /// Puts the task and returns what happened to a task with its key.
     ///
     /// # Errors
     /// As [`put`](NewTask::put).
@@ -314,9 +314,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         })
     }
 
-    /// Puts the task and does not wait for the sync: [`Receipt::wait`] does, also where the
-    /// durability is relaxed. A refusal has nothing to be waited for later, and comes as it would
-    /// from [`put`](NewTask::put).
+    /// Puts the task and does not wait for the sync; [`Receipt::wait`] does, also with relaxed
+    /// durability. A refusal is returned at once, as by [`put`](NewTask::put).
     ///
     /// # Errors
     /// As [`put`](NewTask::put).
@@ -331,11 +330,12 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 }
 
-/// What a batch has.
-// It does not wait for room: one that is called when there is room for a single task would keep
-// the call, and leave those that wait behind it asleep.
+/// The put of a batch.
+// A batch does not wait for room. A wake-up is for room of a single task: a batch would use it up
+// without a put, and the waiters after it would not be woken.
 impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
-    /// Puts the tasks in one step, all or none, at most 65 536. Their ids, in the batch's order.
+    /// Puts the tasks in one step, all or none, at most 65 536. Returns their ids in the batch's
+    /// order.
     ///
     /// # Errors
     /// As [`put`](NewTask::put) of one task, and then none was put; [`Invalid`](ErrorKind::Invalid)
@@ -349,9 +349,9 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     }
 }
 
-/// What a put is of: one payload, or a batch of them.
+/// The payload or payloads of a put.
 pub(crate) trait Payloads<T: ?Sized> {
-    /// Makes a row of each, with what they have in common, and hands them on.
+    /// Makes a row of each payload with the common options, and passes them to `then`.
     fn rows<R>(
         &self,
         tube: &Tube<T>,
@@ -367,7 +367,7 @@ impl<T: ?Sized> Payloads<T> for &T {
         common: NewRow<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
-        // A row that lives as long as what it is about to borrow.
+        // A row that lives as long as the payload that it borrows.
         let mut row: NewRow<'_> = common;
         let mut buffer = Vec::new();
         tube.fill(&mut row, self, &mut buffer)?;
@@ -400,7 +400,7 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
     }
 }
 
-/// Step one of a put, tried again whenever there may be room, for as long as it shall wait for it.
+/// Runs the put, and again after each wake-up, until it succeeds or its wait ends.
 #[inline]
 fn apply<T: ?Sized>(
     tube: &Tube<T>,

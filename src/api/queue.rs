@@ -1,5 +1,5 @@
-//! The queue in hand: where tubes and consumers come from, transactions, and what concerns all of
-//! it.
+//! The queue handle: makes tubes and consumers, runs transactions, and has the calls that concern
+//! the whole queue.
 
 use crate::api::consumer::Consumer;
 use crate::api::events::Events;
@@ -20,10 +20,10 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue, which is
-/// open as long as one of them lives, or a tube, a guard, a ticket's
-/// [`TicketHandle`](crate::TicketHandle), a consumer, a receipt, a listing or a stream of events,
-/// or until [`close`](Queue::close).
+/// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue. The queue
+/// is open until [`close`](Queue::close), or until the last of its handles is dropped; tubes,
+/// guards, [`TicketHandle`](crate::TicketHandle)s, consumers, receipts, listings and streams of
+/// events are handles too.
 ///
 /// ```
 /// use tubewell::Queue;
@@ -52,7 +52,7 @@ impl Queue {
         Self { hold }
     }
 
-    /// Opens the tube of this name, of whatever kind, or makes it with the general kind.
+    /// Opens the tube of this name, of any kind, or makes it with the general kind.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
@@ -90,7 +90,7 @@ impl Queue {
     /// [`TubeExists`](ErrorKind::TubeExists) if there is one of this name, or, with
     /// [`if_not_exists`](TubeOptions::if_not_exists), [`TubeMismatch`](ErrorKind::TubeMismatch) if
     /// its kind or options are others; [`Unsupported`](ErrorKind::Unsupported) for an option that
-    /// the kind has switched off; [`Invalid`](ErrorKind::Invalid) for other options that make no
+    /// the kind does not allow; [`Invalid`](ErrorKind::Invalid) for other options that make no
     /// sense; as [`tube`](Queue::tube).
     pub fn create_tube(&self, name: &str, mut options: TubeOptions) -> Result<Tube> {
         let exists = match std::mem::take(&mut options.if_not_exists) {
@@ -121,17 +121,17 @@ impl Queue {
         number.map(|number| Tube::open(&self.hold, number)).transpose()
     }
 
-    /// Removes a tube and its tasks, in one small step however many there are.
+    /// Removes a tube and its tasks, in one small step for any number of tasks.
     ///
     /// # Errors
-    /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`TubeBusy`](ErrorKind::TubeBusy) while takers
-    /// wait for its tasks or hold some of them; as [`tube`](Queue::tube).
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`TubeBusy`](ErrorKind::TubeBusy) while calls
+    /// wait for its tasks or some are taken; as [`tube`](Queue::tube).
     pub fn drop_tube(&self, name: &str) -> Result<()> {
         self.remove(name, false)
     }
 
-    /// Removes a tube and its tasks, whoever waits for them or holds them. Waiting takers return
-    /// [`TubeNotFound`](ErrorKind::TubeNotFound), leases are lost.
+    /// Removes a tube and its tasks, also while calls wait for them or they are taken. Waiting
+    /// takes return [`TubeNotFound`](ErrorKind::TubeNotFound), leases are lost.
     ///
     /// # Errors
     /// [`TubeNotFound`](ErrorKind::TubeNotFound); as [`tube`](Queue::tube).
@@ -160,8 +160,8 @@ impl Queue {
         names.map_err(|error| error.during("list tubes"))
     }
 
-    /// Joins the open session of this name, whose grace stays. If there is none it begins one, with
-    /// the builder's grace, also where an earlier session has left leases.
+    /// Joins the open session of this name, which keeps its grace. If there is none, it begins one
+    /// with the builder's grace, also if an earlier session has left leases.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
@@ -172,8 +172,8 @@ impl Queue {
         open.map_err(|error| error.during("open consumer"))
     }
 
-    /// As [`consumer`](Queue::consumer), with this grace from now on: zero is none,
-    /// [`Duration::MAX`] for ever.
+    /// As [`consumer`](Queue::consumer), with this grace from now on. Zero: no grace;
+    /// [`Duration::MAX`]: without end.
     ///
     /// # Errors
     /// As [`consumer`](Queue::consumer).
@@ -183,12 +183,13 @@ impl Queue {
     }
 
     /// Writes the application's own tables and calls the queue's verbs in one commit: all of it
-    /// happens, synced, or nothing does. If the closure returns an error or panics, nothing does.
+    /// happens, synced, or nothing. If the closure returns an error or panics, nothing happens.
     ///
-    /// Every other call waits meanwhile, so keep it short. It costs two syncs, which no
-    /// other call shares, so let one do the work of many. Plain verbs inside answer
-    /// [`InTransaction`](ErrorKind::InTransaction); a thread that the closure waits for must not
-    /// call any. A guard that is dropped inside returns its task when the transaction is over.
+    /// Every other call waits in the meantime, so keep the closure short. A transaction costs two
+    /// syncs that no other call shares, so let one do the work of many. Plain verbs inside the
+    /// closure return [`InTransaction`](ErrorKind::InTransaction); a thread that the closure waits
+    /// for must not call any. A guard that is dropped inside returns its task after the
+    /// transaction.
     ///
     /// ```
     /// use redb::TableDefinition;
@@ -220,7 +221,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Rejected`](ErrorKind::Rejected) with the closure's error, which
-    /// [`Error::into_source`] gives back; [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Error::into_source`] returns; [`InTransaction`](ErrorKind::InTransaction);
     /// [`Closed`](ErrorKind::Closed); [`DiskFull`](ErrorKind::DiskFull) and
     /// [`Io`](ErrorKind::Io), and then nothing happened; [`Unknown`](ErrorKind::Unknown).
     pub fn transact<R, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<R, E>) -> Result<R>
@@ -230,7 +231,7 @@ impl Queue {
         Transaction::run(&self.hold, work).map_err(|error| error.during("transact"))
     }
 
-    /// Reads the application's own tables, as of one instant, without keeping anyone waiting.
+    /// Reads the application's own tables, as of one instant. Other calls do not wait for it.
     ///
     /// # Errors
     /// [`Rejected`](ErrorKind::Rejected) with the closure's error;
@@ -243,9 +244,9 @@ impl Queue {
         Reading::run(&self.hold, work).map_err(|error| error.during("read"))
     }
 
-    /// The counts of every tube, in the order of their making, as of one instant. A tube that is
-    /// damaged is left out; [`check`](Queue::check) tells of it. Other calls wait meanwhile: a read
-    /// or two for each tube.
+    /// The counts of every tube, in the order in which the tubes were made, as of one instant. A
+    /// damaged tube is left out; [`check`](Queue::check) reports it. Other calls wait in the
+    /// meantime, for one or two reads for each tube.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
@@ -253,7 +254,7 @@ impl Queue {
         inspect::all_stats(&self.hold).map_err(|error| error.during("stats"))
     }
 
-    /// The calls that wait for tasks, who waits longest first.
+    /// The calls that wait for tasks, the longest wait first.
     ///
     /// # Errors
     /// As [`stats`](Queue::stats).
@@ -261,7 +262,7 @@ impl Queue {
         inspect::waiters(&self.hold).map_err(|error| error.during("list waiters"))
     }
 
-    /// The taken tasks of all tubes, by tube and id; of damaged tubes none.
+    /// The taken tasks of all tubes, by tube and id, without those of damaged tubes.
     ///
     /// # Errors
     /// As [`stats`](Queue::stats).
@@ -269,13 +270,12 @@ impl Queue {
         inspect::taken(&self.hold).map_err(|error| error.during("list taken tasks"))
     }
 
-    /// Subscribes to every step of every task from now on. 4096 events are kept for a reader that
-    /// does not keep up.
+    /// Subscribes to every step of every task from now on. For a slow reader 4096 events are kept.
     pub fn events(&self) -> Events {
         self.events_with(EventOptions::new())
     }
 
-    /// As [`events`](Queue::events), with the tasks' payloads or with other bounds of what is kept.
+    /// As [`events`](Queue::events), with the tasks' payloads or with other bounds for kept events.
     ///
     /// ```
     /// use tubewell::{Cause, EventOptions, Queue};
@@ -298,16 +298,15 @@ impl Queue {
         Events::subscribe(&self.hold, options)
     }
 
-    /// How many steps no [callback](Tube::on_task_change) was called for, since the callbacks of
-    /// this queue did not keep up.
+    /// How many steps were dropped before a [callback](Tube::on_task_change) was called for them,
+    /// because the callbacks of this queue were too slow.
     pub fn callbacks_dropped(&self) -> u64 {
         self.hold.watchers.dropped()
     }
 
-    /// Reads both files and every row, and reports each disagreement as one line. A sound queue has
-    /// none. Nothing is changed or mended: a damaged queue goes on as it would have without. Other
-    /// calls wait meanwhile, and it takes as much memory again as
-    /// [`cache_bytes`](crate::Builder::cache_bytes).
+    /// Reads both files and every row, and returns one line for each disagreement; for a sound
+    /// queue none. It changes and repairs nothing. Other calls wait in the meantime, and it needs
+    /// as much memory again as [`cache_bytes`](crate::Builder::cache_bytes).
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
@@ -316,8 +315,8 @@ impl Queue {
         upkeep::check(self.hold.core()).map_err(|error| error.during("check"))
     }
 
-    /// The bytes that the queue takes, on the disk and in memory, and what it has written since it
-    /// was opened. Costs nothing.
+    /// The bytes that the queue uses, on the disk and in memory, and how much it has written since
+    /// it was opened. Reads only counters.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -340,21 +339,20 @@ impl Queue {
         upkeep::space(self.hold.core()).map_err(|error| error.during("space"))
     }
 
-    /// Moves what was written since the last checkpoint from memory to the folder's base now. The
-    /// queue does so by itself when a quarter of the journal is in use, or an eighth and nobody has
-    /// written for a minute, and at its close.
+    /// Moves the writes since the last checkpoint from memory to the folder's base now. The queue
+    /// does so by itself when a quarter of the journal is in use, or an eighth after a minute
+    /// without writes, and at its close.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
-    /// [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io), and then everything is where
-    /// it was.
+    /// [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io), and then nothing has changed.
     pub fn checkpoint(&self) -> Result<()> {
         checkpoint(self.hold.core()).map_err(|error| error.during("checkpoint"))
     }
 
-    /// What the base's file is made of, the application's own tables included. Reads every page
-    /// that leads to a row, so it takes a second for some hundred megabytes; nobody waits
-    /// meanwhile, and what was written since the last checkpoint does not count.
+    /// What the base's file consists of, the application's own tables included. Reads every page
+    /// that leads to a row, which takes about a second for some hundred megabytes. Other calls do
+    /// not wait. Writes since the last checkpoint do not count.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
@@ -363,8 +361,9 @@ impl Queue {
         upkeep::base_space(self.hold.core()).map_err(|error| error.during("base space"))
     }
 
-    /// Gives room that is not used any more back to the file system. Other calls wait meanwhile,
-    /// for long if there is much. A file in which somebody reads or writes stays as it is.
+    /// Returns unused space to the file system. Other calls wait in the meantime, long if there is
+    /// much of it. While a thread reads or writes the application's tables, the file is left as it
+    /// is.
     ///
     /// # Errors
     /// As [`checkpoint`](Queue::checkpoint).
@@ -372,8 +371,8 @@ impl Queue {
         self.compact_with(|_| ControlFlow::Continue(()))
     }
 
-    /// As [`compact`](Queue::compact), and tells after each round how many bytes it has given back;
-    /// `Break` ends it there.
+    /// As [`compact`](Queue::compact), and calls `progress` after each round with the bytes
+    /// returned so far. `Break` ends it after that round.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -400,32 +399,31 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`checkpoint`](Queue::checkpoint); [`Cancelled`](ErrorKind::Cancelled) by `progress`, and
-    /// what was given back stays so.
+    /// As [`checkpoint`](Queue::checkpoint); [`Cancelled`](ErrorKind::Cancelled) by `progress`; the
+    /// rounds before it are kept.
     pub fn compact_with(&self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
         upkeep::compact(self.hold.core(), progress).map_err(|error| error.during("compact"))
     }
 
-    /// How far the wall clock had moved between the last write and this opening, if queue time did
-    /// not follow it all the way: it went back, or by more than
-    /// [`clock_gap_max`](crate::Builder::clock_gap_max). `None` also where the machine was not
-    /// started meanwhile and has a clock that tells how much time has passed.
+    /// How far the wall clock moved between the last write and this opening, if queue time did not
+    /// follow it entirely: it moved back, or by more than
+    /// [`clock_gap_max`](crate::Builder::clock_gap_max). `None` also if the machine was not
+    /// restarted in the meantime and its boot clock shows how much time has passed.
     pub fn clock_step(&self) -> Option<ClockStep> {
         self.hold.core().clock_step
     }
 
-    /// Returns once everything written so far is synced.
+    /// Returns after everything written so far is synced.
     ///
     /// # Errors
-    /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed), since
+    /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed), because
     /// the close has synced everything; [`InTransaction`](ErrorKind::InTransaction).
     pub fn flush(&self) -> Result<()> {
         self.hold.core().flush().map_err(|error| error.during("flush"))
     }
 
-    /// Works off everything that is due now, what is left of large removals, and the callbacks:
-    /// what the queue's threads do by themselves, unless it was opened
-    /// [`by_hand`](crate::Builder::by_hand).
+    /// Handles all that is due now, the removals that are left, and the callbacks. The queue's
+    /// threads do this by themselves, unless it was opened [`by_hand`](crate::Builder::by_hand).
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
@@ -440,10 +438,10 @@ impl Queue {
     }
 
     /// Ends the queue, for every handle: new and waiting calls return
-    /// [`Closed`](ErrorKind::Closed), calls inside finish, taken tasks return to their places
-    /// uncharged (those of consumers with a grace wait for it), and the folder is free. It never
-    /// waits for guards: they keep their payloads, their verdicts return
-    /// [`Closed`](ErrorKind::Closed), their drop does nothing. A second close does nothing.
+    /// [`Closed`](ErrorKind::Closed), running calls finish, taken tasks return to their places and
+    /// their attempts do not count (those of consumers with a grace wait for it to end), and the
+    /// folder is released. It never waits for guards: they keep their payloads, their verdicts
+    /// return [`Closed`](ErrorKind::Closed), their drop does nothing. A second close does nothing.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -466,8 +464,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// What the last checkpoint answers, such as [`Io`](ErrorKind::Io): the folder is free all the
-    /// same, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
+    /// The error of the last checkpoint, such as [`Io`](ErrorKind::Io). The folder is released also
+    /// then, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
     pub fn close(&self) -> Result<()> {
         let closed = self.hold.core().close();
         self.hold.watchers.clear();

@@ -1,5 +1,5 @@
-//! What every handle and guard keeps: the running queue, and with it the folder. The last one to
-//! go closes it.
+//! What every handle and guard shares: the running queue, and with it the folder. The drop of the
+//! last one closes it.
 
 use crate::api::callbacks::Watchers;
 use crate::api::placement::Placement;
@@ -19,7 +19,7 @@ pub(crate) struct QueueInner {
     pub(crate) sessions: Mutex<BTreeMap<String, Weak<dyn Any + Send + Sync>>>,
 }
 
-/// What the builder said that concerns the handles only.
+/// The builder's options that only handles use.
 pub(crate) struct HandleSettings {
     pub(crate) durability: Durability,
     pub(crate) payload_bytes_max: usize,
@@ -41,9 +41,10 @@ impl QueueInner {
 impl Drop for QueueInner {
     fn drop(&mut self) {
         let (core, watchers) = (self.core.clone(), self.watchers.clone());
-        // Inside another queue's transaction a close would be refused, and nobody would ask again.
+        // Inside another queue's transaction the close would be refused, and no later call would
+        // close it.
         reentrancy::defer_until_outside(move || {
-            // Nobody is left to hear of an error; opening again replays what was written.
+            // No caller can receive an error here. The next opening replays what was written.
             let _ = core.close();
             watchers.clear();
         });

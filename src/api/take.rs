@@ -1,5 +1,5 @@
-//! Taking tasks, in all its waits; a payload that does not decode is set aside, and the next one is
-//! taken.
+//! Taking tasks, with all kinds of wait. A task whose payload cannot be decoded is buried, and the
+//! next one is taken.
 
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
@@ -17,21 +17,21 @@ use crate::words::verb::Verdict;
 use std::time::Duration;
 
 impl<T: ?Sized> Tube<T> {
-    /// Takes the best ready task: smallest priority first, then put order, locked groups left out.
-    /// Waits for one for as long as it takes, also while the tube is paused; who waits longest is
-    /// served first.
+    /// Takes the best ready task: smallest priority first, then put order, without locked groups.
+    /// Waits for one without a time limit, also while the tube is paused; the longest waiting call
+    /// is served first.
     ///
-    /// A task whose payload does not decode is buried as
+    /// A task whose payload cannot be decoded is buried as
     /// [`Reason::Undecodable`](crate::Reason::Undecodable), and the next one is taken.
     ///
     /// # Errors
-    /// [`Closed`](ErrorKind::Closed) when the queue or the handle's consumer is closed, also while
-    /// waiting; [`TubeNotFound`](ErrorKind::TubeNotFound) when the tube is dropped;
+    /// [`Closed`](ErrorKind::Closed) when the queue or the handle's consumer is closed, also during
+    /// the wait; [`TubeNotFound`](ErrorKind::TubeNotFound) when the tube is dropped;
     /// [`Invalid`](ErrorKind::Invalid) if the handle's consumer is of another queue;
     /// [`InTransaction`](ErrorKind::InTransaction); [`Broken`](ErrorKind::Broken).
     pub fn take(&self) -> Result<Task<T>> {
         let task = self.take_waiting(Wait::Ever)?;
-        // A wait without an end ends with a task or an error.
+        // A wait without a time limit ends with a task or an error.
         task.ok_or_else(|| Error::new(ErrorKind::Closed).during("take").in_tube(&self.at.name))
     }
 
@@ -51,8 +51,8 @@ impl<T: ?Sized> Tube<T> {
         self.take_waiting(Wait::For(timeout))
     }
 
-    /// Takes the best ready task; waits for one until [`stop`](Stop::stop) is called. From then on
-    /// it takes nothing and answers `None`.
+    /// Takes the best ready task; waits for one until [`stop`](Stop::stop) is called. After that it
+    /// takes nothing and returns `None`.
     ///
     /// ```
     /// use tubewell::{Queue, Stop};
@@ -90,7 +90,7 @@ impl<T: ?Sized> Tube<T> {
                 if let Ok(task) = self.open_task(self.guard(handed))? {
                     return Ok(Some(task));
                 }
-                // Those that do not decode do not make the call longer.
+                // Undecodable tasks do not extend the wait.
                 if core.is_over(wait) {
                     return Ok(None);
                 }
@@ -99,7 +99,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("take", taken)
     }
 
-    /// Takes up to `most` of the best ready tasks in one step, at most 65 536; those that are there
+    /// Takes up to `most` of the best ready tasks in one step, at most 65 536: those that are ready
     /// now, without waiting.
     ///
     /// ```
@@ -129,7 +129,7 @@ impl<T: ?Sized> Tube<T> {
                 let all = handed.len() == left;
                 let before = tasks.len();
                 self.open_tasks(handed, &mut tasks)?;
-                // Those that were set aside are made up for, unless there are no more.
+                // Takes more in place of the tasks that were buried, if there are more.
                 if !all || tasks.len() == before {
                     break;
                 }
@@ -139,7 +139,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("take", taken)
     }
 
-    /// Takes this task, whatever stands before it.
+    /// Takes this task, also if others are ready before it.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};
@@ -158,8 +158,7 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongState`](ErrorKind::WrongState) if it is
-    /// not ready, its group is locked or the tube is paused; [`Codec`](ErrorKind::Codec) if its
-    /// payload does not decode, and then it is buried; as [`take`](Tube::take).
+    /// payload cannot be decoded, and then it is buried; as [`take`](Tube::take).
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.at.number, id, holder: self.holder()? };
@@ -170,8 +169,8 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
     }
 
-    /// Waits until there is a ready task, at most this long, in [lease time](crate#time). Takes
-    /// nothing, and never uses up a taker's turn. Whether there is one.
+    /// Waits until there is a ready task, at most this long, in [lease time](crate#time). Returns
+    /// whether there is one. It takes nothing, and does not use up a wake-up of a waiting taker.
     ///
     /// ```
     /// use std::time::Duration;
@@ -194,7 +193,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Waits until there is a ready task, as [`wait_ready`](Tube::wait_ready), or until
-    /// [`stop`](Stop::stop) is called. From then on it looks at nothing and answers `false`.
+    /// [`stop`](Stop::stop) is called. After that it returns `false` without a look at the tube.
     ///
     /// # Errors
     /// As [`take`](Tube::take).
@@ -224,7 +223,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("wait", ready.map(|ready| ready.is_some()))
     }
 
-    /// Acks what is still held of these, in one step; batches above 65 536 in several.
+    /// Acks those of the tasks that are still held, in one step; above 65 536 in several.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -243,9 +242,9 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`LeaseLost`](ErrorKind::LeaseLost) if some were lost, and [`Error::tasks`] names them: the
-    /// others are done. [`Invalid`](ErrorKind::Invalid) if one is of another tube, and then none
-    /// is. As [`Lease::ack`].
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if some were lost; [`Error::tasks`] lists them, and the
+    /// others are done. [`Invalid`](ErrorKind::Invalid) if one is of another tube, and then none is
+    /// acked. As [`Lease::ack`].
     pub fn ack_many(&self, leases: impl IntoIterator<Item = impl Into<Lease>>) -> Result<()> {
         let mut leases: Vec<Lease> = leases.into_iter().map(Into::into).collect();
         let acked = self.do_ack_many(&mut leases);
@@ -259,7 +258,8 @@ impl<T: ?Sized> Tube<T> {
         }
         let mut lost = Vec::new();
         let mut rest = &mut *leases;
-        // Once at least: a call about no task also waits for the sync of what it has seen.
+        // At least once: a call without tasks also waits for the sync of the writes that it has
+        // read.
         loop {
             let (batch, behind) = rest.split_at_mut(rest.len().min(BATCH_TASKS_MAX));
             let tickets: Vec<Ticket> = batch.iter().map(Lease::ticket).collect();
@@ -279,7 +279,7 @@ impl<T: ?Sized> Tube<T> {
         Err(Error::new(ErrorKind::LeaseLost).because(text).with_tasks(lost))
     }
 
-    /// Whether a task stands in this very tube of this very queue.
+    /// Whether a task is in this tube of this queue.
     pub(crate) fn is_of(&self, held: &TicketHandle) -> bool {
         Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
     }
@@ -311,7 +311,7 @@ impl<T: ?Sized> Tube<T> {
                 let text = cause.to_string();
                 let bury = Verdict::Bury(Reason::Undecodable(text.clone()));
                 match lease.held().settle(bury) {
-                    // Lost in between: it is somebody else's, who will find the same.
+                    // The lease was lost in the meantime: the next taker will find the same fault.
                     Err(error) if !error.is_lease_lost() => Err(error),
                     _ => {
                         lease.disarm();

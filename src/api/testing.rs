@@ -1,10 +1,11 @@
-//! Doors for tests of the library itself: the disk a queue runs on, so that a double can lose,
-//! tear and fail, and the decoders, for a fuzzer. Not covered by semantic versioning.
+//! Hooks for tests of the library itself: the disk that a queue runs on, so that a test can
+//! simulate lost, torn and failing writes, and the decoders for a fuzzer. Not covered by semantic
+//! versioning.
 
 pub use crate::store::disk::{Disk, DiskFile, FileName, Found, Staging};
 
-/// Gives bytes to every decoder of rows, keys and records. Panics if something that decodes is not
-/// what it would be encoded as.
+/// Gives the bytes to every decoder of rows, keys and records. Panics if a decoded value encodes to
+/// other bytes.
 pub fn decode_any(bytes: &[u8]) {
     crate::format::row::probe(bytes);
     crate::format::key::probe(bytes);

@@ -1,5 +1,4 @@
-//! The right to settle a task, and the verdicts, without a guard. A guard adds its drop and nothing
-//! else.
+//! The right to settle a task, and the verdicts, without a guard. A guard adds only its drop.
 
 use crate::api::queue_inner::QueueInner;
 use crate::engine::query;
@@ -14,7 +13,7 @@ use crate::words::task::{TaskId, Ticket};
 use crate::words::verb::Verdict;
 use std::time::Duration;
 
-/// Which tube, for ops and messages.
+/// The tube, for ops and messages.
 #[derive(Debug)]
 pub(crate) struct At {
     pub(crate) number: u32,
@@ -22,8 +21,8 @@ pub(crate) struct At {
     pub(crate) placement: Option<Box<str>>,
 }
 
-/// The right to settle a task, without a guard: what [`Tube::ticket`](crate::Tube::ticket) makes
-/// of a [`Ticket`]. Dropping it changes nothing. Its verdicts are those of a
+/// The right to settle a task, without a guard, from a [`Ticket`] with
+/// [`Tube::ticket`](crate::Tube::ticket). Dropping it changes nothing. Its verdicts are those of a
 /// [`Lease`](crate::Lease).
 #[derive(Clone)]
 pub struct TicketHandle {
@@ -34,13 +33,13 @@ pub struct TicketHandle {
 }
 
 impl TicketHandle {
-    /// Carries a verdict out.
+    /// Applies a verdict.
     #[inline]
     pub(crate) fn settle(&self, verdict: Verdict<'_>) -> Result<()> {
         self.settle_by(verdict, |op, durability| self.hold.core().run(op, durability))
     }
 
-    /// The same by `run`, which brings the op to the queue or into a transaction.
+    /// Applies a verdict through `run`, which passes the op to the queue or to a transaction.
     #[inline]
     pub(crate) fn settle_by(
         &self,
@@ -90,8 +89,8 @@ impl TicketHandle {
     }
 }
 
-/// A lease ends at the earlier of its deadline and the task's end of life. One that has ended is
-/// lost, also if nobody has worked it off yet.
+/// A lease ends at the earlier of its deadline and the end of the task's ttl. A lease that has
+/// ended is lost, also before the timer has handled it.
 pub(crate) fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
     let lease = taken.deadline.saturating_sub(now.lease);
     let life = taken.head.expires.saturating_sub(now.queue);

@@ -1,4 +1,4 @@
-//! The application's tables and the queue's verbs in one commit. Beside the store the only file
+//! The application's tables and the queue's verbs in one commit. The only file outside the store
 //! that names redb, and only for the application's own tables.
 
 use crate::api::lease::Lease;
@@ -18,16 +18,17 @@ use redb::{TableHandle, Value};
 use std::borrow::Borrow;
 use std::error::Error as StdError;
 
-/// One commit in the making, given to the closure of [`Queue::transact`](crate::Queue::transact).
-/// Its verdicts are those of a [`Lease`], and only borrow the guard: if the transaction is not
-/// committed, the lease lives on. Once it is, the guard has no task any more.
+/// One commit that is being built, given to the closure of
+/// [`Queue::transact`](crate::Queue::transact). Its verdicts are those of a [`Lease`], and only
+/// borrow the guard: if the transaction is not committed, the lease stays. After the commit the
+/// guard has no task.
 pub struct Transaction<'a> {
     hold: &'a Arc<QueueInner>,
     session: TransactionCommit<'a>,
 }
 
 impl<'a> Transaction<'a> {
-    /// Runs the closure inside a transaction and commits what it did, if it says so.
+    /// Runs the closure inside a transaction. Commits if the closure returns `Ok`.
     pub(crate) fn run<R, E>(
         hold: &'a Arc<QueueInner>,
         work: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
@@ -44,18 +45,18 @@ impl<'a> Transaction<'a> {
         Ok(done)
     }
 
-    /// One of the application's own tables, made if it is not there. Names that begin with
-    /// `tubewell` are the queue's.
+    /// One of the application's own tables, made if it does not exist. Names that begin with
+    /// `tubewell` are reserved for the queue.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for a name that is the queue's, a table of other types, or
-    /// one that is open already; [`Io`](ErrorKind::Io).
+    /// [`Invalid`](ErrorKind::Invalid) for a reserved name, a table of other types, or a table that
+    /// is open already; [`Io`](ErrorKind::Io).
     pub fn table<K: Key + 'static, V: Value + 'static>(
         &self,
         definition: TableDefinition<'_, K, V>,
     ) -> Result<Table<'_, K, V>> {
         let open = own(definition.name())
-            .and_then(|()| Ok(self.session.guests()?.transaction()?.open_table(definition)?));
+            .and_then(|()| Ok(self.session.app()?.transaction()?.open_table(definition)?));
         open.map_err(|error| error.during("open table"))
     }
 
@@ -79,13 +80,16 @@ impl<'a> Transaction<'a> {
     fn same_queue(&self, hold: &Arc<QueueInner>) -> Result<()> {
         match Arc::ptr_eq(hold, self.hold) {
             true => Ok(()),
-            false => Err(Error::new(ErrorKind::Invalid).because("it is of another queue")),
+            false => {
+                Err(Error::new(ErrorKind::Invalid)
+                    .because("the tube or the task is of another queue"))
+            }
         }
     }
 }
 
 impl<T: ?Sized> Tube<T> {
-    /// Puts a task inside a transaction: it can be taken once that is committed.
+    /// Puts a task inside a transaction: it can be taken after the commit.
     ///
     /// # Errors
     /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the transaction is of another queue.
@@ -95,8 +99,7 @@ impl<T: ?Sized> Tube<T> {
 }
 
 impl<T: ?Sized> NewTask<'_, T> {
-    /// Puts the task inside a transaction: it can be taken once that is committed. It never waits
-    /// for room.
+    /// Puts the task inside a transaction: it can be taken after the commit. Never waits for room.
     ///
     /// # Errors
     /// As [`put`](NewTask::put); [`Invalid`](ErrorKind::Invalid) if the transaction is of another
@@ -110,8 +113,8 @@ impl<T: ?Sized> NewTask<'_, T> {
 }
 
 impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
-    /// Puts the batch inside a transaction: its tasks can be taken once that is committed. It never
-    /// waits for room.
+    /// Puts the batch inside a transaction: its tasks can be taken after the commit. Never waits
+    /// for room.
     ///
     /// # Errors
     /// As [`put`](NewTask::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
@@ -150,8 +153,8 @@ impl Reading {
     /// One of the application's own tables.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for a name that is the queue's, a table of other types, and
-    /// one that is not there; [`Io`](ErrorKind::Io).
+    /// [`Invalid`](ErrorKind::Invalid) for a reserved name, a table of other types, or a table that
+    /// does not exist; [`Io`](ErrorKind::Io).
     pub fn table<K: Key + 'static, V: Value + 'static>(
         &self,
         definition: TableDefinition<'_, K, V>,
@@ -161,7 +164,7 @@ impl Reading {
     }
 }
 
-/// Keeps the queue's own tables out of sight.
+/// Refuses the names of the queue's own tables.
 fn own(name: &str) -> Result<()> {
     if is_app_table(name) {
         return Ok(());
@@ -169,20 +172,20 @@ fn own(name: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid).because(format!("table {name:?} is the queue's")))
 }
 
-/// So that `?` works on the application's tables inside a closure.
+/// Lets `?` work on the application's tables inside a closure.
 impl From<StorageError> for Error {
     fn from(error: StorageError) -> Self {
         match error {
             StorageError::Io(error) => Error::io(error),
             StorageError::Corrupted(_) => Error::new(ErrorKind::Damaged).caused_by(error),
-            // A close came in the middle of a read.
+            // The queue was closed during a read.
             StorageError::DatabaseClosed => Error::new(ErrorKind::Closed),
             _ => Error::new(ErrorKind::Io).caused_by(error),
         }
     }
 }
 
-/// So that `?` works on the application's tables inside a closure.
+/// Lets `?` work on the application's tables inside a closure.
 impl From<TableError> for Error {
     fn from(error: TableError) -> Self {
         match error {

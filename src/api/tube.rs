@@ -1,5 +1,5 @@
-//! A tube in hand: which one it is, on whose behalf and how safely it is used, and the verbs that
-//! concern the tube as a whole or a task by its id.
+//! The tube handle: its tube, consumer and durability, and the verbs that concern the whole tube or
+//! a task by its id.
 
 use crate::api::callbacks::{Call, Callback};
 use crate::api::codec::{Codec, Coding};
@@ -17,11 +17,11 @@ use crate::words::sync::Arc;
 use crate::words::task::{Reason, TaskId, Ticket};
 use std::fmt::Display;
 
-/// A tube of tasks: of bytes, or of a type through a [`Codec`]. Cheap to clone, may be used from
-/// any thread, keeps its queue open.
+/// A tube of tasks: of bytes, or of a type through a [`Codec`]. Cheap to clone, usable from any
+/// thread, keeps its queue open.
 ///
-/// Without options, a task has priority 0, no group, no key, no delay, and lives and may be held
-/// for ever; [`task`](Tube::task) sets each of them.
+/// Without options, a task has priority 0, no group, no key, no delay, no ttl and no ttr;
+/// [`task`](Tube::task) sets each of them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -75,28 +75,29 @@ impl<T: ?Sized> Tube<T> {
         &self.at.name
     }
 
-    /// The tube for values of another type, through this codec. The same tasks: only what this
-    /// handle puts is encoded, and what it takes decoded.
+    /// The tube for values of another type, through this codec. The tasks are the same: this handle
+    /// encodes what it puts and decodes what it takes.
     pub fn with_codec<U, C: Codec<U>>(&self) -> Tube<U> {
         let Self { hold, at, consumer, durability, .. } = self.clone();
         Tube { hold, at, consumer, durability, coding: Coding::of::<C>() }
     }
 
-    /// The tube as used by this consumer, whose session owns the leases that are taken through it.
-    /// Takes are refused as [`Invalid`](crate::ErrorKind::Invalid) if it is of another queue.
+    /// The tube as used by this consumer, whose session owns the leases that are taken through this
+    /// handle. Takes are refused as [`Invalid`](crate::ErrorKind::Invalid) if the consumer is of
+    /// another queue.
     #[must_use]
     pub fn by(&self, consumer: &Consumer) -> Self {
         Self { consumer: Some(consumer.clone()), ..self.clone() }
     }
 
     /// The tube with this durability instead of the queue's, for the verbs of this handle and of
-    /// the guards that it hands out.
+    /// its guards.
     #[must_use]
     pub fn durability(&self, durability: Durability) -> Self {
         Self { durability, ..self.clone() }
     }
 
-    /// The holder's verbs by ticket, without a guard.
+    /// The verdicts on a taken task by its ticket, without a guard.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -117,11 +118,12 @@ impl<T: ?Sized> Tube<T> {
         TicketHandle { hold, at, ticket, durability: self.durability }
     }
 
-    /// Brings up to `most` buried tasks back, smallest priority first, then put order, with no
-    /// attempts used; in steps of 128, between which others have their turn. Answers how many.
+    /// Makes up to `most` buried tasks ready again, smallest priority first, then put order, with
+    /// their attempts set to zero. Works in steps of 128; other calls run between them. Returns how
+    /// many.
     ///
-    /// A ttl goes on as it was. One that passed while the task was buried, in a tube that
-    /// [spares](crate::TubeOptions::ttl_spares_buried) such tasks, begins anew.
+    /// A ttl continues. If it passed while the task was buried, in a tube with
+    /// [`ttl_spares_buried`](crate::TubeOptions::ttl_spares_buried), it starts again.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -158,7 +160,7 @@ impl<T: ?Sized> Tube<T> {
         Ok(kicked)
     }
 
-    /// Brings one buried task back, as [`kick`](Tube::kick) does.
+    /// Makes one buried task ready again, as [`kick`](Tube::kick) does.
     ///
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
@@ -168,7 +170,7 @@ impl<T: ?Sized> Tube<T> {
         self.run_on("kick", id, Verb::Kick)
     }
 
-    /// Removes a task, in whatever state. Who held it has lost it.
+    /// Removes a task, in any state. A lease on it is lost.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -189,8 +191,8 @@ impl<T: ?Sized> Tube<T> {
         self.run_on("delete", id, Verb::Delete)
     }
 
-    /// Sets a task aside, in whatever state, with a reason cut to 4096 bytes. Who held it has lost
-    /// it. A task that is buried already stays as it is, with its first reason.
+    /// Buries a task, in any state, with a reason cut to 4096 bytes. A lease on it is lost. A task
+    /// that is buried already keeps its first reason.
     ///
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
@@ -199,7 +201,7 @@ impl<T: ?Sized> Tube<T> {
         self.run_on("bury", id, Verb::Bury(reason))
     }
 
-    /// Returns every taken task to its place, whoever holds it.
+    /// Returns every taken task to its place. All leases are lost.
     ///
     /// # Errors
     /// As [`kick`](Tube::kick).
@@ -207,9 +209,9 @@ impl<T: ?Sized> Tube<T> {
         self.run("release all", &tubes::ReleaseAll { tube: self.at.number }).map(drop)
     }
 
-    /// Removes all tasks, in every state, in one small step however many there are. How many there
-    /// were. They are neither told as [events](crate::Queue::events) nor counted as
-    /// [calls](crate::TubeStats::calls), one by one: nobody visits them.
+    /// Removes all tasks, in every state, in one small step for any number of tasks. Returns how
+    /// many there were. They make no [events](crate::Queue::events) and do not count as
+    /// [calls](crate::TubeStats::calls), because the tasks are not read one by one.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -231,8 +233,8 @@ impl<T: ?Sized> Tube<T> {
         self.run("truncate", &tubes::Truncate { tube: self.at.number })
     }
 
-    /// Keeps tasks from being taken, until [`resume`](Tube::resume), also when the queue is opened
-    /// again. Everything else goes on.
+    /// Stops takes until [`resume`](Tube::resume), also after the queue is opened again. All other
+    /// verbs go on.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -255,7 +257,7 @@ impl<T: ?Sized> Tube<T> {
         self.run("pause", &tubes::Pause { tube: self.at.number, paused: true }).map(drop)
     }
 
-    /// Lets tasks be taken again.
+    /// Allows takes again.
     ///
     /// # Errors
     /// As [`kick`](Tube::kick).
@@ -263,11 +265,11 @@ impl<T: ?Sized> Tube<T> {
         self.run("resume", &tubes::Pause { tube: self.at.number, paused: false }).map(drop)
     }
 
-    /// CallbackList `on_change` for every step of a task of this tube, in commit order, on a thread
-    /// that all callbacks of the queue share, or in [`tick`](crate::Queue::tick) if it was opened
-    /// [`by_hand`](crate::Builder::by_hand). No lock is held: it may call any verb. It replaces the
-    /// one before; `None` removes it. A panic in it is caught. It is forgotten when the queue is
-    /// closed. Nothing waits for it: of the steps that callbacks have not been called for yet the
+    /// Calls `on_change` for every step of a task of this tube, in commit order, on a thread that
+    /// all callbacks of the queue share, or in [`tick`](crate::Queue::tick) if the queue was opened
+    /// [`by_hand`](crate::Builder::by_hand). No lock is held: it may call any verb. It replaces an
+    /// earlier callback; `None` removes it. A panic in it is caught. A close of the queue removes
+    /// it. The queue never waits for it: of the steps that no callback was called for yet, the
     /// newest 65 536 are kept (and 64 MiB of their payloads), and
     /// [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the others.
     ///
@@ -301,9 +303,9 @@ impl<T: ?Sized> Tube<T> {
         self.watch(call.map(|call| Callback { call, payloads: false }))
     }
 
-    /// As [`on_task_change`](Tube::on_task_change), which it replaces and is replaced by, with the
-    /// task's payload in every event; see [`EventOptions::payloads`](crate::EventOptions::payloads)
-    /// for what that costs.
+    /// As [`on_task_change`](Tube::on_task_change), with the task's payload in every event; each of
+    /// the two replaces the other. For the cost see
+    /// [`EventOptions::payloads`](crate::EventOptions::payloads).
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -348,7 +350,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors(action, done.map_err(|error| error.on_task(id)))
     }
 
-    /// Puts the verb and the tube's name into an error.
+    /// Adds the verb and the tube's name to an error.
     pub(crate) fn name_errors<R>(&self, action: &'static str, result: Result<R>) -> Result<R> {
         result.map_err(|error: Error| error.during(action).in_tube(&self.at.name))
     }

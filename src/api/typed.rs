@@ -7,11 +7,11 @@ use bincode::config::{self, Configuration, Limit, LittleEndian, Varint};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The default codec: every type that serde knows, in bincode's standard form. Bytes are read under
-/// a limit, and bytes left over are an error.
+/// The default codec: every type with serde, in bincode's standard form. Decoding has a size limit,
+/// and bytes left over are an error.
 ///
-/// The form has no names: fields are told apart by their order. A type that has changed takes a
-/// codec with another [`VERSION`](Codec::VERSION), or a tube of another name.
+/// The form has no field names: fields are identified by their order. After a change of the type,
+/// use a codec with another [`VERSION`](Codec::VERSION), or a tube of another name.
 #[derive(Clone, Copy, Debug)]
 pub struct Bincode;
 
@@ -40,8 +40,8 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Bincode {
 }
 
 impl<T: ?Sized> Tube<T> {
-    /// The tube for values of a type, through [`Bincode`]. The same tasks: only what this handle
-    /// puts is encoded, and what it takes decoded.
+    /// The tube for values of a type, through [`Bincode`]. The tasks are the same: this handle
+    /// encodes what it puts and decodes what it takes.
     ///
     /// ```
     /// use serde::{Deserialize, Serialize};

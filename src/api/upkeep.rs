@@ -1,4 +1,4 @@
-//! What concerns the running queue as a whole and no task: working off, looking after the files.
+//! Calls that concern the running queue and its files, not a task.
 
 use crate::engine::audit;
 use crate::runtime::checkpointer::checkpoint;
@@ -8,16 +8,16 @@ use crate::store::{BaseSpace, Progress, Space, Stage};
 use crate::words::error::{Error, ErrorKind, Result};
 use std::ops::ControlFlow;
 
-/// Works off what is due now, and all sweeps.
+/// Handles all that is due now, and all sweeps.
 pub(crate) fn tick(core: &Core) -> Result<()> {
     core.enter()?;
     work_off_all(core)?;
-    // What a failure stopped half-way is not done.
+    // After a failure the work may be incomplete.
     core.health.serves()?;
     core.health.runs()
 }
 
-/// Reads the files and every row, and reports each disagreement.
+/// Reads the files and every row, and returns each disagreement.
 pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
     core.enter()?;
     let _writer = core.writer();
@@ -27,28 +27,28 @@ pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// What the queue takes, on the disk and in memory.
+/// The bytes that the queue uses, on the disk and in memory.
 pub(crate) fn space(core: &Core) -> Result<Space> {
     core.enter()?;
     let state = core.running()?;
     Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
 }
 
-/// What the base's file is made of. Nobody waits meanwhile.
+/// What the base's file consists of. Other calls do not wait.
 pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
     core.enter()?;
     let surveyor = core.running()?.store.surveyor()?;
     surveyor.measure()
 }
 
-/// Shrinks the base, and tells after each round how far it has come.
+/// Shrinks the base, and calls `progress` after each round.
 pub(crate) fn compact(
     core: &Core,
     mut told: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<()> {
     checkpoint(core)?;
     let total = core.state.lock().store.space().base_bytes;
-    // Each round frees what the next one can move.
+    // Each round frees space into which the next one can move pages.
     while let Some(bytes) = compact_once(core)? {
         let done = total.saturating_sub(bytes);
         if told(Progress { stage: Stage::Compact, done, total }).is_break() {
@@ -58,7 +58,7 @@ pub(crate) fn compact(
     Ok(())
 }
 
-/// Bytes of the base behind one round of compaction, if they are fewer now.
+/// Bytes of the base after one round of compaction, if that made it smaller.
 fn compact_once(core: &Core) -> Result<Option<u64>> {
     let _writer = core.writer();
     let mut state = core.running()?;

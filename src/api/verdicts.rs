@@ -1,5 +1,5 @@
-//! The verdicts as users call them, each written once: on a task in hand, on its lease, by ticket
-//! and inside a transaction.
+//! The verdicts as users call them, each written once: for a task, its lease, a ticket and a
+//! transaction.
 
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
@@ -12,9 +12,10 @@ use crate::words::verb::{Extend, Release, Verdict};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Makes a public method of each verdict for each of the four: those that settle a task use up the
-/// guard, or borrow it inside a transaction; those that keep it work by reference. [`Lease`] and
-/// [`Task`] have the docs that are written here, the two others refer to them.
+/// Makes a public method of each verdict for each of the four types. A verdict that settles a task
+/// consumes the guard, or borrows it inside a transaction; one that keeps the task takes a
+/// reference. [`Lease`] and [`Task`] have the docs that are written here, the two others refer to
+/// them.
 macro_rules! verdicts {
     (
         settles { $(
@@ -80,30 +81,32 @@ macro_rules! as_of {
 
 verdicts! {
     settles {
-        /// Finishes the task: it is gone.
+        /// Finishes the task: it is removed.
         ///
         /// # Errors
-        /// [`LeaseLost`](ErrorKind::LeaseLost) if it was settled, lapsed, buried, deleted or taken
-        /// away; [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+        /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended: the task was settled,
+        /// buried, deleted or taken again, or its ttr passed; [`Closed`](ErrorKind::Closed);
+        /// [`InTransaction`](ErrorKind::InTransaction);
         /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
         ack() => Verdict::Ack;
 
-        /// Gives the task back: ready at once at its place, its attempt given back.
+        /// Returns the task: ready at once at its place. The attempt does not count.
         ///
         /// # Errors
         /// As [`ack`](Self::ack).
         release() => Verdict::Release(Release::new());
 
-        /// Gives the task back on these terms, its attempt given back.
+        /// Returns the task on these terms. The attempt does not count.
         ///
         /// # Errors
-        /// As [`ack`](Self::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has
-        /// the switch for a term off, and for the back of a tube with a placement;
+        /// As [`ack`](Self::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind does
+        /// not allow a term, and for `to_back` in a tube with a placement;
         /// [`Invalid`](ErrorKind::Invalid) for a ttl of less than a microsecond.
         release_with(terms: Release) => Verdict::Release(terms);
 
-        /// Back after a failure, its attempt kept: ready when the tube's back-off has passed, or
-        /// buried as exhausted with this error, cut to 4096 bytes, if that was its last attempt.
+        /// Returns the task after a failure; the attempt counts. It is ready after the tube's
+        /// back-off; after its last attempt it is buried as exhausted with this error, cut to 4096
+        /// bytes.
         ///
         /// ```
         /// use std::time::Duration;
@@ -157,13 +160,13 @@ verdicts! {
             after: Some(wait),
         };
 
-        /// Aside, with a reason cut to 4096 bytes, until it is kicked or deleted.
+        /// Buries the task with a reason cut to 4096 bytes, until it is kicked or deleted.
         ///
         /// # Errors
         /// As [`ack`](Self::ack).
         bury(reason: impl Display) => Verdict::Bury(Reason::Buried(reason.to_string()));
 
-        /// Aside as [`bury`](Self::bury), under a group of failures; see
+        /// Buries the task as [`bury`](Self::bury) does, under a failure group; see
         /// [`Reason::Failed`](crate::Reason::Failed). Group and message are cut to 4096 bytes each.
         ///
         /// ```
@@ -190,7 +193,7 @@ verdicts! {
     }
     keeps {
         /// Adds this much to the lease's deadline, to the task's ttr and to its ttl. Zero changes
-        /// nothing; [`Duration::MAX`] makes them endless. May be called from another thread.
+        /// nothing; [`Duration::MAX`] removes their end. May be called from another thread.
         ///
         /// ```
         /// use std::time::Duration;
@@ -212,13 +215,13 @@ verdicts! {
         /// ```
         ///
         /// # Errors
-        /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is not held any more;
+        /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is no longer held;
         /// [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no times;
         /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
         touch(by: Duration) => Verdict::Touch(Extend::Add(by));
 
-        /// Sets the lease's deadline to now + ttr: a heartbeat. A task without a ttr is held for
-        /// ever again.
+        /// Sets the lease's deadline to now + ttr: a heartbeat. A task without a ttr is again held
+        /// without a deadline.
         ///
         /// ```
         /// use std::time::Duration;
@@ -245,18 +248,19 @@ verdicts! {
         /// As [`touch`](Self::touch).
         renew() => Verdict::Touch(Extend::Renew);
 
-        /// Sets the lease's deadline to now + `length`, also if it had none. Its ttr stays.
+        /// Sets the lease's deadline to now + `length`, also if it had none. Its ttr does not
+        /// change.
         ///
         /// ```
         /// use std::time::Duration;
         /// use tubewell::{ManualClock, Queue};
         ///
         /// # fn main() -> tubewell::Result<()> {
-        /// let clock = ManualClock::new(); // stands still
+        /// let clock = ManualClock::new(); // moved by hand
         /// let tube = Queue::builder().clock(clock).in_memory()?.tube("letters")?;
         /// tube.put(b"hello")?;
         /// let task = tube.take()?;
-        /// assert_eq!(task.left()?, None); // for ever
+        /// assert_eq!(task.left()?, None); // no deadline
         /// task.renew_for(Duration::from_secs(60))?;
         /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
         /// # Ok(())

@@ -1,6 +1,6 @@
-//! Whether all rows agree with each other: every task is in exactly one state, everything that
-//! hangs on a state is there and nothing else is, and the kept counts are the true ones. Reads
-//! every row; for `check`, and for tests after each of their steps.
+//! Checks that all rows agree: every task is in exactly one state, all rows that belong to a state
+//! exist and no others, and the stored counts are correct. Reads every row; for `check`, and for
+//! tests after each of their steps.
 
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::transition;
@@ -25,7 +25,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
             continue;
         };
         if query::tube_named(view, &tube.row.name)? != Some(number) {
-            report(format!("tube {:?}: its name does not lead to it", tube.row.name));
+            report(format!("tube {:?}: its name row does not refer to it", tube.row.name));
         }
         Audit::of(view, &tube, report).walk()?;
         tubes.insert(tube.run(), tube);
@@ -57,7 +57,7 @@ fn is_damaged<T>(read: &Result<T>) -> bool {
     read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Damaged)
 }
 
-/// Names that lead to nothing, and consumers that no name leads to.
+/// Reports names of tubes that do not exist, and consumers without a name row.
 fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     for name in query::names(view)? {
         if is_damaged(&view.get(&key::name(&name))) {
@@ -79,19 +79,19 @@ fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
         let key = key::consumer_name(&row.name);
         let kept = view.get(&key)?;
         if kept.and_then(|kept| row::read_number(&kept)) != Some(u64::from(number)) {
-            report(format!("consumer {:?}: its name does not lead to it", row.name));
+            report(format!("consumer {:?}: its name row does not refer to it", row.name));
         }
         expected.insert(key);
     }
     each(view, Scan::over(Range::of(Tag::ConsumerName)), |key, _| {
         if !expected.contains(&key) {
-            report(format!("ConsumerName: a name of no consumer: {key:02x?}"));
+            report(format!("ConsumerName: a name of a consumer that does not exist: {key:02x?}"));
         }
         Ok(())
     })
 }
 
-/// Numbers in use that would be given again.
+/// Reports numbers in use that the counters would assign again.
 fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     let given = match query::counters(view) {
         given if is_damaged(&given) => {
@@ -106,18 +106,18 @@ fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Re
     let pairs = [(tube, given.tube), (run, given.run), (consumer, given.consumer)];
     for ((used, given), what) in pairs.into_iter().zip(["tube", "run", "consumer"]) {
         if let Some(used) = used.filter(|used| *used > given) {
-            report(format!("{what} {used} is in use, but {given} is the last that was given"));
+            report(format!("{what} {used} is in use, but {given} is the last that was assigned"));
         }
     }
     each(view, Scan::over(Range::of(Tag::Meta)), |key, _| {
         if key != key::meta(Counters::WHAT) {
-            report(format!("Meta: a row that nothing reads: {key:02x?}"));
+            report(format!("Meta: an unknown row: {key:02x?}"));
         }
         Ok(())
     })
 }
 
-/// Sweeps that would do harm, or that cannot be done.
+/// Reports sweeps that would remove rows in use, or that cannot run.
 fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     for kind in [Work::Clear, Work::Release] {
         each(view, Scan::prefixed(key::work_of(kind)), |key, row| {
@@ -125,13 +125,13 @@ fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Resul
             let tube = tubes.get(&run).map(|tube| tube.number);
             match (kind, row.as_deref().and_then(WorkRow::decode)) {
                 _ if key != key::work(kind, run, TaskId::new(0)) => {
-                    report(format!("Work: a key that is none: {key:02x?}"));
+                    report(format!("Work: an invalid key: {key:02x?}"));
                 }
                 (_, None) => report(format!("Work: a damaged row: {key:02x?}")),
                 (Work::Clear, Some(_)) if tube.is_some() => {
                     report(format!("Work: a sweep would clear tube {tube:?}"));
                 }
-                // Where there is no such tube any more it ends at once.
+                // If the tube no longer exists, the sweep ends at once.
                 (Work::Release, Some(work)) if tube.is_some_and(|tube| tube != work.tube) => {
                     let of = work.tube;
                     report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
@@ -144,13 +144,13 @@ fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Resul
     let known = |key: &Key| Work::ALL.iter().any(|kind| key.starts_with(&key::work_of(*kind)));
     each(view, Scan::over(Range::of(Tag::Work)), |key, _| {
         if !known(&key) {
-            report(format!("Work: a kind that nobody knows: {key:02x?}"));
+            report(format!("Work: an unknown kind of work: {key:02x?}"));
         }
         Ok(())
     })
 }
 
-/// The queue's rows about buried tasks that no row of a tube goes with.
+/// Reports the queue's rows about buried tasks without the tube's row of that task.
 fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     for tag in [Tag::Failed, Tag::FailedTemporary] {
         let range = Range::of(tag);
@@ -162,13 +162,13 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
             }
             let beside = key::buried_group_beside(&key);
             if beside.is_none_or(|beside| !is_there(view, &beside).unwrap_or(true)) {
-                report(format!("{tag:?}: a row that no task accounts for: {key:02x?}"));
+                report(format!("{tag:?}: a row without a task: {key:02x?}"));
             }
             Ok(())
         })?;
         let kept = view.count(range);
         if kept != rows {
-            report(format!("{tag:?}: {rows} rows, but {kept} are kept count of"));
+            report(format!("{tag:?}: {rows} rows, but the stored count is {kept}"));
         }
     }
     Ok(())
@@ -178,8 +178,8 @@ fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
     Ok(view.first(key, &key::after(key))?.is_some())
 }
 
-/// The kept total against the tasks, those included that a sweep has still to remove. It may be
-/// too high only for a task that cannot be read; that row is reported as such.
+/// Compares the stored total with the tasks, including those that a sweep has still to remove. Only
+/// a task that cannot be read may make it too high; the row of that task is reported.
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
     let mut rows = Scan::over(Range::of(Tag::Task));
@@ -194,23 +194,23 @@ fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> 
     }
     let kept = view.durable_bytes();
     if kept < bytes || kept > bytes && !unknown {
-        report(format!("durable tubes hold {bytes} payload bytes, but {kept} are kept count of"));
+        report(format!("durable tubes hold {bytes} payload bytes, but the stored count is {kept}"));
     }
     Ok(())
 }
 
-/// Rows under a run that no tube has, and that no sweep is going to remove.
+/// Reports rows under a run that belongs to no tube, and that no sweep will remove.
 fn strays(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     for tag in Tag::in_runs() {
         let mut rows = Scan::over(Range::of(tag));
         while let Some((met, _)) = rows.next(view)? {
             let Some(Range { run: Some(run), .. }) = Range::holding(&met) else {
-                report(format!("{tag:?}: a key that is none: {met:02x?}"));
+                report(format!("{tag:?}: an invalid key: {met:02x?}"));
                 continue;
             };
             rows.skip_to(Range::in_run(tag, run).end());
             if !tubes.contains_key(&run) && !is_there(view, &clearing(run))? {
-                report(format!("{tag:?}: rows under run {} that no tube has", run.0));
+                report(format!("{tag:?}: rows under run {}, which belongs to no tube", run.0));
             }
         }
     }
@@ -226,7 +226,7 @@ struct Audit<'a> {
     view: &'a dyn View,
     tube: &'a TubeEntry,
     report: &'a mut dyn FnMut(String),
-    /// What the tasks say there should be, by tag.
+    /// The keys that the tasks require, by tag.
     expected: BTreeMap<Tag, BTreeSet<Key>>,
     groups: BTreeMap<String, Group>,
     ids: BTreeSet<TaskId>,
@@ -249,7 +249,7 @@ impl<'a> Audit<'a> {
             let mut rows = Scan::over(self.tube.range(tag));
             while let Some((met, row)) = rows.next(self.view)? {
                 let Some(id) = key::id_of(&met) else { continue };
-                // A damaged row is reported where its range is compared.
+                // The comparison of its range reports a damaged row.
                 let Some(row) = row else {
                     self.expect(tag, met);
                     continue;
@@ -286,7 +286,7 @@ impl<'a> Audit<'a> {
         if let Some(position) = task.position_row(self.tube) {
             let key = key::position(run, task.id);
             if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != position) {
-                self.say(format!("task {}: it is looked for at another place", task.id));
+                self.say(format!("task {}: its position row is wrong", task.id));
             }
             self.expect(Tag::Position, key);
         }
@@ -319,7 +319,7 @@ impl<'a> Audit<'a> {
             match Range::holding(&key).map(|range| range.tag) {
                 Some(tag @ (Tag::BuriedTime | Tag::BuriedGroup)) => self.expect(tag, key),
                 _ if is_there(self.view, &key).unwrap_or(true) => {}
-                _ => self.say(format!("task {id}: the queue has no row of its failure")),
+                _ => self.say(format!("task {id}: the queue's row of its failure is missing")),
             }
         }
     }
@@ -336,9 +336,9 @@ impl<'a> Audit<'a> {
             return;
         }
         if !has(key::consumer(taken.holder)) {
-            self.say(format!("task {id}: its consumer {} is not there", taken.holder));
+            self.say(format!("task {id}: its consumer {} does not exist", taken.holder));
         }
-        self.expect(Tag::TicketHandle, key::held(run, taken.holder, id));
+        self.expect(Tag::Held, key::held(run, taken.holder, id));
     }
 
     fn expect_groups(&mut self) {
@@ -347,7 +347,7 @@ impl<'a> Audit<'a> {
             let kept = self.view.get(&key).ok().flatten();
             let kept = kept.map_or(Some(0), |kept| row::read_number(&kept));
             if kept != Some(group.in_flight) {
-                self.say(format!("group {name:?}: {} in flight, kept {kept:?}", group.in_flight));
+                self.say(format!("group {name:?}: {} in flight, stored {kept:?}", group.in_flight));
             }
             if group.in_flight > 0 {
                 self.expect(Tag::Group, key);
@@ -364,7 +364,7 @@ impl<'a> Audit<'a> {
         self.expected.entry(tag).or_default().insert(key);
     }
 
-    /// Compares a range with what the tasks expect there, and with its kept count.
+    /// Compares a range with the keys that the tasks require, and with its stored count.
     fn compare(&mut self, tag: Tag) -> Result<()> {
         let range = self.tube.range(tag);
         let mut expected = self.expected.remove(&tag).unwrap_or_default();
@@ -376,7 +376,7 @@ impl<'a> Audit<'a> {
                 self.say(format!("{tag:?}: a damaged row: {met:02x?}"));
             }
             if !expected.remove(&met) {
-                self.say(format!("{tag:?}: a row that no task accounts for: {met:02x?}"));
+                self.say(format!("{tag:?}: a row without a task: {met:02x?}"));
             }
         }
         for missing in expected {
@@ -384,7 +384,7 @@ impl<'a> Audit<'a> {
         }
         let kept = self.view.count(range);
         if kept != counted {
-            self.say(format!("{tag:?}: {counted} rows, but {kept} are kept count of"));
+            self.say(format!("{tag:?}: {counted} rows, but the stored count is {kept}"));
         }
         Ok(())
     }

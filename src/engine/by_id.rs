@@ -1,5 +1,5 @@
-//! The tools' verbs, for a task by its id or for the next buried ones: bury, kick, delete. They ask
-//! nobody who holds the task; whoever did has lost it.
+//! Verbs on a task by its id or on the next buried tasks: bury, kick, delete. They need no lease; a
+//! lease on the task is lost.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{bounded, bury};
@@ -12,7 +12,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, Reason, State, TaskId};
 
-/// Does this to a task, whoever holds it.
+/// Applies a verb to a task, also if it is taken.
 pub(crate) struct Tool {
     pub(crate) tube: u32,
     pub(crate) id: TaskId,
@@ -20,15 +20,15 @@ pub(crate) struct Tool {
 }
 
 pub(crate) enum Verb {
-    /// Sets it aside, from any state.
+    /// Buries it, from any state.
     Bury(Reason),
-    /// Brings it back, if it is buried.
+    /// Makes it ready again, if it is buried.
     Kick,
     /// Removes it, in any state.
     Delete,
 }
 
-/// Brings buried tasks back, up to `most` and no more than one sweep's worth. Answers how many.
+/// Makes buried tasks ready again, up to `most` and at most one sweep. Returns how many.
 pub(crate) struct Kick {
     pub(crate) tube: u32,
     pub(crate) most: u64,
@@ -65,7 +65,7 @@ impl Op for Tool {
     }
 }
 
-/// A task that is aside already stays as it is, with its first reason.
+/// Buries a task. A buried task keeps its first reason.
 fn set_aside(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -80,8 +80,9 @@ fn set_aside(
     transition::move_task(ctx, tube, task, &from, &to, Cause::Bury)
 }
 
-/// A task that `ttl_spares_buried` has kept beyond the end of its life gets a new one. The length
-/// of its ttl is not stored: the new life is as long as the first, from the put to that end.
+/// Makes a buried task ready. If `ttl_spares_buried` has kept it after the end of its ttl, it gets
+/// a new one. The length of a ttl is not stored, so the new one is the time from the put to that
+/// end.
 fn kick(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,

@@ -1,5 +1,5 @@
-//! Named consumers: sessions that own leases. While one is open its leases are its guards'; once
-//! it left they wait for `resume` or for the end of its grace.
+//! Named consumers: sessions that own leases. While a session is open, its guards hold the leases.
+//! After its end they wait for `resume` or for the end of its grace.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::stored::{self, Content, TaskState};
@@ -18,29 +18,29 @@ use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
 
-/// Opens a consumer, or joins it. Answers its number.
+/// Opens a consumer, or joins it. Returns its number.
 pub(crate) struct Join<'a> {
     pub(crate) name: &'a str,
-    /// Microseconds that its leases outlive it.
+    /// Microseconds that its leases outlive the session.
     pub(crate) grace: u64,
 }
 
-/// The last handle went: leases wait for the grace, if there is one.
+/// Ends a session after the drop of its last handle: leases wait for the grace, if there is one.
 pub(crate) struct Leave {
     pub(crate) consumer: u32,
 }
 
 /// A session that has ended.
 pub(crate) struct Left {
-    /// Drawn by its end; its leases are those below.
+    /// The token drawn at its end; the session's leases have lower tokens.
     pub(crate) number: u64,
     /// Microseconds of its grace.
     pub(crate) grace: u64,
 }
 
-/// Returns leases of a consumer whose session is over, one sweep's worth, and forgets it at the
-/// end. Does nothing if another session of the consumer has begun since. Answers whether there is
-/// more to do.
+/// Returns leases of a consumer whose session has ended, one sweep at a time, and removes the
+/// consumer at the end. Does nothing if another session of the consumer has begun since. Returns
+/// whether work is left.
 pub(crate) struct End {
     pub(crate) consumer: u32,
     /// The number of the session's end, see [`Left`].
@@ -58,8 +58,9 @@ pub(crate) struct Resume {
 
 fn consumer(ctx: &OpContext<'_>, number: u32) -> Result<ConsumerRow> {
     let row = ctx.get(&key::consumer(number))?;
-    let row =
-        row.ok_or_else(|| Error::new(ErrorKind::Closed).because("the consumer was closed"))?;
+    let row = row.ok_or_else(|| {
+        Error::new(ErrorKind::Closed).because("the consumer was closed; open it again")
+    })?;
     ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))
 }
 
@@ -87,10 +88,9 @@ impl Op for Join<'_> {
             return Ok(number);
         }
         let mut counters = query::counters(ctx)?;
-        counters.consumer = counters
-            .consumer
-            .checked_add(1)
-            .ok_or_else(|| Error::new(ErrorKind::Invalid).because("2^32 consumers were made"))?;
+        counters.consumer = counters.consumer.checked_add(1).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid).because("2^32 consumers were made; no number is left")
+        })?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
         let number = counters.consumer;
         ctx.add(key::consumer_name(self.name), row::number(u64::from(number)));
@@ -102,7 +102,7 @@ impl Op for Join<'_> {
 }
 
 impl Op for Leave {
-    /// `None` if nobody is left to end.
+    /// `None` if there is no session to end.
     type Done = Option<Left>;
 
     fn tube(&self) -> Option<u32> {
@@ -116,7 +116,7 @@ impl Op for Leave {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<Left>> {
         let mut row = match consumer(ctx, self.consumer) {
             Ok(row) => row,
-            // Ended since: a close whose answer was an error is asked for again.
+            // It has ended before: a caller whose close failed may close again.
             Err(error) if error.is_closed() => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -143,13 +143,13 @@ impl Op for End {
             Err(error) => return Err(error),
         };
         if row.until == NEVER || row.void_to != self.left {
-            // Opened again since: its leases wait for `resume`.
+            // It was opened again: its leases wait for `resume`.
             return Ok(false);
         }
         let mut left = SWEEP_TASKS;
         for number in query::numbers(ctx)? {
             let Some(tube) = ctx.sound_tube(number)? else { continue };
-            if ctx.count(tube.range(Tag::TicketHandle)) == 0 {
+            if ctx.count(tube.range(Tag::Held)) == 0 {
                 continue;
             }
             let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
@@ -158,7 +158,7 @@ impl Op for End {
                     return Ok(true);
                 }
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
-                // What stays as it is does not count, so that the next sweep comes further.
+                // A lease that stays does not count, so that the next sweep gets further.
                 left -= usize::from(self.give_back(ctx, &tube, id, met)?);
             }
         }
@@ -169,7 +169,7 @@ impl Op for End {
 }
 
 impl End {
-    /// Returns one lease. False if it is damaged so that it stays as it is.
+    /// Returns one lease. Returns false if it is so damaged that it stays.
     fn give_back(
         &self,
         ctx: &mut OpContext<'_>,
@@ -225,7 +225,7 @@ impl Op for Resume {
     }
 }
 
-/// Hands out a lease again, unless its consumer got it since it came back.
+/// Hands out a lease again, unless it was handed out after the consumer was opened again.
 fn resumed(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -261,7 +261,7 @@ fn number_of(consumer: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(consumer.get(1..5)?.try_into().ok()?))
 }
 
-/// The consumers there are, by number.
+/// All consumers, by number.
 pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
     let mut rows = Scan::over(Range::of(Tag::Consumer));
     let mut consumers = Vec::new();

@@ -1,5 +1,6 @@
-//! Where one op works: it reads rows, the time and fresh numbers here, and what it decides gathers
-//! here as values. It writes nothing; an op that is refused leaves no trace but burnt numbers.
+//! The inputs and outputs of one op: it reads rows, the time and new numbers here, and its decision
+//! is collected here as values. Nothing is written; a refused op leaves no trace except used-up
+//! numbers.
 
 use crate::engine::decision::{Decision, Over};
 use crate::engine::effects::{Effects, TubeChange};
@@ -16,10 +17,10 @@ use crate::words::task::TaskId;
 
 /// One call of a user, as a value.
 pub(crate) trait Op {
-    /// The answer.
+    /// The result.
     type Done;
 
-    /// The tube whose due tasks are worked off first, so that expired work is never seen.
+    /// The tube whose due work is done first, so that no op sees a task that should have moved.
     fn tube(&self) -> Option<u32>;
 
     /// The most numbers that the op draws.
@@ -27,23 +28,23 @@ pub(crate) trait Op {
         Numbers::default()
     }
 
-    /// Whether it brings in new tasks, which a full disk refuses.
+    /// Whether it adds tasks, which is refused on a full disk.
     fn adds(&self) -> bool {
         false
     }
 
-    /// Whether it may leave more bytes behind than it found, of which a full disk bears only a few.
+    /// Whether it may leave more bytes than it found, of which a full disk allows only a few.
     fn grows(&self) -> bool {
         false
     }
 
-    /// The tasks in doubt if what was done is not known to be synced.
+    /// The tasks whose outcome is unknown if the sync of the op fails.
     fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
         let _ = done;
         Vec::new()
     }
 
-    /// Decides. An error means that nothing happens.
+    /// Decides. After an error nothing happens.
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done>;
 }
 
@@ -60,9 +61,9 @@ impl Reserve {
     }
 }
 
-/// What those want who will be told of the steps.
+/// Which event subscribers need payloads.
 pub(crate) trait PayloadSubscribers {
-    /// Whether the payloads of this tube's tasks.
+    /// Whether a subscriber wants the payloads of this tube's tasks.
     fn payloads_of(&self, tube: &str) -> bool;
 
     /// The most payload bytes that one of them keeps.
@@ -84,8 +85,8 @@ pub(crate) struct OpContext<'a> {
 }
 
 impl<'a> OpContext<'a> {
-    /// A place over these rows; `known` must agree with them. What is decided gathers in `draft`;
-    /// no payload goes there for the events if nobody wants one.
+    /// A context over these rows; `known` must agree with them. The decision is collected in
+    /// `draft`, without payloads for events if no subscriber wants them.
     pub(crate) fn new(
         view: &'a dyn View,
         known: &'a dyn KnownTubes,
@@ -126,8 +127,8 @@ impl<'a> OpContext<'a> {
         Over { view: self.view, draft: self.draft }
     }
 
-    /// A task's id, or a place in the order of ids, that was never given before and never will be.
-    /// Commit has made sure that the op has as many as it said it needs.
+    /// A task's id, or a number in the order of ids, that was never assigned before. The commit has
+    /// made sure that the op has as many numbers as it announced.
     pub(crate) fn id(&mut self) -> u64 {
         self.draw(Numbers::of_ids(1)).ids
     }
@@ -180,14 +181,14 @@ impl<'a> OpContext<'a> {
         &mut self.draft.effects
     }
 
-    /// Whether some steps are told with payloads.
+    /// Whether some steps are published with payloads.
     #[inline]
-    pub(crate) fn tells_payloads(&self) -> bool {
+    pub(crate) fn wants_payloads(&self) -> bool {
         self.wants.is_some()
     }
 
-    /// Whether the steps of the tube's tasks are told with their payloads.
-    pub(crate) fn tells_payloads_of(&self, tube: &TubeEntry) -> bool {
+    /// Whether the steps of the tube's tasks are published with their payloads.
+    pub(crate) fn wants_payloads_of(&self, tube: &TubeEntry) -> bool {
         self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
     }
 
@@ -209,7 +210,7 @@ impl<'a> OpContext<'a> {
         self.draft.effects.deadline(tube.number, what, when);
     }
 
-    /// Writes a work row, which the timer works off.
+    /// Writes a work row, which the timer handles.
     pub(crate) fn set_work(&mut self, at: Key, work: WorkRow) -> Result<()> {
         self.set_work_row(at, work.encode())
     }
@@ -217,7 +218,7 @@ impl<'a> OpContext<'a> {
     /// The same with the row's bytes.
     pub(crate) fn set_work_row(&mut self, at: Key, work: Value) -> Result<()> {
         self.draft.effects.work = true;
-        // A row that is there may be damaged.
+        // The existing row may be damaged.
         match self.first(&at, &key::after(&at))? {
             Some(_) => self.change(at, work),
             None => self.add(at, work),
@@ -250,7 +251,7 @@ impl<'a> OpContext<'a> {
         }
     }
 
-    /// The same; `None` if its row is damaged. What goes through all tubes leaves such a one out.
+    /// The same; `None` if its row is damaged. Calls about all tubes leave such a tube out.
     pub(crate) fn sound_tube(&self, number: u32) -> Result<Option<TubeRef<'a>>> {
         sound(self.tube(number))
     }
@@ -258,7 +259,7 @@ impl<'a> OpContext<'a> {
     fn read_tube(&self, number: u32) -> Result<TubeRef<'a>> {
         let row = self.view.get(&key::tube(number))?;
         let row =
-            row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
+            row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("the tube was dropped"))?;
         let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
         Ok(TubeRef::Read(Box::new(TubeEntry { number, row })))
     }
@@ -293,8 +294,8 @@ pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// A row whose checksum held but that is not one of ours.
+/// A row with a correct checksum that still does not decode.
 #[cold]
 pub(crate) fn damaged(row: &str) -> Error {
-    Error::new(ErrorKind::Damaged).because(format!("a {row} row does not decode"))
+    Error::new(ErrorKind::Damaged).because(format!("a {row} row cannot be decoded"))
 }

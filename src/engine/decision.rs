@@ -1,5 +1,5 @@
-//! What an op decides, as a value: row writes and effects; and how the rows look with
-//! them carried out. It is dropped without a trace if the op is refused.
+//! The decision of an op, as a value: row writes and effects; and a view of the rows with these
+//! applied. A refused op's decision is dropped.
 
 use crate::engine::effects::Effects;
 use crate::format::key::{self, Key, Range};
@@ -7,21 +7,21 @@ use crate::format::layer::{Layer, WriteSet};
 use crate::format::{Met, RowOp, Value, View};
 use crate::words::error::Result;
 
-/// What an op decided.
+/// The decision of an op.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     rows: WriteSet,
-    /// Whether a row goes to the disk.
+    /// Whether a row is written to the disk.
     durable: bool,
-    /// Whether a row stays in memory.
+    /// Whether a row stays in memory only.
     temporary: bool,
-    /// Of the ops of a transaction: whether one adds tasks to a temporary tube.
+    /// In a transaction: whether one of its ops adds tasks to a temporary tube.
     pub(crate) adds_temporary: bool,
     pub(crate) effects: Effects,
 }
 
 impl Decision {
-    /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
+    /// Removes the decision. The memory is kept for the next one, unless it is much.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
@@ -33,8 +33,8 @@ impl Decision {
         self.rows.is_empty()
     }
 
-    /// Whether a power cut could take it back. What a temporary tube did never touches the disk, so
-    /// nothing is waited for; an op that wrote nothing has at least seen what others wrote.
+    /// Whether a power cut could undo it. A temporary tube writes nothing to the disk, so there is
+    /// nothing to wait for. An op without writes still has read the writes of others.
     pub(crate) fn is_durable(&self) -> bool {
         self.durable || self.rows.is_empty()
     }
@@ -44,13 +44,14 @@ impl Decision {
         self.temporary
     }
 
-    /// The row writes, in key order, one a key. Whoever carries them out empties the layer.
+    /// The row writes, in key order, one for each key. The caller that applies them empties the
+    /// layer.
     #[inline]
     pub(crate) fn writes(&mut self) -> &mut Layer {
         self.rows.layer()
     }
 
-    /// Adds a later draft, made over this one.
+    /// Adds a later decision, made over this one.
     pub(crate) fn merge(&mut self, mut later: Self) {
         later.rows.layer().drain_into(|key, op| self.write(key, op));
         self.effects.merge(later.effects);
@@ -65,7 +66,7 @@ impl Decision {
     }
 }
 
-/// A view with a draft on top, as the next op of the same transaction sees it.
+/// A view with a decision applied, for the next op of the same transaction.
 pub(crate) struct Over<'a> {
     pub(crate) view: &'a dyn View,
     pub(crate) draft: &'a Decision,

@@ -1,5 +1,5 @@
-//! What falls due: delays end, lives end, leases lapse. Worked off by any verb that comes by, and
-//! by the timer, in bounded steps; correctness never waits for the timer.
+//! Due work: delays end, ttls end, leases end. Done by every verb for its own tube, and by the
+//! timer, in bounded steps; correctness does not depend on the timer.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
@@ -14,7 +14,7 @@ use crate::words::error::Result;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, TaskId};
 
-/// Works off what is due in one tube, at most one sweep's worth.
+/// Does the due work of one tube, at most one sweep.
 pub(crate) struct WorkOff {
     pub(crate) tube: u32,
 }
@@ -44,8 +44,8 @@ fn hand(now: Now, what: Deadline) -> u64 {
     }
 }
 
-/// The bound moved up to the first deadline wherever it has passed. Elsewhere nothing is due, and
-/// nothing is looked up.
+/// Moves each bound that has passed up to the first deadline. A bound in the future means that
+/// nothing is due, so no row is read.
 pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> Result<NextDue> {
     if view.count(Range::in_run(Tag::Due, run)) == 0 {
         return Ok(NextDue::NONE);
@@ -68,7 +68,7 @@ pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> R
     Ok(next)
 }
 
-/// The sweep of this run's voided leases that is under way.
+/// The running sweep of this run's voided leases.
 fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
     if view.count(Range::of(Tag::Work)) == 0 {
         return Ok(None);
@@ -77,7 +77,7 @@ fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
     view.first(&work, &key::after(&work))
 }
 
-/// Whether a sweep of this run's voided leases is under way.
+/// Whether a sweep of this run's voided leases is running.
 pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
     Ok(work(view, run)?.is_some())
 }
@@ -99,7 +99,7 @@ impl Op for WorkOff {
         let mut left = SWEEP_TASKS;
         for what in Deadline::ALL {
             let mut from: Key = key::due_of(tube.run(), what);
-            // What is due at exactly this instant is due, so the walk ends behind it.
+            // A deadline at exactly this instant is due, so the scan ends after it.
             let last = key::due(tube.run(), what, hand(ctx.now, what), TaskId::new(u64::MAX));
             let end = key::after(&last);
             while left > 0 && !ctx.is_sweep_long() && ctx.count(tube.range(Tag::Due)) > 0 {
@@ -117,7 +117,7 @@ impl Op for WorkOff {
     }
 }
 
-/// Carries out one deadline. False if it belongs to nothing any more.
+/// Applies one deadline. Returns false if its task no longer has it.
 fn fall_due(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,

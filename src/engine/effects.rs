@@ -1,5 +1,5 @@
-//! What an op decided beside its row writes: steps of tasks, wake-ups, deadlines, tubes made and
-//! dropped. Published once the rows are committed; nobody has to read it out of the rows.
+//! The decisions of an op besides row writes: steps of tasks, wake-ups, deadlines, tubes made and
+//! dropped. They are published after the commit, so that no code must derive them from the rows.
 
 use crate::format::Deadline;
 use crate::format::key::Run;
@@ -21,12 +21,12 @@ pub(crate) struct Change {
     pub(crate) cause: Cause,
 }
 
-/// What became of a tube.
+/// A change of a tube.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TubeChange {
     /// The tube of this number has this row.
     Set(u32, Box<TubeRow>),
-    /// It was dropped.
+    /// The tube was dropped.
     Gone(u32),
 }
 
@@ -40,10 +40,10 @@ pub(crate) struct NextDue {
 
 impl NextDue {
     pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
-    /// No deadline is earlier.
+    /// A bound that is lower than every deadline.
     pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
 
-    /// One deadline of this sort.
+    /// The bound of one deadline of this kind.
     fn of(what: Deadline, when: u64) -> Self {
         match what {
             Deadline::Delay | Deadline::Ttl => Self { queue: when, ..Self::NONE },
@@ -80,17 +80,17 @@ pub(crate) struct Effects {
     payload_bytes_max: usize,
     /// Tubes in which tasks became takeable, and how many.
     pub(crate) wakes: Vec<(u32, usize)>,
-    /// By tube the earliest of the deadlines that came in.
+    /// For each tube the earliest of the deadlines that were added.
     pub(crate) deadlines: Vec<(u32, NextDue)>,
     pub(crate) tubes: Vec<TubeChange>,
-    /// A work row was written, which the timer works off.
+    /// A work row was written, which the timer handles.
     pub(crate) work: bool,
-    /// Payload bytes that come into durable tubes, less those that go.
+    /// Payload bytes added to durable tubes, minus those removed.
     pub(crate) durable_bytes: i64,
 }
 
 impl Effects {
-    /// Nothing is decided any more. The memory is kept for what will be, unless it is much.
+    /// Removes the effects. The memory is kept for the next ones, unless it is much.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
@@ -169,7 +169,7 @@ impl Effects {
         }
     }
 
-    /// A deadline came into the tube. As for [`wake`](Self::wake) a tube may have more than one
+    /// Adds a deadline of the tube. As for [`wake`](Self::wake) a tube may have more than one
     /// entry.
     #[inline]
     pub(crate) fn deadline(&mut self, tube: u32, what: Deadline, when: u64) {
@@ -183,21 +183,21 @@ impl Effects {
         }
     }
 
-    /// Counts the payload of a task that comes. Temporary tubes have a limit of their own.
+    /// Counts the payload of a task that is added. Temporary tubes have their own limit.
     pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
         if !run.is_temporary() {
             self.durable_bytes = self.durable_bytes.saturating_add_unsigned(bytes);
         }
     }
 
-    /// No longer counts the payload of a task that goes.
+    /// Stops counting the payload of a task that is removed.
     pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
         if !run.is_temporary() {
             self.durable_bytes = self.durable_bytes.saturating_sub_unsigned(bytes);
         }
     }
 
-    /// Adds what was decided later.
+    /// Adds the effects of a later decision.
     pub(crate) fn merge(&mut self, later: Self) {
         let before = self.changes.len();
         self.payload_bytes_max = self.payload_bytes_max.max(later.payload_bytes_max);

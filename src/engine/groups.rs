@@ -1,6 +1,6 @@
-//! Groups: strict order, a bounded number in flight. The ready tasks of a group stand in its line;
-//! of each group that may be taken from, the first of the line also stands among the turns. So a
-//! take never walks past a locked group, at any depth.
+//! Groups: strict order, a bounded number in flight. The ready tasks of a group are in its line
+//! (`Tag::Line`). For each group that may be taken from, the first task of the line also has a row
+//! among the turns (`Tag::Turn`). So a take never scans over a locked group.
 
 use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeEntry;
@@ -20,20 +20,20 @@ pub(crate) struct LineHead {
 /// The step of a task of a group.
 pub(crate) struct Step<'a> {
     pub(crate) group: &'a str,
-    /// The row of its state that goes.
+    /// The state row that is removed.
     pub(crate) leaves: Option<Key>,
-    /// The row of its state that comes, with its value.
+    /// The state row that is added, with its value.
     pub(crate) enters: Option<(Key, Value)>,
-    /// How many more are in flight.
+    /// By how much the number in flight changes.
     pub(crate) in_flight: i64,
 }
 
-/// A step, and all that has to be known of the group for it.
+/// A step, and all that was read of the group for it.
 pub(crate) struct Plan<'a> {
     step: Step<'a>,
     before: Option<u64>,
     after: u64,
-    /// Who has the group's turn, before and after.
+    /// The task with the group's turn, before and after.
     had: Option<LineHead>,
     has: Option<LineHead>,
 }
@@ -52,8 +52,8 @@ fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u6
     ctx.mended(tube, || key, kept)?.ok_or_else(|| damaged("group"))
 }
 
-/// Reads all that a step needs to know. Nothing is written yet, so a task whose group is damaged
-/// beyond counting is still where it was.
+/// Reads all that a step needs. Nothing is written yet, so a task whose group cannot be read stays
+/// where it is.
 pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
     let most = u64::from(tube.row.options.in_flight);
     let before = count(ctx, tube, step.group)?;
@@ -121,7 +121,7 @@ pub(crate) fn line_head(key: &[u8], line: usize) -> Result<LineHead> {
 }
 
 impl Plan<'_> {
-    /// Carries out the step and keeps the group's turn right.
+    /// Applies the step and updates the group's turn.
     pub(crate) fn carry_out(self, ctx: &mut OpContext<'_>, tube: &TubeEntry) {
         let Self { step, before, after, had, has } = self;
         let run = tube.run();

@@ -1,6 +1,6 @@
 //! The state machine, the only room that knows the rules. A plain function of rows, op and now: it
-//! reads no clock, draws no random number, takes no lock, starts no thread, wakes nobody, and
-//! writes nothing. What it decides is a value, the [`Decision`](decision::Decision).
+//! reads no clock, draws no random number, takes no lock, starts no thread, wakes no waiter, and
+//! writes nothing. Its decision is a value, the [`Decision`](decision::Decision).
 //!
 //! ```text
 //!            put                delay                          take, claim

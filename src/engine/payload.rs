@@ -18,10 +18,11 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Reads the payload of a task whose own row is `row`, from there or from beside it.
+    /// Reads the payload of a task whose own row is `row`, from that row or from the payload's own
+    /// row.
     ///
     /// # Errors
-    /// `Damaged` if it is, or is gone.
+    /// `Damaged` if the payload's row is damaged or missing.
     #[inline]
     pub(crate) fn read(
         view: &dyn View,

@@ -1,5 +1,5 @@
-//! Where a task was put and where it stands among the ready ones, by its id. Most stand where the
-//! id says; a row of its own tells of the others.
+//! Finds by a task's id where it was put and its rank among the ready tasks. For most tasks both
+//! follow from the id; the others have a position row.
 
 use crate::engine::context::damaged;
 use crate::engine::tube_cache::TubeEntry;
@@ -9,22 +9,22 @@ use crate::format::{Tag, Value, View};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
 
-/// What holds for a task of this id if nobody said otherwise.
+/// The position of a task of this id that has no position row.
 pub(crate) fn plain(tube: &TubeEntry, id: TaskId) -> PositionRow<'static> {
     let place = Rank { priority: tube.row.made_priority, order: Order::back(id.get()) };
     let group = tube.row.options.kind.groups_all().then_some("");
     PositionRow { home: place, place, group }
 }
 
-/// The row by which a task is found that does not stand where its id says.
+/// The position row of a task, if it needs one.
 pub(crate) fn row_of(tube: &TubeEntry, id: TaskId, position: &PositionRow<'_>) -> Option<Value> {
     (*position != plain(tube, id)).then(|| position.encode())
 }
 
-/// The home, the place and the group of the task of this id, if there is one.
+/// The home, the rank and the group of the task of this id, if there is a position row.
 ///
 /// # Errors
-/// `Damaged` if its row is.
+/// `Damaged` if its row is damaged.
 pub(crate) fn of(
     view: &dyn View,
     tube: &TubeEntry,

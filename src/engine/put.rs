@@ -32,7 +32,7 @@ pub(crate) struct PutTasks<'a> {
     /// Payloads whose pieces are written already.
     pub(crate) staged: &'a [Staged],
     pub(crate) payload_bytes_max: usize,
-    /// Of all durable tubes together.
+    /// The limit of all durable tubes together.
     pub(crate) durable_bytes_max: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct NewRow<'a> {
     pub(crate) placed: Option<Placed<'a>>,
 }
 
-/// What a `Placement` said of a task, before the op.
+/// The answer of a `Placement` for a task, from before the op.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
     pub(crate) order: &'a [u8],
@@ -143,12 +143,12 @@ impl PutTasks<'_> {
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
         if task.ttl.is_some_and(is_nothing) || task.ttr.is_some_and(is_nothing) {
-            let text = "ttl and ttr take a microsecond or more";
+            let text = "ttl and ttr must be at least one microsecond";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         if task.delay.is_some() && task.run_at.is_some() {
             return Err(
-                Error::new(ErrorKind::Invalid).because("delay and run_at exclude each other")
+                Error::new(ErrorKind::Invalid).because("set either delay or run_at, not both")
             );
         }
         task.group.map_or(Ok(""), |group| name::label("group name", group))?;
@@ -160,7 +160,7 @@ impl PutTasks<'_> {
                 match Order::placed(placed.order) {
                     Some(_) => Ok(()),
                     None => Err(Error::new(ErrorKind::Invalid)
-                        .because("a placement's order takes at most 16 bytes")),
+                        .because("a placement's order has at most 16 bytes")),
                 }
             }
             (None, None) => Ok(()),
@@ -234,7 +234,7 @@ fn put(
     Ok(Put { id, outcome })
 }
 
-/// Whether there is room for one more task, behind what this op has put and replaced so far.
+/// Whether there is room for one more task, after those that this op has put and replaced so far.
 fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     if let Some(capacity) = tube.row.options.capacity
@@ -251,7 +251,7 @@ fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64)
     Ok(())
 }
 
-/// How many tasks take a place of the tube's capacity.
+/// How many tasks count against the tube's capacity.
 fn held(ctx: &OpContext<'_>, tube: &TubeEntry) -> u64 {
     let counted = Tag::ALL.into_iter().filter(|tag| tag.takes_capacity());
     counted.map(|tag| ctx.count(tube.range(tag))).sum()
@@ -265,7 +265,7 @@ fn contents<'a>(payload: &'a [u8], staged: Option<&Staged>) -> PayloadPlace<'a> 
     }
 }
 
-/// The task that has this key.
+/// The task with this key.
 fn keyed(ctx: &OpContext<'_>, tube: &TubeEntry, text: &str) -> Result<Option<TaskId>> {
     let from = key::key_of(tube.run(), text);
     let Some((met, _)) = ctx.first(&from, &key::end_of(&from))? else { return Ok(None) };
@@ -280,7 +280,7 @@ fn order(task: &NewRow<'_>, number: u64) -> Order {
     }
 }
 
-/// When the task will be ready, and whether by the wall clock; `None` if it is by now.
+/// When the task becomes ready, and whether by the wall clock; `None` if it is ready now.
 fn delay(ctx: &OpContext<'_>, task: &NewRow<'_>) -> Option<(u64, bool)> {
     let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
     if let Some(at) = run_at {

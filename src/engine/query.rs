@@ -1,4 +1,4 @@
-//! Reading without changing: tubes, tasks, counts. Bounded; a listing goes page by page.
+//! Reads that change nothing: tubes, tasks, counts. Bounded; a listing reads pages.
 
 use crate::engine::context::{damaged, sound};
 use crate::engine::payload::Payload;
@@ -22,7 +22,7 @@ pub(crate) struct StateCounts {
     pub(crate) buried: u64,
 }
 
-/// The number of the tube of this name. Where the row that says so is damaged the tubes say it.
+/// The number of the tube of this name. If the name row is damaged, the tubes are searched.
 pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
     let lost = match view.get(&key::name(name)) {
         Ok(None) => return Ok(None),
@@ -41,8 +41,8 @@ pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
     Err(lost)
 }
 
-/// The tube of this number; `None` if its row is damaged. What goes through all tubes leaves such a
-/// one out: its own verbs are refused, and those of its neighbours go on.
+/// The tube of this number; `None` if its row is damaged. Calls about all tubes leave such a tube
+/// out: its own verbs are refused, and those of the others work.
 pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<TubeEntry>> {
     sound(tube(view, number))
 }
@@ -50,7 +50,8 @@ pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<TubeEntr
 /// The tube of this number.
 pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
     let row = view.get(&key::tube(number))?;
-    let row = row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("it was dropped"))?;
+    let row =
+        row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("the tube was dropped"))?;
     let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
     Ok(TubeEntry { number, row })
 }
@@ -63,7 +64,7 @@ pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
     }
 }
 
-/// The numbers of all tubes, in the order of their making.
+/// The numbers of all tubes, in the order in which the tubes were made.
 pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
     let mut rows = Scan::over(Range::of(Tag::Tube));
     let mut numbers = Vec::new();
@@ -94,7 +95,7 @@ pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The kept counts of a tube.
+/// The stored counts of a tube.
 pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
     let count = |tag| view.count(tube.range(tag));
     StateCounts {
@@ -197,12 +198,12 @@ pub(crate) fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>
 }
 
 fn instant(micros: u64) -> SystemTime {
-    // Windows counts no further than to the year 30 000.
+    // `SystemTime` on Windows ends at about the year 30 000.
     let longest = Duration::from_secs(1 << 39);
     UNIX_EPOCH + Duration::from_micros(micros).min(longest)
 }
 
-/// The ranges that a state's tasks stand in, in the order of a listing.
+/// The tags of a state's tasks, in the order of a listing.
 fn ranges(state: State) -> &'static [Tag] {
     match state {
         State::Ready => &[Tag::Ready, Tag::Line],
@@ -212,7 +213,7 @@ fn ranges(state: State) -> &'static [Tag] {
     }
 }
 
-/// The task of a state that the next verb would meet first.
+/// The task of a state that the next verb would use first.
 pub(crate) fn next(
     view: &dyn View,
     tube: &TubeEntry,
@@ -254,7 +255,7 @@ fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<Fo
             best = Some(info);
         }
     }
-    // A delay for ever has no deadline: such a task is next if there are no others.
+    // A delay without end has no deadline: such a task is next only if there are no others.
     match best {
         None => first_of(view, tube, ranges(State::Delayed), now),
         best => Ok(best),

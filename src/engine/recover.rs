@@ -16,27 +16,27 @@ use crate::words::limits::SWEEP_TASKS;
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
 
-/// Takes the word from every consumer that had it when the process ended, at open or at close.
-/// A grace that nobody has begun begins now: when a killed process was last alive is not known,
-/// its last record may be hours older.
+/// Ends every session that the previous process left open, or that a close finds open. A grace that
+/// has not begun begins now: it is unknown when a killed process last ran, because its last record
+/// may be hours older.
 pub(crate) struct ExpireSessions;
 
-/// The consumers whose leases are to be returned now, and the number under which all have left.
-pub(crate) struct Silenced {
+/// The consumers whose leases must return now, and the token under which all sessions have ended.
+pub(crate) struct ExpiredSessions {
     pub(crate) over: Vec<u32>,
     pub(crate) void_to: u64,
 }
 
-/// Returns the leases of one tube from an id on, at open or at close. Answers where to go on.
+/// Returns the leases of one tube from an id on, at open or at close. Returns where to continue.
 pub(crate) struct ReturnLeases {
     pub(crate) tube: u32,
     pub(crate) from: TaskId,
-    /// False at close: the attempt is given back.
+    /// False at close: the attempt does not count.
     pub(crate) charged: bool,
 }
 
 impl Op for ExpireSessions {
-    type Done = Silenced;
+    type Done = ExpiredSessions;
 
     fn tube(&self) -> Option<u32> {
         None
@@ -50,16 +50,16 @@ impl Op for ExpireSessions {
         let mut over = Vec::new();
         let void_to = ctx.token();
         for (number, row) in consumers::all(ctx)? {
-            let mut silenced = ConsumerRow { void_to, ..row.clone() };
+            let mut expired = ConsumerRow { void_to, ..row.clone() };
             if row.until == NEVER {
-                silenced.until = ctx.now.queue.saturating_add(row.grace).min(NEVER - 1);
+                expired.until = ctx.now.queue.saturating_add(row.grace).min(NEVER - 1);
             }
-            if row.grace == 0 || silenced.until <= ctx.now.queue {
+            if row.grace == 0 || expired.until <= ctx.now.queue {
                 over.push(number);
             }
-            ctx.change(key::consumer(number), silenced.encode());
+            ctx.change(key::consumer(number), expired.encode());
         }
-        Ok(Silenced { over, void_to })
+        Ok(ExpiredSessions { over, void_to })
     }
 }
 
@@ -105,7 +105,7 @@ impl ReturnLeases {
         taken: TakenRow,
     ) -> Result<()> {
         if !settle::is_voided(tube, &taken) && waits(ctx, taken.holder)? {
-            // Lease time starts again with each process, so its deadline means nothing.
+            // Lease time starts again with each process, so the deadline is invalid.
             return match taken.deadline {
                 NEVER => Ok(()),
                 _ => transition::suspend(ctx, tube, task, taken),

@@ -193,7 +193,7 @@ fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result
 
 /// The named consumer that holds a task, or 0, where the task's own row does not tell.
 fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
-    let mut rows = Scan::over(tube.range(Tag::TicketHandle));
+    let mut rows = Scan::over(tube.range(Tag::Held));
     while let Some((met, _)) = rows.next(ctx)? {
         if key::id_of(&met) == Some(id) {
             let holder = met.get(key::RUN_PREFIX..).and_then(|rest| rest.first_chunk());

@@ -1,5 +1,5 @@
-//! The holder's verbs: ack, release, retry, bury, touch, and what becomes of a task whose holder is
-//! gone. Each checks the token first; a stale one changes nothing.
+//! The verbs on a taken task: ack, release, retry, bury, touch, and the return of a task whose
+//! holder is gone. Each checks the token first; a stale one changes nothing.
 
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
@@ -18,7 +18,7 @@ use crate::words::task::{Cause, Reason, TaskId, Ticket};
 use crate::words::verb::{Extend, Release as Terms, Verdict};
 use std::time::Duration;
 
-/// One verdict on tasks of one tube. Answers those whose leases were lost; the others are settled.
+/// One verdict on tasks of one tube. Returns those whose leases were lost; the others are settled.
 pub(crate) struct Settle<'a> {
     pub(crate) tube: u32,
     pub(crate) tickets: &'a [Ticket],
@@ -28,7 +28,7 @@ pub(crate) struct Settle<'a> {
 /// The task that a ticket holds.
 ///
 /// # Errors
-/// `LeaseLost` unless the ticket's token is that of the present hand-out and nothing has voided it.
+/// `LeaseLost` unless the ticket's token is that of the present lease and no call has voided it.
 pub(crate) fn held(
     view: &dyn View,
     tube: &TubeEntry,
@@ -50,13 +50,13 @@ pub(crate) fn held(
     Ok((stored, taken))
 }
 
-/// Whether a `release_all` came after the hand-out.
+/// Whether a `release_all` came after the take.
 pub(crate) fn is_voided(tube: &TubeEntry, taken: &TakenRow) -> bool {
     taken.token <= tube.row.void_to
 }
 
-/// Back to its place, or aside if its attempts are used up. What a `release_all` has voided and its
-/// sweep has not come to yet is given back as that said, whoever comes first.
+/// Returns a task to its rank, or buries it if its attempts are used up. A lease that a
+/// `release_all` has voided is returned uncharged, also before the sweep of that call reaches it.
 pub(crate) fn give_back(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -88,7 +88,7 @@ pub(crate) fn end_lease(
     }
 }
 
-/// Back to its place as if it had not been taken.
+/// Returns a task to its rank as if it had not been taken.
 pub(crate) fn give_back_uncharged(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -123,7 +123,7 @@ pub(crate) fn bury(
     TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason })
 }
 
-/// Cuts the texts of a reason to what is kept.
+/// Cuts the texts of a reason to the stored length.
 pub(crate) fn bounded(reason: &Reason) -> Reason {
     let kept = |text: &str| cut(text, REASON_BYTES_MAX).to_owned();
     match reason {
@@ -155,7 +155,7 @@ impl Op for Settle<'_> {
 
     fn numbers(&self) -> Numbers {
         match &self.verdict {
-            // A task that goes to the back is given a new place.
+            // A task that is released to the back gets a new rank.
             Verdict::Release(terms) if terms.to_back => Numbers::of_ids(self.tickets.len() as u64),
             _ => Numbers::default(),
         }
@@ -165,7 +165,7 @@ impl Op for Settle<'_> {
         match &self.verdict {
             Verdict::Retry { .. } | Verdict::Bury(_) => true,
             Verdict::Release(terms) => *terms != Terms::new(),
-            // A heartbeat that fails would have the task done twice.
+            // If a heartbeat were refused, the task would be taken and done twice.
             Verdict::Ack | Verdict::Lost | Verdict::Touch(_) => false,
         }
     }
@@ -190,7 +190,8 @@ impl Op for Settle<'_> {
     }
 }
 
-/// Refuses what the tube's kind has no switch for, and times of nothing, whoever holds the tasks.
+/// Refuses what the tube's kind does not allow, and times below a microsecond, before any task is
+/// read.
 fn check(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
     let options = &tube.row.options;
     let switches = options.kind.switches();
@@ -213,10 +214,10 @@ fn check(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
 }
 
 fn too_short(time: &str) -> Result<()> {
-    Err(Error::new(ErrorKind::Invalid).because(format!("{time} takes a microsecond or more")))
+    Err(Error::new(ErrorKind::Invalid).because(format!("{time} must be at least one microsecond")))
 }
 
-/// Carries a verdict out on one task.
+/// Applies a verdict to one task.
 #[inline]
 fn settle(
     ctx: &mut OpContext<'_>,
@@ -239,7 +240,7 @@ fn settle(
     }
 }
 
-/// Gives a task back, uncharged.
+/// Returns a task, uncharged.
 fn release(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -261,7 +262,7 @@ fn release(
     transition::move_task(ctx, tube, &task, &TaskState::Taken(taken), &to, Cause::Release)
 }
 
-/// Another place for a taken task. Its home stays.
+/// Sets a new rank for a taken task. Its home stays.
 fn replaced(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>, terms: &Terms) -> Rank {
     let before = task.position_row(tube);
     let order = if terms.to_back { Order::back(ctx.id()) } else { task.place.order };
@@ -276,7 +277,7 @@ fn replaced(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>, terms
     place
 }
 
-/// Gives a task back after a failure, charged. `after` stands instead of the tube's back-off.
+/// Returns a task after a failure, charged. `after` replaces the tube's back-off.
 fn retry(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,

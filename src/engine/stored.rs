@@ -1,5 +1,5 @@
-//! A task as its rows tell of it: the small row of its state, and the row of what the caller said,
-//! which is read only where it is needed.
+//! A task as its rows store it: the small row of its state, and the row of the put, which is read
+//! only when it is needed.
 
 use crate::engine::context::{OpContext, damaged};
 use crate::engine::payload::Payload;
@@ -15,7 +15,7 @@ use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::{State, TaskId};
 
-/// A task's state with all that belongs to it.
+/// A task's state with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
     Ready(TaskProgress),
@@ -25,9 +25,9 @@ pub(crate) enum TaskState {
 }
 
 impl TaskState {
-    /// Delayed until the row's `due`. The end of the task's life moves by the length of the delay
-    /// here, when the delay is asked for. Neither the end of the delay nor a verb that finds it
-    /// ended moves it again.
+    /// Delayed until the row's `due`. The end of the task's ttl is moved by the length of the delay
+    /// here, when the delay is asked for. Neither the end of the delay nor a verb that finds the
+    /// delay ended moves it again.
     pub(crate) fn delayed(mut row: DelayedRow, now: Now) -> Self {
         row.head.expires = row.head.expires.saturating_add(wait_left(&row, now));
         Self::Delayed(row)
@@ -52,13 +52,13 @@ impl TaskState {
     }
 }
 
-/// Microseconds that a delayed task still waits, by the clock of its delay; [`NEVER`] for ever.
+/// Microseconds that a delayed task still waits, by the clock of its delay; [`NEVER`] without end.
 pub(crate) fn wait_left(row: &DelayedRow, now: Now) -> u64 {
     let now = if row.wall { now.wall } else { now.queue };
     if row.due == NEVER { NEVER } else { row.due.saturating_sub(now) }
 }
 
-/// A task as its state's row tells of it, with what the caller said as far as it was read.
+/// A task as its state row states it, with the row of the put as far as it was read.
 pub(crate) struct StoredTask {
     id: TaskId,
     home: Rank,
@@ -66,7 +66,7 @@ pub(crate) struct StoredTask {
     said: Said,
 }
 
-/// What the caller said of a task.
+/// The row of the put.
 enum Said {
     /// Its row was not read: the state's row says that it has no key, the group of its tube's kind,
     /// and a payload of so many bytes in its own row.
@@ -75,7 +75,7 @@ enum Said {
         bytes: u64,
     },
     Read(Value),
-    /// Its row is damaged, or not there.
+    /// The row is damaged or missing.
     Lost,
 }
 
@@ -83,13 +83,13 @@ enum Said {
 #[derive(Clone, Copy)]
 pub(crate) struct TaskRef<'a> {
     pub(crate) id: TaskId,
-    /// Where its own row is.
+    /// The rank under which its own row is stored.
     pub(crate) home: Rank,
-    /// Where it stands among the ready ones, now or when it is back.
+    /// Its rank among the ready tasks, now or when it becomes ready again.
     pub(crate) place: Rank,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    /// Of the payload.
+    /// Bytes of the payload.
     pub(crate) bytes: u64,
     /// The payload, if it stands in pieces.
     pub(crate) pieces: Option<Pieces>,
@@ -99,7 +99,7 @@ pub(crate) struct TaskRef<'a> {
     pub(crate) read: Option<(&'a Value, TaskRow<'a>)>,
 }
 
-/// What is handed over of a task.
+/// What a delivery contains of a task.
 pub(crate) struct Content {
     pub(crate) codec: u8,
     pub(crate) version: u16,
@@ -110,7 +110,7 @@ impl StoredTask {
     /// The task.
     ///
     /// # Errors
-    /// `Damaged` if its own row was needed, and is damaged or gone.
+    /// `Damaged` if its own row was needed, and is damaged or missing.
     #[inline]
     pub(crate) fn task(&self) -> Result<TaskRef<'_>> {
         let Self { id, home, place, .. } = *self;
@@ -128,12 +128,12 @@ impl StoredTask {
         }
     }
 
-    /// The home and the place of the task.
+    /// The home and the rank of the task.
     pub(crate) fn places(&self) -> (Rank, Rank) {
         (self.home, self.place)
     }
 
-    /// The same with the task's own row read in any case.
+    /// The same, with the task's own row read in any case.
     pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
         if matches!(self.said, Said::Plain { .. }) {
             self.said = said(view, tube, self.id, &self.home)?;
@@ -155,10 +155,10 @@ impl<'a> TaskRef<'a> {
         Self { id, home, place, group, key, bytes, pieces, extended, read: Some((raw, row)) }
     }
 
-    /// Its payload, and what is said of it.
+    /// Its payload, and how it was encoded.
     ///
     /// # Errors
-    /// `Damaged` if any of it is, or is gone.
+    /// `Damaged` if a needed row is damaged or missing.
     #[inline]
     pub(crate) fn content(&self, view: &dyn View, tube: &TubeEntry) -> Result<Content> {
         match &self.read {
@@ -174,17 +174,17 @@ impl<'a> TaskRef<'a> {
         content(view, tube, self.id, &raw, &row)
     }
 
-    /// Where it was put and stands, as its own row would say.
+    /// Its home and rank, as a position row would state them.
     fn position(&self) -> PositionRow<'a> {
         PositionRow { home: self.home, place: self.place, group: self.group }
     }
 
-    /// The row by which it is found, if it needs one.
+    /// The position row of the task, if it needs one.
     pub(crate) fn position_row(&self, tube: &TubeEntry) -> Option<Value> {
         position::row_of(tube, self.id, &self.position())
     }
 
-    /// What the row of a state without a place says of it.
+    /// The fields of a state row without a rank in its key.
     pub(crate) fn away(&self, tube: &TubeEntry) -> Away {
         let plain = position::plain(tube, self.id);
         Away {
@@ -221,11 +221,11 @@ fn said(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<Sa
     }
 }
 
-/// Reads the state in a row that tells one, and the task with it. `at` is the place in the row's
-/// key, for states that have one there.
+/// Reads the state in a state row, and the task with it. `at` is the rank in the row's key, for
+/// states that have it there.
 ///
 /// # Errors
-/// `Damaged` if the state does not decode.
+/// `Damaged` if the state cannot be decoded.
 #[inline]
 pub(crate) fn open(
     view: &dyn View,

@@ -1,5 +1,5 @@
-//! What touches many tasks is one small commit and a work row; here the rest is done, in bounded
-//! steps, also after a crash.
+//! A verb that concerns many tasks is one small commit and a work row. This file does the rest of
+//! the work, in bounded steps, also after a crash.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
@@ -12,7 +12,7 @@ use crate::words::error::Result;
 use crate::words::limits::{PIECES_OF_STEP, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::task::{Cause, TaskId};
 
-/// One step of the first work of each kind. Answers whether there was any.
+/// One step of the first work of each kind. Returns whether there was any.
 pub(crate) struct Sweep;
 
 impl Op for Sweep {
@@ -35,7 +35,7 @@ impl Op for Sweep {
     }
 }
 
-/// Does one sweep's worth of a work row, and notes how far it came.
+/// Does one sweep of a work row, and stores where to continue.
 pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Result<()> {
     let run = key::run_of_work(&at).ok_or_else(|| damaged("work"))?;
     let work = row.as_deref().and_then(WorkRow::decode);
@@ -121,8 +121,8 @@ fn tube_of<'a>(
     Ok(None)
 }
 
-/// Returns leases that `release_all` voided. What is left of the work; nothing if the run belongs
-/// to no tube any more.
+/// Returns leases that `release_all` voided. Returns the work that is left; `None` if the run no
+/// longer belongs to a tube.
 fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
     let Some(tube) = tube_of(ctx, run, work.as_ref())? else { return Ok(None) };
     let range = tube.range(Tag::Taken);
@@ -135,7 +135,7 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         let Some((met, row)) = ctx.first(&start, &range.end())? else { return Ok(None) };
         let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
         from = TaskId::new(id.get().saturating_add(1));
-        // A damaged one stays: nobody knows whose it is.
+        // A damaged lease stays: its task is unknown.
         let lease = row.map(|row| stored::lease(ctx, &tube, id, &row));
         let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };

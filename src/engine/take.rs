@@ -1,5 +1,5 @@
-//! Ready → Taken: the best ready task of a tube, or a chosen one. The attempt is counted here, and
-//! is written before the task is handed over, so that a task that kills its process is charged.
+//! Ready → Taken: the best ready task of a tube, or a chosen one. The attempt is counted here and
+//! written before the task is handed out, so that a task that kills its process is charged.
 
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::groups;
@@ -16,7 +16,7 @@ use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
 
-/// Takes up to `most` tasks. None is an answer, not an error.
+/// Takes up to `most` tasks. An empty result is not an error.
 pub(crate) struct Take {
     pub(crate) tube: u32,
     pub(crate) most: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Claim {
     pub(crate) holder: u32,
 }
 
-/// A task as it is handed over.
+/// A task as it is handed out.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) id: TaskId,
@@ -62,13 +62,13 @@ impl Op for Take {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        speaks(ctx, self.holder)?;
+        ensure_session_open(ctx, self.holder)?;
         let mut handed = SmallVec::new();
         if tube.row.paused {
             return Ok(handed);
         }
-        // What was taken stands before what is next, so the walk goes on behind it and never over
-        // what this op itself removed.
+        // Taken tasks come before the next one in key order, so the scan continues after them and
+        // never over rows that this op itself removed.
         let mut ready = Cursor::new(tube.range(Tag::Ready));
         let mut turn = Cursor::new(tube.range(Tag::Turn));
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
@@ -94,13 +94,13 @@ impl Op for Claim {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        speaks(ctx, self.holder)?;
+        ensure_session_open(ctx, self.holder)?;
         let (stored, standing) = transition::find(ctx, &tube, self.id)?;
         let task = stored.task()?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
         if standing.state() != State::Ready {
-            return Err(refused(format!("it is {:?}", standing.state())));
+            return Err(refused(format!("the task is {:?}", standing.state())));
         }
         if tube.row.paused {
             return Err(refused("its tube is paused".to_owned()));
@@ -115,21 +115,21 @@ impl Op for Claim {
     }
 }
 
-/// A take may come after its consumer's end; nobody would return what it took.
+/// Refuses a take after its consumer's end: no later call would return its tasks.
 ///
 /// # Errors
-/// `Closed` if the named consumer is no more.
-fn speaks(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
+/// `Closed` if the named consumer no longer exists.
+fn ensure_session_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
     if holder == 0 || ctx.get(&key::consumer(holder))?.is_some() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Closed).because("the consumer was closed"))
+    Err(Error::new(ErrorKind::Closed).because("the consumer was closed; open it again"))
 }
 
-/// A walk over a range that never goes back.
+/// A scan over a range that never goes back.
 struct Cursor {
     range: Range,
-    /// It goes on behind this row.
+    /// It continues after this row.
     last: Option<Key>,
 }
 
@@ -167,7 +167,7 @@ fn next(
     Ok(Some(Candidate { id, place, at: None, row }))
 }
 
-/// The task whose turn it is.
+/// The task of a turn.
 fn in_turn(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
@@ -187,7 +187,7 @@ fn position(tube: &TubeEntry, key: &[u8]) -> Result<(Rank, TaskId)> {
     position.ok_or_else(|| damaged("ready").in_tube(&tube.row.name))
 }
 
-/// What the index says of the task that is next.
+/// What the index states of the next task.
 struct Candidate {
     id: TaskId,
     place: Rank,

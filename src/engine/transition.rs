@@ -1,6 +1,6 @@
-//! Where a task stands, and the one way to move it: [`move_task`]. Every state has one row of its
-//! own that tells it, and a task is in exactly one of them; what else hangs on a state (deadlines,
-//! the group's line, the holder's list) is derived here and nowhere else.
+//! The state of a task, and the one way to change it: [`move_task`]. A task has exactly one state
+//! row; the other rows of a state (deadlines, the group's line, the holder's list) are derived here
+//! and nowhere else.
 
 use crate::engine::context::{OpContext, sound};
 use crate::engine::effects::Change;
@@ -17,10 +17,10 @@ use crate::words::sync::Arc;
 use crate::words::task::{Cause, TaskId};
 use smallvec::SmallVec;
 
-/// The task and its standing.
+/// The task and its state.
 ///
 /// # Errors
-/// `TaskNotFound`, or `Damaged` if one of its rows is.
+/// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
 pub(crate) fn find(
     view: &dyn View,
     tube: &TubeEntry,
@@ -85,7 +85,7 @@ fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTas
     Ok(None)
 }
 
-/// Whether another row than this one tells a state of the task of this id.
+/// Whether the task of this id has another state row than this one.
 pub(crate) fn has_other_state(
     view: &dyn View,
     tube: &TubeEntry,
@@ -126,7 +126,7 @@ pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskSta
     }
 }
 
-/// The value of the row that tells a standing.
+/// The value of the state row.
 #[inline]
 pub(crate) fn state_value(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Value {
     let home = Some(&task.home).filter(|home| **home != task.place);
@@ -138,7 +138,7 @@ pub(crate) fn state_value(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskS
     }
 }
 
-/// The deadlines of a standing: the task's own, and its lease's; [`NEVER`] is none.
+/// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
 pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u64); 2] {
     let (what, when, lease) = match standing {
         TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
@@ -202,7 +202,7 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// A task on its way from one standing to another.
+/// A step of a task from one state to another.
 struct Transition<'a> {
     task: &'a TaskRef<'a>,
     from: Option<&'a TaskState>,
@@ -222,7 +222,7 @@ impl<'a> Transition<'a> {
         state_key(tube, self.task, standing)
     }
 
-    /// What the step means for the task's group.
+    /// The effect of the step on the task's group.
     fn plan(
         &self,
         ctx: &OpContext<'_>,
@@ -236,24 +236,24 @@ impl<'a> Transition<'a> {
         groups::plan(ctx, tube, groups::Step { group, leaves, enters, in_flight })
     }
 
-    /// Tells of the step, while the payload is still there.
+    /// Records the step for publication, while the payload row still exists.
     #[inline]
     fn tell(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
         ctx.effects().change(Change { tube: tube.number, task: self.task.id, from, to, cause });
-        if ctx.tells_payloads() { tell_payload(ctx, tube, self.task) } else { Ok(()) }
+        if ctx.wants_payloads() { tell_payload(ctx, tube, self.task) } else { Ok(()) }
     }
 }
 
-/// Adds the payload to the step that was told last, if it is wanted. One that is damaged or gone is
-/// not told; an error means that nothing could be read, and nobody goes on over it.
+/// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out; an
+/// error means that nothing could be read, and ends the op.
 #[cold]
 fn tell_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -> Result<()> {
-    if !ctx.tells_payloads_of(tube) {
+    if !ctx.wants_payloads_of(tube) {
         return Ok(());
     }
     match task.content(ctx, tube) {
-        // A copy of its own: the row's memory may be shared with others.
+        // A separate copy, because the row's memory may be shared with others.
         Ok(content) => ctx.tell_payload(Arc::from(&*content.payload)),
         Err(error) if error.kind() == ErrorKind::Damaged => {}
         Err(error) => return Err(error),
@@ -261,8 +261,8 @@ fn tell_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -
     Ok(())
 }
 
-/// Moves the rows. An error means that none has moved: whoever goes on over it goes on with the
-/// task where it was.
+/// Moves the rows. After an error none has moved: a caller that continues finds the task where it
+/// was.
 fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Result<()> {
     let Transition { task, from, to } = *way;
     let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
@@ -291,8 +291,8 @@ fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Resu
     Ok(())
 }
 
-/// Lets a lease end no more, until its consumer comes back or its grace is over. The task stays
-/// where it is, so nothing is told and nothing counted.
+/// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
+/// stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -336,8 +336,8 @@ fn shift_holder(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>)
     }
 }
 
-/// The index rows of a buried task: by the time of its bury, and if it failed by the group of the
-/// failure, in its tube and in the whole queue.
+/// The index rows of a buried task: by the time of its bury, and if it failed by its failure group,
+/// in its tube and in the whole queue.
 pub(crate) fn buried_rows(tube: &TubeEntry, id: TaskId, row: &BuriedRow) -> SmallVec<[Key; 3]> {
     let (run, time) = (tube.run(), row.time);
     let mut keys = SmallVec::from_iter([key::buried_time(run, time, id)]);
@@ -364,7 +364,7 @@ fn shift_buried(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>)
     }
 }
 
-/// Removes the queue's row about a buried task whose row under its run goes, in a sweep.
+/// Removes the queue's row about a buried task when a sweep removes its row under the run.
 pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Result<()> {
     let Some(key) = key::failed_beside(buried_group) else { return Ok(()) };
     if ctx.first(&key, &key::after(&key))?.is_some() {
@@ -373,7 +373,7 @@ pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Res
     Ok(())
 }
 
-/// Takes a task out of existence.
+/// Removes a task.
 pub(crate) fn erase(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -399,9 +399,9 @@ pub(crate) fn erase(
     Ok(())
 }
 
-/// How many payload bytes the task of this row of its own is counted with. Where the row is damaged
-/// the payload tells, if it stands apart; else it is not known any more: the kept total may then be
-/// too high, never too low, and `check` says so.
+/// How many payload bytes are counted for the task of this row. If the row is damaged, the payload
+/// row states it, if there is one; otherwise it is unknown. The stored total may then be too high,
+/// never too low, and `check` reports it.
 pub(crate) fn payload_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u64>> {
     let run = Range::holding(&key).and_then(|range| range.run);
     let (Some(run), Some(id)) = (run, key::id_of(&key)) else { return Ok(None) };

@@ -1,11 +1,11 @@
-//! A tube as the verbs see it: every verb begins with a look at its tube, so whoever runs the verbs
-//! keeps the tubes decoded.
+//! Decoded tubes: every verb reads its tube first, so the caller of the verbs keeps the tubes
+//! decoded.
 
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
 use std::ops::Deref;
 
-/// A tube as an op met it.
+/// A tube as an op read it.
 #[derive(Clone, Debug)]
 pub(crate) struct TubeEntry {
     pub(crate) number: u32,
@@ -22,8 +22,7 @@ impl TubeEntry {
     }
 }
 
-/// A tube in the hands of an op: one that is known, or one that only the rows tell of, as it is for
-/// the verbs of a transaction.
+/// The tube of an op: a cached one, or one read from the rows, as for the verbs of a transaction.
 pub(crate) enum TubeRef<'a> {
     TubeCache(&'a TubeEntry),
     Read(Box<TubeEntry>),
@@ -40,8 +39,8 @@ impl Deref for TubeRef<'_> {
     }
 }
 
-/// The tubes that are kept decoded. They agree with the rows.
+/// The cached tubes. They agree with the rows.
 pub(crate) trait KnownTubes {
-    /// The tube of this number, if it is known.
+    /// The tube of this number, if it is cached.
     fn known(&self, number: u32) -> Option<&TubeEntry>;
 }

@@ -1,5 +1,5 @@
-//! Making and changing tubes. What concerns all tasks of a tube is a new run or a predicate in the
-//! tube's row; sweeps do the rest.
+//! Making and changing tubes. A verb that concerns all tasks of a tube changes the run or a field
+//! in the tube's row; sweeps do the rest.
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::query;
@@ -13,22 +13,22 @@ use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
 use crate::words::task::TaskId;
 
-/// Makes a tube, or finds it. Answers its number.
+/// Makes a tube, or finds it. Returns its number.
 pub(crate) struct Create<'a> {
     pub(crate) name: &'a str,
     pub(crate) options: &'a TubeOptions,
-    /// What to do if it is there.
+    /// What to do if the tube exists.
     pub(crate) exists: Exists,
 }
 
-/// What `Create` does with a tube that is there.
+/// What `Create` does with an existing tube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exists {
     /// Refuses.
     Refuse,
-    /// Takes it, if kind and options are the same.
+    /// Uses it, if kind and options are the same.
     Same,
-    /// Takes it as it is.
+    /// Uses it as it is.
     Any,
 }
 
@@ -40,18 +40,18 @@ pub(crate) struct Drop {
     pub(crate) force: bool,
 }
 
-/// Removes a tube's tasks, in every state. Answers how many there were.
+/// Removes a tube's tasks, in every state. Returns how many there were.
 pub(crate) struct Truncate {
     pub(crate) tube: u32,
 }
 
-/// Keeps a tube's tasks from being taken, or not any more.
+/// Pauses or resumes a tube.
 pub(crate) struct Pause {
     pub(crate) tube: u32,
     pub(crate) paused: bool,
 }
 
-/// Returns every taken task of a tube, whoever holds it.
+/// Returns every taken task of a tube.
 pub(crate) struct ReleaseAll {
     pub(crate) tube: u32,
 }
@@ -59,12 +59,13 @@ pub(crate) struct ReleaseAll {
 fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
     counters.run += 1;
     if counters.run >= Run::TEMPORARY {
-        return Err(Error::new(ErrorKind::Invalid).because("2^31 tubes were made and truncated"));
+        return Err(Error::new(ErrorKind::Invalid)
+            .because("2^31 tubes were made and truncated; no number is left"));
     }
     Ok(Run(if temporary { counters.run | Run::TEMPORARY } else { counters.run }))
 }
 
-/// Has the rows of a run removed that belongs to no tube from now on.
+/// Starts the sweep that removes the rows of a run which no longer belongs to a tube.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<()> {
     ctx.set_work(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default())
 }
@@ -86,7 +87,7 @@ impl Op for Create<'_> {
         if let Some(number) = query::tube_named(ctx, self.name)? {
             let same = match self.exists {
                 Exists::Refuse => return Err(Error::new(ErrorKind::TubeExists)),
-                // As they are stored, where times are whole microseconds.
+                // As they are stored, with times in whole microseconds.
                 Exists::Same => {
                     let row = &ctx.tube(number)?.row;
                     let asked = TubeRow { options: self.options.clone(), ..row.clone() };
@@ -97,10 +98,9 @@ impl Op for Create<'_> {
             return if same { Ok(number) } else { Err(Error::new(ErrorKind::TubeMismatch)) };
         }
         let mut counters = query::counters(ctx)?;
-        counters.tube = counters
-            .tube
-            .checked_add(1)
-            .ok_or_else(|| Error::new(ErrorKind::Invalid).because("2^32 tubes were made"))?;
+        counters.tube = counters.tube.checked_add(1).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid).because("2^32 tubes were made; no number is left")
+        })?;
         let run = next_run(&mut counters, self.options.temporary)?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
         ctx.add(key::name(self.name), row::number(u64::from(counters.tube)));
@@ -204,10 +204,10 @@ impl Op for ReleaseAll {
         if ctx.count(tube.range(Tag::Taken)) == 0 {
             return Ok(());
         }
-        // Tokens only grow, so every lease given so far is below.
+        // Tokens only grow, so every lease so far has a smaller one.
         let row = TubeRow { void_to: ctx.token(), ..tube.row.clone() };
         ctx.set_tube(self.tube, row)?;
-        // One that is under way begins again: leases that it has passed by may be void now.
+        // A running sweep begins again: leases that it has passed may be void now.
         let work = key::work(Work::Release, tube.run(), TaskId::new(0));
         let under_way = ctx.first(&work, &key::after(&work))?.and_then(|(_, row)| row);
         let under_way = under_way.as_deref().and_then(WorkRow::decode).unwrap_or_default();

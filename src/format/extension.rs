@@ -1,8 +1,8 @@
-//! Numbered fields behind a fixed layout, so that a later version can add one without a new format.
+//! Numbered fields after a fixed layout, so that a later version can add one without a new format.
 //!
 //! A section is `total: u16`, then that many bytes of fields `number: u16 · length: u16 · bytes`.
-//! Fields stand in the order of their numbers, each number once. Who reads a row or the anchor
-//! keeps the fields that it does not know and writes them back as they were.
+//! Fields are in the order of their numbers, each number once. A reader of a row or of the anchor
+//! keeps the fields that it does not know and writes them back unchanged.
 
 use super::pack::{Packer, Unpacker};
 
@@ -31,8 +31,8 @@ impl Extension {
         std::iter::from_fn(move || next_field(&mut rest))
     }
 
-    /// Adds the field or replaces it. `false`, and nothing changed, if the section would become
-    /// longer than its length can say.
+    /// Adds the field or replaces it. Returns `false` and changes nothing if the section would
+    /// become longer than its length field can state.
     #[must_use]
     pub(crate) fn set(&mut self, number: u16, bytes: &[u8]) -> bool {
         let (mut from, mut to) = (0, 0);

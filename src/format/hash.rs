@@ -1,9 +1,9 @@
-//! A hash for small numbers of our own making, such as those of tubes and runs. The standard hasher
-//! costs more than the rest of a lookup.
+//! A hash for small numbers that the crate assigns itself, such as those of tubes and runs. The
+//! standard hasher costs more than the rest of a lookup.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// For maps whose keys are numbers that no caller chooses.
+/// For maps whose keys are numbers that callers cannot choose.
 pub(crate) type NumberHash = BuildHasherDefault<NumberHasher>;
 
 /// Mixes the bytes of a number.

@@ -1,6 +1,6 @@
 //! Keys. One flat, ordered space for every row: a tag, then for the rows of a tube the tube's
-//! *run*, then what orders the rows of that tag. A run is one incarnation of a tube: truncate
-//! gives the tube a new one, and a sweep removes what stands under the old.
+//! *run*, then the fields that order the rows of that tag. A run is one incarnation of a tube:
+//! truncate gives the tube a new one, and a sweep removes the rows of the old one.
 
 mod rank;
 mod tag;
@@ -11,7 +11,7 @@ pub(crate) use tag::{ByTag, Scope, Tag};
 use crate::words::task::TaskId;
 use smallvec::SmallVec;
 
-/// A key. The keys of the plain path fit without an allocation.
+/// A key. The keys of a plain put, take and ack need no allocation.
 pub(crate) type Key = SmallVec<[u8; KEY_BYTES]>;
 
 const KEY_BYTES: usize = 40;
@@ -23,7 +23,7 @@ pub(crate) struct Run(pub(crate) u32);
 
 impl Run {
     pub(crate) const TEMPORARY: u32 = 1 << 31;
-    /// Of no tube: the rows of the whole queue are counted under it.
+    /// No tube: the rows of the whole queue are counted under it.
     pub(crate) const QUEUE: Self = Self(0);
 
     pub(crate) fn is_temporary(self) -> bool {
@@ -31,7 +31,7 @@ impl Run {
     }
 }
 
-/// All rows of one tag, or of one tag and run. The unit of the kept counts.
+/// All rows of one tag, or of one tag and run. Counts are kept for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Range {
     pub(crate) tag: Tag,
@@ -47,7 +47,7 @@ impl Range {
         Self { tag, run: Some(run) }
     }
 
-    /// The range that a key is counted in. `None` for bytes that are no key.
+    /// The range that a key is counted in. `None` for bytes that are not a key.
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
         if tag.scope() != Scope::Run {
@@ -65,7 +65,7 @@ impl Range {
         }
     }
 
-    /// The first key behind the range.
+    /// The first key after the range.
     pub(crate) fn end(self) -> Key {
         match self.run.and_then(|run| run.0.checked_add(1)) {
             Some(next) => in_run(self.tag, Run(next)),
@@ -74,7 +74,7 @@ impl Range {
     }
 }
 
-/// Whether the row of this key never reaches the disk.
+/// Whether the row of this key is never written to the disk.
 #[inline]
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
     match Tag::scope_of(key) {
@@ -93,17 +93,17 @@ pub(crate) fn end_of(prefix: &[u8]) -> Key {
             return end;
         }
     }
-    // No tag is 0xff, so no prefix of ours comes here; behind everything is still right.
+    // No tag is 0xff, so this is not reached; the result is correct for every key.
     Key::from_slice(&[u8::MAX; 8])
 }
 
-/// The key again. Its `clone` copies byte by byte.
+/// A copy of the key. `SmallVec::clone` copies byte by byte.
 #[inline]
 pub(crate) fn copy(key: &[u8]) -> Key {
     Key::from_slice(key)
 }
 
-/// The first key behind `key`.
+/// The first key after `key`.
 pub(crate) fn after(key: &[u8]) -> Key {
     let mut next = Key::from_slice(key);
     next.push(0);
@@ -118,25 +118,25 @@ pub(crate) enum Deadline {
     Delay = 1,
     /// A delay ends, by the wall clock.
     RunAt = 2,
-    /// A lease lapses, in lease time.
+    /// A lease ends, in lease time.
     Ttr = 3,
-    /// A life ends, in queue time.
+    /// A ttl ends, in queue time.
     Ttl = 4,
 }
 
 impl Deadline {
-    /// In the order of working off: a delay may end in a life that is over, and what is over goes
-    /// before its lease could return it.
+    /// The order in which due deadlines are handled. A delay may end in a task whose ttl is over,
+    /// and a task whose ttl is over is removed before its lease could return it.
     pub(crate) const ALL: [Self; 4] = [Self::Delay, Self::RunAt, Self::Ttl, Self::Ttr];
 }
 
-/// What a sweep may have to do, each in a range of its own.
+/// The kinds of work for a sweep. Each has a range of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Work {
-    /// The run belongs to no tube any more: its rows are removed.
+    /// The run no longer belongs to a tube: its rows are removed.
     Clear = 1,
-    /// Leases that a tube has voided go back to ready.
+    /// Leases that a tube has voided: their tasks become ready.
     Release = 2,
     /// A put is writing the pieces of its payload. No sweep does this; an opening rolls it back.
     Staged = 3,
@@ -154,7 +154,7 @@ fn tagged(tag: Tag) -> Key {
     key
 }
 
-/// Tag, run and numbers. Every verb makes a dozen of these, so each is made in one go.
+/// A key of a tag, a run and numbers. Every verb makes about twelve, so each is built in one step.
 #[inline]
 fn numbers<const COUNT: usize>(tag: Tag, run: Run, numbers: [u64; COUNT]) -> Key {
     const { assert!(RUN_PREFIX + 8 * COUNT <= KEY_BYTES) };
@@ -177,7 +177,7 @@ fn with_id(mut key: Key, id: TaskId) -> Key {
     key
 }
 
-/// Flipping the sign bit makes two's complement sort as bytes.
+/// With the sign bit flipped, two's complement numbers sort as bytes.
 fn sorted(priority: i64) -> u64 {
     (priority as u64) ^ (1 << 63)
 }
@@ -198,7 +198,7 @@ fn placed(tag: Tag, run: Run, place: &Rank, id: TaskId) -> Key {
 }
 
 fn with_label(mut key: Key, label: &str) -> Key {
-    // The length comes first, so that no label is the beginning of another's rows.
+    // The length comes first, so that no label's keys begin with another label's keys.
     key.push(label.len() as u8);
     key.extend_from_slice(label.as_bytes());
     key
@@ -233,7 +233,7 @@ pub(crate) fn work_of(kind: Work) -> Key {
     key
 }
 
-/// Work under a run; with the id of the task that it hangs on, or 0.
+/// The key of work under a run, with the id of the task that it belongs to, or 0.
 pub(crate) fn work(kind: Work, run: Run, id: TaskId) -> Key {
     let mut key = work_of(kind);
     key.extend_from_slice(&run.0.to_be_bytes());
@@ -259,7 +259,7 @@ pub(crate) fn position(run: Run, id: TaskId) -> Key {
     numbers(Tag::Position, run, [id.get()])
 }
 
-/// `home` is the place that the task was put at.
+/// `home` is the rank at which the task was put.
 pub(crate) fn task(run: Run, home: &Rank, id: TaskId) -> Key {
     placed(Tag::Task, run, home, id)
 }
@@ -297,7 +297,7 @@ pub(crate) fn buried(run: Run, place: &Rank, id: TaskId) -> Key {
     placed(Tag::Buried, run, place, id)
 }
 
-/// The beginning of all deadlines of one sort.
+/// The beginning of all deadlines of one kind.
 pub(crate) fn due_of(run: Run, what: Deadline) -> Key {
     let mut key = in_run(Tag::Due, run);
     key.push(what as u8);
@@ -310,8 +310,8 @@ pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
     with_id(key, id)
 }
 
-/// The beginning of the rows of one key of callers. The scope of a key is its tube's run; that of
-/// the whole queue would be [`Run::QUEUE`].
+/// The beginning of the rows of one caller's key. The scope is the run of its tube; [`Run::QUEUE`]
+/// would be the scope of a queue-wide key.
 pub(crate) fn key_of(scope: Run, text: &str) -> Key {
     with_label(in_run(Tag::Key, scope), text)
 }
@@ -339,7 +339,7 @@ pub(crate) fn buried_group(run: Run, group: &str, time: u64, id: TaskId) -> Key 
     with_id(with_time(with_text(in_run(Tag::BuriedGroup, run), group), time), id)
 }
 
-/// The tag of the queue's rows about a buried task of this run.
+/// The tag of the queue's rows about buried tasks of this run.
 fn failed_tag(run: Run) -> Tag {
     if run.is_temporary() { Tag::FailedTemporary } else { Tag::Failed }
 }
@@ -350,7 +350,7 @@ pub(crate) fn failed(run: Run, group: &str, time: u64, id: TaskId) -> Key {
     with_id(key, id)
 }
 
-/// The key of [`failed`] that goes with one of [`buried_group`].
+/// The key of [`failed`] that belongs to a key of [`buried_group`].
 pub(crate) fn failed_beside(buried_group: &[u8]) -> Option<Key> {
     let run = Range::holding(buried_group)?.run?;
     let end = buried_group.len().checked_sub(8)?;
@@ -360,7 +360,7 @@ pub(crate) fn failed_beside(buried_group: &[u8]) -> Option<Key> {
     Some(with_id(key, id_of(buried_group)?))
 }
 
-/// The key of [`buried_group`] that goes with one of [`failed`].
+/// The key of [`buried_group`] that belongs to a key of [`failed`].
 pub(crate) fn buried_group_beside(failed: &[u8]) -> Option<Key> {
     let (before, run_and_id) = failed.split_at_checked(failed.len().checked_sub(12)?)?;
     let run = Run(u32::from_be_bytes(run_and_id.get(..4)?.try_into().ok()?));
@@ -396,7 +396,7 @@ pub(crate) fn of_piece(key: &[u8]) -> Option<(TaskId, u32, u32)> {
 
 /// The beginning of all leases of one consumer in one tube.
 pub(crate) fn held_by(run: Run, consumer: u32) -> Key {
-    let mut key = in_run(Tag::TicketHandle, run);
+    let mut key = in_run(Tag::Held, run);
     key.extend_from_slice(&consumer.to_be_bytes());
     key
 }
@@ -411,14 +411,14 @@ pub(crate) fn id_of(key: &[u8]) -> Option<TaskId> {
     Some(TaskId::new(u64::from_be_bytes(bytes.try_into().ok()?)))
 }
 
-/// The place in a key that ends with priority, order and id, behind `prefix` bytes.
+/// The rank in a key that ends with priority, order and id, after `prefix` bytes.
 pub(crate) fn place_of(key: &[u8], prefix: usize) -> Option<Rank> {
     let placed = key.get(prefix..key.len().checked_sub(8)?)?;
     let priority = u64::from_be_bytes(placed.get(..8)?.try_into().ok()?) ^ (1 << 63);
     Some(Rank { priority: priority as i64, order: Order::of_bytes(placed.get(8..)?)? })
 }
 
-/// Where the task stands that a state row with this key is of, for those that tell it.
+/// The rank of the task whose state row has this key, for tags whose keys contain it.
 pub(crate) fn standing_place(tag: Tag, key: &[u8]) -> Option<Rank> {
     let prefix = match tag {
         Tag::Line => RUN_PREFIX + 1 + usize::from(*key.get(RUN_PREFIX)?),
@@ -438,11 +438,11 @@ pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(due.get(6..14)?.try_into().ok()?))
 }
 
-/// The bytes before the place in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`] and
+/// The bytes before the rank in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`] and
 /// [`Tag::Task`].
 pub(crate) const RUN_PREFIX: usize = 5;
 
-/// Reads the bytes as a key in every way there is. For fuzzing.
+/// Decodes the bytes as a key in every way. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));

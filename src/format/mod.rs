@@ -1,6 +1,6 @@
-//! Rows as bytes: keys that sort as the queue wants to walk them, values of fixed big-endian
-//! layout, and the two seams between the engine and the store, [`RowOp`] and [`View`]. No I/O.
-//! No byte string makes decoding panic.
+//! Rows as bytes: keys that sort in the order of the queue's scans, values with a fixed big-endian
+//! layout, and the two interfaces between the engine and the store, [`RowOp`] and [`View`]. No I/O.
+//! Decoding does not panic on any bytes.
 
 pub(crate) mod hash;
 pub(crate) mod value;
@@ -17,8 +17,8 @@ pub(crate) use key::{Deadline, Range, Tag};
 pub(crate) use value::Value;
 pub(crate) use view::{Met, RowOp, Scan, View};
 
-/// The version of everything in the two files. A folder with a higher one is refused untouched; one
-/// with a lower one is opened, for ever: `tests/golden` has folders of each. So a change of any
-/// byte that is written, by us or by redb in its own format, is a new one here, and what reads the
-/// old one stays.
+/// The version of all that the two files hold. A folder with a higher version is refused and not
+/// changed; every lower version can be opened: `tests/golden` has folders of each. So a change of
+/// any written byte, by this crate or by redb in its own format, needs a new version here, and the
+/// code that reads the old one stays.
 pub(crate) const FORMAT: u32 = 1;

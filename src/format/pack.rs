@@ -1,9 +1,9 @@
-//! Writing and reading fixed big-endian fields. Reading past the end is `None`, never a panic.
+//! Writes and reads fixed big-endian fields. Reading after the end returns `None`.
 
 use super::value::{Value, cut, piece};
 use bytes::BytesMut;
 
-/// Most rows are shorter; a longer one is moved once while it is packed.
+/// Most rows are shorter. A longer one is moved once while it is packed.
 const ROW_BYTES: usize = 768;
 
 /// Collects the fields of a row.
@@ -35,7 +35,7 @@ impl Packer {
         self.bytes(&field.to_be_bytes())
     }
 
-    /// Fields of one sort, for which room is made once.
+    /// Several numbers; reserves their space once.
     #[inline]
     pub(crate) fn u32s<const COUNT: usize>(&mut self, fields: [u32; COUNT]) -> &mut Self {
         self.bytes(fields.map(u32::to_be_bytes).as_flattened())
@@ -47,14 +47,14 @@ impl Packer {
         self
     }
 
-    /// At most 255 bytes, behind one byte of length.
+    /// One byte of length, then at most 255 bytes.
     #[inline]
     pub(crate) fn short(&mut self, field: &str) -> &mut Self {
         debug_assert!(field.len() <= usize::from(u8::MAX));
         self.u8(field.len() as u8).bytes(field.as_bytes())
     }
 
-    /// At most 65 535 bytes, behind two bytes of length.
+    /// Two bytes of length, then at most 65 535 bytes.
     #[inline]
     pub(crate) fn text(&mut self, field: &str) -> &mut Self {
         debug_assert!(field.len() <= usize::from(u16::MAX));
@@ -67,7 +67,7 @@ impl Packer {
     }
 }
 
-/// Takes the fields of a row, one after the other.
+/// Reads the fields of a row in order.
 pub(crate) struct Unpacker<'a>(&'a [u8]);
 
 impl<'a> Unpacker<'a> {
@@ -83,7 +83,7 @@ impl<'a> Unpacker<'a> {
         Some(field)
     }
 
-    /// The next fields as a part of known length, whose reading is checked once.
+    /// The next `BYTES` bytes as a reader of their own, so that the length is checked once.
     #[inline]
     pub(crate) fn part<const BYTES: usize>(&mut self) -> Option<Unpacker<'a>> {
         let (part, rest) = self.0.split_first_chunk::<BYTES>()?;
@@ -128,13 +128,13 @@ impl<'a> Unpacker<'a> {
         self.0
     }
 
-    /// All that is left, which is nothing from then on.
+    /// All bytes that are left.
     #[inline]
     pub(crate) fn take_rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// A row with bytes left over is not one of ours.
+    /// `None` if bytes are left: such a row was not written by this code.
     #[inline]
     pub(crate) fn end<T>(self, row: T) -> Option<T> {
         self.0.is_empty().then_some(row)

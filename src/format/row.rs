@@ -1,5 +1,5 @@
-//! The values of rows: one struct a tag, its bytes, and its golden bytes. What a row means is the
-//! engine's; here it only has a layout. Decoding gives `None` for anything that is not a whole row.
+//! The values of rows: one struct for each tag, and its bytes. The engine decides what a row means;
+//! this file has only the layout. Decoding returns `None` for anything but a whole row.
 
 mod task;
 mod state;
@@ -24,7 +24,7 @@ fn pack_extension(row: &mut Packer, extension: &Extension) {
     }
 }
 
-/// Reads what is left of a row as fields of later versions; mostly nothing is.
+/// Reads the rest of a row as fields of later versions. Usually nothing is left.
 fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
     if row.rest().is_empty() {
         return Some(Extension::default());
@@ -32,7 +32,7 @@ fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
     Extension::decode(row).filter(|extension| !extension.is_empty())
 }
 
-/// Counters of the whole queue: the next numbers to give.
+/// Counters of the whole queue: the next numbers to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) tube: u32,
@@ -60,16 +60,16 @@ impl Counters {
     }
 }
 
-/// A tube: its definition, and the predicates that hold for all of its tasks.
+/// A tube: its options, and what holds for all of its tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TubeRow {
     pub(crate) name: String,
     pub(crate) run: Run,
     pub(crate) paused: bool,
-    /// Leases with a token up to this one are void: `release_all` in one small commit.
+    /// Leases with a token up to this one are void. This makes `release_all` one small commit.
     pub(crate) void_to: u64,
-    /// The default priority that the tube was made with. Where a task stands unless its rows say
-    /// otherwise is told by this one, which never changes.
+    /// The default priority that the tube was made with. It never changes: together with the id it
+    /// gives the rank of every task without a stored position.
     pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
     pub(crate) extension: Extension,
@@ -131,12 +131,12 @@ fn duration(micros: u64) -> Option<Duration> {
     (micros != NEVER).then(|| Duration::from_micros(micros))
 }
 
-/// What a sweep has still to do of one work.
+/// The work that is left for a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkRow {
-    /// The tube that it is done for, or 0.
+    /// The tube that the work belongs to, or 0.
     pub(crate) tube: u32,
-    /// The task that it goes on with.
+    /// The task to continue with.
     pub(crate) from: u64,
     pub(crate) extension: Extension,
 }
@@ -161,11 +161,11 @@ impl WorkRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConsumerRow {
     pub(crate) name: String,
-    /// Microseconds that its leases outlive it.
+    /// For how many microseconds its leases outlive the session.
     pub(crate) grace: u64,
-    /// Queue time at which its grace ends, once nobody speaks for it; [`NEVER`] while it is open.
+    /// Queue time at which its grace ends, after its session has ended; [`NEVER`] while it is open.
     pub(crate) until: u64,
-    /// Its leases with a token up to this one have no holder: they wait for `resume` or the end of
+    /// Its leases with a token up to this one have no session: they wait for `resume` or the end of
     /// the grace.
     pub(crate) void_to: u64,
     pub(crate) extension: Extension,
@@ -197,8 +197,8 @@ pub(crate) fn read_number(row: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(row.try_into().ok()?))
 }
 
-/// Decodes the bytes as every sort of row, and asserts that what decodes is what it would be
-/// encoded as. For fuzzing.
+/// Decodes the bytes as every kind of row, and asserts that encoding the result gives the same
+/// bytes. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
     let same = |encoded: Option<Value>| {
         assert!(encoded.is_none_or(|encoded| *encoded == *bytes), "a row has two encodings");

@@ -1,6 +1,6 @@
-//! A row's value. Small ones are cut from a piece of memory that the next ones share: a layer of
-//! the overlay is let go by another thread than the one that made its values, and with one
-//! allocation each, the two met at the allocator's lock for as long as that took.
+//! A row's value. Small values share pieces of 32 KiB: a layer is often dropped by another thread
+//! than the one that made its values, and with one allocation each, both threads contended for the
+//! allocator's lock for as long as the drop took.
 
 use crate::words::sync::thread_local;
 use bytes::{Bytes, BytesMut};
@@ -9,27 +9,27 @@ use std::fmt;
 use std::ops::Deref;
 
 thread_local! {
-    /// What the next value is cut from.
+    /// The piece that the next value is cut from.
     static PIECE: Cell<Option<BytesMut>> = const { Cell::new(None) };
 }
 
-/// Bytes of a piece. One value that stays keeps all of it.
+/// Bytes of a piece. One live value keeps the whole piece allocated.
 const PIECE_BYTES: usize = 32 << 10;
-/// Larger values have their own memory.
+/// Larger values get their own memory.
 const CUT_BYTES_MAX: usize = 4 << 10;
 
-/// The bytes of a row. Shared, so that handing it on copies nothing.
+/// The bytes of a row. Reference-counted, so that a clone copies nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Value(Bytes);
 
 impl Value {
-    /// These bytes in memory of their own, for a value that stays while its neighbours go.
+    /// The bytes in memory of their own, for a value that outlives its neighbours.
     pub(crate) fn alone(bytes: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(bytes))
     }
 }
 
-/// Memory for the next value of this thread, with room for so many bytes.
+/// Memory for the next value of this thread, with space for `room` bytes.
 #[inline]
 pub(super) fn piece(room: usize) -> BytesMut {
     let mut piece = PIECE.try_with(Cell::take).ok().flatten().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn piece(room: usize) -> BytesMut {
     piece
 }
 
-/// Makes a value of what is in the piece; what is left of it is for the next.
+/// Makes a value of the bytes in the piece. The rest of the piece is for the next value.
 #[inline]
 pub(super) fn cut(mut piece: BytesMut) -> Value {
     if piece.len() > CUT_BYTES_MAX {
@@ -107,10 +107,10 @@ mod tests {
         assert!(Value::from([]).is_empty());
     }
 
-    /// A piece whose values are all gone is written anew, so that tasks that come and go allocate
-    /// nothing.
+    /// A piece whose values were all dropped is reused, so that tasks that are put and acked
+    /// allocate nothing.
     #[test]
-    fn a_piece_that_nobody_holds_is_used_again() {
+    fn a_piece_without_values_is_reused() {
         let at = |value: Value| value.as_ptr() as usize;
         let first = at(Value::from([1; 1000]));
         let span = (0..1000).map(|_| at(Value::from([2; 1000])).abs_diff(first)).max();

@@ -1,23 +1,23 @@
-//! The two seams between the engine and the store: what it reads, and what it decides.
+//! The two interfaces between the engine and the store: what the engine reads, and what it decides.
 
 use crate::format::key::{Key, Range, after, end_of};
 use crate::format::value::Value;
 use crate::words::error::Result;
 
-/// What happens to one row. The writer tells what it found, so that the overlay knows without
-/// looking whether a layer beneath has the key.
+/// What happens to one row. The variant states whether the view had the row, so that the layer need
+/// not look for it below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RowOp {
-    /// The view has no such row; now it has.
+    /// The view has no such row; it is added.
     Add(Value),
     /// The view has the row; its value is replaced as a whole.
     Change(Value),
-    /// The view has the row; it goes.
+    /// The view has the row; it is removed.
     Remove,
 }
 
 impl RowOp {
-    /// The row's value from then on.
+    /// The row's value after the write.
     #[inline]
     pub(crate) fn value(&self) -> Option<&Value> {
         match self {
@@ -26,7 +26,7 @@ impl RowOp {
         }
     }
 
-    /// The same.
+    /// The row's value after the write.
     #[inline]
     pub(crate) fn into_value(self) -> Option<Value> {
         match self {
@@ -40,7 +40,7 @@ impl RowOp {
         matches!(self, Self::Remove)
     }
 
-    /// How many rows more there are by this write.
+    /// By how many the write changes the number of rows.
     #[inline]
     pub(crate) fn rows_added(&self) -> i64 {
         match self {
@@ -51,11 +51,11 @@ impl RowOp {
     }
 }
 
-/// A row met by a walk. A value that is damaged on the disk is `None`: the walker decides what to
-/// do about it, and goes on.
+/// A row found by a scan. `None` is a value that is damaged on the disk: the caller decides what to
+/// do about it, and the scan can go on.
 pub(crate) type Met = (Key, Option<Value>);
 
-/// The rows as the engine reads them.
+/// The rows that the engine reads.
 pub(crate) trait View {
     /// The value of a key.
     ///
@@ -63,18 +63,18 @@ pub(crate) trait View {
     /// `Damaged` if the row's checksum does not match; `Io` or `Broken` from the store.
     fn get(&self, key: &[u8]) -> Result<Option<Value>>;
 
-    /// The first living row with `from <= key < to`, between which all keys are of one tag.
+    /// The first live row with `from <= key < to`; all keys between are of one tag.
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>>;
 
-    /// How many living rows a range has. Kept, never counted.
+    /// The number of live rows in a range. Stored, never counted by a scan.
     fn count(&self, range: Range) -> u64;
 
-    /// Bytes of the payloads of all durable tubes. Kept, never counted.
+    /// Bytes of the payloads of all durable tubes. Stored, never counted by a scan.
     fn durable_bytes(&self) -> u64;
 }
 
-/// A walk over the living rows of a range, in key order. It goes on after the row that it met last,
-/// so rows may be removed behind it.
+/// A scan over the live rows of a range, in key order. It continues after the last row that it
+/// returned, so the caller may remove rows that were returned.
 #[derive(Debug)]
 pub(crate) struct Scan {
     from: Key,
@@ -92,7 +92,7 @@ impl Scan {
         Self { end: end_of(&prefix), from: prefix }
     }
 
-    /// Goes on from this key, if it comes later.
+    /// Continues from this key, if it comes later.
     pub(crate) fn skip_to(&mut self, from: Key) {
         if from > self.from {
             self.from = from;

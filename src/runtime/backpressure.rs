@@ -1,26 +1,27 @@
-//! Callers that outrun the checkpoints are slowed evenly: while one is under way and the last part
-//! of the journal fills, each pays for the bytes that it added, so that nobody finds the journal
-//! full and stands still for the rest of the checkpoint. Nobody holds a lock while it rests.
+//! Slows callers that write faster than a checkpoint frees the journal. While a checkpoint runs and
+//! the last part of the journal fills, each caller pauses for the bytes that it added, so that no
+//! caller finds the journal full and waits for the rest of the checkpoint. No lock is held during a
+//! pause.
 
 use crate::runtime::throttle::Throttle;
 use crate::words::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Shorter rests are saved up: a thread that is put to sleep loses about half as much.
+/// Shorter pauses are added up: putting a thread to sleep costs about half as much.
 const PAUSE_MICROS_MIN: u64 = 100;
-/// The last part is one in so many of the ring. A larger one is left less full at the end of a
-/// checkpoint, and the next has fewer rows to share its syncs.
+/// The last part is 1/LAST_PART_DIVISOR of the ring. With a larger part the ring would be less full
+/// at the end of a checkpoint, and the next one would have fewer rows for its syncs.
 const LAST_PART_DIVISOR: u64 = 8;
 
-/// What callers owe, in microseconds. Stands under the engine's lock.
+/// What callers owe. Protected by the engine's lock.
 pub(crate) struct Backpressure {
     /// How long the last checkpoint took.
     last_micros: u64,
     /// Lease time at which the one under way started.
     started_at: u64,
-    /// Bytes of the ring in use at the last look.
+    /// Bytes of the ring that were in use after the last write.
     used: u64,
-    /// Microseconds, times the bytes of the last part.
+    /// Microseconds, multiplied by the bytes of the last part.
     debt_micros: u64,
     throttle: Arc<Throttle>,
 }
@@ -36,7 +37,7 @@ impl Backpressure {
         self.throttle.start();
     }
 
-    /// It is over.
+    /// The checkpoint has ended.
     pub(crate) fn finish(&mut self, now: u64) {
         self.last_micros = self.elapsed(now);
         self.throttle.finish();
@@ -72,7 +73,7 @@ impl Backpressure {
     }
 }
 
-/// Where callers rest until the checkpoint is over.
+/// Where callers pause until the checkpoint has ended.
 #[derive(Default)]
 pub(crate) struct PausedCallers {
     over: Mutex<()>,
@@ -80,14 +81,14 @@ pub(crate) struct PausedCallers {
 }
 
 impl PausedCallers {
-    /// At most this long.
+    /// Pauses at most this long.
     pub(crate) fn rest(&self, length: Duration) {
         let mut over = self.over.lock();
-        // A call that came just before is missed, and costs one rest.
+        // A notification just before this wait is missed; that costs one pause.
         self.called.wait_for(&mut over, length);
     }
 
-    /// The checkpoint is over: everyone goes on.
+    /// The checkpoint has ended: all callers continue.
     pub(crate) fn over(&self) {
         self.called.notify_all();
     }
@@ -107,7 +108,7 @@ mod tests {
         Backpressure { last_micros, ..Backpressure::new(Arc::new(throttle)) }
     }
 
-    /// Fills the ring in steps; the rests, with the bytes in use at each.
+    /// Fills the ring in steps. Returns the pauses, with the bytes in use at each.
     fn rests(pace: &mut Backpressure, step: u64, busy: bool) -> Vec<(u64, u64)> {
         let used = (0..SIZE).step_by(step as usize).map(|used| used + step);
         used.map(|used| (used, pace.rest(used, SIZE, busy, || 0)))
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fills_the_last_part_rests_as_long_as_a_checkpoint_takes() {
+    fn filling_the_last_part_costs_a_pause_as_long_as_a_checkpoint() {
         for step in [64, 400, 10_000, 100_000] {
             let mut pace = last_micros(20_000);
             let rests = rests(&mut pace, step, true);
@@ -140,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn nobody_rests_while_no_checkpoint_is_under_way_or_none_was_seen() {
+    fn no_pause_without_a_running_checkpoint_or_before_the_first() {
         let mut pace = last_micros(20_000);
         assert_eq!(rests(&mut pace, 400, false), []);
         assert_eq!(rests(&mut last_micros(0), 400, true), []);
     }
 
     #[test]
-    fn what_is_owed_is_forgotten_once_the_checkpoint_is_over() {
+    fn the_debt_is_cleared_when_the_checkpoint_ends() {
         let mut pace = last_micros(20_000);
         pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || 0);
         assert_eq!(
             pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 4_000, SIZE, true, || 0),
             0,
-            "saved up"
+            "added up"
         );
         pace.rest(1000, SIZE, false, || 0);
         pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || 0);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_a_checkpoint_took_for_others_is_not_paid_for() {
+    fn time_yielded_by_a_checkpoint_is_not_owed() {
         let clock = ManualClock::new();
         let throttle = Arc::new(Throttle::new(Arc::new(clock.clone())));
         let mut pace = Backpressure::new(throttle.clone());
@@ -189,13 +190,13 @@ mod tests {
         pace.rest(SIZE / 2, SIZE, true, || 0);
         assert!(!throttle.sync_due(u64::MAX));
         pace.start(0);
-        assert!(throttle.sync_due(u64::MAX), "the next one");
+        assert!(throttle.sync_due(u64::MAX), "the next one may pause");
         pace.finish(0);
-        assert!(!throttle.sync_due(u64::MAX), "nobody has synced since");
+        assert!(!throttle.sync_due(u64::MAX), "no caller has synced since");
     }
 
     #[test]
-    fn a_checkpoint_that_takes_longer_than_the_last_is_paid_for_as_it_goes() {
+    fn a_checkpoint_longer_than_the_last_is_owed_as_it_goes() {
         let all = |now: u64| -> u64 {
             let mut pace = last_micros(2_000);
             pace.start(1_000_000);
@@ -203,7 +204,7 @@ mod tests {
             let used = (SIZE - SIZE / LAST_PART_DIVISOR..SIZE).step_by(400);
             used.map(|used| pace.rest(used, SIZE, true, || now)).sum()
         };
-        assert!((1_600..=2_400).contains(&all(1_000_500)), "as the last one");
-        assert!((64_000..=96_000).contains(&all(1_080_000)), "as this one so far");
+        assert!((1_600..=2_400).contains(&all(1_000_500)), "as long as the last one");
+        assert!((64_000..=96_000).contains(&all(1_080_000)), "as long as this one so far");
     }
 }

@@ -1,5 +1,6 @@
-//! When a checkpoint runs, who runs it, and what callers do for it: call for one, wait for room in
-//! the journal, pause if they outrun it. Nobody holds the engine's lock while one is written.
+//! When a checkpoint runs, which thread runs it, and what callers do for it: request one, wait for
+//! space in the journal, pause if they write too fast. The engine's lock is not held while one is
+//! written.
 
 use crate::runtime::reentrancy;
 use crate::runtime::shared::{PostCommit, Shared};
@@ -8,13 +9,13 @@ use crate::words::error::{ErrorKind, Result};
 use crate::words::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// What a caller does for the journal after an op that was done.
+/// What a caller does for the journal after a successful op.
 pub(crate) fn run_post_commit(parts: &Shared, post: &PostCommit) {
     pause(parts, post.pause);
     if !post.wants_checkpoint {
         return;
     }
-    // Without threads it is the caller who checkpoints.
+    // Without threads the caller runs the checkpoint.
     if parts.settings.by_hand {
         checkpoint_if_free(parts);
     } else {
@@ -26,21 +27,21 @@ pub(crate) fn run_post_commit(parts: &Shared, post: &PostCommit) {
 #[inline]
 pub(crate) fn sync_overdue(parts: &Shared, post: &PostCommit) {
     if let Some(mark) = post.sync {
-        // A failure is remembered, and every later call says so.
+        // The failure is stored, and every later call returns it.
         let _ = parts.gate.wait(mark);
     }
 }
 
-/// A checkpoint, if one is wanted and none is under way, and then what will be read until the next.
-/// By hand it is a caller who reads it, as whatever is read there.
+/// Runs a checkpoint if one is wanted and none is running, then reads ahead what will be read until
+/// the next one. Without threads the caller does the read-ahead.
 pub(crate) fn checkpoint_if_free(parts: &Shared) {
     let Some(writer) = parts.try_writer() else { return };
     let is_wanted = || parts.state.lock().store.wants_checkpoint();
-    // A call may come after the checkpoint that answers it.
+    // The wake-up may come after the checkpoint that it asked for.
     if !is_wanted() {
         return;
     }
-    // The op that came by is done; if this fails, the next one meets it.
+    // The caller's op is done. If the checkpoint fails, the next op reports it.
     let Ok(Some(retired)) = checkpoint_with(parts, &writer, pacer(parts)) else { return };
     let may_go_on = || {
         let is_free = !parts.throttle.is_awaited() && !is_wanted();
@@ -57,14 +58,14 @@ pub(crate) fn checkpoint_if_free(parts: &Shared) {
     state.heal_after(&error);
 }
 
-/// Moves what is in memory to the base and frees the journal.
+/// Moves the rows in memory to the base and frees the journal.
 pub(crate) fn checkpoint(parts: &Shared) -> Result<()> {
     reentrancy::ensure_outside()?;
     let writer = parts.writer();
     checkpoint_with(parts, &writer, None).map(drop)
 }
 
-/// Pays for having outrun the checkpoint under way; on a clock that is moved by hand, nothing.
+/// Pauses for the debt of the backpressure. With a manual clock it does nothing.
 fn pause(parts: &Shared, owed: u64) {
     if owed == 0 {
         return;
@@ -74,8 +75,8 @@ fn pause(parts: &Shared, owed: u64) {
     }
 }
 
-/// Waits for the checkpoint under way; one that came since `checkpoints` were done has made room,
-/// and with two threads at work the caller goes on beside the next. Else it does it here.
+/// Waits for the running checkpoint. Returns if a checkpoint has finished since the caller counted
+/// `checkpoints`, because that freed space; otherwise runs one here.
 pub(crate) fn relieve_journal(parts: &Shared, checkpoints: u64) -> Result<()> {
     let writer = parts.writer();
     if parts.state.lock().store.checkpoints() != checkpoints {
@@ -84,7 +85,7 @@ pub(crate) fn relieve_journal(parts: &Shared, checkpoints: u64) -> Result<()> {
     checkpoint_with(parts, &writer, None).map(drop)
 }
 
-/// For a checkpoint that keeps nobody from its own call.
+/// The pacer for a checkpoint in the background; none for one that a caller waits for.
 fn pacer(parts: &Shared) -> Option<Arc<dyn IoPacer>> {
     let takes_time = !parts.settings.by_hand && parts.throttle.can_rest();
     takes_time.then(|| parts.throttle.clone() as Arc<dyn IoPacer>)

@@ -1,5 +1,5 @@
-//! The one way of an op: read the clock, work off what is due, decide, write, make visible. All of
-//! it under the engine's lock, which nobody holds while waiting for a disk, a checkpoint or room.
+//! The steps of an op: read the clock, do due work, decide, write, make visible. All of it happens
+//! under the engine's lock, which no thread holds while it waits for a disk, a checkpoint or space.
 
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
@@ -23,14 +23,14 @@ pub(crate) struct EngineState {
     pub(crate) store: Store,
     pub(crate) health: Arc<Health>,
     numbers: Reserve,
-    /// Numbers below these are reserved as soon as the record of this mark is synced.
+    /// Numbers below these are reserved after the record of this mark is synced.
     reserved: Numbers,
     reserved_at: Mark,
     reckoning: QueueClock,
     pub(crate) derived: DerivedState,
-    /// What the op at work decides; between two ops, memory for the next.
+    /// The decision of the running op; between two ops, memory for the next.
     draft: Decision,
-    /// Lease time before which a full disk is not tried again.
+    /// Lease time before which the ballast is not written again after a full disk.
     refill_at: u64,
     pub(crate) backpressure: Backpressure,
 }
@@ -65,7 +65,7 @@ pub(crate) enum Retry {
     Yield,
 }
 
-/// Why an op was not done. Nothing of it is visible.
+/// Why an op was not done. It changed nothing that is visible.
 pub(crate) enum Undone {
     Retry(Retry),
     Refused(Error),
@@ -93,14 +93,14 @@ impl EngineState {
         }
     }
 
-    /// What is to be told. Whoever releases the lock after a commit takes it and tells it, also
-    /// when the op behind the commit was refused.
+    /// What is to be published. The thread that releases the lock after a commit takes it and
+    /// publishes it, also when its op was refused after that commit.
     pub(crate) fn take_outbox(&mut self) -> Notices {
         let relief = self.store.has_relief();
         Notices { relief, ..std::mem::take(&mut self.derived.outbox) }
     }
 
-    /// Learns the tubes and their deadlines, at open.
+    /// Loads the tubes and their deadlines, at open.
     pub(crate) fn learn(&mut self, clock: &dyn Clock) -> Result<()> {
         let now = self.now(clock);
         for number in query::numbers(&self.store)? {
@@ -117,19 +117,20 @@ impl EngineState {
         self.reckoning.read(clock)
     }
 
-    /// What travels with the next record, whose rows move so many payload bytes.
+    /// The metadata of the next record, whose rows change the stored payload bytes by
+    /// `durable_bytes`.
     #[inline]
     pub(crate) fn advance(&self, durable_bytes: i64) -> MetaDelta {
         MetaDelta { marks: self.reckoning.marks(), reserved: self.reserved, durable_bytes }
     }
 
-    /// What has been written so far, and so seen.
+    /// The last record written so far, and so the last one that a caller can have read.
     pub(crate) fn written(&self) -> Mark {
         Mark(self.store.written())
     }
 
-    /// After a read or write that failed: the base remembers it until it is opened anew, which else
-    /// waits for a checkpoint that may never come.
+    /// After a failed read or write: reopens the base, which remembers the failure and would
+    /// otherwise wait for a checkpoint that may never come.
     pub(crate) fn heal_after(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Io
             && let Err(error) = self.store.heal()
@@ -156,8 +157,9 @@ impl EngineState {
         self.commit(op, now, attempts, env)
     }
 
-    /// One sweep's worth a turn. While there is more that was due when the caller came, others get
-    /// the lock between the turns. What fell due since is little, and goes in the last turn.
+    /// Does one sweep for each turn of the lock. While work is left that was due when the call
+    /// began, other threads get the lock between the turns. Work that became due later is little
+    /// and is done in the last turn.
     #[cold]
     fn work_off(
         &mut self,
@@ -175,7 +177,7 @@ impl EngineState {
         Ok(())
     }
 
-    /// Whether something is due in the tube. Looks only if the kept bound has passed.
+    /// Whether work is due in the tube. Reads rows only if the stored bound has passed.
     pub(crate) fn is_due(&mut self, number: u32, now: Now) -> Result<bool> {
         let Some((tube, bound)) = self.derived.bound(number) else { return Ok(false) };
         let run = tube.run();
@@ -254,7 +256,7 @@ impl EngineState {
         Ok((done, mark))
     }
 
-    /// Whether there is room for an op that adds tasks.
+    /// Whether there is space for an op that adds tasks.
     #[inline]
     fn admit(&mut self, adds: bool, now: Now) -> Result<()> {
         if adds && self.store.is_full() && !self.refill(now) {
@@ -263,7 +265,7 @@ impl EngineState {
         Ok(())
     }
 
-    /// Whether there is room for what an op that may leave more bytes than it found has decided.
+    /// Whether there is space for the writes of an op that may leave more bytes than it found.
     #[inline]
     fn admit_growth(&mut self, grows: bool, draft: &mut Decision, now: Now) -> Result<()> {
         if grows
@@ -276,7 +278,7 @@ impl EngineState {
         Ok(())
     }
 
-    /// Lets the engine decide; what it decided is the draft.
+    /// Lets the engine decide. The draft holds the decision.
     #[inline]
     fn decide<O: Op>(
         &mut self,
@@ -293,8 +295,8 @@ impl EngineState {
                 OpContext::new(&self.store, known, left, &mut self.draft, wants, repaired, now);
             match op.decide(&mut ctx) {
                 Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
-                    // Perhaps it read a payload that only readers of events want; they hold
-                    // nothing up.
+                    // It may have failed to read a payload that only event subscribers want. That
+                    // must not stop the op.
                     self.heal_after(&error);
                     (wants, self.numbers) = (None, numbers);
                 }
@@ -303,7 +305,7 @@ impl EngineState {
         }
     }
 
-    /// Writes the draft and takes note of it.
+    /// Writes the draft and updates the derived state.
     fn append(&mut self, grows: bool, now: Now, env: &CommitEnv<'_>) -> Result<Mark, Undone> {
         if grows && self.store.is_full() {
             let mut draft = std::mem::take(&mut self.draft);
@@ -337,8 +339,8 @@ impl EngineState {
         }
     }
 
-    /// After a full disk: whether the ballast stands again. Tried at most once a second, since it
-    /// is written out.
+    /// After a full disk: whether the ballast is written again. Tried at most once a second,
+    /// because the ballast is written in full.
     fn refill(&mut self, now: Now) -> bool {
         if now.lease < self.refill_at {
             return false;
@@ -347,7 +349,7 @@ impl EngineState {
         self.store.refill()
     }
 
-    /// Microseconds that the caller who has just written pauses.
+    /// Microseconds that the caller pauses after its write.
     #[inline]
     pub(crate) fn pause(&mut self, clock: &dyn Clock) -> u64 {
         let (used, size) = self.store.ring();
@@ -395,8 +397,8 @@ impl EngineState {
         Ok(done)
     }
 
-    /// Whether the op's numbers are there. Reserves the next block well ahead, so that it is
-    /// synced by the time it is needed.
+    /// Whether the op's numbers are reserved. Reserves the next block early, so that it is synced
+    /// before it is needed.
     #[inline]
     fn has_numbers(&mut self, need: Numbers, env: &CommitEnv<'_>) -> bool {
         if self.reserved != self.numbers.end && env.is_synced(self.reserved_at) {
@@ -406,15 +408,16 @@ impl EngineState {
         if !left.covers(Numbers::both(NUMBER_BLOCK / 2)) && self.reserved == self.numbers.end {
             let ahead = self.numbers.next.plus(Numbers::both(2 * NUMBER_BLOCK));
             self.reserved = self.reserved.max(ahead);
-            // The next record carries it; until one is written it waits for the one after this.
+            // The next record carries the reservation; this mark is the record that is written
+            // next.
             self.reserved_at = Mark(self.store.written() + 1);
         }
         left.covers(need)
     }
 
-    /// Makes sure of numbers for an op inside a transaction, where nothing can be written: its
-    /// reservation must be on the disk before, so it is synced here. Of so many that the room that
-    /// the journal keeps for one is needed once.
+    /// Makes sure that there are numbers for an op inside a transaction, where nothing can be
+    /// written: the reservation must be on the disk before, so it is synced here. It reserves so
+    /// many that the journal's spare space for a reservation is needed only once.
     pub(crate) fn draw(
         &mut self,
         need: Numbers,
@@ -426,25 +429,29 @@ impl EngineState {
         match self.reserve(need.plus(Numbers::both(TRANSACTION_NUMBERS))) {
             Ok(mark) => gate.wait(mark)?,
             Err(Undone::Refused(error)) => return Err(error),
-            Err(_) => return Err(Error::new(ErrorKind::Full).because("the journal has no room")),
+            Err(_) => {
+                return Err(Error::new(ErrorKind::Full)
+                    .because("the journal has no space; commit the transaction first"));
+            }
         }
         self.numbers.end = self.reserved;
         Ok(())
     }
 
-    /// Writes the reservation by itself, for an op that needs it now.
+    /// Writes the reservation as a record of its own, for an op that needs it now.
     fn reserve(&mut self, need: Numbers) -> Result<Mark, Undone> {
         let end = self.numbers.next.plus(need).plus(Numbers::both(NUMBER_BLOCK));
         let reserved = self.reserved.max(end);
         let advance = MetaDelta { reserved, ..self.advance(0) };
         let number = self.store.note(advance).map_err(Self::failed)?;
-        // Not before: what no record carries would pass for reserved once the last mark is synced.
+        // Set only after the write: numbers that no record carries would count as reserved after
+        // the next sync.
         (self.reserved, self.reserved_at) = (reserved, Mark(number));
         Ok(self.reserved_at)
     }
 
-    /// Gives back what is not used, before the last checkpoint of a clean close. Who draws later
-    /// reserves anew.
+    /// Returns unused numbers, before the last checkpoint of a clean close. A later draw reserves
+    /// again.
     pub(crate) fn settle(&mut self, clock: &dyn Clock) {
         self.now(clock);
         self.reserved = self.numbers.next;
@@ -452,14 +459,15 @@ impl EngineState {
         self.store.settle(self.reserved, self.reckoning.marks());
     }
 
-    /// Writes to the journal, once, that all of it is synced. False if it is not yet.
+    /// Writes to the journal, once, that all of it is synced. Returns false if it is not synced
+    /// yet.
     pub(crate) fn idle(&mut self) -> bool {
         // A failure breaks the queue, and every later call reports it.
         self.health.runs().is_err() || self.store.idle().unwrap_or(true)
     }
 }
 
-/// What a commit needs from around it.
+/// What a commit needs besides the engine's state.
 pub(crate) struct CommitEnv<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) hub: &'a Hub,

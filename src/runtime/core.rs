@@ -1,4 +1,4 @@
-//! What all handles of one queue share, and the calls they make.
+//! The state that all handles of one queue share, and the calls they make.
 
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::due::CatchUp;
@@ -40,7 +40,7 @@ impl Deref for Core {
     }
 }
 
-/// How long a call waits for what it wants.
+/// How long a call waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait<'a> {
     No,
@@ -59,7 +59,7 @@ impl Wait<'_> {
 }
 
 impl Core {
-    /// Starts the queue over an opened store: voids leases, works out deadlines, starts threads.
+    /// Starts the queue over an opened store: voids leases, loads deadlines, starts threads.
     pub(crate) fn start(opened: Opened, settings: CoreSettings) -> Result<Arc<Self>> {
         let parts = Shared::new(opened, settings);
         let core = Arc::new(Self { parts, threads: Mutex::default() });
@@ -75,7 +75,7 @@ impl Core {
             }
         }));
         if !core.settings.by_hand {
-            // Those that have started keep the folder until they are told to end.
+            // Threads that have started keep the folder open until a close ends them.
             core.start_threads().inspect_err(|_| _ = core.close())?;
         }
         Ok(core)
@@ -107,7 +107,7 @@ impl Core {
         Ok(())
     }
 
-    /// Step one of a call: written, visible and published.
+    /// Step one of a call: writes the op, makes it visible and publishes it.
     #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         self.enter()?;
@@ -115,12 +115,13 @@ impl Core {
         submit_internal(self, op)
     }
 
-    /// Holds the ops up, so that none is half-way; no lock if this thread is in a transaction.
+    /// Waits until no op is half-way and keeps others out; `None` if this thread is in a
+    /// transaction.
     pub(crate) fn quiesce(&self) -> Option<HandoffGuard<'_, EngineState>> {
         reentrancy::ensure_outside().is_ok().then(|| self.state.lock())
     }
 
-    /// Step two: returns once what was seen is synced.
+    /// Step two: returns after all that the call has read is synced.
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
         if self.gate.is_synced(mark) {
             return Ok(());
@@ -149,16 +150,17 @@ impl Core {
         }
     }
 
-    /// Step two of a refusal: it may tell of rows, and a durable one waits until they are synced.
+    /// Step two of a refusal: if it depends on rows and the call is durable, waits until these are
+    /// synced.
     pub(crate) fn refused<D>(&self, error: Error, durability: Durability) -> Result<D> {
-        if durability == Durability::Durable && tells_of_rows(error.kind()) {
+        if durability == Durability::Durable && depends_on_rows(error.kind()) {
             let seen = self.state.lock().written();
             self.wait(seen)?;
         }
         Err(error)
     }
 
-    /// Step two of an op, which names its tasks if it cannot say what became of them.
+    /// Step two of an op. If the sync fails, the error lists the op's tasks.
     #[inline]
     pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
         match self.wait(mark) {
@@ -167,12 +169,12 @@ impl Core {
         }
     }
 
-    /// Reads rows under the engine's lock. Changes nothing, works off nothing.
+    /// Reads rows under the engine's lock. Changes nothing and does no due work.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&dyn View, Now) -> Result<R>) -> Result<R> {
         self.look_at(|state, now| look(&state.store, now))
     }
 
-    /// The same, also of what is kept beside the rows.
+    /// The same, with access to the state beside the rows.
     pub(crate) fn look_at<R>(
         &self,
         look: impl FnOnce(&EngineState, Now) -> Result<R>,
@@ -183,7 +185,7 @@ impl Core {
         look(&state, now).inspect_err(|error| state.heal_after(error))
     }
 
-    /// Reads a tube behind whatever is due in it.
+    /// Reads a tube after the work that is due in it was done.
     pub(crate) fn look_in<R>(
         &self,
         tube: u32,
@@ -193,7 +195,7 @@ impl Core {
         self.look(look)
     }
 
-    /// Works off what is due in a tube.
+    /// Does the work that is due in a tube.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
         self.apply(&CatchUp { tube }).map(drop)
     }
@@ -206,12 +208,12 @@ impl Core {
         }
     }
 
-    /// Whether a wait is over by the clock.
+    /// Whether the time of a wait is over.
     pub(crate) fn is_over(&self, wait: Wait<'_>) -> bool {
         matches!(wait, Wait::By(until) if until <= self.lease_now())
     }
 
-    /// Takes one task, waiting for it.
+    /// Takes one task; waits for one.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
         let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
         let try_take = || Ok(self.apply(&op)?.0.pop());
@@ -247,7 +249,7 @@ impl Core {
             entry.look();
             match look() {
                 Ok(None) if wait.is_stopped() => {
-                    // It may have been woken for what it does not want any more.
+                    // It may have used up a wake-up that it does not need.
                     drop(entry);
                     wake.wake(tube, 1);
                     return Ok(None);
@@ -255,7 +257,7 @@ impl Core {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 Err(error) => {
-                    // What this look was woken for is still there, for another.
+                    // What it was woken for is still there, for another waiter.
                     drop(entry);
                     wake.wake(tube, 1);
                     return Err(error);
@@ -273,7 +275,7 @@ impl Core {
         }
     }
 
-    /// Everything written so far is synced.
+    /// Returns after everything written so far is synced.
     pub(crate) fn flush(&self) -> Result<()> {
         reentrancy::ensure_outside()?;
         if self.health.is_closing() {
@@ -287,8 +289,8 @@ impl Core {
         Ok(())
     }
 
-    /// Ends the queue: calls inside finish, waiting ones return `Closed`, leases return uncharged,
-    /// a last checkpoint, and the folder is free. Never waits for guards.
+    /// Ends the queue: running calls finish, waiting ones return `Closed`, leases return uncharged,
+    /// a last checkpoint runs, and the folder is released. Never waits for guards.
     pub(crate) fn close(&self) -> Result<()> {
         reentrancy::ensure_outside()?;
         if !self.health.begin_close() {
@@ -306,7 +308,7 @@ impl Core {
         }
         let writer = self.writer();
         let mut state = self.state.lock();
-        // Whoever was inside has told of what it did; nobody does anything any more.
+        // All running calls have published their changes; no call changes anything from here on.
         self.hub.end();
         let released = state.store.close();
         drop(state);
@@ -339,7 +341,7 @@ impl Core {
             if threads.is_empty() {
                 return;
             }
-            // The last handle may go in a callback, on one of these very threads.
+            // The last handle may be dropped in a callback, on one of these threads.
             for thread in threads.into_iter().filter(|thread| thread.thread().id() != myself) {
                 let _ = thread.join();
             }
@@ -347,8 +349,8 @@ impl Core {
     }
 }
 
-/// Whether a refusal depends on what the rows said, and so must not outlive them.
-fn tells_of_rows(kind: ErrorKind) -> bool {
+/// Whether a refusal depends on rows, and so must not be returned before they are synced.
+fn depends_on_rows(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Full
@@ -363,8 +365,8 @@ fn tells_of_rows(kind: ErrorKind) -> bool {
     )
 }
 
-/// Takes nothing once the wait was stopped. It is asked under the engine's lock: what is put after
-/// the stop is never taken.
+/// Takes nothing after the wait was stopped. Checked under the engine's lock: a task that is put
+/// after the stop is never taken.
 struct TakeUnlessStopped<'a> {
     take: Take,
     wait: Wait<'a>,

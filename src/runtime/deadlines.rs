@@ -1,5 +1,5 @@
-//! The tubes in the order of their first deadlines, by each of the three clocks. Every question
-//! costs the logarithm of the number of tubes with a deadline.
+//! The tubes ordered by their first deadlines, for each of the three clocks. Every operation costs
+//! the logarithm of the number of tubes with a deadline.
 
 use crate::engine::effects::NextDue;
 use crate::words::clock::{NEVER, Now};
@@ -7,17 +7,17 @@ use std::collections::BTreeSet;
 
 const CLOCKS: usize = 3;
 
-/// Lower bounds of the first deadlines. A tube stands in a set once at most.
+/// Lower bounds of the first deadlines. Each set has a tube at most once.
 #[derive(Default)]
 pub(crate) struct Deadlines {
     by_clock: [BTreeSet<(u64, u32)>; CLOCKS],
 }
 
-/// How far a walk over the due tubes has come.
+/// The position of a walk over the due tubes.
 #[derive(Default)]
 pub(crate) struct Walk {
     clock: usize,
-    /// The entry that was met last in the set of this clock.
+    /// The last entry that was returned from the set of this clock.
     last: Option<(u64, u32)>,
 }
 
@@ -50,7 +50,7 @@ impl Deadlines {
     }
 
     /// The next tube whose bound has passed, in the order of the bounds of each clock. A tube whose
-    /// bound moves meanwhile may be met again or be left to the next walk.
+    /// bound moves in the meantime may be returned again or be left to the next walk.
     pub(crate) fn next_due(&self, now: Now, walk: &mut Walk) -> Option<u32> {
         let nows = [now.queue, now.wall, now.lease];
         loop {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_meets_every_due_tube_once() {
+    fn a_walk_returns_every_due_tube_once() {
         let mut deadlines = Deadlines::default();
         for tube in 0..100 {
             deadlines.refile(tube, NextDue::NONE, queue(u64::from(tube)));

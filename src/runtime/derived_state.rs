@@ -1,6 +1,6 @@
-//! What is kept in memory beside the rows: the tubes with their counters and first deadlines, and
-//! what is still to be published. It follows from what is committed and from nothing else. There is
-//! no walk over all tubes.
+//! State kept in memory beside the rows: the tubes with their counters and first deadlines, and
+//! what is still to be published. It depends only on committed rows. No operation walks over all
+//! tubes.
 
 use crate::engine::decision::Decision;
 use crate::engine::effects::{Change, NextDue, TubeChange};
@@ -16,21 +16,21 @@ use crate::words::task::Cause;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// Protected by the engine's lock; agrees with the rows.
+/// Protected by the engine's lock. Always agrees with the rows.
 #[derive(Default)]
 pub(crate) struct DerivedState {
     tubes: HashMap<u32, TubeState, NumberHash>,
     deadlines: Deadlines,
     /// Tasks put since the queue was opened.
     pub(crate) tasks_put: u64,
-    /// Committed, and to be published once the lock is released.
+    /// Committed, and to be published after the lock is released.
     pub(crate) outbox: Notices,
     /// How often a tube was looked up, for tests.
     #[cfg(test)]
     pub(crate) visits: std::cell::Cell<u64>,
 }
 
-/// What is known of one tube.
+/// The state of one tube.
 struct TubeState {
     tube: TubeEntry,
     name: Arc<str>,
@@ -52,28 +52,28 @@ impl TubeCounters {
     }
 }
 
-/// What is published to waiters once the lock is released.
+/// What is published to waiters after the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// A tube may have more than one entry.
     pub(crate) tubes: SmallVec<[TubeWakeups; 1]>,
-    /// Payload bytes went, so any tube may have room under the limit of all together.
+    /// Payload bytes were freed, so any tube may have room under the limit of all tubes together.
     pub(crate) freed: bool,
-    /// So did bytes of the temporary tubes for which a put was refused.
+    /// Bytes of temporary tubes were freed while a put waits for them.
     pub(crate) relief: bool,
-    /// An earlier deadline than any before came in, or work for a sweep.
+    /// There is an earlier deadline than any before, or work for a sweep.
     pub(crate) sooner: bool,
     /// Lease time of the last write, if anything was written for the disk.
     pub(crate) wrote: Option<u64>,
 }
 
-/// What happened in one tube.
+/// The changes of one tube that waiters wait for.
 #[derive(Debug)]
 pub(crate) struct TubeWakeups {
     pub(crate) tube: u32,
     /// How many tasks became takeable.
     pub(crate) ready: usize,
-    /// How many tasks went.
+    /// How many tasks were removed.
     pub(crate) gone: usize,
 }
 
@@ -97,7 +97,7 @@ impl KnownTubes for DerivedState {
 }
 
 impl DerivedState {
-    /// What was counted for a tube.
+    /// The counters of a tube.
     pub(crate) fn counted(&self, number: u32) -> Option<&TubeCounters> {
         self.tubes.get(&number).map(|state| &state.calls)
     }
@@ -113,7 +113,7 @@ impl DerivedState {
         self.tubes.get(&number).map(|state| (&state.tube, state.next))
     }
 
-    /// Moves the bound of a tube. Whether the first deadline of all is earlier now.
+    /// Sets the bound of a tube. Returns whether the first deadline of all tubes is earlier now.
     pub(crate) fn set_bound(&mut self, number: u32, next: NextDue) -> bool {
         self.visit();
         let Some(state) = self.tubes.get_mut(&number).filter(|state| state.next != next) else {
@@ -124,17 +124,17 @@ impl DerivedState {
         first.earlier(next) != first
     }
 
-    /// The first deadline of all, by each clock.
+    /// The first deadline of all tubes, by each clock.
     pub(crate) fn first_due(&self) -> NextDue {
         self.deadlines.first()
     }
 
-    /// The next tube in which something may be due.
+    /// The next tube in which work may be due.
     pub(crate) fn next_due(&self, now: Now, walk: &mut Walk) -> Option<u32> {
         self.deadlines.next_due(now, walk)
     }
 
-    /// The tube's row is this from now on. Deadlines belong to its run.
+    /// Sets the tube's row. Deadlines belong to its run.
     pub(crate) fn set_tube(&mut self, number: u32, row: TubeRow) {
         self.visit();
         if let Some(state) = self.tubes.get_mut(&number) {
@@ -151,7 +151,7 @@ impl DerivedState {
         self.tubes.insert(number, state);
     }
 
-    /// Takes note of what is committed: counts, events, tubes, deadlines, and whom to wake.
+    /// Updates the state after a commit: counts, events, tubes, deadlines, and waiters to wake.
     pub(crate) fn committed(&mut self, draft: &mut Decision, mark: Mark, hub: &Hub) {
         let effects = &mut draft.effects;
         self.outbox.freed |= effects.durable_bytes < 0;

@@ -1,5 +1,5 @@
-//! The stream of changes. Pushed in commit order and never waited for: a subscriber that does not
-//! keep up loses the oldest, and is told how many.
+//! The stream of changes. Events are pushed in commit order, and a push never waits: a slow
+//! subscriber loses the oldest events and can read how many.
 
 use crate::engine::PayloadSubscribers;
 use crate::engine::effects::{Change, Effects};
@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A task's step from one state to another. It is told once it is committed; a power cut may take
-/// back what was not synced, see [`Events::synced`](crate::Events::synced).
+/// A task's step from one state to another. It is sent after the commit; a power cut may undo a
+/// commit that was not synced, see [`Events::synced`](crate::Events::synced).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
@@ -22,9 +22,9 @@ pub struct Event {
     pub tube: Arc<str>,
     /// The task.
     pub task: TaskId,
-    /// The state it left; none if it is new.
+    /// The state that the task left; none if it is new.
     pub from: Option<State>,
-    /// The state it entered; none if it is gone.
+    /// The state that it entered; none if it was removed.
     pub to: Option<State>,
     /// What moved it.
     pub cause: Cause,
@@ -35,9 +35,9 @@ pub struct Event {
 }
 
 impl Event {
-    /// The task's payload, also of one that is gone, if the reader asked for it with
+    /// The task's payload, also after a removal, if the reader asked for it with
     /// [`EventOptions::payloads`] or [`Tube::on_task_change_with_payload`]. `None` also if it could
-    /// not be read, and for the steps of a transaction that arrived before the question.
+    /// not be read, and for steps of a transaction that happened before the reader asked.
     ///
     /// [`Tube::on_task_change_with_payload`]: crate::Tube::on_task_change_with_payload
     pub fn payload(&self) -> Option<&[u8]> {
@@ -49,7 +49,7 @@ impl Event {
     }
 }
 
-/// Hands events to subscribers.
+/// Sends events to subscribers.
 #[derive(Default)]
 pub(crate) struct Hub {
     subscribers_: Mutex<Subscribers>,
@@ -59,7 +59,7 @@ pub(crate) struct Hub {
     seq: AtomicU64,
 }
 
-/// What a subscriber is told of a tube's tasks.
+/// What a subscriber receives of a tube's tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interest {
     Nothing,
@@ -67,13 +67,13 @@ pub(crate) enum Interest {
     Payloads,
 }
 
-/// By the tube's name. It may take a lock of its own, under which no other is taken.
+/// Decides by the tube's name. It may take a lock of its own, under which no other lock is taken.
 pub(crate) type InterestFilter = Box<dyn Fn(&str) -> Interest + Send + Sync>;
 
 #[derive(Default)]
 struct Subscribers {
     subscribers: Vec<Arc<Subscriber>>,
-    /// Nothing will be told any more; who comes now comes to an end at once.
+    /// No event will follow; a new subscription ends at once.
     ended: bool,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Subscriber {
 #[derive(Default)]
 struct Stream {
     events: VecDeque<Event>,
-    /// Of their payloads.
+    /// Payload bytes of the kept events.
     bytes: usize,
     ended: bool,
 }
@@ -125,12 +125,12 @@ impl Hub {
         self.wanting.store(wanting, Ordering::Release);
     }
 
-    /// Whom to ask whether a payload is wanted; `None` if none is.
+    /// Answers whether a payload is wanted; `None` if no subscriber wants payloads.
     pub(crate) fn wants(&self) -> Option<&dyn PayloadSubscribers> {
         (self.wanting.load(Ordering::Acquire) > 0).then_some(self)
     }
 
-    /// Tells of changes. Called in commit order.
+    /// Sends the changes of one commit. Called in commit order.
     #[inline]
     pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
         let changes = effects.changes();
@@ -157,7 +157,7 @@ impl Hub {
         }
     }
 
-    /// Ends every stream, once what it holds is read, and those that are still to come.
+    /// Ends every stream after its kept events are read, and every later subscription.
     pub(crate) fn end(&self) {
         let mut subscribers_ = self.subscribers_.lock();
         subscribers_.ended = true;
@@ -195,7 +195,7 @@ impl Stream {
         Some(event)
     }
 
-    /// Drops the oldest until there is room for one more of so many bytes. How many went.
+    /// Drops the oldest events until an event with `bytes` fits. Returns how many were dropped.
     fn make_room(&mut self, bytes: usize, options: &EventOptions) -> u64 {
         let mut dropped = 0;
         while self.events.len() >= options.kept.max(1)
@@ -211,7 +211,7 @@ impl Stream {
 }
 
 impl Subscriber {
-    /// All events of one commit at once: a call of the reader costs more than many of them.
+    /// Pushes all events of one commit at once: waking the reader costs more than many events.
     fn push(&self, events: impl Iterator<Item = Event>) {
         let mut stream = self.stream.lock();
         let (mut arrived, mut dropped) = (false, 0);
@@ -250,8 +250,8 @@ impl Subscriber {
         self.stream.lock().pop()
     }
 
-    /// The next event; waits for it, for at most `timeout`. `None` if it did not come, or the
-    /// stream has ended.
+    /// The next event; waits for it, at most for `timeout`. `None` after the timeout or the end of
+    /// the stream.
     pub(crate) fn next(&self, timeout: Option<Duration>) -> Option<Event> {
         let until = timeout.and_then(deadline);
         let mut stream = self.stream.lock();

@@ -1,13 +1,14 @@
-//! Sessions that ended and wait for their grace: until then their leases may be resumed, afterwards
-//! they return. No lease is kept here; what is forgotten here is in the rows at the next opening.
+//! Sessions that have ended and wait for their grace: until then their leases may be resumed,
+//! afterwards they return. The leases are in the rows only; what is lost here is found in the rows
+//! at the next opening.
 
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicU64, Mutex, Ordering};
 
-/// The consumers that left.
+/// The consumers whose session has ended.
 pub(crate) struct GraceTimers {
     waiting: Mutex<Vec<Grace>>,
-    /// Lease time of the first of them to end, or [`NEVER`], so that asking costs one load.
+    /// Lease time at which the first grace ends, or [`NEVER`], so that a check costs one load.
     next: AtomicU64,
 }
 
@@ -15,9 +16,9 @@ pub(crate) struct GraceTimers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
     pub(crate) consumer: u32,
-    /// The number that the consumer's leaving drew. It tells this session from later ones.
+    /// The number that the end of the session drew. It distinguishes this session from later ones.
     pub(crate) left: u64,
-    /// Lease time.
+    /// Lease time of the end of the grace.
     pub(crate) until: u64,
 }
 
@@ -28,7 +29,7 @@ impl Default for GraceTimers {
 }
 
 impl GraceTimers {
-    /// Lease time at which the next one ends.
+    /// Lease time at which the next grace ends.
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }
@@ -37,7 +38,7 @@ impl GraceTimers {
         self.change(|waiting| waiting.push(grace));
     }
 
-    /// The consumer is back.
+    /// The consumer was opened again.
     pub(crate) fn forget(&self, consumer: u32) {
         self.change(|waiting| waiting.retain(|grace| grace.consumer != consumer));
     }
@@ -47,8 +48,8 @@ impl GraceTimers {
         self.change(|waiting| waiting.retain(|grace| *grace != ended));
     }
 
-    /// One that is over. It stays until it is removed, so that nobody passes by while its leases
-    /// return.
+    /// A grace that is over. It stays in the list until `remove`, so that a concurrent call also
+    /// returns its leases before it goes on.
     pub(crate) fn expired(&self, now: u64) -> Option<Grace> {
         self.waiting.lock().iter().find(|grace| grace.until <= now).copied()
     }

@@ -1,6 +1,6 @@
-//! Group sync: leader and waiters, no fixed waiting window, no hand-off to another thread for a
-//! single caller. It never takes the engine's lock: while one caller syncs, others apply and write,
-//! and the next sync covers them all.
+//! Group commit: a leader syncs for all waiting callers. There is no fixed waiting window, and a
+//! single caller does not hand over to another thread. It never takes the engine's lock: while one
+//! caller syncs, others apply and write, and the next sync covers them all.
 
 use crate::store::{Health, Journal};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -8,21 +8,22 @@ use crate::words::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The flusher begins so much of the interval before it is over. Else it meets callers that have
-/// found the limit passed and sync themselves, each time for as long as a sync takes.
+/// The flusher begins 1/EARLY_DIVISOR of the interval before its end. Otherwise callers would find
+/// the limit passed and sync themselves, each time for as long as a sync takes.
 const EARLY_DIVISOR: u32 = 4;
 
-/// The number of a record; what a caller saw is synced once this record is. 0 is synced always.
+/// The number of a record. What a caller has read is synced when this record is. 0 is always
+/// synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(pub(crate) u64);
 
 /// Where durable callers wait.
 pub(crate) struct GroupCommit {
-    /// `None` for a queue in memory, where nothing is ever synced.
+    /// `None` for a queue in memory, where nothing is synced.
     journal: Option<Arc<Journal>>,
     line: Mutex<Line>,
     health: Arc<Health>,
-    /// Whether the flusher will look again by itself, and need not be flusher_called.
+    /// Whether the flusher will look again by itself, so that it need not be woken.
     flusher_awake: AtomicBool,
     flusher: Mutex<Flusher>,
     flusher_called: Condvar,
@@ -37,7 +38,7 @@ struct Line {
 #[derive(Default)]
 struct Flusher {
     closed: bool,
-    /// Something was written since it looked.
+    /// A record was written since the flusher looked.
     flusher_called: bool,
 }
 
@@ -47,7 +48,7 @@ struct SyncWaiter {
     ready: Condvar,
 }
 
-/// What a waiter is told.
+/// The result for a waiter.
 #[derive(Clone, Copy)]
 enum SyncOutcome {
     Covered,
@@ -84,7 +85,8 @@ impl GroupCommit {
         }
     }
 
-    /// Whether a sync has failed. What was written since the last good one is unknown for ever.
+    /// Whether a sync has failed. From then on it is unknown what was written since the last good
+    /// one.
     fn has_failed(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.has_failed())
     }
@@ -93,10 +95,10 @@ impl GroupCommit {
         self.journal.as_ref().is_none_or(|journal| journal.synced() >= mark.0)
     }
 
-    /// Returns once the mark is synced; leads the sync if nobody does.
+    /// Returns after the mark is synced. If no thread leads a sync, this one does.
     ///
     /// # Errors
-    /// `Unknown` if the sync failed, by whoever led it.
+    /// `Unknown` if the sync failed, also if another thread led it.
     #[inline]
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
         let Some(journal) = &self.journal else { return Ok(()) };
@@ -126,8 +128,8 @@ impl GroupCommit {
         }
     }
 
-    /// Syncs once. The leader's own record was written before, so one sync covers it; then it wakes
-    /// exactly the covered and hands the lead to the first of the others.
+    /// Syncs once. The leader's own record was written before, so one sync covers it. Then it wakes
+    /// exactly the covered waiters and hands the lead to the first of the others.
     fn lead(&self, journal: &Journal) -> Result<()> {
         let synced = journal.sync();
         if let Err(error) = &synced
@@ -157,25 +159,25 @@ impl GroupCommit {
         Ok(())
     }
 
-    /// DerivedState that a record was written at this lease time. Whether the oldest unsynced
-    /// record is older than `limit`: then the caller syncs, so that the limit does not hang on the
-    /// flusher.
+    /// Notes that a record was written at this lease time. Returns whether the oldest unsynced
+    /// record is older than `limit`: then the caller syncs, so that the limit does not depend on
+    /// the flusher.
     #[inline]
     pub(crate) fn written(&self, lease: u64, limit: u64) -> bool {
         let Some(journal) = &self.journal else { return false };
-        // 0 says that there is none, so the first microsecond of a clock is its second.
+        // 0 means that there is none, so a record at time 0 counts as written at 1.
         let now = lease.max(1);
         let oldest = journal.oldest.load(Ordering::Acquire);
         if oldest != 0 {
             return now.saturating_sub(oldest) > limit;
         }
         match journal.oldest.compare_exchange(0, now, Ordering::SeqCst, Ordering::Acquire) {
-            // A durable caller comes here for every sync; a call of the flusher for each of them
-            // would cost as much as the rest of the verb.
+            // A durable caller comes here for every sync. Waking the flusher each time would cost
+            // as much as the rest of the verb.
             Ok(_) if self.flusher_awake.load(Ordering::SeqCst) => false,
             Ok(_) => {
-                // Under the lock, or the outcome could fall between the flusher's look and its
-                // sleep.
+                // Under the lock, because otherwise the flusher could miss it between its check and
+                // its sleep.
                 let mut flusher = self.flusher.lock();
                 flusher.flusher_called = true;
                 self.flusher_called.notify_one();
@@ -186,9 +188,9 @@ impl GroupCommit {
         }
     }
 
-    /// The flusher's thread: sleeps while everything is synced, else looks once an interval and
-    /// syncs what is unsynced then. Calls `idle` when nothing came for an interval, until it
-    /// answers that all is synced: a durable caller's own sync may take longer.
+    /// The flusher's thread: sleeps while everything is synced, otherwise looks once an interval
+    /// and syncs what is unsynced. Calls `idle` after an interval without writes, until that
+    /// returns that all is synced: a durable caller's own sync may take longer.
     pub(crate) fn flush_until_closed(
         &self,
         interval: Duration,
@@ -199,7 +201,7 @@ impl GroupCommit {
         let mut owes_idle = false;
         while !flusher.closed {
             // Cleared before `oldest` is read, and a writer sets `oldest` before it reads this: one
-            // of the two always sees the other.
+            // of the two always sees the other's write.
             self.flusher_awake.store(false, Ordering::SeqCst);
             let rests = |flusher: &Flusher| {
                 !flusher.closed && !flusher.flusher_called && self.oldest() == 0
@@ -220,20 +222,20 @@ impl GroupCommit {
             self.flusher_called.wait_for(&mut flusher, interval - interval / EARLY_DIVISOR);
             if self.oldest() != 0 && !flusher.closed && !self.has_failed() {
                 drop(flusher);
-                // A failure is remembered, and every later call says so.
+                // The failure is stored, and every later call returns it.
                 let _ = self.flush(&written);
                 flusher = self.flusher.lock();
             }
         }
     }
 
-    /// Syncs everything that is written when it is flusher_called.
+    /// Syncs everything that is written at the time of the call.
     ///
     /// # Errors
     /// As [`wait`](GroupCommit::wait).
     pub(crate) fn flush(&self, written: impl Fn() -> Mark) -> Result<()> {
-        // Who wrote may have noted it only after another's sync had covered it. Cleared before it
-        // is seen what is written: whoever writes later sets it anew.
+        // A writer may set `oldest` only after another thread's sync has covered its record.
+        // Cleared before `written` is called, because a later writer sets it again.
         if let Some(journal) = &self.journal {
             journal.oldest.store(0, Ordering::SeqCst);
         }

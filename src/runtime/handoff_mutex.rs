@@ -1,37 +1,37 @@
-//! The engine's lock. Of those who have fallen sleeping before it, one at most is woken at a time:
-//! what is done behind it takes a few microseconds, and to wake somebody takes as long. A lock that
-//! wakes a sleeper whenever it is released does so for nothing, since whoever released it is back
-//! before the sleeper is up; under it ten threads take twice as long for a task as one does.
-//! Sleepers are woken in the order in which they came, and one who is awake gets in at last.
+//! The engine's lock: a mutex that wakes at most one sleeping waiter at a time. Work under the lock
+//! takes a few microseconds, and waking a thread takes as long. A mutex that wakes a waiter at each
+//! release does so in vain, because the releasing thread has taken the lock again before the waiter
+//! runs; with such a mutex ten threads need twice as long for a task as one does. Waiters are woken
+//! in the order in which they fell asleep, and a woken waiter cannot starve.
 
 use crate::words::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::words::sync::{fence, spin_loop, yield_now};
 use std::ops::{Deref, DerefMut};
 
-/// How often a thread looks before it sleeps, with so many pauses before each spin: as long as an
-/// op or two take.
+/// How often a thread tries before it yields, with `PAUSES` spin hints before each try: together as
+/// long as one or two ops take.
 const SPINS: usize = if cfg!(shuttle) { 1 } else { 30 };
 const PAUSES: usize = if cfg!(shuttle) { 0 } else { 8 };
-/// How often it lets others run and looks again: who is inside may wait for a processor.
+/// How often it then yields and tries again: the holder of the lock may wait for a processor.
 const YIELDS: usize = if cfg!(shuttle) { 1 } else { 10 };
 
-/// What only one thread at a time may touch.
+/// A value that one thread at a time may access.
 pub(crate) struct HandoffMutex<T> {
     value: Mutex<T>,
-    /// How many sleep and were not called. Moves under `waiters`, and is read without.
+    /// How many threads sleep and were not woken. Changes under `waiters`, and is read without.
     sleeping: AtomicUsize,
-    /// Somebody is being called, or was called and is not inside yet. Nobody else is called
-    /// meanwhile: who was called permits the next one as it leaves.
+    /// A thread is being woken, or was woken and does not have the lock yet. No other thread is
+    /// woken in the meantime; the woken thread wakes the next one when it releases the lock.
     handoff_pending: AtomicBool,
-    /// Calls that nobody has heard yet. TicketHandle to fall sleeping and to wake_one, not to wait
-    /// for `value`.
+    /// Wake-ups that no thread has consumed yet. Locked to fall asleep and to wake a thread, not to
+    /// wait for `value`.
     waiters: Mutex<usize>,
     condvar: Condvar,
 }
 
-/// Leave to be inside, until it is dropped.
+/// The lock, held until this is dropped.
 pub(crate) struct HandoffGuard<'a, T> {
-    // Dropped in this order: nobody is inside when somebody is called.
+    // Dropped in this order: the lock is free before the next thread is woken.
     value: MutexGuard<'a, T>,
     _next: WakeNext<'a, T>,
 }
@@ -49,15 +49,15 @@ impl<T> HandoffMutex<T> {
         }
     }
 
-    /// Waits until nobody is inside.
+    /// Waits until the lock is free.
     #[inline]
     pub(crate) fn lock(&self) -> HandoffGuard<'_, T> {
         let value = self.value.try_lock().unwrap_or_else(|| self.wait());
         HandoffGuard { value, _next: WakeNext(self) }
     }
 
-    /// Lets the one that is being woken in first, if there is one. For a caller that has just
-    /// released the lock and wants it again.
+    /// Lets the thread that is being woken take the lock first, if there is one. For a caller that
+    /// has just released the lock and wants it again.
     pub(crate) fn pass_on(&self) {
         yield_now();
         while self.handoff_pending.load(Ordering::SeqCst) {
@@ -70,14 +70,14 @@ impl<T> HandoffMutex<T> {
         if let Some(value) = self.spin().or_else(|| self.sleep()) {
             return value;
         }
-        // Those who never slept may always come first, but parking_lot's lock hands itself over to
-        // whoever waits, every now and then.
+        // Threads that did not sleep may always be faster, but parking_lot's mutex hands itself
+        // over to a waiting thread from time to time.
         let value = self.spin().unwrap_or_else(|| self.value.lock());
         self.handoff_pending.store(false, Ordering::SeqCst);
         value
     }
 
-    /// Looks for a while whether anybody is inside.
+    /// Tries for a while to take the lock.
     fn spin(&self) -> Option<MutexGuard<'_, T>> {
         for spin in 0..SPINS + YIELDS {
             if spin < SPINS {
@@ -92,18 +92,18 @@ impl<T> HandoffMutex<T> {
         None
     }
 
-    /// Sleeps until it is called, unless nobody is inside by now.
+    /// Sleeps until it is woken, unless the lock is free by now.
     fn sleep(&self) -> Option<MutexGuard<'_, T>> {
         let mut permits = self.waiters.lock();
         self.sleeping.fetch_add(1, Ordering::SeqCst);
-        // Who leaves lets go and then asks who sleeps; here it is the other way round. One of the
-        // two always sees the other.
+        // A releasing thread first frees the lock and then reads `sleeping`; here the order is
+        // reversed. One of the two always sees the other.
         fence(Ordering::SeqCst);
         if let Some(value) = self.value.try_lock() {
             self.sleeping.fetch_sub(1, Ordering::SeqCst);
             return Some(value);
         }
-        // A wake_one that has not been heard is for somebody who fell sleeping before.
+        // A wake-up that was not consumed yet is for a thread that fell asleep before.
         self.condvar.wait(&mut permits);
         while *permits == 0 {
             self.condvar.wait(&mut permits);
@@ -112,7 +112,7 @@ impl<T> HandoffMutex<T> {
         None
     }
 
-    /// Calls one who sleeps, unless one is on the way.
+    /// Wakes one sleeping thread, unless one is being woken.
     #[cold]
     fn wake_one(&self) {
         let handoff_pending = &self.handoff_pending;
@@ -121,14 +121,14 @@ impl<T> HandoffMutex<T> {
         }
         let mut permits = self.waiters.lock();
         if self.sleeping.load(Ordering::SeqCst) == 0 {
-            // The last of them has found nobody inside.
+            // The last sleeping thread has found the lock free.
             handoff_pending.store(false, Ordering::SeqCst);
             return;
         }
         self.sleeping.fetch_sub(1, Ordering::SeqCst);
         *permits += 1;
         drop(permits);
-        // Not before: who wakes wants what was just dropped.
+        // Not before the unlock: the woken thread needs the mutex that was just released.
         self.condvar.notify_one();
     }
 }
@@ -166,94 +166,96 @@ mod tests {
 
     const THREADS: usize = 8;
 
-    fn wait_until_asleep<T>(door: &HandoffMutex<T>, threads: usize) {
-        while door.sleeping.load(Ordering::SeqCst) != threads {
+    fn wait_until_asleep<T>(mutex: &HandoffMutex<T>, threads: usize) {
+        while mutex.sleeping.load(Ordering::SeqCst) != threads {
             yield_now();
         }
     }
 
-    fn is_at_rest<T>(door: &HandoffMutex<T>) {
-        assert_eq!(door.sleeping.load(Ordering::SeqCst), 0);
-        assert!(!door.handoff_pending.load(Ordering::SeqCst), "nobody is on the way");
-        assert_eq!(*door.waiters.lock(), 0, "every wake_one was heard");
+    fn is_at_rest<T>(mutex: &HandoffMutex<T>) {
+        assert_eq!(mutex.sleeping.load(Ordering::SeqCst), 0);
+        assert!(!mutex.handoff_pending.load(Ordering::SeqCst), "no thread is being woken");
+        assert_eq!(*mutex.waiters.lock(), 0, "every wake-up was consumed");
     }
 
-    /// Threads that sleep before the door while somebody inside does this; all get in afterwards.
+    /// Threads sleep before the mutex while its holder runs `meanwhile`; all get the lock
+    /// afterwards.
     fn with_sleepers(meanwhile: impl FnOnce(&HandoffMutex<usize>)) {
-        let door = HandoffMutex::new(0);
+        let mutex = HandoffMutex::new(0);
         thread::scope(|scope| {
-            let inside = door.lock();
+            let inside = mutex.lock();
             for _ in 0..THREADS {
-                scope.spawn(|| *door.lock() += 1);
+                scope.spawn(|| *mutex.lock() += 1);
             }
-            wait_until_asleep(&door, THREADS);
-            meanwhile(&door);
+            wait_until_asleep(&mutex, THREADS);
+            meanwhile(&mutex);
             drop(inside);
         });
-        assert_eq!(*door.lock(), THREADS);
-        is_at_rest(&door);
+        assert_eq!(*mutex.lock(), THREADS);
+        is_at_rest(&mutex);
     }
 
     #[test]
-    fn everyone_who_slept_gets_in() {
+    fn every_sleeping_thread_gets_the_lock() {
         with_sleepers(|_| {});
     }
 
     #[test]
-    fn one_at_most_is_called_at_a_time() {
-        with_sleepers(|door| {
-            // The one who is called finds somebody inside again and again.
+    fn at_most_one_thread_is_woken_at_a_time() {
+        with_sleepers(|mutex| {
+            // The woken thread finds the lock taken again and again.
             for _ in 0..THREADS {
-                door.wake_one();
-                assert_eq!(door.sleeping.load(Ordering::SeqCst), THREADS - 1);
+                mutex.wake_one();
+                assert_eq!(mutex.sleeping.load(Ordering::SeqCst), THREADS - 1);
             }
         });
     }
 
-    /// A newcomer does not hear a wake_one that was made before it fell sleeping; it would take it
-    /// away from whoever sleeps longest.
+    /// A new waiter does not consume a wake-up that was made before it fell asleep: that is for the
+    /// thread that sleeps longest.
     #[test]
-    fn a_call_is_for_whoever_sleeps_longest() {
-        let door = HandoffMutex::new(Vec::new());
+    fn a_wake_up_is_for_the_longest_sleeping_thread() {
+        let mutex = HandoffMutex::new(Vec::new());
         thread::scope(|scope| {
-            let inside = door.lock();
+            let inside = mutex.lock();
             for name in 0..THREADS {
                 scope.spawn({
-                    let door = &door;
-                    move || door.lock().push(name)
+                    let mutex = &mutex;
+                    move || mutex.lock().push(name)
                 });
-                wait_until_asleep(&door, name + 1);
+                wait_until_asleep(&mutex, name + 1);
             }
-            // A wake_one up to the condvar, which rings only when one more has fallen sleeping.
-            door.handoff_pending.store(true, Ordering::SeqCst);
-            let mut permits = door.waiters.lock();
-            door.sleeping.fetch_sub(1, Ordering::SeqCst);
+            // The steps of `wake_one` before the notification, which follows after one more thread
+            // sleeps.
+            mutex.handoff_pending.store(true, Ordering::SeqCst);
+            let mut permits = mutex.waiters.lock();
+            mutex.sleeping.fetch_sub(1, Ordering::SeqCst);
             *permits += 1;
             drop(permits);
-            scope.spawn(|| door.lock().push(THREADS));
-            wait_until_asleep(&door, THREADS);
-            assert_eq!(*door.waiters.lock(), 1, "it is not the newcomer's");
-            door.condvar.notify_one();
+            scope.spawn(|| mutex.lock().push(THREADS));
+            wait_until_asleep(&mutex, THREADS);
+            assert_eq!(*mutex.waiters.lock(), 1, "the new waiter must not consume it");
+            mutex.condvar.notify_one();
             drop(inside);
         });
-        assert_eq!(*door.lock(), (0..=THREADS).collect::<Vec<_>>());
-        is_at_rest(&door);
+        assert_eq!(*mutex.lock(), (0..=THREADS).collect::<Vec<_>>());
+        is_at_rest(&mutex);
     }
 
     #[test]
-    fn a_call_that_meets_nobody_leaves_the_next_one_free() {
-        let door = HandoffMutex::new(0);
-        door.wake_one();
-        is_at_rest(&door);
+    fn a_wake_up_without_waiters_does_not_block_the_next() {
+        let mutex = HandoffMutex::new(0);
+        mutex.wake_one();
+        is_at_rest(&mutex);
     }
 
     #[test]
-    fn a_panic_inside_lets_the_next_one_in() {
-        let door = HandoffMutex::new(0);
+    fn a_panic_under_the_lock_releases_it() {
+        let mutex = HandoffMutex::new(0);
         thread::scope(|scope| {
-            let inside = door.lock();
-            let waits = scope.spawn(|| *door.lock() += 1);
-            wait_until_asleep(&door, 1);
+            let inside = mutex.lock();
+            let waits = scope.spawn(|| *mutex.lock() += 1);
+            wait_until_asleep(&mutex, 1);
             let fell = catch_unwind(AssertUnwindSafe(|| {
                 let _inside = inside;
                 panic!("planned");
@@ -261,28 +263,28 @@ mod tests {
             assert!(fell.is_err());
             waits.join().unwrap();
         });
-        assert_eq!(*door.lock(), 1);
+        assert_eq!(*mutex.lock(), 1);
     }
 
     #[test]
-    fn nothing_is_lost_between_threads_that_come_and_go() {
+    fn no_update_is_lost_between_threads() {
         const TIMES: usize = 5_000;
-        let door = HandoffMutex::new(0);
+        let mutex = HandoffMutex::new(0);
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for time in 0..TIMES {
-                        let mut inside = door.lock();
+                        let mut inside = mutex.lock();
                         *inside += 1;
                         if time % 16 == 0 {
-                            // Long enough for others to fall sleeping.
+                            // Long enough for others to fall asleep.
                             (0..YIELDS).for_each(|_| yield_now());
                         }
                     }
                 });
             }
         });
-        assert_eq!(*door.lock(), THREADS * TIMES);
-        is_at_rest(&door);
+        assert_eq!(*mutex.lock(), THREADS * TIMES);
+        is_at_rest(&mutex);
     }
 }

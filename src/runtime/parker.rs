@@ -1,17 +1,17 @@
-//! How a thread of the queue is called: the timer by an earlier deadline, a clock moved by hand,
-//! the end of a busy time; the checkpointer by a journal that fills up.
+//! How a thread of the queue is woken: the timer by an earlier deadline, a manual clock, or the end
+//! of a busy time; the checkpointer by a journal that fills up.
 
 use crate::words::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use std::time::Duration;
 
-/// Where a thread sleeps, and how it is called.
+/// Where a thread sleeps, and how it is woken.
 #[derive(Default)]
 pub(crate) struct Parker {
     called: Mutex<Called>,
     bell: Condvar,
     /// Lease time of the last write for the disk.
     last_write: AtomicU64,
-    /// The timer has been told that there is something to checkpoint once the queue is quiet.
+    /// The timer knows that there is something to checkpoint after the queue has become quiet.
     minds_quiet: AtomicBool,
 }
 
@@ -22,7 +22,7 @@ struct Called {
 }
 
 impl Parker {
-    /// There is something new to see: the thread looks again.
+    /// Makes the thread look again.
     pub(crate) fn ring(&self) {
         self.called.lock().rung = true;
         self.bell.notify_one();
@@ -33,8 +33,8 @@ impl Parker {
         self.bell.notify_one();
     }
 
-    /// DerivedState a write. The first one of a busy time wakes the timer, which then minds the
-    /// quiet.
+    /// Notes a write. The first write of a busy time wakes the timer, which then waits for the end
+    /// of the busy time.
     pub(crate) fn wrote(&self, lease: u64) {
         self.last_write.store(lease, Ordering::Relaxed);
         if !self.minds_quiet.load(Ordering::Relaxed)
@@ -44,7 +44,7 @@ impl Parker {
         }
     }
 
-    /// Lease time of the last write, while the end of a busy time is awaited.
+    /// Lease time of the last write, while the timer waits for the end of a busy time.
     pub(crate) fn quiet_since(&self) -> Option<u64> {
         let minds = self.minds_quiet.load(Ordering::Relaxed);
         minds.then(|| self.last_write.load(Ordering::Relaxed))
@@ -55,7 +55,7 @@ impl Parker {
         self.minds_quiet.store(false, Ordering::Relaxed);
     }
 
-    /// Sleeps until it is called, or for a while. False once the queue closes.
+    /// Sleeps until it is woken, or for `nap`. Returns false after the queue was closed.
     pub(crate) fn sleep(&self, nap: Option<Duration>) -> bool {
         let mut called = self.called.lock();
         if !called.rung && !called.closed {

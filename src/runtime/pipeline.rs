@@ -1,6 +1,6 @@
-//! The way of every op: admit, work off what is due, decide, append, publish. An attempt is made
-//! under the engine's lock and waits for nothing: it is done, or nothing has happened and what it
-//! needs is a [`Retry`]. Here is the blocking face, one loop over the attempts.
+//! The steps of every op: admit, do due work, decide, append, publish. An attempt runs under the
+//! engine's lock and waits for nothing. Either it is done, or nothing has happened and it returns
+//! what it needs as a [`Retry`]. This file has the blocking interface, one loop over the attempts.
 
 use crate::engine::Op;
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit, sync_overdue};

@@ -1,6 +1,6 @@
-//! Whether this thread is active `transact`, and so holds both locks: a plain verb would wait for
-//! itself there. What guards and sessions have to do when they are dropped there is kept, and done
-//! once the thread is outside.
+//! Whether this thread is inside `transact` and so holds both locks: a plain verb there would wait
+//! for itself. The work of guards and sessions that are dropped inside is stored, and done after
+//! the transaction.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::thread_local;
@@ -17,14 +17,14 @@ struct Nesting {
 }
 
 /// # Errors
-/// `InTransaction` if this thread is active.
+/// `InTransaction` if this thread is inside `transact`.
 pub(crate) fn ensure_outside() -> Result<()> {
-    // A thread whose locals are gone already is active nothing.
+    // A thread whose locals are destroyed is not inside a transaction.
     let active = NESTING.try_with(|nest| nest.borrow().active).unwrap_or(false);
     if active { Err(Error::new(ErrorKind::InTransaction)) } else { Ok(()) }
 }
 
-/// Does what a drop has to do, now or as soon as the thread is outside.
+/// Does the work of a drop now, or after the transaction of this thread.
 pub(crate) fn defer_until_outside(work: impl FnOnce() + 'static) {
     let mut work = Some(work);
     let _ = NESTING.try_with(|nest| {
@@ -40,7 +40,8 @@ pub(crate) fn defer_until_outside(work: impl FnOnce() + 'static) {
     }
 }
 
-/// ClockMarks this thread as being active, until it is dropped; by then the locks must be released.
+/// Marks this thread as being inside a transaction until the drop. The locks must be released
+/// before that.
 pub(crate) struct TransactionScope(());
 
 impl TransactionScope {

@@ -4,7 +4,7 @@
 
 use crate::engine::consumers::{self, End, Left};
 use crate::engine::query;
-use crate::engine::recover::{ExpireSessions, ReturnLeases, Silenced};
+use crate::engine::recover::{ExpireSessions, ExpiredSessions, ReturnLeases};
 use crate::engine::repair::Repair;
 use crate::engine::staging::RollBack;
 use crate::runtime::grace_timers::Grace;
@@ -14,7 +14,7 @@ use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 
-/// A consumer's session has ended: its leases wait for its grace, or return now.
+/// Ends a consumer's session: its leases wait for its grace, or return now.
 pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Result<()> {
     parts.takers.recheck_all();
     let grace = if now { 0 } else { left.grace };
@@ -26,7 +26,7 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
         return Ok(());
     }
     let returned = end_session(parts, ended);
-    // Until its last task was back, its takers could look and find it alive.
+    // Before its last task had returned, its waiting takes could look and find the session open.
     parts.takers.recheck_all();
     returned
 }
@@ -47,7 +47,7 @@ pub(crate) fn end_graces(parts: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// What a failing disk kept is tried again by whoever comes by; what is damaged stays so.
+/// After a failing disk the next call tries again; after damage no call does.
 fn end_session(parts: &Shared, grace: Grace) -> Result<()> {
     let Grace { consumer, left, .. } = grace;
     let ended = end_all(parts, &End { consumer, left, charged: true });
@@ -74,7 +74,7 @@ pub(crate) fn roll_back_puts(parts: &Shared) -> Result<()> {
 /// no grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
     submit_internal(parts, &Repair::Consumers)?;
-    let (Silenced { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;
+    let (ExpiredSessions { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;
     let tubes = query::numbers(&parts.state.lock().store)?;
     for tube in tubes {
         let mut from = Some(TaskId::new(0));
@@ -120,8 +120,8 @@ mod tests {
         taken.into_iter().for_each(|task| _ = task.detach());
     }
 
-    /// Who ended a session took it off the list first: a tick beside it returned while up to 1 000
-    /// of its tasks were still taken.
+    /// Regression: the thread that ended a session first removed it from the list. A tick at the
+    /// same time then returned while up to 1 000 of its tasks were still taken.
     #[test]
     fn a_tick_beside_the_end_of_a_session_leaves_none_of_its_tasks_taken() {
         let (queue, tube, clock) = queue();
@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
     }
 
-    /// A consumer left and was opened again before its leaving was noted; the stale note then ended
-    /// a later session before its grace was over.
+    /// Regression: a consumer was opened again before the end of its session was noted. The stale
+    /// note then ended a later session before its grace was over.
     #[test]
     fn a_stale_grace_ends_no_later_session() {
         let (queue, tube, clock) = queue();
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(tube.stats().unwrap().taken, 0);
     }
 
-    /// Each left its name behind: 200 000 consumers closed left 30 MiB.
+    /// Regression: each closed consumer left its name in memory: 30 MiB for 200 000.
     #[test]
     fn a_closed_consumer_leaves_nothing_in_memory() {
         let (queue, tube, _) = queue();

@@ -1,6 +1,6 @@
-//! The parts of a running queue, which its pipeline, checkpoints, sessions and timer share. Locks
-//! are taken in one order: the writer's before the engine's; neither is held while user code runs,
-//! `transact` aside.
+//! The parts of a running queue, shared by its pipeline, checkpoints, sessions and timer. Locks are
+//! taken in one order: the writer's before the engine's. Neither is held while user code runs,
+//! except in `transact`.
 
 use crate::runtime::backpressure::{Backpressure, PausedCallers};
 use crate::runtime::commit::{CommitEnv, EngineState};
@@ -32,11 +32,11 @@ pub(crate) struct CoreSettings {
 /// What the threads of one queue share.
 pub(crate) struct Shared {
     pub(crate) settings: CoreSettings,
-    /// What the wall clock did before the opening.
+    /// How the wall clock moved before the opening.
     pub(crate) clock_step: Option<ClockStep>,
     /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
     writer: Mutex<()>,
-    /// Of the checkpoint under way.
+    /// The throttle of the running checkpoint.
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) state: HandoffMutex<EngineState>,
     pub(crate) gate: GroupCommit,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) ready_waiters: Wake,
     pub(crate) hub: Hub,
     pub(crate) alarm: Parker,
-    /// Calls the thread that checkpoints beside the callers.
+    /// Wakes the thread that runs checkpoints in the background.
     pub(crate) checkpointer: Parker,
     pub(crate) pausing: PausedCallers,
     pub(crate) grace_timers: GraceTimers,
@@ -56,17 +56,17 @@ pub(crate) struct Shared {
 /// once, see `checkpoints`.
 #[must_use = "the caller does it without the engine's lock"]
 pub(crate) struct PostCommit {
-    /// The oldest record that is not synced has reached the limit: sync up to here.
+    /// The oldest unsynced record has reached the limit: sync up to this mark.
     pub(crate) sync: Option<Mark>,
     pub(crate) wants_checkpoint: bool,
-    /// How many checkpoints there were.
+    /// The number of checkpoints so far.
     pub(crate) checkpoints: u64,
-    /// Microseconds of pause for having outrun the checkpoint under way.
+    /// Microseconds of pause for writing faster than the running checkpoint frees space.
     pub(crate) pause: u64,
 }
 
 impl Shared {
-    /// Over an opened store.
+    /// Makes the parts over an opened store.
     pub(crate) fn new(opened: Opened, settings: CoreSettings) -> Self {
         let health = opened.store.health.clone();
         let gate = GroupCommit::new(opened.store.journal(), health.clone());
@@ -112,7 +112,7 @@ impl Shared {
         self.throttle.while_awaited(|| self.writer.lock())
     }
 
-    /// The writer's lock, if nobody has it.
+    /// The writer's lock, if it is free.
     pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
         self.writer.try_lock()
     }
@@ -126,7 +126,7 @@ impl Shared {
         micros(self.settings.clock.monotonic())
     }
 
-    /// Releases the engine's lock and publishes what was committed under it. Waits for nothing.
+    /// Releases the engine's lock and publishes what was committed under it. Does not wait.
     pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
         let outbox = state.take_outbox();
         let written = state.written();
@@ -141,14 +141,14 @@ impl Shared {
         post
     }
 
-    /// Whether the oldest record that is not synced has reached the limit.
+    /// Publishes. Returns whether the oldest unsynced record has reached the limit.
     fn publish(&self, outbox: Notices) -> bool {
         for told in outbox.tubes {
             if told.ready > 0 {
                 self.takers.wake(told.tube, told.ready);
                 self.ready_waiters.wake(told.tube, usize::MAX);
             }
-            // Waking everybody includes those who wait for room.
+            // `usize::MAX` wakes all takers, and then also all that wait for room.
             let room = if told.ready == usize::MAX { usize::MAX } else { told.gone };
             if room > 0 {
                 self.room.wake(told.tube, room);
@@ -167,7 +167,7 @@ impl Shared {
         self.gate.written(lease, micros(self.settings.flush_interval))
     }
 
-    /// Everybody who waits looks again.
+    /// Makes all waiters look again.
     pub(crate) fn recheck_all(&self) {
         self.takers.recheck_all();
         self.room.recheck_all();

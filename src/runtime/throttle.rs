@@ -1,6 +1,6 @@
-//! Whether a checkpoint beside the callers may take its time: as long as half of the ring is free
-//! and nobody waits for its end. It leaves the processor to whoever wants it then, and the disk, if
-//! there are callers that sync. Hints only: a checkpoint is right whatever they say.
+//! Whether a checkpoint in the background may slow down: while less than half of the ring is in use
+//! and no caller waits for its end. Then it yields the processor, and the disk if there are callers
+//! that sync. These are hints only: a checkpoint is correct whatever they are.
 
 use crate::store::IoPacer;
 use crate::words::clock::{Clock, micros};
@@ -14,16 +14,16 @@ use std::time::Duration;
 /// 11 ms where they are written at once, 15 in pieces without breaths, 1.3 in these.
 const SYNC_BYTES: u64 = 128 << 10;
 const SYNC_PAUSE: Duration = Duration::from_millis(1);
-/// Most time that a checkpoint takes for that: on a card whose sync takes 50 ms each piece does.
+/// Most time that one checkpoint spends on that: on a card a single sync can take 50 ms.
 const YIELD_MAX: Duration = Duration::from_millis(250);
 
-/// Seen by the checkpoint under way.
+/// Read by the running checkpoint.
 pub(crate) struct Throttle {
-    /// Somebody has waited for a sync since the last checkpoint.
+    /// A caller has waited for a sync since the last checkpoint.
     durable: AtomicBool,
     /// The callers have filled half of the ring.
     ring_half_full: AtomicBool,
-    /// How many wait for the writer.
+    /// How many threads wait for the writer's lock.
     awaited: AtomicUsize,
     /// Microseconds that it has left to others so far.
     yielded_micros: AtomicU64,
@@ -41,7 +41,7 @@ impl Throttle {
         }
     }
 
-    /// Whether a pacer would end by itself, as it does not on a clock that is moved by hand.
+    /// Whether a pause would end by itself; with a manual clock it does not.
     pub(crate) fn can_rest(&self) -> bool {
         self.clock.nap(SYNC_PAUSE).is_some()
     }
@@ -52,21 +52,21 @@ impl Throttle {
         self.yielded_micros.store(0, Ordering::Relaxed);
     }
 
-    /// It is over.
+    /// The checkpoint has ended.
     pub(crate) fn finish(&self) {
         self.durable.store(false, Ordering::Relaxed);
     }
 
-    /// A caller waits for a sync.
+    /// Notes that a caller waits for a sync.
     #[inline]
     pub(crate) fn note_durable_caller(&self) {
-        // Mostly it is set, and only read by many at a time.
+        // Usually it is set already; a load does not disturb the other readers.
         if !self.durable.load(Ordering::Relaxed) {
             self.durable.store(true, Ordering::Relaxed);
         }
     }
 
-    /// So many bytes of a ring of this size are in use.
+    /// Notes that `used` bytes of a ring of `size` bytes are in use.
     pub(crate) fn used(&self, used: u64, size: u64) {
         // In memory there is no ring.
         if size > 0 && used >= size / 2 {
@@ -74,7 +74,8 @@ impl Throttle {
         }
     }
 
-    /// Does what may wait for the checkpoint's end, which hurries meanwhile.
+    /// Runs `wait`, which may wait for the checkpoint's end. The checkpoint hurries in the
+    /// meantime.
     pub(crate) fn while_awaited<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         let done = wait();
@@ -82,7 +83,7 @@ impl Throttle {
         done
     }
 
-    /// Whether somebody waits for the writer.
+    /// Whether a thread waits for the writer's lock.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) > 0
     }
@@ -92,8 +93,8 @@ impl Throttle {
         !late && !self.ring_half_full.load(Ordering::Relaxed) && !self.is_awaited()
     }
 
-    /// Leaves the processor to whoever waits for it. Where all are busy, a caller that has just
-    /// been woken would wait for the end of our time slice, which is milliseconds.
+    /// Yields the processor. If all processors are busy, a caller that was just woken would
+    /// otherwise wait for the end of this thread's time slice, which is milliseconds.
     pub(crate) fn yield_cpu(&self) {
         yield_now();
     }
@@ -135,14 +136,14 @@ mod tests {
         let clock = ManualClock::new();
         let throttle = Throttle::new(Arc::new(clock.clone()));
         throttle.start();
-        assert!(!throttle.sync_due(SYNC_BYTES), "nobody syncs");
+        assert!(!throttle.sync_due(SYNC_BYTES), "no caller syncs");
         throttle.note_durable_caller();
         assert!(throttle.sync_due(SYNC_BYTES) && !throttle.sync_due(SYNC_BYTES - 1));
         throttle.used(49, 100);
         throttle.used(0, 0);
-        assert!(throttle.sync_due(SYNC_BYTES), "half of the ring is free, or there is none");
+        assert!(throttle.sync_due(SYNC_BYTES), "half of the ring is free, or there is no ring");
         let beside = throttle.while_awaited(|| throttle.sync_due(SYNC_BYTES));
-        assert!(!beside && throttle.sync_due(SYNC_BYTES), "while somebody waits");
+        assert!(!beside && throttle.sync_due(SYNC_BYTES), "a caller waits");
         let mut in_200_ms = || {
             clock.advance(Duration::from_millis(200));
             Ok(())
@@ -152,13 +153,13 @@ mod tests {
         throttle.sync_and_pause(&mut in_200_ms).unwrap();
         assert_eq!((throttle.yielded_micros(), throttle.sync_due(SYNC_BYTES)), (400_000, false));
         throttle.start();
-        assert!(throttle.sync_due(SYNC_BYTES), "the next one has time again");
+        assert!(throttle.sync_due(SYNC_BYTES), "the next one may pause again");
         throttle.used(50, 100);
         throttle.used(49, 100);
-        assert!(!throttle.sync_due(SYNC_BYTES), "until this one is over");
+        assert!(!throttle.sync_due(SYNC_BYTES), "the ring was half full in this one");
         throttle.finish();
         throttle.start();
-        assert!(!throttle.sync_due(SYNC_BYTES), "whoever synced before it may be gone");
+        assert!(!throttle.sync_due(SYNC_BYTES), "callers that synced before it do not count");
         throttle.note_durable_caller();
         assert!(throttle.sync_due(SYNC_BYTES));
     }

@@ -1,5 +1,5 @@
-//! Makes things happen on time: sleeps until the first deadline and works off what is due. What is
-//! correct does not depend on it, for every verb does the same in its own tube.
+//! Runs work on time: sleeps until the first deadline and does the work that is due. Correctness
+//! does not depend on it, because every verb does the due work of its own tube.
 
 use crate::engine::Op;
 use crate::engine::due::WorkOff;
@@ -15,7 +15,7 @@ use crate::words::error::Result;
 use crate::words::limits::{QUIET_BEFORE_CHECKPOINT, TIMER_NAP_MAX};
 use std::time::Duration;
 
-/// Before what failed is tried again.
+/// How long the timer waits before it tries again after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The timer's thread.
@@ -23,8 +23,8 @@ pub(crate) fn keep_time(parts: &Shared) {
     loop {
         let nap = match work_off_all(parts) {
             Ok(next) => nap(parts, next),
-            // What fails here fails again for the next verb, which can say so. A disk may
-            // mend; a broken queue does not.
+            // A verb meets the same failure and reports it. A disk error may end; a broken queue
+            // stays broken.
             Err(_) if is_broken(parts) => None,
             Err(_) => parts.settings.clock.nap(AGAIN),
         };
@@ -38,13 +38,13 @@ fn is_broken(parts: &Shared) -> bool {
     parts.health.serves().is_err() || parts.health.runs().is_err()
 }
 
-/// How long the timer may sleep; `None` until it is called.
+/// How long the timer may sleep; `None` until it is woken.
 fn nap(parts: &Shared, next: NextDue) -> Option<Duration> {
     let now = parts.state.lock().now(&*parts.settings.clock);
     let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
     let lease = next.lease.min(parts.grace_timers.next()).min(next_quiet(parts));
     let by_lease = left(lease, now.lease);
-    // A jump of these clocks gives no sign, so they are looked at again before long.
+    // A jump of these clocks gives no signal, so they are read again after some time.
     let jumpy = [left(next.queue, now.queue), left(next.wall, now.wall)];
     let jumpy =
         jumpy.into_iter().flatten().min().map(|left| left.min(TIMER_NAP_MAX.as_micros() as u64));
@@ -52,16 +52,16 @@ fn nap(parts: &Shared, next: NextDue) -> Option<Duration> {
     parts.settings.clock.nap(Duration::from_micros(left))
 }
 
-/// Works off everything that is due now, and all sweeps. Answers the first deadlines to come.
+/// Does all work that is due now, and all sweeps. Returns the first deadlines that follow.
 pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
     while work_off_round(parts)? {}
     checkpoint_if_quiet(parts)?;
     Ok(parts.state.lock().derived.first_due())
 }
 
-/// One step of the sweeps, then one of each tube in which something is due, so that no tube
-/// waits for the whole of another's work. Whether there may be more. One that fails does not
-/// keep the others waiting.
+/// One step of the sweeps, then one of each tube in which work is due, so that no tube waits for
+/// all the work of another. Returns whether there may be more. A step that fails does not stop the
+/// others.
 fn work_off_round(parts: &Shared) -> Result<bool> {
     let (mut more, mut failed, mut walk) = (false, None, Walk::default());
     parts.state.pass_on();
@@ -95,14 +95,14 @@ fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
     Ok(Some((tube, is_due)))
 }
 
-/// The queue's own op; `None` once the queue closes.
+/// Runs an op of the queue itself; `None` after the queue was closed.
 fn submit_own<O: Op>(parts: &Shared, op: &O) -> Result<Option<O::Done>> {
     if parts.health.serves().is_err() {
         return Ok(None);
     }
     match submit_internal(parts, op) {
         Ok((done, _)) => Ok(Some(done)),
-        // Dropped while it was looked at.
+        // The tube was dropped in the meantime.
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
@@ -116,7 +116,7 @@ fn next_quiet(parts: &Shared) -> u64 {
         .map_or(NEVER, |since| since.saturating_add(micros(QUIET_BEFORE_CHECKPOINT)))
 }
 
-/// A quiet queue is checkpointed if that spares a kill something.
+/// Runs a checkpoint of a quiet queue if the opening after a kill gets faster by it.
 fn checkpoint_if_quiet(parts: &Shared) -> Result<()> {
     if parts.lease_now() < next_quiet(parts) {
         return Ok(());
@@ -137,8 +137,8 @@ mod tests {
     use crate::{Clock, ManualClock, Queue};
     use std::collections::BTreeMap;
 
-    /// The deadlines of a dropped tube stayed. Once one of them had come, the timer had nothing to
-    /// work off and nothing to wait for, and looked again for ever.
+    /// Regression: the deadlines of a dropped tube were kept. After one of them had passed, the
+    /// timer had no work and nothing to wait for, and looped without end.
     #[test]
     fn a_dropped_tube_keeps_no_deadline() {
         let clock = ManualClock::new();
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
     }
 
-    /// T3. An event tells by its mark which commit it came with.
+    /// T3. The mark of an event shows in which commit it happened.
     #[test]
     fn what_is_due_at_once_goes_in_commits_of_one_sweep_each() {
         for tick in [false, true] {
@@ -192,8 +192,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The timer asked for every tube's deadline among those of all tubes, and a new tube was
-    /// looked for among all of them: 100 000 tubes took 49.6 s to make.
+    /// Regression: the timer searched every tube's deadline among those of all tubes, and a new
+    /// tube was searched among all of them: 100 000 tubes took 49.6 s to make.
     #[test]
     fn a_tube_costs_the_same_however_many_there_are() {
         let visits = |tubes: usize| {
@@ -228,7 +228,7 @@ mod tests {
         assert!(few.0 <= 10 && few.1 == 0 && few.2 <= 10 && few.3 <= 10, "{few:?}");
     }
 
-    /// All sweeps were finished before the first due task of any tube was looked at: behind a
+    /// Regression: all sweeps ended before the first due task of any tube was handled. After a
     /// truncate of 1 000 000 tasks the timers of other tubes were 1.7 s late.
     #[test]
     fn a_sweep_and_the_due_tubes_take_turns() {
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(ready(&busy), 10 * SWEEP_TASKS as u64);
     }
 
-    /// A verb worked off all that was due before it released the engine's lock: 500 000 due tasks
-    /// were 0.41 s in which no other tube was served.
+    /// Regression: a verb did all due work before it released the engine's lock. During 500 000 due
+    /// tasks other tubes waited 0.41 s.
     #[test]
     fn a_verb_works_off_what_is_due_in_turns() {
         let clock = ManualClock::new();

@@ -1,5 +1,5 @@
-//! The application's tables and the queue's verbs in one commit of the base. It takes the writer,
-//! then the engine, and keeps both until the commit has returned.
+//! The application's tables and the queue's verbs in one commit of the base. It takes the writer's
+//! lock, then the engine's, and holds both until the commit has returned.
 
 use crate::engine::Op;
 use crate::engine::decision::Decision;
@@ -21,35 +21,36 @@ use std::collections::BTreeSet;
 /// An open transaction.
 pub(crate) struct TransactionCommit<'a> {
     parts: &'a Shared,
-    guests: Option<AppTransaction>,
-    // Dropped in this order: the engine's lock, the writer's, and then what waits for both.
+    app: Option<AppTransaction>,
+    // Dropped in this order: the engine's lock, the writer's, then the work deferred to after both.
     decided: RefCell<Decided<'a>>,
     _turn: MutexGuard<'a, ()>,
     _inside: TransactionScope,
 }
 
-/// What the verbs have decided so far. In a cell, so that a table can stay open beside them.
+/// What the verbs have decided so far. In a cell, so that a table can be open at the same time.
 struct Decided<'a> {
     state: Option<HandoffGuard<'a, EngineState>>,
     draft: Decision,
-    /// Of the verbs so far.
+    /// The tubes of the verbs so far.
     tubes: BTreeSet<u32>,
     /// The tasks of all verbs.
     tasks: Vec<TaskId>,
 }
 
 impl<'a> TransactionCommit<'a> {
-    /// Waits for the writer and the engine. The queue's own work goes this way while it closes.
+    /// Waits for the writer and the engine. The queue's own work also uses it while the queue
+    /// closes.
     pub(crate) fn begin(parts: &'a Shared) -> Result<Self> {
         reentrancy::ensure_outside()?;
         let turn = parts.writer();
         let writer = parts.running()?.store.writer()?;
-        // Nobody else has redb's writer: our own lock stands before it.
-        let guests = writer.begin()?;
+        // No other thread has the writer of redb: our own lock comes before it.
+        let app = writer.begin()?;
         let state = parts.running()?;
         Ok(Self {
             parts,
-            guests: Some(guests),
+            app: Some(app),
             decided: RefCell::new(Decided {
                 state: Some(state),
                 draft: Decision::default(),
@@ -61,12 +62,12 @@ impl<'a> TransactionCommit<'a> {
         })
     }
 
-    /// What leads to the application's tables.
-    pub(crate) fn guests(&self) -> Result<&AppTransaction> {
-        self.guests.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
+    /// The application's tables.
+    pub(crate) fn app(&self) -> Result<&AppTransaction> {
+        self.app.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
     }
 
-    /// Adds a verb, after what is due in its tube. A refusal adds nothing.
+    /// Adds a verb, after the work that is due in its tube. A refusal adds nothing.
     pub(crate) fn run<O: Op>(&self, op: &O) -> Result<O::Done> {
         let Ok(mut decided) = self.decided.try_borrow_mut() else {
             return Err(Error::new(ErrorKind::InTransaction));
@@ -79,18 +80,18 @@ impl<'a> TransactionCommit<'a> {
         done
     }
 
-    /// Overlay, list and guests become one commit.
+    /// Commits the active layer, the verbs' writes and the application's tables together.
     pub(crate) fn commit(mut self) -> Result<()> {
         let Decided { state, draft, tasks, .. } = self.decided.get_mut();
         if let Some(state) = state.as_mut().filter(|_| draft.adds_temporary) {
             state.store.admit_temporary(draft.writes())?;
         }
-        let (Some(mut state), Some(guests)) = (state.take(), self.guests.take()) else {
+        let (Some(mut state), Some(app)) = (state.take(), self.app.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
         let advance = state.advance(draft.effects.durable_bytes);
         let writes = std::mem::take(draft.writes());
-        let committed = match state.store.finish(guests, writes, advance) {
+        let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
                 state.derived.committed(draft, Mark(0), &self.parts.hub);
                 Ok(())
@@ -154,9 +155,9 @@ impl Decided<'_> {
 impl Drop for TransactionCommit<'_> {
     fn drop(&mut self) {
         // Aborts, if it was not committed.
-        drop(self.guests.take());
+        drop(self.app.take());
         if let Some(mut state) = self.decided.get_mut().state.take() {
-            // The base may have failed beneath the closure; a failed sync is told from now on.
+            // The base may have failed during the closure; from now on a failed sync is reported.
             let _ = state.store.heal();
             sync_overdue(self.parts, &self.parts.release(state));
         }
@@ -170,8 +171,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    /// All that was due joined the list of the transaction, over which every later read went: one
-    /// put beside 20 000 due tasks took 24.5 s.
+    /// Regression: all due work joined the transaction's write set, which every later read scanned:
+    /// one put with 20 000 due tasks took 24.5 s.
     #[test]
     fn what_is_due_before_a_transaction_goes_in_commits_of_its_own() {
         for rejected in [false, true] {

@@ -1,5 +1,6 @@
-//! Who waits for what. A waiter takes a entry, looks again, then sleeps, so no wake-up can be lost;
-//! entries are woken first come, first served. Whoever leaves with a wake-up unused passes it on.
+//! The waiters of a queue. A waiter registers an entry, looks again, then sleeps, so no wake-up can
+//! be lost. Entries are woken first come, first served. A waiter that leaves with an unused wake-up
+//! passes it on.
 
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicUsize, Mutex, Ordering, Receiver, Sender, bounded};
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Default)]
 pub(crate) struct Wake {
     lists: Mutex<WaitLists>,
-    /// So that publishing to nobody costs one load.
+    /// Lets publishing without waiters cost one load.
     waiting: AtomicUsize,
 }
 
@@ -27,7 +28,7 @@ struct WaitEntry {
     until: u64,
 }
 
-/// A place in the order of waiting. Leaving it passes an unused wake-up on.
+/// An entry in the order of waiting. Its drop passes an unused wake-up on.
 pub(crate) struct Registration<'a> {
     wake: &'a Wake,
     tube: u32,
@@ -35,19 +36,19 @@ pub(crate) struct Registration<'a> {
     signal: Receiver<()>,
 }
 
-/// What is known of one waiter.
+/// One waiter, for listings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) tube: u32,
     pub(crate) holder: u32,
     /// Lease time.
     pub(crate) since: u64,
-    /// Lease time; [`NEVER`] for one that waits for ever.
+    /// Lease time; [`NEVER`] without a limit.
     pub(crate) until: u64,
 }
 
 impl Wake {
-    /// Takes the last entry of a tube.
+    /// Adds an entry after the others of a tube.
     pub(crate) fn register(
         &self,
         tube: u32,
@@ -66,7 +67,7 @@ impl Wake {
         Registration { wake: self, tube, entry, signal }
     }
 
-    /// Wakes as many waiters of the tube, first come, first served.
+    /// Wakes `count` waiters of the tube, first come, first served.
     pub(crate) fn wake(&self, tube: u32, count: usize) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -74,13 +75,14 @@ impl Wake {
         if let Some(entries) = self.lists.lock().tubes.get_mut(&tube) {
             for entry in entries.values_mut().filter(|entry| !entry.woken).take(count) {
                 entry.woken = true;
-                // Full only if it was nudged; then it looks again anyway.
+                // The channel is full only if the waiter was made to look again; then it looks
+                // anyway.
                 let _ = entry.signal.try_send(());
             }
         }
     }
 
-    /// Makes everyone look again, at the clock or at the end of the queue, without a turn.
+    /// Makes every waiter look again, at the clock or at the end of the queue, without a wake-up.
     pub(crate) fn recheck_all(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -97,7 +99,7 @@ impl Wake {
         self.lists.lock().tubes.get(&tube).map_or(0, BTreeMap::len)
     }
 
-    /// Everyone who waits, in the order of the entries.
+    /// All waiters, in the order of the entries.
     pub(crate) fn list(&self) -> Vec<Waiting> {
         let lists = self.lists.lock();
         let mut list: Vec<(u64, Waiting)> = Vec::new();
@@ -113,12 +115,12 @@ impl Wake {
 }
 
 impl Registration<'_> {
-    /// The signal that rings when it is this waiter's turn, or when it should look again.
+    /// The signal for this waiter's wake-up, or for looking again.
     pub(crate) fn signal(&self) -> &Receiver<()> {
         &self.signal
     }
 
-    /// Uses up the wake-up: the waiter is about to look. A later one rings again.
+    /// Uses up the wake-up: the waiter is about to look. A later wake-up signals again.
     pub(crate) fn look(&self) {
         let mut lists = self.wake.lists.lock();
         if let Some(entry) =
@@ -166,14 +168,14 @@ mod tests {
         wake.wake(1, 1);
         assert!(rung(&a) && !rung(&b) && !rung(&c));
         wake.wake(1, 1);
-        assert!(!rung(&a) && rung(&b), "the first has its turn still");
+        assert!(!rung(&a) && rung(&b), "the first still has its wake-up");
         a.look();
         wake.wake(1, 5);
         assert!(rung(&a) && !rung(&b) && !rung(&c));
     }
 
     #[test]
-    fn a_waiter_that_leaves_passes_its_turn_on() {
+    fn a_waiter_that_leaves_passes_its_wake_up_on() {
         let wake = Wake::default();
         let (a, b) = (wake.register(1, 0, 0, None), wake.register(1, 0, 0, None));
         wake.wake(1, 1);

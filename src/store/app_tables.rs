@@ -1,6 +1,5 @@
-//! A commit with guests: the application's own tables, a list of row writes and the whole overlay
-//! become one commit of the base. Taken in the order of the locks: the writer first, without the
-//! store's lock, then the store.
+//! One commit of the base with the application's own tables, a set of row writes and all layers.
+//! Locks are taken in this order: redb's writer first, without the store's lock, then the store.
 
 use super::base::Opening;
 use super::checkpoint::abort;
@@ -9,48 +8,48 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 use redb::{ReadTransaction, WriteTransaction};
 
-/// Where a commit with guests begins. Cheap to clone.
+/// Begins commits that include the application's tables. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct AppWriter {
     pub(super) opening: Arc<Opening>,
 }
 
 impl AppWriter {
-    /// Waits for redb's writer. Not to be called with the store's lock held: a checkpoint may have
-    /// the writer and want the lock.
+    /// Waits for redb's writer. Must not be called with the store's lock held: a checkpoint may
+    /// hold the writer and wait for that lock.
     pub(crate) fn begin(&self) -> Result<AppTransaction> {
         let txn = self.opening.begin_write()?;
         Ok(AppTransaction { txn: Some(txn), opening: self.opening.clone() })
     }
 }
 
-/// Where a look at the application's tables begins. Cheap to clone.
+/// Begins reads of the application's tables. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct AppReader {
     pub(super) opening: Arc<Opening>,
 }
 
 impl AppReader {
-    /// A snapshot of the base. To be dropped soon: it holds on to every page that is written anew.
-    /// Not to be called with the store's lock held: redb keeps it waiting while the file grows, and
-    /// where its cache is small, for a piece of a checkpoint.
+    /// A snapshot of the base. Drop it soon: it keeps every page that is replaced in the meantime.
+    /// Must not be called with the store's lock held: redb blocks it while the file grows, and with
+    /// a small cache for a piece of a checkpoint.
     pub(crate) fn begin(&self) -> Result<ReadTransaction> {
         self.opening.begin_read()
     }
 }
 
-/// A write transaction of the base with the application's writes in it. Dropped, it is aborted,
-/// and everything is as it was.
+/// A write transaction of the base with the application's writes. Dropped without a commit, it is
+/// aborted and changes nothing.
 pub(crate) struct AppTransaction {
     pub(super) txn: Option<WriteTransaction>,
     pub(super) opening: Arc<Opening>,
 }
 
 impl AppTransaction {
-    /// The transaction, to open the application's tables in.
+    /// The transaction in which to open the application's tables.
     ///
     /// # Errors
-    /// `Closed` once it has been committed.
+    /// `Closed` after the commit.
     pub(crate) fn transaction(&self) -> Result<&WriteTransaction> {
         self.txn.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
     }
@@ -64,7 +63,7 @@ impl Drop for AppTransaction {
     }
 }
 
-/// Whether the application may have a table of this name.
+/// Whether the application may use a table of this name.
 pub(crate) fn is_app_table(name: &str) -> bool {
     !name.starts_with(OWN_NAMES)
 }

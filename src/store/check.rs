@@ -1,6 +1,6 @@
-//! Walks everything that is kept and reports every disagreement. It changes nothing: the base is
-//! read through an opening of its own, whose writes stay in memory. redb that meets damage panics,
-//! mends, or drops what it knows of free pages, and the opening that is served must go on.
+//! Reads everything that is stored and reports every disagreement. It changes nothing: the base is
+//! read through a separate opening whose writes stay in memory. When redb finds damage it panics,
+//! repairs, or drops its list of free pages, and the opening in use must not be affected.
 
 use super::Store;
 use super::base::{Base, fenced, of_its_bytes};
@@ -18,19 +18,19 @@ use std::collections::BTreeMap;
 
 type Report<'a> = &'a mut dyn FnMut(String);
 
-const UNSOUND: &str = "base.redb did not pass redb's own check";
+const UNSOUND: &str = "base.redb fails redb's own check";
 
 fn hex(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Store {
-    /// Reports what is wrong, in words; nothing is reported of a store in order. `audit` looks at
-    /// what the rows mean. Takes as long as reading everything does. Called while nobody writes to
-    /// the base.
+    /// Reports each fault as text; of a sound store it reports nothing. `audit` checks the meaning
+    /// of the rows. Takes as long as reading everything. No other thread may write to the base
+    /// during the call.
     ///
     /// # Errors
-    /// `Io` or `Broken` if the check could not be made.
+    /// `Io` or `Broken` if the check could not run.
     pub(crate) fn check(
         &mut self,
         report: Report<'_>,
@@ -53,11 +53,11 @@ impl Store {
         };
         let dead = self.rows.dead.borrow().clone();
         let served = self.base.replace(scratch);
-        // A panic of redb over what is checked must not break the queue.
+        // A panic of redb in the checked copy must not break the queue.
         let health = std::mem::take(&mut self.health);
         let looked = self.check_rows(report).and_then(|()| audit(self, report));
         let scratch = std::mem::replace(&mut self.base, served);
-        // What was met there was not met in what is served.
+        // Dead ranges found in the copy are not valid for the opening in use.
         self.rows.dead.replace(dead);
         self.health = health;
         match looked.map_err(of_its_bytes) {
@@ -69,7 +69,7 @@ impl Store {
         scratch.map_or(Ok(()), |scratch| Self::check_base(scratch, report))
     }
 
-    /// The chain as the file shows it, from the base's anchor to the last record written.
+    /// Checks the chain of records in the file, from the base's anchor to the last record written.
     fn check_journal(&self, report: Report<'_>) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
         let anchor = self.base()?.anchor();
@@ -92,16 +92,18 @@ impl Store {
             }
         }
         if last != ring.last() {
-            report("journal: its end is not where it was written".into());
+            report("journal: its last record is not at the expected place".into());
         }
         let (told, kept) = (stamp.map(|stamp| stamp.durable_bytes), self.stamp.durable_bytes);
         if told != Some(kept) {
-            report(format!("journal: its end tells of {told:?} payload bytes, not of {kept}"));
+            report(format!(
+                "journal: its last record says {told:?} payload bytes, expected {kept}"
+            ));
         }
         Ok(())
     }
 
-    /// The row as the layers and the base have it; a damaged one is none.
+    /// The row in the layers and the base; a damaged row counts as missing.
     fn kept(&self, key: &Key) -> Result<Option<Value>> {
         match self.rows.entry(key) {
             Some(op) => Ok(op.value().cloned()),
@@ -128,7 +130,7 @@ impl Store {
             let before = skipped.partition_point(|(start, _)| start.as_slice() <= key);
             let around = before.checked_sub(1).and_then(|at| skipped.get(at));
             if around.is_some_and(|(_, end)| key < end.as_slice()) && !is_temporary(key) {
-                report(format!("the row {} is skipped over", hex(key)));
+                report(format!("the row {} is inside a dead range", hex(key)));
             }
         };
         base.each(&[], &[u8::MAX; 8], |key, value| {
@@ -153,11 +155,11 @@ impl Store {
         }
         for (key, value) in self.rows.mirrored() {
             if value != self.kept(key)?.as_ref() {
-                report(format!("the row {} in memory is not the one that is kept", hex(key)));
+                report(format!("the row {} in memory differs from the stored one", hex(key)));
             }
         }
         if mirrored != self.rows.mirrored().count() {
-            report("rows kept in memory are missing or too many".into());
+            report("the rows kept in memory are not those stored".into());
         }
         let runs = self.rows.counted_runs();
         let stale = runs.into_iter().flat_map(|run| {
@@ -171,7 +173,7 @@ impl Store {
             counted.entry(range).or_default();
         }
         for (range, count) in counted {
-            // The counts of tags without runs are one number a tag, as here.
+            // Tags without runs have one count for each tag, as here.
             let kept = self.rows.counted(range);
             if kept != count {
                 report(format!("{range:?} counts {kept} rows and has {count}"));
@@ -180,7 +182,7 @@ impl Store {
         Ok(())
     }
 
-    /// Every key of the layers, and whether its upper entry lives.
+    /// Every key of the layers, and whether its upper entry is a live row.
     fn layers(&self) -> impl Iterator<Item = (Key, bool)> {
         let mut keys: BTreeMap<Key, bool> = BTreeMap::new();
         if let Some(frozen) = &self.rows.frozen {
@@ -191,7 +193,7 @@ impl Store {
         keys.into_iter()
     }
 
-    /// Has redb verify every page, and mend what it finds in memory.
+    /// Lets redb verify every page, and repair in memory what it finds.
     fn check_base(scratch: Base, report: Report<'_>) -> Result<()> {
         let mut opening = scratch.into_opening();
         let fate = opening.fate.clone();

@@ -1,6 +1,6 @@
-//! Moving the overlay into the base, in steps that somebody else drives and without the store's
-//! lock. One commit carries the rows, the counts and the anchor, so that the base is at each
-//! instant what the queue was after one record.
+//! Moves the frozen layer into the base, in steps that the caller drives without the store's lock.
+//! One commit contains the rows, the counts and the anchor, so that the base always holds the queue
+//! as it was after one record.
 
 use super::base::{Base, Fault, Opening, fenced};
 use super::journal::Journal;
@@ -16,15 +16,15 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 use redb::{ReadableTable, WriteTransaction};
 
-/// Rows of a step: some tenths of a millisecond.
+/// Rows of a step, which takes some tenths of a millisecond.
 const STEP: usize = 256;
 
-/// A checkpoint under way.
+/// A running checkpoint.
 pub(crate) struct Checkpoint {
     pub(super) frozen: Arc<Layer>,
     pub(super) journal: Option<Arc<Journal>>,
     pub(super) opening: Arc<Opening>,
-    /// The serial that the base had at the freeze.
+    /// The serial of the base at the freeze.
     pub(super) over: u64,
     pub(super) anchor: CheckpointPosition,
     pub(super) tallies: Vec<(Run, Tally)>,
@@ -32,12 +32,12 @@ pub(crate) struct Checkpoint {
     pub(super) last: Option<Key>,
 }
 
-/// A checkpoint that is on the medium, with a snapshot that shows it.
+/// A checkpoint that is on the medium, with a snapshot that contains it.
 pub(crate) struct Renewed {
     pub(super) base: Base,
 }
 
-/// A checkpoint that failed. The store goes on once it has been given to `Store::mend`.
+/// A checkpoint that failed. The store can go on after `Store::mend` was called with it.
 #[derive(Debug)]
 pub(crate) struct CheckpointFailure {
     pub(super) frozen: Arc<Layer>,
@@ -46,8 +46,8 @@ pub(crate) struct CheckpointFailure {
 }
 
 impl Checkpoint {
-    /// Waits for redb's writer and begins. Syncs the journal first: the record that the base will
-    /// be anchored to must be on the medium before the base is.
+    /// Waits for redb's writer and begins. Syncs the journal first: the record in the base's anchor
+    /// must be on the medium before the base is.
     pub(crate) fn begin(&mut self) -> Result<()> {
         if let Some(journal) = &self.journal {
             sync_up_to(journal, self.anchor.span.link.number)?;
@@ -57,12 +57,13 @@ impl Checkpoint {
         self.txn = Some(txn);
         // Its rows are in the base already; written again, they would hide later ones.
         if over? != self.over {
-            return Err(Error::new(ErrorKind::Closed).because("a commit with guests came first"));
+            return Err(Error::new(ErrorKind::Closed)
+                .because("a transaction was committed first; try again"));
         }
         Ok(())
     }
 
-    /// Writes the next rows, in key order. Whether more are left.
+    /// Writes the next rows, in key order. Returns whether more are left.
     pub(crate) fn step(&mut self, rows: usize) -> Result<bool> {
         let Some(txn) = &self.txn else { return Err(Error::new(ErrorKind::Closed)) };
         let slice = self.frozen.after(self.last.as_ref()).take(rows);
@@ -73,7 +74,7 @@ impl Checkpoint {
         Ok(self.frozen.after(self.last.as_ref()).next().is_some())
     }
 
-    /// Commits: on return everything up to the anchor is in the base, on the medium.
+    /// Commits. On return everything up to the anchor is in the base, on the medium.
     pub(crate) fn commit(mut self) -> std::result::Result<Renewed, CheckpointFailure> {
         match self.try_commit() {
             Ok(base) => Ok(Renewed { base }),
@@ -96,12 +97,12 @@ impl Checkpoint {
         CheckpointFailure { frozen: self.frozen, error, fault: self.opening.fate.fault() }
     }
 
-    /// All steps, as fast as they go.
+    /// Runs all steps without pauses.
     pub(crate) fn run(self) -> std::result::Result<Renewed, CheckpointFailure> {
         self.run_with(None)
     }
 
-    /// All steps, as much in a hurry as it says.
+    /// Runs all steps, with the pauses that `pacer` asks for.
     pub(crate) fn run_with(
         self,
         pacer: Option<Arc<dyn IoPacer>>,
@@ -140,7 +141,7 @@ pub(super) fn sync_up_to(journal: &Journal, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// The serial of the anchor as a write transaction sees it.
+/// The serial of the anchor in a write transaction.
 pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
     let anchor = fenced(&opening.fate, || {
         let state = txn.open_table(STATE)?;
@@ -153,7 +154,7 @@ pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
         .ok_or_else(|| Error::new(ErrorKind::Damaged).because("base.redb has no anchor"))
 }
 
-/// Writes entries; the last key written.
+/// Writes entries; returns the last key written.
 pub(super) fn write_rows<'a>(
     txn: &WriteTransaction,
     opening: &Opening,
@@ -162,7 +163,7 @@ pub(super) fn write_rows<'a>(
     fenced(&opening.fate, || merge(&mut txn.open_table(ROWS)?, entries))
 }
 
-/// Writes the anchor and the counts that have moved.
+/// Writes the anchor and the counts that have changed.
 pub(super) fn write_state(
     txn: &WriteTransaction,
     opening: &Opening,
@@ -185,7 +186,7 @@ pub(super) fn write_state(
     })
 }
 
-/// Drops a transaction; redb may read and write while it does.
+/// Drops a transaction; redb may read and write during the drop.
 pub(super) fn abort(txn: WriteTransaction, opening: &Opening) {
     let _ = fenced(&opening.fate, || Ok(txn.abort()?));
 }

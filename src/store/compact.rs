@@ -1,4 +1,4 @@
-//! Gives unused space of the base back to the system.
+//! Returns unused space of the base to the file system.
 
 use super::Store;
 use super::base::{Base, Fault, fenced};
@@ -6,9 +6,9 @@ use crate::words::error::{ErrorKind, Result};
 use crate::words::sync::Arc;
 
 impl Store {
-    /// Gives unused space of the base back to the system. Stops everything else meanwhile. Whether
-    /// the file is smaller now; it stays as it is while a checkpoint, a reader or a writer is under
-    /// way.
+    /// Returns unused space of the base to the file system. Blocks everything else in the meantime.
+    /// Returns whether the file is smaller now. While a checkpoint, a reader or a writer is active,
+    /// the file is left as it is.
     ///
     /// # Errors
     /// `Io`, `DiskFull` or `Broken`; the store goes on after the first two.
@@ -19,7 +19,8 @@ impl Store {
             while db.compact()? {}
             Ok(())
         });
-        // Compaction leaves no record of what is free, and an unclean end would walk the file.
+        // Compaction writes no list of free pages; after an unclean end redb would scan the whole
+        // file.
         let done = done.and_then(|done| done.map_or(Ok(()), |()| self.touch_base()));
         match done {
             Ok(()) => {}
@@ -38,7 +39,7 @@ impl Store {
         fenced(&opening.fate, || Ok(txn.commit()?))
     }
 
-    /// Runs something that redb allows only without a snapshot. `None` if others have one.
+    /// Runs `work`, which redb allows only without a snapshot. `None` if another thread has one.
     fn alone<T>(
         &mut self,
         work: impl FnOnce(&mut redb::Database) -> std::result::Result<T, redb::Error>,
@@ -63,7 +64,7 @@ impl Store {
         match Base::over(opening) {
             Ok(base) => self.base = Some(base),
             Err(error) if fate.fault() == Some(Fault::Sync) => return Err(self.stop(error)),
-            // Whatever the work has left behind, a new opening repairs.
+            // A new opening repairs what the work has left.
             Err(_) => self.reopen()?,
         }
         done

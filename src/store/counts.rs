@@ -1,21 +1,21 @@
-//! How many living rows there are, by tube incarnation and tag. Kept with every write, so that
-//! nothing is ever counted.
+//! The numbers of live rows, by tube incarnation and tag. Updated with every write, so that no scan
+//! is needed to count.
 
 use super::tables::Tally;
 use crate::format::NumberHash;
 use crate::format::key::{ByTag, Range, Run, Scope, Tag};
 use std::collections::HashMap;
 
-/// How many living rows there are, by run and tag.
+/// The numbers of live rows, by run and tag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowCounts {
     by_run: Vec<RunCounts>,
-    /// Where in `by_run` a run stands.
+    /// The index of each run in `by_run`.
     places: HashMap<Run, usize, NumberHash>,
-    /// Where the run stands that was counted last: verbs mostly go on in one tube.
+    /// The index of the run that was counted last: consecutive verbs usually use one tube.
     last: usize,
     by_tag: ByTag<u64>,
-    /// Runs whose counts have moved since the last freeze.
+    /// Runs whose counts have changed since the last freeze.
     moved: Vec<Run>,
 }
 
@@ -26,7 +26,7 @@ struct RunCounts {
     moved: bool,
 }
 
-/// Under which run the rows of a range are counted, if they are.
+/// The run under which the rows of a range are counted, if they are counted.
 #[inline]
 fn tallied(range: Range) -> Option<(Run, usize)> {
     Some((range.run.unwrap_or(Run::QUEUE), range.tag.tallied()?))
@@ -61,7 +61,7 @@ impl RowCounts {
         self.by_run.get_mut(self.last)
     }
 
-    /// Where it stands.
+    /// Returns the index.
     fn insert(&mut self, run: Run, tally: Tally) -> usize {
         let at = self.by_run.len();
         self.places.insert(run, at);
@@ -87,7 +87,7 @@ impl RowCounts {
         self.insert(run, tally);
     }
 
-    /// Sets the counts of the mirrored tags to what is met.
+    /// Sets the counts of the mirrored tags from these rows.
     pub(crate) fn recount(&mut self, met: impl Iterator<Item = Range>) {
         for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == Scope::Mirrored) {
             if let Some(total) = self.by_tag.0.get_mut(tag as usize) {
@@ -115,7 +115,7 @@ impl RowCounts {
             turn(count);
         }
         if run.is_temporary() {
-            // A run that is empty is not kept for ever: runs are never used again.
+            // An empty run is removed: a run is never used again.
             if counted.tally == Tally::default() {
                 self.remove(run);
             }
@@ -125,7 +125,7 @@ impl RowCounts {
         }
     }
 
-    /// The counts of the runs that have moved, which are now taken for written.
+    /// The counts of the runs that have changed, which now count as written.
     pub(crate) fn freeze(&mut self) -> Vec<(Run, Tally)> {
         let moved = std::mem::take(&mut self.moved);
         let mut frozen = Vec::with_capacity(moved.len());
@@ -142,7 +142,7 @@ impl RowCounts {
         frozen
     }
 
-    /// Takes these runs for unwritten again, after a checkpoint that failed.
+    /// Marks these runs as unwritten again, after a failed checkpoint.
     pub(crate) fn thaw(&mut self, frozen: Vec<Run>) {
         for run in frozen {
             let Some(counted) = self.counted_or_new(run) else { continue };
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_move_and_empty_runs_go() {
+    fn counts_change_and_empty_runs_are_removed() {
         let mut counts = RowCounts::default();
         let range = Range::in_run(Tag::Ready, Run(7));
         counts.step(range, true);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_keeps_its_counts_when_another_goes() {
+    fn a_run_keeps_its_counts_when_another_is_removed() {
         let mut counts = RowCounts::default();
         let range = |run| Range::in_run(Tag::Ready, Run(Run::TEMPORARY | run));
         for run in [1, 2, 3, 3] {

@@ -1,5 +1,4 @@
-//! Creation: both files of a new queue are made where nobody looks for them, and then get their
-//! names at once.
+//! Creation: both files of a new queue are made under other names, and then renamed together.
 
 use super::base::{Base, of_its_bytes};
 use super::disk::{Disk, DiskFile, FileName, Found};
@@ -15,7 +14,7 @@ use std::io;
 #[cfg(unix)]
 use std::io::Read;
 
-/// Bytes of redb's cache for a base with nothing in it.
+/// Bytes of redb's cache for an empty base.
 const CACHE: usize = 1 << 20;
 
 pub(super) const NO_JOURNAL: &str = "the file journal is missing";
@@ -29,8 +28,8 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// The same where the standard library has no door to the system's random numbers but the keys of
-/// its hasher.
+/// The same on systems where the standard library gives random numbers only as the keys of its
+/// hasher.
 #[cfg(not(unix))]
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     use std::hash::{BuildHasher, RandomState};
@@ -42,21 +41,23 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Makes a queue where nothing is, or half of one. If another is first, that one's stays.
+/// Makes a queue where there is none, or an unfinished one. If another thread or process makes one
+/// first, that one is kept.
 ///
 /// # Errors
-/// `Locked` while another makes it; `Damaged` if the half is one of a queue that was in use.
+/// `Locked` while another one makes it; `Damaged` if one of the two files is of a queue that was
+/// used.
 pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: ProgressFn<'_>) -> Result<()> {
     let ring = journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
     let ring = ring.next_multiple_of(PAGE as u64);
     let queue: QueueId = random()?;
     let head = JournalHead { queue, ring };
     tell(told, Stage::Create, 0, ring)?;
-    let staging = disk.birth().map_err(|error| match error.kind() {
+    let staging = disk.stage().map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Error::new(ErrorKind::Locked),
         _ => Error::io(error),
     })?;
-    // Only now it does not change any more.
+    // From here on no other process changes it.
     match disk.found().map_err(Error::io)? {
         Found::Nothing => {}
         Found::Unfinished => is_new(disk)?,
@@ -70,10 +71,10 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: ProgressFn<'_>) 
     tell(told, Stage::Create, ring, ring)
 }
 
-/// Makes sure that nothing was ever written to a base whose journal is missing.
+/// Checks that nothing was ever written to a base whose journal is missing.
 ///
 /// # Errors
-/// `Damaged` if something was.
+/// `Damaged` if something was written.
 fn is_new(disk: &dyn Disk) -> Result<()> {
     let file: Arc<dyn DiskFile> = disk.open_base().map_err(Error::io)?;
     let base = Base::open(Arc::new(ScratchFile::over(file).map_err(Error::io)?), CACHE);

@@ -1,7 +1,7 @@
-//! What the store asks of a disk: two files that are read, written in place, and synced. One seam
-//! under both, so that a simulated disk sees every byte on its way. Assumed of a disk: a byte is
-//! written whole, a returned sync is on the medium, and a write never changes bytes outside its
-//! range. Nothing here knows what the bytes mean.
+//! What the store needs of a disk: two files that are read, written in place, and synced. Both go
+//! through this interface, so that a simulated disk sees every byte. Assumed of a disk: a byte is
+//! written whole, after a sync returned its data is on the medium, and a write changes no bytes
+//! outside its range. This file does not interpret the bytes.
 
 use crate::words::sync::Arc;
 use std::fmt::Debug;
@@ -12,14 +12,14 @@ use std::path::Path;
 /// One of the two files of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileName {
-    /// What the queue is checkpointed to.
+    /// The target of checkpoints.
     Base,
-    /// What was written since.
+    /// The records written since the last checkpoint.
     Journal,
 }
 
 impl FileName {
-    /// Both, in the order in which they are made. They get their names the other way round.
+    /// Both, in the order in which they are made. They are renamed in the opposite order.
     pub const ALL: [Self; 2] = [Self::Journal, Self::Base];
 
     /// The name in the folder.
@@ -31,19 +31,19 @@ impl FileName {
     }
 }
 
-/// What stands where a queue's folder is looked for.
+/// What is at the path of a queue's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing, or an empty folder: a queue may be born here.
+    /// Nothing, or an empty folder: a queue can be made here.
     Nothing,
     /// A folder with both files.
     Whole,
-    /// A base, and a journal that has not got its name yet: a birth in a folder that existed is
-    /// under way, or did not come to its end.
+    /// A base, and a journal that is not renamed yet: a creation in an existing folder is running,
+    /// or did not finish.
     Unfinished,
     /// A folder with one of the two files; this one is missing.
     Missing(FileName),
-    /// Something else, in words.
+    /// Something else, described by the text.
     Foreign(String),
 }
 
@@ -52,44 +52,45 @@ pub enum Found {
 pub trait DiskFile: Send + Sync + Debug {
     /// How many bytes the file has.
     fn len(&self) -> io::Result<u64>;
-    /// Fills `out` from `offset`; an error if the file ends before.
+    /// Fills `out` from `offset`; an error if the file ends earlier.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
     /// Writes all of `data` at `offset`. After a failure any part of it may be written.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Cuts the file, or adds zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Returns once everything written before the call is on the medium, the length included.
+    /// Returns after everything written before the call is on the medium, the length included.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A folder with a queue's two files, or the place where it will be.
+/// A folder with a queue's two files, or the path where it will be.
 pub trait Disk: Send + Sync + Debug {
     /// Where it is, for messages.
     fn folder(&self) -> &Path;
-    /// Looks, and changes nothing.
+    /// Reports what is there, and changes nothing.
     fn found(&self) -> io::Result<Found>;
-    /// Begins to make the two files under other names. Called when nothing was found, or half of a
-    /// birth, over which this one goes. `WouldBlock` while another makes them in this folder.
-    /// When it returns, what is found there is another's no more.
-    fn birth(&self) -> io::Result<Box<dyn Staging>>;
+    /// Begins to make the two files under other names. Called when nothing was found, or an
+    /// unfinished creation, which it replaces. `WouldBlock` while another one makes them in this
+    /// folder. After it returns, no other creation changes what is there.
+    fn stage(&self) -> io::Result<Box<dyn Staging>>;
     /// Opens the journal and locks it against every other opening, also one in this process. The
-    /// lock is held until the last clone of the file is dropped. `None` while another holds it.
-    /// When it returns the files' and the folder's own name are on the medium: the process that
-    /// made them may have died before its `settle` returned. What such a one has left is cleared.
+    /// lock is held until the last clone of the file is dropped. `None` while another one holds it.
+    /// On return the names of the files and of the folder are on the medium, because the process
+    /// that made them may have died before its `settle` returned. Leftovers of such a process are
+    /// removed.
     fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>>;
-    /// Opens the base. Called only by the holder of the journal, perhaps several times in a row.
+    /// Opens the base. Only the holder of the journal calls it, possibly several times in a row.
     fn open_base(&self) -> io::Result<Arc<dyn DiskFile>>;
 }
 
-/// Where the two files are made. Dropped unsettled, it leaves no queue behind.
+/// The place where the two files are made. If it is dropped before `settle`, it leaves no queue.
 pub trait Staging {
     /// Makes an empty file.
     fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>>;
-    /// Makes the two files appear in their place, on the medium. A new folder appears as a whole:
-    /// files, folder, rename and the folder above are synced in this order. In a folder that was
-    /// there the files and it are synced, then the base is renamed, then the journal, and the
-    /// folder is synced after each. `false` if another queue was there first. The caller has
-    /// dropped the files before.
+    /// Makes the two files appear at their place, on the medium. A new folder appears as a whole:
+    /// the files, the folder, the rename and the parent folder are synced in this order. In an
+    /// existing folder the files and the folder are synced, then the base is renamed, then the
+    /// journal, and the folder is synced after each. `false` if another queue was there first. The
+    /// caller has dropped the files before.
     fn settle(self: Box<Self>) -> io::Result<bool>;
 }
 
@@ -99,8 +100,8 @@ pub(crate) struct OsFile(pub(crate) File);
 
 impl Drop for OsFile {
     fn drop(&mut self) {
-        // A lock lasts as long as any copy of the handle, and a process that is just being started
-        // has one of every file until it runs its own program. So a lock is let go by word.
+        // A lock lasts as long as any copy of the handle, and a process that is being started has
+        // copies of all handles until it runs its own program. So the lock is released explicitly.
         let _ = self.0.unlock();
     }
 }

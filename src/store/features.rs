@@ -1,16 +1,16 @@
-//! Features in use: what a folder has that not every version of format 1 knows. They stand in two
-//! slots behind the lead of the journal, written in turn, and a copy in the base's anchor. A
-//! feature is entered, and synced, before the first byte that needs it.
+//! Features in use: properties of a folder that not every version of format 1 knows. They are
+//! stored in two slots after the lead of the journal, written in turn, with a copy in the base's
+//! anchor. A feature is entered, and synced, before the first byte that needs it.
 
 use crate::format::pack::Unpacker;
 use crate::words::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The features that this version knows. The number of one is never used for another.
+/// The features that this version knows. A number is never used for another feature.
 pub(crate) const KNOWN: &[Feature] = &[];
 
-/// Bytes of a slot: a page, so that writing one touches nothing else.
+/// Bytes of a slot: a page, so that writing one slot does not touch the other.
 pub(crate) const SLOT_BYTES: usize = 4096;
 /// Bytes of a feature's name.
 const NAME_BYTES_MAX: usize = 32;
@@ -42,10 +42,10 @@ impl Features {
         self.0.iter().any(|feature| feature.number == number)
     }
 
-    /// These and one more.
+    /// This set with one more feature.
     ///
     /// # Errors
-    /// `Invalid` for a name that is too long; `Full` if they do not fit a slot together.
+    /// `Invalid` for a name that is too long; `Full` if they do not fit into a slot together.
     pub(crate) fn with(&self, feature: &Feature) -> Result<Self> {
         let name = &*feature.name;
         if name.len() > NAME_BYTES_MAX {
@@ -62,7 +62,7 @@ impl Features {
         Ok(more)
     }
 
-    /// These and the others.
+    /// This set with those of the other.
     ///
     /// # Errors
     /// As [`with`](Self::with).
@@ -74,7 +74,7 @@ impl Features {
     /// Whether a version that knows these features may open the folder.
     ///
     /// # Errors
-    /// `NewerFormat` that names those which it must know.
+    /// `NewerFormat` that names the features which it must know.
     pub(crate) fn admit(&self, known: &[Feature]) -> Result<()> {
         let unknown = |sort: Unknown| {
             let new = |feature: &&Feature| {
@@ -97,7 +97,7 @@ impl Features {
         Ok(())
     }
 
-    /// `count: u16`, then `number: u16 · unknown: u8 · name length: u8 · name` of each.
+    /// `count: u16`, then for each `number: u16 · unknown: u8 · name length: u8 · name`.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = (self.0.len() as u16).to_be_bytes().to_vec();
         for Feature { number, unknown, name } in &self.0 {
@@ -130,7 +130,7 @@ impl Features {
     }
 }
 
-/// The content of the slot that counts.
+/// The content of the valid slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// Even in the first slot, odd in the second.
@@ -139,12 +139,12 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Which of the two it is.
+    /// Which of the two slots it is.
     pub(crate) fn place(&self) -> u64 {
         self.sequence % 2
     }
 
-    /// `sequence: u64 · features · checksum: u64`, then zeros. The seed is the queue's.
+    /// `sequence: u64 · features · checksum: u64`, then zeros. The seed is that of the queue.
     pub(crate) fn encode(&self, seed: u64) -> Vec<u8> {
         let mut page = self.sequence.to_be_bytes().to_vec();
         page.extend_from_slice(&self.features.encode());
@@ -161,7 +161,7 @@ impl Slot {
         (fields.u64()? == checksum).then_some(Self { sequence, features })
     }
 
-    /// Of the two slots the valid one with the higher sequence.
+    /// The valid slot with the higher sequence.
     pub(crate) fn newest(pages: &[u8], seed: u64) -> Option<Self> {
         let slots = pages.chunks(SLOT_BYTES).zip(0..2);
         let valid = slots.filter_map(|(page, place)| {
@@ -195,10 +195,10 @@ mod tests {
         assert_eq!(page[golden.len()..golden.len() + 8], checksum);
         assert!(page[golden.len() + 8..].iter().all(|byte| *byte == 0));
         assert_eq!(Slot::decode(&page, 7), Some(Slot { sequence: 3, features }));
-        assert_eq!(Slot::decode(&page, 8), None, "another queue's");
+        assert_eq!(Slot::decode(&page, 8), None, "a slot of another queue");
     }
 
-    /// Every flip of a bit that is covered and every tear leave the other slot.
+    /// After every flip of a covered bit and every torn write the other slot is used.
     #[test]
     fn the_valid_slot_with_the_higher_sequence_counts() {
         let older = Slot { sequence: 4, features: of(&[made_up(1, Unknown::Ignore)]) };
@@ -218,7 +218,7 @@ mod tests {
             assert_eq!(Slot::newest(&torn, 0), Some(older.clone()), "torn at {at}");
         }
         let swapped = [newer.encode(0), older.encode(0)].concat();
-        assert_eq!(Slot::newest(&swapped, 0), None, "each has its own place");
+        assert_eq!(Slot::newest(&swapped, 0), None, "each slot has its own place");
         assert_eq!(Slot::newest(&pages[..4096], 0), Some(older));
         assert_eq!(Slot::newest(&[], 0), None);
     }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_a_feature_does_as_its_entry_says() {
+    fn an_unknown_feature_is_treated_as_its_entry_says() {
         let [must, writes, may] =
             [(1, Unknown::Refuse), (2, Unknown::ReadOnly), (3, Unknown::Ignore)]
                 .map(|(number, unknown)| made_up(number, unknown));

@@ -1,8 +1,8 @@
-//! The real disk: a folder, how it is found, made and locked. A queue appears as a whole or not at
-//! all. Where nothing is, both files are made in a folder beside, `.NAME.birth-PID-N`, which is
-//! renamed when everything in it is on the medium. An empty folder stays the one that it is: the
-//! files are made in it as `.base.redb.birth` and `.journal.birth`, and the journal is renamed
-//! last. Nothing but these names is ever touched.
+//! The real disk: how a folder is found, made and locked. A queue appears as a whole or not at all.
+//! If there is nothing, both files are made in a folder beside it, `.NAME.creating-PID-N`, which is
+//! renamed after everything in it is on the medium. An empty folder is kept: the files are made in
+//! it as `.base.redb.creating` and `.journal.creating`, and the journal is renamed last. Only these
+//! names are ever changed.
 
 use super::disk::{Disk, DiskFile, FileName, Found, OsFile, Staging};
 use crate::words::sync::plain::AtomicU64;
@@ -12,10 +12,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often a birth begins anew when what it has made is cleared away beneath it.
+/// How often a creation starts again after another opening has removed its files.
 const TRIES: usize = 8;
 
-/// What a file system makes in its own root. A folder with nothing else in it is empty.
+/// A directory that file systems make in their root. A folder with nothing else counts as empty.
 const OF_THE_FILE_SYSTEM: &str = "lost+found";
 
 /// A queue's folder on a real disk.
@@ -37,12 +37,12 @@ impl Folder {
         is_file(&self.file(name))
     }
 
-    /// Makes sure of the renames that ended the birth.
+    /// Syncs the renames that finished the creation.
     fn keep_names(&self) -> io::Result<()> {
         let place = self.place()?;
         for folder in [Some(&*place), place.parent()].into_iter().flatten() {
             match sync_folder(folder) {
-                // Whoever may not read a folder could not have made a queue in it either.
+                // A process that may not read a folder could not have made a queue in it.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                 kept => kept?,
             }
@@ -50,7 +50,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Where the folder is, with links followed, so that a rename goes where a link points.
+    /// The path of the folder, with links followed, so that a rename goes to the target of a link.
     fn place(&self) -> io::Result<PathBuf> {
         match (self.path.canonicalize(), self.path.parent(), self.path.file_name()) {
             (Err(error), Some(parent), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
@@ -61,16 +61,17 @@ impl Folder {
         }
     }
 
-    /// What is in a folder without our two files.
+    /// What is in a folder without the two files.
     fn contents(&self) -> io::Result<Found> {
         let ours = |name: &OsStr| {
             FileName::ALL.iter().any(|ours| name == ours.as_str() || *name == *staged(*ours))
         };
         for entry in fs::read_dir(&self.path)? {
             let name = entry?.file_name();
-            // Our own names come from another who makes the queue just now, as its lock will say.
+            // Names of staged files come from another process that makes the queue now; its lock
+            // will show that.
             if !ours(&name) && name != OF_THE_FILE_SYSTEM {
-                return Ok(Found::Foreign(format!("it holds {}", name.to_string_lossy())));
+                return Ok(Found::Foreign(format!("it contains {}", name.to_string_lossy())));
             }
         }
         Ok(Found::Nothing)
@@ -91,7 +92,7 @@ impl Disk for Folder {
         if !kind.is_dir() {
             return Ok(Found::Foreign("it is a file".into()));
         }
-        // In this order, since another may be renaming them: the base, then the journal.
+        // In this order, because another process may be renaming them: the base, then the journal.
         match (self.has(FileName::Journal)?, self.has(FileName::Base)?) {
             (true, true) => Ok(Found::Whole),
             (true, false) => Ok(Found::Missing(FileName::Base)),
@@ -104,7 +105,7 @@ impl Disk for Folder {
         }
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Staging>> {
+    fn stage(&self) -> io::Result<Box<dyn Staging>> {
         static BIRTHS: AtomicU64 = AtomicU64::new(0);
         let place = self.place()?;
         let mut last = None;
@@ -113,13 +114,13 @@ impl Disk for Folder {
                 (Some(parent), Some(name)) if !place.is_dir() => {
                     clear_leftovers(parent, name);
                     let number = BIRTHS.fetch_add(1, Ordering::Relaxed);
-                    let mut own = cradle_prefix(name);
+                    let mut own = staging_prefix(name);
                     own.push(format!("{}-{number}", std::process::id()));
                     Spot { path: parent.join(own), is_within: false }
                 }
                 _ => Spot { path: place.clone(), is_within: true },
             };
-            // Another opening may clear it away in the moment before the journal in it is locked.
+            // Another opening may remove it in the moment before its journal is locked.
             match StagingFolder::new(spot, &place) {
                 Ok(Some(staging)) => return Ok(Box::new(staging)),
                 Ok(None) => {}
@@ -139,8 +140,8 @@ impl Disk for Folder {
 
     fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
         let file = options().open(self.file(FileName::Journal))?;
-        // The file that is locked is the file that is used: on RangeCache a lock keeps out every
-        // other handle, also one of this process.
+        // The locked handle is the one that is used: on Windows a lock excludes every other handle,
+        // also one of this process.
         if !lock(&file)? {
             return Ok(None);
         }
@@ -159,7 +160,7 @@ impl Disk for Folder {
 }
 
 /// Where the two files are while they are made: in a folder beside the place, or under other names
-/// within it.
+/// in it.
 #[derive(Debug)]
 struct Spot {
     path: PathBuf,
@@ -171,10 +172,10 @@ impl Spot {
         if self.is_within { self.path.join(staged(name)) } else { self.path.join(name.as_str()) }
     }
 
-    /// Removes our two files and the folder beside, and nothing else: a folder with more in it
-    /// stays. The journal goes last, since by its lock it is known who is alive, and never from
-    /// beside a base that was renamed already: that the base waits for it tells a leftover from a
-    /// queue whose journal is lost. What cannot be removed harms nobody.
+    /// Removes the two files and the folder beside the place, and nothing else: a folder with other
+    /// content stays. The journal is removed last, because its lock shows whether its process is
+    /// alive. It is not removed if the base was renamed already: a base without a journal would
+    /// look like a queue whose journal is lost. What cannot be removed does no harm.
     fn clear(&self) {
         let is_waited_for = || {
             let there = |name: FileName| is_file(&self.path.join(name.as_str())).unwrap_or(true);
@@ -190,7 +191,7 @@ impl Spot {
         }
     }
 
-    /// Removes what a crash has left here. Like a creation it makes sure of the journal's lock.
+    /// Removes the leftovers of a crash. As in a creation, it first takes the journal's lock.
     fn clear_if_dead(&self) {
         let is_there = |name| is_file(&self.file(name)).unwrap_or(false);
         if self.is_within && !FileName::ALL.into_iter().any(is_there) {
@@ -206,19 +207,20 @@ impl Spot {
     }
 }
 
-/// The two files in the making. Their journal is locked as long as this lives, which keeps every
-/// other creation out of the spot and tells it from one that a crash has left.
+/// The two files while they are made. Their journal is locked as long as this exists. The lock
+/// keeps every other creation out, and distinguishes it from the leftovers of a crash.
 #[derive(Debug)]
 struct StagingFolder {
     spot: Spot,
     place: PathBuf,
     journal: Mutex<Option<Arc<OsFile>>>,
-    /// Whether the two files have their place, or what is left is for the next creation.
+    /// Whether the two files are in place, or what is left is for the next creation.
     settled: bool,
 }
 
 impl StagingFolder {
-    /// `None` if it was cleared away at once. `WouldBlock` if another is making the queue there.
+    /// `None` if another opening removed it at once. `WouldBlock` if another one makes the queue
+    /// there.
     fn new(spot: Spot, place: &Path) -> io::Result<Option<Self>> {
         let path = spot.file(FileName::Journal);
         let mut options = options();
@@ -238,13 +240,13 @@ impl StagingFolder {
         Ok(Some(Self { spot, place: place.to_owned(), journal, settled: false }))
     }
 
-    /// `false` if somebody else's folder is at the place.
+    /// `false` if another folder is at the place.
     fn rename_folder(&mut self) -> io::Result<bool> {
         if cfg!(windows) {
-            // No open file may stand in a folder that is renamed.
+            // A folder with open files cannot be renamed.
             self.journal.lock().take();
         }
-        // A rename would take the place of an empty folder.
+        // A rename would replace an empty folder.
         if self.place.is_dir() {
             return Ok(false);
         }
@@ -257,12 +259,12 @@ impl StagingFolder {
         Ok(true)
     }
 
-    /// The base first, and on the medium before the journal: a journal is never without its base.
+    /// The base first, and synced before the journal: a journal never exists without its base.
     fn rename_files(&mut self) -> io::Result<bool> {
         if is_file(&self.place.join(FileName::Journal.as_str()))? {
             return Ok(false);
         }
-        // From here on an error leaves what a kill leaves.
+        // From here on an error leaves the same files as a kill.
         self.settled = true;
         for name in [FileName::Base, FileName::Journal] {
             fs::rename(self.spot.file(name), self.place.join(name.as_str()))?;
@@ -277,7 +279,7 @@ impl Staging for StagingFolder {
         match (name, &*self.journal.lock()) {
             (FileName::Base, _) => {
                 let path = self.spot.file(name);
-                // A crash may have left one within; the spot is ours.
+                // A crash may have left one here; this creation holds the lock.
                 let _ = fs::remove_file(&path);
                 Ok(Arc::new(OsFile(options().create_new(true).open(path)?)))
             }
@@ -290,7 +292,7 @@ impl Staging for StagingFolder {
     }
 
     fn settle(mut self: Box<Self>) -> io::Result<bool> {
-        // The journal's own handle is the one that may be used, see `open_journal`.
+        // Only the journal's own handle can be used, see `open_journal`.
         if let Some(journal) = &*self.journal.lock() {
             journal.0.sync_all()?;
         }
@@ -308,15 +310,15 @@ impl Drop for StagingFolder {
     }
 }
 
-/// What a file is called within its folder until it is whole.
+/// The name of a file in its folder until it is whole.
 fn staged(name: FileName) -> &'static str {
     match name {
-        FileName::Base => ".base.redb.birth",
-        FileName::Journal => ".journal.birth",
+        FileName::Base => ".base.redb.creating",
+        FileName::Journal => ".journal.creating",
     }
 }
 
-/// For files that only their owner may read: payloads are in them.
+/// Files that only their owner may read, because they contain payloads.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -350,7 +352,7 @@ fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether an open file still has this name: whoever held its lock before may have renamed it, or
+/// Whether an open file still has this name: the last holder of its lock may have renamed or
 /// removed it.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
@@ -363,38 +365,38 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The name alone says it here.
+/// Without inodes only the name can be checked.
 #[cfg(not(unix))]
 fn is_at(_: &File, path: &Path) -> io::Result<bool> {
     is_file(path)
 }
 
-/// Without it a power cut may forget the names of files whose bytes are safe. RangeCache writes its
-/// folders through and has no such call.
+/// Without it a power cut may lose the names of files whose bytes are safe. Windows writes
+/// directories through and has no such call.
 fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
 }
 
-/// Removes what crashes in a birth have left beside a folder of this name.
+/// Removes what crashed creations have left beside a folder of this name.
 fn clear_leftovers(parent: &Path, name: &OsStr) {
     let Ok(entries) = fs::read_dir(parent) else { return };
-    let prefix = cradle_prefix(name);
+    let prefix = staging_prefix(name);
     for entry in entries.flatten() {
         let is_folder = || entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_cradle(&entry.file_name(), &prefix) && is_folder() {
+        if is_staging(&entry.file_name(), &prefix) && is_folder() {
             Spot { path: entry.path(), is_within: false }.clear_if_dead();
         }
     }
 }
 
-fn cradle_prefix(name: &OsStr) -> OsString {
+fn staging_prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);
-    prefix.push(".birth-");
+    prefix.push(".creating-");
     prefix
 }
 
-fn is_cradle(found: &OsStr, prefix: &OsStr) -> bool {
+fn is_staging(found: &OsStr, prefix: &OsStr) -> bool {
     let rest = found.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
     let mut parts = rest.unwrap_or_default().split(|byte| *byte == b'-');
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
@@ -405,8 +407,8 @@ fn is_cradle(found: &OsStr, prefix: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn born(folder: &Folder) -> bool {
-        let staging = folder.birth().unwrap();
+    fn created(folder: &Folder) -> bool {
+        let staging = folder.stage().unwrap();
         for name in FileName::ALL {
             staging.create(name).unwrap().write_at(0, b"x").unwrap();
         }
@@ -425,7 +427,7 @@ mod tests {
         assert_eq!(folder.found().unwrap(), Found::Nothing);
         fs::create_dir(home.path().join("q")).unwrap();
         assert_eq!(folder.found().unwrap(), Found::Nothing, "an empty folder will do");
-        assert!(born(&folder));
+        assert!(created(&folder));
         assert_eq!(folder.found().unwrap(), Found::Whole);
         let held = folder.open_journal().unwrap();
         assert!(held.is_some());
@@ -435,13 +437,13 @@ mod tests {
         assert_eq!(names(home.path()), ["q"]);
     }
 
-    /// An opening was told `Locked` once in a hundred runs: another thread had begun to start a
-    /// process, which for a moment had a copy of every handle, that of the birth's lock too.
+    /// Regression: one in a hundred openings returned `Locked`: another thread was starting a
+    /// process, which for a moment had copies of all handles, also of the creation's lock.
     #[test]
     fn a_lock_does_not_outlive_its_owner_in_a_copy_of_the_handle() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::at(&home.path().join("q"));
-        assert!(born(&folder));
+        assert!(created(&folder));
         let file = File::options().write(true).open(folder.file(FileName::Journal)).unwrap();
         file.try_lock().unwrap();
         let copy = file.try_clone().unwrap();
@@ -452,35 +454,35 @@ mod tests {
     }
 
     #[test]
-    fn the_second_creator_finds_the_first_ones_queue() {
+    fn the_second_creation_finds_the_first_queue() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::at(&home.path().join("q"));
-        let late = folder.birth().unwrap();
+        let late = folder.stage().unwrap();
         for name in FileName::ALL {
             late.create(name).unwrap();
         }
-        assert!(born(&folder), "a birth under way is not cleared away by another");
+        assert!(created(&folder), "a running creation is not removed by another");
         assert!(!late.settle().unwrap());
-        assert_eq!(names(home.path()), ["q"], "and the loser leaves nothing");
+        assert_eq!(names(home.path()), ["q"], "the second creation leaves nothing");
     }
 
     #[test]
-    fn leftovers_of_a_crash_go_and_strange_things_stay() {
+    fn leftovers_of_a_crash_are_removed_and_other_files_stay() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::at(&home.path().join("q"));
-        for left in [".q.birth-1-2", ".q.birth-1-x", ".p.birth-1-2", ".q.birth-3-4"] {
+        for left in [".q.creating-1-2", ".q.creating-1-x", ".p.creating-1-2", ".q.creating-3-4"] {
             fs::create_dir(home.path().join(left)).unwrap();
             fs::write(home.path().join(left).join("journal"), b"x").unwrap();
         }
-        fs::write(home.path().join(".q.birth-3-4").join("a letter"), b"x").unwrap();
-        assert!(born(&folder));
+        fs::write(home.path().join(".q.creating-3-4").join("a letter"), b"x").unwrap();
+        assert!(created(&folder));
         let mut left = names(home.path());
         left.sort();
-        assert_eq!(left, [".p.birth-1-2", ".q.birth-1-x", ".q.birth-3-4", "q"]);
-        assert_eq!(names(&home.path().join(".q.birth-3-4")), ["a letter"]);
+        assert_eq!(left, [".p.creating-1-2", ".q.creating-1-x", ".q.creating-3-4", "q"]);
+        assert_eq!(names(&home.path().join(".q.creating-3-4")), ["a letter"]);
     }
 
-    /// A kill between two removals left a base that nobody knew for a leftover.
+    /// Regression: a kill between two removals left a base that was not recognised as a leftover.
     #[test]
     fn a_leftover_is_cleared_base_first_and_journal_last() {
         let home = tempfile::tempdir().unwrap();
@@ -488,7 +490,7 @@ mod tests {
             let spot = Spot { path: home.path().join(format!("{is_within}")), is_within };
             fs::create_dir(&spot.path).unwrap();
             fs::write(spot.file(FileName::Journal), b"x").unwrap();
-            // What stays when it is to be removed, as if a kill had come there.
+            // A directory cannot be removed as a file, as if a kill had come there.
             fs::create_dir(spot.file(FileName::Base)).unwrap();
             spot.clear_if_dead();
             assert!(spot.file(FileName::Journal).exists());
@@ -500,11 +502,11 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_makes_a_queue_in_a_folder_that_is_there() {
+    fn one_creation_at_a_time_in_an_existing_folder() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::at(home.path());
-        let first = folder.birth().unwrap();
-        let refusal = folder.birth().err().map(|error| error.kind());
+        let first = folder.stage().unwrap();
+        let refusal = folder.stage().err().map(|error| error.kind());
         assert_eq!(refusal, Some(io::ErrorKind::WouldBlock));
         Spot { path: home.path().to_owned(), is_within: true }.clear_if_dead();
         for name in FileName::ALL {
@@ -514,34 +516,34 @@ mod tests {
         assert!(first.settle().unwrap());
         assert_eq!(folder.found().unwrap(), Found::Whole);
         assert_eq!(names(home.path()).len(), 2);
-        // Whoever comes too late changes nothing.
-        assert!(!folder.birth().unwrap().settle().is_ok_and(|was_first| was_first));
+        // A creation that comes later changes nothing.
+        assert!(!folder.stage().unwrap().settle().is_ok_and(|was_first| was_first));
         assert_eq!(folder.found().unwrap(), Found::Whole);
         assert_eq!(names(home.path()).len(), 2);
     }
 
-    /// A creation that fails over the half of one before leaves that half as it was: without the
-    /// journal that it waits for, the base would pass for what is left of a queue.
+    /// A creation that fails over an unfinished one leaves that unchanged: without its staged
+    /// journal, the base would look like the rest of a lost queue.
     #[test]
-    fn a_base_never_loses_the_journal_that_it_waits_for() {
+    fn a_base_never_loses_its_staged_journal() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::at(home.path());
         fs::write(folder.file(FileName::Base), b"x").unwrap();
         assert_eq!(folder.found().unwrap(), Found::Missing(FileName::Journal));
         fs::write(home.path().join(staged(FileName::Journal)), b"x").unwrap();
         assert_eq!(folder.found().unwrap(), Found::Unfinished);
-        let again = folder.birth().unwrap();
+        let again = folder.stage().unwrap();
         again.create(FileName::Base).unwrap();
         drop(again);
         assert_eq!(folder.found().unwrap(), Found::Unfinished);
         assert_eq!(names(home.path()).len(), 2);
-        assert!(born(&folder));
+        assert!(created(&folder));
         assert_eq!(folder.found().unwrap(), Found::Whole);
         assert_eq!(names(home.path()).len(), 2);
     }
 
     #[test]
-    fn what_is_no_queue_is_told_apart() {
+    fn other_files_are_not_taken_for_a_queue() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("q");
         fs::write(&path, b"x").unwrap();

@@ -1,5 +1,5 @@
-//! The head of the journal as bytes: a page of lead, which is never written again, and the two
-//! slots of the features in use. The ring begins behind them.
+//! The head of the journal as bytes: the lead, a page that is never written again, and the two
+//! slots of the features in use. The ring begins after them.
 
 use super::features::{SLOT_BYTES, Slot};
 use crate::format::FORMAT;
@@ -7,21 +7,21 @@ use crate::format::pack::Unpacker;
 use crate::words::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of a page, of which the head and the ring are made.
+/// Bytes of a page; the head and the ring consist of pages.
 pub(crate) const PAGE: usize = 4096;
 /// Bytes before the ring: the lead and two slots.
 pub(crate) const HEAD_BYTES: usize = PAGE + 2 * SLOT_BYTES;
 
 const MAGIC: [u8; 8] = *b"tubewell";
-/// Magic and format, with a checksum of their own, stand like this in every format to come: a
-/// newer file must be told from a damaged one.
+/// Magic and format with their own checksum. This layout is the same in every later format, so that
+/// a newer file can be distinguished from a damaged one.
 const LEAD_BYTES: usize = 12;
 const LEAD_FIELDS: usize = 40;
 
-/// Which queue a file belongs to.
+/// The queue that a file belongs to.
 pub(crate) type QueueId = [u8; 16];
 
-/// What stands in the lead.
+/// The content of the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalHead {
     pub(crate) queue: QueueId,
@@ -29,23 +29,24 @@ pub(crate) struct JournalHead {
     pub(crate) ring: u64,
 }
 
-/// Why a head was not read.
+/// Why a head was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadFault {
     Foreign,
     Newer(u32),
-    /// Made before format 1 was settled.
+    /// Made before format 1 was final.
     Unreleased,
     Damaged,
 }
 
-/// Of magic and format: the upper half of their hash. Before the first release it was the lower.
+/// The checksum of magic and format: the upper half of their hash. Before the first release it was
+/// the lower half.
 fn lead_checksum(lead: &[u8]) -> u32 {
     (xxh3_64(lead) >> 32) as u32
 }
 
 impl JournalHead {
-    /// The head of a new journal. Both slots are valid, so that the loss of one loses nothing.
+    /// The head of a new journal. Both slots are valid, so that losing one loses nothing.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend_from_slice(&MAGIC);
@@ -62,7 +63,7 @@ impl JournalHead {
         head
     }
 
-    /// The lead, and the slot that counts.
+    /// The lead, and the valid slot.
     pub(crate) fn decode(head: &[u8]) -> Result<(Self, Slot), HeadFault> {
         let mut fields = Unpacker::new(head);
         if fields.bytes(MAGIC.len()) != Some(&MAGIC) {
@@ -80,7 +81,7 @@ impl JournalHead {
         if format > FORMAT {
             return Err(HeadFault::Newer(format));
         }
-        // There was none before the first.
+        // Formats begin at 1.
         if format == 0 {
             return Err(HeadFault::Damaged);
         }
@@ -98,14 +99,14 @@ impl JournalHead {
         slot.map(|slot| (own, slot)).ok_or(HeadFault::Damaged)
     }
 
-    /// What goes into every checksum of this queue's records, so that another queue's are no
-    /// records here.
+    /// Part of every checksum of this queue's records, so that records of another queue are not
+    /// valid here.
     pub(crate) fn seed(&self) -> u64 {
         xxh3_64(&self.queue)
     }
 }
 
-/// Reads the bytes as a head. For fuzzing.
+/// Decodes the bytes as a head. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
     let Ok((head, slot)) = JournalHead::decode(bytes) else { return };
     let fresh = head.encode();
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(JournalHead::decode(&head), Ok((HEAD, Slot { sequence: 1, ..Slot::default() })));
     }
 
-    /// Writes the checksum of magic and format, as this version or as those before it.
+    /// Writes the checksum of magic and format, of this version or of the unreleased ones.
     fn seal_lead(head: &mut [u8], released: bool) {
         let hash = xxh3_64(&head[..12]);
         let checksum = if released { (hash >> 32) as u32 } else { hash as u32 };
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_head_is_told_from_a_damaged_one_and_from_an_unreleased_one() {
+    fn a_newer_head_differs_from_a_damaged_and_an_unreleased_one() {
         let mut head = HEAD.encode();
         for at in 0..48 {
             let mut flipped = head.clone();
@@ -179,10 +180,10 @@ mod tests {
         assert_eq!(JournalHead::decode(&head), Err(HeadFault::Damaged), "there was no format 0");
     }
 
-    /// One that could not have been made: a size near the end of all numbers overflowed where the
-    /// file's length was compared.
+    /// Regression: an impossible size near the largest number overflowed where the file's length
+    /// was compared.
     #[test]
-    fn a_head_with_a_ring_that_nobody_makes_is_damaged() {
+    fn a_head_with_an_impossible_ring_is_damaged() {
         for ring in [0, 4096, (64 << 10) + 1, (8 << 20) - 8, (1 << 30) + 4096, u64::MAX] {
             let head = JournalHead { ring, ..HEAD };
             assert_eq!(JournalHead::decode(&head.encode()), Err(HeadFault::Damaged), "{ring}");

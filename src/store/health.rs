@@ -1,5 +1,6 @@
-//! Whether the queue serves: open, closing, closed, or broken and why. One for the whole queue;
-//! whoever finds that it cannot go on says so here, and everybody asks here.
+//! Whether the queue serves: open, closing, closed, or broken with a reason. There is one for the
+//! whole queue: all code that finds a fatal fault reports it here, and all code reads the state
+//! here.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::{AtomicUsize, Mutex, Ordering};
@@ -8,7 +9,7 @@ use crate::words::sync::{AtomicUsize, Mutex, Ordering};
 const CLOSING: usize = 1;
 /// The files are released.
 const CLOSED: usize = 2;
-/// Nothing is written any more.
+/// Nothing is written after this.
 const BROKEN: usize = 4;
 
 /// The state of the whole queue.
@@ -23,12 +24,12 @@ pub(crate) struct Health {
 #[derive(Debug)]
 struct Why {
     text: Box<str>,
-    /// It was found in the bytes of a file, so opening again finds it again.
+    /// The fault is in the bytes of a file, so opening again finds it again.
     in_bytes: bool,
 }
 
-/// From the append to the journal until its rows are visible and published. Dropped by a panic in
-/// between, it breaks the queue: what is on the disk and what is visible may differ.
+/// Exists from the append to the journal until its rows are visible and published. If a panic drops
+/// it in between, it breaks the queue: what is on the disk and what is visible may differ.
 #[must_use]
 pub(crate) struct Armed<'a>(&'a Health);
 
@@ -58,7 +59,7 @@ impl Health {
         }
     }
 
-    /// Whether rows may be written. They are still while the queue closes.
+    /// Whether rows may be written. They may while the queue closes.
     ///
     /// # Errors
     /// `Closed` or `Broken`.
@@ -76,8 +77,8 @@ impl Health {
             return Error::new(ErrorKind::Closed);
         }
         let why = self.why.lock();
-        let text = why.as_ref().map_or("it has failed", |why| &*why.text);
-        // The kind says what to do about it.
+        let text = why.as_ref().map_or("the queue has failed", |why| &*why.text);
+        // The text of the error kind says what to do.
         Error::new(ErrorKind::Broken).because(text)
     }
 
@@ -85,12 +86,12 @@ impl Health {
         self.state.load(Ordering::Acquire) & (CLOSING | CLOSED) != 0
     }
 
-    /// Whether something was found in the bytes of a file that broke the queue.
+    /// Whether a fault in the bytes of a file broke the queue.
     pub(crate) fn is_broken_in_bytes(&self) -> bool {
         self.why.lock().as_ref().is_some_and(|why| why.in_bytes)
     }
 
-    /// Begins to close. Whether nobody had before.
+    /// Begins to close. Returns whether this call was the first.
     pub(crate) fn begin_close(&self) -> bool {
         self.state.fetch_or(CLOSING, Ordering::AcqRel) & CLOSING == 0
     }
@@ -99,7 +100,7 @@ impl Health {
         self.state.fetch_or(CLOSING | CLOSED, Ordering::AcqRel);
     }
 
-    /// Stops the queue for good. The first reason stays.
+    /// Stops the queue permanently. The first reason is kept.
     #[cold]
     pub(crate) fn break_down(&self, why: impl Into<Box<str>>, in_bytes: bool) {
         self.why.lock().get_or_insert_with(|| Why { text: why.into(), in_bytes });
@@ -118,7 +119,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn who_closes_serves_no_calls_and_goes_on_with_its_own_work() {
+    fn a_closing_queue_serves_no_calls_and_does_its_own_work() {
         let health = Health::default();
         assert!(health.serves().is_ok() && health.begin_close() && !health.begin_close());
         assert!(health.serves().unwrap_err().is_closed() && health.runs().is_ok());

@@ -1,12 +1,12 @@
-//! What goes to the disk, counted: it stands between the store and its two files, passes every call
-//! on, and changes nothing.
+//! Counts the calls to the disk. It is between the store and its two files, passes every call on,
+//! and changes nothing.
 
 use super::disk::{Disk, DiskFile, Found, Staging};
 use crate::words::sync::{Arc, AtomicU64, Ordering};
 use std::io;
 use std::path::Path;
 
-/// Since the opening, of both files.
+/// Since the opening, for both files.
 #[derive(Debug, Default)]
 pub(crate) struct IoCounters {
     read: AtomicU64,
@@ -15,7 +15,7 @@ pub(crate) struct IoCounters {
 }
 
 impl IoCounters {
-    /// A disk whose traffic is counted here.
+    /// A disk whose calls are counted here.
     pub(crate) fn of(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Arc<Self>) {
         let traffic = Arc::<Self>::default();
         (Arc::new(CountedDisk { disk, traffic: traffic.clone() }), traffic)
@@ -58,8 +58,8 @@ impl Disk for CountedDisk {
         self.disk.found()
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Staging>> {
-        self.disk.birth()
+    fn stage(&self) -> io::Result<Box<dyn Staging>> {
+        self.disk.stage()
     }
 
     fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {

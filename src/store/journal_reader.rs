@@ -1,5 +1,5 @@
-//! Reading the journal's ring from one record to the next, and what an opening does to the bytes
-//! that it found there. It never takes a record that does not hang on the one before.
+//! Reads the journal's ring from one record to the next, and does what an opening does with the
+//! found bytes. It never accepts a record whose chain value does not follow from the one before.
 
 use super::disk::DiskFile;
 use super::head::{HEAD_BYTES, JournalHead};
@@ -8,10 +8,10 @@ use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, is_whole};
 use crate::words::error::{Error, Result};
 use std::io;
 
-/// Bytes read or written at a time where the ring is walked as a whole.
+/// Bytes read or written at a time where the whole ring is read.
 const CHUNK: usize = 1 << 20;
 
-/// Walks a ring by position, with one chunk of it in memory.
+/// Reads a ring by position, with one chunk of it in memory.
 pub(crate) struct RingReader<'a> {
     file: &'a dyn DiskFile,
     head: &'a JournalHead,
@@ -24,7 +24,7 @@ impl<'a> RingReader<'a> {
         Self { file, head, chunk: Vec::new(), at: 0 }
     }
 
-    /// `None` past the end of the ring.
+    /// `None` after the end of the ring.
     fn get(&mut self, at: u64, len: usize) -> io::Result<Option<&[u8]>> {
         let Some(left) = self.head.ring.checked_sub(at).filter(|left| *left >= len as u64) else {
             return Ok(None);
@@ -43,7 +43,7 @@ impl<'a> RingReader<'a> {
         Ok(self.chunk.get(from..from + len))
     }
 
-    /// The record at this place, if there is a whole one.
+    /// The record at this position, if there is a whole one.
     pub(crate) fn record(&mut self, at: u64) -> io::Result<Option<(Header, &[u8])>> {
         let (ring, seed) = (self.head.ring, self.head.seed());
         let Some(header) = self.get(at, HEADER_BYTES)?.and_then(Header::read) else {
@@ -56,16 +56,16 @@ impl<'a> RingReader<'a> {
         Ok(is_whole(record, &header, seed).then_some((header, record)))
     }
 
-    /// Whether it may be a header: what is not synced yet is in the ring, so a record is no further
-    /// from the last synced one than records fit in. Rows look like headers otherwise, at some of
-    /// their bytes, and a megabyte was read for each.
+    /// Whether the bytes may be a header: unsynced records are in the ring, so a record's number is
+    /// at most as far from the last synced one as records fit into the ring. Rows can look like
+    /// headers at some of their bytes, and without this check a megabyte was read for each.
     fn is_likely(&self, header: &Header) -> bool {
         let records_max = self.head.ring / (HEADER_BYTES + STAMP_BYTES) as u64;
         header.number - header.synced <= records_max
     }
 
-    /// The record that hangs on `last`: behind it, at the next page if it would have crossed into
-    /// it, or at the ring's start where it did not fit.
+    /// The record that follows `last` in the chain: directly after it, at the next page if it would
+    /// have crossed into that, or at the ring's start if it did not fit.
     pub(crate) fn next(&mut self, last: Span) -> io::Result<Option<(Header, Span, &[u8])>> {
         let mut found = None;
         for at in [last.end, page_behind(last.end), 0] {
@@ -84,8 +84,8 @@ impl<'a> RingReader<'a> {
         Ok(body.map(|body| (header, span, body)))
     }
 
-    /// Looks through the whole ring for records behind a gap that say that what is missing at
-    /// `tail` was synced. Where they stand.
+    /// Searches the whole ring for records after a gap that prove that the missing record at `tail`
+    /// was synced. Returns their positions.
     pub(crate) fn beyond(
         &mut self,
         tail: u64,
@@ -98,7 +98,7 @@ impl<'a> RingReader<'a> {
                 progress(at)?;
             }
             let header = self.get(at, HEADER_BYTES).map_err(Error::io)?.and_then(Header::read);
-            // The cheap question first: nearly every place answers it.
+            // The cheap check first: it rejects nearly every position.
             if header.is_some_and(|header| header.synced > tail && self.is_likely(&header))
                 && self.record(at).map_err(Error::io)?.is_some()
             {
@@ -110,7 +110,7 @@ impl<'a> RingReader<'a> {
     }
 }
 
-/// Writes what was replayed once more, byte for byte: after a kill or a failed sync the operating
+/// Writes the replayed records again, byte for byte: after a kill or a failed sync the operating
 /// system may show bytes that are not on the medium and that no sync would write.
 pub(crate) fn write_again(
     file: &dyn DiskFile,
@@ -131,7 +131,7 @@ pub(crate) fn write_again(
     Ok(())
 }
 
-/// Takes the headers of these records away, so that no later opening meets them.
+/// Overwrites the headers of these records, so that no later opening finds them.
 pub(crate) fn wipe(file: &dyn DiskFile, places: &[u64]) -> io::Result<()> {
     for at in places {
         file.write_at(HEAD_BYTES as u64 + at, &[0; HEADER_BYTES])?;
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::words::sync::{AtomicU64, Ordering};
 
-    /// A file full of row keys, which counts what is read of it.
+    /// A file full of row keys, which counts the bytes read from it.
     #[derive(Debug, Default)]
     struct Keys {
         read: AtomicU64,
@@ -156,7 +156,8 @@ mod tests {
         }
 
         fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            // Priority and order of a ready task, as a header has number, synced, length and kind.
+            // Priority and order of a ready task, in place of a header's number, synced, length and
+            // kind.
             let fields = [7, 7, 0x1_8000_0000, 0x8000_0000, 0x0010_0000_0000_0000, 7, 7, 7_u64];
             for (at, byte) in (offset..).zip(&mut *out) {
                 let field = fields[(at / 8 % 8) as usize];
@@ -179,8 +180,8 @@ mod tests {
         }
     }
 
-    /// Keys of ready tasks passed for headers of long records, and an opening read a megabyte for
-    /// each: 0.15 s where 5 ms were enough.
+    /// Regression: keys of ready tasks were taken for headers of long records, and an opening read
+    /// a megabyte for each: 0.15 s instead of 5 ms.
     #[test]
     fn rows_that_look_like_headers_are_read_once() {
         let file = Keys::default();

@@ -1,5 +1,5 @@
-//! What the store writes beside the rows: numbers that are reserved, the word that all is synced,
-//! features in use, and the anchor, which tells of all of it.
+//! What the store writes besides rows: reserved numbers, the note that all is synced, features in
+//! use, and the anchor, which contains all of these.
 
 use super::features::{Feature, Features};
 use super::journal::WriteFault;
@@ -25,8 +25,8 @@ impl Store {
         Ok(self.number)
     }
 
-    /// Writes once, after the last record, that all of them are synced. False if one is not yet.
-    /// A journal without room goes without.
+    /// Writes once, after the last record, that all of them are synced. Returns false if one is not
+    /// synced yet. If the journal has no space, it is not written.
     pub(crate) fn idle(&mut self) -> Result<bool, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         let Some(ring) = &mut self.ring else { return Ok(true) };
@@ -38,8 +38,8 @@ impl Store {
         }
     }
 
-    /// Before the last checkpoint of a clean close: numbers from these on are given back, and the
-    /// clock stands here.
+    /// Before the last checkpoint of a clean close: numbers from `unused` on are returned, and the
+    /// clock's marks are set.
     pub(crate) fn settle(&mut self, unused: Numbers, marks: ClockMarks) {
         (self.stamp.reserved, self.stamp.marks) = (unused, marks);
     }
@@ -47,7 +47,7 @@ impl Store {
     /// Enters a feature in the journal's head, synced, before the first byte that needs it.
     ///
     /// # Errors
-    /// `Full` if the head has no room for it, `Invalid` for too long a name; `Io` or `DiskFull` if
+    /// `Full` if the head has no space for it, `Invalid` for too long a name; `Io` or `DiskFull` if
     /// it could not be written; `Broken` if it could not be synced.
     #[cfg_attr(not(test), expect(dead_code, reason = "format 1 begins without features"))]
     pub(crate) fn use_feature(&mut self, feature: &Feature) -> Result<()> {

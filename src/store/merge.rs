@@ -1,5 +1,5 @@
-//! How rows in key order come into the base's table: neighbours together, in one rewrite of the
-//! pages they share. Where there are none it does not pay, and they go one by one.
+//! Writes rows in key order into the base's table: adjacent rows together, in one rewrite of the
+//! pages that they share. Scattered rows are written one by one, because there it does not pay.
 
 use super::tables::{Bytes, seal};
 use crate::format::RowOp;
@@ -9,13 +9,13 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 use std::ops::Bound;
 
-/// Shorter runs cost more than their rows one by one.
+/// For shorter runs a batch costs more than its rows one by one.
 const WORTH_IT: usize = 4;
-/// The longest that a run is not tried for again.
+/// Maximum back-off, in rows, after failed batch attempts.
 const SHY_MAX: usize = 64;
 
-/// Whether it is worth while to try for a run. Each one that was not makes the next try wait twice
-/// as long, so that scattered rows cost little more than they must.
+/// Decides whether to try a batch. Each failed attempt doubles the rows until the next one, so that
+/// scattered rows cost little more than necessary.
 struct RunProbe {
     wait: usize,
     shy: usize,
@@ -37,7 +37,7 @@ impl RunProbe {
     }
 }
 
-/// Writes rows that stand in key order, dead marks among them. The last key written.
+/// Writes rows in key order, tombstones among them. Returns the last key written.
 pub(super) fn merge<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
     entries: impl Iterator<Item = (&'a Key, &'a RowOp)>,
@@ -74,13 +74,13 @@ pub(super) fn merge<'a>(
     Ok(last.cloned())
 }
 
-/// What was done together.
+/// The result of one batch.
 struct Done<'a> {
     rows: usize,
     last: Option<&'a Key>,
 }
 
-/// New rows that all stand in one gap of the table.
+/// Inserts new rows that are all in one gap of the table.
 fn insert_run<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
     entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a RowOp)>>,
@@ -92,7 +92,7 @@ fn insert_run<'a>(
     while let Some((key, RowOp::Add(value) | RowOp::Change(value))) = entries.peek().copied() {
         match gap.insert_before(key.as_slice(), seal(key, value, buffer)) {
             Ok(()) => {}
-            // The table has this key, or one before it that the gap ends at.
+            // The table has this key, or a smaller one at which the gap ends.
             Err(CursorError::UnorderedKey) => break,
             Err(error) => return Err(error.into()),
         }
@@ -103,7 +103,7 @@ fn insert_run<'a>(
     Ok(done)
 }
 
-/// Dead rows that stand side by side in the table. Those that it does not have are done as well.
+/// Removes rows that are adjacent in the table. Tombstones without a row there count as done.
 fn remove_run<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
     entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a RowOp)>>,
@@ -115,7 +115,7 @@ fn remove_run<'a>(
     let mut met = rows.next().transpose()?;
     while let Some((key, RowOp::Remove)) = entries.peek().copied() {
         match met.as_ref().map(|(met, _)| met.value().cmp(key.as_slice())) {
-            // It lives.
+            // The table has a live row before it.
             Some(Ordering::Less) => break,
             Some(Ordering::Equal) => {
                 found = Some((found.map_or(key, |(first, _)| first), key));
@@ -147,10 +147,10 @@ mod tests {
     use redb::backends::InMemoryBackend;
     use std::collections::BTreeMap;
 
-    /// Layers of long and short stretches, of new, changed and dead rows, some of which the table
-    /// never had, one over the other: the table is what a map is.
+    /// Layers of long and short ranges, of new, changed and removed rows, some of which the table
+    /// never had, one after the other: the table equals a map.
     #[test]
-    fn whatever_is_merged_stands_in_the_table() {
+    fn the_table_equals_a_map_after_each_merge() {
         let db = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
         let mut model: BTreeMap<Key, Value> = BTreeMap::new();
         let mut random = 1u64;

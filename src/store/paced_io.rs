@@ -1,48 +1,48 @@
-//! The base's file written in writer, each synced by itself and followed by a pacer. A disk that
-//! syncs brings to the medium whatever was written before, also to another file: a caller's sync
-//! waits for all of a checkpoint that was written at once, and hardly notices a piece of it.
+//! Writes the base's file in pieces, with a sync and a pause after each. A sync also brings to the
+//! medium what was written before to other files: a caller's sync waits for a whole checkpoint that
+//! was written at once, but only a short time for a piece of it.
 
 use crate::words::sync::Arc;
 use crate::words::sync::plain::Mutex;
 use std::{fmt, io};
 
-/// Knows whether a checkpoint may take its time. Asked inside redb's own locks, which the store's
-/// own reads do without: it must not wait for anybody, and nobody who holds the store's lock may
-/// begin a transaction of redb's beside a checkpoint.
+/// Decides whether a checkpoint may slow down. Called inside redb's own locks, which the store's
+/// own reads do not take: it must not block on another thread, and a thread that holds the store's
+/// lock must not begin a transaction of redb during a checkpoint.
 pub(crate) trait IoPacer: Send + Sync {
-    /// Between two steps, and now and then within a commit: whoever waits for the processor may
-    /// have it.
+    /// Yields the processor to a waiting thread. Called between two steps, and from time to time
+    /// within a commit.
     fn yield_cpu(&self);
 
-    /// Whether what was written so far, so many bytes, is a piece.
+    /// Whether the bytes written since the last sync are a full piece.
     fn sync_due(&self, unsynced: u64) -> bool;
 
-    /// Has the piece synced, and leaves the disk to others for a while. What the sync says.
+    /// Syncs the piece, then leaves the disk to others for a while. Returns the result of the sync.
     fn sync_and_pause(&self, sync: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()>;
 }
 
-/// Bytes between two chances to pass: a commit writes megabytes in one call of redb's, and where
-/// nobody syncs it has no writer.
+/// Bytes between two calls of `yield_cpu`: a commit writes megabytes in one call of redb, and
+/// without callers that sync it has no pieces.
 const PASS: u64 = 32 << 10;
 
-/// What was written to the base since its last sync.
+/// Counts what was written to the base since its last sync.
 #[derive(Default)]
 pub(crate) struct PacedWriter(Mutex<Written>);
 
 #[derive(Default)]
 struct Written {
     unsynced: u64,
-    /// Of the checkpoint under way, if it may take its time.
+    /// The pacer of the running checkpoint, if it may slow down.
     pacer: Option<Arc<dyn IoPacer>>,
 }
 
 impl PacedWriter {
-    /// From now on it is written in writer, or at once.
+    /// From now on writes are paced, or not.
     pub(super) fn set_pacer(&self, pacer: Option<Arc<dyn IoPacer>>) {
         self.0.lock().pacer = pacer;
     }
 
-    /// Counts a write. The pacer to take behind a sync, if a piece ends here.
+    /// Counts a write. If a piece ends with it, returns the pacer that must sync it.
     pub(super) fn note_write(&self, bytes: usize) -> Option<Arc<dyn IoPacer>> {
         let mut written = self.0.lock();
         let before = written.unsynced;
@@ -76,7 +76,7 @@ mod tests {
     use crate::words::sync::Ordering;
     use crate::words::sync::plain::AtomicUsize;
 
-    /// PacedWriter of so many bytes.
+    /// A pacer with pieces of so many bytes, which counts the yields.
     struct Counted(u64, AtomicUsize);
 
     impl IoPacer for Counted {
@@ -93,14 +93,14 @@ mod tests {
         }
     }
 
-    /// A commit beside callers that do not sync has no writer; it kept its processor for
-    /// milliseconds, and a caller that shared it stood still for a time slice.
+    /// Regression: a commit without syncing callers has no pieces. It kept its processor for
+    /// milliseconds, and a caller on the same processor waited for a time slice.
     #[test]
     fn a_long_write_passes_now_and_then_also_without_pieces() {
         let page = 4 << 10;
         for (piece, writer, passes) in [(u64::MAX, 0, 32), (4 * PASS, 8, 24)] {
             let written = PacedWriter::default();
-            assert!(written.note_write(100 * page).is_none(), "no checkpoint is under way");
+            assert!(written.note_write(100 * page).is_none(), "no checkpoint is running");
             written.synced();
             let pacer = Arc::new(Counted(piece, AtomicUsize::new(0)));
             written.set_pacer(Some(pacer.clone()));

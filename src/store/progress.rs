@@ -1,36 +1,36 @@
-//! How far a long call has come, for the caller who may end it.
+//! The progress of a long call, for the caller, who may stop it.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use std::ops::ControlFlow;
 
-/// What a long call is at.
+/// The stage of a long call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
     /// A new queue's files are written.
     Create,
-    /// The records behind the last checkpoint are carried out again.
+    /// The records after the last checkpoint are replayed.
     Replay,
-    /// The rest of the journal is looked through for records that say that one is missing.
+    /// The rest of the journal is searched for records that prove that one is missing.
     Scan,
-    /// What was replayed is made durable.
+    /// The replayed records are made durable.
     Settle,
-    /// Of [`compact_with`](crate::Queue::compact_with): a round is over.
+    /// Of [`compact_with`](crate::Queue::compact_with): a round has ended.
     Compact,
 }
 
-/// How far a long call has come: an opening, for [`progress`](crate::Builder::progress), or
+/// The progress of a long call: of an opening, for [`progress`](crate::Builder::progress), or of
 /// [`compact_with`](crate::Queue::compact_with).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What it is at.
+    /// The present stage.
     pub stage: Stage,
-    /// Bytes done of this stage; of [`Compact`](Stage::Compact), bytes given back so far. `Settle`
-    /// is one step: 0 before it, 1 behind it.
+    /// Bytes done in this stage; for [`Compact`](Stage::Compact), bytes returned so far. `Settle`
+    /// is one step: 0 before it, 1 after it.
     pub done: u64,
-    /// What `done` may come to: bytes of the journal's ring; of `Compact`, bytes of the base's file
-    /// as it began; of `Settle`, 1. A stage may be over before.
+    /// The maximum of `done`: bytes of the journal's ring; for `Compact`, bytes of the base's file
+    /// at the start; for `Settle`, 1. A stage may end earlier.
     pub total: u64,
 }
 

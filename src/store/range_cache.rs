@@ -1,35 +1,35 @@
 //! Rows of a snapshot that were read ahead, so that reading in order costs one seek for many rows.
-//! Knows nothing of redb; what is kept is as true as the snapshot, and goes with it.
+//! Independent of redb; the cached rows are those of the snapshot and are dropped with it.
 
 use crate::format::key::{Key, after};
 use crate::format::{Met, Value};
 use std::cell::Cell;
 
-/// Where a window ends, whichever comes first.
+/// A range ends at this many rows or at `BYTES`, whichever comes first.
 const ROWS: usize = 64;
 const BYTES: usize = 32 << 10;
-/// RangeCache that are kept.
+/// How many ranges are kept.
 const WINDOWS: usize = 32;
 
-/// All rows that the snapshot has from the window's start to its end.
+/// All rows of the snapshot from the range's start to its end.
 #[derive(Default)]
 pub(super) struct CachedRange {
     rows: Vec<Met>,
     bytes: usize,
     /// The first key not covered.
     end: Key,
-    /// Whether the snapshot ends here.
+    /// Whether the snapshot has no rows after these.
     ends: bool,
-    /// Bytes of the windows that it goes on from.
+    /// Bytes of the ranges just before this one.
     before: usize,
     used: Cell<u64>,
 }
 
-/// How far reading in order has come.
+/// The position of a sequential scan.
 pub(super) struct SequentialScan {
-    /// Where it goes on.
+    /// Where it continues.
     pub(super) from: Key,
-    /// Bytes that it went through since the snapshot was taken.
+    /// Bytes that it read since the snapshot was taken.
     pub(super) bytes: usize,
 }
 
@@ -55,14 +55,14 @@ impl CachedRange {
         self.bytes <= 2 * BYTES
     }
 
-    /// Says that there is no row behind these.
+    /// Marks that there is no row after these.
     pub(super) fn close(mut self) -> Self {
         self.ends = true;
         self
     }
 
-    /// The first row with `from <= key < to`, if there is one. `None` if the window does not reach
-    /// far enough to say.
+    /// The first row with `from <= key < to`, if there is one. `None` if the range ends too early
+    /// to know.
     #[inline]
     pub(super) fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
         let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
@@ -75,17 +75,17 @@ impl CachedRange {
     }
 }
 
-/// A few windows, by their start; the one that was unused longest goes.
+/// A few ranges, by their start; the least recently used one is replaced.
 #[derive(Default)]
 pub(super) struct RangeCache {
     by_start: Vec<(Key, CachedRange)>,
-    /// The one that was used last, which mostly answers again.
+    /// The range that was used last, which usually answers again.
     last: Cell<usize>,
     clock: Cell<u64>,
 }
 
 impl RangeCache {
-    /// As [`CachedRange::look`], in whichever of them reaches far enough.
+    /// As [`CachedRange::look`], in the range that reaches far enough.
     #[inline]
     pub(super) fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
         if let Some(answer) = self.ask(self.last.get(), from, to) {
@@ -113,7 +113,7 @@ impl RangeCache {
         self.clock.get()
     }
 
-    /// Wherever more than one window was read in order and there is more of the tag.
+    /// The sequential scans: each continues more than one range and has more rows of its tag.
     pub(super) fn courses(&self) -> Vec<SequentialScan> {
         let next = self.by_start.iter().skip(1).map(|(start, _)| Some(start)).chain([None]);
         let goes_on =

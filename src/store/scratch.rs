@@ -1,6 +1,5 @@
-//! A file over another one: reads show the other file, writes stay in memory. Who works on it sees
-//! what it has written itself and changes nothing of what is served. The other file must not be
-//! written meanwhile.
+//! A file over another one: reads show the other file, writes stay in memory. The user of it sees
+//! its own writes and changes nothing in the other file, which must not be written in the meantime.
 
 use super::disk::DiskFile;
 use crate::words::sync::Arc;
@@ -19,9 +18,9 @@ pub(crate) struct ScratchFile {
 #[derive(Debug)]
 struct Patches {
     len: u64,
-    /// From here on nothing of the file shows: it was cut here.
+    /// Bytes of the other file that are still visible: a cut made it shorter.
     shown: u64,
-    /// Pages that were written, by their numbers.
+    /// The written pages, by their numbers.
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
@@ -48,7 +47,7 @@ impl Patches {
     }
 }
 
-/// Copies what two pieces of one file share.
+/// Copies the overlap of two ranges of one file.
 fn copy_shared(from: &[u8], from_at: u64, to: &mut [u8], to_at: u64) {
     let begin = from_at.max(to_at);
     let end = (from_at + from.len() as u64).min(to_at + to.len() as u64);
@@ -115,7 +114,7 @@ impl DiskFile for ScratchFile {
 mod tests {
     use super::*;
 
-    /// Never written.
+    /// A file that is never written.
     #[derive(Debug)]
     struct Fixed(Vec<u8>);
 
@@ -130,19 +129,19 @@ mod tests {
         }
 
         fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-            unreachable!("it is looked at only")
+            unreachable!("it is only read")
         }
 
         fn set_len(&self, _: u64) -> io::Result<()> {
-            unreachable!("it is looked at only")
+            unreachable!("it is only read")
         }
 
         fn sync(&self) -> io::Result<()> {
-            unreachable!("it is looked at only")
+            unreachable!("it is only read")
         }
     }
 
-    /// Beside a plain vector, at edges of pages and across them.
+    /// Compared with a plain vector, at edges of pages and across them.
     #[test]
     fn it_reads_as_a_file_that_was_written() {
         let mut model: Vec<u8> = (0..20_000u32).map(|at| (at % 251) as u8).collect();
@@ -169,7 +168,7 @@ mod tests {
                 assert_eq!(out, model[from..from + 5000], "cut {cut}, from {from}");
             }
             assert_eq!(scratch.len().unwrap(), 30_000);
-            assert!(scratch.read_at(29_999, &mut [0; 2]).is_err(), "behind its end");
+            assert!(scratch.read_at(29_999, &mut [0; 2]).is_err(), "after its end");
         }
         scratch.sync().unwrap();
     }

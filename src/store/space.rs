@@ -1,4 +1,4 @@
-//! What a queue takes, on the disk and in memory, as numbers. Nothing here decides anything.
+//! The bytes that a queue uses, on the disk and in memory.
 
 use super::Store;
 use super::base::{Opening, fenced};
@@ -7,7 +7,7 @@ use crate::words::error::Result;
 use crate::words::sync::Arc;
 use redb::{ReadableDatabase, ReadableTableMetadata, TableStats};
 
-/// How full things are, and what has gone to the disk. All of it is kept, nothing is looked up.
+/// How full things are, and how much was written. All numbers are counters in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Space {
@@ -19,44 +19,45 @@ pub struct Space {
     pub overlay_bytes: u64,
     /// Rows in memory that the base does not hold yet.
     pub overlay_rows: u64,
-    /// Bytes of the base's file; how many of them are in use says
-    /// [`base_space`](crate::Queue::base_space).
+    /// Bytes of the base's file; [`base_space`](crate::Queue::base_space) returns how many of them
+    /// are in use.
     pub base_bytes: u64,
     /// Bytes of the rows of temporary tubes.
     pub temporary_bytes: u64,
-    /// Bytes of the payloads of all durable tubes, which
-    /// [`durable_bytes_max`](crate::Builder::durable_bytes_max) bounds. Those of a tube that was
-    /// truncated or dropped go with its rows, in steps, soon after the call.
+    /// Bytes of the payloads of all durable tubes, limited by
+    /// [`durable_bytes_max`](crate::Builder::durable_bytes_max). Those of a tube that was truncated
+    /// or dropped count until a sweep has removed its rows, in steps, soon after the call.
     pub durable_bytes: u64,
     /// Checkpoints since the queue was opened.
     pub checkpoints: u64,
     /// Syncs of both files since the queue was opened.
     pub syncs: u64,
-    /// Bytes written to both files since the queue was opened, what the opening wrote included. A
-    /// record that comes to a new page of the journal counts with the rest of that page, once.
+    /// Bytes written to both files since the queue was opened, including by the opening. The
+    /// padding after a record that begins a new page of the journal counts once.
     pub written_bytes: u64,
     /// Tasks put since the queue was opened.
     pub tasks_put: u64,
 }
 
 impl Space {
-    /// Bytes written for each task that was put since the queue was opened, whatever else became of
-    /// it; `None` before the first.
+    /// Bytes written for each task that was put since the queue was opened, for all verbs; `None`
+    /// before the first put.
     pub fn written_per_task(&self) -> Option<u64> {
         self.written_bytes.checked_div(self.tasks_put)
     }
 }
 
-/// What the base's file is made of.
+/// What the base's file consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BaseSpace {
     /// Bytes of the file.
     pub bytes: u64,
-    /// Bytes of the rows in it, the application's own tables included, and of what leads to them.
+    /// Bytes of the rows in it, the application's own tables included, and of the pages that lead
+    /// to them.
     pub live_bytes: u64,
-    /// The rest: pages that are free or half-empty. [`compact`](crate::Queue::compact) gives back
-    /// what it can of them.
+    /// The rest: free and partly filled pages. [`compact`](crate::Queue::compact) returns what it
+    /// can of them.
     pub dead_bytes: u64,
     /// Rows in it, the application's own included.
     pub rows: u64,

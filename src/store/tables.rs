@@ -1,6 +1,6 @@
-//! What stands in the base: one table of rows, and one small one with the anchor and the counts.
-//! Encodings only. Every value carries a checksum, because redb verifies its pages on repair and
-//! never on a read.
+//! The content of the base: one table of rows, and one small one with the anchor and the counts.
+//! Encodings only. Every value has a checksum, because redb verifies its pages on repair but not on
+//! a read.
 
 use super::features::Features;
 use super::head::QueueId;
@@ -14,7 +14,7 @@ use crate::words::clock::{Boot, ClockMarks};
 use redb::TableDefinition;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Our tables' names begin with this; a guest's may not.
+/// The queue's own tables have names that begin with this; the application's must not.
 pub(crate) const OWN_NAMES: &str = "tubewell";
 
 pub(crate) type Bytes = &'static [u8];
@@ -28,15 +28,15 @@ pub(crate) const STATE: TableDefinition<'static, Bytes, Bytes> = TableDefinition
 pub(crate) const ANCHOR: &[u8] = b"anchor";
 const RUN: &[u8] = b"run";
 
-/// Bytes that sealing adds.
+/// Bytes of the checksum.
 const SEAL: usize = 4;
 
 fn checksum(key: &[u8], value: &[u8]) -> u32 {
-    // Not seeded with the key: to seed costs as much again as to hash a row.
+    // The hash is not seeded with the key, because seeding costs as much as hashing a row.
     (xxh3_64(value) ^ xxh3_64(key).rotate_left(32)) as u32
 }
 
-/// The value with its checksum, in a buffer that is used again.
+/// The value with its checksum, in a reused buffer.
 pub(crate) fn seal<'a>(key: &[u8], value: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
     buffer.clear();
     buffer.extend_from_slice(value);
@@ -50,17 +50,17 @@ pub(crate) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
     (seal == checksum(key, value).to_be_bytes()).then_some(value)
 }
 
-/// Which record the base holds up to, and what travelled with it.
+/// The last record in the base, and its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointPosition {
     pub(crate) queue: QueueId,
-    /// Counts the commits that moved the anchor, so that after one with an unknown outcome it is
-    /// seen whether it took place.
+    /// Counts the commits that moved the anchor. After a commit with an unknown outcome it shows
+    /// whether the commit took place.
     pub(crate) serial: u64,
     /// The last record that the base holds; number 0 before the first.
     pub(crate) span: Span,
     pub(crate) stamp: RecordMeta,
-    /// The start of the machine, the features in use, and what later versions know.
+    /// The start of the machine, the features in use, and fields of later versions.
     extension: Extension,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct CheckpointPosition {
 const FEATURES: u16 = 2;
 
 impl CheckpointPosition {
-    /// Of a queue without records. The first hangs on the seed.
+    /// The anchor of a queue without records. The first record is chained to the seed.
     pub(crate) fn genesis(queue: QueueId, seed: u64) -> Self {
         let span = Span { link: Link { number: 0, checksum: seed }, start: 0, end: 0 };
         Self {
@@ -109,7 +109,7 @@ impl CheckpointPosition {
             set_boot(&mut extension, boot);
         }
         if *features != Features::default() {
-            // A slot of the head holds them; a section holds sixteen times as much.
+            // They fit into a slot of the head; a section holds sixteen times as much.
             let _ = extension.set(FEATURES, &features.encode());
         }
         Self { queue: self.queue, serial: self.serial + 1, span, stamp, extension }
@@ -141,7 +141,7 @@ impl CheckpointPosition {
     }
 }
 
-/// How many rows of each tag a run has, by the tag's place among those that are counted so.
+/// How many rows of each tag a run has, by the tag's index among the counted ones.
 pub(crate) type Tally = [u64; Tag::TALLIED];
 
 pub(crate) fn run_key(run: Run) -> Vec<u8> {
@@ -153,7 +153,7 @@ pub(crate) fn run_of(key: &[u8]) -> Option<Run> {
     Some(Run(u32::from_be_bytes(number)))
 }
 
-/// The counts that are not zero, each behind its tag, in the order of the tags.
+/// The counts that are not zero, each after its tag, in the order of the tags.
 pub(crate) fn encode_tally(tally: &Tally) -> Value {
     let mut row = Packer::new();
     for tag in Tag::ALL {
@@ -165,7 +165,7 @@ pub(crate) fn encode_tally(tally: &Tally) -> Value {
     row.done()
 }
 
-/// A count of a tag that this version does not know would be lost with the next write.
+/// Refuses a tag that this version does not know: the next write would lose its count.
 pub(crate) fn decode_tally(row: &[u8]) -> Option<Tally> {
     let mut tally = Tally::default();
     let mut fields = Unpacker::new(row);
@@ -225,15 +225,15 @@ mod tests {
         assert_eq!(hex(&encode_tally(&tally)), "120000000000000009200000000000000007");
         assert_eq!(decode_tally(&encode_tally(&tally)), Some(tally));
         let one = |tag: u8, count: u8| [tag, 0, 0, 0, 0, 0, 0, 0, count];
-        assert_eq!(decode_tally(&one(0x99, 1)), None, "a tag that nobody knows");
-        assert_eq!(decode_tally(&one(Tag::Tube as u8, 1)), None, "counted by what is in memory");
-        assert_eq!(decode_tally(&one(0x12, 0)), None, "what is zero is left out");
+        assert_eq!(decode_tally(&one(0x99, 1)), None, "an unknown tag");
+        assert_eq!(decode_tally(&one(Tag::Tube as u8, 1)), None, "a tag that is counted in memory");
+        assert_eq!(decode_tally(&one(0x12, 0)), None, "a zero count is not written");
         assert_eq!(decode_tally(&[one(0x12, 1), one(0x12, 1)].concat()), None, "once");
         assert_eq!(decode_tally(&[one(0x13, 1), one(0x12, 1)].concat()), None, "in order");
         assert_eq!(hex(seal(b"k", b"v", &mut Vec::new())), "769699e464");
     }
 
-    /// What a later version has added to the anchor is written back by this one.
+    /// Fields of a later version in the anchor are written back.
     #[test]
     fn unknown_fields_of_the_anchor_are_kept() {
         let mut anchor = CheckpointPosition::genesis(QueueId::default(), 1);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flip_in_key_or_value_is_seen() {
+    fn a_changed_bit_in_key_or_value_is_found() {
         let mut buffer = Vec::new();
         let sealed = seal(b"key", b"value", &mut buffer).to_vec();
         assert_eq!(unseal(b"key", &sealed), Some(b"value".as_slice()));

@@ -1,5 +1,5 @@
-//! All rows as one: the layer being written, perhaps a frozen one beneath it, the base beneath
-//! both, and a layer beside them that never goes to the disk. Where only dead rows lie is learnt
+//! All rows as one view: the active layer, possibly a frozen one below it, the base below both, and
+//! the temporary layer beside them, which is never written to the disk. Dead ranges are derived
 //! from rows that were applied, never from writes that may still be refused.
 
 use super::base::Base;
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// The scope of a tag's rows; [`Scope::Run`] for what is no tag.
+/// The scope of a tag's rows; [`Scope::Run`] for a byte that is not a tag.
 #[inline]
 fn scope_of(tag: u8) -> Scope {
     Tag::of(tag).map_or(Scope::Run, Tag::scope)
@@ -51,7 +51,7 @@ impl Part {
 pub(crate) struct Rows {
     pub(crate) active: Layer,
     pub(crate) frozen: Option<Arc<Layer>>,
-    /// Rows of temporary tubes. Nothing lies beneath, so it has no tombstones.
+    /// Rows of temporary tubes. There is no layer below, so it has no tombstones.
     temporary: Layer,
     /// A damaged value is `None`.
     mirror: BTreeMap<Key, Option<Value>>,
@@ -60,7 +60,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Takes over what the base holds.
+    /// Loads what is kept in memory from the base.
     pub(crate) fn load(base: &Base) -> Result<Self> {
         let mut rows = Self::default();
         for (run, tally) in base.tallies()? {
@@ -77,8 +77,8 @@ impl Rows {
         Ok(rows)
     }
 
-    /// RowCounts what is mirrored anew. A replay cannot move these counts on: the base may already
-    /// show later rows than its anchor says, and with it the mirror.
+    /// Counts the mirrored rows again. A replay cannot update these counts: the base, and with it
+    /// the mirror, may already show later rows than its anchor says.
     pub(crate) fn count_mirror(&mut self) {
         self.counts.recount(self.mirror.keys().filter_map(|key| Range::holding(key)));
     }
@@ -95,7 +95,7 @@ impl Rows {
         self.active.entries() + self.frozen.as_ref().map_or(0, |frozen| frozen.entries())
     }
 
-    /// What the layers say about a key, the upper first.
+    /// The entry for a key in the layers, the upper layer first.
     pub(crate) fn entry(&self, key: &[u8]) -> Option<&RowOp> {
         let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.get(key));
         self.active.get(key).or_else(frozen)
@@ -126,7 +126,7 @@ impl Rows {
 
     #[inline]
     pub(crate) fn first(&self, base: &Base, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        // An upside-down range would panic in the maps.
+        // A reversed range would panic in the maps.
         if from >= to {
             return Ok(None);
         }
@@ -158,7 +158,7 @@ impl Rows {
         if is_durable {
             return self.first_durable(base, tag, from, to);
         }
-        // Temporary runs have the highest bit: they stand behind all others of the tag.
+        // Temporary runs have the highest bit: they come after all others of the tag.
         let border = [tag, 0x80];
         match self.first_durable(base, tag, from, &border)? {
             None => Ok(self.first_temporary(tag, &border, to)),
@@ -166,7 +166,7 @@ impl Rows {
         }
     }
 
-    /// Whether the counts alone say that there is nothing to find.
+    /// Whether the counts alone show that the range has no row.
     fn is_empty_between(&self, tag: u8, from: &[u8], to: &[u8]) -> bool {
         let Some(tag) = Tag::of(tag) else { return true };
         match Range::holding(from) {
@@ -194,7 +194,7 @@ impl Rows {
         )
     }
 
-    /// Bytes that these writes add to the temporary rows, less those that they free.
+    /// Bytes that these writes add to the temporary rows, minus those that they free.
     pub(crate) fn temporary_growth(&self, writes: &Layer) -> i64 {
         let row = |key: &Key, value: Option<&Value>| {
             value.map_or(0, |value| Layer::entry_bytes(key, value) as i64)
@@ -206,7 +206,7 @@ impl Rows {
         writes.iter().filter(|(key, _)| is_temporary(key)).map(grows).sum()
     }
 
-    /// Planted: the writes may still be dropped. .ci/canaries shows that a test finds it.
+    /// A planted fault: the writes may still be dropped. .ci/canaries checks that a test finds it.
     #[cfg(canary_skip_dropped)]
     pub(crate) fn learn_from_unwritten(&self, writes: &Layer) {
         for (key, _) in writes.iter().filter(|(_, op)| op.is_remove()) {
@@ -216,14 +216,14 @@ impl Rows {
         }
     }
 
-    /// Moves the counts by these writes, or back.
+    /// Adds these writes to the counts, or subtracts them.
     pub(crate) fn count(&mut self, writes: &Layer, forward: bool) {
         for (key, op) in writes.iter() {
             self.count_step(key, if forward { op.rows_added() } else { -op.rows_added() });
         }
     }
 
-    /// Takes over a row write that is counted already, and in the base if it goes there.
+    /// Applies a row write that is counted already, and that is in the base if it belongs there.
     pub(crate) fn absorb(&mut self, key: Key, op: RowOp) {
         if is_temporary(&key) {
             self.write_temporary(key, op);
@@ -232,7 +232,7 @@ impl Rows {
         }
     }
 
-    /// Carries out one row write that told the truth about what it found.
+    /// Applies one row write whose kind is correct.
     #[inline]
     pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
         self.count_step(&key, op.rows_added());
@@ -249,7 +249,7 @@ impl Rows {
         self.active.write(key, op);
     }
 
-    /// Temporary rows stay longer than those beside them, so their values have memory of their own.
+    /// Temporary rows live longer than their neighbours, so their values get memory of their own.
     fn write_temporary(&mut self, key: Key, op: RowOp) {
         let op = match op {
             RowOp::Add(value) => RowOp::Add(Value::alone(&value)),
@@ -259,7 +259,7 @@ impl Rows {
         self.temporary.write(key, op);
     }
 
-    /// Carries out a row write of the journal.
+    /// Applies a row write of the journal.
     pub(crate) fn replay(&mut self, key: &[u8], value: Option<&[u8]>, adds: bool) {
         let key = Key::from_slice(key);
         let op = match (value.map(Value::from), adds) {
@@ -295,14 +295,15 @@ impl Rows {
         }
     }
 
-    /// The frozen layer is gone, and its tombstones with it. Where the active one has some as well,
-    /// the next look would walk over every row taken while the checkpoint ran.
+    /// Called after the frozen layer and its tombstones are dropped. Keeps the dead ranges in which
+    /// the active layer has tombstones too; otherwise the next scan would walk over every row taken
+    /// during the checkpoint.
     pub(crate) fn settle_dead(&mut self) {
         let active = &self.active;
         self.dead.get_mut().keep(|from, to| active.first(from, to).is_some());
     }
 
-    /// The active layer over the frozen one becomes one active layer again.
+    /// Merges the frozen layer back into the active one.
     pub(crate) fn thaw(&mut self) {
         let Some(frozen) = self.frozen.take() else { return };
         let mut lower = Arc::try_unwrap(frozen).unwrap_or_else(|shared| (*shared).clone());
@@ -361,7 +362,7 @@ impl Rows {
         self.mirror.iter().map(|(key, value)| (key, value.as_ref()))
     }
 
-    /// Every range that is taken for dead.
+    /// Every known dead range.
     pub(crate) fn skipped(&self) -> Vec<(Key, Key)> {
         self.dead.borrow().all()
     }

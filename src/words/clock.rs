@@ -1,8 +1,8 @@
 //! Time as the queue measures it. Only this file and its folder read a clock of the machine.
 //!
 //! Three measures, see [`Now`]: *queue time* never goes back and follows the machine's boot clock,
-//! *wall time* is the system's clock as it is, *lease time* is the process's monotonic clock. All
-//! are microseconds; sums saturate at [`NEVER`].
+//! *wall time* is the system's clock unchanged, *lease time* is the process's monotonic clock. The
+//! unit is the microsecond; sums saturate at [`NEVER`].
 
 mod machine;
 mod manual;
@@ -13,12 +13,12 @@ pub use manual::ManualClock;
 use crate::words::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// An instant that never comes.
+/// A deadline that is never due.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// A length of time in microseconds; what does not fit means for ever.
+/// A length of time in microseconds. A length that does not fit counts as [`NEVER`].
 pub(crate) fn micros(length: Duration) -> u64 {
-    // In 64 bits: every verb asks, and a division of 128 is a call.
+    // In 64 bits, because every verb calls this and a 128-bit division is a function call.
     let whole = length.as_secs().checked_mul(1_000_000);
     whole.and_then(|whole| whole.checked_add(u64::from(length.subsec_micros()))).unwrap_or(NEVER)
 }
@@ -34,14 +34,14 @@ pub struct ClockReading {
     pub wall: SystemTime,
 }
 
-/// The clocks that the queue reads. [`SystemClock`] is the machine's; [`ManualClock`] is moved by
-/// hand in tests.
+/// The clocks that the queue reads. [`SystemClock`] is the machine's; a test moves a
+/// [`ManualClock`] by hand.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since an origin of the clock's own. Never goes back; stands still while the machine
+    /// Time since an origin of the clock's own. Never goes back. Does not advance while the machine
     /// sleeps, where the system has such a clock.
     fn monotonic(&self) -> Duration;
 
-    /// The time of day. May jump either way.
+    /// The time of day. It may jump forward or back.
     fn wall(&self) -> SystemTime;
 
     /// Time since the machine was started, or since another origin. Never goes back, and goes on
@@ -64,13 +64,13 @@ pub trait Clock: Send + Sync + 'static {
         ClockReading { monotonic: self.monotonic(), boot: self.boot_time(), wall }
     }
 
-    /// How long a thread may sleep until `left` has passed on this clock; `None` means until the
+    /// How long a thread may sleep until `left` has passed on this clock. `None`: until the
     /// function given to [`watch`](Clock::watch) is called.
     fn nap(&self, left: Duration) -> Option<Duration> {
         Some(left)
     }
 
-    /// Registers a function to be called whenever the clock was moved by hand. A clock that moves
+    /// Registers a function that the clock calls whenever it was moved by hand. A clock that moves
     /// by itself need not keep it.
     fn watch(&self, moved: Arc<dyn Fn() + Send + Sync>) {
         drop(moved);
@@ -87,40 +87,40 @@ pub(crate) fn machine_now() -> Instant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockStep {
-    /// How far the wall clock had moved since the last write.
+    /// How far the wall clock moved since the last write.
     pub by: Duration,
-    /// Whether it had moved back.
+    /// Whether it moved back.
     pub back: bool,
-    /// How much of that counts as time that has passed.
+    /// How much of that counts as passed time.
     pub counted: Duration,
 }
 
 /// One reading of the three measures, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
-    /// Since the epoch, never going back, not even over a reopen: delay, ttl, back-off.
+    /// Since the epoch. Never goes back, also not over a reopen. For delay, ttl and back-off.
     pub(crate) queue: u64,
-    /// Since the epoch, as the system says: run_at.
+    /// Since the epoch, as the system reports it. For run_at.
     pub(crate) wall: u64,
-    /// Since the clock's origin: ttr, grace while open.
+    /// Since the clock's origin. For ttr, and for grace while open.
     pub(crate) lease: u64,
 }
 
-/// The two marks that each journal record carries, so that queue time goes on over a reopen. They
-/// are *now*, never a deadline.
+/// The two clock readings that each journal record carries, so that queue time continues over a
+/// reopen. They are the time of the commit, never a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClockMarks {
     /// The queue's time.
     pub(crate) queue: u64,
-    /// The wall clock as it was read last.
+    /// The wall clock at its last reading.
     pub(crate) wall: u64,
 }
 
-/// How queue time hangs on the boot clock of one start of the machine.
+/// How queue time follows from the boot clock of one start of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Boot {
     pub(crate) id: u128,
-    /// Queue time less boot time, in microseconds; may wrap.
+    /// Queue time minus boot time, in microseconds; may wrap.
     pub(crate) offset: u64,
 }
 
@@ -129,18 +129,18 @@ pub(crate) struct Boot {
 pub(crate) struct QueueClock {
     marks: ClockMarks,
     lease: u64,
-    /// Queue time less boot time.
+    /// Queue time minus boot time.
     offset: u64,
     boot_id: Option<u128>,
-    /// The highest wall clock seen, moved along with the monotonic one: without a boot clock.
+    /// The highest wall clock seen, advanced with the monotonic one. Used without a boot clock.
     wall_high: u64,
     gap_max: u64,
 }
 
 impl QueueClock {
-    /// Goes on from what an earlier run has stored. A queue that has no marks starts at the wall
-    /// clock. Where the machine was not started since, its boot clock tells how much time has
-    /// passed; else the wall clock does, and `gap_max` microseconds at most.
+    /// Continues from what an earlier run has stored. A queue without marks starts at the wall
+    /// clock. If the machine was not restarted since, its boot clock gives the time that has
+    /// passed; otherwise the wall clock does, up to `gap_max` microseconds.
     pub(crate) fn resume(
         marks: ClockMarks,
         boot: Option<Boot>,
@@ -174,13 +174,14 @@ impl QueueClock {
         (resumed, step)
     }
 
-    /// Reads the clock. Queue time follows the boot clock alone. Where there is none it advances by
-    /// the monotonic time elapsed, and by what the wall clock is ahead of the highest ever seen,
-    /// moved along with the monotonic one. Moved along: else each reading would keep the larger of
-    /// two roundings, and a busy queue run fast.
+    /// Reads the clock. Queue time follows the boot clock alone. Without one it advances by the
+    /// monotonic time elapsed, plus what the wall clock is ahead of the highest one seen. That
+    /// highest one advances with the monotonic clock: otherwise each reading would keep the larger
+    /// of two roundings, and queue time would run fast in a busy queue.
     ///
-    /// The wall clock is read first: what the thread is kept from going on between the two is then
-    /// missing from the wall clock for one reading, and would else be a jump that stays for good.
+    /// The wall clock is read first: if the thread loses the processor between the two, that time
+    /// is missing from the wall clock for one reading. In the other order it would count as a jump
+    /// forward and never be taken back.
     #[inline]
     pub(crate) fn read(&mut self, clock: &dyn Clock) -> Now {
         let reading = clock.read();
@@ -196,7 +197,7 @@ impl QueueClock {
                 self.marks.queue.saturating_add(elapsed).saturating_add(jumped)
             }
         };
-        // One below NEVER, so that a deadline "for ever" is never due.
+        // One below NEVER, so that a deadline of NEVER is never due.
         let queue = queue.max(self.marks.queue).min(NEVER - 1);
         self.marks = ClockMarks { queue, wall };
         self.lease = lease;
@@ -207,7 +208,8 @@ impl QueueClock {
         self.marks
     }
 
-    /// What lets the next opening under the same start of the machine go on without the wall clock.
+    /// What the next opening needs to continue without the wall clock, if the machine is not
+    /// restarted.
     pub(crate) fn boot(&self) -> Option<Boot> {
         self.boot_id.map(|id| Boot { id, offset: self.offset })
     }

@@ -1,5 +1,5 @@
-//! The one error of the library: what was tried, on what, why not, and what to do. It never
-//! carries a payload. The words here import nothing of ours that could fail.
+//! The one error type of the library: what was tried, on what, why it failed, and what to do. It
+//! never carries a payload. This file imports nothing of the crate that can fail.
 
 use crate::words::task::TaskId;
 use std::fmt;
@@ -10,8 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 pub(crate) type ErrorCause = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// Why a call failed. One small opaque type for the whole library; [`kind`](Error::kind) tells the
-/// case, the predicates tell what callers branch on, and the text says what to do.
+/// Why a call failed. One small opaque type for the whole library: [`kind`](Error::kind) returns
+/// the case, the predicates answer what callers branch on, and the text says what to do.
 ///
 /// ```
 /// use tubewell::{ErrorKind, Queue, TaskId};
@@ -56,26 +56,27 @@ pub(crate) struct DamagedRow {
 pub enum ErrorKind {
     /// An argument is outside its limits. Nothing happened.
     Invalid,
-    /// The tube's kind has the option's switch off. Nothing happened.
+    /// The tube's kind does not allow this option. Nothing happened.
     Unsupported,
     /// The payload is larger than the queue's limit. Nothing was written.
     TooLarge,
-    /// The tube has reached its capacity, or all durable or all temporary tubes together their byte
-    /// limit. Nothing happened.
+    /// The tube has reached its capacity, or all durable tubes or all temporary tubes together have
+    /// reached their byte limit. Nothing happened.
     Full,
-    /// A task with this key exists, and the put asked to be rejected. Nothing happened.
+    /// A task with this key exists, and the put asked for a refusal. Nothing happened.
     KeyExists,
     /// No task has this id in this tube.
     TaskNotFound,
-    /// The task is in a state that the verb does not apply to. Nothing happened.
+    /// The verb does not apply to a task in this state. Nothing happened.
     WrongState,
-    /// The lease is no longer held: settled, lapsed, ended, or taken away. Nothing happened.
+    /// The lease has ended: the task was settled, its ttr passed, its session ended, or the task
+    /// was given to another taker. Nothing happened.
     LeaseLost,
     /// No tube has this name.
     TubeNotFound,
     /// A tube of this name exists.
     TubeExists,
-    /// A tube of this name exists with another kind or other options.
+    /// A tube with this name exists, but its kind or its options differ.
     TubeMismatch,
     /// The tube has waiting takers or taken tasks and was not dropped.
     TubeBusy,
@@ -83,21 +84,21 @@ pub enum ErrorKind {
     DriverMissing,
     /// The queue, or the consumer, was closed.
     Closed,
-    /// An earlier failure has stopped the queue; close it and open it again.
+    /// An earlier failure stopped the queue. Close it and open it again.
     Broken,
-    /// A sync failed: what was asked is either entirely done or entirely not, and opening the
-    /// queue again decides which. [`Error::tasks`] names the tasks.
+    /// A sync failed: the call took place entirely or not at all, and opening the queue again
+    /// decides which. [`Error::tasks`] lists the tasks.
     Unknown,
-    /// The disk is full: puts are refused, and soon whatever else adds to what is kept, such as a
-    /// reason; takes, acks and deletes go on.
+    /// The disk is full. Puts are refused, and later also other verbs that add bytes, such as a
+    /// bury with a reason. Takes, acks and deletes go on.
     DiskFull,
-    /// Another queue has the folder open, in this process or in another.
+    /// Another queue, in this process or in another, has the folder open.
     Locked,
-    /// The path is not a queue's folder, and nothing in it was touched.
+    /// The path is not the folder of a queue. Nothing in it was changed.
     NotAQueue,
-    /// The folder was written by a newer version of the library, and was left as it is.
+    /// A newer version of the library wrote the folder. Nothing in it was changed.
     NewerFormat,
-    /// What is on the disk is damaged, or its two files do not belong together.
+    /// Data on the disk is damaged, or the two files of the folder do not belong together.
     Damaged,
     /// The operating system refused a read, a write or a sync.
     Io,
@@ -106,9 +107,9 @@ pub enum ErrorKind {
     /// A plain verb, or a second `transact`, was called inside `transact`.
     InTransaction,
     /// The closure given to `transact` or `read` returned an error;
-    /// [`into_source`](Error::into_source) gives it back. Nothing happened.
+    /// [`into_source`](Error::into_source) returns that error. Nothing happened.
     Rejected,
-    /// The call was stopped by the caller's progress function; what it has done so far stands.
+    /// The caller's progress function stopped the call. What was done before stays done.
     Cancelled,
 }
 
@@ -116,7 +117,7 @@ impl ErrorKind {
     fn text(self) -> &'static str {
         match self {
             Self::Invalid => "invalid argument",
-            Self::Unsupported => "not supported by this kind of tube",
+            Self::Unsupported => "this kind of tube does not support it; use TubeKind::General",
             Self::TooLarge => "the payload is too large",
             Self::Full => "full; ack or delete tasks, or wait for room",
             Self::KeyExists => "a task with this key exists",
@@ -147,8 +148,8 @@ impl ErrorKind {
     }
 }
 
-/// What makes an error is cold, or its code would lie between that of verbs that go well, and both
-/// would not fit the processor's nearest cache.
+/// Constructors are `#[cold]`, which keeps error code out of the code of successful calls, so that
+/// the latter fits the processor's instruction cache.
 impl Error {
     #[cold]
     pub(crate) fn new(kind: ErrorKind) -> Self {
@@ -165,7 +166,7 @@ impl Error {
         }))
     }
 
-    /// An error of the operating system; a full disk is told apart.
+    /// An error of the operating system. A full disk gets its own kind.
     #[cold]
     pub(crate) fn io(error: std::io::Error) -> Self {
         let full = matches!(
@@ -175,14 +176,14 @@ impl Error {
         Self::new(if full { ErrorKind::DiskFull } else { ErrorKind::Io }).caused_by(error)
     }
 
-    /// A failed sync of a file with tasks in it. `Io` also on a full disk: what is on the medium is
-    /// not known, and no room mends that.
+    /// A sync of a file with tasks failed. The kind is `Io` also on a full disk: the state of the
+    /// medium is unknown, and freeing space does not change that.
     #[cold]
     pub(crate) fn not_synced(name: &str, cause: impl Into<ErrorCause>) -> Self {
         Self::new(ErrorKind::Io).because(format!("{name} was not synced")).caused_by(cause)
     }
 
-    /// Adds what exactly is wrong.
+    /// Adds the exact fault.
     #[cold]
     pub(crate) fn because(mut self, detail: impl Into<Box<str>>) -> Self {
         self.0.detail = Some(detail.into());
@@ -195,7 +196,7 @@ impl Error {
         self
     }
 
-    /// Names the verb, unless a deeper layer has done so.
+    /// Names the verb, unless a lower layer has named one.
     #[cold]
     pub(crate) fn during(mut self, action: &'static str) -> Self {
         if self.0.action.is_empty() {
@@ -245,8 +246,8 @@ impl Error {
         self.0.kind
     }
 
-    /// The tasks in doubt of an [`ErrorKind::Unknown`], or those of a batch that were not settled
-    /// because their leases were lost.
+    /// For [`ErrorKind::Unknown`] the tasks whose outcome is unknown; for a batch the tasks that
+    /// were not settled because their leases were lost.
     pub fn tasks(&self) -> &[TaskId] {
         &self.0.tasks
     }
@@ -266,7 +267,7 @@ impl Error {
         self.0.kind == ErrorKind::Closed
     }
 
-    /// Whether it is open if the call took place; opening the queue again decides.
+    /// Whether the outcome is unknown; opening the queue again decides it.
     pub fn is_outcome_unknown(&self) -> bool {
         self.0.kind == ErrorKind::Unknown
     }

@@ -1,5 +1,5 @@
-//! Every bound of the library, units last. Relations between them are checked by the compiler.
-//! Nothing here may be changed without asking what is already on a disk.
+//! Every bound of the library; each comment gives the unit. The compiler checks the relations
+//! between them. Before a change, check what folders on disk already hold.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use std::time::Duration;
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// Bytes of a group's name and of a caller's own key.
 pub(crate) const LABEL_BYTES_MAX: usize = 255;
-/// Bytes of an order made by a `Placement`.
+/// Bytes of an order key made by a `Placement`.
 pub(crate) const ORDER_BYTES_MAX: usize = 16;
-/// Bytes kept of a reason or an error text; the rest is cut at a character's edge.
+/// Bytes kept of a reason or an error text; the rest is cut at a character boundary.
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
-/// Bytes of a payload, unless the builder says otherwise.
+/// Bytes of a payload, unless the builder sets another limit.
 pub(crate) const PAYLOAD_BYTES: usize = 16 << 20;
-/// Bytes of a payload that no builder may exceed.
+/// Bytes of a payload that the builder cannot raise further.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
-/// Ids and tokens reserved durably ahead. A number that anyone has seen is never given twice, even
-/// if its put was taken back by a power cut.
+/// Ids and tokens reserved durably in advance. A number that a caller has seen is never given
+/// again, even if a power cut undid its put.
 pub(crate) const NUMBER_BLOCK: u64 = 65_536;
-/// The same inside a transaction that needs more, where a reservation may not find room twice.
+/// The block for a transaction that needs more; a second reservation may find no room.
 pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
-/// Due tasks or left-over rows that one sweep works off, so that no commit is long.
+/// Due tasks or left-over rows that one sweep handles, so that no commit takes long.
 pub(crate) const SWEEP_TASKS: usize = 128;
 /// Pieces of a payload that one step writes, beside what the caller holds: 512 KiB.
 pub(crate) const PIECES_OF_STEP: usize = 8;
@@ -36,43 +36,44 @@ pub(crate) const SWEEP_BYTES: usize = 1 << 20;
 
 /// Bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES: u64 = 16 << 20;
-/// One part in so many of the ring, and a checkpoint begins when that much is in use. The rest is
-/// for callers while it runs: a disk that stands still for a moment must not make them wait.
+/// A checkpoint starts when 1/CHECKPOINT_AT_DIVISOR of the ring is in use. Callers write into the
+/// rest while it runs, so that a disk that stalls for a moment does not make them wait.
 pub(crate) const CHECKPOINT_AT_DIVISOR: u64 = 4;
-/// The same for a queue that has been quiet.
+/// The same fraction for a quiet queue.
 pub(crate) const QUIET_CHECKPOINT_DIVISOR: u64 = 8;
 /// Least bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 /// Most bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of the ballast behind the ring, freed when a checkpoint meets a full disk. Without one,
-/// removing one row from a full redb file fails; with 256 KiB, 5 000 went through.
+/// Bytes of the ballast after the ring, freed when a checkpoint finds the disk full. Measured:
+/// without ballast the removal of one row from a full redb file fails; with 256 KiB, 5 000
+/// succeeded.
 pub(crate) const BALLAST_BYTES: u64 = 512 << 10;
-/// Bytes that verbs may add while the disk is full, such as reasons of 4 KiB. In pages these take
-/// several times as much, and the most of the ballast is for acks and deletes.
+/// Bytes that verbs may add while the disk is full, such as reasons of 4 KiB. In pages they take
+/// several times as much, and most of the ballast is for acks and deletes.
 pub(crate) const FULL_BYTES: u64 = BALLAST_BYTES / 8;
 /// Bytes of all temporary tubes together.
 pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
-/// Bytes of the payloads of all durable tubes together: as many as the disk takes.
+/// Bytes of the payloads of all durable tubes together. Default: no limit but the disk.
 pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
 /// Rows of one slice of a checkpoint on a full disk.
 pub(crate) const SLICE_ROWS: usize = 100;
 /// Bytes of redb's cache.
 pub(crate) const CACHE_BYTES: usize = 32 << 20;
-/// One part in so many of it, and that much is read ahead at most: what is fetched last must not
-/// push out what was fetched first.
+/// At most 1/READ_AHEAD_DIVISOR of the cache is read ahead, so that later pages do not evict
+/// earlier ones.
 pub(crate) const READ_AHEAD_DIVISOR: usize = 4;
 
 /// How long a relaxed write may stay unsynced.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the timer sleeps at most while a queue-time or wall deadline is pending, so that a
-/// suspend or a set clock is noticed.
+/// How long the timer sleeps at most while a queue-time or wall-time deadline is pending, so that
+/// it notices a suspend or a set clock.
 pub(crate) const TIMER_NAP_MAX: Duration = Duration::from_secs(30);
-/// How long a quiet queue waits before it checkpoints what is in its journal.
+/// How long a queue must be quiet before it checkpoints its journal.
 pub(crate) const QUIET_BEFORE_CHECKPOINT: Duration = Duration::from_secs(60);
-/// How much time at most counts as passed if only the wall clock tells of it.
+/// How much time at most counts as passed if only the wall clock shows it.
 pub(crate) const CLOCK_GAP_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// Events kept for a subscriber that does not keep up.
+/// Events kept for a slow subscriber.
 pub(crate) const EVENTS_KEPT: usize = 4096;
 /// Payload bytes kept in such events together.
 pub(crate) const EVENT_BYTES_KEPT: usize = 64 << 20;

@@ -1,5 +1,5 @@
 //! Names of tubes, and the labels of groups, keys and consumers: UTF-8 without control characters,
-//! so that every message and listing can print them. Validated once, at the door.
+//! so that every message and listing can print them. Checked once, when the caller gives them.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{LABEL_BYTES_MAX, NAME_BYTES_MAX};
@@ -9,7 +9,7 @@ pub(crate) fn tube_name(name: &str) -> Result<&str> {
     text("tube name", name, 1, NAME_BYTES_MAX)
 }
 
-/// Refuses a group's or consumer's name, or a caller's key, on the same terms.
+/// Refuses the name of a group or consumer, or a caller's key, by the same rules.
 pub(crate) fn label<'a>(what: &'static str, label: &'a str) -> Result<&'a str> {
     text(what, label, 1, LABEL_BYTES_MAX)
 }
@@ -29,7 +29,7 @@ fn text<'a>(what: &'static str, text: &'a str, min: usize, max: usize) -> Result
     Err(Error::new(ErrorKind::Invalid).because(rule))
 }
 
-/// Cuts a text to `max` bytes at the edge of a character.
+/// Cuts a text to `max` bytes at a character boundary.
 pub(crate) fn cut(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! Two sequences of numbers side by side: of task ids and of lease tokens.
+//! A pair of sequences of numbers: task ids and lease tokens.
 
 /// One number of each sequence, or one count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Where both sequences begin.
+    /// The first number of both sequences.
     pub(crate) const FIRST: Self = Self::both(1);
 
     pub(crate) const fn both(number: u64) -> Self {
@@ -38,7 +38,7 @@ impl Numbers {
         self.with(other, u64::max)
     }
 
-    /// Whether there are as many of both.
+    /// Whether both counts are at least those of `need`.
     #[inline]
     pub(crate) fn covers(self, need: Self) -> bool {
         self.ids >= need.ids && self.tokens >= need.tokens

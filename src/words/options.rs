@@ -1,5 +1,5 @@
-//! How to open a queue, how to make a tube and how to be told of events, every default written out.
-//! Plain values; what they mean is decided elsewhere.
+//! Options for opening a queue, making a tube and subscribing to events, with every default written
+//! out. Plain values; other rooms decide what they mean.
 
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -8,30 +8,30 @@ use crate::words::macros::{getters, setters};
 use crate::words::name;
 use std::time::Duration;
 
-/// When a call that changes something returns, and so what a power cut may take back. A killed
-/// process takes back nothing that returned, at either level.
+/// When a call that changes something returns, and so what a power cut can undo. The kill of a
+/// process undoes nothing that returned, at either level.
 ///
 /// Set for the queue by [`Builder::durability`](crate::Builder::durability), for one handle by
 /// [`Tube::durability`](crate::Tube::durability) and for one put by
 /// [`NewTask::durability`](crate::NewTask::durability).
 ///
-/// Take, touch, renew, release and the drop of a guard return when they are written, at either
-/// level: a power cut may take them back, and then the task is where it was before, its attempt not
-/// counted. A release that says more, as with a delay, is like any other call. A
-/// [`transact`](crate::Queue::transact) is synced at either level. What a temporary tube does never
-/// touches the disk.
+/// Take, touch, renew, release and the drop of a guard return as soon as they are written, at
+/// either level. A power cut can undo them; the task is then where it was before, and its attempt
+/// is not counted. A release with other terms, such as a delay, follows this setting. A
+/// [`transact`](crate::Queue::transact) is synced at either level. A temporary tube writes nothing
+/// to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When what it did, and all that it saw, is synced. The default.
+    /// Returns when its writes, and all writes that it has read, are synced. The default.
     #[default]
     Durable,
-    /// When it is written to the operating system. A power cut takes back at most the last
-    /// `flush_interval` and one sync, as a suffix.
+    /// Returns when its writes are handed to the operating system. A power cut undoes at most the
+    /// writes of the last `flush_interval` plus one sync, always the newest ones.
     Relaxed,
 }
 
-/// What a reader of events is told, and how much is kept for it while it does not keep up.
+/// What a reader of events receives, and how many events are kept while it is slow.
 ///
 /// ```
 /// use tubewell::EventOptions;
@@ -55,7 +55,7 @@ impl Default for EventOptions {
 }
 
 impl EventOptions {
-    /// Without payloads, and with the bounds that are told at [`kept`](EventOptions::kept) and
+    /// Without payloads, and with the bounds of [`kept`](EventOptions::kept) and
     /// [`bytes_kept`](EventOptions::bytes_kept).
     pub const fn new() -> Self {
         let (kept, bytes_kept) = (limits::EVENTS_KEPT, limits::EVENT_BYTES_KEPT);
@@ -70,7 +70,7 @@ impl EventOptions {
         self
     }
 
-    /// The events that are kept, at least one. Default: 4096.
+    /// How many events are kept, at least one. Default: 4096.
     pub const fn kept(mut self, events: usize) -> Self {
         self.kept = events;
         self
@@ -109,7 +109,7 @@ pub enum TubeKind {
     FifoTtl,
     /// Priority, times and a capacity.
     LimFifoTtl,
-    /// Groups with one task in flight each; tasks without a group share one.
+    /// Groups with one task in flight each. Tasks without a group form one group.
     Utube,
     /// Groups, priority and times.
     UtubeTtl,
@@ -129,7 +129,7 @@ impl TubeKind {
         }
     }
 
-    /// Whether tasks without a group stand together in one, as in tarantool's utubes.
+    /// Whether tasks without a group form one group, as in tarantool's utubes.
     pub(crate) fn groups_all(self) -> bool {
         matches!(self, Self::Utube | Self::UtubeTtl)
     }
@@ -176,8 +176,8 @@ impl TubeKind {
 /// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
 /// ```
 ///
-/// What a tube was made with is in [`TubeInfo`](crate::TubeInfo), each option to be read by `get_`
-/// and the name of what sets it.
+/// [`TubeInfo`](crate::TubeInfo) has the options of a tube. Each is read by `get_` and the name of
+/// its setter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -210,7 +210,7 @@ pub struct TubeOptions {
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
     pub(crate) placement: Option<String>,
-    /// Of the call, not of the tube: never stored.
+    /// An option of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
 }
 
@@ -250,7 +250,7 @@ impl TubeOptions {
         self.placement.as_deref()
     }
 
-    /// Refuses what the kind's switches do not allow and what makes no sense.
+    /// Refuses options that the kind does not allow, and values that make no sense.
     pub(crate) fn check(&self) -> Result<()> {
         let switches = self.kind.switches();
         let refused = [

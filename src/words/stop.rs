@@ -1,10 +1,10 @@
-//! A switch that ends waiting, thrown once.
+//! A switch that ends waiting. It works once.
 
 use crate::words::sync::{Arc, Mutex, Receiver, Sender, bounded};
 
-/// Ends every wait that goes on until it, now and later:
-/// [`take_until`](crate::Tube::take_until), [`wait_ready_until`](crate::Tube::wait_ready_until) and
-/// [`wait_for_room_until`](crate::NewTask::wait_for_room_until). Clones are one and the same.
+/// Ends every wait that was given it, now and later: [`take_until`](crate::Tube::take_until),
+/// [`wait_ready_until`](crate::Tube::wait_ready_until) and
+/// [`wait_for_room_until`](crate::NewTask::wait_for_room_until). All clones are the same switch.
 ///
 /// ```
 /// use tubewell::{Queue, Stop};
@@ -21,7 +21,7 @@ use crate::words::sync::{Arc, Mutex, Receiver, Sender, bounded};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// Dropped by `stop`, which disconnects the receiver for everyone at once.
+    /// `stop` drops it, which disconnects all receivers at once.
     alive: Arc<Mutex<Option<Sender<()>>>>,
     stopped: Receiver<()>,
 }

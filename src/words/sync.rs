@@ -1,6 +1,6 @@
-//! The one door to locks, channels and threads. Nothing else in the crate names their crates, so
-//! that a schedule explorer can stand in for them: under `cfg(shuttle)` everything here but
-//! `plain` is its own.
+//! The only way to locks, channels and threads. No other file names their crates, so that a
+//! schedule explorer can replace them: under `cfg(shuttle)` everything here except `plain` is the
+//! explorer's.
 
 #[cfg(shuttle)]
 mod explored;
@@ -32,25 +32,25 @@ pub(crate) use std::sync::{Arc, Weak};
 #[cfg(not(shuttle))]
 use std::time::Duration;
 
-/// What no explorer stands in for. For statics, which outlive a schedule, and for what redb calls
-/// while it holds locks of its own, which an explorer knows nothing of; and for hints, which may
-/// say anything. Nobody waits while holding one of these.
+/// What the explorer does not replace: statics, which outlive a schedule; locks under redb's own
+/// locks, which the explorer cannot see; and hints, which may be stale. No thread waits while it
+/// holds one of these.
 pub(crate) mod plain {
     pub(crate) use parking_lot::Mutex;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
     pub(crate) use std::thread::{park_timeout, yield_now};
 }
 
-/// Which of two receivers had something to say, or was disconnected.
+/// Which of two receivers has a message, or is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FirstReady {
     Left,
     Right,
-    /// Neither, for as long as was to be waited.
+    /// Neither within the time given.
     Neither,
 }
 
-/// Waits for the first of two receivers, at most for a while, and takes what it says.
+/// Waits for the first of two receivers, at most for `most`, and takes its message.
 #[cfg(not(shuttle))]
 pub(crate) fn first_of(
     left: &Receiver<()>,

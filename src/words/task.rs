@@ -1,12 +1,12 @@
-//! What a task is, in plain values: its id, its state, where it stands, and what a user may know
-//! of it. No rule lives here.
+//! A task in plain values: its id, its state, its ticket, and what a user may read of it. No rule
+//! is here.
 
 use std::fmt;
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
-/// The number of a task: from 1, growing in put order, never given twice by one queue, even if
-/// the put was taken back by a power cut. With the feature `serde` it can be serialised.
+/// The number of a task: from 1, growing in put order. One queue never gives a number twice, also
+/// if a power cut undid the put. With the feature `serde` it can be serialised.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TaskId(u64);
@@ -35,10 +35,10 @@ impl fmt::Debug for TaskId {
     }
 }
 
-/// The right to settle one taken task: its id and the token of the hand-out. Plain data; it may be
-/// copied and sent, and with the feature `serde` stored. It does not know its tube: whoever keeps
-/// it keeps that too, and gives it to [`Tube::ticket`](crate::Tube::ticket). It is worth nothing
-/// once the task was settled, lapsed or taken again.
+/// The right to settle one taken task: its id and the lease's token. Plain data: it may be copied
+/// and sent, and with the feature `serde` stored. It does not contain the tube's name; the caller
+/// keeps that too, and passes the ticket to [`Tube::ticket`](crate::Tube::ticket). It is invalid
+/// once the task was settled, its lease has ended, or it was taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ticket {
@@ -53,18 +53,18 @@ impl Ticket {
     }
 }
 
-/// Where a task stands in its life. A paused tube, a locked group and a reached limit are not
-/// states: they only keep a ready task from being taken.
+/// The state of a task. A paused tube, a locked group and a reached limit are not states: they only
+/// prevent that a ready task is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum State {
-    /// Waits for its time.
+    /// Waits until its delay ends.
     Delayed,
     /// May be taken.
     Ready,
-    /// Is in somebody's hands.
+    /// A taker holds it.
     Taken,
-    /// Was set aside: no take finds it until it is kicked.
+    /// Kept aside: no take returns it until it is kicked.
     Buried,
 }
 
@@ -72,18 +72,18 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// By `bury`, with the caller's words.
+    /// By `bury`, with the caller's text.
     Buried(String),
-    /// By `fail`, under a group of failures.
+    /// By `fail`, with a failure group.
     Failed {
-        /// The group of failures, to tell alike ones by.
+        /// The failure group: equal failures share one.
         group: String,
         /// What went wrong.
         message: String,
     },
-    /// All attempts are used up; the text is the task's last real error, if it had one.
+    /// All attempts are used up; the text is the task's last error, if there was one.
     Exhausted(String),
-    /// The payload does not decode, or its row on the disk is damaged.
+    /// The payload cannot be decoded, or its row on the disk is damaged.
     Undecodable(String),
 }
 
@@ -107,15 +107,15 @@ pub enum Cause {
     Put,
     /// `take` or `claim`.
     Take,
-    /// `touch` or `renew`, or `resume` of a consumer; the state stays.
+    /// `touch` or `renew`, or `resume` of a consumer; the state does not change.
     Touch,
     /// `ack`.
     Ack,
     /// `release`, or `release_all`.
     Release,
-    /// `retry`, also of the last attempt, which buries.
+    /// `retry`, also at the last attempt, which buries the task.
     Retry,
-    /// `bury` or `fail`, or the payload or the row did not decode.
+    /// `bury` or `fail`, or a payload or a row that cannot be decoded.
     Bury,
     /// `kick`.
     Kick,
@@ -125,9 +125,10 @@ pub enum Cause {
     Delay,
     /// The task's ttl passed.
     Ttl,
-    /// The lease's ttr passed. The last attempt is buried.
+    /// The lease's ttr passed. A task without attempts left is buried.
     Ttr,
-    /// The guard was dropped, the session ended, or the process died. The last attempt is buried.
+    /// The guard was dropped, the session ended, or the process ended. A task without attempts left
+    /// is buried.
     Lost,
     /// The queue was closed.
     Close,
@@ -171,21 +172,21 @@ pub struct TaskSummary {
     pub payload_bytes: u64,
     /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,
-    /// When it will be ready, while it is delayed: in queue time, or in wall time if it was put
-    /// with a `run_at`. None if it is delayed for ever.
+    /// When it becomes ready, while it is delayed: in queue time, or in wall time if it was put
+    /// with a `run_at`. None if the delay has no end.
     pub due: Option<SystemTime>,
-    /// What is left of its ttl, in queue time; while it is delayed, what will be left when it is
-    /// due. None if it lives for ever.
+    /// What is left of its ttl, in queue time; while it is delayed, what will be left when the
+    /// delay ends. None if it has no ttl.
     pub ttl_left: Option<Duration>,
-    /// How long a taker may hold it, in [lease time](crate#time); none if for ever.
+    /// How long a taker may hold it, in [lease time](crate#time). None without a limit.
     pub ttr: Option<Duration>,
-    /// What is left of the lease, in lease time, while it is taken and the lease has an end.
+    /// What is left of the lease, in lease time, while it is taken and the lease has a deadline.
     pub lease_left: Option<Duration>,
-    /// The consumer that holds it, while it is taken by one that has a name.
+    /// The named consumer that holds it, while it is taken by one.
     pub holder: Option<String>,
-    /// How often it was handed out. Only grows.
+    /// How often it was taken. Never decreases.
     pub deliveries: u32,
-    /// What `max_attempts` compares. Given back by release, zero again after a kick.
+    /// Compared with `max_attempts`. A release subtracts one, a kick sets it to zero.
     pub attempts: u32,
     /// How often it was released.
     pub releases: u32,

@@ -10,12 +10,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Conflict {
-    /// Keeps the existing task and answers its id. The default.
+    /// Keeps the existing task and returns its id. The default.
     #[default]
     Keep,
     /// Refuses with [`ErrorKind::KeyExists`](crate::ErrorKind::KeyExists).
     Reject,
-    /// Deletes the existing task, whoever holds it, and puts the new one.
+    /// Deletes the existing task, also if it is taken, and puts the new one.
     Replace,
 }
 
@@ -71,13 +71,13 @@ pub struct Release {
 }
 
 impl Release {
-    /// Ready at once, at its old place.
+    /// Ready at once, at its old rank.
     pub const fn new() -> Self {
         Self { delay: None, priority: None, to_back: false, ttl: None }
     }
 
-    /// Ready after this long, in [queue time](crate#time). It is added to the ttl, its ttr is not
-    /// touched.
+    /// Ready after this long, in [queue time](crate#time). The delay is added to the ttl; the ttr
+    /// does not change.
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
@@ -89,8 +89,8 @@ impl Release {
         self
     }
 
-    /// Behind everything of its priority that was put so far. Refused by a tube with a
-    /// [placement](crate::TubeOptions::placement).
+    /// After every task of its priority that was put so far. A tube with a
+    /// [placement](crate::TubeOptions::placement) refuses it.
     pub const fn to_back(mut self) -> Self {
         self.to_back = true;
         self
@@ -106,27 +106,28 @@ impl Release {
 /// How a lease is extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extend {
-    /// Adds to deadline, ttr and ttl.
+    /// Adds this to the deadline, the ttr and the ttl.
     Add(Duration),
-    /// To now + ttr.
+    /// Sets the deadline to now + ttr.
     Renew,
-    /// To now + this, creating a deadline if there was none.
+    /// Sets the deadline to now + this, also if there was none.
     RenewFor(Duration),
 }
 
-/// What a holder says of a task.
+/// How a taker settles or extends a task.
 pub(crate) enum Verdict<'a> {
-    /// Done: the task is gone.
+    /// The task is finished and is removed.
     Ack,
-    /// Given back, uncharged.
+    /// The task is returned, and the attempt is not counted.
     Release(Release),
-    /// Given back after a failure, charged; `after` instead of the tube's back-off.
+    /// The task is returned after a failure, and the attempt is counted; `after` replaces the
+    /// tube's back-off.
     Retry { error: &'a str, after: Option<Duration> },
-    /// Set aside.
+    /// The task is buried.
     Bury(Reason),
-    /// The holder went away: given back, charged.
+    /// The guard was dropped: the task is returned, and the attempt is counted.
     Lost,
-    /// Kept for longer.
+    /// The lease is extended.
     Touch(Extend),
 }
 
@@ -145,8 +146,9 @@ impl Verdict<'_> {
         }
     }
 
-    /// How safe it is when it returns, if the handle asks for this. What changes nothing but the
-    /// lease need not wait for the disk: a power cut that takes it back ends the lease as well.
+    /// How durable the call is when it returns, if the handle asks for `asked`. A verb that changes
+    /// only the lease does not wait for the disk: a power cut that undoes it ends the lease as
+    /// well.
     pub(crate) fn durability(&self, asked: Durability) -> Durability {
         match self {
             Self::Lost | Self::Touch(_) => Durability::Relaxed,

@@ -1,6 +1,5 @@
-//! Replays the kept corpus of the fuzz targets, so that what a fuzzer once found is checked by
-//! every `cargo test`, without a fuzzer. The corpus stands in the repository, not in the published
-//! crate.
+//! Replays the kept corpus of the fuzz targets, so that every `cargo test` checks what a fuzzer
+//! once found. The corpus is in the repository, not in the published crate.
 
 mod bodies;
 #[path = "../seeds/mod.rs"]
@@ -25,7 +24,7 @@ fn replay(target: &str, least: usize, body: fn(&[u8])) {
     }
 }
 
-/// Runs inputs that nobody chose, one of each seed.
+/// Runs random inputs, one for each seed.
 fn random(count: u64, longest: usize, body: fn(&[u8])) {
     for seed in seeds::seeds(count) {
         let mut state = seed;

@@ -76,8 +76,8 @@ fn a_batch_is_as_durable_as_it_says() {
     assert_eq!(drain(&tube), "a b c d");
 }
 
-/// The folder as a kill leaves it that came when so much of the last write was on the disk: the
-/// journal of before with that part of what differs behind.
+/// The folder after a kill in the middle of the last write: the journal as before, with the first
+/// part of the bytes that differ.
 fn torn(path: &Path, before: &[u8], part: impl FnOnce(usize) -> usize) -> (TempDir, PathBuf) {
     let (home, copy) = killed(path);
     let after = fs::read(copy.join("journal")).unwrap();
@@ -89,14 +89,15 @@ fn torn(path: &Path, before: &[u8], part: impl FnOnce(usize) -> usize) -> (TempD
     (home, copy)
 }
 
-/// A batch is one record of the journal: who dies in the middle of writing it leaves none of it.
+/// A batch is one record of the journal: a kill during its write leaves none of it.
 #[test]
 fn a_batch_is_written_whole_or_not_at_all() {
     type Step = fn(&Tube, &mut Vec<Task>);
     let put: Step = |tube, _| drop(tube.put_many(vec![b"x".to_vec(); 100]).unwrap());
     let take: Step = |tube, tasks| *tasks = tube.take_many(100).unwrap();
     let ack: Step = |tube, tasks| tube.ack_many(tasks.drain(..)).unwrap();
-    // How many there are when it is not there, how many of them were ever taken; when it is there.
+    // For each verb, the number of tasks and how many were ever taken: without the batch, and with
+    // it.
     let steps = [(put, (0, 0), (100, 0)), (take, (100, 0), (100, 100)), (ack, (100, 100), (0, 0))];
     let (_home, path) = home();
     let tube = open(&path).tube("t").unwrap();

@@ -1,7 +1,7 @@
-//! What a jump of the machine's clocks does to a queue that runs: a burst is whole and counted
-//! once, a jump is noticed before long (T3), and what goes by lease time, graces and the quiet
-//! before a checkpoint, does not move at all. Every jump at every step of a task's life is in
-//! `tests/sim`.
+//! What a jump of the machine's clocks does to a running queue: a wave of due tasks is handled
+//! completely and once, a jump is noticed within a bound (T3), and what follows lease time, such as
+//! graces and the quiet time before a checkpoint, does not move. Every jump at every step of a task
+//! is in `tests/sim`.
 
 mod inside;
 
@@ -14,7 +14,7 @@ use tubewell::{Cause, Clock, ManualClock, Queue};
 
 const TEN_YEARS: Duration = secs(10 * 365 * 86_400);
 
-/// Hands that move without a sign, as a machine's do. Tells how long the timer means to sleep.
+/// A clock that moves without a signal, as a machine's does. Reports how long the timer will sleep.
 #[derive(Clone)]
 struct Machine {
     hands: ManualClock,
@@ -51,7 +51,7 @@ impl Clock for Machine {
     }
 
     fn nap(&self, left: Duration) -> Option<Duration> {
-        // Nobody listens once the test has seen enough.
+        // The test may have stopped reading.
         let _ = self.naps.send(left);
         None
     }
@@ -79,7 +79,7 @@ fn t3_a_jump_is_noticed_within_30_seconds() {
         let nap = std::iter::repeat_with(&mut next).find(|nap| *nap <= secs(30)).unwrap();
         assert_eq!(nap, secs(30), "nothing is due for an hour");
         clock.hands.suspend(secs(3600));
-        assert!(events.try_recv().is_none(), "nobody has looked yet");
+        assert!(events.try_recv().is_none(), "no thread has looked yet");
         clock.sleep_over(nap);
         let woken = events.recv_timeout(secs(60)).map(|event| event.cause);
         assert_eq!(woken, Some(Cause::Delay));
@@ -147,8 +147,8 @@ fn a_grace_goes_by_lease_time_while_the_queue_is_open() {
     }
 }
 
-/// Over a restart it goes by queue time. Where the machine was started anew that follows the time
-/// of day forward, up to a bound, and never back.
+/// Over a restart it follows queue time. If the machine was restarted, that follows the time of day
+/// forward, up to a bound, and never back.
 #[test]
 fn a_grace_over_a_restart_goes_by_queue_time() {
     let year = 365 * 86_400;
@@ -176,8 +176,8 @@ fn a_grace_over_a_restart_goes_by_queue_time() {
     }
 }
 
-/// One reading far ahead was for ever: a delay of 60 s was still Delayed a year later, because the
-/// highest wall clock ever seen was kept. And tasks with a ttl were gone at once.
+/// Regression: one reading far ahead stayed in effect, because the highest wall clock ever seen was
+/// kept. A delay of 60 s was still Delayed a year later, and tasks with a ttl were removed at once.
 #[test]
 fn f17_a_clock_that_was_ten_years_ahead_holds_nothing_up_and_ends_nothing() {
     for reboots in [false, true] {
@@ -206,9 +206,9 @@ fn f17_a_clock_that_was_ten_years_ahead_holds_nothing_up_and_ends_nothing() {
     }
 }
 
-/// The machine ends while its clock is wrong: that costs what `clock_gap_max` says, once.
+/// The machine ends while its clock is wrong: that costs at most `clock_gap_max`, once.
 #[test]
-fn a_wrong_clock_at_a_reboot_costs_the_gap_and_is_told() {
+fn a_wrong_clock_at_a_reboot_costs_the_gap_and_is_reported() {
     let day = 86_400;
     for (gap, counted) in [(None, 30 * day), (Some(secs(50)), 50)] {
         let (_home, path) = home();
@@ -239,7 +239,7 @@ fn a_wrong_clock_at_a_reboot_costs_the_gap_and_is_told() {
         assert_eq!((step.by, step.back, step.counted), (secs(7), true, secs(0)));
         let tube = queue.tube("t").unwrap();
         clock.advance(secs(1));
-        assert_eq!(counts(&tube), [1, 0, 0, 0], "nothing is lost of what had passed");
+        assert_eq!(counts(&tube), [1, 0, 0, 0], "all passed time counts");
         close_sound(queue);
     }
 }
@@ -286,7 +286,7 @@ fn a_quiet_minute_checkpoints_a_journal_that_is_worth_it() {
 }
 
 #[test]
-fn the_queues_own_thread_minds_the_quiet() {
+fn the_queues_own_thread_checkpoints_a_quiet_queue() {
     let (_home, path) = home();
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).journal_bytes(64 << 10).open(&path).unwrap();
@@ -297,8 +297,8 @@ fn the_queues_own_thread_minds_the_quiet() {
     queue.close().unwrap();
 }
 
-/// The clocks jump while a transaction is open: each verb goes by its own time. A lease that lapses
-/// meanwhile rejects the whole, and nothing that was put is ready early.
+/// The clocks jump while a transaction is open: each verb uses the time at its call. A lease that
+/// ends in the meantime rejects the whole transaction, and no task is ready early.
 #[test]
 fn a_jump_inside_a_transaction_is_seen_by_its_next_verb() {
     for (jump, back) in [(4, false), (4, true), (6, false), (6, true), (86_400, false)] {

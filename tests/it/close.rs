@@ -1,4 +1,4 @@
-//! The end of a queue: said once, or by the last handle; in any order, in any place.
+//! The end of a queue: by `close` or by the drop of the last handle, in any order and place.
 
 use crate::{close_sound, counts, drain, home, kind, next, ok, open, secs, still};
 use std::panic::catch_unwind;
@@ -181,9 +181,9 @@ fn a_receipt_kept_over_a_close_is_synced() {
     assert_eq!(receipt.wait().unwrap(), id);
 }
 
-/// The ops by which a close returns leases were too large for a small journal, went the way of a
-/// transaction, and were refused there because the queue was closing: the next opening charged
-/// every lease.
+/// Regression: the ops by which a close returns leases were too large for a small journal, were run
+/// as a transaction, and were refused because the queue was closing: the next opening charged every
+/// lease.
 #[test]
 fn a_close_returns_more_leases_than_a_record_holds() {
     let (_home, path) = home();
@@ -203,8 +203,8 @@ fn a_close_returns_more_leases_than_a_record_holds() {
     assert!(tube.tasks(State::Ready).all(|task| task.unwrap().attempts == 0));
 }
 
-/// A close is refused inside a transaction. The last handle's was refused in that of another queue,
-/// nobody asked again, and its folder stayed locked.
+/// Regression: a close is refused inside a transaction. The close by a last handle was refused in
+/// another queue's transaction, was not tried again, and its folder stayed locked.
 #[test]
 fn a_last_handle_may_go_inside_another_queues_transaction() {
     let (_home, path) = home();

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tubewell::{BoxError, Codec, ErrorKind, ManualClock, Result, Tube};
 
-/// Text that must not be shouted; version 2 of itself.
+/// Text without exclamation marks; the second version of the codec.
 struct Calm;
 
 impl Codec<String> for Calm {
@@ -33,7 +33,7 @@ impl Codec<String> for Calm {
     }
 }
 
-/// What `Calm` was before.
+/// The first version of `Calm`.
 struct Old<const VERSION: u16>;
 
 impl<const VERSION: u16> Codec<String> for Old<VERSION> {
@@ -91,8 +91,8 @@ impl Codec<String> for Fragile {
     }
 }
 
-/// The guards were made behind the decoding. A codec that panicked left its task, and all that were
-/// handed out with it, in nobody's hands.
+/// Regression: the guards were made after the decoding. A codec that panicked left its task, and
+/// all others of the delivery, taken without a guard.
 #[test]
 fn a_codec_that_panics_keeps_no_task() {
     let (bytes, _) = lone();
@@ -114,11 +114,11 @@ fn a_codec_that_panics_keeps_no_task() {
 }
 
 thread_local! {
-    /// Moved by `Slow`, and how often it was asked.
+    /// The clock that `Slow` moves, and the number of its calls.
     static CLOCK: RefCell<Option<(ManualClock, usize)>> = const { RefCell::new(None) };
 }
 
-/// Takes a tenth of a second to find out that it cannot decode.
+/// Takes a tenth of a second to find that it cannot decode.
 struct Slow;
 
 impl Codec<String> for Slow {
@@ -140,7 +140,7 @@ impl Codec<String> for Slow {
     }
 }
 
-/// Each task that did not decode began the wait anew: a take of 300 ms lasted 4.3 s.
+/// Regression: each undecodable task started the wait again: a take of 300 ms took 4.3 s.
 #[test]
 fn tasks_that_do_not_decode_do_not_make_a_wait_longer() {
     let (bytes, clock) = lone();

@@ -34,7 +34,7 @@ fn a_second_call_joins_and_any_of_them_settles_what_another_took() {
     tube.by(&second).ticket(ticket).ack().unwrap();
 }
 
-/// Names are data, a ticket is the right: a program may keep it and have another part settle.
+/// The ticket alone gives the right to settle: a program may store it and settle in another part.
 #[test]
 fn a_ticket_settles_through_any_consumers_tube() {
     let (queue, _) = queue();
@@ -45,7 +45,7 @@ fn a_ticket_settles_through_any_consumers_tube() {
     }
     let [a, b, c] = [(); 3].map(|()| tube.by(&ada).take().unwrap().detach());
     tube.by(&bob).ticket(a).ack().unwrap();
-    assert_eq!(tube.peek(b.id()).unwrap().holder.as_deref(), Some("ada"), "it is hers still");
+    assert_eq!(tube.peek(b.id()).unwrap().holder.as_deref(), Some("ada"), "she still holds it");
     tube.by(&bob).ticket(b).release().unwrap();
     tube.ticket(c).bury("no").unwrap();
     assert_eq!((counts(&tube), drain(&tube).as_str()), ([1, 0, 0, 1], "b"));
@@ -121,7 +121,7 @@ fn leases_outlive_the_session_by_its_grace() {
 }
 
 #[test]
-fn who_comes_back_in_time_resumes_with_new_tickets() {
+fn a_consumer_opened_in_time_resumes_with_new_tickets() {
     let (queue, clock) = queue();
     let tube = queue.tube("t").unwrap();
     tube.task(b"a").ttr(secs(100)).put().unwrap();
@@ -133,7 +133,7 @@ fn who_comes_back_in_time_resumes_with_new_tickets() {
     let task = ada.resume(&tube).next().unwrap().unwrap();
     assert_eq!(kind(tube.ticket(old).ack()), ErrorKind::LeaseLost);
     assert_eq!((&task[..], task.attempt()), (&b"a"[..], 1));
-    assert_eq!(task.left().unwrap(), Some(secs(100)), "its ttr begins anew");
+    assert_eq!(task.left().unwrap(), Some(secs(100)), "its ttr begins again");
     clock.advance(secs(60));
     queue.tick().unwrap();
     task.ack().unwrap();
@@ -220,7 +220,7 @@ fn a_reopen_within_the_grace_finds_the_tasks_taken() {
     }
 }
 
-/// A close begins the grace of who is still there; who had left before has begun it himself.
+/// A close begins the grace of open sessions; a session that ended before has begun its own.
 #[test]
 fn a_reopen_after_the_stored_end_of_the_grace_finds_them_ready() {
     for (left, kill) in [(false, false), (true, false), (true, true)] {
@@ -236,8 +236,8 @@ fn a_reopen_after_the_stored_end_of_the_grace_finds_them_ready() {
         queue.close().unwrap();
         drop(ada);
 
-        // Another process, whose monotonic clock begins anew: only the time of day has gone on.
-        // An opening in between makes the grace no longer.
+        // Another process, whose monotonic clock begins again: only the time of day has advanced.
+        // An opening in between does not extend the grace.
         for (away, found) in [(30, [0, 0, 1, 0]), (59, [0, 0, 1, 0]), (60, [1, 0, 0, 0])] {
             let clock = ManualClock::at(clock.wall() + secs(away));
             let (_copy, path) = killed(&path);
@@ -247,14 +247,18 @@ fn a_reopen_after_the_stored_end_of_the_grace_finds_them_ready() {
             clock.advance(secs(60 - away));
             queue.tick().unwrap();
             let info = tube.peek(id).unwrap();
-            assert_eq!((info.state, info.attempts), (State::Ready, 1), "the holder never came");
+            assert_eq!(
+                (info.state, info.attempts),
+                (State::Ready, 1),
+                "the consumer was not opened"
+            );
             close_sound(queue);
         }
     }
 }
 
-/// Nobody knows when a killed process was last alive, so whoever was there then has the whole grace
-/// from the opening on.
+/// It is unknown when a killed process last ran, so its sessions have the whole grace from the
+/// opening on.
 #[test]
 fn a_grace_that_a_kill_left_unbegun_begins_at_the_opening() {
     let (_home, path) = home();
@@ -287,9 +291,9 @@ fn the_builders_grace_is_every_consumers() {
     assert_eq!(counts(&tube), [1, 0, 0, 0]);
 }
 
-/// The default is no grace at all: the shortest there is would be seen.
+/// The default is no grace at all: the test would notice the shortest one.
 #[test]
-fn a_queue_that_was_told_of_no_grace_has_none() {
+fn the_default_grace_is_zero() {
     let shortest = Duration::from_micros(1);
     let (told, clock) = still();
     let builders = [(Queue::builder(), None), (still().0, None)];

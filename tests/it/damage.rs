@@ -1,4 +1,4 @@
-//! Folders that are not what they should be: a clear error, and nothing is touched or lost.
+//! Damaged or foreign folders: a clear error, and nothing is changed or lost.
 
 mod check;
 mod cut;
@@ -46,7 +46,7 @@ fn flip(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Where a text stands in a file.
+/// The positions of a text in a file.
 fn places(path: &Path, text: &[u8]) -> Vec<usize> {
     let bytes = fs::read(path).unwrap();
     (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text)).collect()
@@ -91,17 +91,17 @@ fn strange_files_beside_the_two_are_left_alone() {
     assert!(path.join("more").is_dir());
 }
 
-/// What a place refuses.
+/// What a folder refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refuses {
-    Birth,
+    Creation,
     Journal,
     Base,
     /// Every write and sync of the base.
     BaseWrites,
 }
 
-/// The folder of a queue, or an empty place, that may only be read.
+/// The folder of a queue, or an empty place, that can only be read.
 #[derive(Debug)]
 struct ReadOnly {
     path: PathBuf,
@@ -127,11 +127,11 @@ impl Disk for ReadOnly {
     }
 
     fn found(&self) -> io::Result<Found> {
-        let empty = self.refuses == Refuses::Birth;
+        let empty = self.refuses == Refuses::Creation;
         Ok(if empty { Found::Nothing } else { Found::Whole })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Staging>> {
+    fn stage(&self) -> io::Result<Box<dyn Staging>> {
         denied()
     }
 
@@ -177,12 +177,12 @@ impl DiskFile for ReadOnlyFile {
 /// On any system, and for any user.
 #[test]
 fn what_may_not_be_written_is_an_io_error_that_says_so() {
-    for refuses in [Refuses::Birth, Refuses::Journal, Refuses::Base, Refuses::BaseWrites] {
+    for refuses in [Refuses::Creation, Refuses::Journal, Refuses::Base, Refuses::BaseWrites] {
         let (_home, path) = made();
         let disk = Arc::new(ReadOnly { path, refuses });
         let error = still().0.disk(disk).open_disk().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{refuses:?}: {error}");
-        let cause = error.into_source().expect("the disk's own words");
+        let cause = error.into_source().expect("the disk's error");
         let cause = cause.downcast::<io::Error>().unwrap();
         assert_eq!(cause.kind(), io::ErrorKind::PermissionDenied, "{refuses:?}");
     }
@@ -220,8 +220,8 @@ fn files_of_two_different_queues() {
     assert_eq!(refused(&one), ErrorKind::Damaged);
 }
 
-/// The chain goes on from the older base as long as its records still stand. Once the ring has been
-/// gone round they do not, and the folder is refused. What never happens is a part of them.
+/// The chain continues from the older base while its records are still in the ring. After the ring
+/// has wrapped, the folder is refused. The queue never opens with only a part of the records.
 #[test]
 fn an_older_base_beside_a_newer_journal() {
     for (journal_bytes, expected) in [(4 << 20, Ok(202)), (64 << 10, Err(ErrorKind::Damaged))] {
@@ -276,7 +276,7 @@ fn flipped_bytes_in_the_head_of_the_journal() {
 }
 
 #[test]
-fn a_flip_in_a_synced_record_is_told_and_never_passed_over() {
+fn a_flip_in_a_synced_record_is_reported_and_never_skipped() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -290,9 +290,9 @@ fn a_flip_in_a_synced_record_is_told_and_never_passed_over() {
     place.into_iter().for_each(|at| flip(&journal, at));
     let before = fs::read(&journal).unwrap();
     assert_eq!(refused(&copy), ErrorKind::Damaged);
-    // The base is opened and closed again, and says so in its own header.
+    // The base is opened and closed again, and its own header records that.
     let after = fs::read(&journal).unwrap();
-    assert!(before == after, "a copy of the journal may still be mended");
+    assert!(before == after, "the journal is unchanged and may still be repaired");
 
     let queue = still().0.accept_loss(true).open(&copy).unwrap();
     assert_eq!(drain(&queue.tube("t").unwrap()), "payload one", "up to the damage");
@@ -323,7 +323,7 @@ fn a_damaged_row_is_reported_and_its_neighbours_are_served() {
     let id = format!("{:016x} is damaged", ids[1].get());
     assert_eq!(own.filter(|fault| fault.ends_with(&id)).count(), 1, "{faults:?}");
     assert!(told("tube \"t\": Task: a damaged row"), "{faults:?}");
-    assert!(told("did not pass redb's own check"), "{faults:?}");
+    assert!(told("fails redb's own check"), "{faults:?}");
     assert_eq!(drain(&tube), "payload one payload three");
     let info = tube.peek(ids[1]).unwrap();
     assert_eq!((info.state, info.payload.len()), (State::Buried, 0));
@@ -334,9 +334,9 @@ fn a_damaged_row_is_reported_and_its_neighbours_are_served() {
     assert_eq!(drain(&tube), "life goes on");
 }
 
-/// Its key is lost with its row; its payload is not, nor is its place, nor its deadline.
+/// The key is lost with the row; the payload, the rank and the deadline are in other rows.
 #[test]
-fn what_stands_apart_from_a_damaged_row_is_still_there() {
+fn other_rows_of_a_task_with_a_damaged_row_are_kept() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -346,7 +346,7 @@ fn what_stands_apart_from_a_damaged_row_is_still_there() {
     close_sound(queue);
     drop(tube);
     let base = path.join("base.redb");
-    // In the row's value, its end, and in its key.
+    // In the row's value, at its end, and in its key.
     for place in places(&base, b"\x06needle") {
         let bytes = fs::read(&base).unwrap();
         if bytes[place + 7..].starts_with(&(large.len() as u64).to_be_bytes()) {
@@ -444,9 +444,9 @@ fn a_second_open_in_another_process_is_refused() {
 }
 
 #[test]
-fn leftovers_of_a_birth_that_was_killed_are_cleared() {
+fn leftovers_of_a_killed_creation_are_removed() {
     let (home, path) = home();
-    let left = home.path().join(".q.birth-1-1");
+    let left = home.path().join(".q.creating-1-1");
     fs::create_dir(&left).unwrap();
     fs::write(left.join("journal"), "half").unwrap();
     open(&path).close().unwrap();

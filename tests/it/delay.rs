@@ -1,4 +1,4 @@
-//! Time: delays, lives, days. The clock is moved by hand, so "exactly at" can be said.
+//! Time: delays, ttls, days. The test moves the clock, so it can check exact instants.
 
 use crate::{counts, drain, is_gone, kind, lone, lone_with, next, secs, state};
 use std::time::Duration;
@@ -162,8 +162,8 @@ fn the_ttl_of_run_at_counts_from_then() {
     assert!(is_gone(&tube, id));
 }
 
-/// The ttl of a `run_at` began when a verb or the timer found that the time of day had come. It
-/// ends at put + ttl + the delay that was asked for, whoever finds it and when.
+/// Regression: the ttl of a `run_at` began when a verb or the timer noticed that the time had come.
+/// It ends at put + ttl + the requested delay, whenever it is noticed.
 #[test]
 fn the_ttl_of_run_at_ends_at_its_time_however_late_it_is_noticed() {
     for late in [0, 1, 9] {
@@ -200,7 +200,8 @@ fn no_change_of_the_wall_clock_moves_the_end_of_a_life() {
     assert!(is_gone(&tube, id));
 }
 
-/// Its ttl began at the burial. A burial moves the end of a life as little as a promotion does.
+/// Regression: its ttl began at the bury. A bury, like the end of a delay, does not move the end of
+/// the ttl.
 #[test]
 fn a_task_that_is_buried_while_delayed_keeps_its_end() {
     for by_wall in [false, true] {
@@ -242,10 +243,10 @@ fn every_delay_that_is_asked_for_is_added_to_the_ttl() {
     assert!(is_gone(&tube, id));
 }
 
-/// `peek_next` went by the deadlines, of which a delay for ever has none, and `due` was an instant
-/// far away.
+/// Regression: `peek_next` used the deadlines, and a delay without end has none; and `due` was an
+/// instant far away.
 #[test]
-fn what_is_delayed_for_ever_is_found_and_never_due() {
+fn a_delay_without_end_is_found_and_never_due() {
     let (tube, clock) = lone();
     let far = std::time::UNIX_EPOCH.checked_add(secs(u64::MAX / 1_000_000 + 1));
     let by_wall = far.map(|far| tube.task(b"wall").run_at(far).ttl(secs(9)).put().unwrap());
@@ -275,7 +276,7 @@ fn delay_and_run_at_exclude_each_other() {
 }
 
 #[test]
-fn a_wall_clock_set_back_holds_no_delay_up() {
+fn a_wall_clock_set_back_extends_no_delay() {
     let (tube, clock) = lone();
     tube.task(b"a").delay(secs(10)).put().unwrap();
     clock.set_wall(clock.wall() - secs(86_400));

@@ -1,12 +1,12 @@
-//! A disk in memory that notes what is done to it, so that a test can tell what an end at any
-//! moment leaves, or how often something was read. It refuses nothing and loses nothing.
+//! A disk in memory that records every change, so that a test can build the files after an end at
+//! any moment, and can count reads. It refuses nothing and loses nothing.
 
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tubewell::testing::{Disk, DiskFile, FileName, Found, Staging};
 
-/// What changes one of the two files, or makes it last.
+/// A change of one of the two files, or a sync.
 #[derive(Clone, Debug)]
 pub enum Event {
     Write(usize, u64, Vec<u8>),
@@ -46,7 +46,7 @@ struct State {
     reads: [u64; 2],
 }
 
-/// Two files in memory, and what was done to them.
+/// Two files in memory, and the events on them.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Arc<Mutex<State>>);
 
@@ -73,7 +73,7 @@ impl Recorder {
         state.events.push(event);
     }
 
-    /// The files as they are; from here on it notes anew.
+    /// The files as they are; the recording starts again.
     pub fn begin(&self) -> Files {
         let mut state = self.0.lock().unwrap();
         let files = std::mem::take(&mut state.files);
@@ -101,7 +101,7 @@ impl Disk for Recorder {
         Ok(if is_new { Found::Nothing } else { Found::Whole })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Staging>> {
+    fn stage(&self) -> io::Result<Box<dyn Staging>> {
         Ok(Box::new(self.clone()))
     }
 

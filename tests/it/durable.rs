@@ -1,4 +1,4 @@
-//! What is synced before a call returns: as the queue says, or the handle, or the call itself.
+//! What is synced before a call returns: as set for the queue, the handle, or the call.
 
 use crate::disk::{Event, Recorder};
 use crate::{home, still};
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use tubewell::Durability::{self, Durable, Relaxed};
 use tubewell::{Queue, Release, Task, Tube};
 
-/// What the queue says, and what a handle or a call says against it.
+/// The queue's setting, and the setting of a handle or a call that replaces it.
 const PAIRS: [(Durability, Durability); 2] = [(Durable, Relaxed), (Relaxed, Durable)];
 
 fn queue(durability: Durability) -> (TempDir, Queue, Tube) {
@@ -16,7 +16,7 @@ fn queue(durability: Durability) -> (TempDir, Queue, Tube) {
     (home, queue, tube)
 }
 
-/// Syncs only if it is as durable as that.
+/// Checks that the call syncs exactly if `durability` is durable.
 fn is_synced_as(durability: Durability, queue: &Queue, call: &str, work: impl FnOnce()) {
     let syncs = || queue.space().unwrap().syncs;
     let before = syncs();
@@ -136,7 +136,7 @@ fn taking_and_giving_back_are_never_synced() {
     }
 }
 
-/// They have no handle that could say otherwise.
+/// They have no handle that could override the queue's durability.
 #[test]
 fn tubes_come_and_go_as_durably_as_the_queue_says() {
     for (own, _) in PAIRS {
@@ -147,7 +147,7 @@ fn tubes_come_and_go_as_durably_as_the_queue_says() {
     }
 }
 
-/// A queue whose checkpoint has just begun beside a caller that syncs.
+/// A queue whose checkpoint has just begun while a caller syncs.
 fn beside_a_checkpoint() -> (Recorder, Queue) {
     let disk = Recorder::default();
     let queue = Queue::builder().disk(disk.lend()).open_disk().unwrap();
@@ -172,7 +172,7 @@ fn pieces(disk: &Recorder) -> (usize, usize) {
     (syncs, most)
 }
 
-/// Whoever synced beside a checkpoint waited for all that it had written: 11 ms of 6 MB.
+/// Regression: a caller that synced during a checkpoint waited for all its writes: 11 ms for 6 MB.
 #[test]
 fn a_checkpoint_beside_callers_that_sync_is_written_in_pieces() {
     let (disk, queue) = beside_a_checkpoint();
@@ -185,7 +185,7 @@ fn a_checkpoint_beside_callers_that_sync_is_written_in_pieces() {
 }
 
 #[test]
-fn a_checkpoint_that_somebody_waits_for_hurries() {
+fn a_checkpoint_that_a_caller_waits_for_hurries() {
     let (disk, queue) = beside_a_checkpoint();
     while pieces(&disk).0 < 3 {
         std::thread::yield_now();
@@ -196,14 +196,14 @@ fn a_checkpoint_that_somebody_waits_for_hurries() {
     assert!(syncs < 20, "{syncs} syncs");
 }
 
-/// A take, a heartbeat and a retry wrote the payload again, each time.
+/// Regression: a take, a heartbeat and a retry each wrote the payload again.
 #[test]
 fn a_payload_is_written_to_the_journal_once() {
     let (_home, path) = home();
     let (builder, clock) = crate::still();
     let queue = builder.open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
-    let needle = b"a needle that stands nowhere else";
+    let needle = b"a needle that is nowhere else";
     tube.task(needle).ttr(crate::secs(60)).put().unwrap();
     let task = tube.take().unwrap();
     task.touch(crate::secs(1)).unwrap();

@@ -57,7 +57,7 @@ fn put_take_and_ack_are_three_events() {
 }
 
 #[test]
-fn the_opening_of_a_group_is_no_event_of_its_neighbour() {
+fn the_unlocking_of_a_group_makes_no_event() {
     let (_queue, events, tube) = queue();
     tube.task(b"a").group("g").put().unwrap();
     tube.task(b"b").group("g").put().unwrap();
@@ -66,7 +66,7 @@ fn the_opening_of_a_group_is_no_event_of_its_neighbour() {
 }
 
 #[test]
-fn what_is_refused_is_not_told() {
+fn a_refused_call_makes_no_event() {
     let (_queue, events, tube) = queue();
     assert!(tube.task(b"a").ttl(secs(0)).put().is_err());
     assert!(tube.delete(tubewell::TaskId::new(9)).is_err());
@@ -75,7 +75,7 @@ fn what_is_refused_is_not_told() {
 }
 
 #[test]
-fn a_reader_that_does_not_keep_up_loses_the_oldest_and_is_told_how_many() {
+fn a_slow_reader_loses_the_oldest_events_and_reads_how_many() {
     let queue = still().0.in_memory().unwrap();
     let events = queue.events_with(EventOptions::new().kept(3));
     let tube = queue.tube("t").unwrap();
@@ -86,7 +86,7 @@ fn a_reader_that_does_not_keep_up_loses_the_oldest_and_is_told_how_many() {
 }
 
 #[test]
-fn a_callback_that_stands_still_holds_nothing_up_and_misses_the_oldest_which_are_counted() {
+fn a_blocked_callback_delays_nothing_and_misses_the_oldest_events() {
     let queue = Queue::in_memory().unwrap();
     let (slow, quick) = (queue.tube("slow").unwrap(), queue.tube("quick").unwrap());
     let (entered, has_entered) = mpsc::channel();
@@ -168,7 +168,7 @@ fn a_callback_is_replaced_and_removed() {
 }
 
 #[test]
-fn a_dropped_tubes_callback_hears_nothing_of_the_next_of_its_name() {
+fn a_callback_ends_with_its_tube() {
     type Drop = fn(&Queue, &str) -> tubewell::Result<()>;
     let drops: [Drop; 2] = [Queue::drop_tube, Queue::force_drop_tube];
     for drop in drops {
@@ -182,7 +182,11 @@ fn a_dropped_tubes_callback_hears_nothing_of_the_next_of_its_name() {
         let next = queue.tube("t").unwrap();
         next.put(b"b").unwrap();
         queue.tick().unwrap();
-        assert_eq!(heard.try_recv(), Err(mpsc::TryRecvError::Disconnected), "nor is it kept");
+        assert_eq!(
+            heard.try_recv(),
+            Err(mpsc::TryRecvError::Disconnected),
+            "it is not kept either"
+        );
 
         let (told, heard) = mpsc::channel();
         next.on_task_change(Some(move |event: &Event| told.send(event.cause).unwrap())).unwrap();
@@ -193,7 +197,7 @@ fn a_dropped_tubes_callback_hears_nothing_of_the_next_of_its_name() {
 }
 
 #[test]
-fn a_callback_hears_of_its_own_tube_only_in_order() {
+fn a_callback_gets_the_events_of_its_tube_in_order() {
     let queue = Queue::in_memory().unwrap();
     let (told, heard) = mpsc::channel();
     let tube = queue.tube("t").unwrap();
@@ -229,12 +233,12 @@ fn a_panic_in_a_callback_stays_there() {
     let (told, heard) = mpsc::channel();
     tube.on_task_change(Some(move |event: &Event| {
         told.send(event.cause).unwrap();
-        std::panic::resume_unwind(Box::new("a callback's own trouble"));
+        std::panic::resume_unwind(Box::new("a panic of the callback"));
     }))
     .unwrap();
     tube.put(b"a").unwrap();
     tube.take().unwrap().ack().unwrap();
-    assert_eq!(heard.iter().take(3).count(), 3, "and the next event finds it in place");
+    assert_eq!(heard.iter().take(3).count(), 3, "the next event finds it in place");
     queue.close().unwrap();
 }
 
@@ -270,7 +274,7 @@ fn a_touch_is_counted_once() {
 }
 
 #[test]
-fn who_subscribes_behind_a_close_is_told_the_end() {
+fn a_subscription_after_a_close_ends_at_once() {
     let queue = Queue::in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
     tube.on_task_change(Some(|_: &Event| {})).unwrap();
@@ -283,7 +287,7 @@ fn who_subscribes_behind_a_close_is_told_the_end() {
 /// Events with payloads.
 const WHOLE: EventOptions = EventOptions::new().payloads();
 
-/// Payloads in the task's own row, beside it, and beside it over many pages.
+/// Payloads in the task's own row, in a row of their own, and in one over many pages.
 fn payloads() -> [Vec<u8>; 4] {
     [vec![], vec![1; 3500], vec![2; 3501], vec![3; 100_000]]
 }
@@ -294,7 +298,7 @@ fn told_whole(events: &Events) -> Vec<(Cause, Option<Vec<u8>>)> {
 }
 
 #[test]
-fn every_cause_is_told_and_the_payload_to_whom_it_is_asked_for() {
+fn every_cause_makes_an_event_with_its_payload_on_request() {
     for options in [TubeOptions::default(), TubeOptions::default().temporary(true)] {
         for payload in payloads() {
             let (builder, clock) = still();
@@ -335,7 +339,7 @@ fn every_cause_is_told_and_the_payload_to_whom_it_is_asked_for() {
 }
 
 #[test]
-fn a_batch_tells_the_payload_of_each_task() {
+fn a_batch_makes_events_with_the_payload_of_each_task() {
     let (queue, _, tube) = queue();
     let events = queue.events_with(WHOLE);
     tube.put_many(payloads()).unwrap();
@@ -346,7 +350,7 @@ fn a_batch_tells_the_payload_of_each_task() {
 }
 
 #[test]
-fn a_transaction_tells_the_payloads_also_of_what_it_put_itself() {
+fn a_transaction_makes_events_with_payloads_of_its_own_puts() {
     let (queue, _, tube) = queue();
     let events = queue.events_with(WHOLE);
     let [_, inline, beside, long] = payloads();
@@ -385,7 +389,7 @@ fn payloads_are_kept_up_to_their_bound_and_the_newest_whatever_its_size() {
 }
 
 #[test]
-fn a_payload_in_the_base_is_told_and_a_damaged_one_holds_no_verb_up() {
+fn a_payload_in_the_base_is_sent_and_a_damaged_one_stops_no_verb() {
     let (_home, path) = home();
     let (builder, clock) = still();
     let queue = builder.open(&path).unwrap();
@@ -407,7 +411,7 @@ fn a_payload_in_the_base_is_told_and_a_damaged_one_holds_no_verb_up() {
     let queue = still().0.clock(clock.clone()).open(&path).unwrap();
     let (events, tube) = (queue.events_with(WHOLE), queue.find_tube("t").unwrap().unwrap());
     tube.take().unwrap().ack().unwrap();
-    assert!(tube.try_take().unwrap().is_none(), "both are set aside");
+    assert!(tube.try_take().unwrap().is_none(), "both are buried");
     tube.kick(1).unwrap();
     clock.advance(secs(9));
     queue.tick().unwrap();
@@ -427,7 +431,7 @@ fn a_payload_in_the_base_is_told_and_a_damaged_one_holds_no_verb_up() {
 }
 
 #[test]
-fn a_callback_is_told_the_payload_if_it_asked() {
+fn a_callback_gets_the_payload_if_it_asked() {
     let queue = Queue::in_memory().unwrap();
     let (told, heard) = mpsc::channel();
     let watch = |name: &'static str| {

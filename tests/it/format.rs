@@ -1,6 +1,6 @@
 //! A second reader of the files of format 1, written from `tests/golden/FORMAT.md` alone. It reads
-//! every golden folder without the library, and finds in it what the library finds. Where the page
-//! is wrong or says too little, the bytes disagree here.
+//! every golden folder without the library, and must find what the library finds. If that page is
+//! wrong or incomplete, the bytes disagree here.
 
 mod base;
 mod bytes;
@@ -26,9 +26,9 @@ use tubewell::TubeOptions;
 struct Folder {
     journal: Journal,
     base: Base,
-    /// Behind the one that the anchor names.
+    /// The records after the one in the anchor.
     records: Vec<Record>,
-    /// As they are behind the last record.
+    /// The rows after the last record.
     rows: Rows,
     contents: Contents,
 }
@@ -47,7 +47,7 @@ fn apply(rows: &mut Rows, record: &Record) -> Read<()> {
     ensure(bytes == record.payload_bytes, || format!("record {}: {bytes}", record.number))
 }
 
-/// The records behind the anchor.
+/// The records after the anchor.
 fn records(journal: &Journal, base: &Base) -> Read<Vec<Record>> {
     let anchor = &base.anchor;
     ensure(anchor.id == journal.id, || "the files are of two queues".into())?;
@@ -65,7 +65,7 @@ fn records(journal: &Journal, base: &Base) -> Read<Vec<Record>> {
     journal.records(anchor.number, anchor.checksum, anchor.end)
 }
 
-/// What a folder holds, or what is wrong with it.
+/// The content of a folder, or the fault in it.
 fn read(path: &Path) -> Read<Folder> {
     let journal = Journal::read(&fs::read(path.join("journal")).unwrap())?;
     let base = Base::read(&path.join("base.redb"))?;
@@ -78,7 +78,7 @@ fn read(path: &Path) -> Read<Folder> {
         let (ids, tokens) = record.reserved.unwrap_or((last.2, last.3));
         let next = (record.queue_time, record.wall_clock, ids, tokens);
         ensure(next.0 >= last.0 && next.2 >= last.2 && next.3 >= last.3, || {
-            format!("record {}: {next:?} behind {last:?}", record.number)
+            format!("record {}: {next:?} after {last:?}", record.number)
         })?;
         last = next;
     }
@@ -109,9 +109,9 @@ fn every_golden_folder_holds_what_the_library_finds() {
     }
 }
 
-/// A clean close leaves no record behind the one that its anchor names; a kill may.
+/// After a clean close no record follows the one in the anchor; after a kill some may.
 #[test]
-fn records_stand_behind_the_anchor_unless_the_queue_was_closed() {
+fn records_follow_the_anchor_unless_the_queue_was_closed() {
     for (name, count) in [
         ("closed", 0),
         ("sessions_closed", 0),
@@ -125,7 +125,7 @@ fn records_stand_behind_the_anchor_unless_the_queue_was_closed() {
     }
 }
 
-/// Of a queue that this version writes. Times of a lease count from the start of the machine.
+/// Of a queue written by this version. Lease times count from the start of the machine.
 #[test]
 fn a_new_folder_is_read_as_the_golden_ones_are() {
     let (_home, path) = crate::home();

@@ -1,10 +1,10 @@
-//! Folders of every format that was ever released, as they were on the disk, and what is in them.
-//! Each opens with this version, shows what it holds, serves it to the end and opens again. A
-//! golden folder is never written anew: it stands for the queues that users have.
+//! Folders of every format that was ever released, as they were on the disk, and their content.
+//! Each must open with this version, show its content, serve it to the end and open again. A golden
+//! folder is never written again: it stands for the queues of users.
 //!
-//! `tests/golden/v1/NAME` has the two files in the text of `sparse`, and in `contents.txt` what
-//! was seen when they were opened a minute after their story began, then when leases ended that
-//! waited for their consumers, and the order in which the tasks came out.
+//! `tests/golden/v1/NAME` has the two files in the text of `sparse`, and in `contents.txt` what was
+//! visible when they were opened a minute after their story began, when leases that waited for
+//! their consumers ended, and the order in which the tasks were taken.
 
 pub(crate) mod listing;
 mod sparse;
@@ -65,7 +65,7 @@ fn unpacked_from(folder: &Path) -> (TempDir, PathBuf) {
     (home, path)
 }
 
-/// Opens it a minute after its story began, on a clock that stands still.
+/// Opens it a minute after its story began, on a manual clock.
 fn open_at(path: &Path, clock: &ManualClock) -> tubewell::Result<Queue> {
     let builder = Queue::builder().clock(clock.clone()).by_hand(true);
     builder.placement("shortest", write::shortest()).open(path)
@@ -82,7 +82,7 @@ pub(crate) fn opened(name: &str) -> (Queue, ManualClock, TempDir) {
     (open_at(&path, &clock).unwrap(), clock, home)
 }
 
-/// What is in the folder, and the order in which it comes out.
+/// The content of the folder, and the order in which its tasks are taken.
 fn contents(name: &str) -> (String, String) {
     let text = fs::read_to_string(folder(name).join("contents.txt")).unwrap().replace('\r', "");
     let (found, order) = text.split_once("\n\n").expect("an empty line");
@@ -106,9 +106,9 @@ fn every_folder_of_format_1_is_what_it_was_and_serves_on() {
     }
 }
 
-/// No opening that closes again changes anything that can be seen, and no work is forgotten.
+/// An opening and a close change nothing visible, and no work is lost.
 #[test]
-fn every_folder_of_format_1_opens_again_as_it_was_left() {
+fn every_folder_of_format_1_opens_again_unchanged() {
     for name in NAMES {
         println!("{name}");
         let (found, _) = contents(name);
@@ -128,15 +128,15 @@ fn every_folder_of_format_1_opens_again_as_it_was_left() {
             |line: &&str| ["tube ", "digests ", "notes "].iter().any(|it| line.starts_with(it));
         let lasting: Vec<_> = found.lines().filter(stays).collect();
         let lines = left.lines().filter(|line| *line != "payloads: 0 bytes");
-        assert_eq!(lines.collect::<Vec<_>>(), lasting, "worked off");
+        assert_eq!(lines.collect::<Vec<_>>(), lasting, "after the work");
         close_sound(queue);
     }
 }
 
-/// One that was made before format 1 was settled has its number all the same. It is told apart, and
-/// not one byte of it changes.
+/// A folder that was made before format 1 was final has the same number. It is recognised and
+/// refused, and no byte of it changes.
 #[test]
-fn a_folder_from_before_the_first_release_is_refused_and_left_as_it_is() {
+fn a_folder_from_before_the_first_release_is_refused_unchanged() {
     let (_home, path) = unpacked_from(&root().join("v0/closed"));
     let files = || FILES.map(|name| fs::read(path.join(name)).unwrap());
     let before = files();
@@ -157,7 +157,7 @@ fn all_folders_are_opened_and_they_are_small() {
     assert!(bytes < BYTES_MAX, "{bytes} bytes");
 }
 
-/// What an application would put into the golden files as values of its own.
+/// A value that an application would put into the golden files.
 #[cfg(feature = "bincode")]
 #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
 struct Mail {

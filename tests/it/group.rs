@@ -1,4 +1,4 @@
-//! Groups: in order, one in flight, never in each other's way.
+//! Groups: in order, one in flight, independent of each other.
 
 use crate::{counts, drain, kind, lone, lone_with, next, secs};
 use tubewell::{ErrorKind, Release, Task, Tube, TubeKind, TubeOptions};
@@ -50,7 +50,7 @@ fn between_groups_the_first_takeable_task_decides() {
     assert_eq!(drain(&tube), "0 1 2 3");
 }
 
-/// A group that never runs empty keeps no other waiting (O2).
+/// A group that never runs empty delays no other group (O2).
 #[test]
 fn a_busy_group_starves_no_other_of_its_priority() {
     let (tube, _) = lone();
@@ -66,7 +66,7 @@ fn a_busy_group_starves_no_other_of_its_priority() {
         task.ack().unwrap();
         before += 1;
     }
-    assert_eq!(before, 3, "what was there before it, and nothing that came behind");
+    assert_eq!(before, 3, "the tasks before it, and none after it");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_locked_task_is_ready_all_the_same() {
     put(&tube, "g", &["a", "b"]);
     let _task = take(&tube, "a");
     assert_eq!(counts(&tube), [1, 0, 1, 0]);
-    assert!(tube.peek_next(tubewell::State::Ready).unwrap().is_none(), "but it is nobody's turn");
+    assert!(tube.peek_next(tubewell::State::Ready).unwrap().is_none(), "but no task can be taken");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Handles of every kind, dropped in every order and place: the last one closes the queue, and what
-//! was held is back where it was.
+//! Handles of every kind, dropped in every order and place: the last one closes the queue, and held
+//! tasks return.
 
 use crate::{close_sound, counts, home, kind, open, still};
 use std::any::Any;
@@ -18,7 +18,7 @@ fn found(path: &Path) -> TaskInfo {
     let tube = queue.tube("t").unwrap();
     assert_eq!(counts(&tube), [1, 0, 0, 0]);
     let task = tube.peek_next(State::Ready).unwrap().unwrap();
-    assert_eq!(&tube.take().unwrap()[..], b"a", "and in nobody's hands");
+    assert_eq!(&tube.take().unwrap()[..], b"a", "and not taken");
     drop(tube);
     close_sound(queue);
     task
@@ -71,7 +71,7 @@ fn queue_tube_consumer_and_guard_go_in_any_order() {
 #[test]
 fn a_handle_of_any_kind_may_be_the_last() {
     type Last = fn(&Queue) -> Box<dyn Any>;
-    // With the attempts that are charged: a close gives back, a lost guard or session does not.
+    // With the attempts that are charged: a close charges none, a lost guard or session does.
     let lasts: [(&str, u32, Last); 11] = [
         ("queue", 0, |queue| Box::new(queue.clone())),
         ("tube", 0, |queue| Box::new(queue.tube("t").unwrap())),
@@ -120,7 +120,7 @@ fn a_listing_goes_on_when_every_other_handle_is_gone() {
     assert_eq!(open(&path).tube("t").unwrap().len().unwrap(), 600);
 }
 
-/// Once before all other handles, once behind them.
+/// Once before all other handles, once after them.
 #[test]
 fn a_guard_and_a_consumer_go_in_a_callback() {
     for last in [false, true] {
@@ -213,11 +213,11 @@ fn a_transaction_that_panics_drops_what_its_closure_owns() {
                 if acked {
                     tx.ack(&guard)?;
                 }
-                resume_unwind(Box::new("a closure's own trouble"));
+                resume_unwind(Box::new("a panic of the closure"));
             })
         }));
         let trouble = panicked.unwrap_err();
-        assert_eq!(trouble.downcast_ref(), Some(&"a closure's own trouble"));
+        assert_eq!(trouble.downcast_ref(), Some(&"a panic of the closure"));
         let task = tube.peek(id).unwrap();
         assert_eq!((task.state, task.attempts), (State::Ready, 1), "acked: {acked}");
         assert_eq!(kind(tube.kick_task(id)), ErrorKind::WrongState, "verbs go on");
@@ -226,7 +226,7 @@ fn a_transaction_that_panics_drops_what_its_closure_owns() {
     }
 }
 
-/// The close waits until the thread is outside, also when a panic leads it there.
+/// The close waits until the thread has left the transaction, also by a panic.
 #[test]
 fn a_panic_inside_another_queues_transaction_closes_what_its_closure_owns() {
     let (_home, path) = home();
@@ -238,7 +238,7 @@ fn a_panic_inside_another_queues_transaction_closes_what_its_closure_owns() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         here.transact(move |_| -> Result<()> {
             let _own = (there, tube, ada, guard);
-            resume_unwind(Box::new("a closure's own trouble"));
+            resume_unwind(Box::new("a panic of the closure"));
         })
     }));
     assert!(panicked.is_err());

@@ -1,4 +1,4 @@
-//! What is written when nobody writes any more: once a record that says that all is synced, and
+//! What is written when no caller writes any more: one record that says that all is synced, and
 //! then nothing.
 
 use crate::{close_sound, home, killed, still, until};
@@ -13,10 +13,11 @@ fn used(queue: &Queue) -> u64 {
     queue.space().unwrap().journal_used
 }
 
-/// Up to 28 of 1 500 flushed relaxed tasks were gone silently: damage to the last records passed
-/// for the torn tail of a power cut, since nothing said that they had been synced.
+/// Regression: up to 28 of 1 500 flushed relaxed tasks were lost without an error. Damage to the
+/// last records counted as the torn tail of a power cut, because no record proved that they had
+/// been synced.
 #[test]
-fn f19_damage_to_what_was_flushed_is_told_and_nothing_is_changed() {
+fn f19_damage_to_flushed_records_is_reported_and_nothing_is_changed() {
     for flushed in [true, false] {
         let (_home, path) = home();
         let queue = still().0.durability(Durability::Relaxed).open(&path).unwrap();
@@ -40,7 +41,7 @@ fn f19_damage_to_what_was_flushed_is_told_and_nothing_is_changed() {
                 assert!(fs::read(&file).unwrap() == journal);
             }
             Ok(queue) => {
-                assert!(!flushed, "28 tasks are gone and nobody says so");
+                assert!(!flushed, "28 tasks are lost without an error");
                 assert!(queue.tube("t").unwrap().is_empty().unwrap());
                 close_sound(queue);
             }
@@ -76,7 +77,7 @@ fn a_flush_by_hand_says_it_once() {
 fn the_flusher_says_it_once_and_then_nothing_is_written() {
     for durability in [Durability::Relaxed, Durability::Durable] {
         let (_home, path) = home();
-        // By hand, to know how many bytes it will be.
+        // By hand, to learn how many bytes it will be.
         let queue = still().0.durability(durability).open(&path).unwrap();
         queue.tube("t").unwrap();
         queue.flush().unwrap();

@@ -1,4 +1,4 @@
-//! Bad input gets a clear error and loses nothing: what has no module of its own.
+//! Bad input gets a clear error and loses nothing: cases without a module of their own.
 
 use crate::{counts, drain, home, is_gone, kind, lone, lone_with, open, secs, state, still};
 use std::fs;
@@ -92,7 +92,8 @@ fn a_payload_larger_than_the_journal() {
     assert!(*open(&path).tube("t").unwrap().take().unwrap() == *payload);
 }
 
-/// Less than a microsecond passed for more than zero, was kept as zero, and the task was gone.
+/// Regression: a time below a microsecond counted as more than zero, was stored as zero, and the
+/// task was removed.
 #[test]
 fn a_ttl_or_ttr_of_less_than_a_microsecond_is_refused() {
     let (tube, _) = lone();
@@ -130,7 +131,7 @@ fn times_of_500_years_and_of_max_are_long_and_nothing_else() {
 }
 
 #[test]
-fn a_wait_of_nothing_is_none_and_one_of_500_years_is_long_whoever_asks_for_it() {
+fn a_wait_of_zero_is_none_and_one_of_500_years_is_long() {
     let waits: [fn(&Tube, Duration); 3] = [
         |tube, wait| drop(tube.batch([*b"x"]).delay(wait).put().unwrap()),
         |tube, wait| {
@@ -234,7 +235,7 @@ fn reasons_of_any_length_are_kept_up_to_4096_bytes() {
     tube.take().unwrap().retry("").unwrap();
 }
 
-/// What can happen to a task in hand, and then to the lease.
+/// Something that happens to a taken task, and then the result of its lease.
 fn lost_after(expected: ErrorKind, happen: impl FnOnce(&Queue, &Tube, &Task)) {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
@@ -277,7 +278,7 @@ fn a_ticket_after_a_reopen() {
     assert_eq!(kind(tube.ticket(ticket).ack()), ErrorKind::LeaseLost);
     let task = tube.take().unwrap();
     assert_eq!(task.id(), id);
-    assert_eq!(kind(tube.ticket(ticket).ack()), ErrorKind::LeaseLost, "it is another's now");
+    assert_eq!(kind(tube.ticket(ticket).ack()), ErrorKind::LeaseLost, "another taker holds it now");
     task.ack().unwrap();
     assert!(is_gone(&tube, id));
 }

@@ -1,4 +1,4 @@
-//! Looking without changing.
+//! Reads that change nothing.
 
 use crate::{counts, kind, listed, lone, secs, still};
 use std::collections::BTreeSet;
@@ -67,7 +67,7 @@ fn calls_count_from_the_opening_and_tasks_do_not() {
 }
 
 #[test]
-fn all_tubes_are_told_of_in_one_read() {
+fn one_read_returns_the_counts_of_all_tubes() {
     let queue = still().0.in_memory().unwrap();
     queue.tube("a").unwrap().put(b"x").unwrap();
     queue.tube("b").unwrap();
@@ -76,8 +76,8 @@ fn all_tubes_are_told_of_in_one_read() {
     assert_eq!(told, [("a", 1), ("b", 0)]);
 }
 
-/// Each tube was read by itself: a task on its way from one to the next was counted twice, or not
-/// at all.
+/// Regression: each tube was read by itself: a task that moved from one to the next was counted
+/// twice, or not at all.
 #[test]
 fn a_task_that_goes_from_tube_to_tube_is_counted_once() {
     let queue = still().0.in_memory().unwrap();
@@ -150,7 +150,7 @@ fn a_listing_skips_what_has_gone() {
 }
 
 #[test]
-fn peek_next_tells_who_is_next_in_each_state() {
+fn peek_next_returns_the_next_task_of_each_state() {
     let (tube, _) = lone();
     for state in [State::Ready, State::Delayed, State::Taken, State::Buried] {
         assert!(tube.peek_next(state).unwrap().is_none());
@@ -223,7 +223,7 @@ fn taken_tasks_are_listed_over_many_pages_by_tube_and_id() {
 }
 
 #[test]
-fn waiters_are_listed_by_how_long_they_wait_whatever_they_wait_for() {
+fn waiters_are_listed_by_how_long_they_wait() {
     let (builder, clock) = still();
     let queue = builder.in_memory().unwrap();
     let (late, early) = (queue.tube("late").unwrap(), queue.tube("early").unwrap());
@@ -269,7 +269,7 @@ fn a_take_that_waits_until_it_is_stopped_is_listed_until_then() {
 }
 
 #[test]
-fn info_tells_options_pause_and_waiters() {
+fn info_has_options_pause_and_waiters() {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.create_tube("t", TubeOptions::default().priority(4)).unwrap();
     tube.pause().unwrap();
@@ -345,8 +345,8 @@ fn space_shrinks_by_compaction() {
         ControlFlow::Break(())
     });
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
-    assert_eq!(told, [full - size()], "stopped after the first round, whose work stands");
-    // It was called with the engine's lock held, and waited for itself.
+    assert_eq!(told, [full - size()], "stopped after the first round, whose work is kept");
+    // Regression: it was called with the engine's lock held, and waited for itself.
     tube.put_many((0..2000).map(|_| vec![7; 2000])).unwrap();
     queue.checkpoint().unwrap();
     tube.truncate().unwrap();

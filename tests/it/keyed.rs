@@ -1,4 +1,4 @@
-//! The caller's own key: one living task of a tube can have it.
+//! The caller's own key: one existing task of a tube can have it.
 
 use crate::{is_gone, kind, lone, lone_with, next, secs};
 use std::thread;

@@ -11,7 +11,7 @@ fn bury_all(tube: &Tube) {
 }
 
 #[test]
-fn a_kick_tells_how_many_it_kicked() {
+fn a_kick_returns_how_many_it_kicked() {
     let (tube, _) = lone();
     assert_eq!(tube.kick(1).unwrap(), 0);
     tube.put(b"a").unwrap();
@@ -84,8 +84,9 @@ fn a_ttr_means_nothing_to_a_buried_task() {
     assert_eq!(counts(&tube), [0, 0, 0, 1]);
 }
 
-/// A kick answered 1 and the task was gone: `ttl_spares_buried` had kept it beyond its ttl, and the
-/// kick made it ready with that passed ttl. It gets the length of its first life again.
+/// Regression: a kick returned 1 and the task was removed: `ttl_spares_buried` had kept it after
+/// its ttl, and the kick made it ready with that passed ttl. It must get a ttl as long as its first
+/// one.
 #[test]
 fn a_kick_gives_a_spared_task_its_whole_life_again() {
     let kicks: [fn(&Tube, TaskId); 2] =
@@ -108,8 +109,8 @@ fn a_kick_gives_a_spared_task_its_whole_life_again() {
     }
 }
 
-/// The same for a task that was buried while it was delayed, and for one whose ttl was put off: its
-/// life was to be that much longer.
+/// The same for a task that was buried while it was delayed, and for one whose ttl was extended:
+/// the new ttl is longer by that.
 #[test]
 fn the_life_of_a_kicked_task_is_as_long_as_it_was_to_be() {
     let (tube, clock) = lone_with(TubeOptions::default().ttl_spares_buried(true));

@@ -1,4 +1,4 @@
-//! A task in hand: how long, by whom, and what ends it.
+//! A taken task: how long it is held, by which consumer, and what ends the lease.
 
 use crate::{counts, kind, lone, lone_with, next, secs, state};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,7 +71,7 @@ fn touch_adds_to_deadline_ttr_and_ttl() {
 }
 
 #[test]
-fn a_touch_of_zero_changes_nothing_and_of_max_holds_for_ever() {
+fn a_touch_of_zero_changes_nothing_and_of_max_holds_without_end() {
     let (tube, clock) = lone();
     tube.task(b"a").ttr(secs(10)).put().unwrap();
     let task = tube.take().unwrap();
@@ -84,7 +84,7 @@ fn a_touch_of_zero_changes_nothing_and_of_max_holds_for_ever() {
 }
 
 #[test]
-fn renew_starts_the_ttr_anew() {
+fn renew_starts_the_ttr_again() {
     let (tube, clock) = lone();
     tube.task(b"a").ttr(secs(10)).put().unwrap();
     let task = tube.take().unwrap();
@@ -105,7 +105,7 @@ fn renew_for_sets_a_deadline_also_where_there_was_none() {
     assert_eq!(state(&tube, id), State::Ready);
 }
 
-/// It ended the lease at once, charged, and the call said that all was well.
+/// Regression: it ended the lease at once, charged, and the call succeeded.
 #[test]
 fn a_renewal_for_less_than_a_microsecond_is_refused_and_the_lease_stays() {
     let (tube, clock) = lone();
@@ -115,7 +115,7 @@ fn a_renewal_for_less_than_a_microsecond_is_refused_and_the_lease_stays() {
     for nothing in [Duration::ZERO, Duration::from_nanos(999)] {
         let refused = task.renew_for(nothing).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
-        assert!(refused.to_string().contains("ttr takes a microsecond or more"), "{refused}");
+        assert!(refused.to_string().contains("ttr must be at least one microsecond"), "{refused}");
         assert_eq!(kind(held.renew_for(nothing)), ErrorKind::Invalid);
         task.touch(nothing).unwrap();
     }
@@ -241,7 +241,7 @@ fn every_verdict_can_be_given_by_ticket() {
 }
 
 #[test]
-fn who_settles_first_settles() {
+fn the_first_verdict_settles() {
     let (tube, _) = lone();
     tube.put(b"a").unwrap();
     let task = tube.take().unwrap();
@@ -250,7 +250,7 @@ fn who_settles_first_settles() {
     assert_eq!(tube.len().unwrap(), 0);
 }
 
-/// In a codec that knows nothing of names, so that what is stored is the numbers.
+/// With a codec that stores no names, so that the stored numbers are checked.
 #[test]
 #[cfg(all(feature = "serde", feature = "bincode"))]
 fn a_ticket_that_was_stored_elsewhere_settles() {
@@ -267,7 +267,7 @@ fn a_ticket_that_was_stored_elsewhere_settles() {
 }
 
 #[test]
-fn what_is_held_names_its_tube() {
+fn guards_name_their_tube() {
     let queue = crate::still().0.in_memory().unwrap();
     for name in ["mail", "a/b c"] {
         let tube = queue.tube(name).unwrap();
@@ -278,6 +278,6 @@ fn what_is_held_names_its_tube() {
         assert_eq!(lease.tube(), name);
         let held = tube.ticket(lease.detach());
         queue.force_drop_tube(name).unwrap();
-        assert_eq!(held.tube(), name, "also when it is gone");
+        assert_eq!(held.tube(), name, "also after it was dropped");
     }
 }

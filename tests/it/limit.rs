@@ -1,5 +1,5 @@
 //! The most payload bytes that all durable tubes may hold together: what counts, what frees, and
-//! that the count is the true one after everything that can happen to a queue.
+//! that the count is correct after everything that can happen to a queue.
 
 use crate::{close_sound, home, is_gone, killed, kind, open, secs, still, until};
 use std::fs;
@@ -8,7 +8,7 @@ use std::thread;
 use tubewell::{Conflict, Durability, ErrorKind, Queue, Release, Result, Task, Tube};
 use tubewell::{TubeKind, TubeOptions};
 
-/// A payload that stands in a row of its own.
+/// A payload in a row of its own.
 const BIG: usize = 70_000;
 
 /// A tube of the general kind in a queue in memory with this limit.
@@ -24,7 +24,7 @@ fn open_limited(path: &Path, most: u64) -> (Queue, Tube) {
     (queue, tube)
 }
 
-/// A test that is wrong about what is there must not wait for it.
+/// A test that is wrong about the tasks must not wait.
 fn take(tube: &Tube) -> Task {
     tube.try_take().unwrap().expect("a task")
 }
@@ -57,7 +57,7 @@ fn below_at_and_above_the_limit() {
 }
 
 #[test]
-fn a_refusal_says_what_is_held_and_what_to_do() {
+fn a_refusal_states_the_bytes_and_what_to_do() {
     let (_queue, tube) = limited(10);
     tube.put(b"sixsix").unwrap();
     let error = tube.put(b"fives").unwrap_err();
@@ -100,7 +100,7 @@ fn all_durable_tubes_share_it() {
 }
 
 #[test]
-fn what_is_held_counts_in_every_state() {
+fn payloads_count_in_every_state() {
     let (queue, tube) = limited(10);
     let id = tube.put(b"sixsix").unwrap();
     tube.task(b"four").delay(secs(9)).put().unwrap();
@@ -117,11 +117,11 @@ fn what_is_held_counts_in_every_state() {
     assert_eq!(held(&queue), 10);
 }
 
-/// Has the tube's only task go.
+/// Removes the tube's only task.
 type Go = fn(&Queue, &Tube);
 
 #[test]
-fn whatever_goes_frees_its_bytes() {
+fn every_removed_task_frees_its_bytes() {
     let goes: [(&str, Go); 6] = [
         ("ack", |_, tube| take(tube).ack().unwrap()),
         ("ack_many", |_, tube| tube.ack_many(tube.take_many(1).unwrap()).unwrap()),
@@ -182,7 +182,7 @@ fn a_put_that_replaces_counts_what_it_frees() {
 }
 
 #[test]
-fn a_run_that_is_cleared_away_frees_its_bytes_as_it_goes() {
+fn a_cleared_run_frees_its_bytes_with_its_rows() {
     let (_home, path) = home();
     for drops in [false, true] {
         let (queue, tube) = open_limited(&path, 3 * BIG as u64);
@@ -203,7 +203,7 @@ fn a_run_that_is_cleared_away_frees_its_bytes_as_it_goes() {
         assert_eq!(held(&after), all);
         assert!(is_full(again.put(b"x")));
         after.tick().unwrap();
-        assert_eq!(held(&after), 0, "nor did the kill forget it");
+        assert_eq!(held(&after), 0, "the kill did not lose it");
         again.put(&vec![1; BIG]).unwrap();
         close_sound(after);
         queue.tick().unwrap();
@@ -359,11 +359,10 @@ fn puts_wait_for_room_that_another_tube_makes() {
     assert_eq!((held(&queue), tube.len().unwrap()), (9, 2));
 }
 
-/// A task whose row is damaged cannot be removed but by a truncate, and is counted until then. If
-/// its payload stands apart, that still tells how many bytes it has; if not, nothing does, and
-/// they stay counted.
+/// A task whose row is damaged can only be removed by a truncate, and counts until then. If its
+/// payload has its own row, that row states its bytes; if not, they are unknown and stay counted.
 #[test]
-fn the_bytes_of_a_damaged_task_are_known_only_if_its_payload_stands_apart() {
+fn the_bytes_of_a_damaged_task_are_known_if_its_payload_has_its_own_row() {
     for (size, left) in [(40, 40), (BIG, 0)] {
         let (_home, path) = home();
         let (queue, tube) = open_limited(&path, 1 << 20);
@@ -371,7 +370,7 @@ fn the_bytes_of_a_damaged_task_are_known_only_if_its_payload_stands_apart() {
         tube.task(&payload).group("needle-in-a-haystack").put().unwrap();
         close_sound(queue);
         drop(tube);
-        // Only in the task's own row the payload, or how long it is, stands behind the group.
+        // Only in the task's own row the payload, or its length, follows the group.
         let base = path.join("base.redb");
         let mut bytes = fs::read(&base).unwrap();
         let behind = if size == BIG { (size as u64).to_be_bytes() } else { [0x55; 8] };
@@ -384,16 +383,16 @@ fn the_bytes_of_a_damaged_task_are_known_only_if_its_payload_stands_apart() {
 
         let (queue, tube) = open_limited(&path, 1 << 20);
         assert_eq!(queue.space().unwrap().durable_bytes, size as u64);
-        assert!(tube.try_take().unwrap().is_none(), "set aside");
+        assert!(tube.try_take().unwrap().is_none(), "buried");
         assert_eq!(queue.space().unwrap().durable_bytes, size as u64);
         tube.truncate().unwrap();
         queue.tick().unwrap();
         assert_eq!(tube.len().unwrap(), 0);
         assert_eq!(queue.space().unwrap().durable_bytes, left);
         let lines = queue.check().unwrap();
-        let told = lines.iter().any(|line| line.contains("kept count of"));
+        let told = lines.iter().any(|line| line.contains("the stored count is"));
         assert_eq!(told, left > 0, "{lines:?}");
-        // redb has found its page damaged and lets go of the file.
+        // redb has found its page damaged and releases the file.
         drop(queue.close());
     }
 }

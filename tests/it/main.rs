@@ -1,9 +1,9 @@
-//! Everything that a user can see, one short module per behaviour, in one binary. Time stands still
-//! unless a test moves it, and whoever waits, waits for a signal: nothing here sleeps.
+//! Everything that a user can see, one short module for each behaviour, in one binary. Time does
+//! not move unless a test moves it, and every wait is for a signal: nothing here sleeps.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-/// What is said of a task in hand; a guard, a lease and a ticket say it alike.
+/// The verdicts on a taken task; a guard, a lease and a ticket have the same ones.
 macro_rules! verdicts {
     ($held:ty) => {{
         let all: [fn($held) -> tubewell::Result<()>; crate::VERDICTS] = [
@@ -23,7 +23,7 @@ macro_rules! verdicts {
     }};
 }
 
-/// So many of them.
+/// Their number.
 const VERDICTS: usize = 11;
 
 mod batch;
@@ -84,7 +84,7 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A builder whose queue has no threads and a clock that stands still.
+/// A builder for a queue without threads and with a manual clock.
 fn still() -> (Builder, ManualClock) {
     let clock = ManualClock::new();
     (Queue::builder().clock(clock.clone()).by_hand(true), clock)
@@ -155,7 +155,7 @@ fn counts(tube: &Tube) -> [u64; 4] {
     [stats.ready, stats.delayed, stats.taken, stats.buried]
 }
 
-/// Lets other threads run until it is so.
+/// Lets other threads run until it holds.
 fn until(mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -169,14 +169,14 @@ fn until_waiting(tube: &Tube, calls: usize) {
     until(|| tube.info().unwrap().waiters == calls);
 }
 
-/// A place for a queue's folder.
+/// A path for a queue's folder.
 fn home() -> (TempDir, PathBuf) {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("q");
     (home, path)
 }
 
-/// What a kill at this moment would leave behind: the two files as the operating system has them.
+/// The files that a kill at this moment would leave, as the operating system has them.
 fn killed(path: &Path) -> (TempDir, PathBuf) {
     let (home, copy) = home();
     fs::create_dir(&copy).unwrap();
@@ -186,7 +186,7 @@ fn killed(path: &Path) -> (TempDir, PathBuf) {
     (home, copy)
 }
 
-/// Opens it in a still queue.
+/// Opens it without threads and with a manual clock.
 fn open(path: &Path) -> Queue {
     still().0.open(path).unwrap()
 }
@@ -197,7 +197,7 @@ fn close_sound(queue: Queue) {
     queue.close().unwrap();
 }
 
-/// Sound but for what redb's own checksums remember of the flipped page.
+/// Sound except for redb's own checksums, which still include the flipped page.
 fn is_mended(queue: &Queue) {
     let faults = queue.check().unwrap();
     assert!(faults.iter().all(|fault| fault.contains("redb's own check")), "{faults:?}");

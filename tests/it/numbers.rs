@@ -1,9 +1,9 @@
-//! Ids of tasks begin at 1 and have no gap where nothing crashed.
+//! Ids of tasks begin at 1 and have no gap without a crash.
 
 use crate::{close_sound, home, killed, open};
 
-/// Ids and tokens came from one sequence, and every opening began a new block of 65 536: the tenth
-/// task of a queue that was opened three times had the number 131 080.
+/// Regression: ids and tokens came from one sequence, and every opening began a new block of 65
+/// 536: the tenth task of a queue that was opened three times had the number 131 080.
 #[test]
 fn a_queue_that_is_closed_and_opened_numbers_its_tasks_without_a_gap() {
     let (_home, path) = home();
@@ -21,7 +21,7 @@ fn a_queue_that_is_closed_and_opened_numbers_its_tasks_without_a_gap() {
     assert_eq!(ids, (1..=15).collect::<Vec<_>>());
 }
 
-/// What is refused draws nothing, and what nobody has seen is given to the next.
+/// A refused put draws no number, and a number that no caller has seen is given to the next put.
 #[test]
 fn a_refused_put_leaves_no_gap() {
     let (_home, path) = home();

@@ -1,4 +1,4 @@
-//! Opening: a folder that appears as a whole, and what stands in it the next time.
+//! Opening: a folder that appears as a whole, and its content at the next opening.
 
 #[cfg(unix)]
 mod place;
@@ -64,8 +64,8 @@ fn the_default_is_the_builder_with_every_default_written_out() {
     assert_eq!(next(&Queue::open(&path).unwrap().tube("t").unwrap()), "a");
 }
 
-/// More than the cache holds is read over and over. What is read from the disk then tells the size
-/// of the cache, and that of the default is the one that is documented.
+/// More bytes than the cache holds are read repeatedly. The number of disk reads then shows the
+/// size of the cache, and that of the default is the documented one.
 #[test]
 fn the_default_cache_has_32_mib() {
     let disk = Recorder::default();
@@ -131,7 +131,7 @@ fn a_kill_charges_what_was_taken_and_changes_nothing_else() {
     let after = open(&copy);
     let tube = after.tube("t").unwrap();
     assert_eq!(counts(&tube), [1, 1, 0, 0]);
-    assert_eq!(tube.peek(id).unwrap().attempts, 1, "the process may have died of it");
+    assert_eq!(tube.peek(id).unwrap().attempts, 1, "the task may have killed the process");
     let again = tube.take().unwrap();
     assert_eq!((again.id(), again.attempt(), again.deliveries()), (id, 2, 2));
     drop(task);
@@ -153,7 +153,7 @@ fn a_close_gives_the_attempt_back() {
 }
 
 #[test]
-fn a_task_that_kills_its_process_is_buried_at_last() {
+fn a_task_that_kills_its_process_is_buried_in_the_end() {
     let (_home, path) = home();
     let options = tubewell::TubeOptions::default().max_attempts(2);
     let queue = open(&path);
@@ -174,7 +174,7 @@ fn a_task_that_kills_its_process_is_buried_at_last() {
 }
 
 #[test]
-fn numbers_go_on_and_are_never_given_twice() {
+fn numbers_continue_and_are_never_given_twice() {
     let (_home, path) = home();
     let mut seen = TaskId::new(0);
     for _ in 0..3 {

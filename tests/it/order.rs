@@ -1,4 +1,4 @@
-//! Who is next: smaller priority first, then put order; the exceptions say so.
+//! The order of tasks: smaller priority first, then put order, with the stated exceptions.
 
 use crate::{drain, kind, listed, lone, secs, still};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -63,7 +63,7 @@ fn a_dropped_task_keeps_its_place() {
 }
 
 #[test]
-fn released_to_the_back_it_stands_behind_everything_put_so_far() {
+fn a_release_to_the_back_goes_after_everything_put_so_far() {
     let (tube, _) = lone();
     tube.put(b"a").unwrap();
     tube.put(b"b").unwrap();
@@ -143,7 +143,7 @@ fn a_placement_orders_within_a_priority() {
     assert_eq!(drain(&tube), "urgent a x bb ccc");
 }
 
-/// Places by how often it was asked.
+/// Returns a place by the number of its calls.
 struct ByTurn(AtomicU8);
 
 impl Placement for ByTurn {
@@ -153,7 +153,7 @@ impl Placement for ByTurn {
 }
 
 #[test]
-fn a_placement_is_not_asked_again() {
+fn a_placement_is_called_once() {
     let queue = still().0.placement("turn", ByTurn(AtomicU8::new(0))).in_memory().unwrap();
     let tube = queue.create_tube("t", TubeOptions::default().placement("turn")).unwrap();
     tube.put(b"a").unwrap();
@@ -175,7 +175,8 @@ fn a_placement_may_group_and_delay() {
     assert!(tube.try_take().unwrap().is_none(), "the group is locked");
 }
 
-/// Who asked for a priority first, then by the name of the group; tells what it was shown.
+/// By the requested priority, then by the name of the group; reports the properties that it was
+/// given.
 struct ByAsked(mpsc::Sender<(Option<i64>, Option<String>, Option<String>)>);
 
 impl Placement for ByAsked {

@@ -7,7 +7,7 @@ use tubewell::{Backoff, ErrorKind, NewTask, Queue, Release, TubeKind, TubeOption
 
 const ALL: [TubeKind; 6] = [General, Fifo, FifoTtl, LimFifoTtl, Utube, UtubeTtl];
 
-/// Who has which switch.
+/// The switches of each kind.
 fn has(kind: TubeKind, switch: &str) -> bool {
     match switch {
         "priority" | "timed" => !matches!(kind, Fifo | Utube),
@@ -89,7 +89,7 @@ fn a_verbs_term_whose_switch_is_off_is_refused_and_the_task_returns() {
 }
 
 #[test]
-fn the_seeds_kinds_retry_at_once_and_without_a_limit() {
+fn the_preset_kinds_retry_at_once_and_without_a_limit() {
     for tube_kind in [Fifo, FifoTtl, LimFifoTtl, Utube, UtubeTtl] {
         let (tube, _) = lone_with(TubeOptions::new(tube_kind));
         tube.put(b"x").unwrap();

@@ -1,4 +1,4 @@
-//! How an opening tells how far it has come.
+//! The progress that an opening reports.
 
 use crate::{home, killed, still};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use tubewell::{Builder, Durability, Progress, Queue, Stage};
 
 const ORDER: [Stage; 4] = [Stage::Create, Stage::Replay, Stage::Scan, Stage::Settle];
 
-/// Opens it; the queue, and what was told on the way.
+/// Opens it; returns the queue and the reported progress.
 fn told(builder: Builder, path: &Path) -> (Queue, Vec<Progress>) {
     let told = Rc::new(RefCell::new(Vec::new()));
     let telling = told.clone();
@@ -22,7 +22,7 @@ fn told(builder: Builder, path: &Path) -> (Queue, Vec<Progress>) {
     (queue, told)
 }
 
-/// The stages that were told of, in order; each begins at 0, goes forward and has an end.
+/// The reported stages, in order; each begins at 0, grows and has an end.
 fn stages(told: &[Progress]) -> Vec<Stage> {
     let mut stages = Vec::new();
     for part in told.chunk_by(|one, next| one.stage == next.stage) {
@@ -38,18 +38,18 @@ fn stages(told: &[Progress]) -> Vec<Stage> {
     stages
 }
 
-/// The last that was told of a stage.
+/// The last progress of a stage.
 fn last(told: &[Progress], stage: Stage) -> Progress {
     *told.iter().rfind(|progress| progress.stage == stage).unwrap()
 }
 
 #[test]
-fn a_birth_and_an_opening_behind_a_clean_close_tell_their_stages_in_order() {
+fn a_creation_and_an_opening_after_a_clean_close_report_their_stages_in_order() {
     let (_home, path) = home();
-    let (queue, born) = told(still().0, &path);
-    assert_eq!(stages(&born), ORDER);
-    let create = last(&born, Stage::Create);
-    assert_eq!((born[0].stage, born[0].done), (Stage::Create, 0));
+    let (queue, created) = told(still().0, &path);
+    assert_eq!(stages(&created), ORDER);
+    let create = last(&created, Stage::Create);
+    assert_eq!((created[0].stage, created[0].done), (Stage::Create, 0));
     assert_eq!((create.done, create.total), (queue.space().unwrap().journal_bytes, create.done));
     let tube = queue.tube("t").unwrap();
     tube.put_many((0..1000).map(|_| vec![1; 100])).unwrap();
@@ -63,7 +63,7 @@ fn a_birth_and_an_opening_behind_a_clean_close_tell_their_stages_in_order() {
 }
 
 #[test]
-fn an_opening_behind_a_kill_tells_how_far_the_replay_has_come() {
+fn an_opening_after_a_kill_reports_the_replay() {
     let (_home, path) = home();
     let builder = still().0.journal_bytes(64 << 20).durability(Durability::Relaxed);
     let queue = builder.open(&path).unwrap();

@@ -83,7 +83,7 @@ fn the_minimal_put_is_the_one_with_all_defaults() {
 }
 
 #[test]
-fn peek_tells_everything_that_was_asked_for() {
+fn peek_returns_everything_that_was_asked_for() {
     let (tube, clock) = lone();
     let put = tube.task(b"x").priority(3).group("g").key("k").delay(secs(9)).ttl(secs(60));
     let info = tube.peek(put.ttr(secs(5)).put().unwrap()).unwrap();

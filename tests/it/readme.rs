@@ -1,4 +1,4 @@
-//! The README keeps its promises: what it names is there.
+//! What the README names exists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ fn it_shows_the_two_commands_and_they_exist() {
     assert!(example.exists() || folder.exists(), "the example checksums is missing");
 }
 
-/// What a reader sees of a piece of text, and the names of what it links to: `[text][name]`.
+/// The text that a reader sees, and the names of its links: `[text][name]`.
 fn linked(text: &str) -> (String, Vec<&str>) {
     let (mut plain, mut names) = (String::new(), Vec::new());
     let mut rest = text;
@@ -50,7 +50,7 @@ fn linked_tests(readme: &str) -> BTreeMap<&str, (&str, &str)> {
         .collect()
 }
 
-/// The rows of the table of what survives, each cell as it stands there.
+/// The rows of the table of what survives, each cell as text.
 fn survival(readme: &str) -> Vec<Vec<&str>> {
     let table = readme.split("## What survives").nth(1).expect("README.md: what survives");
     let rows = table.lines().skip_while(|line| !line.starts_with('|'));
@@ -67,7 +67,7 @@ fn every_cell_of_what_survives_links_a_test_that_exists() {
         let text = fs::read_to_string(path).unwrap_or_default();
         let head = format!("fn {test}()");
         let place = text.find(&head).unwrap_or_else(|| panic!("README.md: [{name}] links nothing"));
-        // The kills are a program of their own.
+        // The kills are a separate program.
         let is_run = text[..place].trim_end().ends_with("#[test]") || *file == "kill.rs";
         assert!(is_run, "README.md: [{name}] links {head}, which is no test");
         assert!(readme.contains(&format!("][{name}]")), "README.md: nothing leads to [{name}]");
@@ -87,7 +87,7 @@ fn every_cell_of_what_survives_links_a_test_that_exists() {
 }
 
 #[test]
-fn links_are_told_from_what_a_reader_sees() {
+fn links_are_separated_from_the_text() {
     let cell = "| [its tasks][a]; [they] stay |";
     assert_eq!(linked(cell), ("| its tasks; they stay |".to_owned(), vec!["a"]));
     assert_eq!(linked("[one][a], [two][b]").1, ["a", "b"]);
@@ -95,7 +95,7 @@ fn links_are_told_from_what_a_reader_sees() {
 }
 
 #[test]
-fn it_tells_what_a_kill_and_a_power_cut_take_back() {
+fn it_states_what_a_kill_and_a_power_cut_undo() {
     let readme = linked(&words(&readme())).0;
     for row in [
         "| level | the call returns when | a killed process takes back | a power cut takes back |",
@@ -128,8 +128,8 @@ fn what_it_links_to_in_the_repository_is_there() {
     }
 }
 
-/// What a text names: places in the repository, and tests with the place that they stand in, by
-/// `module::name`, which is in tests/it, `module::name` in a folder, or `name` in a file.
+/// What a text names: paths in the repository, and tests with their place: `module::name` is in
+/// tests/it, `module::name` in a folder, or `name` in a file.
 fn named(text: &str) -> (Vec<&str>, Vec<(String, &str)>) {
     let plain = |word: &str| {
         let part = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_';
@@ -164,7 +164,7 @@ fn named(text: &str) -> (Vec<&str>, Vec<(String, &str)>) {
     (words.into_iter().filter(is_place).collect(), tests)
 }
 
-/// Whether this function is there, with the mark that makes it run.
+/// Whether this function exists and is marked as a test.
 fn has_test(text: &str, name: &str) -> bool {
     let Some(place) = text.find(&format!("fn {name}()")) else { return false };
     let marks = text[..place].trim_end().lines().rev();
@@ -192,7 +192,7 @@ fn every_test_that_the_rows_name_exists() {
 }
 
 #[test]
-fn names_of_tests_are_told_from_other_words() {
+fn names_of_tests_are_separated_from_other_words() {
     let text = "| `State::Ready`, `wait_ready(d)`, one_each in src/runtime/wake.rs | `put::a_b`; \
                 `run::deep::c_d` in `tests/sim`. tests/kill.rs: `no_test` |";
     let (places, tests) = named(text);

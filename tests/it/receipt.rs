@@ -47,7 +47,7 @@ fn a_dropped_receipt_takes_nothing_back() {
 }
 
 #[test]
-fn a_receipt_tells_what_became_of_the_key() {
+fn a_receipt_has_the_outcome_for_its_key() {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
     let first = tube.task(b"a").key("k").put_receipt().unwrap();

@@ -1,5 +1,5 @@
-//! Every call that an ended queue refuses, and that a transaction refuses inside: the whole
-//! surface, but what cannot fail.
+//! Every call that a closed queue refuses, and that a transaction refuses inside: the whole
+//! interface, except calls that cannot fail.
 
 use crate::{VERDICTS, kind, ok, secs};
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use tubewell::{
     TicketHandle, Tube, TubeOptions,
 };
 
-/// Who is called, and with what.
+/// The values that the calls use.
 struct Cast {
     queue: Queue,
     tube: Tube,
@@ -34,7 +34,7 @@ impl Cast {
         Self { queue, tube, ada, ready, ticket, guards, leases }
     }
 
-    /// Calls everything. What is held is used up.
+    /// Calls everything, and consumes the guards.
     fn said(&mut self) -> Vec<(&'static str, ErrorKind)> {
         let Self { queue, tube, ada, ready, ticket, guards, leases } = self;
         let (id, stop) = (*ready, Stop::new());
@@ -133,8 +133,8 @@ fn an_ended_queue_refuses_everything() {
     }
 }
 
-/// Each would wait for the transaction that it is called in. A receipt may be waited for: what it
-/// is of was written before.
+/// Each would wait for the transaction in which it is called. A receipt may be waited for, because
+/// its put was written before.
 #[test]
 fn a_transaction_refuses_every_verb_that_is_not_its_own() {
     let mut cast = Cast::new();

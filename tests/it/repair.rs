@@ -1,5 +1,5 @@
-//! The base never needs redb's repair, which reads the whole file: of a large one that takes
-//! minutes.
+//! The base never needs redb's repair, which reads the whole file and takes minutes for a large
+//! one.
 
 use crate::transact::{DONE, note};
 use crate::{close_sound, drain, home, open};
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use tubewell::Result;
 
-/// Whether redb, opening a copy of the base as it stands, would have to walk all of it.
+/// Whether redb, opening a copy of the base, would have to scan all of it.
 fn needs_repair(path: &Path) -> bool {
     let copy = tempfile::NamedTempFile::new().unwrap();
     fs::copy(path.join("base.redb"), copy.path()).unwrap();
@@ -24,7 +24,7 @@ fn needs_repair(path: &Path) -> bool {
 
 /// redb keeps the pages of a transaction that a panic drops until a repair.
 #[test]
-fn behind_a_panic_a_close_and_a_kill_need_no_repair() {
+fn no_repair_after_a_panic_a_close_or_a_kill() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -38,26 +38,26 @@ fn behind_a_panic_a_close_and_a_kill_need_no_repair() {
             tx.table(DONE)?.insert("a", 1)?;
             tx.ack(&task)?;
             assert!(!needs_repair(&path), "killed in the middle of it");
-            std::panic::resume_unwind(Box::new("a closure's own trouble"));
+            std::panic::resume_unwind(Box::new("a panic of the closure"));
         })
     }));
     let trouble = panicked.unwrap_err();
-    assert_eq!(trouble.downcast_ref(), Some(&"a closure's own trouble"));
-    assert!(!needs_repair(&path), "killed behind the panic");
+    assert_eq!(trouble.downcast_ref(), Some(&"a panic of the closure"));
+    assert!(!needs_repair(&path), "killed after the panic");
     tube.put(b"d").unwrap();
     queue.checkpoint().unwrap();
-    assert!(!needs_repair(&path), "killed behind the next checkpoint");
+    assert!(!needs_repair(&path), "killed after the next checkpoint");
     task.ack().unwrap();
     drop(tube);
     close_sound(queue);
     assert!(!needs_repair(&path), "closed");
     let queue = open(&path);
-    assert!(!needs_repair(&path), "killed behind the opening");
+    assert!(!needs_repair(&path), "killed after the opening");
     assert_eq!(drain(&queue.tube("t").unwrap()), "b c d");
 }
 
-/// What the test above would see of a plain commit, and of a transaction that a panic drops. Only
-/// where a file that redb has locked may be copied.
+/// Checks the test above: a plain commit, and a transaction that a panic drops, would be found.
+/// Only where a file that redb has locked can be copied.
 #[test]
 #[cfg(unix)]
 fn a_repair_is_seen_where_redb_needs_one() {
@@ -75,10 +75,10 @@ fn a_repair_is_seen_where_redb_needs_one() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let txn = db.begin_write().unwrap();
         txn.open_table(DONE).unwrap().insert("b", 2).unwrap();
-        std::panic::resume_unwind(Box::new("a closure's own trouble"));
+        std::panic::resume_unwind(Box::new("a panic of the closure"));
     }));
     assert!(panicked.is_err());
-    assert!(commit(true), "behind a panic");
+    assert!(commit(true), "after a panic");
     drop(db);
-    assert!(needs_repair(&path), "and the close leaves it at that");
+    assert!(needs_repair(&path), "the close does not repair it");
 }

@@ -1,4 +1,4 @@
-//! Damaged rows of the base: each is told by `check`, no neighbour suffers, and no task is lost.
+//! Damaged rows of the base: `check` reports each, other rows are served, and no task is lost.
 
 mod kinds;
 
@@ -23,31 +23,31 @@ fn key(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[tag], &RUN[..], &parts.concat()].concat()
 }
 
-/// The key of the work of a kind under its run.
+/// The key of the work of one kind under the tube's run.
 fn work(kind: u8) -> Vec<u8> {
     [&[0x04, kind], &RUN[..], &[0; 8]].concat()
 }
 
-/// Where a task of priority 0 stands that was put at the end.
+/// The rank of a task of priority 0 that was put at the end.
 fn place(id: TaskId) -> Vec<u8> {
     let middle = 1_u64 << 63;
     [middle, middle | id.get(), id.get()].map(u64::to_be_bytes).concat()
 }
 
-/// A value as it stands in the base.
+/// A value as the base stores it.
 fn sealed(key: &[u8], value: &[u8]) -> Vec<u8> {
     let checksum = (xxh3_64(value) ^ xxh3_64(key).rotate_left(32)) as u32;
     [value, &checksum.to_be_bytes()].concat()
 }
 
-/// Flips a bit in every copy of these bytes, this far behind their beginning.
+/// Flips a bit in every copy of these bytes, at this offset from their beginning.
 fn flip(folder: &Path, bytes: &[u8], behind: usize) {
     let base = folder.join("base.redb");
     let held = fs::read(&base).unwrap();
     let mut file = OpenOptions::new().write(true).open(&base).unwrap();
     let met = |at: &usize| held[*at..].starts_with(bytes);
     let places: Vec<usize> = (0..held.len()).filter(met).map(|at| at + behind).collect();
-    assert!(!places.is_empty(), "the row is not there");
+    assert!(!places.is_empty(), "the row was not found");
     for at in places {
         file.seek(SeekFrom::Start(at as u64)).unwrap();
         file.write_all(&[held[at] ^ 0x20]).unwrap();
@@ -63,7 +63,7 @@ fn flip_counter(folder: &Path, in_flight: u64) {
     flip_value(folder, &key(GROUP, &[b"\x06needle"]), &in_flight.to_be_bytes());
 }
 
-/// What a kill leaves of two tubes, one of them with a task that is held.
+/// The files after a kill, with two tubes and a taken task in one of them.
 fn two_tubes() -> (TempDir, PathBuf) {
     let (_home, path) = home();
     let queue = open(&path);
@@ -78,7 +78,7 @@ fn two_tubes() -> (TempDir, PathBuf) {
     copied
 }
 
-/// All verbs of the tube that needs no more than its own rows.
+/// All verbs of the tube that need only its own rows.
 fn is_served(queue: &Queue) {
     let good = queue.tube("good").unwrap();
     assert_eq!(counts(&good), [2, 0, 0, 0]);
@@ -93,7 +93,8 @@ fn is_served(queue: &Queue) {
     assert_eq!(drain(&good), "a a b");
 }
 
-/// The row of one tube had a flipped byte, and no tube was served: the queue did not open.
+/// Regression: the row of one tube had a flipped byte, the queue did not open, and no tube was
+/// served.
 #[test]
 fn a_damaged_tube_refuses_its_own_verbs_and_no_open() {
     let (_copy, copy) = two_tubes();
@@ -114,7 +115,7 @@ fn a_damaged_tube_refuses_its_own_verbs_and_no_open() {
 }
 
 #[test]
-fn a_damaged_name_of_a_tube_leads_to_it_still() {
+fn a_tube_with_a_damaged_name_row_is_found() {
     let (_copy, copy) = two_tubes();
     flip_value(&copy, b"\x02needle", &1_u64.to_be_bytes());
     let queue = open(&copy);
@@ -138,7 +139,7 @@ fn put(tube: &Tube, group: &str, texts: &[&str]) -> Vec<TaskId> {
     texts.iter().map(put).collect()
 }
 
-/// What a kill leaves of a queue whose rows all stand in the base.
+/// The files after a kill, with all rows in the base.
 fn checkpointed(queue: &Queue, path: &Path) -> (TempDir, PathBuf) {
     queue.checkpoint().unwrap();
     killed(path)
@@ -148,8 +149,8 @@ fn faults(queue: &Queue) -> String {
     queue.check().unwrap().join("\n")
 }
 
-/// A group's counter had a flipped byte. The lease of its task lapsed, the task left its row among
-/// the taken ones, and only then was the counter read: the task was nowhere from then on.
+/// Regression: a group's counter had a flipped byte. The lease of its task ended, the task's taken
+/// row was removed, and only then was the counter read: the task was lost.
 #[test]
 fn a_damaged_counter_loses_no_task_whose_lease_lapses() {
     let (_home, path) = home();
@@ -178,7 +179,7 @@ fn a_damaged_counter_loses_no_task_whose_lease_lapses() {
     is_mended(&queue);
 }
 
-/// The same byte and a kill: the task could not be returned, so the queue did not open any more.
+/// Regression: the same byte and a kill: the task could not be returned, so the queue did not open.
 #[test]
 fn a_damaged_counter_refuses_no_open() {
     let (_home, path) = home();
@@ -198,10 +199,10 @@ fn a_damaged_counter_refuses_no_open() {
     is_mended(&queue);
 }
 
-/// How many are in flight is counted anew: those that are taken, and those that hold the group
-/// while they are delayed.
+/// The tasks in flight are counted again: those that are taken, and those that hold the group while
+/// they are delayed.
 #[test]
-fn a_damaged_counter_is_counted_anew() {
+fn a_damaged_counter_is_counted_again() {
     let (_home, path) = home();
     let queue = open(&path);
     let options = TubeOptions::default().in_flight(3).hold_group_while_delayed(true);
@@ -232,8 +233,8 @@ fn a_damaged_counter_is_counted_anew() {
     is_mended(&queue);
 }
 
-/// A queue killed while ada held the first of two tasks of a group, and one of another. The row of
-/// the first has a flipped byte; its payload stands apart.
+/// A queue killed while ada held the first of two tasks of a group, and one of another group. The
+/// row of the first has a flipped byte; its payload has its own row.
 fn with_a_damaged_lease(grace: Duration) -> (TempDir, PathBuf, TaskId) {
     let (_home, path) = home();
     let queue = open(&path);
@@ -279,8 +280,8 @@ fn is_aside(tube: &Tube, id: TaskId) {
     assert_eq!(aside.payload, STRAW);
 }
 
-/// A consumer without grace was killed with a task whose row had a flipped byte. The walk over the
-/// taken tasks went on behind it, the consumer's end did not, and the queue did not open any more.
+/// Regression: a consumer without grace was killed with a task whose row had a flipped byte. The
+/// scan of the taken tasks skipped it, the end of the consumer failed, and the queue did not open.
 #[test]
 fn a_damaged_lease_of_a_consumer_refuses_no_open() {
     let (_copy, copy, id) = with_a_damaged_lease(secs(0));
@@ -289,8 +290,8 @@ fn a_damaged_lease_of_a_consumer_refuses_no_open() {
     let tube = queue.tube("t").unwrap();
     is_aside(&tube, id);
     assert_eq!(counts(&tube), [2, 0, 0, 1]);
-    assert_eq!(drain(&tube), "b c", "its group is not locked for ever");
-    // Its deadline stands until it is due.
+    assert_eq!(drain(&tube), "b c", "its group is not locked");
+    // Its deadline stays until it is due.
     clock.advance(secs(61));
     queue.tick().unwrap();
     is_mended(&queue);
@@ -316,7 +317,7 @@ fn a_damaged_lease_hides_no_other_from_a_consumer_that_comes_back() {
     is_mended(&queue);
 }
 
-/// Of a damaged consumer nobody knows the grace, so its leases return. Its name is free again.
+/// The grace of a damaged consumer is unknown, so its leases return. Its name can be used again.
 #[test]
 fn a_damaged_consumer_refuses_no_open() {
     let (_home, path) = home();
@@ -341,9 +342,10 @@ fn a_damaged_consumer_refuses_no_open() {
     is_mended(&queue);
 }
 
-/// Its name leads to another number, or to none. Whoever opened it got an error, for ever.
+/// Regression: its name row named another number, or none, and every opening of the consumer
+/// failed.
 #[test]
-fn a_damaged_name_of_a_consumer_leads_to_it_again() {
+fn a_damaged_name_of_a_consumer_is_written_again() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -360,7 +362,7 @@ fn a_damaged_name_of_a_consumer_leads_to_it_again() {
     is_mended(&queue);
 }
 
-/// Every verb in the tube begins with the rest of a sweep that nobody could read.
+/// Every verb in the tube begins with the rest of a sweep whose work row is damaged.
 #[test]
 fn a_damaged_sweep_of_leases_goes_on() {
     let (_home, path) = home();
@@ -377,7 +379,7 @@ fn a_damaged_sweep_of_leases_goes_on() {
     is_mended(&queue);
 }
 
-/// No sweep came further than the one that nobody could read, and no deadline.
+/// Regression: no sweep and no deadline got further than the damaged work row.
 #[test]
 fn a_damaged_sweep_of_a_run_goes_on() {
     let (_home, path) = home();
@@ -398,9 +400,9 @@ fn a_damaged_sweep_of_a_run_goes_on() {
     is_mended(&queue);
 }
 
-/// A turn with a flipped byte led to no group, so its task was set aside as one without: a row went
-/// that was not there, the turn stayed, and with each take that met it one more ready task was
-/// counted as buried, until the takes took the tube for empty.
+/// Regression: a turn with a flipped byte led to no group, so its task was buried as one without a
+/// group. A row that did not exist was removed, the turn stayed, and each take that found it
+/// counted one more ready task as buried, until takes found the tube empty.
 #[test]
 fn a_damaged_turn_hides_no_task() {
     let (_home, path) = home();
@@ -424,10 +426,10 @@ fn a_damaged_turn_hides_no_task() {
     is_mended(&queue);
 }
 
-/// The damage is in the turn's key, so that it is nobody's, and its group has none.
+/// The damage is in the turn's key, so that no task has it, and its group has no turn.
 #[test]
-fn a_turn_of_nobody_goes_and_its_group_has_one_again() {
-    let (_home, path) = with_a_turn_of_nobody();
+fn a_turn_without_a_task_is_removed_and_its_group_gets_one() {
+    let (_home, path) = with_a_turn_without_a_task();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
     assert_eq!(drain(&tube), "a b c d e");
@@ -435,11 +437,11 @@ fn a_turn_of_nobody_goes_and_its_group_has_one_again() {
     is_mended(&queue);
 }
 
-/// Nobody has met the damaged turn yet when the group moves on. What its group has not cannot go:
-/// a count of turns that was too low would hide the turn of another.
+/// No take has found the damaged turn yet when the group moves on. A turn that the group does not
+/// have must not be removed: too low a count of turns would hide the turn of another group.
 #[test]
 fn a_group_without_its_turn_moves_on() {
-    let (_home, path) = with_a_turn_of_nobody();
+    let (_home, path) = with_a_turn_without_a_task();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
     tube.task(b"z").group("needle").priority(-1).put().unwrap();
@@ -448,7 +450,7 @@ fn a_group_without_its_turn_moves_on() {
     is_mended(&queue);
 }
 
-fn with_a_turn_of_nobody() -> (TempDir, PathBuf) {
+fn with_a_turn_without_a_task() -> (TempDir, PathBuf) {
     let (home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -461,10 +463,10 @@ fn with_a_turn_of_nobody() -> (TempDir, PathBuf) {
     (home, path)
 }
 
-/// The turn leads to a line in which its task is not: there the damage is in the key of the line's
-/// row, which stands in the line of another group by now.
+/// The turn's task is not in its group's line: the damage is in the key of the line's row, which is
+/// now in the line of another group.
 #[test]
-fn a_task_in_the_line_of_another_group_is_set_aside() {
+fn a_task_in_the_line_of_another_group_is_buried() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -481,10 +483,11 @@ fn a_task_in_the_line_of_another_group_is_set_aside() {
     assert!(matches!(tube.peek(ids[0]).unwrap().reason, Some(Reason::Undecodable(_))));
 }
 
-/// The damage is in the key of a ready task, and makes it the key of another that stands elsewhere.
-/// What was buried for it had the other's id and its payload, and took both along when it went.
+/// Regression: the damage is in the key of a ready task and makes it the key of another task that
+/// is elsewhere. The task that was buried for it had the other's id and payload, and its removal
+/// removed both.
 #[test]
-fn a_row_under_the_id_of_another_task_does_not_stand_for_it() {
+fn a_row_under_the_id_of_another_task_is_not_taken_for_it() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -501,7 +504,7 @@ fn a_row_under_the_id_of_another_task_does_not_stand_for_it() {
     assert_eq!(counts(&tube), [1, 0, 39, 0]);
 }
 
-/// Two tasks are held, and the row of the first goes bad beneath its holder.
+/// Two tasks are held, and the row of the first is damaged during its lease.
 fn gone_bad(queue: &Queue, path: &Path, holder: Option<&Consumer>) -> (Tube, [Ticket; 2]) {
     let tube = queue.tube("t").unwrap();
     put(&tube, "needle", &["straw one", "straw two"]);
@@ -515,9 +518,9 @@ fn gone_bad(queue: &Queue, path: &Path, holder: Option<&Consumer>) -> (Tube, [Ti
     (tube, held)
 }
 
-/// At the end of its time it is set aside, and its group is served.
+/// When its lease ends it is buried, and its group is served.
 #[test]
-fn a_damaged_lease_that_lapses_is_set_aside() {
+fn a_damaged_lease_that_lapses_is_buried() {
     let (_home, path) = home();
     let (builder, clock) = still();
     let queue = builder.cache_bytes(0).open(&path).unwrap();
@@ -531,9 +534,9 @@ fn a_damaged_lease_that_lapses_is_set_aside() {
     assert_eq!(drain(&tube), "straw two");
 }
 
-/// Its consumer comes back for the other, and when it ends the damaged one is set aside.
+/// Its consumer resumes the other one, and at its end the damaged one is buried.
 #[test]
-fn a_damaged_lease_does_not_keep_a_consumer_from_its_end() {
+fn a_damaged_lease_does_not_prevent_a_consumers_end() {
     let (_home, path) = home();
     let queue = still().0.cache_bytes(0).open(&path).unwrap();
     let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();

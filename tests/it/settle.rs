@@ -1,4 +1,4 @@
-//! Verdicts: done, back, aside; and what each one counts.
+//! The verdicts and what each one counts.
 
 use crate::{counts, is_gone, kind, lone, lone_with, next, secs, state, still};
 use std::time::Duration;
@@ -77,8 +77,8 @@ fn an_exhausted_task_is_buried_with_its_last_real_error() {
 fn the_last_retry_buries_with_its_own_error() {
     let (tube, _) = lone_with(TubeOptions::default().max_attempts(1));
     let id = tube.put(b"a").unwrap();
-    tube.take().unwrap().retry("out of luck").unwrap();
-    assert_eq!(tube.peek(id).unwrap().reason, Some(Reason::Exhausted("out of luck".into())));
+    tube.take().unwrap().retry("out of memory").unwrap();
+    assert_eq!(tube.peek(id).unwrap().reason, Some(Reason::Exhausted("out of memory".into())));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_failed_task_is_buried_under_its_group() {
 }
 
 #[test]
-fn anybody_buries_from_any_state() {
+fn a_bury_by_id_works_from_any_state() {
     let (tube, _) = lone();
     let ready = tube.put(b"a").unwrap();
     let delayed = tube.task(b"b").delay(secs(9)).put().unwrap();
@@ -138,7 +138,7 @@ fn anybody_buries_from_any_state() {
         tube.bury(id, "by the operator").unwrap();
         assert_eq!(state(&tube, id), State::Buried);
     }
-    assert!(task.ack().unwrap_err().is_lease_lost(), "who held it has lost it");
+    assert!(task.ack().unwrap_err().is_lease_lost(), "its lease is lost");
     assert_eq!(counts(&tube), [0, 0, 0, 3]);
 }
 
@@ -171,7 +171,7 @@ fn a_task_is_deleted_from_any_state() {
 }
 
 #[test]
-fn release_all_returns_every_taken_task_whoever_holds_it() {
+fn release_all_returns_every_taken_task_of_every_holder() {
     let (builder, _) = crate::still();
     let queue = builder.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
@@ -189,7 +189,7 @@ fn release_all_returns_every_taken_task_whoever_holds_it() {
 }
 
 #[test]
-fn ids_that_never_were_are_not_found() {
+fn ids_that_never_existed_are_not_found() {
     let (tube, _) = lone();
     for id in [0, 1, 77, u64::MAX].map(TaskId::new) {
         assert_eq!(kind(tube.peek(id)), ErrorKind::TaskNotFound);
@@ -225,8 +225,8 @@ fn a_delayed_release_counts_as_a_release() {
     assert_eq!((info.attempts, info.releases, info.state), (0, 1, State::Delayed));
 }
 
-/// Settles a fresh task, and one that was deleted meanwhile. Answers what became of the first, and
-/// what the error of the second says.
+/// Settles a new task, and one that was deleted in the meantime. Returns the state of the first and
+/// the error of the second.
 fn settled(settle: impl Fn(&Queue, Task) -> Result<()>) -> (String, String) {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
@@ -244,7 +244,7 @@ fn settled(settle: impl Fn(&Queue, Task) -> Result<()>) -> (String, String) {
     (became.unwrap_or_else(|_| "gone".into()), error.to_string())
 }
 
-/// On a task, on its lease, by ticket and inside a transaction each verdict is the same one.
+/// Each verdict is the same on a task, on its lease, by ticket and inside a transaction.
 #[test]
 fn a_verdict_is_the_same_wherever_it_is_given() {
     macro_rules! everywhere {

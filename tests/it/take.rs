@@ -1,4 +1,4 @@
-//! Taking: which task, by whom, in which wait.
+//! Taking: which task, by which consumer, with which wait.
 
 use crate::{kind, lone, next, secs};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::thread;
 use tubewell::{ErrorKind, Queue, State, TaskId};
 
 #[test]
-fn a_take_without_a_wait_answers_at_once() {
+fn a_take_without_a_wait_returns_at_once() {
     let (tube, _) = lone();
     assert!(tube.try_take().unwrap().is_none());
     assert!(tube.take_timeout(secs(0)).unwrap().is_none());
@@ -16,7 +16,7 @@ fn a_take_without_a_wait_answers_at_once() {
 }
 
 #[test]
-fn a_taken_task_is_nobody_elses() {
+fn a_taken_task_is_not_taken_again() {
     let (tube, _) = lone();
     let id = tube.put(b"a").unwrap();
     let task = tube.take().unwrap();

@@ -82,7 +82,7 @@ fn its_bytes_are_bounded() {
     tube.put(&[0; 1000]).unwrap();
 }
 
-/// Makes room.
+/// Frees space.
 fn next_bytes(queue: &Queue) {
     queue.tube("t").unwrap().take().unwrap().ack().unwrap();
 }
@@ -95,7 +95,7 @@ fn temporary_and_durable_are_two_different_tubes_options() {
     assert_eq!(kind(other), ErrorKind::TubeMismatch);
 }
 
-/// Tells when a thread of this test goes to sleep.
+/// Reports when a thread of this test goes to sleep.
 struct Told(ManualClock, Sender<()>);
 
 impl Clock for Told {
@@ -115,10 +115,10 @@ impl Clock for Told {
     }
 }
 
-/// Who waited for bytes that another temporary tube held slept on when they went, and of two who
-/// waited for those of one large task only one was woken.
+/// Regression: a put that waited for bytes of another temporary tube slept on when they were freed,
+/// and of two puts that waited for the bytes of one large task only one was woken.
 #[test]
-fn whoever_waits_for_its_bytes_gets_them_from_any_tube() {
+fn a_put_waiting_for_bytes_gets_them_from_any_tube() {
     type Leave = fn(&Queue, &Tube);
     let leaves: [Leave; 4] = [
         |_, other| other.take().unwrap().ack().unwrap(),
@@ -151,15 +151,15 @@ fn whoever_waits_for_its_bytes_gets_them_from_any_tube() {
     }
 }
 
-/// Puts until no byte of the temporary tubes is left.
+/// Puts until the temporary tubes have no byte left.
 fn fill(tube: &Tube) {
     let refused = (0..2000).find_map(|_| tube.put(b"ten bytes.").err()).expect("no limit");
     assert_eq!(refused.kind(), ErrorKind::Full);
 }
 
-/// Whatever made a temporary row longer was refused once their bytes were used up: a take, the end
-/// of a delay, a lapsed lease; and with those every verb that works them off first. A dropped guard
-/// left its task taken, by nobody.
+/// Regression: after their bytes were used up, everything that made a temporary row longer was
+/// refused: a take, the end of a delay, an ended lease; and so every verb that first does this due
+/// work. A dropped guard left its task taken, without a holder.
 #[test]
 fn at_the_limit_of_their_bytes_only_new_tasks_are_refused() {
     type Verb = fn(&Queue, &Tube, &ManualClock);
@@ -204,7 +204,7 @@ fn at_the_limit_of_their_bytes_only_new_tasks_are_refused() {
         assert_eq!(counts(&tube)[2], 20, "the dropped guard gave its task back");
         clock.advance(secs(2));
         verb(&queue, &tube, &clock);
-        // Leases have lapsed and delays are over, whoever noticed.
+        // Leases and delays have ended, by the timer or by a verb.
         if ![6, 9, 13].contains(&number) {
             assert!(counts(&tube)[1] < 2, "verb {number}");
             fill(&tube);

@@ -1,10 +1,10 @@
-//! What falls due does so on time with nobody looking: the queue's own thread works it off. Only
-//! events are waited for, since any verb would work it off itself.
+//! Due work is done on time without a call: by the queue's own thread. The tests wait for events
+//! only, because any verb would do the work itself.
 
 use crate::secs;
 use tubewell::{Cause, Clock, ManualClock, Queue, State, Tube};
 
-/// The step that comes by itself once five seconds are over.
+/// The step that happens without a call after five seconds.
 fn falls_due(prepare: impl FnOnce(&Queue, &Tube, &ManualClock)) -> (Cause, Option<State>) {
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).in_memory().unwrap();

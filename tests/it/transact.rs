@@ -62,7 +62,7 @@ fn an_ack_its_result_and_the_follow_up_are_one_commit() {
 }
 
 #[test]
-fn an_error_of_the_closure_undoes_all_and_comes_back() {
+fn an_error_of_the_closure_undoes_all_and_is_returned() {
     let (queue, tube) = queue();
     tube.put(b"a").unwrap();
     let task = tube.take().unwrap();
@@ -90,11 +90,11 @@ fn a_panic_undoes_all_and_goes_on() {
         queue.transact(|tx| -> Result<()> {
             tx.table(DONE)?.insert("a", 1)?;
             tx.ack(&task)?;
-            std::panic::resume_unwind(Box::new("a closure's own trouble"));
+            std::panic::resume_unwind(Box::new("a panic of the closure"));
         })
     }));
     let trouble = panicked.unwrap_err();
-    assert_eq!(trouble.downcast_ref(), Some(&"a closure's own trouble"));
+    assert_eq!(trouble.downcast_ref(), Some(&"a panic of the closure"));
     assert_eq!(done(&queue, "a"), None);
     task.ack().unwrap();
     note(&queue, "b", 2).unwrap();
@@ -281,7 +281,7 @@ fn tasks_and_tubes_of_another_queue_are_refused() {
 }
 
 #[test]
-fn the_queues_own_tables_are_out_of_sight() {
+fn the_queues_own_tables_cannot_be_opened() {
     const RAW: TableDefinition<&[u8], &[u8]> = TableDefinition::new("tubewell.rows");
     const OTHER: TableDefinition<u8, u8> = TableDefinition::new("done");
     let (queue, _) = queue();
@@ -326,7 +326,7 @@ fn a_read_sees_one_instant() {
 }
 
 #[test]
-fn an_error_of_a_read_comes_back() {
+fn an_error_of_a_read_is_returned() {
     let (queue, _) = queue();
     let refused = queue.read(|_| Err::<(), _>("not now")).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Rejected);
@@ -334,7 +334,7 @@ fn an_error_of_a_read_comes_back() {
 }
 
 #[test]
-fn a_commit_wakes_who_waits_for_its_puts() {
+fn a_commit_wakes_waiters_for_its_puts() {
     let (queue, tube) = queue();
     let taker = thread::spawn({
         let tube = tube.clone();

@@ -66,10 +66,10 @@ fn if_not_exists_refuses_another_kind_or_other_options() {
     }
 }
 
-/// Times are kept as whole microseconds, and what is longer than they reach as for ever: such
-/// options did not match themselves.
+/// Regression: times are stored as whole microseconds, and longer ones as without end: such options
+/// did not match themselves.
 #[test]
-fn if_not_exists_knows_options_again_that_are_kept_rounded() {
+fn if_not_exists_matches_options_that_are_stored_rounded() {
     let queue = queue();
     for (name, options) in [
         ("nanos", TubeOptions::default().ttl(Duration::from_nanos(1_500))),
@@ -98,7 +98,7 @@ fn a_dropped_tube_is_gone_with_its_tasks() {
     assert_eq!(kind(tube.put(b"b")), ErrorKind::TubeNotFound);
     assert_eq!(kind(tube.try_take()), ErrorKind::TubeNotFound);
     assert_eq!(queue.tube("t").unwrap().len().unwrap(), 0, "a new one of this name is empty");
-    assert_eq!(kind(tube.put(b"b")), ErrorKind::TubeNotFound, "old handles stay with the old");
+    assert_eq!(kind(tube.put(b"b")), ErrorKind::TubeNotFound, "old handles refer to the old one");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_dropped_tube_with_buried_tasks_leaves_nothing_to_the_timer() {
 }
 
 #[test]
-fn truncate_empties_every_state_and_every_hand() {
+fn truncate_removes_tasks_in_every_state() {
     let (tube, _) = lone();
     tube.put(b"taken").unwrap();
     let task = tube.take().unwrap();

@@ -1,4 +1,4 @@
-//! Payloads of a type. What does not decode is set aside, and its neighbours go on.
+//! Typed payloads. A task that cannot be decoded is buried, and the others are served.
 
 use crate::{counts, kind, lone, secs, still};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ fn payload_and_lease_of_a_typed_task_come_apart() {
 }
 
 #[test]
-fn a_payload_that_does_not_decode_is_buried_and_its_neighbours_go_on() {
+fn a_payload_that_does_not_decode_is_buried_and_others_are_served() {
     let (bytes, _) = lone();
     let tube = bytes.typed::<Mail>();
     let plain = bytes.put(b"plain bytes").unwrap();
@@ -56,7 +56,7 @@ fn a_payload_that_does_not_decode_is_buried_and_its_neighbours_go_on() {
 }
 
 #[test]
-fn take_many_makes_up_for_what_does_not_decode() {
+fn take_many_replaces_undecodable_tasks() {
     let (bytes, _) = lone();
     let tube = bytes.typed::<Mail>();
     bytes.put(b"plain bytes").unwrap();
@@ -82,7 +82,7 @@ fn a_consumer_resumes_values_and_what_does_not_decode_is_buried() {
     let plain = bytes.put(b"plain bytes").unwrap();
     tube.put(&mail("bob")).unwrap();
     let eve = || queue.consumer_with_grace("eve", secs(60)).unwrap();
-    // As bytes, so that she holds the one that does not decode, too.
+    // As bytes, so that she also holds the undecodable one.
     bytes.by(&eve()).take_many(3).unwrap().into_iter().map(Task::detach).for_each(drop);
     assert_eq!(counts(&bytes), [0, 0, 3, 0]);
 

@@ -1,5 +1,5 @@
-//! Who waits for whom, and what ends a wait. The clock stands still, so a waiter that wakes was
-//! woken.
+//! Waits: which calls wake a waiter, and what ends a wait. The clock is manual, so a waiter that
+//! wakes was woken.
 
 use crate::{counts, kind, next, secs, still, until_waiting};
 use std::sync::mpsc::{Receiver, channel};
@@ -14,7 +14,7 @@ fn queue() -> (Queue, Tube, ManualClock) {
     (queue, tube, clock)
 }
 
-/// A thread that waits in this call; returns once it does.
+/// Starts a thread that waits in this call; returns when it waits.
 fn waiting<R: Send + 'static>(
     tube: &Tube,
     wait: impl FnOnce(&Tube) -> R + Send + 'static,
@@ -33,7 +33,7 @@ fn text(task: Result<Option<Task>>) -> Option<String> {
     Some(text)
 }
 
-/// What a waiting taker gets when this happens.
+/// The task that a waiting taker gets after this event.
 fn woken_by(event: impl FnOnce(&Queue, &Tube, &ManualClock)) -> Option<String> {
     let (queue, tube, clock) = queue();
     let taker = waiting(&tube, |tube| text(tube.take().map(Some)));
@@ -102,8 +102,8 @@ fn the_opening_of_a_group_wakes_a_waiting_taker() {
     assert_eq!(taker.join().unwrap(), Some("b".into()));
 }
 
-/// Whom a put wakes is seen at the seats themselves, in `wake.rs`: a taker that has sat down looks
-/// once more before it sleeps, and may find what another was woken for.
+/// Which taker a put wakes is tested in `wake.rs`: a registered taker looks once more before it
+/// sleeps, and may find the task of another wake-up.
 #[test]
 fn every_put_serves_one_waiter() {
     let (_queue, tube, _) = queue();
@@ -153,7 +153,7 @@ fn a_timeout_goes_by_lease_time() {
 }
 
 #[test]
-fn a_timeout_of_max_waits_for_ever() {
+fn a_timeout_of_max_waits_without_end() {
     let (_queue, tube, clock) = queue();
     let taker = waiting(&tube, |tube| text(tube.take_timeout(Duration::MAX)));
     clock.advance(secs(1_000_000_000));
@@ -168,7 +168,7 @@ fn the_machines_clock_ends_a_timeout_too() {
 }
 
 #[test]
-fn a_waiter_whose_time_is_over_uses_up_nobodys_turn() {
+fn a_waiter_that_times_out_uses_up_no_wake_up() {
     let (_queue, tube, clock) = queue();
     let early = waiting(&tube, |tube| text(tube.take_timeout(secs(5))));
     let late = waiting(&tube, |tube| text(tube.take().map(Some)));
@@ -231,7 +231,7 @@ fn close_ends_every_wait() {
     }
 }
 
-/// A thread that says that it is about to wait.
+/// Starts a thread that reports before it waits.
 fn announced<R: Send + 'static>(
     told: &std::sync::mpsc::Sender<()>,
     tube: &Tube,
@@ -248,7 +248,7 @@ fn announced<R: Send + 'static>(
 fn a_forced_drop_ends_the_waits_of_its_tube() {
     let (queue, tube, _) = queue();
     let taker = waiting(&tube, |tube| kind(tube.take()));
-    assert_eq!(kind(queue.drop_tube("t")), ErrorKind::TubeBusy, "someone waits");
+    assert_eq!(kind(queue.drop_tube("t")), ErrorKind::TubeBusy, "a taker waits");
     queue.force_drop_tube("t").unwrap();
     assert_eq!(taker.join().unwrap(), ErrorKind::TubeNotFound);
 }
@@ -276,7 +276,7 @@ fn waiting_takers_keep_waiting_through_a_pause() {
 }
 
 #[test]
-fn wait_ready_tells_and_takes_nothing() {
+fn wait_ready_returns_and_takes_nothing() {
     let (_queue, tube, clock) = queue();
     assert!(!tube.wait_ready(Duration::ZERO).unwrap());
     tube.put(b"a").unwrap();
@@ -291,7 +291,7 @@ fn wait_ready_tells_and_takes_nothing() {
     assert!(!onlooker.join().unwrap());
 }
 
-/// Moves the clock on until the thread is done: it may have begun to wait after the last move.
+/// Advances the clock until the thread has ended: it may have begun to wait after the last step.
 fn until_over<R>(thread: &JoinHandle<R>, clock: &ManualClock) {
     crate::until(|| {
         clock.advance(secs(5));
@@ -300,7 +300,7 @@ fn until_over<R>(thread: &JoinHandle<R>, clock: &ManualClock) {
 }
 
 #[test]
-fn onlookers_never_use_up_a_takers_turn() {
+fn wait_ready_never_uses_up_a_takers_wake_up() {
     let (_queue, tube, _) = queue();
     let (told, heard): (_, Receiver<()>) = channel();
     let onlookers: Vec<_> = (0..3)
@@ -382,7 +382,7 @@ fn stop_ends_the_waits_for_room_and_for_what_is_ready() {
     assert!(!onlooker.join().unwrap());
     assert_eq!(putter.join().unwrap(), ErrorKind::Full);
 
-    assert!(!full.wait_ready_until(&stop).unwrap(), "it looks at nothing any more");
+    assert!(!full.wait_ready_until(&stop).unwrap(), "it returns without a look");
     assert_eq!(kind(full.task(b"b").wait_for_room_until(&stop).put()), ErrorKind::Full);
     assert_eq!(next(&full), "a");
     full.task(b"b").wait_for_room_until(&stop).put().unwrap();
@@ -390,7 +390,7 @@ fn stop_ends_the_waits_for_room_and_for_what_is_ready() {
 }
 
 #[test]
-fn without_a_stop_a_put_gets_its_room_and_an_onlooker_sees_it() {
+fn without_a_stop_a_put_gets_room_and_wait_ready_returns() {
     let (queue, _, _) = queue();
     let full = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
     full.put(b"a").unwrap();
@@ -429,8 +429,8 @@ fn on_the_machines_clock_a_delay_wakes_too() {
     assert_eq!(taker.join().unwrap(), Some("a".into()));
 }
 
-/// A consumer with more leases than one step returns is alive until the last is back. A taker of
-/// its own that looked in between went to sleep, and nobody called it again.
+/// Regression: a consumer with more leases than one step returns is open until the last has
+/// returned. A take of its own that looked in between slept again and was not woken.
 #[test]
 fn a_closed_consumers_take_ends_however_much_it_holds() {
     let (queue, tube, _) = queue();

@@ -1,4 +1,4 @@
-//! Checkpoints beside the callers: a journal so small that it fills while they write.
+//! Checkpoints in parallel with callers: the journal is so small that it fills while they write.
 
 use crate::disk::Disk;
 use crate::{acked, explore, unless_closed};
@@ -47,14 +47,14 @@ fn checkpoints_beside_putters_takers_and_close() {
     });
 }
 
-/// A call that came behind the freeze which answered it had a second checkpoint made, of next to
-/// nothing: two syncs of the base for each one that was wanted.
+/// Regression: a request that came after the freeze which answered it caused a second checkpoint of
+/// almost nothing: two syncs of the base for each one that was wanted.
 #[test]
-fn a_checkpoint_is_made_of_what_it_is_called_for() {
+fn a_request_causes_one_checkpoint() {
     explore(|| {
         let disk = Disk::new();
         let (queue, tube, _clock) = disk.serve(Durability::Relaxed);
-        // Four records call for one, three behind the one that stays.
+        // Four records request one, three after the record that stays.
         let putters = [tube.clone(), tube]
             .map(|tube| spawn(move || (0..3).for_each(|_| _ = tube.put(&[7; 4_200]).unwrap())));
         putters.into_iter().for_each(|putter| putter.join().unwrap());
@@ -82,7 +82,7 @@ fn upkeep_and_readers_beside_transactions_and_close() {
                 unless_closed(queue.checkpoint())?;
                 unless_closed(queue.compact())?;
                 let mut faults = unless_closed(queue.check())?;
-                // Beside a reader the base is not walked, and it says so.
+                // While a reader is active the base is not scanned, and the check reports that.
                 faults.retain(|fault| !fault.contains("in use"));
                 assert_eq!(faults, Vec::<String>::new());
                 Some(())
@@ -97,7 +97,7 @@ fn upkeep_and_readers_beside_transactions_and_close() {
                 };
                 match queue.read(first) {
                     Ok(seen) => assert_eq!(seen, Some(1)),
-                    // The close may come before it, or in its middle.
+                    // The close may come before it or during it.
                     Err(error) if error.kind() == ErrorKind::Rejected => {
                         let why = error.into_source().and_then(|why| why.downcast::<Error>().ok());
                         assert_eq!(why.map(|why| why.kind()), Some(ErrorKind::Closed));

@@ -1,6 +1,6 @@
-//! A disk in memory that remembers what a sync has covered: what was written before it began, and
-//! nothing that came beside it. The explorer may go on with others in the middle of a sync of the
-//! journal. The base's file is redb's, which calls it under its own locks: there it may not.
+//! A disk in memory that records what each sync has covered: the writes before it began, and no
+//! write during it. The explorer may run other threads during a sync of the journal. The base's
+//! file is used by redb under its own locks: there it may not.
 
 use crate::still;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use tubewell::{Builder, Durability, ManualClock, Queue, Tube};
 /// Bytes of both files.
 type Files = [Vec<u8>; 2];
 
-/// What every scenario on a disk starts from: a queue with an empty tube `t`.
-static NEWBORN: OnceLock<Files> = OnceLock::new();
+/// The state from which every scenario on a disk starts: a queue with an empty tube `t`.
+static INITIAL: OnceLock<Files> = OnceLock::new();
 
-/// Makes the queue that scenarios start from, in a schedule of its own.
-pub(crate) fn give_birth(config: &shuttle::Config) {
+/// Makes the queue from which scenarios start, in a schedule of its own.
+pub(crate) fn create_queue(config: &shuttle::Config) {
     let scheduler = shuttle::scheduler::RandomScheduler::new_from_seed(0, 1);
     shuttle::Runner::new(scheduler, config.clone()).run(|| {
-        NEWBORN.get_or_init(|| {
+        INITIAL.get_or_init(|| {
             let disk = Disk::empty();
             let queue = disk.builder(Queue::builder()).by_hand(true).open_disk().unwrap();
             queue.tube("t").unwrap();
@@ -40,20 +40,20 @@ fn slot(name: FileName) -> usize {
 
 #[derive(Default)]
 struct State {
-    /// `None` before birth.
+    /// `None` before the creation.
     files: Option<Files>,
     /// Whether the files have their names.
     settled: bool,
     /// What was written to the journal, in order.
     log: Vec<Vec<u8>>,
-    /// Syncs of the journal until one fails; from then on all do.
+    /// How many syncs of the journal succeed; after that all fail.
     good_syncs: Option<u32>,
     syncs: u32,
     failed: bool,
-    /// Writes to either file until one fails, which is the only one.
+    /// How many writes to either file succeed; then one fails.
     good_writes: Option<u32>,
     base_syncs: u32,
-    /// Alive for as long as somebody has the journal open.
+    /// Exists as long as the journal is open.
     lock: Option<Arc<()>>,
 }
 
@@ -61,7 +61,7 @@ fn is_free(state: &State) -> bool {
     state.lock.as_ref().is_none_or(|lock| Arc::strong_count(lock) == 1)
 }
 
-/// The disk. Clones are one and the same.
+/// The disk. All clones are the same one.
 #[derive(Clone)]
 pub(crate) struct Disk(Arc<Shared>);
 
@@ -70,7 +70,7 @@ struct Shared {
     /// How much of the log is on the medium.
     covered: Mutex<usize>,
     came: Condvar,
-    /// Where the explorer may go on with others.
+    /// Counts the points at which the explorer may run other threads.
     between: AtomicU64,
 }
 
@@ -87,17 +87,17 @@ impl Disk {
     /// With a queue on it that has an empty tube `t`.
     pub(crate) fn new() -> Self {
         let disk = Self::empty();
-        disk.state().files = NEWBORN.get().cloned();
+        disk.state().files = INITIAL.get().cloned();
         disk.state().settled = true;
         disk
     }
 
-    /// Has the queue open here, over the smallest journal.
+    /// A builder for a queue on this disk, with the smallest journal.
     pub(crate) fn builder(&self, builder: Builder) -> Builder {
         builder.disk(Arc::new(self.clone())).journal_bytes(64 << 10).cache_bytes(1 << 20)
     }
 
-    /// A tube of a queue on this disk, and what moves its time.
+    /// A tube of a queue on this disk, and its clock.
     pub(crate) fn serve(&self, durability: Durability) -> (Queue, Tube, ManualClock) {
         let (builder, clock) = still();
         let queue = self.builder(builder.durability(durability)).open_disk().unwrap();
@@ -119,7 +119,7 @@ impl Disk {
         self.state().good_writes = Some(good_writes);
     }
 
-    /// Whether that write has come.
+    /// Whether that write has failed.
     pub(crate) fn has_failed_a_write(&self) -> bool {
         self.state().good_writes.is_none()
     }
@@ -133,7 +133,7 @@ impl Disk {
         self.state().syncs
     }
 
-    /// Whether a sync was asked for behind the last that was to succeed.
+    /// Whether a sync was called after the last one that was to succeed.
     pub(crate) fn has_failed(&self) -> bool {
         self.state().failed
     }
@@ -142,7 +142,8 @@ impl Disk {
         self.state().base_syncs
     }
 
-    /// How many records were written up to the one that holds these bytes; none if it never was.
+    /// How many records were written up to the one that contains these bytes; none if it was never
+    /// written.
     fn written(&self, bytes: &[u8]) -> Option<usize> {
         let state = self.state();
         let holds = |write: &Vec<u8>| write.windows(bytes.len()).any(|part| part == bytes);
@@ -163,7 +164,7 @@ impl Disk {
         }
     }
 
-    /// How many tasks the queue has, which nobody has open and whose rows agree.
+    /// How many tasks the closed queue has; its rows must agree.
     pub(crate) fn left(&self) -> u64 {
         let queue = self.builder(Queue::builder()).by_hand(true).open_disk().unwrap();
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
@@ -172,12 +173,12 @@ impl Disk {
         left
     }
 
-    /// Whether nobody has the folder.
+    /// Whether no process has the folder open.
     pub(crate) fn is_free(&self) -> bool {
         is_free(&self.state())
     }
 
-    /// Waits until nobody has it: whoever closes last may be a thread of the queue itself.
+    /// Waits until it is closed: the thread that closes it may be one of the queue.
     pub(crate) fn until_free(&self) {
         while !self.is_free() {
             shuttle::thread::yield_now();
@@ -205,9 +206,9 @@ impl testing::Disk for Disk {
         Ok(if settled { Found::Whole } else { Found::Nothing })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Staging>> {
+    fn stage(&self) -> io::Result<Box<dyn Staging>> {
         self.state().files = Some(Files::default());
-        Ok(Box::new(Cradle(self.clone())))
+        Ok(Box::new(StagingFiles(self.clone())))
     }
 
     fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
@@ -226,9 +227,9 @@ impl testing::Disk for Disk {
     }
 }
 
-struct Cradle(Disk);
+struct StagingFiles(Disk);
 
-impl Staging for Cradle {
+impl Staging for StagingFiles {
     fn create(&self, name: FileName) -> io::Result<Arc<dyn DiskFile>> {
         Ok(self.0.open(name, None))
     }
@@ -306,7 +307,7 @@ impl DiskFile for Open {
             return Ok(());
         }
         let covers = self.disk.state().log.len();
-        // The medium is busy; others go on.
+        // The sync takes time; other threads run.
         self.disk.0.between.fetch_add(1, Ordering::SeqCst);
         {
             let mut state = self.disk.state();

@@ -1,4 +1,4 @@
-//! The end of a queue while others are inside: by close, by its last handle, and what a reader of
+//! The end of a queue during other calls: by `close`, by its last handle, and what a reader of
 //! events sees of it.
 
 use crate::disk::Disk;
@@ -51,7 +51,7 @@ fn the_last_handle_goes_while_others_work() {
     explore(|| {
         let disk = Disk::new();
         let (queue, tube, clock) = disk.serve(Durability::Durable);
-        // A callback may drop the last one, on a thread of the queue itself.
+        // A callback may drop the last one, on a thread of the queue.
         let kept = Mutex::new(Some(tube.clone()));
         tube.on_task_change(Some(move |event: &Event| {
             if event.cause == Cause::Put {
@@ -100,9 +100,9 @@ fn a_reader_of_events_sees_all_of_them_and_then_the_end() {
     });
 }
 
-/// An op that began without a thought of payloads may end in front of a reader who wants them.
+/// An op that began without payloads may end before a subscriber that wants them.
 #[test]
-fn who_asks_for_payloads_is_told_them_with_its_first_event() {
+fn a_subscriber_with_payloads_gets_them_with_its_first_event() {
     explore(|| {
         let (builder, _clock) = still();
         let queue = builder.by_hand(true).in_memory().unwrap();
@@ -126,14 +126,14 @@ fn who_asks_for_payloads_is_told_them_with_its_first_event() {
 }
 
 #[test]
-fn who_subscribes_while_the_queue_closes_comes_to_an_end() {
+fn a_subscription_during_a_close_ends() {
     explore(|| {
         let (queue, tube, _clock) = lone();
         let reader = spawn({
             let queue = queue.clone();
             move || assert_eq!(queue.events().count(), 0)
         });
-        // What the callback captures keeps the queue, until the callback is forgotten.
+        // The callback's captured handle keeps the queue open until the callback is removed.
         let captured = Arc::new(queue.clone());
         let forgotten = Arc::downgrade(&captured);
         let watcher = spawn({
@@ -151,8 +151,8 @@ fn who_subscribes_while_the_queue_closes_comes_to_an_end() {
     });
 }
 
-/// `close` held the lock on the threads while it joined them, and a callback that set the first of
-/// the callbacks wanted it to start a thread.
+/// Regression: `close` held the lock of the thread list while it joined the threads, and a callback
+/// that set the first of the callbacks needed it to start a thread.
 #[test]
 fn close_beside_a_callback_that_sets_callbacks() {
     explore(|| {
@@ -169,8 +169,8 @@ fn close_beside_a_callback_that_sets_callbacks() {
     });
 }
 
-/// A close ended the session that another thread had just opened under the name: it was open, and
-/// all its takes answered `Closed`, for good.
+/// Regression: a close ended the session that another thread had just opened under the same name:
+/// it was open, and all its takes returned `Closed`.
 #[test]
 fn a_consumer_is_closed_while_another_opens_it() {
     explore(|| {

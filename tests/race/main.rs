@@ -1,13 +1,13 @@
-//! Schedules in, verdicts out: scenarios of a few threads each, run under an explorer that decides
-//! who goes on at every lock, channel and atomic. Half of the schedules are drawn at random, half
-//! with three changes of priority at places drawn at random. A thread that would sleep for ever is
-//! a finding, as is every panic; the explorer prints the schedule, and
-//! `TUBEWELL_SCHEDULE=… cargo test … name` plays that one again.
+//! Schedule exploration: scenarios of a few threads each, run under an explorer that decides which
+//! thread continues at every lock, channel and atomic. Half of the schedules are drawn at random,
+//! half with three changes of priority at random places. A thread that would sleep without end is a
+//! finding, as is every panic; the explorer prints the schedule, and `TUBEWELL_SCHEDULE=… cargo
+//! test … name` replays it.
 //!
-//! Built with `--cfg shuttle` only, see .ci/run. `TUBEWELL_SCHEDULES=n` says how many schedules a
-//! scenario gets, `TUBEWELL_SEED=n` draws others than those of every change. The explorer knows no
-//! weak memory: every atomic is as strong as can be. It knows no locks of redb's either: nothing
-//! here may wait inside redb.
+//! Built with `--cfg shuttle` only, see .ci/run. `TUBEWELL_SCHEDULES=n` sets how many schedules a
+//! scenario gets, `TUBEWELL_SEED=n` draws others than the usual ones. The explorer does not model
+//! weak memory: every atomic is sequentially consistent. It does not know redb's locks either: no
+//! thread may wait inside redb.
 #![cfg(shuttle)]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 #![allow(missing_docs, unreachable_pub)]
@@ -29,9 +29,9 @@ use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result, Tube};
 
 /// Schedules of one scenario.
 const SCHEDULES: usize = 10_000;
-/// The same schedules every time, so that a change that breaks one is the one that broke it.
+/// The same schedules each time, so that a failure is caused by the change under test.
 const SEED: u64 = 0x7ebe11;
-/// Preemptions of those that are not drawn at random.
+/// Preemptions of the schedules that are not random.
 const DEPTH: usize = 3;
 /// redb's trees are deep.
 const STACK_BYTES: usize = 512 << 10;
@@ -41,7 +41,7 @@ fn explore(scenario: fn()) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.silence_warnings = true;
-    disk::give_birth(&config);
+    disk::create_queue(&config);
     if let Ok(schedule) = std::env::var("TUBEWELL_SCHEDULE") {
         Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(scenario);
         return;
@@ -63,13 +63,13 @@ fn below(limit: u32) -> u32 {
     thread_rng().next_u32() % limit
 }
 
-/// A builder whose clock stands still until it is moved.
+/// A builder with a manual clock.
 fn still() -> (Builder, ManualClock) {
     let clock = ManualClock::new();
     (Queue::builder().clock(clock.clone()), clock)
 }
 
-/// A tube of a queue in memory, and what moves its time.
+/// A tube of a queue in memory, and its clock.
 fn lone() -> (Queue, Tube, ManualClock) {
     let (builder, clock) = still();
     let queue = builder.in_memory().unwrap();
@@ -81,7 +81,7 @@ fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// What a call answers that may come too late.
+/// The result of a call that may come after a close.
 fn unless_closed<R>(done: Result<R>) -> Option<R> {
     match done {
         Ok(done) => Some(done),
@@ -90,8 +90,7 @@ fn unless_closed<R>(done: Result<R>) -> Option<R> {
     }
 }
 
-/// Whether an ack was done that a close may have come before, or come in between and returned the
-/// task.
+/// Whether an ack succeeded; a close may have come before it, or in between and returned the task.
 fn acked(done: Result<()>) -> bool {
     match done {
         Err(error) if error.is_lease_lost() => false,

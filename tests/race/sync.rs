@@ -1,5 +1,5 @@
-//! Group sync on a disk: nobody is answered before a sync that began after the write, a failed one
-//! answers everybody, and the flusher never forgets.
+//! Group commit on a disk: no caller returns before a sync that began after its write, a failed
+//! sync fails all waiting callers, and the flusher syncs everything.
 
 use crate::disk::Disk;
 use crate::{below, explore, still, unless_closed};
@@ -9,7 +9,7 @@ use tubewell::{Durability, ErrorKind, Tube};
 const NAMES: [&[u8]; 3] = [b"first payload", b"second payload", b"third payload"];
 
 #[test]
-fn a_durable_put_returns_behind_a_sync_that_began_behind_its_write() {
+fn a_durable_put_returns_after_a_sync_that_began_after_its_write() {
     explore(|| {
         let disk = Disk::new();
         let (builder, _clock) = still();
@@ -31,7 +31,7 @@ fn a_durable_put_returns_behind_a_sync_that_began_behind_its_write() {
 }
 
 #[test]
-fn a_sync_that_fails_answers_everybody() {
+fn a_failed_sync_fails_every_waiting_caller() {
     explore(|| {
         let disk = Disk::new();
         let (builder, _clock) = still();
@@ -58,9 +58,9 @@ fn a_sync_that_fails_answers_everybody() {
             })
             .collect();
         let answers: Vec<bool> = putters.into_iter().map(|putter| putter.join().unwrap()).collect();
-        // The last one may have come behind the failure, or have been the one that met it.
+        // The last one may have come after the failure, or have caused it.
         if disk.has_failed() {
-            assert!(answers.contains(&false), "a sync failed, and nobody was told");
+            assert!(answers.contains(&false), "a sync failed and no caller got an error");
             let refused = tube.put(b"later").unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Broken, "{refused}");
         } else {
@@ -71,7 +71,7 @@ fn a_sync_that_fails_answers_everybody() {
 }
 
 #[test]
-fn the_flusher_forgets_nothing() {
+fn the_flusher_syncs_everything() {
     explore(|| {
         let disk = Disk::new();
         let (queue, tube, _clock) = disk.serve(Durability::Relaxed);
@@ -81,7 +81,7 @@ fn the_flusher_forgets_nothing() {
                 let (tube, disk) = (tube.clone(), disk.clone());
                 spawn(move || {
                     let put = unless_closed(tube.put(name));
-                    // Nobody else syncs: the clock stands still.
+                    // No other thread syncs, because the clock does not move.
                     if put.is_some() {
                         disk.until_durable(name);
                     }

@@ -1,4 +1,4 @@
-//! Who gets which task, and when: every task once, nobody sleeps for ever.
+//! Which taker gets which task, and when: every task once, no taker sleeps without end.
 
 use crate::{explore, lone, secs, still, unless_closed};
 use shuttle::sync::mpsc::channel;

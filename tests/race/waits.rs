@@ -1,11 +1,11 @@
-//! Waiters that leave, are woken and run out of time at once: a turn is never lost.
+//! Waiters that leave, are woken and time out at once: no wake-up is lost.
 
 use crate::{explore, lone, secs, still};
 use shuttle::thread::spawn;
 use tubewell::{Durability, Stop, TubeOptions};
 
 #[test]
-fn a_waiter_that_leaves_passes_its_turn_on() {
+fn a_waiter_that_leaves_passes_its_wake_up_on() {
     explore(|| {
         let (queue, tube, _clock) = lone();
         let stop = Stop::new();
@@ -50,7 +50,8 @@ fn a_put_wakes_one_taker_while_another_runs_out_of_time() {
         });
         clock.advance(secs(1));
         putter.join().unwrap();
-        // Whoever came late has its second from then on; one more task is for the one left over.
+        // The taker that came late waits its second from then on; one more task is for the
+        // remaining one.
         tube.put(b"b").unwrap();
         patient.join().unwrap();
         clock.advance(secs(1));
@@ -86,15 +87,15 @@ fn a_put_that_waits_for_room_gets_it() {
     });
 }
 
-/// A taker that was called and then refused kept the call for itself.
+/// Regression: a taker that was woken and then refused kept the wake-up.
 #[test]
-fn a_taker_of_a_closed_consumer_passes_its_turn_on() {
+fn a_taker_of_a_closed_consumer_passes_its_wake_up_on() {
     explore(|| {
         let (queue, tube, _clock) = lone();
         let ada = queue.consumer("ada").unwrap();
         let refused = spawn({
             let tube = tube.by(&ada);
-            // Its task may be taken from it before it acks.
+            // The close may return its task before the ack.
             move || tube.take().is_ok_and(|task| task.ack().is_ok())
         });
         let served = spawn({
@@ -112,7 +113,7 @@ fn a_taker_of_a_closed_consumer_passes_its_turn_on() {
     });
 }
 
-/// The stop was looked at before the engine's lock was taken: a take went on with a task that was
+/// Regression: the stop was checked before the engine's lock was taken: a take got a task that was
 /// put after `stop` had returned.
 #[test]
 fn what_is_put_after_the_stop_is_not_taken() {

@@ -1,15 +1,15 @@
-//! A write that fails, of the journal or of the base, while others wait: who was answered is right,
-//! and nobody sleeps for ever.
+//! A failed write of the journal or of the base while others wait: all results are correct, and no
+//! thread sleeps without end.
 
 use crate::disk::Disk;
 use crate::{below, explore};
 use shuttle::thread::spawn;
 use tubewell::{Durability, ErrorKind, Result};
 
-/// Five records fill the journal, so that checkpoints are among those that meet the fault.
+/// Five records fill the journal, so that the fault also strikes checkpoints.
 const PAYLOAD_BYTES: usize = 12 << 10;
 
-/// What is known of calls that may fail: how many were done, and of how many nobody knows.
+/// The known results of calls that may fail: how many succeeded, and how many are unknown.
 #[derive(Default)]
 struct Tally {
     done: u64,

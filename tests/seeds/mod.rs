@@ -1,5 +1,5 @@
-//! The seeds that a test draws from. Every loop over seeds asks here, so that one variable,
-//! `TUBEWELL_SEED=n`, replays any of them. What fails within one names it.
+//! The seeds of a test. Every loop over seeds uses this, so that `TUBEWELL_SEED=n` replays any of
+//! them. A failure names its seed.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ fn asked() -> Option<u64> {
     Some(seed.parse().expect("TUBEWELL_SEED is a number"))
 }
 
-/// So many seeds, or the one that is asked for.
+/// This many seeds, or the one that the variable names.
 pub(super) fn seeds(count: u64) -> Seeds {
     let left = asked().map_or(0..count, |seed| seed..seed + 1);
     Seeds { left, last: None }
 }
 
-/// Whether a test goes through all of its seeds, so that it may judge what they come to together.
+/// Whether a test runs all of its seeds, so that it may judge their totals.
 #[allow(dead_code, reason = "not everyone who shares this file has totals to judge")]
 pub(super) fn are_all() -> bool {
     asked().is_none()

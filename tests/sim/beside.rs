@@ -1,6 +1,6 @@
-//! A checkpoint that stands still. It runs in a thread of its own, which the disk stops in the
-//! middle of a call, so that a script can go on beside it; never do the two run at once, so a seed
-//! stays a seed.
+//! A blocked checkpoint. It runs in its own thread, which the disk stops in the middle of a call,
+//! so that a script can go on in the meantime. The two never run at once, so a seed replays the
+//! same run.
 
 use crate::disk::SimDisk;
 use crate::step::At;
@@ -14,18 +14,18 @@ pub struct Beside {
     go_on: Sender<()>,
 }
 
-/// Where the disk stops whoever comes.
+/// Where the disk stops a thread.
 pub struct Stop {
     pub at: At,
     /// Only the thread of this name is stopped, and only its calls count.
     pub thread: Option<&'static str>,
-    /// Hears `true` when somebody has come to it.
+    /// Gets `true` when a thread has reached it.
     pub stopped: Sender<bool>,
     pub go_on: Receiver<()>,
 }
 
 impl Stop {
-    /// Counts a call. Whether it is the one.
+    /// Counts a call. Returns whether it is the one.
     pub fn comes(&mut self, is_sync: bool, grows: bool) -> bool {
         let of_another = self.thread.is_some() && self.thread != std::thread::current().name();
         if of_another || grows != (self.at == At::Growth) {
@@ -42,7 +42,7 @@ impl Stop {
 }
 
 impl Beside {
-    /// Runs up to this call. `Err` with the checkpoint's answer if it ended before.
+    /// Runs up to this call. `Err` with the checkpoint's result if it ended before.
     pub fn begin(queue: &Queue, disk: &SimDisk, at: At) -> std::result::Result<Self, Result<()>> {
         let (stopped, word) = channel();
         let (go_on, may_go_on) = channel();
@@ -61,7 +61,7 @@ impl Beside {
         Ok(Self { thread, go_on })
     }
 
-    /// Lets it go on to its end.
+    /// Lets it run to its end.
     pub fn end(self) -> Result<()> {
         drop(self.go_on);
         self.thread.join().expect("a checkpoint does not panic")
@@ -80,10 +80,10 @@ mod tests {
     use std::time::Duration;
     use tubewell::{Durability, Result};
 
-    /// redb keeps a new reader waiting while the file grows. It waited with the engine's lock in
-    /// its hands, and every verb waited for it.
+    /// Regression: redb blocks a new reader while the file grows. The reader held the engine's
+    /// lock, so every verb waited.
     #[test]
-    fn a_reader_that_waits_for_a_base_that_grows_keeps_nobody_waiting() {
+    fn a_reader_that_waits_for_a_growing_base_blocks_no_verb() {
         let disk = SimDisk::new(1);
         let (queue, tube) = open(&disk, Durability::Durable);
         let grows = (0..1000).find_map(|_| {
@@ -101,7 +101,7 @@ mod tests {
         });
         has_begun.recv().unwrap();
         let (ends, has_ended) = channel();
-        // Often enough for the reader to come to where it waits.
+        // Often enough for the reader to reach the point where it waits.
         let verbs = move || {
             for _ in 0..10_000 {
                 assert!(tube.len().unwrap() > 0);
@@ -111,14 +111,14 @@ mod tests {
         };
         spawn(verbs);
         has_ended.recv_timeout(Duration::from_secs(60)).expect("a verb waits for the reader");
-        assert!(!reader.is_finished(), "redb kept nobody waiting");
+        assert!(!reader.is_finished(), "redb did not block the reader");
         beside.end().unwrap();
         reader.join().unwrap().unwrap();
         assert!(queue.check().unwrap().is_empty());
     }
 
-    /// Only space behind a commit that returned is written again: as long as a checkpoint is under
-    /// way, what it moves stands in the journal alone.
+    /// Only space after a commit that returned is written again: while a checkpoint runs, its rows
+    /// are in the journal only.
     #[test]
     fn s1_a_full_journal_beside_a_checkpoint_that_never_ends() {
         for sync in 1..=2 {
@@ -143,8 +143,7 @@ mod tests {
         }
     }
 
-    /// The file has its new length, the pages that it is longer for do not hold anything yet, and
-    /// verbs go on beside that.
+    /// The file has its new length, the new pages have no content yet, and verbs go on.
     #[test]
     fn s1_a_crash_while_the_base_grows_beside_verbs() {
         for seed in seeds(40) {

@@ -1,9 +1,9 @@
-//! Every jump a clock may make, at every step of ten short lives, also while the queue is closed.
-//! What that may do stands in the model alone, which knows the three measures of time and says
-//! after each step what is due, held and gone: nothing becomes due twice, nothing acknowledged
-//! returns, no lease ends early (T1); delayed tasks follow the boot clock, leases stand still with
-//! the machine, and only `run_at` follows the wall clock (T2); a burst stays bounded (T3); nothing
-//! delayed is early (O4). Nothing is asked beside it.
+//! Every jump of a clock, at every step of ten short scripts, also while the queue is closed. The
+//! expected effect is in the model alone, which knows the three measures of time and says after
+//! each step what is due, held and removed: nothing becomes due twice, no acked task returns, no
+//! lease ends early (T1); delayed tasks follow the boot clock, leases do not advance during a
+//! suspend, and only `run_at` follows the wall clock (T2); a wave of due tasks stays bounded (T3);
+//! no delayed task is early (O4).
 
 use crate::disk::SimDisk;
 use crate::run::Run;
@@ -20,7 +20,7 @@ fn jumps() -> Vec<Vec<Turn>> {
     let set = |by: u64| vec![vec![Turn::SetWall(by as i64)], vec![Turn::SetWall(-(by as i64))]];
     let mut jumps: Vec<Vec<Turn>> =
         [MILLI, SECOND, HOUR, 10 * YEAR].into_iter().flat_map(set).collect();
-    // Back to before the epoch, and there again.
+    // Back to before the epoch, and forward again.
     jumps.push(vec![Turn::SetWall(-(60 * YEAR as i64))]);
     jumps.push(vec![Turn::SetWall(-(60 * YEAR as i64)), Turn::SetWall(60 * YEAR as i64)]);
     // Five seconds at ±500 ppm.
@@ -31,7 +31,7 @@ fn jumps() -> Vec<Vec<Turn>> {
     for by in [SECOND, HOUR, 30 * DAY] {
         jumps.push(vec![Turn::Suspend(by)]);
     }
-    // Forward and back before anyone looks; and a suspend that is noticed by a set clock.
+    // Forward and back before any call; and a suspend that is noticed when the clock is set.
     jumps.push(vec![Turn::SetWall(HOUR as i64), Turn::SetWall(-(HOUR as i64))]);
     jumps.push(vec![Turn::Suspend(DAY), Turn::SetWall(-(DAY as i64))]);
     jumps.push(vec![Turn::Advance(SECOND), Turn::SetWall(-(SECOND as i64)), Turn::Advance(SECOND)]);

@@ -1,13 +1,12 @@
-//! A disk in memory that can fail in every way a disk may, and in none that it may not.
+//! A disk in memory that can fail in every way a disk may, and in no other.
 //!
-//! What is written stands in the page cache at once, and in a list until the file is synced. A
-//! *kill* leaves the page cache. A *power cut* leaves what was synced, and of the list each write
-//! is kept, lost or torn at sectors of 512 bytes, one apart from the other, so that any order in
-//! which they might have gone out is among the outcomes; changes of a file's length come out in
-//! their order, but apart from the data. Names that were given or taken since the last sync of
-//! their folder are each kept or lost, so a birth lasts once that sync is through. What redb
-//! assumes of a disk stays true: a byte is written whole, a sync that returned is on the medium,
-//! and a write changes no byte outside its range.
+//! A write is visible in the page cache at once, and is pending until the file is synced. A *kill*
+//! keeps the page cache. A *power cut* keeps what was synced, and each pending write is kept, lost
+//! or torn at sectors of 512 bytes, independently of the others, so that every order in which they
+//! could reach the medium is possible; changes of a file's length are kept in their order, but
+//! independently of the data. Renames since the last sync of their folder are each kept or lost, so
+//! a creation lasts after that sync. What redb assumes of a disk holds: a byte is written whole, a
+//! sync that returned is on the medium, and a write changes no byte outside its range.
 
 mod file;
 #[cfg(test)]
@@ -22,30 +21,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tubewell::testing;
 use tubewell::testing::{FileName, Found};
 
-/// What goes wrong, and at which call. Calls that change something are counted from 1: writes,
-/// changes of length, syncs, and the steps of a birth.
+/// The fault, and the call at which it strikes. Calls that change something are counted from 1:
+/// writes, changes of length, syncs, and the steps of a creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]
     None,
-    /// From this call on everything fails, as if the process were gone. Whether the call itself
-    /// came through is drawn.
+    /// From this call on everything fails, as if the process had ended. Whether the call itself was
+    /// done is random.
     Die(u64),
     /// This call fails and changes nothing.
     Once(u64),
     /// This call and all after it fail.
     Sticky(u64),
-    /// The first sync from this call on fails, and what it was to write never reaches the medium,
-    /// while reads still see it.
+    /// The first sync from this call on fails, and its writes never reach the medium, while reads
+    /// still show them.
     LoseSync(u64),
-    /// This read fails. Reads are counted for themselves, from 1.
+    /// This read fails. Reads have their own count, from 1.
     ReadOnce(u64),
     /// This read and all after it fail.
     ReadSticky(u64),
 }
 
-/// Which file is the base, which the journal, and which has the name that a base, a journal has
-/// until a birth in a folder that was there is over.
+/// The files with the names of the base and the journal, and with the two staged names, which are
+/// in use until a creation in an existing folder has finished.
 type Names = [Option<usize>; 4];
 
 fn slot(name: FileName) -> usize {
@@ -61,32 +60,32 @@ struct State {
     /// The folder by its name, as the page cache and as the medium have it.
     names: Names,
     names_kept: Names,
-    /// What came since the folder was synced, each change a whole.
+    /// The renames since the folder was synced, each atomic.
     renames: Vec<Vec<(usize, Option<usize>)>>,
-    /// Whether the folder was there before the queue, and so the files are made within it.
+    /// Whether the folder existed before the queue, so that the files are made in it.
     is_within: bool,
-    /// TicketHandle while a birth within is under way.
-    birth: Option<Arc<()>>,
+    /// Held while a creation in the folder runs.
+    creating: Option<Arc<()>>,
     rng: Rng,
     fault: Fault,
     calls: u64,
     is_dead: bool,
     has_lost_a_sync: bool,
-    /// Calls that the fault has met.
+    /// Calls that the fault has struck.
     strikes: u64,
     /// Blocks of 4 KiB that the disk has.
     quota: usize,
-    /// The process that the disk is lent to; an older one gets nothing any more.
+    /// The process that has the disk; the calls of an older one fail.
     process: u64,
     lock: Option<Arc<()>>,
     syncs: Vec<bool>,
     reads: u64,
     stop: Option<Stop>,
-    /// What a call is told that fails.
+    /// The error of a failing call.
     why: ErrorKind,
 }
 
-/// The disk as the test holds it. [`SimDisk::lend`] gives it to a process.
+/// The disk for the test. [`SimDisk::lend`] gives it to a process.
 #[derive(Clone)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
@@ -102,7 +101,7 @@ impl SimDisk {
             names_kept: Names::default(),
             renames: Vec::new(),
             is_within: false,
-            birth: None,
+            creating: None,
             rng: Rng::new(seed ^ 0xd15c),
             fault: Fault::None,
             calls: 0,
@@ -119,7 +118,7 @@ impl SimDisk {
         })))
     }
 
-    /// With an empty folder in the queue's place.
+    /// With an empty folder at the queue's path.
     pub fn with_a_folder(seed: u64) -> Self {
         let disk = Self::new(seed);
         disk.state().is_within = true;
@@ -134,15 +133,15 @@ impl SimDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process: whoever had the disk before is dead.
+    /// Starts a process: an older one has ended.
     pub fn lend(&self) -> Arc<dyn testing::Disk> {
         let mut state = self.state();
         state.process += 1;
-        (state.is_dead, state.lock, state.birth) = (false, None, None);
+        (state.is_dead, state.lock, state.creating) = (false, None, None);
         Arc::new(Lent { disk: self.clone(), process: state.process })
     }
 
-    /// A second process while the first one lives.
+    /// A second process while the first one runs.
     pub fn lend_beside(&self) -> Arc<dyn testing::Disk> {
         Arc::new(Lent { disk: self.clone(), process: self.state().process })
     }
@@ -165,12 +164,12 @@ impl SimDisk {
         self.state().stop = Some(stop);
     }
 
-    /// Nobody came to it.
+    /// Removes the stop; no thread has reached it.
     pub fn forget_stop(&self) {
         self.state().stop = None;
     }
 
-    /// What a call that fails says from now on.
+    /// The error of failing calls from now on.
     pub fn refuse_with(&self, why: ErrorKind) {
         self.state().why = why;
     }
@@ -179,7 +178,7 @@ impl SimDisk {
         self.state().fault != Fault::None
     }
 
-    /// How many calls have met the planned fault.
+    /// How many calls the planned fault has struck.
     pub fn strikes(&self) -> u64 {
         self.state().strikes
     }
@@ -188,7 +187,7 @@ impl SimDisk {
         self.state().has_lost_a_sync
     }
 
-    /// Whether the planned death has come.
+    /// Whether the planned end of the process has come.
     pub fn is_dead(&self) -> bool {
         self.state().is_dead
     }
@@ -201,7 +200,7 @@ impl SimDisk {
         self.state().files.iter().map(|file| file.blocks.len()).sum()
     }
 
-    /// The process dies. The page cache stays.
+    /// The process ends. The page cache stays.
     pub fn kill(&self) {
         let mut state = self.state();
         (state.is_dead, state.lock) = (true, None);
@@ -212,8 +211,8 @@ impl SimDisk {
         let mut state = self.state();
         (state.is_dead, state.lock) = (true, None);
         let State { files, rng, names, names_kept, renames, .. } = &mut *state;
-        // A rename whose folder was not synced may have come through, or not.
-        // Drawn once also where there is none, so that a seed stands for the same story as ever.
+        // A rename whose folder was not synced may be kept or lost. Drawn once also without a
+        // rename, so that a seed replays the same run.
         let mut comes = rng.one_in(2);
         for (at, rename) in renames.drain(..).enumerate() {
             comes = if at == 0 { comes } else { rng.one_in(2) };
@@ -225,7 +224,7 @@ impl SimDisk {
         files.iter_mut().for_each(|file| file.cut(rng));
     }
 
-    /// How many openings of a file there are that nobody has let go.
+    /// How many openings of a file are not dropped.
     pub fn openings(&self, name: FileName) -> usize {
         let state = self.state();
         state.names[slot(name)].map_or(0, |file| Arc::strong_count(&state.files[file].openings) - 1)
@@ -246,7 +245,7 @@ impl SimDisk {
         (file.cache, file.medium) = (bytes.clone(), bytes);
     }
 
-    /// Forgets a file, as a careless copy would.
+    /// Removes a file, as a careless copy would.
     pub fn remove(&self, name: FileName) {
         let mut state = self.state();
         (state.names[slot(name)], state.names_kept[slot(name)]) = (None, None);
@@ -254,14 +253,14 @@ impl SimDisk {
 }
 
 #[derive(PartialEq, Eq)]
-enum Luck {
-    /// The call does its work and answers.
+enum CallOutcome {
+    /// The call is done and returns.
     Good,
-    /// It does its work, and the process dies before the answer.
+    /// It is done, and the process ends before it returns.
     Last,
-    /// It does nothing.
+    /// It is not done.
     Bad,
-    /// It forgets what it was to sync.
+    /// It drops the writes that it had to sync.
     Lost,
 }
 
@@ -270,33 +269,33 @@ impl State {
         if self.is_dead || process != self.process { Err(gone()) } else { Ok(()) }
     }
 
-    /// Counts a call that changes something, and tells what becomes of it.
-    fn luck(&mut self, process: u64, is_sync: bool) -> Result<Luck> {
+    /// Counts a call that changes something, and returns what must happen to it.
+    fn next_outcome(&mut self, process: u64, is_sync: bool) -> Result<CallOutcome> {
         self.alive(process)?;
         self.calls += 1;
         self.syncs.push(is_sync);
-        let luck = match self.fault {
+        let outcome = match self.fault {
             Fault::Die(at) if self.calls >= at => {
                 (self.is_dead, self.lock) = (true, None);
-                if self.rng.one_in(2) { Luck::Last } else { Luck::Bad }
+                if self.rng.one_in(2) { CallOutcome::Last } else { CallOutcome::Bad }
             }
-            Fault::Once(at) if self.calls == at => Luck::Bad,
-            Fault::Sticky(at) if self.calls >= at => Luck::Bad,
+            Fault::Once(at) if self.calls == at => CallOutcome::Bad,
+            Fault::Sticky(at) if self.calls >= at => CallOutcome::Bad,
             Fault::LoseSync(at) if is_sync && self.calls >= at && !self.has_lost_a_sync => {
                 self.has_lost_a_sync = true;
-                Luck::Lost
+                CallOutcome::Lost
             }
-            _ => Luck::Good,
+            _ => CallOutcome::Good,
         };
-        if luck != Luck::Good {
+        if outcome != CallOutcome::Good {
             self.strikes += 1;
-            // What comes now is a mending, and others wait for that.
+            // A repair follows now, and other threads wait for it.
             self.stop = None;
         }
-        Ok(luck)
+        Ok(outcome)
     }
 
-    /// Counts a read, and tells whether it fails.
+    /// Counts a read, and returns an error if it must fail.
     fn read(&mut self, process: u64) -> Result<()> {
         self.alive(process)?;
         self.reads += 1;
@@ -314,11 +313,11 @@ impl State {
         Err(self.refusal())
     }
 
-    fn answer<T>(&self, luck: &Luck, value: T) -> Result<T> {
-        match luck {
-            Luck::Good => Ok(value),
-            Luck::Last => Err(gone()),
-            Luck::Bad | Luck::Lost => Err(self.refusal()),
+    fn answer<T>(&self, outcome: &CallOutcome, value: T) -> Result<T> {
+        match outcome {
+            CallOutcome::Good => Ok(value),
+            CallOutcome::Last => Err(gone()),
+            CallOutcome::Bad | CallOutcome::Lost => Err(self.refusal()),
         }
     }
 
@@ -326,7 +325,7 @@ impl State {
         Error::new(self.why, "simulated: i/o error")
     }
 
-    /// Takes the blocks that a write needs; answers how many of its bytes have room.
+    /// Allocates the blocks that a write needs; returns how many of its bytes have space.
     fn claim(&mut self, file: usize, at: usize, len: usize) -> usize {
         let used: usize = self.files.iter().map(|file| file.blocks.len()).sum();
         let mut left = self.quota.saturating_sub(used);
@@ -344,15 +343,15 @@ impl State {
     }
 
     fn sync_folder(&mut self, process: u64) -> Result<()> {
-        let luck = self.luck(process, true)?;
-        if matches!(luck, Luck::Good | Luck::Last) {
+        let outcome = self.next_outcome(process, true)?;
+        if matches!(outcome, CallOutcome::Good | CallOutcome::Last) {
             self.names_kept = self.names;
             self.renames.clear();
         }
-        self.answer(&luck, ())
+        self.answer(&outcome, ())
     }
 
-    /// Gives and takes names at once. What has none any more takes no room.
+    /// Adds and removes names at once. A file without a name uses no space.
     fn rename(&mut self, change: Vec<(usize, Option<usize>)>) {
         let before = self.names;
         change.iter().for_each(|(slot, file)| self.names[*slot] = *file);
@@ -362,8 +361,8 @@ impl State {
         }
     }
 
-    /// Takes the names of a birth within that is over, or dead. The journal keeps its own while a
-    /// base waits for it.
+    /// Removes the staged names of a creation that has finished or ended. The journal keeps its
+    /// staged name while a base without a journal exists.
     fn clear_staged(&mut self) {
         let journal = staged(FileName::Journal);
         let is_waited_for = self.names[0].is_some() && self.names[1].is_none();
@@ -374,24 +373,24 @@ impl State {
         }
     }
 
-    /// Makes sure of what was written to a file before `to`.
+    /// Makes writes to a file before `to` durable.
     fn sync(&mut self, process: u64, file: usize, to: u64) -> Result<()> {
-        let luck = self.luck(process, true)?;
+        let outcome = self.next_outcome(process, true)?;
         let file = &mut self.files[file];
-        match luck {
-            Luck::Good | Luck::Last => file.settle(to),
+        match outcome {
+            CallOutcome::Good | CallOutcome::Last => file.settle(to),
             // The pages count as clean, and no later sync writes them.
-            Luck::Lost => {
+            CallOutcome::Lost => {
                 file.settled = file.written();
                 file.pending.clear();
             }
-            Luck::Bad => {}
+            CallOutcome::Bad => {}
         }
-        self.answer(&luck, ())
+        self.answer(&outcome, ())
     }
 }
 
-/// The disk in the hands of one process.
+/// The disk as one process has it.
 struct Lent {
     disk: SimDisk,
     process: u64,
@@ -437,26 +436,26 @@ impl testing::Disk for Lent {
         })
     }
 
-    fn birth(&self) -> Result<Box<dyn testing::Staging>> {
+    fn stage(&self) -> Result<Box<dyn testing::Staging>> {
         let mut state = self.disk.state();
         state.alive(self.process)?;
         let mut lock = None;
         if state.is_within {
-            if state.birth.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
+            if state.creating.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
                 return Err(ErrorKind::WouldBlock.into());
             }
             lock = Some(Arc::new(()));
-            state.birth = lock.clone();
+            state.creating = lock.clone();
         }
         let (disk, is_within) = (self.disk.clone(), state.is_within);
         let files = Mutex::default();
-        Ok(Box::new(Birth { disk, process: self.process, files, is_within, _lock: lock }))
+        Ok(Box::new(Creation { disk, process: self.process, files, is_within, _lock: lock }))
     }
 
     fn open_journal(&self) -> Result<Option<Arc<dyn testing::DiskFile>>> {
         let mut state = self.disk.state();
         state.alive(self.process)?;
-        // TicketHandle for as long as whoever has it keeps the file.
+        // Held as long as the file is kept by its opener.
         if state.lock.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
             return Ok(None);
         }
@@ -473,7 +472,7 @@ impl testing::Disk for Lent {
     }
 }
 
-struct Birth {
+struct Creation {
     disk: SimDisk,
     process: u64,
     /// The base and the journal.
@@ -482,21 +481,21 @@ struct Birth {
     _lock: Option<Arc<()>>,
 }
 
-impl Birth {
+impl Creation {
     fn files(&self) -> MutexGuard<'_, [Option<usize>; 2]> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Both at once, as the folder that they are in gets its name.
+    /// Both at once, when their folder is renamed.
     fn rename_folder(&self, state: &mut State) -> Result<bool> {
-        let luck = state.luck(self.process, false)?;
+        let outcome = state.next_outcome(self.process, false)?;
         if state.names != Names::default() {
             return Ok(false);
         }
-        if luck != Luck::Bad {
+        if outcome != CallOutcome::Bad {
             state.rename(self.files().into_iter().enumerate().collect());
         }
-        state.answer(&luck, ())?;
+        state.answer(&outcome, ())?;
         state.sync_folder(self.process).map(|()| true)
     }
 
@@ -506,23 +505,23 @@ impl Birth {
             return Ok(false);
         }
         for name in [FileName::Base, FileName::Journal] {
-            let luck = state.luck(self.process, false)?;
-            if luck != Luck::Bad {
+            let outcome = state.next_outcome(self.process, false)?;
+            if outcome != CallOutcome::Bad {
                 let file = self.files()[slot(name)];
                 state.rename(vec![(staged(name), None), (slot(name), file)]);
             }
-            state.answer(&luck, ())?;
+            state.answer(&outcome, ())?;
             state.sync_folder(self.process)?;
         }
         Ok(true)
     }
 }
 
-impl Drop for Birth {
+impl Drop for Creation {
     fn drop(&mut self) {
         let mut state = self.disk.state();
         if !self.is_within {
-            // The folder beside goes, or the next birth clears it.
+            // The folder beside the place is removed, or the next creation removes it.
             let files = *self.files();
             let nameless = |file: &usize| !state.names.contains(&Some(*file));
             let nameless: Vec<_> = files.into_iter().flatten().filter(nameless).collect();
@@ -533,20 +532,20 @@ impl Drop for Birth {
     }
 }
 
-impl testing::Staging for Birth {
+impl testing::Staging for Creation {
     fn create(&self, name: FileName) -> Result<Arc<dyn testing::DiskFile>> {
         let mut state = self.disk.state();
-        let luck = state.luck(self.process, false)?;
+        let outcome = state.next_outcome(self.process, false)?;
         let file = state.files.len();
         state.files.push(File::default());
         self.files()[slot(name)] = Some(file);
-        if self.is_within && luck != Luck::Bad {
+        if self.is_within && outcome != CallOutcome::Bad {
             state.rename(vec![(staged(name), Some(file))]);
         }
         let (opening, process) = (state.files[file].openings.clone(), self.process);
         let disk = self.disk.clone();
         let open = Open { disk, process, file, _opening: opening, _lock: None };
-        state.answer(&luck, Arc::new(open) as Arc<dyn testing::DiskFile>)
+        state.answer(&outcome, Arc::new(open) as Arc<dyn testing::DiskFile>)
     }
 
     fn settle(self: Box<Self>) -> Result<bool> {
@@ -576,11 +575,11 @@ impl std::fmt::Debug for Open {
 }
 
 impl Open {
-    /// Stands still, if this is the call to stand still at, until it may go on.
+    /// Blocks at the call of the stop, until it may continue.
     fn stand(&self, is_sync: bool) {
         let mut state = self.disk.state();
         let grows = matches!(state.files[self.file].pending.last(), Some(Pending::Len(_)));
-        // The journal is synced by one at a time, who would keep out all that come beside him.
+        // The journal is synced by one thread at a time, which would block all others.
         let journal = state.names[slot(FileName::Journal)] == Some(self.file);
         let comes =
             |stop: &mut Stop| !(journal && stop.thread.is_none()) && stop.comes(is_sync, grows);
@@ -616,10 +615,10 @@ impl testing::DiskFile for Open {
         self.stand(false);
         let mut state = self.disk.state();
         let (file, at) = (self.file, offset as usize);
-        let luck = state.luck(self.process, false)?;
+        let outcome = state.next_outcome(self.process, false)?;
         // After a failure any part of it may be written, and so may all of it.
         let part = state.rng.below(data.len() as u64 + 1) as usize / SECTOR * SECTOR;
-        let whole = luck != Luck::Bad || state.rng.one_in(3);
+        let whole = outcome != CallOutcome::Bad || state.rng.one_in(3);
         let part = if whole { data.len() } else { part };
         let room = state.claim(file, at, part);
         if room > 0 {
@@ -633,20 +632,20 @@ impl testing::DiskFile for Open {
         if room < part {
             return Err(Error::new(ErrorKind::StorageFull, "simulated: the disk is full"));
         }
-        state.answer(&luck, ())
+        state.answer(&outcome, ())
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
         let mut state = self.disk.state();
-        let luck = state.luck(self.process, false)?;
-        if luck != Luck::Bad {
+        let outcome = state.next_outcome(self.process, false)?;
+        if outcome != CallOutcome::Bad {
             let file = &mut state.files[self.file];
             let len = len as usize;
             file.cache.resize(len, 0);
             file.blocks.retain(|block| block * BLOCK < len);
             file.pending.push(Pending::Len(len));
         }
-        state.answer(&luck, ())
+        state.answer(&outcome, ())
     }
 
     fn sync(&self) -> Result<()> {

@@ -1,5 +1,5 @@
-//! The two files of a queue: damaged, put together from two copies, gone, opened twice. What is
-//! wrong is said, and no opening serves half of a queue for the whole.
+//! The two files of a queue: damaged, taken from two copies, missing, opened twice. Each fault is
+//! reported, and no opening serves half of a queue as the whole.
 
 use crate::disk::{Fault, SimDisk};
 use crate::trust::{numbers, open, open_on, put};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tubewell::testing::{self, FileName};
 use tubewell::{Durability, ErrorKind};
 
-/// A flipped byte in a record that was synced is damage, not the end of the journal: only what a
-/// power cut could have torn may be left out in silence, and that is the last record.
+/// A flipped byte in a synced record is damage, not the end of the journal: only what a power cut
+/// could have torn may be dropped without an error, and that is the last record.
 #[test]
 fn i2_a_flip_inside_a_synced_record() {
     let disk = SimDisk::new(1);
@@ -44,7 +44,7 @@ fn i2_a_flip_inside_a_synced_record() {
     assert!(refused > 500, "{refused} flips were noticed");
 }
 
-/// A folder that was put together from two copies. Neither half may be taken for the whole.
+/// A folder with files from two copies. Neither file may be taken for the whole queue.
 #[test]
 fn an_older_base_beside_a_newer_journal_and_the_other_way_round() {
     let disk = SimDisk::new(1);
@@ -79,10 +79,10 @@ fn an_older_base_beside_a_newer_journal_and_the_other_way_round() {
     }
 }
 
-/// Two processes find nothing and both begin to make the queue. One rename wins; the other opens
-/// what is there.
+/// Two processes find nothing and both begin to make the queue. One rename succeeds; the other
+/// process opens the queue of the first.
 #[test]
-fn a_second_creator_opens_the_first_ones_queue() {
+fn a_second_creation_opens_the_first_queue() {
     #[derive(Debug)]
     struct Late {
         disk: Arc<dyn testing::Disk>,
@@ -95,12 +95,12 @@ fn a_second_creator_opens_the_first_ones_queue() {
         fn found(&self) -> io::Result<testing::Found> {
             self.disk.found()
         }
-        fn birth(&self) -> io::Result<Box<dyn testing::Staging>> {
-            let nursery = self.disk.birth()?;
+        fn stage(&self) -> io::Result<Box<dyn testing::Staging>> {
+            let staging = self.disk.stage()?;
             let queue = open_on(self.other.clone(), Durability::Durable).unwrap();
             put(&queue.tube("t").unwrap(), 7).unwrap();
             queue.close().unwrap();
-            Ok(nursery)
+            Ok(staging)
         }
         fn open_journal(&self) -> io::Result<Option<Arc<dyn testing::DiskFile>>> {
             self.disk.open_journal()
@@ -124,7 +124,7 @@ fn r4_a_second_open_is_refused_until_the_first_one_ends() {
     assert_eq!(kind_of(&second.map(drop)), Some(ErrorKind::Locked));
     put(&tube, 1).unwrap();
     queue.close().unwrap();
-    // Handles that are still there do not hold the files.
+    // Handles that still exist do not keep the files open.
     let second = open_on(beside, Durability::Durable).unwrap();
     assert_eq!(numbers(&second), [1]);
     assert_eq!(kind_of(&put(&tube, 2)), Some(ErrorKind::Closed));
@@ -145,10 +145,10 @@ fn a_missing_half_is_damage() {
     }
 }
 
-/// After a failed write the base is opened anew. The opening before is let go: whoever kept it
-/// would keep its cache and its file with each failure.
+/// After a failed write the base is opened again. The earlier opening is dropped: otherwise its
+/// cache and its file would be kept with each failure.
 #[test]
-fn a_base_that_was_opened_anew_is_open_once() {
+fn a_base_that_was_opened_again_is_open_once() {
     let mut struck = 0;
     for at in 1..30 {
         let disk = SimDisk::new(at);

@@ -1,5 +1,5 @@
-//! Full disks, block budget by block budget: what is refused is refused as a whole, what was
-//! promised goes on, and with room the same queue serves as before.
+//! Full disks, block budget by block budget: a refused call changes nothing, promised calls work,
+//! and with free space the same queue serves as before.
 
 use crate::disk::SimDisk;
 use crate::trust::{numbers, open, open_at, open_on, put};
@@ -12,15 +12,15 @@ use tubewell::{
     TubeOptions,
 };
 
-/// Every budget is tried until so many in a row refused nothing: from there on they are alike.
+/// Budgets are tried until so many in a row refused nothing: larger ones give the same result.
 const AMPLE: u64 = 16;
 
-/// R3: a queue is born with as many blocks as it needs or not at all, which is said, and leaves
-/// nothing in the way of the next birth, with the same disk or after a power cut.
+/// R3: a queue is made with as many blocks as it needs or not at all, which is reported, and then
+/// the next creation works, with the same disk or after a power cut.
 #[test]
-fn r3_a_birth_at_every_block_budget() {
+fn r3_a_creation_at_every_block_budget() {
     for make in [SimDisk::new, SimDisk::with_a_folder] {
-        let born = (1..).find(|budget| {
+        let created = (1..).find(|budget| {
             let disk = make(*budget);
             disk.set_quota(*budget as usize - 1);
             let refused = open_on(disk.lend(), Durability::Durable).err();
@@ -38,13 +38,13 @@ fn r3_a_birth_at_every_block_budget() {
             assert_eq!(numbers(&queue), [7], "budget {budget}");
             refused.is_none()
         });
-        assert!(born > Some(16), "{born:?}");
+        assert!(created > Some(16), "{created:?}");
     }
 }
 
 /// R3: from an almost empty disk to the full need of a queue, block by block: puts are refused once
-/// it is full, acks go on until the queue is empty, and with room puts are taken again by the same
-/// queue. What was answered lasts.
+/// it is full, acks work until the queue is empty, and with free space the same queue accepts puts
+/// again. Confirmed changes last.
 #[test]
 fn r3_every_block_budget_of_a_full_disk() {
     let payload = |number: u64| {
@@ -88,7 +88,7 @@ fn r3_every_block_budget_of_a_full_disk() {
             there.drain(..tasks.len());
             tube.ack_many(tasks).unwrap_or_else(|e| panic!("budget {budget}: {e}"));
             if budget % 2 == 1 && there.len() < 300 {
-                // In the middle of it the process dies, and the disk is as full as before.
+                // The process ends in the middle of it, and the disk is as full as before.
                 break;
             }
         }
@@ -105,9 +105,9 @@ fn r3_every_block_budget_of_a_full_disk() {
         }
         assert_eq!(tube.len().unwrap(), 0, "budget {budget}");
         disk.set_quota(usize::MAX);
-        // Room came back: the ballast stands again with the next checkpoint, also one that has
-        // nothing to move (at budget 60 the last ack had caused one), and at the latest
-        // with the first put a second after the last try.
+        // Space was freed: the ballast is written again with the next checkpoint, also one without
+        // rows (at budget 60 the last ack had caused one), and at the latest with the first put a
+        // second after the last try.
         if budget % 4 == 0 {
             queue.checkpoint().unwrap_or_else(|e| panic!("budget {budget}: {e}"));
         } else if let Err(error) = tube.put(&payload(4)) {
@@ -127,8 +127,8 @@ fn r3_every_block_budget_of_a_full_disk() {
     }
 }
 
-/// R3 without a single ack: a full queue refuses puts and keeps what it has; when room comes back,
-/// the same queue takes puts again, and everything that was answered is there, also after a cut.
+/// R3 without acks: a full queue refuses puts and keeps its tasks; with free space the same queue
+/// accepts puts again, and everything confirmed is there, also after a power cut.
 #[test]
 fn r3_room_that_comes_back_is_used_by_the_queue_that_ran_full() {
     for budget in (8..200).step_by(16) {
@@ -158,13 +158,13 @@ fn r3_room_that_comes_back_is_used_by_the_queue_that_ran_full() {
         assert_eq!(numbers(&queue), there, "budget {budget}");
         disk.cut_power();
         drop((queue, tube));
-        // An opening takes room, too.
+        // An opening needs space, too.
         assert_eq!(numbers(&open(&disk, Durability::Durable).0), there, "budget {budget}");
     }
 }
 
 /// R3 for transactions: at every block budget each is done or refused as a whole, the tasks and the
-/// application's rows together, and with room they are done again by the same queue.
+/// application's rows together, and with free space the same queue commits them again.
 #[test]
 fn r3_a_transaction_at_every_block_budget_is_done_or_not() {
     const OWN: redb::TableDefinition<u64, &[u8]> = redb::TableDefinition::new("own");
@@ -226,7 +226,7 @@ fn r3_a_transaction_at_every_block_budget_is_done_or_not() {
 struct Full {
     queue: Queue,
     tube: Tube,
-    /// What the tube holds, and nothing else.
+    /// Exactly the tasks in the tube.
     there: BTreeSet<TaskId>,
     /// Tubes that were made and not dropped again.
     made: Vec<String>,
@@ -236,7 +236,7 @@ struct Full {
 }
 
 impl Full {
-    /// Whether it happened; a full disk may refuse it, and nothing else.
+    /// Whether it was done; a full disk may refuse it, and no other error is allowed.
     fn may<T>(&mut self, verb: &'static str, done: Result<T>) -> Option<T> {
         let budget = self.budget;
         match done {
@@ -249,7 +249,7 @@ impl Full {
         }
     }
 
-    /// What is promised, however full the disk is.
+    /// What is promised on every full disk.
     fn must<T>(&self, verb: &str, done: Result<T>) -> T {
         done.unwrap_or_else(|error| panic!("budget {}: {verb}: {error}", self.budget))
     }
@@ -325,7 +325,7 @@ impl Full {
         }
     }
 
-    /// The ids that the tube holds, in whatever state.
+    /// The ids of the tube's tasks, in every state.
     fn found(&self) -> BTreeSet<TaskId> {
         let states = [State::Ready, State::Taken, State::Delayed, State::Buried];
         let tasks = states.into_iter().flat_map(|state| self.tube.tasks(state));
@@ -334,8 +334,8 @@ impl Full {
 }
 
 /// R3 for the other verbs: a full queue is emptied by deletes while tasks are buried and retried
-/// with long words, released and kicked, tubes made, truncated and dropped, and consumers join.
-/// What adds to the queue may be refused by the full disk; nothing else is, and nothing is lost.
+/// with long texts, released and kicked, tubes made, truncated and dropped, and consumers join. The
+/// full disk may refuse verbs that add to the queue; nothing else is refused, and nothing is lost.
 #[test]
 fn r3_a_full_queue_is_emptied_by_deletes_among_all_other_verbs() {
     let (mut ample, mut refused) = (0, BTreeSet::new());
@@ -369,7 +369,7 @@ fn r3_a_full_queue_is_emptied_by_deletes_among_all_other_verbs() {
         ample = if full.refused.is_empty() { ample + 1 } else { 0 };
         full.refused.clear();
         let [cut, dropped] = sides;
-        // At first nothing is deleted, so that the long words have to find room.
+        // At first nothing is deleted, so that the long texts need space.
         for step in 0.. {
             if full.there.is_empty() {
                 break;
@@ -386,7 +386,7 @@ fn r3_a_full_queue_is_emptied_by_deletes_among_all_other_verbs() {
                 assert!(dropped.len().is_err());
             }
             if step == 60 && budget % 32 == 0 {
-                // The process dies in the middle of it, and the disk is as full as before.
+                // The process ends in the middle of it, and the disk is as full as before.
                 disk.cut_power();
                 let (queue, tube) = open_at(&disk, Durability::Durable, &clock);
                 (full.queue, full.tube) = (queue, tube);
@@ -408,13 +408,13 @@ fn r3_a_full_queue_is_emptied_by_deletes_among_all_other_verbs() {
         assert_eq!(tube.try_take().unwrap().unwrap().id(), id);
     }
     for verb in ["retry", "bury", "bury by id", "create_tube", "consumer"] {
-        assert!(refused.contains(verb), "{verb} never met the full disk: {refused:?}");
+        assert!(refused.contains(verb), "{verb} never reached the full disk: {refused:?}");
     }
     assert!(!refused.contains("kick"), "it adds nothing");
 }
 
-/// R3: a put inside `transact` is refused by a full disk as any other put is, and what is kept for
-/// acks stays. It went past the checks of the plain verbs.
+/// R3, regression: a put inside `transact` skipped the checks of the plain verbs. A full disk must
+/// refuse it like any other put, and the space kept for acks stays.
 #[test]
 fn r3_a_put_inside_a_transaction_is_refused_by_a_full_disk() {
     for budget in (8..200).step_by(16) {

@@ -1,4 +1,5 @@
-//! The flush interval: what is relaxed is synced within it and one sync, whoever is there to do so.
+//! The flush interval: relaxed writes are synced within it plus one sync, by the flusher or by a
+//! caller.
 
 use crate::beside::Stop;
 use crate::disk::SimDisk;
@@ -10,15 +11,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tubewell::{Durability, ManualClock, Queue, Tube};
 
-/// A queue whose callers are those that sync what is relaxed, once an interval is over: how time is
-/// counted where no clock is asked.
+/// A queue whose callers sync relaxed writes after each interval: it counts time where there is no
+/// clock.
 struct Intervals {
     queue: Queue,
     tube: Tube,
 }
 
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Far more than a thread ever needs that is to do something within one.
+/// Far more intervals than a thread ever needs.
 const INTERVALS_MAX: u32 = 5_000;
 
 impl Intervals {
@@ -39,7 +40,7 @@ impl Intervals {
         }
     }
 
-    /// Until it has happened; fails if it never does.
+    /// Waits until it has happened; fails if it never does.
     fn until<T>(&self, what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
         for _ in 0..INTERVALS_MAX {
             if let Some(happened) = happened() {
@@ -51,7 +52,7 @@ impl Intervals {
     }
 }
 
-/// A queue with threads, on a clock that stands still: no caller finds an interval over.
+/// A queue with threads, on a manual clock: no caller finds an interval over.
 fn open_with_threads(disk: &SimDisk, clock: &ManualClock) -> (Queue, Tube) {
     let builder = builder(disk.lend(), Durability::Relaxed).by_hand(false);
     let queue = builder.clock(clock.clone()).flush_interval(INTERVAL).open_disk().unwrap();
@@ -60,7 +61,8 @@ fn open_with_threads(disk: &SimDisk, clock: &ManualClock) -> (Queue, Tube) {
     (queue, tube)
 }
 
-/// Holds the flusher at its next sync, until what it answers is dropped. Hears when it is there.
+/// Blocks the flusher at its next sync, until the sender is dropped. The receiver reports the
+/// block.
 fn hold_flusher(disk: &SimDisk) -> (Receiver<bool>, Sender<()>) {
     let ((stopped, word), (go_on, may_go_on)) = (channel(), channel());
     let thread = Some("tubewell-flush");
@@ -68,10 +70,10 @@ fn hold_flusher(disk: &SimDisk) -> (Receiver<bool>, Sender<()>) {
     (word, go_on)
 }
 
-/// What is written without a caller that waits for it is synced by a thread of the queue, also
-/// after a time in which there was nothing to sync.
+/// A write that no caller waits for is synced by a thread of the queue, also after a time without
+/// writes.
 #[test]
-fn what_is_relaxed_is_synced_whenever_it_comes() {
+fn relaxed_writes_are_synced_at_any_time() {
     let (disk, intervals) = (SimDisk::new(1), Intervals::new());
     let (queue, tube) = open_with_threads(&disk, &ManualClock::new());
     let syncs = || queue.space().unwrap().syncs;
@@ -84,7 +86,7 @@ fn what_is_relaxed_is_synced_whenever_it_comes() {
 }
 
 #[test]
-fn a_power_cut_takes_back_at_most_what_came_since_the_last_whole_sync_began() {
+fn a_power_cut_undoes_at_most_the_writes_since_the_last_sync_began() {
     let intervals = Intervals::new();
     let (mut fewest, mut most) = (u64::MAX, 0);
     for seed in seeds(60) {
@@ -112,10 +114,10 @@ fn a_power_cut_takes_back_at_most_what_came_since_the_last_whole_sync_began() {
     assert!(!are_all() || fewest == 0 && most > 4, "{fewest} to {most} lost");
 }
 
-/// A sync may take long. Who writes when the one before is older than an interval waits for it, so
-/// that what a power cut takes back does not grow on.
+/// A sync may take long. A caller that writes when the oldest write is older than an interval waits
+/// for the sync, so that the loss by a power cut stays bounded.
 #[test]
-fn who_writes_past_the_interval_returns_behind_the_sync_under_way() {
+fn a_write_past_the_interval_returns_after_the_running_sync() {
     let intervals = Intervals::new();
     for seed in seeds(20) {
         let (disk, clock) = (SimDisk::new(seed), ManualClock::new());
@@ -138,7 +140,7 @@ fn who_writes_past_the_interval_returns_behind_the_sync_under_way() {
         disk.cut_power();
         writer.join().unwrap();
         drop((queue, tube));
-        // Its own may have been written only behind that sync.
+        // Its own record may have been written only after that sync.
         let found = numbers(&open(&disk, Durability::Durable).0);
         assert!(found == [0, 1] || found == [0, 1, 2], "seed {seed}: {found:?}");
     }

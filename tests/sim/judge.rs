@@ -1,44 +1,44 @@
-//! Compares what the library did with the model, and knows nothing of where the steps come from.
+//! Compares the library's results with the model. It does not depend on the source of the steps.
 //!
-//! While all goes well there is one history, and each answer has to be the model's. Around a crash
+//! Without a failure there is one history, and each result must be the model's. Around a crash
 //! there are several: the queue may be as it was after any step since the last one that is known to
-//! be on the medium, and the step that got no answer may or may not have happened. What the queue
-//! shows after it was opened again has to be one of these, and is the truth from then on.
+//! be on the medium, and the step without a result may or may not have happened. The queue after
+//! the next opening must equal one of these, which is the history from then on.
 
 use crate::model::Model;
 use crate::step::*;
 use crate::world::Verdict;
 use tubewell::Durability;
 
-/// What a step did that tells nobody whether it worked.
+/// A step that returns no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silent {
-    /// Guards were dropped. What they were to do was refused.
+    /// Guards were dropped. Their returns were refused.
     Drop,
     /// A session was ended, which is several commits.
     Session,
 }
 
 pub struct Judge {
-    /// The histories that explain what was seen. Two states may look the same and differ in what
-    /// is not shown, such as the end of a grace: then both are followed until they part.
+    /// The histories that explain the observations. Two states may look the same and differ in
+    /// something invisible, such as the end of a grace: then both are followed until they differ.
     lines: Vec<Line>,
 }
 
 #[derive(Clone)]
 struct Line {
     durability: Durability,
-    /// Whether the queue can die and come back.
+    /// Whether the process can end and the queue be opened again.
     has_disk: bool,
     /// The queue after each step since the last durable one. The last is the present.
     past: Vec<Model>,
-    /// A step that was cut off, as if it had happened.
+    /// A step that was interrupted, as if it had happened.
     cut_off: Vec<Model>,
-    /// Some of what stood in the page cache may be gone.
+    /// Some of the page cache may be lost.
     lost_cache: bool,
-    /// Where in the past a checkpoint under way was begun.
+    /// Where in the past a running checkpoint was begun.
     frozen: Option<usize>,
-    /// The queue after each of several drops but the last, should they have worked.
+    /// The queue after each of several drops except the last, if they worked.
     between: Vec<Model>,
 }
 
@@ -51,7 +51,7 @@ impl Judge {
         self.lines[0].now()
     }
 
-    /// Goes on with the histories that agree; one has to.
+    /// Continues with the histories that agree; at least one must.
     fn agree(&mut self, agrees: impl Fn(&mut Line) -> Verdict<()>) -> Verdict<()> {
         let mut refusal = None;
         self.lines.retain_mut(|line| {
@@ -63,33 +63,33 @@ impl Judge {
         if self.lines.is_empty() { Err(refusal.unwrap_or_default()) } else { Ok(()) }
     }
 
-    /// A step was answered.
+    /// A step returned a result.
     pub fn answered(&mut self, step: &Step, picked: &Picked, answer: &Answer) -> Verdict<()> {
         self.agree(|line| line.answered(step, picked, answer))
     }
 
-    /// A step got no answer, or one that leaves it open; reopening decides.
+    /// A step returned no result, or an unknown outcome; reopening decides.
     pub fn unanswered(&mut self, step: &Step, picked: &Picked) {
         self.lines.iter_mut().for_each(|line| line.unanswered(step, picked));
     }
 
-    /// A verdict was refused and used its guards up: their drop may have given the tasks back.
-    pub fn let_go(&mut self, guards: &[LeaseNo]) {
-        self.lines.iter_mut().for_each(|line| line.let_go(guards));
+    /// A verdict was refused and consumed its guards: their drop may have returned the tasks.
+    pub fn dropped(&mut self, guards: &[LeaseNo]) {
+        self.lines.iter_mut().for_each(|line| line.dropped(guards));
     }
 
-    /// The queue showed itself while it lived: what was refused did not happen.
+    /// The visible state of a running queue: refused calls did not happen.
     pub fn looked(&mut self, seen: &Sight) -> Verdict<()> {
         self.agree(|line| line.looked(seen))
     }
 
-    /// The same after a step that tells nobody whether it worked, or how far it came.
+    /// The same after a step without a result, or one that may have stopped half-way.
     pub fn looked_either(&mut self, seen: &Sight, how: Silent) -> Verdict<()> {
         let lines = std::mem::take(&mut self.lines);
         self.follow(lines.into_iter().map(|line| line.looked_either(seen, how)).collect())
     }
 
-    /// Goes on with all histories of all lines, as long as they may part.
+    /// Continues with all histories of all lines, while they may differ.
     fn follow(&mut self, verdicts: Vec<Verdict<Vec<Line>>>) -> Verdict<()> {
         let mut refusal = None;
         for verdict in verdicts {
@@ -117,12 +117,12 @@ impl Judge {
         self.lines.iter_mut().for_each(|line| line.turned(turn));
     }
 
-    /// The queue was closed and answered that it was.
+    /// The queue was closed, and the close returned.
     pub fn closed(&mut self) {
         self.lines.iter_mut().for_each(Line::closed);
     }
 
-    /// The queue was opened again, perhaps not in one go, and shows this.
+    /// The queue was opened again, possibly in several attempts, and shows this.
     pub fn reopened(
         &mut self,
         seen: &Sight,
@@ -132,7 +132,7 @@ impl Judge {
         let lines = std::mem::take(&mut self.lines);
         let after = |line: Line| line.reopened(seen, in_one_go, &knows);
         self.follow(lines.into_iter().map(after).collect())?;
-        // Only what all of them know can be asked about.
+        // Only what all of them know can be asked.
         for at in 1..self.lines.len() {
             let (first, rest) = self.lines.split_at_mut(at);
             let (first, other) = (first[0].now_mut(), rest[0].now_mut());
@@ -154,21 +154,21 @@ impl Line {
     }
 
     fn now(&self) -> &Model {
-        self.past.last().expect("there is always a present")
+        self.past.last().expect("there is always a present state")
     }
 
     fn now_mut(&mut self) -> &mut Model {
-        self.past.last_mut().expect("there is always a present")
+        self.past.last_mut().expect("there is always a present state")
     }
 
-    /// A step was answered.
+    /// A step returned a result.
     fn answered(&mut self, step: &Step, picked: &Picked, answer: &Answer) -> Verdict<()> {
         let mut after = self.now().clone();
         let expected = after.apply(step, picked);
         if !agrees(&expected, answer) {
             return Err(format!("{step:?} answered\n  {answer:?}, expected\n  {expected:?}"));
         }
-        // What a temporary tube did never touches the disk, so nothing was waited for.
+        // A temporary tube writes nothing to the disk, so there was nothing to wait for.
         if !self.has_disk {
             *self.now_mut() = after;
             return Ok(());
@@ -183,7 +183,7 @@ impl Line {
         }
         match step {
             Step::BeginCheckpoint { .. } => self.frozen = Some(self.past.len()),
-            // What came beside it is not in it.
+            // Writes during the checkpoint are not in it.
             Step::EndCheckpoint => drop(self.past.drain(..self.frozen.take().unwrap_or(0))),
             _ => {}
         }
@@ -191,8 +191,8 @@ impl Line {
         Ok(())
     }
 
-    /// The queue in the middle of a step that is several commits: what is due is worked off before
-    /// an op, a tube at a time, and a consumer leaves before its tasks return.
+    /// The queue in the middle of a step of several commits: due work is done before an op, a tube
+    /// at a time, and a consumer leaves before its tasks return.
     fn half_way(&self, step: &Step, picked: &Picked) -> Vec<Model> {
         let due = self.now().due_before(step, picked);
         let mut halves = Vec::new();
@@ -210,7 +210,7 @@ impl Line {
         halves
     }
 
-    /// A step was refused because of the disk: nothing happened, save what was due anyway.
+    /// The disk refused a step: nothing happened, except work that was due anyway.
     fn refused(&mut self, step: &Step, picked: &Picked) {
         let halves = self.half_way(step, picked);
         self.cut_off.extend(halves);
@@ -220,16 +220,16 @@ impl Line {
         }
     }
 
-    /// A step got no answer, or one that leaves it open; reopening decides.
+    /// A step returned no result, or an unknown outcome; reopening decides.
     fn unanswered(&mut self, step: &Step, picked: &Picked) {
         self.refused(step, picked);
         if let Step::Clock(turn) = step {
-            // The hands did move.
+            // The clocks did move.
             self.now_mut().time.turn(turn);
         }
     }
 
-    /// The queue showed itself while it lived: what was refused did not happen.
+    /// The visible state of a running queue: refused calls did not happen.
     fn looked(&mut self, seen: &Sight) -> Verdict<()> {
         let model = self.now_mut();
         model.work_off_all();
@@ -238,21 +238,21 @@ impl Line {
         Ok(())
     }
 
-    /// A verdict was refused and used its guards up: their drop may have given the tasks back.
-    fn let_go(&mut self, guards: &[LeaseNo]) {
+    /// A verdict was refused and consumed its guards: their drop may have returned the tasks.
+    fn dropped(&mut self, guards: &[LeaseNo]) {
         let mut after = self.now().clone();
         for lease in guards {
             let picked = Picked { leases: vec![*lease], ..Picked::default() };
-            // A drop tells nobody.
-            let _ = after.apply(&Step::LetGo { lease: 0 }, &picked);
+            // A drop returns no result.
+            let _ = after.apply(&Step::DropGuard { lease: 0 }, &picked);
             self.between.push(after.clone());
         }
         self.between.pop();
         self.cut_off.push(after);
     }
 
-    /// The same after a step that tells nobody whether it worked, or how far it came: the
-    /// histories that it may have had.
+    /// The same after a step without a result, or one that may have stopped half-way: the histories
+    /// that are possible.
     fn looked_either(mut self, seen: &Sight, how: Silent) -> Verdict<Vec<Self>> {
         let mut cut_off = std::mem::take(&mut self.cut_off);
         let between = std::mem::take(&mut self.between);
@@ -281,7 +281,7 @@ impl Line {
     fn ended(&mut self, end: End) {
         self.lost_cache |= end == End::Cut;
         if end == End::Close {
-            // A close that was cut off has given the leases back, tube by tube, or has not.
+            // An interrupted close has returned the leases, tube by tube, or has not.
             for tubes in 1..16u8 {
                 let mut closed = self.now().clone();
                 closed.give_back_all(|tube| tubes >> tube & 1 == 1);
@@ -295,14 +295,14 @@ impl Line {
         self.now_mut().time.turn(turn);
     }
 
-    /// The queue was closed and answered that it was.
+    /// The queue was closed, and the close returned.
     fn closed(&mut self) {
         let mut closed = self.now().clone();
         closed.close();
         (self.past, self.cut_off) = (vec![closed], Vec::new());
     }
 
-    /// The queue was opened again and shows this: the histories that it may have had.
+    /// The queue was opened again and shows this: the histories that are possible.
     fn reopened(
         mut self,
         seen: &Sight,
@@ -316,15 +316,15 @@ impl Line {
         (self.lost_cache, self.frozen) = (false, None);
         self.between.clear();
         let (mut lines, mut reasons) = (Vec::new(), Vec::new());
-        // The latest first: where two look the same, more is known of the later one.
+        // The latest first: if two look the same, more is known of the later one.
         for mut model in past.into_iter().skip(from).chain(cut_off).rev() {
             let mut before = model.clone();
             model.come_back(time.clone());
             model.work_off_all();
-            // What was due, or left to a sweep, may be worked off before the crash or after it.
+            // Due work, or work left to a sweep, may be done before the crash or after it.
             model.count_again(&seen.tubes, &[Call::Delay, Call::Ttl]);
             model.count_within(&seen.tubes, &[Call::Release]);
-            // An opening, or a step, that was cut off may have returned some of the leases.
+            // An interrupted opening or step may have returned some of the leases.
             if !in_one_go || before.has_lapsed(&time) {
                 model.count_again(&seen.tubes, &[Call::Lost]);
             }
@@ -339,11 +339,11 @@ impl Line {
                 Err(why) => reasons.push(why),
             }
         }
-        // Many states in a row may differ in the same way.
+        // Many consecutive states may differ in the same way.
         reasons.dedup();
         if lines.is_empty() {
             return Err(format!(
-                "what came back was never there; against the states before it, latest first:\n{}",
+                "no state before the opening matches; compared, latest first:\n{}",
                 reasons.join("\n")
             ));
         }
@@ -387,7 +387,7 @@ pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
     }
     if expected.durable_bytes != seen.durable_bytes {
         let (is, should) = (seen.durable_bytes, expected.durable_bytes);
-        return Err(format!("{is} payload bytes are kept count of, expected {should}"));
+        return Err(format!("{is} payload bytes are counted, expected {should}"));
     }
     let (expected, seen) = (&expected.tubes, &seen.tubes);
     let names = |tubes: &[SeenTube]| tubes.iter().map(|tube| tube.tube).collect::<Vec<_>>();
@@ -435,7 +435,7 @@ pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
     Ok(())
 }
 
-/// The judge has to be able to say no.
+/// Tests that the judge finds faults.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -443,9 +443,8 @@ mod tests {
     use crate::script::{Profile, Rng, script};
     use crate::seeds::{are_all, seeds};
 
-    /// The model in the library's place: plays a script, dies, and comes back as `back` says from
-    /// the states it went through, of which the ones before the second number were left behind by
-    /// a durable step.
+    /// The model in the library's place: runs a script, ends, and comes back as `back` chooses from
+    /// its states, of which those before the second number were left behind by a durable step.
     fn verdict(
         seed: u64,
         end: End,
@@ -487,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn any_prefix_behind_the_last_durable_step_is_right_after_a_power_cut() {
+    fn any_prefix_after_the_last_durable_step_is_right_after_a_power_cut() {
         for seed in seeds(200) {
             let back = |rng: &mut Rng, states: &[Model], floor: usize| {
                 let at = floor + rng.below((states.len() - floor) as u64) as usize;
@@ -506,7 +505,7 @@ mod tests {
         };
         let verdicts: Vec<_> = seeds(200).filter_map(lost).collect();
         let refused = verdicts.iter().filter(|verdict| verdict.is_err()).count();
-        // A durable step that changed nothing visible is the rest.
+        // The rest are durable steps that changed nothing visible.
         assert!(!are_all() || refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
     }
 

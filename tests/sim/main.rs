@@ -1,6 +1,6 @@
-//! Seeds in, verdicts out. A script is drawn from a seed, played against the library and against
-//! the model, and judged. `TUBEWELL_SEED=n` plays one seed of each test that goes through seeds,
-//! and prints its script where it has one.
+//! Randomised simulation. A script is drawn from a seed, run against the library and the model, and
+//! judged. `TUBEWELL_SEED=n` runs one seed of each test that uses seeds, and prints its script if
+//! it has one.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 #![allow(missing_docs, unreachable_pub)]
 
@@ -40,11 +40,11 @@ use world::Verdict;
 
 /// Scripts against the model, in memory.
 const SCRIPTS: u64 = 20_000;
-/// Steps between two comparisons of all that can be seen, each with the queue's own check.
+/// Steps between two comparisons of everything visible, each with the queue's own check.
 const LOOK_EVERY: usize = 16;
 /// Scripts on a disk that crashes; a fault is planned in each of three parts, and not all strike.
 const CRASHING_SCRIPTS: u64 = 9_000;
-/// Ends of a process that a fault has brought about, over all of these.
+/// Ends of a process caused by a fault, over all of these.
 const CRASHES_MIN: u64 = 20_000;
 
 /// Plays the scripts of so many seeds.
@@ -62,7 +62,7 @@ fn scripts(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {
     }
 }
 
-/// Lets everything that is left come to its end: nothing may be stuck (L3).
+/// Finishes everything that is left: nothing may be stuck (L3).
 fn calm() -> Vec<Step> {
     let mut steps =
         vec![Step::EndCheckpoint, Step::Clock(Turn::Advance(86_400_000_000)), Step::Tick];

@@ -1,5 +1,5 @@
 //! The queue again, in plain maps, written from the documents alone so that it can judge. It is
-//! slow and has no disk: a step goes in, what the documents say about it comes out.
+//! slow and has no disk: it takes a step and returns the result that the documents state.
 
 mod due;
 mod refusals;
@@ -18,9 +18,10 @@ struct Task {
     tube: u8,
     seen: Seen,
     place: i64,
-    /// Which group it is locked with; tasks of a utube without one share one.
+    /// The group that it is locked with; tasks of a utube without a group share one.
     lock: Option<Option<u8>>,
-    /// Queue time at which it goes, unless it is delayed then: put + ttl + every delay asked for.
+    /// Queue time at which it is removed, unless it is delayed then: put + ttl + every requested
+    /// delay.
     expires: u64,
     /// It waits for the wall clock.
     by_wall: bool,
@@ -28,7 +29,7 @@ struct Task {
     held_back: bool,
     deadline: u64,
     lease: Option<LeaseNo>,
-    /// The consumer that has it, or has left it.
+    /// The consumer that holds it, or whose session held it.
     holder: Option<u8>,
 }
 
@@ -39,7 +40,7 @@ struct Tube {
     incarnation: u64,
     calls: [Option<u64>; CALLS],
     done: Option<u64>,
-    /// Leases that `release_all` ended, and a sweep may still have to return.
+    /// Leases that `release_all` ended, and that a sweep may still have to return.
     swept: u64,
 }
 
@@ -51,7 +52,7 @@ pub struct Model {
     sessions: BTreeMap<u8, Session>,
     /// The rows of the application's own table.
     own: BTreeSet<Serial>,
-    /// Hand-outs and puts that were ever answered, the latest last.
+    /// Takes and puts that ever returned, the latest last.
     leases: Vec<(LeaseNo, Serial, u8, u64)>,
     puts: Vec<Serial>,
     front: i64,
@@ -76,14 +77,14 @@ impl Model {
         (!here.is_empty()).then(|| *here[pick as usize % here.len()])
     }
 
-    /// The hand-out of a pick: among those that are held, or with [`ANY`] among the last sixteen.
+    /// The take of a pick: among those that are held, or with [`ANY`] among the last sixteen.
     pub fn lease_at(&self, pick: u32) -> Option<LeaseNo> {
         let here = self.leases.iter().rev().map(|lease| lease.0);
         let here: Vec<_> = here.filter(|no| pick >= ANY || self.holds(*no).is_some()).collect();
         (!here.is_empty()).then(|| here[pick as usize % here.len().min(16)])
     }
 
-    /// The tube of a hand-out, if it is still the same tube.
+    /// The tube of a take, if it is still the same tube.
     pub fn tube_of(&self, no: LeaseNo) -> Option<u8> {
         let &(_, _, tube, incarnation) = self.lease(no)?;
         self.tubes.get(&tube).filter(|now| now.incarnation == incarnation).map(|_| tube)
@@ -93,12 +94,12 @@ impl Model {
         self.lease(no).is_some()
     }
 
-    /// Forgets the hand-outs that nobody ever heard of.
+    /// Removes the takes that no caller received.
     pub fn forget(&mut self, known: impl Fn(LeaseNo) -> bool) {
         self.leases.retain(|lease| known(lease.0));
     }
 
-    /// Takes over what was counted of some verbs.
+    /// Takes over the observed counts of some verbs.
     pub fn count_again(&mut self, seen: &[SeenTube], calls: &[Call]) {
         for seen in seen {
             let Some(tube) = self.tubes.get_mut(&seen.tube) else { continue };
@@ -108,8 +109,8 @@ impl Model {
         }
     }
 
-    /// Takes over what was counted of some verbs, if it is not more than was to do: a part of it
-    /// may have been done by the process before.
+    /// Takes over the observed counts of some verbs, if they are not higher than expected: the
+    /// earlier process may have done a part.
     pub fn count_within(&mut self, seen: &[SeenTube], calls: &[Call]) {
         for seen in seen {
             let Some(tube) = self.tubes.get_mut(&seen.tube) else { continue };
@@ -120,7 +121,7 @@ impl Model {
         }
     }
 
-    /// Whether all that a step moves is in a temporary tube. The tube itself is not.
+    /// Whether all changes of a step are in a temporary tube. The tube itself is not temporary.
     pub fn is_temporary(&self, step: &Step, picked: &Picked) -> bool {
         let tube = match step {
             Step::Put { tube, .. }
@@ -248,7 +249,7 @@ impl Model {
         tube.done = tube.done.map(|done| done + 1);
     }
 
-    /// Moves a taken task on after a delay, which is added to its ttl.
+    /// Delays a taken task; the delay is added to its ttl.
     fn wait(&mut self, serial: Serial, delay: u64) {
         let queue = self.time.queue;
         let due = queue.saturating_add(delay);
@@ -262,7 +263,7 @@ impl Model {
         }
     }
 
-    /// The task that a hand-out still holds.
+    /// The task that a take still holds.
     fn holds(&self, no: LeaseNo) -> Option<Serial> {
         let serial = self.lease(no)?.1;
         self.tasks.get(&serial).filter(|task| task.lease == Some(no)).map(|_| serial)
@@ -338,7 +339,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    /// What the documents say about a step, and the queue after it.
+    /// The result of a step by the documents, and the queue after it.
     pub fn apply(&mut self, step: &Step, picked: &Picked) -> Expected {
         self.time.read();
         self.end_graces();
@@ -398,7 +399,7 @@ impl Model {
                 return Ok(Answer::Done);
             }
             self.work_off(tube);
-            if let Step::LetGo { .. } = step {
+            if let Step::DropGuard { .. } = step {
                 if let Some(serial) = self.holds(*no) {
                     let opts = self.tubes[&tube].opts.clone();
                     give_back(self.tasks.get_mut(&serial).unwrap(), &opts);
@@ -482,7 +483,7 @@ impl Model {
         durable.map(|(serial, _)| payload(*serial).len() as u64).sum()
     }
 
-    /// Everything that anyone may see.
+    /// Everything that is visible.
     pub fn look(&self) -> Sight {
         let of = |(no, tube): (&u8, &Tube)| {
             let mut here: Vec<_> = self.tasks.values().filter(|task| task.tube == *no).collect();
@@ -515,7 +516,7 @@ fn bury(task: &mut Task, reason: Reason) {
     (task.seen.state, task.seen.reason) = (State::Buried, Some(reason));
 }
 
-/// Back to its place with the attempt charged, or aside if that was the last one.
+/// Returns a task with the attempt charged, or buries it after the last one.
 fn give_back(task: &mut Task, opts: &Opts) {
     if opts.max_attempts > 0 && task.seen.attempts >= opts.max_attempts {
         bury(task, Reason::Exhausted(task.seen.last_error.clone().unwrap_or_default()));

@@ -1,6 +1,6 @@
-//! Openings over a disk that refuses a call, at every call. What failed is told as what it is:
-//! damage is what stands on the medium, and what a full disk refused is only that there is no room.
-//! The next opening has everything.
+//! Openings over a disk that refuses a call, at every call. The error must name the real failure:
+//! damage is only what is damaged on the medium, and a full disk means only missing space. The next
+//! opening finds everything.
 
 use crate::beside::Beside;
 use crate::disk::{Fault, SimDisk};
@@ -13,14 +13,15 @@ use tubewell::{Durability, ErrorKind};
 
 const TASKS: u64 = 250;
 
-/// What a kill left, to be opened again and again.
+/// The files after a kill, to be opened again and again.
 struct Left {
     disk: SimDisk,
     files: [(FileName, Vec<u8>); 2],
 }
 
 impl Left {
-    /// Most of its rows are in the base, some in the journal; some are held, which an opening ends.
+    /// Most of its rows are in the base, some in the journal; some tasks are held, which an opening
+    /// ends.
     fn new() -> Self {
         let disk = SimDisk::new(1);
         let (queue, tube) = open(&disk, Durability::Durable);
@@ -33,7 +34,7 @@ impl Left {
         Self::of(disk)
     }
 
-    /// The ring is full behind a checkpoint that did not come to its end, so that an opening has to
+    /// The ring is full after a checkpoint that did not finish, so that an opening has to
     /// checkpoint, and a task is held.
     fn with_a_full_ring() -> Self {
         let disk = SimDisk::new(1);
@@ -69,8 +70,8 @@ impl Left {
         }
     }
 
-    /// What an opening says under this fault, and whether the fault struck. Without it everything
-    /// is there.
+    /// The error of an opening under this fault, and whether the fault struck. Without an error
+    /// everything is there.
     fn opened(&self, fault: Fault) -> (Option<ErrorKind>, bool) {
         self.restore();
         self.disk.plan(fault);
@@ -87,8 +88,8 @@ impl Left {
         (told, was_struck)
     }
 
-    /// The calls of an opening that change something: whether each is a sync. And how many
-    /// checkpoints it makes.
+    /// The calls of an opening that change something: whether each is a sync. And the number of its
+    /// checkpoints.
     fn calls(&self) -> (Vec<bool>, u64) {
         self.restore();
         self.disk.plan(Fault::None);
@@ -101,7 +102,7 @@ impl Left {
 }
 
 #[test]
-fn s1_s2_i2_a_read_that_fails_in_an_opening_is_told_and_loses_nothing() {
+fn s1_s2_i2_a_read_that_fails_in_an_opening_is_reported_and_loses_nothing() {
     for (left, checkpoints) in [(Left::new(), 0), (Left::with_a_full_ring(), 1)] {
         assert_eq!(left.calls().1, checkpoints);
         for fault in [Fault::ReadOnce, Fault::ReadSticky] {
@@ -119,10 +120,10 @@ fn s1_s2_i2_a_read_that_fails_in_an_opening_is_told_and_loses_nothing() {
     }
 }
 
-/// Damage is what stands on the medium, never what a call was refused; and behind a sync that
-/// failed on a full disk nobody goes on, as one does behind a write.
+/// Damage is only what is damaged on the medium, never a refused call. After a failed sync on a
+/// full disk the queue does not go on, as it does after a failed write.
 #[test]
-fn s6_i2_what_fails_in_an_opening_is_told_as_what_it_is() {
+fn s6_i2_a_failure_in_an_opening_is_reported_as_what_it_is() {
     for left in [Left::new(), Left::with_a_full_ring()] {
         let (calls, _) = left.calls();
         for why in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
@@ -130,13 +131,13 @@ fn s6_i2_what_fails_in_an_opening_is_told_as_what_it_is() {
             let refused =
                 if why == io::ErrorKind::Other { ErrorKind::Io } else { ErrorKind::DiskFull };
             let (mut writes, mut syncs) = (0, 0);
-            // The first is the folder's, which holds no task.
+            // The first is the folder's, which contains no task.
             for (at, is_sync) in (1..).zip(&calls).skip(1) {
                 for fault in [Fault::Once(at), Fault::Sticky(at), Fault::LoseSync(at)] {
                     let (Some(kind), _) = left.opened(fault) else { continue };
                     let is_sync = *is_sync || matches!(fault, Fault::LoseSync(_));
                     let expected = if is_sync { ErrorKind::Io } else { refused };
-                    // Behind a store that has stopped it may be told only that it has.
+                    // After the store has stopped, the error may only say that.
                     assert!([expected, ErrorKind::Broken].contains(&kind), "{fault:?}: {kind:?}");
                     writes += usize::from(!is_sync && kind == expected);
                     syncs += usize::from(is_sync && kind == expected);
@@ -147,7 +148,7 @@ fn s6_i2_what_fails_in_an_opening_is_told_as_what_it_is() {
     }
 }
 
-/// Where a checkpoint is a part of the opening, redb may fall over pages that nothing else reads.
+/// If the opening runs a checkpoint, redb may find damage in pages that nothing else reads.
 #[test]
 fn i2_a_spoilt_page_under_an_opening_that_checkpoints_is_damage() {
     let left = Left::with_a_full_ring();

@@ -1,6 +1,6 @@
-//! Reads that fail, of either file, once and from then on, at every read in service. A call may
-//! say so; nothing may be lost, the queue goes on or says that it is broken, and the next opening
-//! serves everything. Those of an opening are in `openings`.
+//! Failing reads of either file, once and from then on, at every read of an open queue. A call may
+//! return the error; nothing may be lost, the queue goes on or reports that it is broken, and the
+//! next opening serves everything. Reads of an opening are in `openings`.
 
 use crate::disk::{Fault, SimDisk};
 use crate::run::Run;
@@ -10,7 +10,7 @@ use crate::world::kind_of;
 use std::time::Duration;
 use tubewell::{Durability, ErrorKind, EventOptions, ManualClock, Queue, TubeKind};
 
-/// A queue with most of its rows in the base, some in the journal, and nothing in a cache.
+/// A queue with most of its rows in the base, some in the journal, and an empty cache.
 fn filled(disk: &SimDisk) -> Run {
     let mut run = Run::new(Some(disk.clone()), Durability::Durable);
     run.world.cache_bytes = 0;
@@ -93,16 +93,16 @@ fn after_a_read_that_failed_the_queue_goes_on_or_says_that_it_is_broken() {
     assert!(struck > 3, "{struck}");
 }
 
-/// What is read ahead behind a checkpoint is nobody's call: whoever comes behind one that failed
-/// hears nothing of it, for the base has been opened anew.
+/// The read-ahead after a checkpoint belongs to no caller: a caller after a failed one gets no
+/// error, because the base has been opened again.
 #[test]
-fn nobody_hears_of_a_read_ahead_that_failed() {
+fn a_failed_read_ahead_fails_no_call() {
     let mut behind = 0;
     for at in 1.. {
         let disk = SimDisk::new(at);
         let open = || {
             let builder = Queue::builder().clock(ManualClock::new()).by_hand(true);
-            // A cache that the base has no room in.
+            // A cache that is too small for the base.
             let builder = builder.journal_bytes(1 << 20).cache_bytes(1 << 20);
             builder.disk(disk.lend()).open_disk().unwrap()
         };
@@ -129,10 +129,10 @@ fn nobody_hears_of_a_read_ahead_that_failed() {
             tube.try_take().unwrap().unwrap().ack().unwrap();
         }
     }
-    assert!(behind > 3, "{behind} reads behind the checkpoint");
+    assert!(behind > 3, "{behind} reads after the checkpoint");
 }
 
-/// Only readers of events want the payload of a task that is acked, and they hold nothing up.
+/// Only readers of events want the payload of an acked task, and they must not stop a verb.
 #[test]
 fn a_payload_that_cannot_be_read_for_an_event_stops_no_verb() {
     let mut struck = 0;
@@ -163,10 +163,10 @@ fn a_payload_that_cannot_be_read_for_an_event_stops_no_verb() {
     assert!(struck > 1, "{struck} reads");
 }
 
-/// The base keeps an error in mind until it is opened anew. Only verbs saw to that: with everybody
-/// asleep, the timer met the same error for ever, and nothing fell due any more. Behind a
-/// checkpoint nothing of the base has been read yet, so the first read is the timer's look for what
-/// is due.
+/// Regression: the base remembers an error until it is opened again, and only verbs did that.
+/// Without verbs the timer got the same error without end, and due work was not done. After a
+/// checkpoint nothing of the base has been read yet, so the first read is the timer's search for
+/// due work.
 #[test]
 fn the_timer_goes_on_after_a_read_that_failed() {
     for comes_again in [true, false] {

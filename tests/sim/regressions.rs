@@ -1,4 +1,4 @@
-//! What the simulation found, each kept as the short story that it is.
+//! Faults that the simulation found, each as a short story.
 
 use crate::disk::{Fault, SimDisk};
 use crate::seeds::{are_all, seeds};
@@ -7,19 +7,19 @@ use std::time::Duration;
 use tubewell::testing::{FileName, Found};
 use tubewell::{Durability, ManualClock, Queue, TubeKind, TubeOptions};
 
-/// The process that made the queue was killed between the rename and the sync of the folder above.
-/// The next one found a whole queue, took durable puts, and a power cut took the name back: the
-/// folder was gone with everything in it. An opening has to make sure of the name as well.
+/// The process that made the queue was killed between the rename and the sync of the parent folder.
+/// The next one found a complete queue, took durable puts, and a power cut undid the rename: the
+/// folder was lost with everything in it. An opening must sync the name as well.
 #[test]
-fn a_kill_in_the_birth_and_a_power_cut_after_it() {
+fn a_kill_in_the_creation_and_a_power_cut_after_it() {
     for make in [SimDisk::new, SimDisk::with_a_folder] {
         let mut renamed = 0;
         for at in 1..80 {
             for seed in seeds(8) {
                 let disk = make(seed);
                 disk.plan(Fault::Die(at));
-                let born = open_on(disk.lend(), Durability::Durable);
-                if born.is_ok() {
+                let created = open_on(disk.lend(), Durability::Durable);
+                if created.is_ok() {
                     break;
                 }
                 disk.kill();
@@ -37,9 +37,9 @@ fn a_kill_in_the_birth_and_a_power_cut_after_it() {
     }
 }
 
-/// F7. A queue was made in a folder beside and renamed over the one that was there. Made within it,
-/// two files get their names one after the other: whatever call the power goes in, and in whatever
-/// call again while what that left is made anew, a queue is made there at last, and it lasts.
+/// F7. A queue was made in a folder beside the existing one and renamed over it. Now it is made in
+/// it, and the two files are renamed one after the other: after a power cut at any call, and at any
+/// call of the next creation, a queue can be made there, and it lasts.
 #[test]
 fn a_power_cut_at_every_call_of_a_creation_and_in_the_one_after_it() {
     for make in [SimDisk::new, SimDisk::with_a_folder] {
@@ -78,9 +78,9 @@ fn a_power_cut_at_every_call_of_a_creation_and_in_the_one_after_it() {
     }
 }
 
-/// Seed 294: `release_all` is one small commit, and a sweep returns the tasks behind it. A kill
-/// came between the two, and the opening returned what it found taken as lost, charged; a verb that
-/// had answered was taken back.
+/// Seed 294: `release_all` is one small commit, and a sweep returns the tasks later. After a kill
+/// between the two, the opening returned the taken tasks as lost, charged, and so undid a verb that
+/// had returned.
 #[test]
 fn a_kill_between_release_all_and_its_sweep() {
     let disk = SimDisk::new(1);
@@ -95,9 +95,9 @@ fn a_kill_between_release_all_and_its_sweep() {
     assert_eq!((task.attempt(), task.deliveries()), (1, 2));
 }
 
-/// Seed 762: a day passed at once, so a task's delay and its ttl were both over. A verb works off
-/// what is due until nothing is left; inside a transaction it was done once, which ended the delay
-/// and left a dead task in the place of the one that was put.
+/// Seed 762: a day passed at once, so a task's delay and its ttl were both over. A verb does due
+/// work until nothing is left; inside a transaction it was done once, which ended the delay and
+/// left an expired task in the place of the one that was put.
 #[test]
 fn a_delay_and_a_ttl_that_end_before_a_transaction() {
     let clock = ManualClock::new();
@@ -111,9 +111,9 @@ fn a_delay_and_a_ttl_that_end_before_a_transaction() {
     assert_eq!(&*tube.try_take().unwrap().unwrap(), b"new");
 }
 
-/// A write of the journal failed, once, in the very call that came by when a consumer's grace was
-/// over, or when its session was closed. The session was forgotten all the same: its tasks stayed
-/// taken, by nobody, until the queue was opened anew.
+/// A write of the journal failed, once, in the call that found a consumer's grace over, or that
+/// closed its session. The session was removed nevertheless: its tasks stayed taken, without a
+/// holder, until the queue was opened again.
 #[test]
 fn a_failed_write_at_the_end_of_a_session() {
     for by_close in [false, true] {
@@ -143,7 +143,7 @@ fn a_failed_write_at_the_end_of_a_session() {
                 let _ = queue.tick();
                 disk.plan(Fault::None);
             }
-            // A sync that failed has broken the queue; otherwise it goes on.
+            // A failed sync has broken the queue; otherwise it goes on.
             if queue.tick().is_ok() {
                 assert_eq!(tube.take_many(9).unwrap().len(), 3, "{by_close}, call {at}");
             }
@@ -151,10 +151,10 @@ fn a_failed_write_at_the_end_of_a_session() {
     }
 }
 
-/// A read of the base failed while a transaction was about to be committed. Nothing was, but the
-/// number of the commit that was to come had not been set yet, so that the one before it was taken
-/// for it: the call answered that all was well, and forgot what it was to write and every row that
-/// was not in the base. Tasks that were acked came back.
+/// A read of the base failed while a transaction was about to be committed. Nothing was committed,
+/// but the number of this commit had not been set yet, so the commit before it was taken for it:
+/// the call succeeded, and lost its writes and every row that was not in the base. Acked tasks came
+/// back.
 #[test]
 fn a_failed_read_in_the_commit_of_a_transaction() {
     let mut struck = 0;
@@ -178,8 +178,8 @@ fn a_failed_read_in_the_commit_of_a_transaction() {
     assert!(struck > 3, "{struck}");
 }
 
-/// Seed 2: an opening let the leases that wait for a named consumer go on without an end, and
-/// counted each as lost, although its task had not moved.
+/// Seed 2: an opening gave leases that wait for a named consumer no end, and counted each as lost,
+/// although its task had not moved.
 #[test]
 fn a_lease_that_waits_for_its_consumer_is_not_counted_as_lost() {
     let disk = SimDisk::new(1);
@@ -195,8 +195,8 @@ fn a_lease_that_waits_for_its_consumer_is_not_counted_as_lost() {
     assert_eq!((stats.taken, stats.calls.lost), (1, 0));
 }
 
-/// Seed 4175: a sync of the base failed beneath a transaction that was rolled back. The queue went
-/// on as if nothing were wrong, and said that it was broken only at its next checkpoint.
+/// Seed 4175: a sync of the base failed during a transaction that was rolled back. The queue went
+/// on, and reported that it was broken only at its next checkpoint.
 #[test]
 fn a_failed_sync_beneath_a_transaction_stops_the_queue_at_once() {
     const OWN: redb::TableDefinition<u64, &[u8]> = redb::TableDefinition::new("own");

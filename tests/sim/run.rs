@@ -1,5 +1,6 @@
-//! Plays a script: asks the model what a step is to do, the library what it did, and the judge
-//! whether that may be. Knows when the process of the library is dead, and starts the next one.
+//! Runs a script: gets the expected result of a step from the model, the result from the library,
+//! and the verdict from the judge. Detects the end of the library's process, and starts the next
+//! one.
 
 use crate::disk::{Fault, SimDisk};
 use crate::judge::{Judge, Silent};
@@ -13,17 +14,17 @@ pub struct Run {
     pub judge: Judge,
     serial: Serial,
     lease: LeaseNo,
-    /// What was done, for whoever has to understand it.
+    /// The steps done, for the report of a failure.
     pub trace: Vec<String>,
-    /// How a process that dies in the middle of a step is followed.
+    /// How a process that ends in the middle of a step is followed.
     pub after_death: End,
-    /// Deaths in the opening that follows a death, one after the other.
+    /// Ends of the process in the openings that follow an end, one after the other.
     pub deaths_in_recovery: Vec<u64>,
     pub crashes: u64,
-    /// The calls at which planned deaths came, the first one counted from the plan of whoever runs
-    /// this, each other from the beginning of its recovery.
+    /// The calls at which planned ends came, the first one counted from the caller's plan, each
+    /// other from the beginning of its recovery.
     pub deaths: Vec<u64>,
-    /// Of the deaths in recoveries, those that came only after it was through.
+    /// Of the ends planned in recoveries, those that came only after the recovery.
     pub late_deaths: u64,
     /// What the clocks do between the next end and the opening after it.
     pub while_closed: Vec<Turn>,
@@ -50,7 +51,7 @@ impl Run {
         }
     }
 
-    /// The first opening; a planned death in it is followed like any other.
+    /// The first opening; a planned end in it is followed like any other.
     pub fn open(&mut self) -> Verdict<()> {
         match self.world.open() {
             Ok(()) => Ok(()),
@@ -76,7 +77,7 @@ impl Run {
             | Step::BuryAny { tube, task }
             | Step::Delete { tube, task }
             | Step::Peek { tube, task } => picked.task = model.task_at(*tube, *task),
-            Step::LetGo { lease } => {
+            Step::DropGuard { lease } => {
                 picked.leases.push(model.lease_at(*lease)?);
                 if !self.world.has_guard(picked.leases[0]) {
                     return None;
@@ -95,7 +96,7 @@ impl Run {
                 let mut all: Vec<_> = leases.iter().filter_map(|at| model.lease_at(*at)).collect();
                 all.sort_unstable();
                 all.dedup();
-                // One call is about one tube, and takes the guards themselves.
+                // One call is about one tube, and consumes the guards.
                 let tube = all.first().and_then(|no| model.tube_of(*no));
                 all.retain(|no| self.world.has_guard(*no) && model.tube_of(*no) == tube);
                 picked.leases = if tube.is_some() { all } else { Vec::new() };
@@ -109,7 +110,7 @@ impl Run {
                 return None;
             }
             Step::EndCheckpoint if !self.world.is_beside() => return None,
-            // These wait for its end, and the script is to end it.
+            // These wait for its end, and the script must end it.
             Step::BeginCheckpoint { .. }
             | Step::Checkpoint
             | Step::Compact
@@ -149,15 +150,15 @@ impl Run {
         self.trace.push(format!("{step:?} {:?} {:?} -> {answer:?}", picked.task, picked.leases));
         let trouble = matches!(answer, Answer::Refused(kind) if is_trouble(kind));
         if self.is_dead() {
-            // A guard that is dropped tells nobody that it could not write.
-            if trouble || matches!(step, Step::LetGo { .. } | Step::Leave { .. }) {
+            // The drop of a guard returns no error when it cannot write.
+            if trouble || matches!(step, Step::DropGuard { .. } | Step::Leave { .. }) {
                 self.judge.unanswered(step, &picked);
             } else {
                 self.judge.answered(step, &picked, &answer)?;
             }
             return self.recover();
         }
-        let is_silent = matches!(step, Step::LetGo { .. } | Step::Leave { .. });
+        let is_silent = matches!(step, Step::DropGuard { .. } | Step::Leave { .. });
         if trouble || is_silent && self.strikes() > strikes {
             return self.in_trouble(step, &picked, &guards);
         }
@@ -173,15 +174,15 @@ impl Run {
         Ok(())
     }
 
-    /// The disk refused a call and the process lives. If the queue goes on, nothing happened; if it
-    /// is broken, opening it again decides.
+    /// The disk refused a call and the process still runs. If the queue goes on, nothing happened;
+    /// if it is broken, opening it again decides.
     fn in_trouble(&mut self, step: &Step, picked: &Picked, guards: &[LeaseNo]) -> Verdict<()> {
         if !self.is_planned() {
             return Err(format!("no failing disk explains what {step:?} answered"));
         }
         self.judge.unanswered(step, picked);
         if !guards.is_empty() {
-            self.judge.let_go(guards);
+            self.judge.dropped(guards);
         }
         let silent = match step {
             Step::Leave { .. } | Step::CloseConsumer { .. } => Some(Silent::Session),
@@ -201,9 +202,9 @@ impl Run {
         self.recover()
     }
 
-    /// Checks that nothing disagrees inside; costs a walk over both files.
+    /// Checks that the files and rows agree; reads both files.
     pub fn check(&mut self) -> Verdict<()> {
-        // It would wait for the checkpoint under way.
+        // It would wait for the running checkpoint.
         self.step(&Step::EndCheckpoint)?;
         match self.world.check()? {
             Ok(()) => Ok(()),
@@ -231,7 +232,7 @@ impl Run {
         self.world.disk.as_ref().map_or(0, SimDisk::strikes)
     }
 
-    /// Whether a planned fault explains what was answered.
+    /// Whether a planned fault explains the result.
     fn is_struck(&self, kind: tubewell::ErrorKind) -> bool {
         self.is_dead() || self.is_planned() && is_trouble(kind)
     }
@@ -240,7 +241,7 @@ impl Run {
         self.world.disk.as_ref().is_some_and(SimDisk::is_planned)
     }
 
-    /// Ends a process that died, or is of no more use; the next one meets a good disk.
+    /// Ends a process that has died or is broken; the next one has a good disk.
     fn replace(&mut self) {
         self.crashes += 1;
         if self.is_dead() {
@@ -263,14 +264,14 @@ impl Run {
             self.judge.turned(&turn);
         }
         loop {
-            // A fault that has not come yet goes first; these are for the recovery from it.
+            // A fault that has not struck yet comes first; these are for the recovery from it.
             if !self.is_planned() && !self.deaths_in_recovery.is_empty() {
                 in_one_go = false;
                 let at = self.deaths_in_recovery.remove(0);
                 self.disk().plan(Fault::Die(at));
                 let opened = self.world.open();
                 if !self.is_dead() {
-                    // It was through before its time had come; die here.
+                    // It finished before the planned end; end here.
                     opened.map_err(|error| format!("opening again: {error}"))?;
                     self.late_deaths += 1;
                 }

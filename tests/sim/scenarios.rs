@@ -1,6 +1,5 @@
-//! Short lives of a queue, each with a crash at every write, change of length and sync it makes;
-//! the same with a second crash in the recovery; and with each of these calls failing, once and
-//! from then on.
+//! Short scripts, each with a crash at every write, change of length and sync; the same with a
+//! second crash in the recovery; and with each of these calls failing, once and from then on.
 
 use crate::beside::Beside;
 use crate::disk::{Fault, SimDisk};
@@ -140,7 +139,7 @@ fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// The lives of named consumers.
+/// The sessions of named consumers.
 fn consumers() -> Vec<Scenario> {
     let take = Step::Take { tube: 0 };
     let join = |grace| Step::Join { who: 0, grace };
@@ -180,12 +179,12 @@ fn consumers() -> Vec<Scenario> {
     ]
 }
 
-/// Calls of a checkpoint that verbs run beside, between the freeze and the new snapshot; the last
-/// come when it is over. Faults of every kind strike at some of them, and crashes at all.
+/// Calls of a checkpoint during which verbs run, between the freeze and the new snapshot; the last
+/// ones come after it. Faults of every kind strike at some of them, and crashes at all.
 const SOME_CALLS: [u8; 5] = [1, 4, 7, 10, 13];
 const OTHER_CALLS: [u8; 10] = [2, 3, 5, 6, 8, 9, 11, 12, 14, 15];
 
-/// Checkpoints with verbs beside them.
+/// Checkpoints with verbs during them.
 fn checkpoints(calls: &[u8]) -> Vec<Scenario> {
     let take = Step::Take { tube: 0 };
     let before = vec![
@@ -224,24 +223,24 @@ struct Crash {
     fault: Fault,
     end: End,
     in_recovery: Vec<u64>,
-    /// What the disk draws from, for what a crash leaves.
-    luck: u64,
+    /// The seed of the disk's choices after a crash.
+    disk_seed: u64,
 }
 
-/// What came of a scenario.
+/// The result of a scenario.
 struct Played {
     /// The calls that its faulty part made: whether each was a sync.
     calls: Vec<bool>,
     /// How often the process was replaced.
     crashes: u64,
     was_struck: bool,
-    /// Of the deaths planned in recoveries, those that came only after one was through.
+    /// Of the ends planned in recoveries, those that came only after the recovery.
     late_deaths: u64,
 }
 
 /// Plays a scenario once.
 fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
-    let disk = SimDisk::new(crash.luck);
+    let disk = SimDisk::new(crash.disk_seed);
     let mut run = Run::new(Some(disk.clone()), durability);
     if matches!(crash.fault, Fault::ReadOnce(_) | Fault::ReadSticky(_)) {
         run.world.cache_bytes = 0;
@@ -260,11 +259,11 @@ fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
                 run.play(&scenario.before)?;
                 disk.plan(crash.fault);
                 run.play(during)?;
-                // A call that was answered may have left the queue broken.
+                // A call that returned may have left the queue broken.
                 run.step(&Step::Look)?;
             }
         }
-        // Whoever replaces a process plans anew.
+        // A new process plans again.
         let was_struck = run.crashes > 0 || disk.strikes() > 0;
         let (crashes, late_deaths) = (run.crashes, run.late_deaths);
         played = Played { calls: disk.syncs(), crashes, was_struck, late_deaths };
@@ -277,15 +276,15 @@ fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
         run.step(&Step::Look)?;
         run.check()
     })();
-    // Whatever came of it, the queue serves on, and what it says then lasts.
+    // After every outcome the queue serves, and its results last.
     if verdict.is_ok() {
         let later = [general(), put(), Step::Reopen(End::Cut), Step::Take { tube: 0 }, Step::Look];
         verdict = run.play(&later);
     }
     if let Err(why) = verdict {
-        let Crash { fault, end, in_recovery, luck } = crash;
+        let Crash { fault, end, in_recovery, disk_seed } = crash;
         panic!(
-            "{}, {durability:?}, {fault:?}, {end:?}, {in_recovery:?}, luck {luck}: {why}\n{}",
+            "{}, {durability:?}, {fault:?}, {end:?}, {in_recovery:?}, seed {disk_seed}: {why}\n{}",
             scenario.name,
             run.trace.join("\n")
         );
@@ -294,7 +293,7 @@ fn play(scenario: &Scenario, durability: Durability, crash: &Crash) -> Played {
 }
 
 fn whole(scenario: &Scenario, durability: Durability) -> Vec<bool> {
-    let crash = Crash { fault: Fault::None, end: End::Kill, in_recovery: vec![], luck: 0 };
+    let crash = Crash { fault: Fault::None, end: End::Kill, in_recovery: vec![], disk_seed: 0 };
     play(scenario, durability, &crash).calls
 }
 
@@ -303,7 +302,7 @@ const RECOVERIES: u64 = 3;
 const LEVELS: [Durability; 2] = [Durability::Durable, Durability::Relaxed];
 
 #[test]
-fn the_last_of_the_calls_is_behind_the_end_of_the_checkpoint() {
+fn the_last_of_the_calls_is_after_the_end_of_the_checkpoint() {
     let before = checkpoints(&[1]).remove(0).before;
     let ends_before = |call: u8| {
         let disk = SimDisk::new(1);
@@ -327,8 +326,12 @@ fn s1_s2_s5_s6_a_crash_at_every_write_and_sync() {
                 let cuts = if durability == Durability::Durable { 2 } else { 1 };
                 for cut in 0..=cuts {
                     let end = if cut == 0 { End::Kill } else { End::Cut };
-                    let (fault, luck) = (Fault::Die(at), cut + 8 * at);
-                    play(&scenario, durability, &Crash { fault, end, in_recovery: vec![], luck });
+                    let (fault, disk_seed) = (Fault::Die(at), cut + 8 * at);
+                    play(
+                        &scenario,
+                        durability,
+                        &Crash { fault, end, in_recovery: vec![], disk_seed },
+                    );
                 }
             }
         }
@@ -340,17 +343,17 @@ fn s6_a_crash_in_the_recovery_from_a_crash() {
     for scenario in scenarios() {
         for durability in LEVELS {
             let calls = whole(&scenario, durability);
-            // Every call of some recoveries, and a few behind their end.
+            // Every call of some recoveries, and a few after their end.
             for seed in seeds(RECOVERIES) {
                 let mut rng = Rng::new(seed);
                 let fault = Fault::Die(1 + rng.below(calls.len() as u64));
-                let (end, luck) = (rng.of(&[End::Kill, End::Cut, End::Cut]), rng.next());
+                let (end, disk_seed) = (rng.of(&[End::Kill, End::Cut, End::Cut]), rng.next());
                 let mut at = 1;
                 loop {
                     let again = rng.one_in(3).then(|| 1 + rng.below(20));
                     let in_recovery: Vec<_> = [Some(at), again].into_iter().flatten().collect();
                     let planned = in_recovery.len() as u64;
-                    let crash = Crash { fault, end, in_recovery, luck };
+                    let crash = Crash { fault, end, in_recovery, disk_seed };
                     if play(&scenario, durability, &crash).late_deaths == planned {
                         break;
                     }
@@ -363,7 +366,7 @@ fn s6_a_crash_in_the_recovery_from_a_crash() {
     }
 }
 
-// Two tests, or one thread has all of it to do while the other has nothing left.
+// Two tests, because otherwise one thread would do all the work.
 #[test]
 fn s6_an_error_at_every_call_once_and_from_then_on_durable() {
     errors_at_every_call(Durability::Durable);
@@ -381,8 +384,8 @@ fn errors_at_every_call(durability: Durability) {
             let lost = is_sync.then_some(Fault::LoseSync(at));
             for fault in [Fault::Once(at), Fault::Sticky(at)].into_iter().chain(lost) {
                 for end in [End::Kill, End::Cut] {
-                    let crash = Crash { fault, end, in_recovery: vec![], luck: at };
-                    // A process that lives on has no end that could be of another kind.
+                    let crash = Crash { fault, end, in_recovery: vec![], disk_seed: at };
+                    // A process that goes on has no end of another kind.
                     if play(&scenario, durability, &crash).crashes == 0 {
                         break;
                     }
@@ -400,7 +403,7 @@ fn s6_an_error_at_a_read_once_and_from_then_on() {
             for fails in [Fault::ReadOnce, Fault::ReadSticky] {
                 for at in 1.. {
                     let (fault, end) = (fails(at), [End::Kill, End::Cut][at as usize % 2]);
-                    let crash = Crash { fault, end, in_recovery: vec![], luck: at };
+                    let crash = Crash { fault, end, in_recovery: vec![], disk_seed: at };
                     if !play(&scenario, durability, &crash).was_struck {
                         break;
                     }

@@ -1,5 +1,5 @@
-//! Makes scripts: steps drawn so that they collide. Few tubes, groups, keys and priorities, times
-//! around the same instants, picks that favour what was touched last, and stale leases used again.
+//! Makes scripts: random steps that collide. Few tubes, groups, keys and priorities, times around
+//! the same instants, picks that prefer what was used last, and stale leases used again.
 
 use crate::step::*;
 use tubewell::{State, TubeKind};
@@ -44,12 +44,12 @@ impl Rng {
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     pub steps: usize,
-    /// The wall clock may stand still and go back. Not where a reopening must tell the time.
+    /// The wall clock may stop and go back. Not where a reopening needs it.
     pub odd_clocks: bool,
-    /// Ends that come out of the blue, drawn by whoever runs the script.
+    /// Random ends, drawn by the runner of the script.
     pub ends: bool,
     pub temporary: bool,
-    /// Checkpoints stand still beside what follows, and the base is compacted.
+    /// Checkpoints are blocked during later steps, and the base is compacted.
     pub beside: bool,
 }
 
@@ -61,7 +61,7 @@ impl Profile {
 }
 
 const SECOND: u64 = 1_000_000;
-/// The instants that everything happens around.
+/// The lengths of time that all steps use.
 const SPANS: [u64; 6] = [SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND, 5 * SECOND + 1, 60 * SECOND];
 const KINDS: [TubeKind; 6] = [
     TubeKind::General,
@@ -74,7 +74,7 @@ const KINDS: [TubeKind; 6] = [
 
 pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let mut maker = Maker { rng: Rng::new(seed), profile, kinds: [TubeKind::General; 4] };
-    // One tube to four to begin with; the rest come when they come.
+    // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
         let step = maker.step();
@@ -90,7 +90,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
 struct Maker {
     rng: Rng,
     profile: Profile,
-    /// What each tube is likely to be, so that refused options stay rare.
+    /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
 }
 
@@ -149,7 +149,7 @@ impl Maker {
 
     fn put(&mut self, tube: u8) -> Step {
         let kind = self.kinds[usize::from(tube)];
-        // Now and then an option that the kind refuses.
+        // Sometimes an option that the kind refuses.
         let slip = self.rng.one_in(40);
         let timed = slip || !matches!(kind, TubeKind::Fifo | TubeKind::Utube);
         let grouped =
@@ -244,7 +244,7 @@ impl Maker {
             129..134 => Step::Touch { lease, by: self.span() },
             134..136 => Step::Renew { lease },
             136..139 => Step::RenewFor { lease, by: self.span() },
-            139..144 => Step::LetGo { lease },
+            139..144 => Step::DropGuard { lease },
             144..146 => Step::Detach { lease },
             146..151 => Step::Kick { tube, count: self.rng.of(&[1, 1, 2, 100, EVER]) },
             151..154 => Step::KickOne { tube, task },

@@ -1,4 +1,4 @@
-//! Named consumers at their end, where a script is too short: more leases than one sweep returns,
+//! Named consumers at their end, in cases that exceed a script: more leases than one sweep returns,
 //! and more names than a script has.
 
 use crate::disk::{Fault, SimDisk};
@@ -6,8 +6,8 @@ use crate::step::End;
 use crate::trust::{numbers, open, put};
 use tubewell::Durability;
 
-/// More leases than one sweep returns: a consumer's end is several commits then, and wherever it is
-/// cut off, each task is there again, charged once.
+/// More leases than one sweep returns: a consumer's end is several commits, and after an
+/// interruption at any point each task is there again, charged once.
 #[test]
 fn s1_s8_a_consumers_end_in_several_sweeps_cut_off_at_every_call() {
     for end in [End::Kill, End::Cut] {
@@ -45,7 +45,7 @@ fn s1_s8_a_consumers_end_in_several_sweeps_cut_off_at_every_call() {
     }
 }
 
-/// Names come and go; what is kept of them must not grow.
+/// Consumers are opened and closed; what is kept of them must not grow.
 #[test]
 fn a_consumer_that_ended_leaves_no_rows() {
     let disk = SimDisk::new(1);

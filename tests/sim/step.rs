@@ -1,6 +1,6 @@
-//! The words of the simulation: what can be asked of a queue, and what it can answer. Both the
-//! library and the model are spoken to in these, so neither the generator nor the judge needs to
-//! know the other. Times are microseconds; [`EVER`] is for ever.
+//! The language of the simulation: the calls of a queue and their results. Both the library and the
+//! model use it, so the generator and the judge are independent of them. Times are microseconds;
+//! [`EVER`] means without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tubewell::{Backoff, ErrorKind, Reason, State, TubeKind, TubeOptions};
 
 pub const EVER: u64 = u64::MAX;
 
-/// A length of time as the library takes it.
+/// A length of time for the library.
 pub fn length(micros: u64) -> Duration {
     if micros == EVER { Duration::MAX } else { Duration::from_micros(micros) }
 }
 
-/// What a tube is made with.
+/// The options of a tube.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opts {
     pub kind: TubeKind,
@@ -84,7 +84,7 @@ pub enum OnConflict {
 pub struct New {
     pub priority: Option<i64>,
     pub delay: Option<u64>,
-    /// From the wall clock as it stands.
+    /// From the present wall clock.
     pub run_in: Option<i64>,
     pub ttl: Option<u64>,
     pub ttr: Option<u64>,
@@ -113,11 +113,11 @@ impl Back {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     Advance(u64),
-    /// The wall clock and the boot clock move on.
+    /// The wall clock and the boot clock advance.
     Suspend(u64),
-    /// All but the wall clock move on.
+    /// All but the wall clock advance.
     FreezeWall(u64),
-    /// The wall clock is set by so much, either way.
+    /// The wall clock is set by this much, forward or back.
     SetWall(i64),
     /// The machine starts anew while the queue is closed, and so much passes on the wall clock.
     Reboot(u64),
@@ -127,7 +127,7 @@ pub enum Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Close,
-    /// The process dies, the machine goes on.
+    /// The process ends, the machine goes on.
     Kill,
     /// The machine loses power.
     Cut,
@@ -137,32 +137,32 @@ pub enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Commit,
-    /// It says no.
+    /// It returns an error.
     Error,
     Panic,
 }
 
-/// The number of a put, which stands in the payload; the number of a hand-out. Given by whoever
-/// runs the steps, never twice.
+/// The number of a put, which is in the payload; the number of a take. Assigned by the runner of
+/// the steps, never twice.
 pub type Serial = u64;
 pub type LeaseNo = u64;
 
-/// Added to a pick: not only what is alive.
+/// Added to a pick: not only existing ones.
 pub const ANY: u32 = 1 << 16;
 
-/// A call of the disk that somebody stands still at; 1 is the next. What makes a file grow does
-/// not count there.
+/// A call of the disk at which a thread is blocked; 1 is the next. Calls that make a file grow do
+/// not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Sync(u8),
     /// A write or a sync.
     Call(u8),
-    /// The sync that makes a file's growth last. redb keeps a new reader waiting meanwhile.
+    /// The sync that makes a file's growth durable. redb blocks a new reader in the meantime.
     Growth,
 }
 
-/// One thing to do. `task` and `lease` are picks among those known so far, the latest first, so
-/// that a step means something wherever it stands.
+/// One step. `task` and `lease` are picks among those known so far, the latest first, so that a
+/// step is valid at every place of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Put {
@@ -216,10 +216,10 @@ pub enum Step {
         by: u64,
     },
     /// The guard is dropped without a verdict.
-    LetGo {
+    DropGuard {
         lease: u32,
     },
-    /// The guard is given up, the lease stays.
+    /// The guard is detached, the lease stays.
     Detach {
         lease: u32,
     },
@@ -262,12 +262,12 @@ pub enum Step {
         who: u8,
         grace: u64,
     },
-    /// Takes as a consumer. The guard is given up at once, or it would keep the session open.
+    /// Takes as a consumer. The guard is detached at once, because it would keep the session open.
     TakeBy {
         who: u8,
         tube: u8,
     },
-    /// The last handle goes.
+    /// The last handle is dropped.
     Leave {
         who: u8,
     },
@@ -297,8 +297,8 @@ pub enum Step {
     Tick,
     Flush,
     Checkpoint,
-    /// A checkpoint in a thread of its own, which stands still at this call until it is told to go
-    /// on. What comes between runs beside it.
+    /// A checkpoint in its own thread, which is blocked at this call until it may continue. The
+    /// steps until then run during it.
     BeginCheckpoint {
         at: At,
     },
@@ -336,17 +336,17 @@ impl Step {
     }
 }
 
-/// A step whose picks are settled.
+/// A step with its picks resolved.
 #[derive(Clone, Debug, Default)]
 pub struct Picked {
     pub task: Option<Serial>,
     pub leases: Vec<LeaseNo>,
-    /// The numbers that this step may give out, from here on.
+    /// The numbers that this step may assign, from here on.
     pub serial: Serial,
     pub lease: LeaseNo,
 }
 
-/// What a put found.
+/// The result of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     New,
@@ -368,15 +368,15 @@ pub enum Answer {
     PutMany(Vec<Serial>),
     Took(Vec<Hand>),
     Count(u64),
-    /// The tasks of an `ack_many` that were not held any more.
+    /// The tasks of an `ack_many` that were no longer held.
     NotHeld(Vec<Serial>),
     Task(Box<Seen>),
     Nothing,
     Refused(ErrorKind),
 }
 
-/// What the documents say that the answer is. A refusal may have several good reasons at once, and
-/// which of them is named first is nobody's business.
+/// The result that the documents state. A refusal may have several valid reasons at once, and each
+/// of them is accepted.
 pub type Expected = Result<Answer, Vec<ErrorKind>>;
 
 pub fn agrees(expected: &Expected, answer: &Answer) -> bool {
@@ -387,7 +387,7 @@ pub fn agrees(expected: &Expected, answer: &Answer) -> bool {
     }
 }
 
-/// One task as anyone may see it.
+/// One task, as it is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub serial: Serial,
@@ -397,7 +397,7 @@ pub struct Seen {
     pub key: Option<String>,
     pub created: u64,
     pub due: Option<u64>,
-    /// None for ever, and none while it stands still.
+    /// None without an end, and none while it does not advance.
     pub ttl_left: Option<u64>,
     pub ttr: Option<u64>,
     pub lease_left: Option<u64>,
@@ -429,27 +429,27 @@ pub enum Call {
 
 pub const CALLS: usize = 13;
 
-/// One tube as anyone may see it: its tasks in hand-out order within each state.
+/// One tube, as it is visible: its tasks in the order of takes within each state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenTube {
     pub tube: u8,
     pub options: TubeOptions,
     pub paused: bool,
     pub tasks: Vec<Seen>,
-    /// The consumers that hold tasks, or have left them.
+    /// The consumers that hold tasks, or whose sessions held them.
     pub holders: BTreeMap<Serial, String>,
     /// None where the documents leave it open.
     pub calls: [Option<u64>; CALLS],
     pub done: Option<u64>,
 }
 
-/// All that anyone may see.
+/// Everything that is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     pub tubes: Vec<SeenTube>,
     /// The rows of the application's own table.
     pub own: BTreeSet<Serial>,
-    /// Bytes of the payloads of all durable tubes, as they are kept count of.
+    /// Bytes of the payloads of all durable tubes, as the queue counts them.
     pub durable_bytes: u64,
 }
 

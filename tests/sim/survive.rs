@@ -1,5 +1,5 @@
-//! What survives, as the README's table says it: one plain story for each cell that the crashes at
-//! every call in `scenarios` show only among much else. Nothing here is about how it is done.
+//! What survives, as the table in the README states it: one plain story for each cell that the
+//! crashes at every call in `scenarios` show only among many others.
 
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
@@ -20,7 +20,7 @@ fn calls(disk: &SimDisk) -> (usize, usize) {
 }
 
 #[test]
-fn a_durable_call_returns_when_it_is_synced_and_nothing_takes_it_back() {
+fn a_durable_call_returns_when_it_is_synced_and_nothing_undoes_it() {
     for end in ENDS {
         for seed in seeds(40) {
             let disk = SimDisk::new(seed);
@@ -38,7 +38,7 @@ fn a_durable_call_returns_when_it_is_synced_and_nothing_takes_it_back() {
 }
 
 #[test]
-fn a_relaxed_call_returns_when_it_is_written_and_no_kill_takes_it_back() {
+fn a_relaxed_call_returns_when_it_is_written_and_no_kill_undoes_it() {
     let disk = SimDisk::new(1);
     let (queue, tube) = open(&disk, Durability::Relaxed);
     disk.plan(Fault::None);
@@ -51,9 +51,9 @@ fn a_relaxed_call_returns_when_it_is_written_and_no_kill_takes_it_back() {
     assert_eq!(numbers(&queue), (1..20).collect::<Vec<_>>());
 }
 
-/// By hand, so that no thread helps: the callers themselves see to it.
+/// By hand, so that no thread syncs: the callers themselves do.
 #[test]
-fn a_power_cut_takes_back_a_flush_interval_of_what_is_relaxed_as_a_suffix() {
+fn a_power_cut_undoes_a_flush_interval_of_relaxed_writes_as_a_suffix() {
     let interval = Duration::from_millis(50);
     let mut lost = 0;
     for seed in seeds(80) {
@@ -122,7 +122,7 @@ fn counts(task: &TaskInfo) -> (u32, u32, u32, Option<Duration>) {
 }
 
 #[test]
-fn a_kill_takes_back_no_take_touch_release_or_drop() {
+fn a_kill_undoes_no_take_touch_release_or_drop() {
     for level in LEVELS {
         for (name, verb) in HOLDERS_VERBS {
             let [before, after, found] = held(level, verb, SimDisk::kill, 1);
@@ -134,7 +134,7 @@ fn a_kill_takes_back_no_take_touch_release_or_drop() {
 }
 
 #[test]
-fn a_power_cut_takes_back_a_lease_and_its_attempt_and_nothing_else() {
+fn a_power_cut_undoes_a_lease_and_its_attempt_and_nothing_else() {
     for level in LEVELS {
         for (name, verb) in HOLDERS_VERBS {
             let mut taken_back = 0;
@@ -151,7 +151,7 @@ fn a_power_cut_takes_back_a_lease_and_its_attempt_and_nothing_else() {
 }
 
 #[test]
-fn either_end_takes_the_tasks_of_a_temporary_tube_and_leaves_the_tube() {
+fn either_end_removes_the_tasks_of_a_temporary_tube_and_keeps_the_tube() {
     let options = TubeOptions::default().temporary(true);
     for end in ENDS {
         for level in LEVELS {

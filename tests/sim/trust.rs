@@ -1,5 +1,5 @@
-//! What a queue's owner has to be able to trust, one plain story each. The stories that need every
-//! moment of a crash are in `scenarios`; here stand those that need a hand of their own.
+//! What an owner of a queue relies on, one plain story each. Stories with a crash at every call are
+//! in `scenarios`; here are those that need special steps.
 
 use crate::disk::{Fault, SimDisk};
 use crate::run::Run;
@@ -41,7 +41,7 @@ pub fn put(tube: &Tube, number: u64) -> Result<()> {
     tube.put(&number.to_be_bytes()).map(drop)
 }
 
-/// The numbers that are there, in put order.
+/// The numbers of the tasks, in put order.
 pub fn numbers(queue: &Queue) -> Vec<u64> {
     let tube = queue.tube("t").unwrap();
     assert_eq!(queue.check().unwrap(), Vec::<String>::new());
@@ -55,9 +55,9 @@ pub fn numbers(queue: &Queue) -> Vec<u64> {
     all.into_iter().map(|(_, number)| number).collect()
 }
 
-/// An unchained record came back from the past in a third of the runs of a spike: the first cut
-/// loses some records, their places are written again with records of the same size, and after the
-/// second cut an old one stood where the chain seemed to go on.
+/// Regression: a record without a chain came back in a third of the runs of a prototype. The first
+/// cut loses some records, their places are written again with records of the same size, and after
+/// the second cut an old one was where the chain seemed to continue.
 #[test]
 fn two_power_cuts_in_a_row_with_equal_sized_records() {
     for seed in seeds(500) {
@@ -89,8 +89,8 @@ fn two_power_cuts_in_a_row_with_equal_sized_records() {
     }
 }
 
-/// What the page cache shows after a kill is not on the disk. The opening that read it has answered
-/// from it, so a power cut after that may not take it back.
+/// The page cache after a kill is not on the disk. The opening that read it has returned results
+/// from it, so a later power cut must not undo them.
 #[test]
 fn kill_reopen_power_cut() {
     for seed in seeds(200) {
@@ -108,7 +108,7 @@ fn kill_reopen_power_cut() {
     }
 }
 
-/// The ring of 64 KiB is gone round some thirty times, with ends of every kind between.
+/// The ring of 64 KiB wraps some thirty times, with ends of every kind between.
 #[test]
 fn around_the_ring_many_times() {
     for seed in seeds(20) {
@@ -145,8 +145,8 @@ fn steps(tube_steps: &[Step]) -> Vec<Step> {
     steps
 }
 
-/// A queue that dies while it replays has to be able to replay again, and so has one that dies in
-/// the checkpoint behind it.
+/// A queue whose process ends during a replay must be able to replay again, and so must one that
+/// ends in the checkpoint after it.
 #[test]
 fn a_replay_and_its_checkpoint_interrupted_at_every_write() {
     let fill = steps(&vec![Step::PutMany { tube: 0, count: 5 }; 60]);
@@ -189,8 +189,8 @@ fn a_replay_and_its_checkpoint_interrupted_at_every_write() {
     }
 }
 
-/// After a failed sync nobody knows what is on the medium. The queue says so once, with the ids,
-/// stays broken, and the next opening decides for ever.
+/// After a failed sync the state of the medium is unknown. The queue reports it once, with the ids,
+/// stays broken, and the next opening decides permanently.
 #[test]
 fn s6_a_failed_sync_of_either_file() {
     for seed in seeds(60) {
@@ -204,10 +204,10 @@ fn s6_a_failed_sync_of_either_file() {
         disk.plan(Fault::None);
         assert_eq!(kind_of(&put(&tube, 2)), Some(ErrorKind::Broken));
         assert_eq!(kind_of(&tube.try_take()), Some(ErrorKind::Broken));
-        // A broken queue lets its files go, whoever still holds a handle.
+        // A broken queue closes its files, also if handles still exist.
         let _ = queue.close();
         let broken = (queue, tube);
-        assert!(disk.lend_beside().open_journal().unwrap().is_some(), "it has the lock still");
+        assert!(disk.lend_beside().open_journal().unwrap().is_some(), "it still has the lock");
         if seed % 3 > 0 {
             disk.cut_power();
         }
@@ -247,10 +247,10 @@ fn s6_a_failed_sync_of_either_file() {
     assert!(at > 6, "{at} calls of a checkpoint");
 }
 
-/// A durable call that changed nothing still tells what it has seen, so that has to be synced.
+/// A durable call that changed nothing still returns what it has read, so that must be synced.
 #[test]
 fn a_durable_call_that_changes_nothing_syncs_what_it_saw() {
-    // A key that is there already is refused, and so is a kick of what is not buried.
+    // A put with an existing key is refused, and so is a kick of a task that is not buried.
     fn taken<'a>(tube: &'a Tube, bytes: &'a [u8]) -> tubewell::NewTask<'a> {
         tube.task(bytes).key("k").on_conflict(Conflict::Reject)
     }
@@ -289,8 +289,9 @@ fn a_durable_call_that_changes_nothing_syncs_what_it_saw() {
     }
 }
 
-/// Only the gate's own syncs were noted. After that of a checkpoint the flusher went on waking up,
-/// and the next relaxed call found the interval long over and synced in its place.
+/// Regression: only the syncs of group commit were noted. After the sync of a checkpoint the
+/// flusher continued to wake up, and the next relaxed call found the interval long over and synced
+/// in its place.
 #[test]
 fn what_a_checkpoint_has_synced_is_not_synced_again() {
     let steps: [fn(&Queue, &Tube); 2] = [
@@ -315,7 +316,7 @@ fn what_a_checkpoint_has_synced_is_not_synced_again() {
     }
 }
 
-/// A plain verb inside the closure would wait for the transaction that it stands in.
+/// A plain verb inside the closure would wait for its own transaction.
 #[test]
 fn a_verb_inside_transact_is_refused_and_the_transaction_goes_on() {
     let disk = SimDisk::new(1);
@@ -336,8 +337,8 @@ fn a_verb_inside_transact_is_refused_and_the_transaction_goes_on() {
     assert_eq!(numbers(&open(&disk, Durability::Durable).0), [1, 2]);
 }
 
-/// A panic in a live write transaction of the store leaks its pages until a repair. The closure's
-/// panic is caught, the transaction aborted in order, and the panic goes on.
+/// A panic in an open write transaction of the store leaks its pages until a repair. The closure's
+/// panic is caught, the transaction aborted, and the panic resumed.
 #[test]
 fn a_closures_panic_leaves_the_queue_whole() {
     let disk = SimDisk::new(1);
@@ -355,7 +356,7 @@ fn a_closures_panic_leaves_the_queue_whole() {
         })
     }));
     assert!(outcome.is_err());
-    // Nothing happened, and the lease lives.
+    // Nothing happened, and the lease is still held.
     assert_eq!(numbers(&queue), [0]);
     task.ack().unwrap();
     put(&tube, 2).unwrap();
@@ -364,14 +365,14 @@ fn a_closures_panic_leaves_the_queue_whole() {
     assert_eq!(numbers(&open(&disk, Durability::Durable).0), [2]);
 }
 
-/// Rows of one task in three layers at once: written before a checkpoint, changed after it, gone
-/// after the next. A removal without its dead mark would bring it back.
+/// Rows of one task in three layers at once: written before a checkpoint, changed after it, removed
+/// after the next. A removal without its tombstone would bring it back.
 #[test]
 fn release_take_and_ack_across_checkpoints() {
     let (put, take) = (Step::Put { tube: 0, new: New::default() }, Step::Take { tube: 0 });
     let release = Step::Release { lease: 0, back: Default::default() };
     let verbs = [put.clone(), put, take.clone(), release, take, Step::Ack { lease: 0 }];
-    // A checkpoint, a kill or a cut between any two of them.
+    // A checkpoint, a kill or a power cut between any two of them.
     let ends = [End::Kill, End::Cut].map(|end| Some(Step::Reopen(end)));
     let between = [&[None, Some(Step::Checkpoint)], ends.as_slice()].concat();
     for mix in 0..between.len().pow(verbs.len() as u32 - 1) {
@@ -388,7 +389,7 @@ fn release_take_and_ack_across_checkpoints() {
     }
 }
 
-/// A guard that outlives its queue keeps its payload; its verdict says Closed, its drop does
+/// A guard that outlives its queue keeps its payload; its verdict returns Closed, its drop does
 /// nothing, also when the queue is open again elsewhere.
 #[test]
 fn a_guard_outlives_the_queue() {
@@ -410,9 +411,9 @@ fn a_guard_outlives_the_queue() {
     drop(again);
 }
 
-/// A checkpoint's sync failed and its pages are only in the cache; the process died. The next one
-/// sees a base that is not on the medium: what it builds on it, and writes over because of it, must
-/// not be lost when the power goes.
+/// A checkpoint's sync failed, its pages are only in the cache, and the process ended. The next
+/// process sees a base that is not on the medium: what it builds on it, and overwrites because of
+/// it, must not be lost by a power cut.
 #[test]
 fn s1_a_lost_sync_of_the_base_a_kill_and_a_power_cut_after_more_traffic() {
     for at in 1..8 {

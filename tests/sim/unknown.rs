@@ -1,5 +1,5 @@
-//! What is not known to be synced: receipts, and calls whose sync failed. Such a call says so once
-//! and names its tasks, and the next opening decides for all of them alike.
+//! Calls that are not known to be synced: receipts, and calls whose sync failed. Such a call
+//! reports it once and names its tasks, and the next opening decides for all of them alike.
 
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
@@ -14,7 +14,7 @@ fn payload(number: u64) -> Vec<u8> {
     number.to_be_bytes().repeat(300)
 }
 
-/// The numbers of the receipts' tasks that are there, whole and in put order.
+/// The numbers of the receipts' tasks that exist, whole and in put order.
 fn there(queue: &Queue, seed: u64) -> Vec<u64> {
     assert_eq!(queue.check().unwrap(), Vec::<String>::new(), "seed {seed}");
     let tube = queue.tube("t").unwrap();
@@ -80,7 +80,7 @@ fn s6_a_receipt_whose_sync_fails_names_its_task() {
         let decided = there(&open(&disk, Durability::Durable).0, seed);
         assert_eq!(decided, (0..decided.len() as u64).collect::<Vec<_>>(), "seed {seed}");
         disk.cut_power();
-        assert_eq!(there(&open(&disk, Durability::Durable).0, seed), decided, "for ever");
+        assert_eq!(there(&open(&disk, Durability::Durable).0, seed), decided, "permanently");
     }
 }
 
@@ -91,7 +91,7 @@ fn ids(queue: &Queue) -> BTreeSet<TaskId> {
     states.into_iter().flatten().map(|task| task.unwrap().id).collect()
 }
 
-/// A call by its name, and with how many tasks it does something. It is given a taken one.
+/// A call by its name, and the number of tasks that it changes. It gets a taken one.
 type Call = (&'static str, usize, fn(&Queue, &Tube, &Task) -> Result<()>);
 
 const CALLS: [Call; 5] = [
@@ -108,7 +108,7 @@ const CALLS: [Call; 5] = [
     }),
 ];
 
-/// Each task that is named came, or each that is named went, or nothing happened.
+/// All named tasks were added, or all were removed, or nothing happened.
 #[test]
 fn s5_s6_a_failed_sync_names_every_task_of_a_call() {
     for (name, count, call) in CALLS {
@@ -135,7 +135,7 @@ fn s5_s6_a_failed_sync_names_every_task_of_a_call() {
             }
             let decided = ids(&open(&disk, Durability::Durable).0);
             match done {
-                // What failed is the checkpoint behind it.
+                // The failed sync is that of the checkpoint after it.
                 Ok(()) => assert_eq!((&before ^ &decided).len(), count, "{name} at {at}"),
                 Err(error) => {
                     let mut either = vec![before.clone()];

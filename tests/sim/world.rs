@@ -1,5 +1,5 @@
-//! The library in the words of the simulation: runs a step against a real queue and tells what it
-//! answered. Also keeps what no single answer shows: that an id is never given twice, and that a
+//! The library in the language of the simulation: runs a step against a real queue and returns its
+//! result. It also checks what no single result shows: that an id is never given twice, and that a
 //! payload comes back as it was put.
 
 mod sight;
@@ -19,10 +19,10 @@ use tubewell::{
 
 /// 2026-01-01 at noon, where every run begins.
 pub const START: i64 = 1_767_268_800_000_000;
-/// A tube of its own, to make the queue read its clock without touching the others.
+/// A separate tube, to make the queue read its clock without a change of the others.
 const SPARE: &str = "spare";
 const OWN: TableDefinition<u64, ()> = TableDefinition::new("own");
-/// Serials and hand-outs of a step are numbered ahead; a step has at most so many of each.
+/// The serials and takes of a step are numbered in advance; a step has at most so many of each.
 pub const LEASES_A_STEP: u64 = 64;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -47,7 +47,7 @@ pub struct World {
     /// Guards that outlive their queue.
     stale: Vec<Task>,
     consumers: BTreeMap<u8, Consumer>,
-    /// A checkpoint under way.
+    /// A running checkpoint.
     beside: Option<Beside>,
     /// Bytes of the base's cache.
     pub cache_bytes: usize,
@@ -56,7 +56,7 @@ pub struct World {
     highest: Option<TaskId>,
 }
 
-/// What the library must never do, whatever was asked.
+/// What the library must never do, for any step.
 pub type Verdict<T> = std::result::Result<T, String>;
 
 impl World {
@@ -98,7 +98,7 @@ impl World {
                 self.tubes.insert(tube, handle);
             }
         }
-        // A handle of the queue before says nothing about this one.
+        // A handle of an earlier queue says nothing about this one.
         self.leases.retain(|_, lease| self.tubes.contains_key(&lease.tube));
         self.queue = Some(queue);
         Ok(())
@@ -116,7 +116,8 @@ impl World {
         };
         let closed = match (end, &self.queue) {
             (End::Close, Some(queue)) => {
-                // The time of the last record is all that a queue knows of the time it was closed.
+                // The last record's time is all that a queue knows of the time at which it was
+                // closed.
                 self.note_the_time().and_then(|()| queue.close())
             }
             _ => Ok(()),
@@ -126,7 +127,7 @@ impl World {
             (End::Cut, Some(disk)) => disk.cut_power(),
             _ => {}
         }
-        // Its sync does not return in this world.
+        // Its sync does not return before the end of this process.
         beside.map(Beside::end);
         self.stale = self.leases.values_mut().filter_map(|lease| lease.guard.take()).collect();
         (self.queue, self.spare) = (None, None);
@@ -174,7 +175,7 @@ impl World {
             Step::Checkpoint => done(self.queue().checkpoint()),
             Step::Compact => done(self.queue().compact()),
             Step::BeginCheckpoint { at } => {
-                let disk = self.disk.as_ref().expect("who checkpoints beside has a disk");
+                let disk = self.disk.as_ref().expect("a blocked checkpoint needs a disk");
                 match Beside::begin(self.queue(), disk, *at) {
                     Ok(beside) => {
                         self.beside = Some(beside);
@@ -225,11 +226,11 @@ impl World {
                 }
                 Ok(Ok(Answer::Done))
             }
-            Step::LetGo { .. } => {
+            Step::DropGuard { .. } => {
                 match self.guard(no) {
                     Some(guard) => drop(guard),
-                    // The runner asks this of guards only.
-                    None => return Err("a guard that is not there was let go".into()),
+                    // The runner does this with guards only.
+                    None => return Err("a guard that does not exist was dropped".into()),
                 }
                 Ok(Ok(Answer::Done))
             }
@@ -256,19 +257,19 @@ impl World {
         self.consumers.contains_key(&who)
     }
 
-    /// Whether a checkpoint stands still beside the script.
+    /// Whether a checkpoint is blocked during the script.
     pub fn is_beside(&self) -> bool {
         self.beside.is_some()
     }
 
-    /// Whether the journal may be too full for another step beside a checkpoint, which would have
+    /// Whether the journal may be too full for another step during a checkpoint, which would have
     /// to wait for its end.
     pub fn is_tight(&self) -> bool {
         let space = self.queue().space();
         space.map_or(true, |space| space.journal_used + (24 << 10) > space.journal_bytes)
     }
 
-    /// Whether a hand-out still has its guard, so that it can be let go.
+    /// Whether a take still has its guard, so that it can be dropped.
     pub fn has_guard(&self, no: LeaseNo) -> bool {
         self.leases.get(&no).is_some_and(|lease| lease.guard.is_some())
     }
@@ -277,7 +278,7 @@ impl World {
         no.and_then(|no| self.leases.get_mut(&no)).and_then(|lease| lease.guard.take())
     }
 
-    /// A hand-out by its ticket, through the tube's newest handle.
+    /// A take by its ticket, through the tube's newest handle.
     fn held(&self, no: Option<LeaseNo>) -> Result<TicketHandle> {
         let lease = &self.leases[&no.expect("a step of a lease picks one")];
         let tube = self.tubes.get(&lease.tube).unwrap_or(&lease.handle);
@@ -286,8 +287,8 @@ impl World {
 
     fn verdict(&mut self, no: LeaseNo, step: &Step) -> Result<()> {
         let words = format!("e{no}");
-        // A guard is used up by its verdict, so only where a refusal means that it was lost anyway;
-        // by turns, so that both ways are walked.
+        // A verdict consumes a guard, so this is used only where a refusal means a lost lease;
+        // every second time, so that both ways are tested.
         let by_guard = no.is_multiple_of(2)
             && match step {
                 Step::Release { back, .. } => back.is_plain(),
@@ -373,12 +374,12 @@ impl World {
         let lives = !matches!(done, Ok(Ok(_)));
         for (lease, guard) in picked.leases.iter().zip(guards) {
             match self.leases.get_mut(lease) {
-                // Nothing happened, so the guard goes on.
+                // Nothing happened, so the guard is still valid.
                 Some(lease) if lives => lease.guard = Some(guard),
                 _ => drop(guard),
             }
         }
-        // The panic goes through the library and comes out as it was.
+        // The panic passes through the library unchanged.
         let Ok(done) = done else { return Ok(Ok(Answer::Refused(ErrorKind::Rejected))) };
         match done {
             Ok(id) => {
@@ -386,7 +387,7 @@ impl World {
                 Ok(Ok(Answer::Put(picked.serial, Found::New)))
             }
             Err(error) if error.kind() == ErrorKind::Rejected => {
-                // What the closure met, if that was a failing disk.
+                // The error in the closure, if that was a failing disk.
                 let cause = error.into_source().and_then(|cause| cause.downcast::<Error>().ok());
                 let trouble = cause.map(|error| error.kind()).filter(|kind| is_trouble(*kind));
                 Ok(Ok(Answer::Refused(trouble.unwrap_or(ErrorKind::Rejected))))
@@ -406,7 +407,7 @@ impl World {
             }
             Ok(rows)
         });
-        // The table comes with the first row.
+        // The table is made with the first row.
         match rows {
             Err(error) if error.kind() == ErrorKind::Rejected => {
                 match error.into_source().and_then(|cause| cause.downcast::<Error>().ok()) {
@@ -456,7 +457,7 @@ impl World {
     }
 }
 
-/// The calls that a failing disk may answer with instead of doing them.
+/// The errors with which a failing disk may end a call.
 pub fn is_trouble(kind: ErrorKind) -> bool {
     use ErrorKind::{Broken, DiskFull, Io, Unknown};
     matches!(kind, Broken | DiskFull | Io | Unknown)

@@ -1,5 +1,5 @@
-//! That the audit can say no: a queue with every sort of row is sound, and with any row less, any
-//! row more or any row changed it is not. Where that cannot be seen, the test says why.
+//! Tests that the audit finds faults: a queue with every kind of row is sound, and with any row
+//! removed, added or changed it is not. Where a fault cannot be seen, the test says why.
 
 mod edited;
 mod reads;
@@ -24,11 +24,11 @@ use std::time::Duration;
 const NOTHING: [&str; 0] = [];
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Rows that anything can be done to. A damaged one is `None`.
+/// Rows that a test can edit. A damaged one is `None`.
 #[derive(Clone)]
 struct Rows {
     rows: BTreeMap<Key, Option<Value>>,
-    /// `None`: counted, as if a fault had moved the counts along.
+    /// `None`: counted from the rows, as if a fault had changed the counts too.
     counts: Option<BTreeMap<Range, u64>>,
     bytes: u64,
     reads: Cell<u64>,
@@ -63,7 +63,7 @@ impl View for Rows {
 }
 
 impl Rows {
-    /// Copies what a queue holds.
+    /// Copies the rows of a queue.
     fn of(queue: &Queue) -> Self {
         let tube = queue.tube("first").unwrap();
         let copied = tube.hold.core().look(|view, _| {
@@ -87,7 +87,7 @@ impl Rows {
         counts
     }
 
-    /// The same with counts that stay as they are, whatever becomes of the rows.
+    /// The same rows with counts that do not change when rows are edited.
     fn with_kept_counts(&self) -> Self {
         Self { counts: Some(self.counted()), ..self.clone() }
     }
@@ -175,7 +175,7 @@ fn filled() -> Rows {
     rows
 }
 
-/// Whether a sweep is going to remove the row, whatever it says.
+/// Whether a sweep will remove the row, whatever its value is.
 fn is_swept(rows: &Rows, key: &[u8]) -> bool {
     let Some(Range { run: Some(run), .. }) = Range::holding(key) else { return false };
     rows.rows.contains_key(&work(Work::Clear, run))
@@ -186,14 +186,14 @@ fn work(kind: Work, run: Run) -> Key {
     key::work(kind, run, TaskId::new(0))
 }
 
-/// The same of a row that tells no payload bytes: of the others these are kept count of until they
-/// go.
+/// The same, without rows that state payload bytes: those count until they are removed.
 fn is_swept_unseen(rows: &Rows, key: &[u8]) -> bool {
-    let tells = Range::holding(key).is_some_and(|range| range.tag == Tag::Task);
-    is_swept(rows, key) && !tells
+    let states_bytes = Range::holding(key).is_some_and(|range| range.tag == Tag::Task);
+    is_swept(rows, key) && !states_bytes
 }
 
-/// Whether it is the queue's row of a task that a sweep removes, which then only does not find it.
+/// Whether it is the queue's row of a task that a sweep removes; the sweep accepts that it is
+/// missing.
 fn is_failed_of_swept(rows: &Rows, key: &[u8]) -> bool {
     let is_failed = Tag::scope_of(key).is_some_and(|scope| scope != Scope::Run);
     let beside = key::buried_group_beside(key).filter(|_| is_failed);
@@ -201,7 +201,7 @@ fn is_failed_of_swept(rows: &Rows, key: &[u8]) -> bool {
 }
 
 #[test]
-fn a_row_that_is_gone_is_missed() {
+fn a_missing_row_is_reported() {
     let sound = filled();
     for (key, row) in &sound.rows {
         let mut less = sound.with_kept_counts();
@@ -209,7 +209,7 @@ fn a_row_that_is_gone_is_missed() {
         let leads = key.first() == Some(&(Tag::BuriedGroup as u8));
         let unseen = is_swept_unseen(&sound, key) && !leads;
         assert_eq!(less.faults().is_empty(), unseen, "{key:02x?}");
-        // A fault in the engine would have moved the counts along.
+        // A fault in the engine would have changed the counts too.
         less.counts = None;
         let unseen = unseen || is_failed_of_swept(&sound, key);
         assert_eq!(less.faults().is_empty(), unseen, "{key:02x?}, counted");
@@ -219,7 +219,7 @@ fn a_row_that_is_gone_is_missed() {
 }
 
 #[test]
-fn a_damaged_row_is_told_of() {
+fn a_damaged_row_is_reported() {
     let sound = filled();
     for key in sound.rows.keys() {
         let mut bad = sound.clone();
@@ -228,9 +228,10 @@ fn a_damaged_row_is_told_of() {
     }
 }
 
-/// Beside each row another with the last byte of its key changed: another id, name or number.
+/// Adds a second row for each row, with the last byte of its key changed: another id, name or
+/// number.
 #[test]
-fn a_row_too_many_is_told_of() {
+fn an_extra_row_is_reported() {
     let sound = filled();
     for (key, row) in &sound.rows {
         let mut stray = key.clone();
@@ -246,11 +247,14 @@ fn a_row_too_many_is_told_of() {
         let mut more = sound.clone();
         more.set(Range::in_run(tag, Run(77)).start(), Value::from([]));
         let told = more.faults();
-        assert!(told.iter().any(|line| line.contains("that no tube has")), "{tag:?}: {told:?}");
+        assert!(
+            told.iter().any(|line| line.contains("which belongs to no tube")),
+            "{tag:?}: {told:?}"
+        );
     }
 }
 
-/// Every line that the audit can say, each by a fault of its own.
+/// Every line that the audit can report, each caused by one fault.
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
@@ -259,12 +263,14 @@ fn every_fault_has_its_line() {
         ("name \"first\": there is no such tube", |rows| {
             rows.set(key::name("first"), row::number(99));
         }),
-        ("consumer \"ada\": its name does not lead to it", |rows| {
+        ("consumer \"ada\": its name row does not refer to it", |rows| {
             rows.set(key::consumer_name("ada"), row::number(2));
         }),
-        ("a name of no consumer", |rows| rows.set(key::consumer_name("eve"), row::number(1))),
-        ("is the last that was given", |rows| drop(rows.rows.remove(&key::meta(1)))),
-        ("a row that nothing reads", |rows| rows.set(key::meta(9), row::number(1))),
+        ("a name of a consumer that does not exist", |rows| {
+            rows.set(key::consumer_name("eve"), row::number(1))
+        }),
+        ("is the last that was assigned", |rows| drop(rows.rows.remove(&key::meta(1)))),
+        ("an unknown row", |rows| rows.set(key::meta(9), row::number(1))),
         ("a sweep would clear tube", |rows| {
             let run = rows.tube("first").run();
             rows.set(work(Work::Clear, run), WorkRow::default().encode());
@@ -281,12 +287,12 @@ fn every_fault_has_its_line() {
             let run = rows.tube("voided").run();
             rows.rows.remove(&work(Work::Release, run));
         }),
-        ("its consumer 1 is not there", |rows| drop(rows.rows.remove(&key::consumer(1)))),
+        ("its consumer 1 does not exist", |rows| drop(rows.rows.remove(&key::consumer(1)))),
         ("payload bytes, but", |rows| rows.bytes += 1),
-        ("a key that is none", |rows| {
-            rows.set(Key::from_slice(&[Tag::TicketHandle as u8, 0]), Value::from([]));
+        ("an invalid key", |rows| {
+            rows.set(Key::from_slice(&[Tag::Held as u8, 0]), Value::from([]));
         }),
-        ("a ready row does not decode", |rows| {
+        ("a ready row cannot be decoded", |rows| {
             let ready = rows.in_tube("first", Tag::Ready);
             rows.set(ready, Value::from([u8::MAX]));
         }),
@@ -298,13 +304,13 @@ fn every_fault_has_its_line() {
             let home = key::place_of(&own.next().unwrap(), key::RUN_PREFIX).unwrap();
             rows.set(key::ready(run, &home, id), Value::from([]));
         }),
-        ("it is looked for at another place", |rows| {
+        ("its position row is wrong", |rows| {
             let key = rows.in_tube("first", Tag::Position);
             let mut place = rows.rows[&key].clone().unwrap().to_vec();
             place[8] ^= 1;
             rows.set(key, Value::from(place.as_slice()));
         }),
-        ("a task row does not decode", |rows| {
+        ("a task row cannot be decoded", |rows| {
             let task = rows.in_tube("first", Tag::Task);
             rows.set(task, Value::from([u8::MAX]));
         }),
@@ -340,23 +346,23 @@ fn every_fault_has_its_line() {
             let key = rows.in_tube("first", Tag::Key);
             rows.rows.remove(&key);
         }),
-        ("the queue has no row of its failure", |rows| {
+        ("the queue's row of its failure is missing", |rows| {
             let key = rows.keys(Tag::Failed).remove(0);
             rows.rows.remove(&key);
         }),
-        ("Work: a kind that nobody knows", |rows| {
+        ("Work: an unknown kind of work", |rows| {
             let mut key = work(Work::Clear, Run(77));
             key[1] = 99;
             rows.set(key, WorkRow::default().encode());
         }),
-        ("Work: a key that is none", |rows| {
+        ("Work: an invalid key", |rows| {
             let key = key::work(Work::Clear, Run(77), TaskId::new(1));
             rows.set(key, WorkRow::default().encode());
         }),
-        ("Failed: a row that no task accounts for", |rows| {
+        ("Failed: a row without a task", |rows| {
             rows.set(key::failed(Run(1), "g", 1, TaskId::new(1)), Value::from([]));
         }),
-        ("1 in flight, kept Some(2)", |rows| {
+        ("1 in flight, stored Some(2)", |rows| {
             let group = rows.in_tube("first", Tag::Group);
             rows.set(group, row::number(2));
         }),
@@ -364,7 +370,7 @@ fn every_fault_has_its_line() {
             let due = rows.in_tube("first", Tag::Due);
             rows.rows.insert(due, None);
         }),
-        ("a row that no task accounts for", |rows| {
+        ("a row without a task", |rows| {
             let run = rows.tube("first").run();
             rows.set(key::due(run, Deadline::Ttl, 1, TaskId::new(1)), Value::from([]));
         }),
@@ -372,7 +378,7 @@ fn every_fault_has_its_line() {
             let turn = rows.in_tube("first", Tag::Turn);
             rows.rows.remove(&turn);
         }),
-        ("are kept count of", |rows| {
+        ("the stored count is", |rows| {
             let range = rows.tube("first").range(Tag::Ready);
             let mut counts = rows.counted();
             *counts.get_mut(&range).unwrap() += 1;
@@ -388,9 +394,9 @@ fn every_fault_has_its_line() {
     }
 }
 
-/// A tube whose row tells of another run loses all that it has.
+/// A tube whose row names another run loses all its tasks.
 #[test]
-fn the_tasks_of_a_run_that_no_tube_has_are_told_of() {
+fn the_tasks_of_a_run_without_a_tube_are_reported() {
     let mut rows = filled();
     let TubeEntry { number, row } = rows.tube("first");
     let row = TubeRow { run: Run(1000), ..row };
@@ -403,7 +409,7 @@ fn the_tasks_of_a_run_that_no_tube_has_are_told_of() {
 }
 
 #[test]
-fn counts_are_kept_so_statistics_read_no_task() {
+fn counts_are_stored_so_statistics_read_no_task() {
     let reads = |tasks: usize| {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let tube = queue.tube("first").unwrap();

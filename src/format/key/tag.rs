@@ -70,7 +70,7 @@ tags! {
     /// scope, key text, id → nothing
     Key = 0x1a, Run, None;
     /// run, consumer, id → nothing: a lease of a named consumer
-    TicketHandle = 0x1b, Run, None;
+    Held = 0x1b, Run, None;
     /// run, time, id → nothing: a buried task by the time of its bury
     BuriedTime = 0x1c, Run, None;
     /// run, failure group, time, id → nothing: a buried task that failed

@@ -1,5 +1,5 @@
-//! Layers over what lies beneath them, as one: the first living row of a range. Where only dead
-//! rows were met is remembered, so that no look walks over them again.
+//! Merges layers with the rows below them: finds the first live row of a range. It remembers the
+//! ranges where it found only tombstones, so that no later scan walks over them again.
 
 use super::dead_ranges::DeadRangesOf;
 use super::layer::Layer;
@@ -8,18 +8,18 @@ use crate::format::key::{Key, after, copy};
 use crate::format::{Met, RowOp};
 use crate::words::error::Result;
 
-/// One or two layers over something that answers `first` itself.
+/// One or two layers over `beneath`, a function with the same contract as `first`.
 pub(crate) struct Merged<'a, Beneath> {
     pub(crate) upper: &'a Layer,
     pub(crate) lower: Option<&'a Layer>,
-    /// The first living row with `from <= key < to` of what lies beneath.
+    /// The first live row with `from <= key < to` below the layers.
     pub(crate) beneath: Beneath,
 }
 
 impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
-    /// The first living row with `from <= key < to`, between which all keys are of one tag.
-    /// `dead` says where this view of the rows has none, and learns more of it; `is_empty` says
-    /// whether it is known that nothing lives in the range, and is asked only if that matters.
+    /// The first live row with `from <= key < to`; all keys between are of one tag. `dead` holds
+    /// the known ranges without live rows and gets new ones. `is_empty` says whether the range is
+    /// known to have no live row; it is called only when that matters.
     #[inline]
     pub(crate) fn first(
         &self,
@@ -38,7 +38,7 @@ impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
         if !lives && is_empty() {
             return Ok(None);
         }
-        // A row beneath is seen only where it stands before those above.
+        // A row below is visible only before the first key of the layers.
         let met = match ((self.beneath)(at, above.map_or(to, |(key, _)| key))?, above) {
             (Some(beneath), _) => Some(beneath),
             (None, Some((_, RowOp::Remove))) => return self.walk(dead, from, to),
@@ -50,7 +50,7 @@ impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
         Ok(met)
     }
 
-    /// The first entry of the layers, perhaps a tombstone.
+    /// The first entry of the layers, possibly a tombstone.
     #[inline]
     fn first_above(&self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
         let lower = self.lower.and_then(|lower| lower.first(from, to));
@@ -60,7 +60,7 @@ impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
         }
     }
 
-    /// The first living row after tombstones, whose range is remembered.
+    /// The first live row after tombstones; remembers their range.
     fn walk(&self, dead: &mut DeadRangesOf, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let mut at = Key::from_slice(from);
         let met = 'seek: loop {

@@ -1,5 +1,5 @@
-//! Key ranges without a living row, so that no look walks over the same tombstones twice. They are
-//! learnt from rows as a view shows them, and cut where a row comes to life.
+//! Key ranges without a live row, so that no scan walks over the same tombstones twice. Scans add
+//! them, and a row write inside a range cuts it.
 
 use super::steps::step;
 use crate::format::RowOp;
@@ -7,16 +7,16 @@ use crate::format::key::{ByTag, Key, after, copy};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Most ranges of a tag that are kept when a layer goes. Mostly there is one for each end that
-/// takes remove from; where there are many, as with thousands of groups, each spares a short walk
-/// only, and to ask of all whether they are needed would keep the callers waiting.
+/// Most ranges of a tag that are kept when a layer is dropped. Usually there is one for each end
+/// that takes remove from. Where there are many, as with thousands of groups, each saves only a
+/// short scan, and checking all of them would delay callers.
 const KEPT: usize = 256;
 
-/// Ranges without a living row, one set a tag.
+/// Ranges without a live row, one set for each tag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeadRanges {
     by_tag: ByTag<DeadRangesOf>,
-    /// Whether any was ever asked for since the last clearing.
+    /// Whether any set was requested since the last clearing.
     used: bool,
 }
 
@@ -28,12 +28,12 @@ impl DeadRanges {
         }
     }
 
-    /// Every range there is.
+    /// All ranges.
     pub(crate) fn all(&self) -> Vec<(Key, Key)> {
         self.by_tag.0.iter().flat_map(|dead| dead.0.clone()).collect()
     }
 
-    /// Keeps the ranges that are worth it; all of a tag go if they are many.
+    /// Keeps the ranges for which `worth` is true. Drops all ranges of a tag that has many.
     pub(crate) fn keep(&mut self, worth: impl Fn(&[u8], &[u8]) -> bool) {
         for dead in &mut self.by_tag.0 {
             if dead.0.len() > KEPT {
@@ -43,15 +43,15 @@ impl DeadRanges {
         }
     }
 
-    /// Those of the key's tag.
+    /// The ranges of the key's tag.
     #[inline]
     pub(crate) fn of(&mut self, key: &[u8]) -> Option<&mut DeadRangesOf> {
         self.used = true;
         self.by_tag.0.get_mut(usize::from(*key.first()?))
     }
 
-    /// Moves the ranges along with a row write, before that is applied. `has_rows` says whether
-    /// layers have entries in a range, without which it spares nobody a walk.
+    /// Updates the ranges for a row write, before that is applied. `has_rows` says whether layers
+    /// have entries in a range; without entries the range saves no scan.
     #[inline]
     pub(crate) fn follow(
         &mut self,
@@ -76,9 +76,9 @@ impl DeadRanges {
 pub(crate) struct DeadRangesOf(BTreeMap<Key, Key>);
 
 impl DeadRangesOf {
-    /// The range that holds a key.
+    /// The range that contains a key.
     fn around(&self, key: &[u8]) -> Option<(&Key, &Key)> {
-        // Mostly there is one, at the end that takes remove from.
+        // Usually there is one, at the end that takes remove from.
         let (start, end) = match self.0.last_key_value()? {
             (start, end) if start.as_slice() <= key => (start, end),
             _ => {
@@ -89,13 +89,13 @@ impl DeadRangesOf {
         (key < end.as_slice()).then_some((start, end))
     }
 
-    /// The end of the range that holds a key.
+    /// The end of the range that contains a key.
     #[inline]
     pub(crate) fn end_around(&self, key: &[u8]) -> Option<Key> {
         self.around(key).map(|(_, end)| copy(end))
     }
 
-    /// Nothing lives with `from <= key < to`.
+    /// Records that there is no live row with `from <= key < to`.
     pub(crate) fn insert(&mut self, from: &[u8], to: &[u8]) {
         if from >= to {
             return;
@@ -110,7 +110,7 @@ impl DeadRangesOf {
                 end = copy(left_end);
             }
         }
-        // Each range that goes here was inserted once, so this costs nothing in the long run.
+        // Each range removed here was inserted once, so the cost is constant on average.
         loop {
             step();
             let inside = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
@@ -124,10 +124,10 @@ impl DeadRangesOf {
         self.0.insert(start, end);
     }
 
-    /// The range that ends at `end`, if there is one, goes on to `to`: nothing lives between. Takes
-    /// from one end go on like this, row by row, and no walk over tombstones is needed.
+    /// Extends the range that ends at `end`, if there is one, to `to`: there is no live row between
+    /// the two. Takes from one end extend it row by row, and no scan over tombstones is needed.
     pub(crate) fn extend(&mut self, end: &[u8], to: &[u8]) {
-        // After the last there is none that it could meet.
+        // There is no range after the last that it could touch.
         if let Some(mut last) = self.0.last_entry()
             && last.key().as_slice() < end
         {
@@ -148,7 +148,7 @@ impl DeadRangesOf {
         }
     }
 
-    /// A row comes to life inside: what is left of the range stays where it still spares a walk.
+    /// A row is added inside: the parts of the range are kept that still save a scan.
     pub(crate) fn cut(&mut self, key: &[u8], worth: impl Fn(&[u8], &[u8]) -> bool) {
         let Some((start, end)) = self.around(key) else { return };
         let (start, end) = (copy(start), copy(end));
@@ -202,15 +202,15 @@ mod tests {
         dead.insert(&[6], &[8]);
         dead.extend(&[2], &[4]);
         dead.extend(&[4], &[5]);
-        assert_eq!(pairs(&dead), [(1, 3), (6, 8)], "none ends there");
+        assert_eq!(pairs(&dead), [(1, 3), (6, 8)], "no range ends there");
         dead.extend(&[3], &[5]);
         assert_eq!(pairs(&dead), [(1, 5), (6, 8)]);
         dead.extend(&[5], &[7]);
-        assert_eq!(pairs(&dead), [(1, 8)], "what it meets is one with it");
+        assert_eq!(pairs(&dead), [(1, 8)], "it merges with the range that it touches");
     }
 
     #[test]
-    fn ranges_that_nobody_needs_go_with_the_layer() {
+    fn ranges_without_use_are_dropped_with_the_layer() {
         let mut dead = DeadRanges::default();
         let of = |dead: &mut DeadRanges| pairs(dead.of(&[1]).unwrap());
         dead.of(&[1]).unwrap().insert(&[1], &[3]);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(
             (of(&mut dead), dead.all().len()),
             (vec![(5, 7)], 1),
-            "many of a tag go at once"
+            "many ranges of a tag are dropped at once"
         );
     }
 }

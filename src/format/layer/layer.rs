@@ -1,19 +1,19 @@
-//! Row writes in key order, one a key, each tag by itself: what is written under a tag mostly comes
-//! in order. A later write of a key is folded into the earlier one.
+//! Row writes in key order, one for each key, each tag in its own map: writes of one tag usually
+//! arrive in key order. A later write of a key is folded into the earlier one.
 
 use super::leaf_map::LeafMap;
 use crate::format::key::{Key, Tag, after, copy};
 use crate::format::{RowOp, Value};
 
-/// Bytes of memory that an entry takes beside its key and value, roughly.
+/// Approximate bytes of memory of an entry without its key and value.
 const ENTRY_BYTES: usize = 96;
-/// Bytes of a row write in a journal record beside its key: kind and length of the key.
+/// Bytes of a row write in a journal record without its key: kind and length of the key.
 const RECORD_ROW_BYTES: usize = 3;
 /// Bytes of the length before a value in a journal record.
 const RECORD_VALUE_BYTES: usize = 4;
 
-/// What was written. `Add`: a value, and nothing lies beneath. `Change`: a value over another.
-/// `Remove`: a tombstone over a value.
+/// The last write of each key. `Add`: a value, with no row below. `Change`: a value that replaces
+/// one below. `Remove`: a tombstone over a value below.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     by_tag: [LeafMap<RowOp>; Tag::SPACE],
@@ -44,7 +44,7 @@ fn bytes(key: &Key, op: &RowOp) -> usize {
     key.len() + op.value().map_or(0, |value| value.len())
 }
 
-/// Two writes of one key as one. `None` if the row was made and removed.
+/// Folds two writes of one key into one. `None` if the row was added and removed.
 fn fold(earlier: &RowOp, later: RowOp) -> Option<RowOp> {
     match (earlier, later) {
         (RowOp::Add(_), RowOp::Remove) => None,
@@ -53,7 +53,7 @@ fn fold(earlier: &RowOp, later: RowOp) -> Option<RowOp> {
         (earlier, later) => {
             debug_assert!(
                 matches!((earlier, &later), (RowOp::Change(_), RowOp::Change(_) | RowOp::Remove)),
-                "a row was written without having been read"
+                "a row was written without being read first"
             );
             Some(later)
         }
@@ -65,23 +65,23 @@ impl Layer {
         self.entries == 0
     }
 
-    /// How many entries there are, tombstones among them.
+    /// The number of entries, with tombstones.
     pub(crate) fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Bytes of memory that an entry takes, roughly.
+    /// Approximate bytes of memory of an entry.
     pub(crate) fn entry_bytes(key: &Key, value: &Value) -> usize {
         ENTRY_BYTES + key.len() + value.len()
     }
 
-    /// Bytes of memory, roughly.
+    /// Approximate bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.entries * ENTRY_BYTES
     }
 
-    /// Bytes of memory of all that was ever written, which bound what the layer keeps: a value that
-    /// stays keeps the memory that it shares with others.
+    /// Total bytes ever inserted, never reduced. It bounds the memory that the layer keeps: one
+    /// value that stays keeps the whole piece that it shares with others.
     pub(crate) fn inserted_bytes(&self) -> usize {
         self.inserted
     }
@@ -110,7 +110,7 @@ impl Layer {
         rows.into_iter().flatten().take_while(move |(key, _)| **key < end)
     }
 
-    /// The first of them.
+    /// The first entry of one tag with `from <= key < to`.
     #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
         let rows = self.by_tag.get(slot(from))?;
@@ -138,13 +138,13 @@ impl Layer {
         maps.iter().flat_map(move |rows| rows.from(&from))
     }
 
-    /// Adds a write that told the truth about what it found, over an earlier one of the same key.
+    /// Adds a write whose kind is correct (see [`RowOp`]), over an earlier one of the same key.
     #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
         self.lay(key, op, fold);
     }
 
-    /// Adds a write without believing it: what lies beneath may already hold later rows, written by
+    /// Adds a write whose kind may be wrong: the rows below may already contain later writes, from
     /// a checkpoint in slices whose last slice is missing.
     pub(crate) fn write_unsure(&mut self, key: Key, value: Option<Value>) {
         let op = value.map_or(RowOp::Remove, RowOp::Change);
@@ -180,8 +180,8 @@ impl Layer {
         }
     }
 
-    /// Lays another layer over this one. Nothing is known any more of what lies beneath: the
-    /// checkpoint that failed may have written any part of it.
+    /// Applies another layer over this one. The kinds of all writes count as unsure: the checkpoint
+    /// that failed may have written any part of them below.
     pub(crate) fn cover_with(&mut self, mut upper: Self) {
         for op in self.by_tag.iter_mut().flat_map(LeafMap::values_mut) {
             if let RowOp::Add(value) = op {
@@ -191,7 +191,7 @@ impl Layer {
         upper.drain_into(|key, op| self.write_unsure(key, op.into_value()));
     }
 
-    /// Removes all entries, in order, and keeps a little of the memory.
+    /// Removes all entries, in order, and keeps a small part of the memory.
     #[inline]
     pub(crate) fn drain_into(&mut self, mut each: impl FnMut(Key, RowOp)) {
         for tag in Tags(self.used) {
@@ -209,7 +209,7 @@ impl Layer {
     }
 }
 
-/// The tags of a bit set, in order.
+/// Iterates over the tags of a bit set, in order.
 struct Tags(u128);
 
 impl Iterator for Tags {
@@ -240,17 +240,17 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_leaves_a_tombstone_only_over_what_lies_beneath() {
+    fn a_removal_leaves_a_tombstone_only_over_a_row_below() {
         let mut layer = Layer::default();
         add(&mut layer, 1);
         layer.write(key(1), RowOp::Remove);
-        assert_eq!(layer.get(&key(1)), None, "made and removed here");
+        assert_eq!(layer.get(&key(1)), None, "added and removed here");
         layer.write(key(2), RowOp::Remove);
         assert_eq!(layer.get(&key(2)), Some(&RowOp::Remove));
         add(&mut layer, 2);
         assert_eq!(layer.get(&key(2)), Some(&RowOp::Change(value(2))));
         layer.write(key(2), RowOp::Remove);
-        assert_eq!(layer.get(&key(2)), Some(&RowOp::Remove), "it outlives a row made over it");
+        assert_eq!(layer.get(&key(2)), Some(&RowOp::Remove), "a later row over it was removed");
         layer.write(key(3), RowOp::Change(value(9)));
         layer.write(key(3), RowOp::Remove);
         assert_eq!(layer.get(&key(3)), Some(&RowOp::Remove));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_covered_layer_believes_nothing() {
+    fn a_covered_layer_takes_every_write_as_unsure() {
         let mut lower = Layer::default();
         add(&mut lower, 1);
         add(&mut lower, 2);
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(layer.after(Some(&key(1))).count(), 1);
     }
 
-    /// Whatever is written over whatever, the counts are those of the entries that are there.
+    /// After any sequence of writes, the byte counts are those of the remaining entries.
     #[test]
     fn its_bytes_are_those_of_the_entries_that_are_left() {
         let mut state = 7_u64;

@@ -1,5 +1,5 @@
-//! Row writes in key order, and how they look over what lies beneath them: for the write set of one
-//! op, for the layers since the last checkpoint, and for temporary tubes. No I/O.
+//! Row writes in key order, merged with the rows below them: for the write set of one op, for the
+//! layers since the last checkpoint, and for temporary tubes. No I/O.
 
 pub(crate) mod steps;
 pub(crate) mod leaf_map;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 fn lone(options: TubeOptions) -> (Queue, Tube, ManualClock) {
     let clock = ManualClock::new();
-    // No checkpoint: a count compares walks over the same layers.
+    // No checkpoint, because the counts compare scans over the same layers.
     let builder = Queue::builder().clock(clock.clone()).by_hand(true).journal_bytes(1 << 30);
     let queue = builder.in_memory().unwrap();
     let tube = queue.create_tube("lone", options).unwrap();
@@ -17,14 +17,14 @@ fn put(tube: &Tube, tasks: usize) {
     tube.put_many(vec![&b"x"[..]; tasks]).unwrap();
 }
 
-/// Ten times as many tasks and more: each costs what it did.
+/// With ten times as many tasks and more, each task costs the same.
 fn is_flat(steps_of: impl Fn(usize) -> u64) {
     let each = [5_000, 40_000].map(|tasks| steps_of(tasks) as f64 / tasks as f64);
     assert!(each[1] <= 1.2 * each[0], "{each:?}");
 }
 
-/// One put in a transaction with 5 000, 10 000, 20 000 due took 0.37, 2.9, 24.5 s: each sweep over
-/// the draft walked over all that the draft had removed.
+/// Regression: one put in a transaction with 5 000, 10 000, 20 000 due tasks took 0.37, 2.9, 24.5
+/// s. Each sweep scanned all rows that the write set had removed.
 #[test]
 fn due_tasks_in_a_transaction_cost_the_same_each() {
     is_flat(|tasks| {
@@ -39,8 +39,8 @@ fn due_tasks_in_a_transaction_cost_the_same_each() {
     });
 }
 
-/// A take of one group with 2 000, 4 000, 8 000 in flight took 3.2, 32, 203 s: who is next in the
-/// group's line was looked for behind all that had been taken.
+/// Regression: a take of one group with 2 000, 4 000, 8 000 in flight took 3.2, 32, 203 s. The
+/// search for the group's next task scanned all tasks that had been taken.
 #[test]
 fn tasks_of_one_group_cost_the_same_each() {
     is_flat(|tasks| {
@@ -55,7 +55,7 @@ fn tasks_of_one_group_cost_the_same_each() {
     });
 }
 
-/// Each page of leases began with those that had been handed out already.
+/// Regression: each page of leases scanned the leases that were already handed out.
 #[test]
 fn resumed_leases_cost_the_same_each() {
     is_flat(|tasks| {
@@ -77,7 +77,7 @@ fn resumed_leases_cost_the_same_each() {
     });
 }
 
-/// A batch over a tube whose tasks were all taken since the last checkpoint.
+/// A batch over a tube whose tasks were all taken after the last checkpoint.
 #[test]
 fn batches_of_a_long_queue_cost_the_same_each() {
     is_flat(|tasks| {

@@ -1,4 +1,4 @@
-//! What one op writes, and how the rows look with it carried out.
+//! The row writes of one op, and a view of the rows with these writes applied.
 
 use super::cursor::Merged;
 use super::dead_ranges::DeadRanges;
@@ -8,22 +8,22 @@ use crate::format::{Met, RowOp, Value, View};
 use crate::words::error::Result;
 use std::cell::RefCell;
 
-/// A layer over a view that does not change meanwhile.
+/// A layer over a view that does not change in the meantime.
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet {
     layer: Layer,
-    /// Of the view with the writes carried out. Dropped with them, so the view learns nothing from
-    /// writes that may still be refused.
+    /// Dead ranges of the view with the writes applied. Dropped with the writes, because writes
+    /// that may still be refused must not change the view's own dead ranges.
     dead: RefCell<DeadRanges>,
-    /// How many rows more or fewer, by range. Kept once there are many writes; of a few they are
-    /// counted when somebody asks.
+    /// By how many rows each range changes. Kept once there are many writes; with few they are
+    /// counted on request.
     moved: Option<Vec<(Range, i64)>>,
 }
 
-/// So many writes are few.
+/// Up to this number of writes are few.
 const FEW: usize = 32;
 
-/// Adds the rows of a write to those of its range.
+/// Counts the rows of a write in its range.
 fn count(moved: &mut Vec<(Range, i64)>, key: &[u8], op: &RowOp) {
     if let (Some(range), by @ (1 | -1)) = (Range::holding(key), op.rows_added()) {
         match moved.iter_mut().rev().find(|(moved, _)| *moved == range) {
@@ -34,7 +34,7 @@ fn count(moved: &mut Vec<(Range, i64)>, key: &[u8], op: &RowOp) {
 }
 
 impl WriteSet {
-    /// Forgets the writes, and keeps a little of the memory.
+    /// Removes the writes, and keeps a small part of the memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.layer.clear();
@@ -64,7 +64,7 @@ impl WriteSet {
         self.layer.write(key, op);
     }
 
-    /// The value of a key in the view with the writes carried out.
+    /// The value of a key in the view with the writes applied.
     pub(crate) fn get(&self, view: &dyn View, key: &[u8]) -> Result<Option<Value>> {
         match self.layer.get(key) {
             Some(op) => Ok(op.value().cloned()),
@@ -72,17 +72,17 @@ impl WriteSet {
         }
     }
 
-    /// The first living row with `from <= key < to`, between which all keys are of one tag.
+    /// The first live row with `from <= key < to`; all keys between are of one tag.
     pub(crate) fn first(&self, view: &dyn View, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let is_one_tag = |tag: &u8| *to <= [tag.saturating_add(1)][..];
-        debug_assert!(from >= to || from.first().is_some_and(is_one_tag), "from tag to tag");
+        debug_assert!(from >= to || from.first().is_some_and(is_one_tag), "more than one tag");
         let mut dead = self.dead.borrow_mut();
         let Some(dead) = dead.of(from) else { return Ok(None) };
         let beneath = |from: &[u8], to: &[u8]| view.first(from, to);
         Merged { upper: &self.layer, lower: None, beneath }.first(dead, (from, to), || false)
     }
 
-    /// How many rows more or fewer a range has with the writes carried out.
+    /// By how many rows the writes change a range.
     #[inline]
     pub(crate) fn moved(&self, range: Range) -> i64 {
         if let Some(moved) = &self.moved {
@@ -95,8 +95,8 @@ impl WriteSet {
         self.layer.range(&range.start(), &range.end()).map(|(_, op)| op.rows_added()).sum()
     }
 
-    /// The writes, in key order, one a key. Whoever carries them out empties the layer. Nothing is
-    /// added after that until the set is cleared.
+    /// The writes, in key order, one for each key. The caller that applies them empties the layer.
+    /// After that nothing may be written until the set is cleared.
     #[inline]
     pub(crate) fn layer(&mut self) -> &mut Layer {
         &mut self.layer

@@ -1,5 +1,5 @@
-//! The bytes of every row, literally: what stands here stands on the disks of users, and may never
-//! change within a format.
+//! The exact bytes of every row. They are on the disks of users, and must never change within a
+//! format.
 
 use super::*;
 use crate::format::key::{Order, Rank};
@@ -36,7 +36,7 @@ fn extension() -> Extension {
 
 const SECTION: &[u8] = &[0, 5, 0, 9, 0, 1, b'x'];
 
-/// What a later version has written is kept by this one, wherever a row may have it.
+/// Fields of a later version are kept, in every row that may have them.
 #[test]
 fn golden_extensions() {
     let section = hex(SECTION);
@@ -72,7 +72,7 @@ fn golden_extensions() {
     assert_eq!(TaskRow::decode(&[8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
 }
 
-/// All fields, behind the flags that say so.
+/// All fields, after the flags that announce them.
 const HEAD: &str = "0f0000000300000002000000010000000400000000000000050000000000000006000165";
 
 const PLAIN: Away =
@@ -182,7 +182,7 @@ fn golden_rows() {
     }
 }
 
-/// Every flag of a row alone, so that none of them changes its place.
+/// Every flag of a row alone, so that no flag changes its bit.
 #[test]
 fn golden_flags() {
     let task = TaskRow {
@@ -276,7 +276,7 @@ fn golden_tubes() {
 fn no_cut_of_a_row_decodes_as_another() {
     let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false };
     let row = delayed.encode(&PLAIN, None);
-    // At its end a head may be left out as a whole.
+    // At its end a row may have no progress section.
     let bare = row.len() - HEAD.len() / 2;
     for end in (0..row.len()).filter(|end| *end != bare) {
         assert_eq!(DelayedRow::decode(&row[..end]), None);

@@ -1,4 +1,4 @@
-//! Numbers that are reserved: durably, before anybody sees one.
+//! Numbers are reserved on the disk before a caller sees one.
 
 use super::*;
 use crate::runtime::group_commit::GroupCommit;
@@ -22,8 +22,8 @@ fn opened(path: &std::path::Path) -> Opened {
     Store::open(disk, config, &clocks, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// A reservation that was not written for want of room counted all the same once the mark of an
-/// earlier one was synced: two batches of 65 536 and a power cut, and an id was given twice.
+/// Regression: a reservation that was not written for lack of space counted after the sync of an
+/// earlier mark. With two batches of 65 536 and a power cut, an id was given twice.
 #[test]
 fn a_reservation_that_was_not_written_gives_no_numbers() {
     let home = tempfile::tempdir().unwrap();
@@ -39,10 +39,10 @@ fn a_reservation_that_was_not_written_gives_no_numbers() {
     let batch = Numbers::of_ids(NUMBER_BLOCK);
     assert!(matches!(state.reserve(batch), Err(Undone::Retry(Retry::JournalSpace))));
     gate.flush(|| state.written()).unwrap();
-    assert!(!state.has_numbers(Numbers::of_ids(1), &env), "nothing on the disk tells of them");
+    assert!(!state.has_numbers(Numbers::of_ids(1), &env), "no record reserves them");
     assert!(state.has_numbers(Numbers::of_tokens(1), &env));
     state.store.checkpoint().unwrap();
-    let Ok(mark) = state.reserve(batch) else { panic!("there is room behind a checkpoint") };
+    let Ok(mark) = state.reserve(batch) else { panic!("there is space after a checkpoint") };
     assert!(!state.has_numbers(batch, &env), "it is not synced yet");
     gate.wait(mark).unwrap();
     assert!(state.has_numbers(batch, &env));

@@ -1,4 +1,5 @@
-//! That the check of the files can say no: every line that it has, each by a fault of its own.
+//! Tests that the check of the files finds faults: every line that it reports, each caused by one
+//! fault.
 
 use super::super::base::{Base, fenced};
 use super::super::head::HEAD_BYTES;
@@ -42,7 +43,7 @@ fn add(value: &[u8]) -> RowOp {
     RowOp::Add(Value::from(value))
 }
 
-/// A row of a tube, as far as the store knows.
+/// A row of a tube, as the store sees it.
 fn ready(number: u8) -> Key {
     Key::from_slice(&[Tag::Ready as u8, 0, 0, 0, 1, number])
 }
@@ -64,7 +65,7 @@ fn told(store: &mut Store) -> Vec<String> {
     lines
 }
 
-/// Puts a row into the base behind the store's back.
+/// Puts a row into the base directly, without the store.
 fn plant(store: &mut Store, key: &[u8], sealed: &[u8]) {
     let opening = store.base.take().unwrap().into_opening();
     let txn = opening.begin_write().unwrap();
@@ -88,18 +89,18 @@ fn every_fault_of_the_rows_has_its_line() {
     let faults: [(&str, Spoil); 10] = [
         ("the row 60 has no tag or no run", |store| plant_sound(store, &[0x60])),
         ("the row 1200 has no tag or no run", |store| plant_sound(store, &[0x12, 0])),
-        ("the row 12000000010407 is skipped over", |store| {
-            store.first(&ready(3), &ready(9)).unwrap().expect("a row behind the dead ones");
+        ("the row 12000000010407 is inside a dead range", |store| {
+            store.first(&ready(3), &ready(9)).unwrap().expect("a row after the dead ones");
             plant_sound(store, &[ready(4).as_slice(), &[7]].concat());
         }),
         ("the row 128000000100 of a temporary tube is in the base", |store| {
             plant_sound(store, &[Tag::Ready as u8, 0x80, 0, 0, 1, 0]);
         }),
         ("the row 120000000107 is damaged", |store| plant(store, &ready(7), b"no seal")),
-        ("the row 0300000001 in memory is not the one that is kept", |store| {
+        ("the row 0300000001 in memory differs from the stored one", |store| {
             plant_sound(store, &key::tube(1));
         }),
-        ("rows kept in memory are missing or too many", |store| {
+        ("the rows kept in memory are not those stored", |store| {
             plant_sound(store, &key::tube(2));
         }),
         ("counts 7 rows and has 8", |store| plant_sound(store, &ready(70))),
@@ -120,7 +121,7 @@ fn every_fault_of_the_rows_has_its_line() {
 }
 
 #[test]
-fn a_record_that_is_not_as_it_was_written_is_told_of() {
+fn a_changed_record_is_reported() {
     let (_home, mut store) = made();
     let ring = store.ring.as_ref().unwrap();
     let (number, at) = (ring.last().link.number, HEAD_BYTES as u64 + ring.last().start + 50);
@@ -133,9 +134,9 @@ fn a_record_that_is_not_as_it_was_written_is_told_of() {
     assert_eq!(told(&mut store), Vec::<String>::new());
 }
 
-/// The journal of a copy that went on by itself: the same chain up to the copy, then another.
+/// A copy of the journal that was written further: the same chain up to the copy, then another.
 #[test]
-fn a_chain_that_ends_elsewhere_is_told_of() {
+fn a_chain_that_ends_elsewhere_is_reported() {
     let (home, mut store) = made();
     let copy = home.path().join("copy");
     fs::create_dir(&copy).unwrap();
@@ -147,19 +148,22 @@ fn a_chain_that_ends_elsewhere_is_told_of() {
     let other = fs::read(copy.join("journal")).unwrap();
     store.ring.as_ref().unwrap().file().write_at(0, &other).unwrap();
     let told = told(&mut store);
-    assert!(told.contains(&"journal: its end is not where it was written".into()), "{told:?}");
+    assert!(
+        told.contains(&"journal: its last record is not at the expected place".into()),
+        "{told:?}"
+    );
 }
 
 #[test]
-fn a_total_that_no_record_tells_is_told_of() {
+fn a_total_that_differs_from_the_last_record_is_reported() {
     let (_home, mut store) = made();
     store.stamp.durable_bytes += 1;
     let told = told(&mut store);
-    assert_eq!(told, ["journal: its end tells of Some(21) payload bytes, not of 22"]);
+    assert_eq!(told, ["journal: its last record says Some(21) payload bytes, expected 22"]);
 }
 
 #[test]
-fn a_page_that_is_not_as_redb_wrote_it_is_told_of() {
+fn a_changed_page_of_redb_is_reported() {
     let (home, mut store) = made();
     let base = home.path().join("q").join("base.redb");
     let mut bytes = fs::read(&base).unwrap();
@@ -170,7 +174,7 @@ fn a_page_that_is_not_as_redb_wrote_it_is_told_of() {
     assert!(told.iter().any(|line| line.contains("redb's own check")), "{told:?}");
 }
 
-/// A reader or a writer of the base kept it from being verified.
+/// Regression: a reader or a writer of the base prevented its verification.
 #[test]
 fn a_base_in_use_is_verified() {
     let (home, mut store) = made();

@@ -1,12 +1,12 @@
-//! A crash or an error at every single call of whatever the store does.
+//! A crash or an error at every single call of the store to the disk.
 
 use super::disk::{Plan, SimDisk};
 use super::*;
 use crate::store::disk::FileName;
 use crate::words::error::ErrorKind;
 
-/// Runs a scenario with a crash at its first call that changes something, its second, and so on,
-/// until it comes through. `after` judges what stands.
+/// Runs a scenario with a crash at its first call that changes something, then at its second, and
+/// so on, until the scenario completes. `after` checks the state.
 fn at_every_call(
     plan: Plan,
     prepare: impl Fn(&SimDisk),
@@ -68,7 +68,7 @@ fn a_checkpoint_ends_at_every_call(checkpoint: fn(&mut Store) -> Result<()>, lea
                 checkpoint(&mut store)
             },
             |disk, _| {
-                // The short-lived row may stand alone at the end of a prefix.
+                // The short-lived row may be the last of a prefix.
                 let store = open(disk).unwrap();
                 let short = numbers(&store).contains(&500);
                 let mut store = store;
@@ -90,8 +90,8 @@ fn a_close_may_end_at_every_call() {
     }
 }
 
-/// Whatever becomes of the call, the rows that the base moves about stay what they are, and the
-/// store goes on unless it says that it has stopped; a failed sync always stops it.
+/// After every outcome of the call the rows are unchanged, and the store goes on unless it reports
+/// that it has stopped. A failed sync always stops it.
 #[test]
 fn a_compaction_may_end_at_every_call() {
     let hollow = SimDisk::new(18);
@@ -149,7 +149,7 @@ fn a_compaction_may_end_at_every_call() {
     }
 }
 
-/// Until the loss is accepted on the medium the owner is asked again, and from then on never.
+/// Until the loss is accepted on the medium, every opening refuses; after that none does.
 #[test]
 fn an_opening_that_accepts_a_loss_may_end_at_every_call() {
     let damaged = SimDisk::new(4);
@@ -164,7 +164,7 @@ fn an_opening_that_accepts_a_loss_may_end_at_every_call() {
             |disk| open_with(disk, lossy.clone()).map(drop),
             |disk, done| {
                 let mut store = open(disk).or_else(|error| {
-                    assert!(!done, "what was accepted is");
+                    assert!(!done, "an accepted loss is not asked for again");
                     assert_eq!(error.kind(), ErrorKind::Damaged);
                     asked.set(asked.get() + 1);
                     disk.kill();
@@ -177,7 +177,7 @@ fn an_opening_that_accepts_a_loss_may_end_at_every_call() {
                 sync(store).unwrap();
                 let failed = disk.sync_failed();
                 disk.power_cut();
-                // Behind a failed sync nothing shows that the loss was accepted in vain.
+                // After a failed sync nothing shows that the loss was accepted.
                 let store = open(disk).or_else(|error| {
                     assert!(failed, "{error}");
                     disk.kill();
@@ -192,7 +192,7 @@ fn an_opening_that_accepts_a_loss_may_end_at_every_call() {
 }
 
 #[test]
-fn a_birth_may_end_at_every_call() {
+fn a_creation_may_end_at_every_call() {
     for plan in [Plan::Crash, Plan::FailOnce, Plan::FailOn, Plan::FullOnce] {
         at_every_call(
             plan,
@@ -208,8 +208,8 @@ fn a_birth_may_end_at_every_call() {
     }
 }
 
-/// After every error the store either goes on with exactly what it answered, or says that it has
-/// stopped; a later opening shows the same.
+/// After every error the store either goes on with exactly the rows that it confirmed, or reports
+/// that it has stopped. A later opening shows the same rows.
 #[test]
 fn an_error_at_every_call_loses_no_answer() {
     for plan in [Plan::FailOnce, Plan::FullOnce, Plan::FailOn] {
@@ -222,7 +222,7 @@ fn an_error_at_every_call_loses_no_answer() {
                 let outcome = (|| {
                     let mut store = open(disk)?;
                     for number in 200..206 {
-                        // As a caller does that is refused: it goes on with the next.
+                        // Like a caller that was refused, it continues with the next row.
                         match write(&mut store, vec![add(number, &[2; 40])]) {
                             Ok(_) => told.push((number, true)),
                             Err(error) if error.kind() == ErrorKind::Broken => return Err(error),
@@ -235,7 +235,7 @@ fn an_error_at_every_call_loses_no_answer() {
                             }
                             let own: Vec<u64> =
                                 told.iter().filter(|(_, done)| *done).map(|(n, _)| *n).collect();
-                            assert_eq!(numbers(&store)[90..], own, "still the same view");
+                            assert_eq!(numbers(&store)[90..], own, "the view has not changed");
                         }
                     }
                     Ok(())
@@ -248,7 +248,7 @@ fn an_error_at_every_call_loses_no_answer() {
                 let found = numbers(&store);
                 checked(&mut store);
                 for (number, done) in &*answered.borrow() {
-                    // A power cut may take back what was not synced, but nothing comes back.
+                    // A power cut may undo what was not synced, but no removed row comes back.
                     assert!(*done || !found.contains(number), "{number} was refused");
                 }
                 assert_eq!(found[..90], (10..100).collect::<Vec<_>>());
@@ -259,7 +259,7 @@ fn an_error_at_every_call_loses_no_answer() {
 }
 
 #[test]
-fn a_commit_with_guests_may_end_at_every_call() {
+fn a_commit_with_app_tables_may_end_at_every_call() {
     for plan in [Plan::Crash, Plan::FailOnce, Plan::FullOnce, Plan::FailOn] {
         at_every_call(
             plan,
@@ -292,7 +292,7 @@ fn a_commit_with_guests_may_end_at_every_call() {
                 drop(read);
                 assert_eq!(found.contains(&700), guest, "both or neither");
                 assert_eq!(found.contains(&10), !guest);
-                assert!(guest || !done, "what was answered stands");
+                assert!(guest || !done, "a confirmed commit is kept");
                 checked(&mut store);
                 disk.kill();
             },

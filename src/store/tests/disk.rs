@@ -1,5 +1,5 @@
-//! A disk in memory that loses power: what was not synced is lost, kept or torn at sectors. A
-//! failed sync forgets its pages while reads still show them.
+//! A disk in memory that loses power: unsynced writes are lost, kept or torn at sectors. A failed
+//! sync drops its pages while reads still show them.
 
 use crate::store::disk::{Disk, DiskFile, FileName, Found, Staging};
 use crate::words::sync::{Arc, Mutex, Weak};
@@ -55,14 +55,14 @@ pub(super) struct Stored {
     /// As reads show it.
     pub(super) shown: Vec<u8>,
     pending: Vec<Change>,
-    /// Blocks that take space: a length alone makes a hole.
+    /// Allocated blocks: a length alone makes a hole.
     blocks: BTreeSet<u64>,
 }
 
 /// What goes wrong at the call of this number, counted over writes, lengths and syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// The process ends in the middle of the call.
+    /// The process ends during the call.
     Crash,
     /// The call fails; a write may have been done in part.
     FailOnce,
@@ -76,7 +76,7 @@ pub(super) enum Plan {
 
 #[derive(Debug, Default)]
 struct State {
-    born: bool,
+    exists: bool,
     files: [Stored; 2],
     staging: [Stored; 2],
     generation: u64,
@@ -146,7 +146,7 @@ impl SimDisk {
         self.0.lock().sync_failed
     }
 
-    /// The process ends; what it wrote is still shown.
+    /// The process ends; its writes are still visible.
     pub(super) fn kill(&self) {
         let mut state = self.0.lock();
         state.generation += 1;
@@ -156,7 +156,7 @@ impl SimDisk {
         state.staging = Default::default();
     }
 
-    /// The machine ends.
+    /// The machine loses power.
     pub(super) fn power_cut(&self) {
         self.kill();
         let mut state = self.0.lock();
@@ -165,7 +165,7 @@ impl SimDisk {
             let all = dice.below(4);
             for pending in std::mem::take(&mut file.pending) {
                 match pending {
-                    // None of them, all of them, or each by chance.
+                    // None of them, all of them, or each at random.
                     _ if all == 0 => {}
                     Change::Write(at, data) if all > 1 => {
                         let mut done = 0;
@@ -188,21 +188,21 @@ impl SimDisk {
         state.dice = dice.roll();
     }
 
-    /// Takes over the files of another disk as they stand.
+    /// Copies the files of another disk.
     pub(super) fn copy(&self, other: &Self) {
-        let (files, born) = {
+        let (files, exists) = {
             let other = other.0.lock();
-            (other.files.clone(), other.born)
+            (other.files.clone(), other.exists)
         };
         let mut state = self.0.lock();
-        (state.files, state.born) = (files, born);
+        (state.files, state.exists) = (files, exists);
     }
 
     pub(super) fn file(&self, name: FileName) -> Stored {
         self.0.lock().files[index(name)].clone()
     }
 
-    /// The last write that no sync has covered yet, and where it went.
+    /// The last write that no sync has covered yet, and its offset.
     pub(super) fn last_write(&self, name: FileName) -> Option<(u64, Vec<u8>)> {
         match self.0.lock().files[index(name)].pending.last()? {
             Change::Write(at, data) => Some((*at, data.clone())),
@@ -214,7 +214,7 @@ impl SimDisk {
         self.0.lock().files[index(name)] = file;
     }
 
-    /// Changes bytes on the medium behind everybody's back.
+    /// Changes bytes on the medium directly.
     pub(super) fn poke(&self, name: FileName, poke: impl FnOnce(&mut Vec<u8>)) {
         let file = &mut self.0.lock().files[index(name)];
         poke(&mut file.shown);
@@ -233,7 +233,7 @@ impl SimFile {
         with(&mut files[index(self.name)])
     }
 
-    /// Counts a call that changes something. What is to happen to it.
+    /// Counts a call that changes something. Returns what must happen to it.
     fn called(&self, sync: bool) -> io::Result<Option<Plan>> {
         self.stored(|_| Ok(()))?;
         let mut state = self.disk.0.lock();
@@ -301,7 +301,7 @@ impl DiskFile for SimFile {
                 let mut state = self.disk.0.lock();
                 let mut dice = Dice(state.dice);
                 state.dice = dice.roll();
-                // Often all of it: an error says nothing about what was written.
+                // Often all of it: after an error any part may be written.
                 if dice.one_in(2) { data.len() } else { dice.below(data.len() as u64) as usize }
             }
         };
@@ -349,10 +349,10 @@ impl Disk for SimDisk {
     }
 
     fn found(&self) -> io::Result<Found> {
-        Ok(if self.0.lock().born { Found::Whole } else { Found::Nothing })
+        Ok(if self.0.lock().exists { Found::Whole } else { Found::Nothing })
     }
 
-    fn birth(&self) -> io::Result<Box<dyn Staging>> {
+    fn stage(&self) -> io::Result<Box<dyn Staging>> {
         self.0.lock().staging = Default::default();
         Ok(Box::new(StagingFolder(self.clone())))
     }
@@ -409,7 +409,7 @@ impl Staging for StagingFolder {
             file.pending.clear();
         }
         state.files = files;
-        state.born = true;
+        state.exists = true;
         Ok(true)
     }
 }

@@ -1,4 +1,4 @@
-//! Full disks and syncs that fail: nothing comes back, and nothing answered is lost.
+//! Full disks and failed syncs: no removed row comes back, and no confirmed row is lost.
 
 use super::disk::{Plan, SimDisk};
 use super::*;
@@ -16,7 +16,7 @@ fn a_failed_sync_stops_the_store() {
     assert_eq!(error.kind(), ErrorKind::Broken);
     sync(&store).unwrap_err();
     store.close().unwrap();
-    // The pages are still shown, and not on the medium: opening writes them anew.
+    // Reads still show the pages, but they are not on the medium: the opening writes them again.
     let store = open(&disk).unwrap();
     assert_eq!(numbers(&store), [1]);
     disk.power_cut();
@@ -36,7 +36,7 @@ fn full_disk(room: u64) {
     let mut store = open(&disk).unwrap();
     let mut number = 0;
     disk.quota(Some(disk.blocks() + room));
-    // Until it says that it is full.
+    // Until the store reports that it is full.
     while !store.is_full() && number < 40_000 {
         if write(&mut store, vec![add(number, &[3; 400])]).is_err() {
             break;
@@ -63,8 +63,8 @@ fn full_disk(room: u64) {
 
 #[test]
 fn a_failed_checkpoint_brings_nothing_back() {
-    // Slices had written rows that were then removed while the anchor stood still: the removal of
-    // a row that the frozen layer had made needs a dead mark from then on.
+    // Slices had written rows that were then removed while the anchor stayed: after that, the
+    // removal of a row from the frozen layer needs a tombstone.
     let disk = SimDisk::new(9);
     let mut store = open(&disk).unwrap();
     for number in 0..300 {
@@ -104,7 +104,7 @@ fn a_failed_checkpoint_brings_nothing_back() {
 }
 
 #[test]
-fn a_checkpoint_told_of_late_takes_nothing_back() {
+fn a_checkpoint_adopted_late_undoes_nothing() {
     let disk = SimDisk::new(17);
     let mut store = open(&disk).unwrap();
     write(&mut store, vec![add(1, b"x")]).unwrap();
@@ -118,8 +118,8 @@ fn a_checkpoint_told_of_late_takes_nothing_back() {
     checked(&mut store);
 }
 
-/// A full disk in the middle of the slices: the base holds some later rows, the anchor is old. A
-/// removal that follows must hide them, in this life and, replayed, in the next.
+/// The disk is full in the middle of the slices: the base holds some later rows, the anchor is old.
+/// A later removal must hide them, in this process and, after a replay, in the next.
 #[test]
 fn slices_that_fail_half_way_bring_nothing_back() {
     let low = |number: u8, op| RowWrite { key: Key::from_slice(&[0x03, number]), op };
@@ -127,7 +127,7 @@ fn slices_that_fail_half_way_bring_nothing_back() {
     for at in 0..60 {
         let disk = SimDisk::new(at);
         let mut store = open(&disk).unwrap();
-        // Through a first checkpoint, so that there are pages to use again.
+        // Through a first checkpoint, so that there are free pages.
         write(&mut store, vec![add(1000, &[1; 40_000 / 4])]).unwrap();
         store.checkpoint().unwrap();
         for number in 0..8 {
@@ -143,13 +143,13 @@ fn slices_that_fail_half_way_bring_nothing_back() {
         disk.plan(at, Plan::FullOnce);
         let done = store.mend(failure);
         disk.no_plan();
-        // All of this is in the journal still.
+        // All of this is still in the journal.
         assert!(
             done.is_ok()
                 || store.stopped().is_err()
                 || store.base().unwrap().anchor().serial == anchored
         );
-        // A sync was the call that failed.
+        // The failed call was a sync.
         if store.stopped().is_err() {
             continue;
         }
@@ -171,7 +171,7 @@ fn a_failed_sync_of_the_base_stops_the_store() {
     a_failed_sync_stops_it(Store::checkpoint, 2);
 }
 
-/// The sync of a piece is one like any other: behind a failed one the file shows what is not on the
+/// The sync of a piece is like any other: after it failed, the file shows bytes that are not on the
 /// medium.
 #[test]
 fn a_piece_that_is_not_synced_stops_the_store() {
@@ -201,7 +201,7 @@ fn a_failed_sync_stops_it(checkpoint: fn(&mut Store) -> Result<()>, least: u64) 
 }
 
 /// A kill after the failed sync of a commit's last step: reads show the new root, the medium has
-/// the old. Whoever builds on what is shown must make it true first.
+/// the old one. The opening must write the shown pages before it builds on them.
 #[test]
 fn what_a_failed_sync_of_the_base_shows_is_made_true() {
     for at in 0..40 {
@@ -215,7 +215,7 @@ fn what_a_failed_sync_of_the_base_shows_is_made_true() {
             drop(store);
             let mut store = open(&disk).unwrap();
             for number in 1000..1300 {
-                // Round the ring, over what the base is said to hold.
+                // Once around the ring, over records that the base seems to hold.
                 write(&mut store, vec![add(number, &[1; 100])]).unwrap();
                 write(&mut store, vec![remove(number)]).unwrap();
                 if number % 50 == 0 {

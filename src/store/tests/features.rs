@@ -1,5 +1,5 @@
-//! Features in use: entered before the first record that needs them, whatever ends the process, and
-//! refused by whom does not know them with every byte left as it was.
+//! Features in use: entered before the first record that needs them, for every end of the process,
+//! and refused by a version that does not know them, with every byte unchanged.
 
 use super::disk::{Plan, SimDisk};
 use super::*;
@@ -21,17 +21,17 @@ fn files(disk: &SimDisk) -> [Vec<u8>; 2] {
     [FileName::Base, FileName::Journal].map(|name| disk.file(name).shown)
 }
 
-/// Refused by a version that knows nothing, with this word, and nothing is changed.
+/// Checks that a version without features refuses it with this text and changes nothing.
 fn is_refused(disk: &SimDisk, word: &str) {
     let (before, calls) = (files(disk), disk.calls());
     let error = refused(open(disk));
     assert_eq!(error.kind(), ErrorKind::NewerFormat, "{error}");
     assert!(error.to_string().contains(word), "{error}");
-    assert!(files(disk) == before && disk.calls() == calls, "not a byte, not even a sync");
+    assert!(files(disk) == before && disk.calls() == calls, "no byte written and no sync");
     disk.kill();
 }
 
-/// Takes the features out of the head, as a slot does that lost its bytes.
+/// Clears the features in the head, like a slot that lost its bytes.
 fn forget_head(disk: &SimDisk) {
     let fresh = SimDisk::new(2);
     drop(open(&fresh).unwrap());
@@ -43,7 +43,7 @@ fn forget_head(disk: &SimDisk) {
 }
 
 #[test]
-fn who_does_not_know_a_feature_refuses_and_changes_nothing() {
+fn a_version_without_the_feature_refuses_and_changes_nothing() {
     for killed in [false, true] {
         // In the head alone, in the anchor alone, in both.
         for place in ["head", "anchor", "both"] {
@@ -70,7 +70,7 @@ fn who_does_not_know_a_feature_refuses_and_changes_nothing() {
             let store = open_with(&disk, knowing(&[NAP])).unwrap();
             assert_eq!(numbers(&store), [1, 2]);
             let used = store.ring.as_ref().unwrap().features();
-            assert!(used.has(7) && used.has(9), "{place}: both copies are whole again");
+            assert!(used.has(7) && used.has(9), "{place}: both copies are complete again");
             disk.kill();
             drop(store);
             is_refused(&disk, "nap");
@@ -88,16 +88,16 @@ fn a_feature_may_ask_for_reading_only_or_for_nothing() {
     write(&mut store, vec![add(1, b"x")]).unwrap();
     store.close().unwrap();
     let mut store = open(&disk).unwrap();
-    assert!(store.ring.as_ref().unwrap().features().has(9), "who ignores it keeps it");
+    assert!(store.ring.as_ref().unwrap().features().has(9), "an ignored feature is kept");
     store.use_feature(&INK).unwrap();
     store.close().unwrap();
     is_refused(&disk, "knows ink to write; this version cannot open read-only yet");
     assert_eq!(numbers(&open_with(&disk, knowing(&[INK])).unwrap()), [1]);
 }
 
-/// A process that ends, or a disk that fails, at any call of an entry.
+/// The process ends, or the disk fails, at any call of an entry.
 #[test]
-fn an_entry_is_there_or_not_whatever_ends_it() {
+fn an_entry_is_complete_or_absent_after_every_end() {
     for plan in [Plan::Crash, Plan::FailOnce, Plan::FailSync] {
         for at in 0..3 {
             for seed in 0..20 {
@@ -130,7 +130,7 @@ fn an_entry_is_there_or_not_whatever_ends_it() {
 }
 
 #[test]
-fn one_torn_slot_is_borne_and_two_are_damage() {
+fn one_torn_slot_is_accepted_and_two_are_damage() {
     let disk = SimDisk::new(1);
     let mut store = open(&disk).unwrap();
     store.use_feature(&FAD).unwrap();
@@ -148,7 +148,7 @@ fn one_torn_slot_is_borne_and_two_are_damage() {
         drop(store);
         tear(1 - slot);
         if slot == 0 {
-            // The entry was written again, into the torn one.
+            // The entry was written again, into the torn slot.
             disk.set_file(FileName::Journal, whole.clone());
             tear(0);
             tear(1);

@@ -1,4 +1,4 @@
-//! What travels beside the rows: numbers, marks, and the word that all is synced.
+//! What records contain besides rows: numbers, marks, and the note that all is synced.
 
 use super::disk::SimDisk;
 use super::*;
@@ -8,18 +8,18 @@ use crate::words::error::ErrorKind;
 
 const BLOCK: Numbers = Numbers::both(65_536);
 
-fn anew(disk: &SimDisk) -> Opened {
+fn reopened(disk: &SimDisk) -> Opened {
     opened(disk, config(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 #[test]
-fn numbers_are_reserved_anew_at_each_opening_and_a_close_gives_back_what_is_unused() {
+fn each_opening_reserves_numbers_and_a_close_returns_the_unused() {
     let disk = SimDisk::new(12);
-    let first = anew(&disk);
+    let first = reopened(&disk);
     assert_eq!((first.first, first.reserved), (Numbers::FIRST, Numbers::both(65_537)));
     disk.power_cut();
     drop(first);
-    let mut second = anew(&disk);
+    let mut second = reopened(&disk);
     assert_eq!((second.first, second.reserved), (Numbers::both(65_537), Numbers::both(131_073)));
     let list = vec![add(1, b"x")];
     let reserved = Numbers { ids: 500_000, tokens: 0 };
@@ -28,21 +28,21 @@ fn numbers_are_reserved_anew_at_each_opening_and_a_close_gives_back_what_is_unus
     append(&mut second.store, &mut vec![add(2, b"x")]).unwrap();
     disk.kill();
     drop(second);
-    let mut third = anew(&disk);
+    let mut third = reopened(&disk);
     let begun = Numbers { ids: 500_000, tokens: 131_073 };
     assert_eq!((third.first, third.reserved), (begun, begun.plus(BLOCK)));
     let unused = begun.plus(Numbers { ids: 3, tokens: 7 });
     third.store.settle(unused, ClockMarks { queue: u64::MAX >> 8, wall: 5 });
     third.store.close().unwrap();
-    let fourth = anew(&disk);
+    let fourth = reopened(&disk);
     assert_eq!((fourth.first, fourth.reserved), (unused, unused.plus(BLOCK)));
     assert!(fourth.reckoning.marks().queue >= u64::MAX >> 8, "the last checkpoint has the marks");
 }
 
-/// A list for temporary tubes has no record, but its stamp was kept: the next record passed for one
-/// that tells of the reservation, and after a power cut the numbers were given again.
+/// Regression: writes of temporary tubes have no record, but their metadata was kept. The next
+/// record seemed to contain the reservation, and after a power cut the numbers were given again.
 #[test]
-fn what_no_record_carries_is_not_reserved() {
+fn numbers_without_a_record_are_not_reserved() {
     let disk = SimDisk::new(3);
     let mut store = open(&disk).unwrap();
     let reserved = Numbers::both(1 << 20);
@@ -57,12 +57,13 @@ fn what_no_record_carries_is_not_reserved() {
     sync(&store).unwrap();
     disk.power_cut();
     drop(store);
-    assert_eq!(anew(&disk).first, reserved);
+    assert_eq!(reopened(&disk).first, reserved);
 }
 
-/// A plain record is 24 bytes of fixed part and its rows; the reservation comes where it moves.
+/// A plain record has a fixed part of 24 bytes and its rows; a reservation is added when it
+/// changes.
 #[test]
-fn a_plain_record_tells_of_no_numbers() {
+fn a_plain_record_contains_no_numbers() {
     let disk = SimDisk::new(3);
     let mut store = open(&disk).unwrap();
     let mut size = |reserved: u64| {
@@ -76,10 +77,11 @@ fn a_plain_record_tells_of_no_numbers() {
     assert_eq!([size(1), size(2), size(1 << 30), size(3)], [plain, plain, plain + 16, plain]);
 }
 
-/// Up to 28 of 1 500 flushed relaxed tasks were gone silently: nothing in the journal told that the
-/// last records had been synced, so damage to them passed for the torn tail of a power cut.
+/// Regression: up to 28 of 1 500 flushed relaxed tasks were lost without an error. The journal did
+/// not show that its last records were synced, so damage to them counted as the torn tail of a
+/// power cut.
 #[test]
-fn damage_to_what_was_flushed_is_told() {
+fn damage_to_flushed_records_is_reported() {
     for flipped in [0, 7, 18, 19] {
         for idle in [true, false] {
             let disk = SimDisk::new(4);
@@ -91,7 +93,7 @@ fn damage_to_what_was_flushed_is_told() {
             }
             store.idle().unwrap();
             let written = store.written();
-            assert_eq!(written, 21, "nothing is told of what is not synced");
+            assert_eq!(written, 21, "damage to unsynced records is not reported");
             sync(&store).unwrap();
             if idle {
                 store.idle().unwrap();
@@ -114,12 +116,12 @@ fn damage_to_what_was_flushed_is_told() {
 }
 
 #[test]
-fn an_idle_record_goes_without_room_and_behind_a_checkpoint() {
+fn no_idle_record_without_space_or_after_a_checkpoint() {
     let disk = SimDisk::new(4);
     let mut store = open(&disk).unwrap();
     let opened = store.written();
     store.idle().unwrap();
-    assert_eq!(store.written(), opened, "an opening is synced, and nobody misses it");
+    assert_eq!(store.written(), opened, "an opening is synced and needs no idle record");
     for number in 0.. {
         match append(&mut store, &mut vec![add(number, &[7; 100])]) {
             Ok(_) => {}
@@ -127,7 +129,7 @@ fn an_idle_record_goes_without_room_and_behind_a_checkpoint() {
             Err(_) => panic!("a full ring"),
         }
     }
-    // The room that is left is for numbers.
+    // The space that is left is for numbers.
     sync(&store).unwrap();
     let before = store.written();
     store.idle().unwrap();
@@ -145,13 +147,13 @@ fn an_idle_record_goes_without_room_and_behind_a_checkpoint() {
     drop(store);
     checked(&mut open(&disk).unwrap());
     disk.kill();
-    assert_eq!(anew(&disk).first.plus(Numbers::default()), Numbers::both((1 << 40) + 65_536));
+    assert_eq!(reopened(&disk).first.plus(Numbers::default()), Numbers::both((1 << 40) + 65_536));
 }
 
-/// While a durable caller's sync took longer than the flush interval, the word that all is synced
-/// was given up, and never came.
+/// Regression: while a durable caller's sync took longer than the flush interval, the note that all
+/// is synced was skipped, and was never written.
 #[test]
-fn the_word_that_all_is_synced_is_owed_until_it_is() {
+fn the_idle_record_is_written_after_the_sync() {
     let disk = SimDisk::new(3);
     let mut store = open(&disk).unwrap();
     append(&mut store, &mut vec![add(1, b"a")]).unwrap();

@@ -1,4 +1,4 @@
-//! The store against a map, over a disk that fails.
+//! The store compared with a map, over a disk that fails.
 
 mod calls;
 mod disk;
@@ -29,8 +29,8 @@ use seeds::seeds;
 use std::io;
 use std::ops::ControlFlow;
 
-/// The application's own.
-const GUESTS: redb::TableDefinition<'static, u64, u64> = redb::TableDefinition::new("guests");
+/// A table of the application.
+const GUESTS: redb::TableDefinition<'static, u64, u64> = redb::TableDefinition::new("app rows");
 
 fn config() -> Config {
     Config {
@@ -66,20 +66,20 @@ struct RowWrite {
     op: RowOp,
 }
 
-/// A list as one op would write it.
+/// The writes as one op would make them.
 fn written(writes: &[RowWrite]) -> Layer {
     let mut layer = Layer::default();
     writes.iter().for_each(|RowWrite { key, op }| layer.write(key.clone(), op.clone()));
     layer
 }
 
-/// What these tests count a row with, so that rows and total must be of one time. What it is in
-/// truth the store does not know.
+/// The weight of a row in these tests, so that rows and total must be of the same time. The store
+/// does not know what it counts.
 fn weight(key: &Key) -> i64 {
     if is_temporary(key) { 0 } else { 1 + i64::from(key[key.len() - 1]) }
 }
 
-/// The advance of a list, written at this time.
+/// The metadata of a set of writes, written at this time.
 fn moving(writes: &[RowWrite], time: u64) -> MetaDelta {
     let moved = writes.iter().map(|write| match write.op {
         RowOp::Add(_) => weight(&write.key),
@@ -90,7 +90,7 @@ fn moving(writes: &[RowWrite], time: u64) -> MetaDelta {
     MetaDelta { marks, reserved: Numbers::default(), durable_bytes: moved.sum() }
 }
 
-/// Appends, whatever comes of it.
+/// Appends; returns success or failure.
 fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure> {
     let before = store.durable_bytes();
     let advance = moving(writes, 1);
@@ -98,7 +98,7 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
     let rows = layer.entries();
     let answer = store.append(&mut layer, advance);
     if answer.is_err() {
-        assert_eq!(store.durable_bytes(), before, "a list that was not carried out was counted");
+        assert_eq!(store.durable_bytes(), before, "writes that were refused were counted");
     } else {
         writes.clear();
     }
@@ -106,7 +106,7 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
     answer
 }
 
-/// Commits a list with guests, whatever comes of it.
+/// Commits writes with the application's tables; returns success or failure.
 fn finish(
     store: &mut Store,
     guests: AppTransaction,
@@ -130,7 +130,7 @@ fn remove(number: u64) -> RowWrite {
     RowWrite { key: key(number), op: RowOp::Remove }
 }
 
-/// Appends, with a checkpoint when there is no room.
+/// Appends, with a checkpoint when there is no space.
 fn write(store: &mut Store, writes: Vec<RowWrite>) -> Result<u64> {
     let mut writes = writes;
     for _ in 0..2 {
@@ -141,10 +141,10 @@ fn write(store: &mut Store, writes: Vec<RowWrite>) -> Result<u64> {
             Err(Failure::Refused(error) | Failure::Broken(error)) => return Err(error),
         }
     }
-    panic!("no room behind a checkpoint");
+    panic!("no space after a checkpoint");
 }
 
-/// IoPacer behind every second page.
+/// A pacer with pieces of two pages.
 struct Short;
 
 impl IoPacer for Short {
@@ -172,7 +172,7 @@ fn sync(store: &Store) -> Result<u64> {
     store.journal().unwrap().sync()
 }
 
-/// Every living row, with which the kept total must agree.
+/// Every live row; the stored total must agree with them.
 fn all(store: &Store) -> Vec<(Key, Vec<u8>)> {
     let mut rows = Vec::new();
     let mut from = Key::from_slice(&[]);
@@ -181,7 +181,7 @@ fn all(store: &Store) -> Vec<(Key, Vec<u8>)> {
         from = crate::format::key::after(&key);
     }
     let total: i64 = rows.iter().map(|(key, _)| weight(key)).sum();
-    assert_eq!(store.durable_bytes(), total as u64, "rows and total are not of one time");
+    assert_eq!(store.durable_bytes(), total as u64, "rows and total are of different times");
     rows
 }
 
@@ -217,7 +217,7 @@ fn rows_then_kill(disk: &SimDisk, rows: u64) -> Vec<u64> {
     ends
 }
 
-/// Fifty rows below a checkpoint, and above it fifty more and ten removals, all synced.
+/// Fifty rows in a checkpoint, then fifty more and ten removals, all synced.
 fn prepared(disk: &SimDisk) {
     let mut store = open(disk).unwrap();
     for number in 0..50 {

@@ -1,5 +1,5 @@
-//! Random runs of the merged view against one ordered map: layers, checkpoints in all their
-//! stages, lists that are refused, kills, power cuts and reopenings.
+//! Random runs of the merged view compared with one ordered map: layers, checkpoints in all stages,
+//! refused writes, kills, power cuts and reopenings.
 
 use super::disk::{Dice, Plan, SimDisk};
 use super::*;
@@ -51,7 +51,7 @@ impl Run_ {
             };
             writes.push(RowWrite { key, op });
         }
-        // Sometimes the disk refuses it; then nothing of the list may have been learnt.
+        // Sometimes the disk refuses the writes; then the dead ranges must not have changed.
         let refused = self.dice.one_in(8);
         if refused {
             self.disk.plan(0, Plan::FailOnce);
@@ -94,7 +94,7 @@ impl Run_ {
                 checkpoint.step(3).unwrap();
             }
             (Some(_), _, 1) => {
-                // Abandoned half way.
+                // Abandoned in the middle.
                 let failed = self
                     .checkpoint
                     .take()
@@ -153,10 +153,10 @@ impl Run_ {
                 drop((checkpoint, renewed, store));
                 history.retain(|(number, _)| *number >= synced);
                 let opened = open(&disk).unwrap();
-                // What survives is a prefix, at least up to the last sync.
+                // A prefix survives, at least up to the last sync.
                 let rows: Map = all(&opened).into_iter().collect();
                 let survived = history.iter().rev().find(|(_, map)| *map == rows);
-                map = survived.expect("a state that never was").1.clone();
+                map = survived.expect("a state that never existed").1.clone();
                 store = opened;
                 let history = vec![(store.written(), map.clone())];
                 return Self { disk, store, map, history, checkpoint: None, renewed: None, dice };

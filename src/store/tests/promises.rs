@@ -1,4 +1,4 @@
-//! What a store promises as long as its disk does what it is told.
+//! What a store guarantees while its disk works correctly.
 
 use super::disk::{SimDisk, Stored};
 use super::*;
@@ -30,14 +30,14 @@ fn rows_survive_a_close_and_a_kill() {
 }
 
 #[test]
-fn what_is_held_is_locked_and_close_lets_go() {
+fn an_open_store_is_locked_and_close_releases_it() {
     let disk = SimDisk::new(1);
     let mut store = open(&disk).unwrap();
     let journal = store.journal().unwrap();
     assert_eq!(refused(open(&disk)).kind(), ErrorKind::Locked);
     store.close().unwrap();
     open(&disk).unwrap().close().unwrap();
-    assert_eq!(journal.sync().unwrap(), journal.synced(), "it touches no file");
+    assert_eq!(journal.sync().unwrap(), journal.synced(), "it changes no file");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_newer_format_is_left_as_it_is() {
     });
     let calls = disk.calls();
     assert_eq!(refused(open(&disk)).kind(), ErrorKind::NewerFormat);
-    assert_eq!(disk.calls(), calls, "not even a sync");
+    assert_eq!(disk.calls(), calls, "no write and no sync");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn files_of_two_times_or_two_queues_are_refused() {
 }
 
 #[test]
-fn guests_and_rows_are_one_commit() {
+fn app_tables_and_rows_are_one_commit() {
     let guest = |store: &Store| {
         let read = store.reader().unwrap().begin().unwrap();
         let table = read.open_table(GUESTS).ok();
@@ -126,7 +126,7 @@ fn guests_and_rows_are_one_commit() {
             key: Key::from_slice(&[0x12, 0, 0, 0, 0, 9]),
             op: RowOp::Add(Value::from([])),
         };
-        // In a run of its own: its counts, too, must go along with the frozen rows.
+        // In a run of its own: its counts must also change with the frozen rows.
         write(&mut store, vec![add(1, b"x"), other.clone()]).unwrap();
         let pending = if frozen { store.freeze().unwrap() } else { None };
         write(&mut store, vec![RowWrite { op: RowOp::Change(Value::from([])), ..other }]).unwrap();
@@ -202,7 +202,7 @@ fn a_store_in_memory_does_the_same() {
     store.checkpoint().unwrap();
     assert_eq!(numbers(&store), (1990..2000).collect::<Vec<_>>());
     checked(&mut store);
-    // One row in a hundred stays, and keeps the memory that it shares with those that went.
+    // One row in a hundred stays, and keeps the memory that it shares with the removed ones.
     let mut came = 0;
     for number in 2000.. {
         write(&mut store, vec![add(number, &[1; 100])]).unwrap();
@@ -249,7 +249,7 @@ fn an_opening_can_be_stopped() {
 }
 
 #[test]
-fn a_damaged_row_is_named_and_its_neighbours_are_not_touched() {
+fn a_damaged_row_is_named_and_other_rows_are_not_affected() {
     let disk = SimDisk::new(14);
     let mut store = open(&disk).unwrap();
     write(&mut store, vec![add(1, b"first"), add(2, b"sought-for"), add(3, b"third")]).unwrap();
@@ -294,10 +294,10 @@ fn compaction_gives_space_back_and_comes_to_an_end() {
     assert_eq!(numbers(&open(&disk).unwrap()).len(), 10);
 }
 
-/// Whoever took from a deep backlog waited for the disk again and again, and longest beside a
+/// Regression: takes from a long backlog waited for the disk again and again, and longest during a
 /// checkpoint, which keeps the disk busy.
 #[test]
-fn what_is_read_in_order_is_read_ahead_behind_a_checkpoint() {
+fn sequential_scans_are_read_ahead_after_a_checkpoint() {
     let disk = SimDisk::new(19);
     let config = || Config { cache_bytes: 8 << 20, ..config() };
     let mut store = open_with(&disk, config()).unwrap();
@@ -305,9 +305,9 @@ fn what_is_read_in_order_is_read_ahead_behind_a_checkpoint() {
         write(&mut store, vec![add(number, &[1; 200])]).unwrap();
     }
     store.close().unwrap();
-    // Nothing is in the cache.
+    // The cache is empty.
     let mut store = open_with(&disk, config()).unwrap();
-    // From two places in turns, as where a tube has groups. How often the disk was asked.
+    // Reads from two places in turns, as in a tube with groups. Returns the number of disk reads.
     let read = |store: &Store, rows: std::ops::Range<u64>| {
         let before = disk.reads();
         for number in rows.flat_map(|number| [number, 30_000 + number]) {
@@ -330,26 +330,26 @@ fn what_is_read_in_order_is_read_ahead_behind_a_checkpoint() {
     };
     assert!(read(&store, 0..256) > 0);
     drop(checkpoint(&mut store, 60_000));
-    assert!(read(&store, 256..512) > 0, "nobody has read ahead");
+    assert!(read(&store, 256..512) > 0, "nothing was read ahead");
     let pages = fetched(checkpoint(&mut store, 60_001));
     assert_eq!(read(&store, 512..1000), 0, "twice as much as was read");
     assert!((20..60).contains(&pages), "{pages} pages");
     drop(checkpoint(&mut store, 60_002));
     assert!(store.first(&key(5_000), &key(5_001)).unwrap().is_some());
-    assert_eq!(fetched(checkpoint(&mut store, 60_003)), 0, "nobody reads in order");
+    assert_eq!(fetched(checkpoint(&mut store, 60_003)), 0, "no scan reads in order");
     read(&store, 1000..1200);
     let before = disk.reads();
     checkpoint(&mut store, 60_006).read_ahead(&|| false).unwrap();
-    assert!(disk.reads() - before < 4, "somebody waits from the first");
+    assert!(disk.reads() - before < 4, "a caller waits from the start");
     read(&store, 1200..1400);
     let (before, asked) = (disk.reads(), Cell::new(0));
     let twice = || asked.replace(asked.get() + 1) < 2;
     checkpoint(&mut store, 60_005).read_ahead(&twice).unwrap();
-    assert!(disk.reads() - before < 8, "somebody waits");
+    assert!(disk.reads() - before < 8, "a caller waits");
     read(&store, 1400..15_000);
     let pages = fetched(checkpoint(&mut store, 60_004));
     assert!((400..700).contains(&pages), "{pages} pages: more than a quarter of the cache");
-    assert_eq!(read(&store, 15_000..19_000), 0, "each course has its share");
+    assert_eq!(read(&store, 15_000..19_000), 0, "each scan has its share");
 }
 
 #[test]
@@ -361,10 +361,10 @@ fn a_closed_store_takes_nothing() {
     assert_eq!(write(&mut store, vec![add(1, b"x")]).unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// Found by tests/race: who had been written before a close, and came to sync behind it, was told
-/// that a sync had failed.
+/// Found by tests/race: a caller whose record was written before a close and whose sync came after
+/// it got the error of a failed sync.
 #[test]
-fn who_comes_to_sync_behind_a_close_is_told_of_its_sync() {
+fn a_sync_after_a_close_returns_the_close_sync() {
     let disk = SimDisk::new(1);
     let mut store = open(&disk).unwrap();
     let number = write(&mut store, vec![add(1, b"a")]).unwrap();

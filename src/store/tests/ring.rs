@@ -1,4 +1,4 @@
-//! The journal as a ring: wraps, torn tails, and records of a former life.
+//! The journal as a ring: wraps, torn tails, and records of an earlier pass.
 
 use super::disk::{Dice, SimDisk};
 use super::*;
@@ -18,7 +18,7 @@ fn a_ring_that_wraps_many_times_keeps_every_record() {
             writes.push(remove(number - 10));
         }
         write(&mut store, writes).unwrap();
-        // Behind a sync a record may begin the next page.
+        // After a sync a record may begin the next page.
         if dice.one_in(2) {
             store.journal().unwrap().sync().unwrap();
         }
@@ -33,10 +33,10 @@ fn a_ring_that_wraps_many_times_keeps_every_record() {
     checked(&mut store);
 }
 
-/// A queue that had been idle wrote into pages that the system had given up meanwhile, and read
-/// each of them from the disk first: 0.6 ms for each, for all callers.
+/// Regression: an idle queue wrote into pages that the system had evicted, which it first had to
+/// read from the disk: 0.6 ms for each page, for all callers.
 #[test]
-fn a_page_is_come_to_by_a_write_of_all_that_is_free_of_it() {
+fn the_first_write_to_a_page_covers_all_its_free_bytes() {
     const PAGE: u64 = 4096;
     let disk = SimDisk::new(5);
     let mut store = open(&disk).unwrap();
@@ -55,7 +55,7 @@ fn a_page_is_come_to_by_a_write_of_all_that_is_free_of_it() {
         let at = at - HEAD_BYTES as u64;
         let to = at + data.len() as u64;
         assert_eq!(at, start);
-        // Up to the page's end, or to what is protected: one byte always stays free.
+        // Up to the page's end, or to the protected records: one byte always stays free.
         let page_end = end.next_multiple_of(PAGE);
         let protected = (end + size - used) % size;
         let free = if protected > start { page_end.min(protected - 1) } else { page_end };
@@ -79,7 +79,7 @@ fn a_page_is_come_to_by_a_write_of_all_that_is_free_of_it() {
 }
 
 #[test]
-fn a_record_of_a_quarter_fits_behind_every_checkpoint() {
+fn a_record_of_a_quarter_fits_after_every_checkpoint() {
     let mut dice = Dice(3);
     let disk = SimDisk::new(3);
     let mut store = open(&disk).unwrap();
@@ -90,7 +90,7 @@ fn a_record_of_a_quarter_fits_behind_every_checkpoint() {
     }
     let mut writes = vec![add(999, &vec![7; quarter])];
     assert!(matches!(append(&mut store, &mut writes), Err(Failure::TooLarge)));
-    assert_eq!(writes.len(), 1, "the list is the caller's still");
+    assert_eq!(writes.len(), 1, "the caller still has the writes");
     let guests = store.writer().unwrap().begin().unwrap();
     finish(&mut store, guests, writes).unwrap();
     assert_eq!(store.get(&key(999)).unwrap().unwrap().len(), quarter);
@@ -101,9 +101,9 @@ fn a_record_of_a_quarter_fits_behind_every_checkpoint() {
     checked(&mut store);
 }
 
-/// An unchained record came back from the past in a third of runs with two power cuts: records of
-/// one size stand at the same places, and the second of the first life followed the first of the
-/// second by number.
+/// Regression: without a chain, an old record came back in a third of the runs with two power cuts:
+/// records of one size are at the same places, and the second record of the first pass followed the
+/// first one of the second pass by number.
 #[test]
 fn two_power_cuts_bring_nothing_back() {
     for seed in seeds(300) {
@@ -136,7 +136,7 @@ fn a_torn_tail_is_cut_and_a_synced_record_is_not() {
     let disk = SimDisk::new(4);
     let starts = rows_then_kill(&disk, 20);
     let whole = disk.file(FileName::Journal);
-    // The last record: nothing says that it was synced.
+    // The last record: no other record proves that it was synced.
     disk.poke(FileName::Journal, |bytes| bytes[HEAD_BYTES + starts[19] as usize + 50] ^= 1);
     let store = open(&disk).unwrap();
     assert_eq!(numbers(&store), (0..19).collect::<Vec<_>>());
@@ -149,7 +149,7 @@ fn a_torn_tail_is_cut_and_a_synced_record_is_not() {
         });
         let before = disk.file(FileName::Journal).shown;
         assert_eq!(refused(open(&disk)).kind(), ErrorKind::Damaged, "record {flipped}");
-        assert!(disk.file(FileName::Journal).shown == before, "and nothing is changed");
+        assert!(disk.file(FileName::Journal).shown == before, "nothing is changed");
         let lossy = Config { accept_loss: true, ..config() };
         let store = open_with(&disk, lossy).unwrap();
         assert_eq!(numbers(&store), (0..flipped as u64).collect::<Vec<_>>());

@@ -1,7 +1,6 @@
-//! Stand-ins for the locks, channels and threads of the explorer above, with the same surface, over
-//! those of a schedule explorer. There is no time: a wait with a bound ends at once, which to those
-//! who wait is a bound that is reached whenever the explorer runs them next. Never part of a build
-//! that anybody uses.
+//! Replacements for the locks, channels and threads of `sync.rs`, with the same interface, built on
+//! those of the schedule explorer. There is no time: a bounded wait ends when the explorer next
+//! runs the waiting thread, as if its bound had passed. Only tests build this file.
 #![allow(clippy::expect_used)]
 
 use super::FirstReady;
@@ -18,7 +17,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence
 pub(crate) use shuttle::thread::{Builder as ThreadBuilder, JoinHandle, current, yield_now};
 pub(crate) use shuttle::thread_local;
 
-/// A lock that no panic poisons.
+/// A lock that a panic does not poison.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(explorer::Mutex<T>);
 
@@ -42,7 +41,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A lock that no panic poisons, for one who writes or many who read.
+/// A reader-writer lock that a panic does not poison.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(explorer::RwLock<T>);
 
@@ -60,7 +59,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// The lock, held.
+/// A held lock.
 pub(crate) struct MutexGuard<'a, T> {
     lock: &'a explorer::Mutex<T>,
     /// `None` only inside a wait.
@@ -83,7 +82,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Where the holder of a lock waits.
+/// Where threads that hold the lock wait.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(explorer::Condvar);
 
@@ -152,19 +151,19 @@ struct Pipe<T> {
 
 struct State<T> {
     kept: VecDeque<T>,
-    /// The sending end is gone.
+    /// Whether the sender was dropped.
     ended: bool,
-    ears: Vec<Arc<Ear>>,
+    listeners: Vec<Arc<Listener>>,
 }
 
-/// Where a receiver waits, perhaps at several channels at once.
+/// Where a receiver waits, possibly for several channels at once.
 #[derive(Default)]
-struct Ear {
+struct Listener {
     rung: Mutex<bool>,
     bell: Condvar,
 }
 
-impl Ear {
+impl Listener {
     fn ring(&self) {
         *self.rung.lock() = true;
         self.bell.notify_one();
@@ -179,26 +178,26 @@ impl Ear {
 
 impl<T> Pipe<T> {
     fn new(room: usize) -> Arc<Self> {
-        let state = State { kept: VecDeque::new(), ended: false, ears: Vec::new() };
+        let state = State { kept: VecDeque::new(), ended: false, listeners: Vec::new() };
         Arc::new(Self { room, state: Mutex::new(state) })
     }
 
-    /// Changes the state, and has those who listen look at it.
+    /// Changes the state and wakes the receivers that wait for it.
     fn turn<R>(&self, turn: impl FnOnce(&mut State<T>) -> R) -> R {
         let mut state = self.state.lock();
         let turned = turn(&mut state);
-        let ears = state.ears.clone();
+        let listeners = state.listeners.clone();
         drop(state);
-        ears.iter().for_each(|ear| ear.ring());
+        listeners.iter().for_each(|listener| listener.ring());
         turned
     }
 }
 
-/// The only sending end; its drop disconnects.
+/// The only sender; its drop disconnects.
 pub(crate) struct Sender<T>(Arc<Pipe<T>>);
 
 impl<T> Sender<T> {
-    /// `Err` if it is full.
+    /// `Err` if the channel is full.
     pub(crate) fn try_send(&self, value: T) -> Result<(), T> {
         self.0.turn(|state| match state.kept.len() < self.0.room {
             true => {
@@ -216,7 +215,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// A receiving end.
+/// A receiver.
 pub(crate) struct Receiver<T>(Arc<Pipe<T>>);
 
 impl<T> Clone for Receiver<T> {
@@ -226,18 +225,18 @@ impl<T> Clone for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Whether there was something, or never will be.
-    fn hears(&self) -> bool {
+    /// Takes a message. Returns whether there was one, or the sender was dropped.
+    fn take_message(&self) -> bool {
         let mut state = self.0.state.lock();
         state.kept.pop_front().is_some() || state.ended
     }
 
-    fn listen(&self, ear: &Arc<Ear>) {
-        self.0.state.lock().ears.push(ear.clone());
+    fn listen(&self, listener: &Arc<Listener>) {
+        self.0.state.lock().listeners.push(listener.clone());
     }
 
-    fn leave(&self, ear: &Arc<Ear>) {
-        self.0.state.lock().ears.retain(|other| !Arc::ptr_eq(other, ear));
+    fn leave(&self, listener: &Arc<Listener>) {
+        self.0.state.lock().listeners.retain(|other| !Arc::ptr_eq(other, listener));
     }
 }
 
@@ -253,40 +252,41 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// A channel that keeps so many.
+/// A channel that holds up to `room` messages.
 pub(crate) fn bounded<T>(room: usize) -> (Sender<T>, Receiver<T>) {
     let pipe = Pipe::new(room);
     (Sender(pipe.clone()), Receiver(pipe))
 }
 
-/// The receiving end of a channel that nothing ever comes through.
+/// The receiver of a channel that never carries a message.
 pub(crate) fn never<T>() -> Receiver<T> {
     Receiver(Pipe::new(0))
 }
 
-/// As its namesake. Where both have something, the explorer chooses, as the other does by chance.
+/// Like `sync::first_of`. When both have a message, the explorer chooses; the original chooses at
+/// random.
 pub(crate) fn first_of(
     left: &Receiver<()>,
     right: &Receiver<()>,
     most: Option<Duration>,
 ) -> FirstReady {
-    let ear = Arc::new(Ear::default());
+    let listener = Arc::new(Listener::default());
     let mut ends = [(left, FirstReady::Left), (right, FirstReady::Right)];
-    ends.iter().for_each(|(end, _)| end.listen(&ear));
+    ends.iter().for_each(|(end, _)| end.listen(&listener));
     let first = loop {
         if thread_rng().next_u32().is_multiple_of(2) {
             ends.reverse();
         }
-        if let Some((_, first)) = ends.iter().find(|(end, _)| end.hears()) {
+        if let Some((_, first)) = ends.iter().find(|(end, _)| end.take_message()) {
             break *first;
         }
         if most.is_some() {
             shuttle::thread::yield_now();
-            let heard = ends.iter().find(|(end, _)| end.hears());
-            break heard.map_or(FirstReady::Neither, |(_, first)| *first);
+            let ready = ends.iter().find(|(end, _)| end.take_message());
+            break ready.map_or(FirstReady::Neither, |(_, first)| *first);
         }
-        ear.wait();
+        listener.wait();
     };
-    ends.iter().for_each(|(end, _)| end.leave(&ear));
+    ends.iter().for_each(|(end, _)| end.leave(&listener));
     first
 }

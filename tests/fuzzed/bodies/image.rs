@@ -1,5 +1,5 @@
-//! Bytes as damage to the two files of a queue: opened, checked and served, nothing may panic, and
-//! no payload may come out that was never put in.
+//! Bytes as damage to the two files of a queue. Opening, check and service must not panic, and must
+//! not return a payload that was never put.
 
 use super::Bytes;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub fn open(bytes: &[u8]) {
     let queue = match builder.open_disk() {
         Ok(queue) => queue,
         Err(error) => {
-            assert!(tells_of_damage(error.kind()), "an opening of damage says: {error}");
+            assert!(names_damage(error.kind()), "an opening of damage says: {error}");
             return;
         }
     };
@@ -52,16 +52,16 @@ pub fn open(bytes: &[u8]) {
     drop(queue.close());
 }
 
-/// An opening is refused as damaged, as nobody's queue or as one of a newer version; a bad disk, a
-/// lock or a failure of ours is none of these.
-fn tells_of_damage(kind: tubewell::ErrorKind) -> bool {
+/// An opening is refused as damaged, as not a queue, or as of a newer version; a bad disk, a lock
+/// or an own failure is none of these.
+fn names_damage(kind: tubewell::ErrorKind) -> bool {
     use tubewell::ErrorKind::{Damaged, NewerFormat, NotAQueue};
     matches!(kind, Damaged | NewerFormat | NotAQueue)
 }
 
 /// Inputs that flip one bit of the base each, of a queue that was closed and of one that was killed
-/// behind a checkpoint: one byte in `head` of the first 16 KiB, where redb keeps its own, and one
-/// in `rest` behind them, where rows stand. Blocks of zeros are nobody's.
+/// after a checkpoint: one byte in `head` of the first 16 KiB, where redb keeps its own data, and
+/// one in `rest` after them, where the rows are. Blocks of zeros are skipped.
 pub fn flips(head: usize, rest: usize) -> Vec<[u8; 7]> {
     const HEAD: usize = 16 << 10;
     let [closed, killed, _] = images();
@@ -80,7 +80,7 @@ pub fn flips(head: usize, rest: usize) -> Vec<[u8; 7]> {
     flips
 }
 
-/// Opens and serves each image as it is, so that a refusal of all damage means something.
+/// Opens and serves each image unchanged, so that a refusal of every damage is a finding.
 pub fn unharmed() {
     for image in images() {
         let queue = builder().disk(MemoryDisk::of(image.clone())).open_disk().unwrap();
@@ -95,17 +95,17 @@ pub fn unharmed() {
     }
 }
 
-/// Takes what comes; each payload must be one of those that were put. Answers how many came.
+/// Takes all tasks; each payload must be one that was put. Returns how many there were.
 fn serve(tube: &Tube) -> usize {
     let mut seen = BTreeSet::new();
     for number in 0..TAKES {
-        // What is damaged is set aside or an error, and its neighbours go on.
+        // A damaged task is buried or is an error, and the others are served.
         let task = match tube.try_take() {
             Ok(Some(task)) => task,
             Ok(None) => break,
             Err(_) => continue,
         };
-        assert!(is_ours(&task), "a payload that nobody put: {:?}", &task[..]);
+        assert!(is_ours(&task), "a payload that was never put: {:?}", &task[..]);
         assert!(seen.insert(task.id()), "task {} is handed out twice", task.id());
         match number % 3 {
             0 => drop(task.ack()),
@@ -116,7 +116,7 @@ fn serve(tube: &Tube) -> usize {
     seen.len()
 }
 
-/// A payload of this number: as long as it says, each byte following from the one before.
+/// The payload of this number: as long as the number says, each byte derived from the one before.
 fn payload(number: u8) -> Vec<u8> {
     // Some in pieces.
     let large = if number % 16 == 3 { 4000 + 100 * usize::from(number) } else { 0 };
@@ -170,8 +170,8 @@ fn builder() -> tubewell::Builder {
 /// The bytes of base and journal.
 type Files = [Vec<u8>; 2];
 
-/// The files of a queue that was closed, of one that was killed behind a checkpoint, and of one
-/// that was killed before its first.
+/// The files of a queue that was closed, of one that was killed after a checkpoint, and of one that
+/// was killed before its first.
 fn images() -> &'static [Files; 3] {
     static IMAGES: OnceLock<[Files; 3]> = OnceLock::new();
     IMAGES.get_or_init(|| {
@@ -213,7 +213,7 @@ fn fill(tubes: &[Tube; 2], from: u8) {
     }
 }
 
-/// A disk in memory that does what it is told.
+/// A disk in memory that works correctly.
 #[derive(Debug)]
 struct MemoryDisk {
     files: [Arc<MemoryFile>; 2],
@@ -223,11 +223,11 @@ struct MemoryDisk {
 #[derive(Debug, Default)]
 struct MemoryFile(Mutex<Vec<u8>>);
 
-/// The journal as it is handed out: whoever holds it has the lock.
+/// The journal with its lock, which the holder keeps.
 #[derive(Debug)]
 struct Locked(Arc<MemoryFile>);
 
-struct Cradle([Arc<MemoryFile>; 2]);
+struct StagingFiles([Arc<MemoryFile>; 2]);
 
 impl MemoryDisk {
     fn of(files: Files) -> Arc<Self> {
@@ -254,8 +254,8 @@ impl Disk for MemoryDisk {
         Ok(if empty { Found::Nothing } else { Found::Whole })
     }
 
-    fn birth(&self) -> Result<Box<dyn Staging>> {
-        Ok(Box::new(Cradle(self.files.clone())))
+    fn stage(&self) -> Result<Box<dyn Staging>> {
+        Ok(Box::new(StagingFiles(self.files.clone())))
     }
 
     fn open_journal(&self) -> Result<Option<Arc<dyn DiskFile>>> {
@@ -273,7 +273,7 @@ impl Disk for MemoryDisk {
     }
 }
 
-impl Staging for Cradle {
+impl Staging for StagingFiles {
     fn create(&self, name: FileName) -> Result<Arc<dyn DiskFile>> {
         Ok(self.0[slot(name)].clone())
     }
@@ -283,7 +283,7 @@ impl Staging for Cradle {
     }
 }
 
-/// What a damaged file may ask for at most; a disk has an end.
+/// The most that a damaged file may ask for; a disk has an end.
 const BYTES_MAX: u64 = 64 << 20;
 
 impl DiskFile for MemoryFile {

@@ -1,6 +1,6 @@
-//! What the fuzz targets do with their bytes, as plain functions: `fuzz/` feeds them at random, the
-//! tests beside them replay what it once found. Each of them panics on a finding and returns on
-//! everything else, whatever the bytes are.
+//! What the fuzz targets do with their bytes, as plain functions: `fuzz/` calls them with random
+//! bytes, the tests beside them replay the kept findings. Each panics on a finding and returns
+//! otherwise.
 
 // Each target uses one of them.
 #![allow(dead_code, unused_imports)]

@@ -1,6 +1,6 @@
-//! Bytes as a program of verbs on a queue in memory, with a clock of its own. Everything that can
-//! be said without a model is checked: numbers grow, what is gone stays gone, counts are right, and
-//! the queue's own check finds nothing.
+//! Bytes as a program of verbs on a queue in memory, with a manual clock. It checks all that can be
+//! checked without a model: ids grow, a removed task stays removed, counts are right, and the
+//! queue's own check finds nothing.
 
 use super::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ struct World {
     clock: ManualClock,
     tubes: Vec<Tube>,
     held: Vec<Task>,
-    /// Of guards that were detached, perhaps long since worth nothing.
+    /// Of guards that were detached; the ticket may be invalid by now.
     tickets: Vec<(usize, Ticket)>,
     /// Every id that was answered, and the tube it was put into.
     known: BTreeMap<u64, usize>,
@@ -96,7 +96,7 @@ fn fine<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// Times that meet each other, zero and for ever among them.
+/// Times that coincide, zero and without end among them.
 fn length(bytes: &mut Bytes<'_>) -> Duration {
     match bytes.byte() % 8 {
         0 => Duration::ZERO,

@@ -1,6 +1,6 @@
-//! A batch too large for one record of the journal goes to the base instead: it is all there or
-//! not at all wherever a kill or a power cut comes, as one in the journal is. Every write and sync
-//! of the step is where it comes once.
+//! A batch too large for one record of the journal goes to the base instead. Like one in the
+//! journal, it is complete or absent after a kill or a power cut at any point. Each write and sync
+//! of the step is such a point once.
 
 use crate::disk::{Event, Files, Recorder, write};
 use crate::still;
@@ -13,7 +13,7 @@ fn open(disk: &Recorder) -> Queue {
     still().0.journal_bytes(64 << 10).disk(disk.lend()).open_disk().unwrap()
 }
 
-/// What a kill leaves that comes behind these events and in the middle of the next.
+/// What a kill leaves after these events and in the middle of the next.
 fn killed(before: &Files, done: &[Event], next: Option<&Event>) -> Files {
     let mut files = before.clone();
     done.iter().for_each(|event| event.carry_out(&mut files));
@@ -23,14 +23,14 @@ fn killed(before: &Files, done: &[Event], next: Option<&Event>) -> Files {
     files
 }
 
-/// What a power cut leaves behind these events. Of what was not synced, every `of`th write stays.
+/// What a power cut leaves after these events. Of unsynced writes every `of`th one stays.
 fn cut(before: &Files, done: &[Event], of: usize) -> Files {
     let mut files = before.clone();
     for (no, event) in done.iter().enumerate() {
         let file = event.file();
         let is_synced =
             done[no..].iter().any(|later| matches!(later, Event::Sync(it) if *it == file));
-        // A length is kept, so that what is written behind it has a place.
+        // A new length is kept, so that later writes have a place.
         if is_synced || matches!(event, Event::SetLen(..)) || no % of == 0 {
             event.carry_out(&mut files);
         }

@@ -1,5 +1,5 @@
-//! A clock that jumps in the middle of a call, between two of its readings or behind the last one:
-//! what the call does is what it would have done before the jump or after it, nothing between.
+//! A clock that jumps during a call, between two of its readings or after the last one: the call
+//! does what it would have done before the jump or after it, nothing between.
 
 use crate::{counts, secs};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ const JUMPS: [(&str, bool, Jump); 8] = [
     ("from before the epoch", true, |clock| clock.set_wall(UNIX_EPOCH + 50 * YEAR)),
 ];
 
-/// Hands that jump when they have been read so many times.
+/// A clock that jumps after so many readings.
 #[derive(Clone)]
 struct Jumpy {
     hands: ManualClock,
@@ -62,7 +62,7 @@ impl Clock for Jumpy {
     }
 }
 
-/// A task with what is known of it outside.
+/// A task with what the test knows of it.
 struct Life {
     clock: ManualClock,
     noon: SystemTime,
@@ -107,7 +107,7 @@ fn ack(life: &mut Life) {
     with_task(life, |task| task.ack());
 }
 
-/// What lives by queue time, by the time of day, and by lease time.
+/// Calls that depend on queue time, on the time of day, and on lease time.
 const LIVES: [(&str, &[Call]); 4] = [
     (
         "delay",
@@ -174,7 +174,7 @@ enum When {
     After,
 }
 
-/// All that is seen of a life whose call `at` meets the jump, and for ten seconds after it. `None`
+/// All that is visible of a task whose call `at` has the jump, and for ten seconds after it. `None`
 /// if the call does not read its clock so often.
 fn play(calls: &[Call], at: usize, when: When, (early, jump): (bool, Jump)) -> Option<Vec<String>> {
     let clock = if early { ManualClock::at(UNIX_EPOCH - DAY) } else { ManualClock::new() };
@@ -209,9 +209,9 @@ fn play(calls: &[Call], at: usize, when: When, (early, jump): (bool, Jump)) -> O
     Some(life.told)
 }
 
-/// The hands were read one after the other, the monotonic one first. Where a process stood still
-/// between the two, the time that passed was counted by the one, and at the next reading by the
-/// other again: a delay of five seconds was over after one.
+/// Regression: the clocks were read one after the other, the monotonic one first. If the process
+/// stopped between the two, the passed time was counted by one, and at the next reading again by
+/// the other: a delay of five seconds ended after one.
 #[test]
 fn a_jump_inside_a_call_is_one_before_it_or_after_it() {
     let (mut inside, mut differ) = (0, 0);
@@ -226,7 +226,7 @@ fn a_jump_inside_a_call_is_one_before_it_or_after_it() {
                     inside += 1;
                     assert!(
                         told == before || told == after,
-                        "{jump_name}, {life}, call {at}, behind reading {readings}:\n{}",
+                        "{jump_name}, {life}, call {at}, after reading {readings}:\n{}",
                         [told, before, after].map(|told| told.join("\n")).join("\n\n"),
                     );
                 }
@@ -236,7 +236,7 @@ fn a_jump_inside_a_call_is_one_before_it_or_after_it() {
     assert!(inside > 400 && differ > 25, "{inside} inside, {differ} differ");
 }
 
-/// Which of the two tells whether a lease has lapsed when it is settled.
+/// Whichever of the two decides whether the lease has ended when it is settled.
 #[test]
 fn a_lease_that_lapses_inside_its_ack_is_settled_or_lost_and_never_both() {
     for readings in 1..=2 {

@@ -1,4 +1,4 @@
-//! Files that end too early, as a copy leaves them that ran out of room.
+//! Files that end too early, as after a copy onto a full disk.
 
 use super::{FILES, bytes, made, refused};
 use crate::{close_sound, drain, killed, open};
@@ -48,7 +48,7 @@ fn a_base_that_is_cut_short_is_damaged_and_the_journal_is_left_as_it_is() {
             let [whole, journal] = bytes(&path);
             cut(&path, "base.redb", shorter(length(&path, "base.redb")));
             let cut_to = length(&path, "base.redb");
-            // Asking twice makes it no worse.
+            // A second opening makes it no worse.
             for _ in 0..2 {
                 assert_eq!(refused(&path), ErrorKind::Damaged, "{cut_to} bytes");
                 assert_eq!(length(&path, "base.redb"), cut_to);
@@ -60,7 +60,7 @@ fn a_base_that_is_cut_short_is_damaged_and_the_journal_is_left_as_it_is() {
     }
 }
 
-/// Behind the ring stands nothing but the ballast for a full disk, which is written anew.
+/// After the ring there is only the ballast for a full disk, which is written again.
 #[test]
 fn a_journal_that_lacks_a_part_of_its_ballast_opens_with_nothing_lost() {
     for killed_open in [false, true] {

@@ -1,5 +1,5 @@
-//! Folders and files whose modes forbid to write: an error that says so, nothing is made and
-//! nothing is lost. Root is kept out by no mode, so root runs these tests as nobody.
+//! Folders and files whose modes forbid writing: a clear error, nothing is made and nothing is
+//! lost. Modes do not restrict root, so as root these tests run as the user `nobody`.
 
 use super::{FILES, bytes, made};
 use crate::{close_sound, drain, home, kind, next, open, still};
@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::Command;
 use tubewell::ErrorKind;
 
-/// Who owns nothing and is in no group that does.
+/// The id of the user `nobody`, who owns no file.
 const NOBODY: u32 = 65_534;
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs the body; for root the whole test, in a child that is nobody.
+/// Runs the body; as root runs the whole test in a child with that user.
 pub(crate) fn not_as_root(test: &str, body: fn()) {
     let home = tempfile::tempdir().unwrap();
     if fs::metadata(home.path()).unwrap().uid() != 0 {
@@ -25,8 +25,8 @@ pub(crate) fn not_as_root(test: &str, body: fn()) {
     }
     set_mode(home.path(), 0o777);
     let copy = home.path().join("it");
-    // Nobody may not come to where the original is. Not by `fs::copy`: a process that another test
-    // is starting may have its handle still, and what is open to be written cannot be run.
+    // That user cannot reach the original. Not by `fs::copy`: a process that another test is
+    // starting may still have its handle, and a file that is open for writing cannot be run.
     let original = std::env::current_exe().unwrap();
     assert!(Command::new("cp").arg(original).arg(&copy).status().unwrap().success());
     let done = Command::new(&copy)
@@ -63,15 +63,15 @@ fn in_a_folder_that_is_read_only_no_queue_is_made() {
 }
 
 #[test]
-fn a_queue_that_is_read_only_is_refused_and_left_as_it_is() {
-    not_as_root("damage::modes::a_queue_that_is_read_only_is_refused_and_left_as_it_is", || {
+fn a_read_only_queue_is_refused_and_not_changed() {
+    not_as_root("damage::modes::a_read_only_queue_is_refused_and_not_changed", || {
         let cases: [(u32, &[&str], u32); 6] = [
             (0o755, &FILES, 0o444),
             (0o555, &FILES, 0o444),
             (0o755, &["journal"], 0o444),
             (0o755, &["base.redb"], 0o444),
             (0o755, &["base.redb"], 0),
-            // A folder whose files nobody may even look at.
+            // A folder whose files cannot even be listed by that user.
             (0o444, &[], 0),
         ];
         for (folder, files, mode) in cases {
@@ -92,7 +92,7 @@ fn a_queue_that_is_read_only_is_refused_and_left_as_it_is() {
     });
 }
 
-/// Once it is made, a queue writes to its two files and to nothing else.
+/// After its creation, a queue writes to its two files only.
 #[test]
 fn a_queue_is_served_in_folders_that_are_read_only() {
     not_as_root("damage::modes::a_queue_is_served_in_folders_that_are_read_only", || {

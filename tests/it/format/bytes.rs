@@ -11,7 +11,7 @@ pub(crate) fn ensure(holds: bool, wrong: impl FnOnce() -> String) -> Read<()> {
 /// A field of an extension section: its number and its content.
 pub(crate) type Field = (u16, Vec<u8>);
 
-/// What is left of some bytes.
+/// The bytes that are left.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -90,13 +90,13 @@ impl<'a> Bytes<'a> {
         while !inner.0.is_empty() {
             let (number, length) = (inner.u16()?, inner.u16()?);
             let last = fields.last().map(|last| last.0);
-            ensure(last < Some(number), || format!("field {number} behind field {last:?}"))?;
+            ensure(last < Some(number), || format!("field {number} after field {last:?}"))?;
             fields.push((number, inner.take(length.into())?.to_vec()));
         }
         Ok(fields)
     }
 
-    /// Nothing may be left.
+    /// Checks that nothing is left.
     pub(crate) fn end(&self) -> Read<()> {
         ensure(self.0.is_empty(), || format!("{} bytes are left over", self.0.len()))
     }

@@ -1,5 +1,5 @@
-//! Planted faults: one byte turned in a lead, a slot, a record, a seal; one row taken away, or with
-//! a byte too many. The reader says so.
+//! Planted faults: one byte changed in a lead, a slot, a record, a seal; one row removed, or with
+//! one byte more. The reader must find each.
 
 use super::base::{self, Base, OWN, ROWS};
 use super::journal::Journal;
@@ -40,7 +40,7 @@ fn a_turned_byte_of_a_slot_leaves_the_other() {
     }
 }
 
-/// The records end before it. That is damage if a later one says that it was synced.
+/// The records end before it. It is damage if a later record proves that it was synced.
 #[test]
 fn a_turned_byte_of_a_record_is_found() {
     let (mut torn, mut damaged) = (0, 0);
@@ -71,7 +71,7 @@ fn a_turned_byte_of_a_record_is_found() {
     assert!(torn > 0 && damaged > 0, "{torn} torn, {damaged} damaged");
 }
 
-/// Turns the byte that `byte` chooses of every value, one after the other.
+/// Changes the byte that `byte` chooses in every value, one after the other.
 fn turn_each(
     path: &Path,
     table: TableDefinition<'static, &'static [u8], &'static [u8]>,

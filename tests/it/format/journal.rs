@@ -59,7 +59,7 @@ pub(crate) fn features(bytes: &mut Bytes<'_>) -> Read<Vec<Feature>> {
         let name = bytes.string(length.into())?;
         ensure((1..=3).contains(&unknown) && length <= 32, || format!("feature {number}"))?;
         let last = features.last().map(|last| last.number);
-        ensure(last < Some(number), || format!("feature {number} behind {last:?}"))?;
+        ensure(last < Some(number), || format!("feature {number} after {last:?}"))?;
         features.push(Feature { number, unknown, name });
     }
     Ok(features)
@@ -118,7 +118,7 @@ impl Journal {
         Ok(Self { id, seed, slots: valid, features, ring })
     }
 
-    /// The record at this place of the ring; none if its checksum does not hold.
+    /// The record at this place of the ring; `None` if its checksum is wrong.
     pub(crate) fn record(&self, at: u64) -> Read<Option<Record>> {
         let bytes = self.ring.get(at as usize..).unwrap_or_default();
         if !at.is_multiple_of(8) || bytes.len() < HEADER {
@@ -135,7 +135,7 @@ impl Journal {
         }
         let padded = end.next_multiple_of(8);
         ensure(padded <= bytes.len() && bytes[end..padded].iter().all(|byte| *byte == 0), || {
-            format!("zeros behind record {number}")
+            format!("zeros after record {number}")
         })?;
         ensure(padded <= self.ring.len() / 4, || format!("record {number}: {padded} bytes"))?;
         ensure(synced < number, || format!("record {number} says that {synced} is synced"))?;
@@ -157,7 +157,7 @@ impl Journal {
         Ok(Some(record))
     }
 
-    /// The records behind the one that ends here.
+    /// The records after the one that ends here.
     pub(crate) fn records(&self, number: u64, checksum: u64, end: u64) -> Read<Vec<Record>> {
         let mut records: Vec<Record> = Vec::new();
         let mut last = (number, checksum, end);
@@ -166,7 +166,7 @@ impl Journal {
             records.push(record);
         }
         for at in (0..self.ring.len() as u64).step_by(8) {
-            // One of an earlier round may be cut, and what is left of it is no record.
+            // A record of an earlier round may be overwritten in part; the rest is not a record.
             let Ok(Some(record)) = self.record(at) else { continue };
             ensure(record.synced <= last.0, || {
                 format!("record {} was synced, and {} is the last", record.synced, last.0)
@@ -177,7 +177,7 @@ impl Journal {
 
     fn following(&self, (number, checksum, end): (u64, u64, u64)) -> Read<Option<Record>> {
         for at in [end, end.next_multiple_of(PAGE as u64), 0] {
-            // Damage in what has a valid checksum is of account only where the record is due.
+            // A fault in a record with a valid checksum matters only where a record is expected.
             let follows =
                 |bytes: &[u8]| be(&bytes[8..]) == checksum && be(&bytes[16..]) == number + 1;
             let bytes = self.ring.get(at as usize..).filter(|bytes| bytes.len() >= HEADER);

@@ -376,7 +376,7 @@ impl Bytes<'_> {
             return Ok(row);
         }
         let flags = self.flags(127)?;
-        ensure(flags != 0, || "a progress that says nothing".into())?;
+        ensure(flags != 0, || "an empty progress".into())?;
         ensure(flags & 48 != 32, || "a length of the order without a home".into())?;
         if flags & 1 != 0 {
             row.deliveries = self.u32()?;

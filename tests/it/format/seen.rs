@@ -1,4 +1,4 @@
-//! What a folder holds, beside what the library shows of it once it is open.
+//! Compares the content of a folder with what the library shows after opening it.
 
 use super::rows::{Reason, State, TubeRow};
 use super::tasks::{Contents, Stored};
@@ -20,7 +20,7 @@ const KINDS: [TubeKind; 6] = [
     TubeKind::UtubeTtl,
 ];
 
-/// A task, as both tell of it.
+/// A task, as both show it.
 #[derive(Debug, PartialEq)]
 struct Seen {
     state: tubewell::State,
@@ -74,8 +74,8 @@ fn shown(task: &TaskInfo) -> Seen {
     }
 }
 
-/// What an opening makes of a task: leases of nobody end, and what is due is done. None if its time
-/// to live is over.
+/// What an opening does with a task: leases without a holder end, and due work is done. None if its
+/// ttl is over.
 fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
     let progress = &task.progress;
     let mut buries = progress.buries;
@@ -151,7 +151,7 @@ fn options(row: &TubeRow) -> TubeOptions {
     options.backoff(Backoff::doubling(first).factor(factor).at_most(most))
 }
 
-/// The queue shows what the rows tell, and nothing else.
+/// The queue shows what the rows contain, and nothing else.
 pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
     let names: BTreeSet<_> = contents.tubes.values().map(|tube| tube.name.clone()).collect();
     let shown_names: BTreeSet<_> = queue.tubes().unwrap().iter().map(ToString::to_string).collect();

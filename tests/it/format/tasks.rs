@@ -1,5 +1,5 @@
-//! What the rows together say: the tubes, and the tasks of each with their states. Every row must
-//! have the rows that it calls for, and no row may stand alone.
+//! The rows taken together: the tubes, and the tasks of each with their states. Every row must have
+//! the rows that belong to it, and no row may be left over.
 
 use super::bytes::{Bytes, Read, ensure};
 use super::payloads::Payloads;
@@ -15,7 +15,7 @@ const TEMPORARY: u8 = 2;
 const HOLDING: u8 = 4;
 const SPARING: u8 = 8;
 
-/// A task as its rows tell it.
+/// A task as its rows store it.
 pub(crate) struct Stored {
     pub(crate) place: Place,
     pub(crate) created: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Contents {
     pub(crate) counters: [u32; 3],
     pub(crate) tubes: BTreeMap<u32, TubeRow>,
     pub(crate) consumers: BTreeMap<u32, ConsumerRow>,
-    /// By run and id. Those of runs that are to be cleared are left out.
+    /// By run and id, without runs that are to be cleared.
     pub(crate) tasks: BTreeMap<(u32, u64), Stored>,
     /// Runs that are to be cleared.
     pub(crate) cleared: Vec<u32>,
@@ -41,13 +41,13 @@ pub(crate) struct Contents {
 #[derive(Default)]
 struct Parts {
     task: Option<(Place, TaskRow)>,
-    /// Place and group in the key, if they are there.
+    /// Rank and group in the key, if they are there.
     states: Vec<(Option<Place>, Option<String>, State, Progress)>,
 }
 
 type Index = BTreeMap<Key, Vec<u8>>;
 
-/// Rows sorted by what they are of.
+/// Rows sorted by what they belong to.
 #[derive(Default)]
 struct Sorted {
     contents: Contents,
@@ -137,7 +137,7 @@ impl Sorted {
     }
 }
 
-/// Whether all numbers have names, and these the same.
+/// Whether all numbers have names, and the names lead back to them.
 fn named<T>(
     rows: &BTreeMap<u32, T>,
     name: impl Fn(&T) -> &String,
@@ -221,7 +221,7 @@ impl Stored {
     }
 }
 
-/// What a row of a task says beside its own tables: whether it agrees with the others.
+/// Whether a further row of a task agrees with the others.
 fn beside(
     away: &Away,
     bytes: u32,
@@ -328,7 +328,7 @@ impl Stored {
     }
 }
 
-/// The rows that the groups call for: how many are in flight, and whose turn it is.
+/// The rows that the groups require: how many tasks are in flight, and the turn of each group.
 fn lines(
     runs: &BTreeMap<u32, &TubeRow>,
     tasks: &BTreeMap<(u32, u64), Stored>,
@@ -356,7 +356,7 @@ fn lines(
     }
 }
 
-/// Bytes of all payloads, those of runs that are to be cleared with them.
+/// Bytes of all payloads, including those of runs that are to be cleared.
 pub(crate) fn payload_bytes(rows: &Rows) -> Read<u64> {
     let mut bytes = 0;
     for (_, value) in rows.range(vec![0x1e]..vec![0x1f]) {

@@ -1,6 +1,6 @@
 //! A queue as text: everything that a user can see of it, and the order in which its tasks are
-//! handed out. What stands in `contents.txt` beside the golden files was written by this; so it
-//! must never say less than it does, nor say it differently.
+//! handed out. It wrote the `contents.txt` beside the golden files, so its output must never
+//! change.
 
 use crate::secs;
 use redb::{ReadableTable, TableDefinition};
@@ -12,7 +12,7 @@ use tubewell::{
     TubeOptions,
 };
 
-/// Tables of an application, as it would have them.
+/// Tables of an application.
 pub(crate) const DIGESTS: TableDefinition<&str, u64> = TableDefinition::new("digests");
 pub(crate) const NOTES: TableDefinition<u64, &[u8]> = TableDefinition::new("an app's notes");
 
@@ -21,10 +21,10 @@ pub(crate) fn written() -> SystemTime {
     UNIX_EPOCH + secs(1_767_268_800)
 }
 
-/// The names of tubes, each with its options in words.
+/// The names of tubes, each with its options as text.
 pub(crate) type Tubes = BTreeMap<String, String>;
 
-/// The options that these words tell of.
+/// The options that this text lists.
 pub(crate) fn options(words: &str) -> TubeOptions {
     let mut words = words.split(' ');
     let mut options = TubeOptions::new(match words.next().unwrap() {
@@ -58,13 +58,13 @@ pub(crate) fn options(words: &str) -> TubeOptions {
     options
 }
 
-/// The tubes that a text tells of.
+/// The tubes that a text lists.
 pub(crate) fn tubes_of(text: &str) -> Tubes {
     let tubes = text.lines().filter_map(|line| line.strip_prefix("tube ")?.split_once(": "));
     tubes.map(|(name, words)| (name.to_owned(), words.to_owned())).collect()
 }
 
-/// Everything that can be seen.
+/// Everything that is visible.
 pub(crate) fn describe(queue: &Queue, tubes: &Tubes) -> String {
     let mut text = String::new();
     for name in queue.tubes().unwrap() {
@@ -101,10 +101,10 @@ pub(crate) fn describe(queue: &Queue, tubes: &Tubes) -> String {
         writeln!(text, "held {} of {} by {holder}", taken.id, taken.tube).unwrap();
     }
     writeln!(text, "payloads: {} bytes", queue.space().unwrap().durable_bytes).unwrap();
-    text + &guests(queue)
+    text + &app_rows(queue)
 }
 
-/// One task. What is not told is nothing, zero or for ever.
+/// One task. A field that is not listed is empty, zero or without end.
 fn line(task: &TaskInfo) -> String {
     let mut text = format!("{} {}", task.id, payload(&task.payload));
     let mut tell = |part: String| {
@@ -160,7 +160,7 @@ fn payload(bytes: &[u8]) -> String {
 }
 
 /// The rows of an application's tables, if there are some.
-fn guests(queue: &Queue) -> String {
+fn app_rows(queue: &Queue) -> String {
     let digests = queue.read(|r| -> Result<String> {
         let mut text = String::new();
         for row in r.table(DIGESTS)?.iter()? {
@@ -181,7 +181,7 @@ fn guests(queue: &Queue) -> String {
     digests.unwrap_or_default() + &notes.unwrap_or_default()
 }
 
-/// Finishes every task, by every way that a task can come out, and tells in which order they came.
+/// Finishes every task, by every way that a task can be taken, and returns their order.
 pub(crate) fn work_off(queue: &Queue, clock: &ManualClock) -> String {
     let mut text = String::new();
     let mut told = |what: &str, tube: &Tube, tasks: Vec<TaskId>| {
@@ -224,7 +224,7 @@ pub(crate) fn work_off(queue: &Queue, clock: &ManualClock) -> String {
     text
 }
 
-/// Lets time pass, and tells when leases that wait for their consumer wait no longer.
+/// Lets time pass, and returns when leases stop waiting for their consumer.
 pub(crate) fn graces(queue: &Queue, clock: &ManualClock) -> String {
     let mut text = String::new();
     for second in 1..=1000 {

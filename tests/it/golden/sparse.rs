@@ -1,23 +1,23 @@
-//! The text in which the golden files stand in the repository: a length, and every stretch that is
-//! neither zeros nor what stood in the file before. It must give back every byte, and what it once
-//! gave back it must give back for ever: files of formats long gone are kept in it.
+//! The text form of the golden files in the repository: a length, and every range that is neither
+//! zeros nor a repetition of earlier bytes. It must restore every byte, for every text ever
+//! written, because files of old formats are stored in it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Equal bytes that are told as a number.
+/// Equal bytes that are written as a count.
 const RUN: usize = 16;
-/// Bytes that are looked for in what stands before.
+/// Bytes that are searched for in earlier bytes.
 const SAME: usize = 24;
 /// Bytes of a line.
 const LINE: usize = 48;
 
-/// How many equal bytes stand at the beginning.
+/// How many equal bytes are at the beginning.
 fn run(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| **byte == bytes[0]).count()
 }
 
-/// Where bytes were seen first.
+/// Where bytes appeared first.
 #[derive(Default)]
 struct Seen {
     places: HashMap<Vec<u8>, usize>,
@@ -25,7 +25,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What stands before this place and is the same for a while: where, and for how long.
+    /// The earlier position from which bytes repeat at this place, and how many.
     fn find(&mut self, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         while self.until + SAME <= at {
             let window = &bytes[self.until..self.until + SAME];
@@ -77,22 +77,22 @@ fn hex(number: &str) -> usize {
     usize::from_str_radix(number, 16).unwrap()
 }
 
-/// The bytes again.
+/// The bytes of a text.
 pub(crate) fn unpack(text: &str) -> Vec<u8> {
     let mut lines = text.lines();
     let length = lines.next().and_then(|line| line.strip_prefix("length ")).expect("a length");
     let mut bytes = vec![0; hex(length)];
     for line in lines {
-        let (at, stretch) = line.split_once(": ").expect("an offset");
+        let (at, content) = line.split_once(": ").expect("an offset");
         let at = hex(at);
-        if let Some((byte, count)) = stretch.split_once(" * ") {
+        if let Some((byte, count)) = content.split_once(" * ") {
             bytes[at..at + hex(count)].fill(hex(byte) as u8);
-        } else if let Some((count, from)) = stretch.split_once(" from ") {
+        } else if let Some((count, from)) = content.split_once(" from ") {
             let from = hex(from);
             bytes.copy_within(from..from + hex(count), at);
         } else {
-            for (place, from) in bytes[at..].iter_mut().zip((0..stretch.len()).step_by(2)) {
-                *place = hex(&stretch[from..from + 2]) as u8;
+            for (place, from) in bytes[at..].iter_mut().zip((0..content.len()).step_by(2)) {
+                *place = hex(&content[from..from + 2]) as u8;
             }
         }
     }
@@ -100,7 +100,7 @@ pub(crate) fn unpack(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_packed_comes_back() {
+fn packed_bytes_are_restored() {
     let mut bytes = vec![0; 2000];
     assert_eq!(unpack(&pack(&bytes)), bytes);
     assert_eq!(unpack(&pack(&[])), [0; 0]);

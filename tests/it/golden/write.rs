@@ -1,6 +1,6 @@
-//! How the golden files came to be: one story a folder, told to a queue whose clock is moved by
-//! hand, and the folder as it then was. Each is told once and never again: a story that is changed
-//! afterwards tells of files that nobody has.
+//! How the golden files were made: one story for each folder, run on a queue with a manual clock,
+//! and the folder as it then was. Each story ran once and must not be changed: its files exist
+//! already.
 
 use super::listing::{self, DIGESTS, NOTES, Tubes};
 use super::{FILES, NAMES, opened, sparse};
@@ -13,10 +13,10 @@ use tubewell::{
     Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result, Task, Tube,
 };
 
-/// Bytes of the smallest ring, behind three blocks of head.
+/// Bytes of the smallest ring, after three blocks of head.
 const SMALLEST: u64 = 64 << 10;
 
-/// A queue, and what its story has in hand until the end.
+/// A queue, and what its story holds until the end.
 struct Story {
     queue: Queue,
     clock: ManualClock,
@@ -28,7 +28,7 @@ struct Story {
 enum End {
     Closed,
     Killed,
-    /// Killed when the ballast behind the ring was freed, because the disk was full.
+    /// Killed after the ballast was freed, because the disk was full.
     KilledWithoutBallast,
 }
 
@@ -58,7 +58,7 @@ fn ready(tube: &Tube, words: &str) {
     }
 }
 
-/// Every sort of task in every state.
+/// Every kind of task in every state.
 fn everything(story: &mut Story) {
     let mail = story.tube("mail", "general");
     ready(&mail, "one two");
@@ -129,7 +129,7 @@ impl tubewell::Codec<u8> for Decimal {
     }
 }
 
-/// Tasks in hand when the process dies.
+/// Taken tasks when the process ends.
 fn mid_lease(story: &mut Story) {
     let tube = story.tube("work", "general ttr=20 attempts=3");
     ready(&tube, "plain failed-before touched detached released ready");
@@ -159,7 +159,7 @@ fn mid_lease(story: &mut Story) {
     story.hold(poison);
 }
 
-/// What a checkpoint holds, and records behind it that change and remove some of it.
+/// A checkpoint, and records after it that change and remove some of its rows.
 fn behind_a_checkpoint(story: &mut Story) {
     let tube = story.tube("t", "general");
     ready(&tube, "kept acked deleted buried moved held");
@@ -200,7 +200,7 @@ fn sessions(story: &mut Story) {
     story.hold((held, ada, cy));
 }
 
-/// Every kind of tube with options, and what may happen to a tube as a whole.
+/// Every kind of tube with options, and every change of a whole tube.
 fn tubes(story: &mut Story) {
     for (name, words) in [
         ("a fifo", "fifo attempts=4"),
@@ -229,7 +229,7 @@ fn tubes(story: &mut Story) {
     story.tubes.remove("dropped");
 }
 
-/// Large removals of which nothing is swept away yet.
+/// Large removals of which no sweep has removed a row yet.
 fn unswept(story: &mut Story) {
     let gone = story.tube("truncated", "general");
     let group = |number| ["g", "h", "i"][number % 3];
@@ -301,7 +301,7 @@ fn typed(story: &mut Story) {
 }
 
 /// An application's own tables, in the same commits as the queue's tasks.
-fn guests(story: &mut Story) {
+fn app_tables(story: &mut Story) {
     let (files, report) = (story.tube("files", "general"), story.tube("report", "general"));
     ready(&files, "a.txt b.txt c.txt");
     for digest in [42, u64::MAX] {
@@ -320,8 +320,8 @@ fn guests(story: &mut Story) {
     story.hold(task);
 }
 
-/// Records twice around the ring. So many that the last checkpoint stands before the ring's end,
-/// and what it does not hold goes on at its start.
+/// Records twice around the ring, so many that the last checkpoint is before the ring's end, and
+/// the records after it continue at the ring's start.
 fn wrapped(story: &mut Story) {
     let tube = story.tube("t", "general");
     ready(&tube, "stays");
@@ -338,12 +338,12 @@ fn wrapped(story: &mut Story) {
     stays.release().unwrap();
 }
 
-/// Not much: what matters is the end of the journal.
+/// A small queue: only the end of the journal matters.
 fn without_ballast(story: &mut Story) {
     ready(&story.tube("t", "general"), "one two three");
 }
 
-/// Records that are synced one by one: who would cross into the next page begins there.
+/// Records that are synced one by one: a record that would cross into the next page begins there.
 fn paged(story: &mut Story) {
     let tube = story.tube("t", "general");
     for number in 0..40 {
@@ -379,7 +379,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "placed" => (placed, End::Killed),
         #[cfg(feature = "bincode")]
         "typed" => (typed, End::Closed),
-        "guests" => (guests, End::Killed),
+        "guests" => (app_tables, End::Killed),
         "wrapped" => (wrapped, End::Killed),
         "without_ballast" => (without_ballast, End::KilledWithoutBallast),
         "paged" => (paged, End::Killed),
@@ -404,7 +404,7 @@ fn write_the_golden_files() {
     for name in NAMES {
         let to = super::folder(name);
         if to.exists() {
-            println!("{} stands for a user's queue and is left as it is", to.display());
+            println!("{} stands for a user's queue and is not changed", to.display());
             continue;
         }
         let (_home, path) = home();

@@ -1,5 +1,5 @@
-//! Where a queue is made. A folder that exists keeps its inode, its owner and its mode, and only
-//! files are made in it; a new folder belongs to its owner alone.
+//! Where a queue is made. An existing folder keeps its inode, its owner and its mode, and only
+//! files are made in it. A new folder is readable by its owner only.
 
 use crate::{drain, home, killed, kind, open, still};
 use std::ffi::{OsStr, OsString};
@@ -12,8 +12,8 @@ use std::sync::Barrier;
 use tubewell::{ErrorKind, Queue};
 
 const FILES: [&str; 2] = ["base.redb", "journal"];
-/// What the two files are called until a creation in a folder that exists is over.
-const STAGED: [&str; 2] = [".base.redb.birth", ".journal.birth"];
+/// The names of the two files until a creation in an existing folder has finished.
+const STAGED: [&str; 2] = [".base.redb.creating", ".journal.creating"];
 
 /// Inode, owner and mode.
 fn identity(path: &Path) -> (u64, u32, u32) {
@@ -40,18 +40,18 @@ fn serves(path: &Path) {
     queue.close().unwrap();
     assert_eq!(names(path), FILES);
     for file in FILES {
-        assert_eq!(identity(&path.join(file)).2, 0o600, "{file}: payloads are its owner's");
+        assert_eq!(identity(&path.join(file)).2, 0o600, "{file}: only the owner may read payloads");
     }
     assert_eq!(drain(&open(path).tube("t").unwrap()), "a");
 }
 
-/// A folder of mode 700 became one of 755, and payloads could be read by all.
+/// Regression: a folder of mode 700 became one of 755, and all users could read payloads.
 #[test]
 fn an_empty_folder_keeps_its_inode_owner_and_mode() {
     for mode in [0o700, 0o750, 0o2775] {
         let (home, path) = home();
         made_folder(&path, mode);
-        // Nobody, where this test may do so.
+        // The user `nobody`, if this test may change the owner.
         let _ = std::os::unix::fs::chown(&path, Some(65_534), None);
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let before = identity(&path);
@@ -70,7 +70,7 @@ fn a_new_folder_is_its_owners_alone() {
 }
 
 #[test]
-fn an_empty_folder_behind_a_link_stays_there() {
+fn an_empty_folder_that_a_link_points_to_is_used() {
     let (home, path) = home();
     let real = home.path().join("real");
     made_folder(&real, 0o700);
@@ -79,29 +79,29 @@ fn an_empty_folder_behind_a_link_stays_there() {
     serves(&path);
     assert_eq!(identity(&real), before);
     assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
-    // And a link to where nothing is yet.
+    // And a link to a path where there is nothing yet.
     let other = home.path().join("other");
     symlink(home.path().join("new"), &other).unwrap();
     assert_eq!(kind(still().0.open(&other)), ErrorKind::Io);
 }
 
 #[test]
-fn an_own_folder_in_one_that_is_anothers() {
-    crate::damage::modes::not_as_root("open::place::an_own_folder_in_one_that_is_anothers", || {
+fn a_folder_in_one_of_another_owner() {
+    crate::damage::modes::not_as_root("open::place::a_folder_in_one_of_another_owner", || {
         let (home, path) = home();
         made_folder(&path, 0o700);
         fs::set_permissions(home.path(), Permissions::from_mode(0o555)).unwrap();
         let before = identity(&path);
         serves(&path);
         assert_eq!(identity(&path), before);
-        // Also where one may not even look.
+        // Also where the parent cannot be listed.
         fs::set_permissions(home.path(), Permissions::from_mode(0o311)).unwrap();
         assert_eq!(open(&path).tube("t").unwrap().len().unwrap(), 0);
         fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
     });
 }
 
-/// A folder that something is mounted on can neither be renamed nor renamed over.
+/// A mount point can neither be renamed nor replaced by a rename.
 #[test]
 fn an_empty_mount_point() {
     struct Mounted<'a>(&'a Path);
@@ -125,7 +125,7 @@ fn an_empty_mount_point() {
     }
     let mounted = Mounted(&path);
     let before = identity(&path);
-    // As every new ext4 has it.
+    // As in every new ext4.
     fs::create_dir(path.join("lost+found")).unwrap();
     let queue = open(&path);
     queue.tube("t").unwrap().put(b"a").unwrap();
@@ -139,7 +139,8 @@ fn an_empty_mount_point() {
 /// Set for the child below.
 const CHILD: &str = "TUBEWELL_TEST_HERE";
 
-/// The folder that a process is in was renamed over: the process was left in one that is gone.
+/// Regression: the working directory of a process was replaced by a rename, and the process was
+/// left in a deleted one.
 #[test]
 fn the_current_folder() {
     if std::env::var_os(CHILD).is_some() {
@@ -162,53 +163,53 @@ fn the_current_folder() {
     assert_eq!(names(home.path()), ["q"]);
 }
 
-/// A name that is no UTF-8 was mangled: what was made beside the folder had another name, and what
-/// a crash left of it was never found again.
+/// Regression: a name that is not UTF-8 was changed: the folder made beside it got another name,
+/// and the leftovers of a crash were never found.
 #[test]
 fn a_path_that_is_no_utf_8() {
     let (home, _) = home();
     let name = OsStr::from_bytes(b"q\xff\xfe");
     let path = home.path().join(name);
-    let left = home.path().join(OsStr::from_bytes(b".q\xff\xfe.birth-1-1"));
+    let left = home.path().join(OsStr::from_bytes(b".q\xff\xfe.creating-1-1"));
     fs::create_dir(&left).unwrap();
     fs::write(left.join("journal"), "half").unwrap();
     serves(&path);
     assert_eq!(names(home.path()), [name]);
 }
 
-/// Leftovers were cleared by the next creation only, and a kill within the clearing left a base
-/// that nobody knew any more.
+/// Regression: leftovers were removed by the next creation only, and a kill during the removal left
+/// a base that was not recognised as a leftover.
 #[test]
 fn leftovers_beside_a_queue_are_cleared_by_every_opening() {
     let (home, path) = home();
     serves(&path);
     let halves: [&[&str]; 4] = [&[], &["journal"], &["base.redb"], &["base.redb", "journal"]];
     for (number, half) in halves.iter().enumerate() {
-        let left = home.path().join(format!(".q.birth-7-{number}"));
+        let left = home.path().join(format!(".q.creating-7-{number}"));
         fs::create_dir(&left).unwrap();
         half.iter().for_each(|file| fs::write(left.join(file), "half").unwrap());
         if number == 3 {
             fs::write(left.join("a letter"), "mine").unwrap();
         }
     }
-    let alive = home.path().join(".q.birth-8-1");
+    let alive = home.path().join(".q.creating-8-1");
     fs::create_dir(&alive).unwrap();
     let journal = fs::File::create(alive.join("journal")).unwrap();
     journal.try_lock().unwrap();
     open(&path).close().unwrap();
-    assert_eq!(names(home.path()), [".q.birth-7-3", ".q.birth-8-1", "q"]);
-    assert_eq!(names(&home.path().join(".q.birth-7-3")), ["a letter"]);
-    assert_eq!(names(&alive), ["journal"], "its maker lives");
+    assert_eq!(names(home.path()), [".q.creating-7-3", ".q.creating-8-1", "q"]);
+    assert_eq!(names(&home.path().join(".q.creating-7-3")), ["a letter"]);
+    assert_eq!(names(&alive), ["journal"], "the process that makes it lives");
     drop(journal);
     open(&path).close().unwrap();
-    assert_eq!(names(home.path()), [".q.birth-7-3", "q"]);
+    assert_eq!(names(home.path()), [".q.creating-7-3", "q"]);
 }
 
-/// Whatever of a creation in a folder that exists a kill has left, a queue is made there, and
-/// nothing is left of it.
+/// After a kill anywhere in a creation in an existing folder, a queue can be made there, and no
+/// leftover stays.
 #[test]
-fn what_a_kill_in_a_creation_left_is_made_anew() {
-    // As they are in a queue that nothing was put into.
+fn a_creation_after_a_killed_one_replaces_its_files() {
+    // As in a new queue without any put.
     let (_first, first) = home();
     let queue = open(&first);
     let (_copy, copy) = killed(&first);
@@ -234,7 +235,7 @@ fn what_a_kill_in_a_creation_left_is_made_anew() {
         serves(&path);
         assert_eq!(names(home.path()), ["q"]);
     }
-    // Beside a queue that was made after all.
+    // Beside a finished queue.
     let (_home, path) = home();
     serves(&path);
     STAGED.iter().for_each(|file| fs::write(path.join(file), "half").unwrap());
@@ -242,10 +243,10 @@ fn what_a_kill_in_a_creation_left_is_made_anew() {
     assert_eq!(names(&path), FILES);
 }
 
-/// A journal that was lost is no creation under way, and a base in which something stands is never
-/// taken for a leftover.
+/// A lost journal does not look like a running creation, and a base with content is never taken for
+/// a leftover.
 #[test]
-fn a_queue_without_its_journal_is_not_made_anew() {
+fn a_queue_without_its_journal_is_not_made_again() {
     for (with_tasks, staged) in [(true, false), (true, true), (false, false)] {
         let (_home, path) = home();
         let queue = open(&path);
@@ -267,7 +268,7 @@ fn a_queue_without_its_journal_is_not_made_anew() {
     }
 }
 
-/// Two at once: one queue comes of it, and whoever does not get it is told that it is locked.
+/// Two at the same time make one queue; the other one gets `Locked`.
 #[test]
 fn two_creators_in_one_empty_folder() {
     for round in 0..40 {

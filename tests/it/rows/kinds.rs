@@ -1,6 +1,6 @@
-//! A damaged value in each kind of row that hangs on a task: where the value is not needed nobody
-//! notices, where it is the verb that meets it says so, and `check` tells of it in any case. The
-//! neighbours in its tube and those in another are served.
+//! A damaged value in each kind of row of a task: a call that does not need the value works, a verb
+//! that needs it returns an error, and `check` reports it always. Other tasks in its tube and in
+//! another are served.
 
 use super::{STRAW, faults, flip, flip_value, key, place};
 use crate::{counts, drain, home, is_gone, is_mended, killed, kind, listed, open, secs, still};
@@ -17,11 +17,11 @@ const TASK: u8 = 0x1e;
 const DUE: u8 = 0x19;
 const KEY: u8 = 0x1a;
 const HELD: u8 = 0x1b;
-/// The deadlines, as they stand in a key.
+/// The deadline kinds, as in a key.
 const DELAY: u8 = 1;
 const TTL: u8 = 4;
 
-/// A closed queue with what `work` has done in its first tube, and two tasks in another.
+/// A closed queue with what `work` did in its first tube, and two tasks in another.
 fn closed<R>(work: impl FnOnce(&Queue, &Tube) -> R) -> (TempDir, PathBuf, R) {
     let (home, path) = home();
     let queue = open(&path);
@@ -31,7 +31,7 @@ fn closed<R>(work: impl FnOnce(&Queue, &Tube) -> R) -> (TempDir, PathBuf, R) {
     (home, path, done)
 }
 
-/// Opens it, finds the damage told, and finds the other tube served.
+/// Opens it, checks that the damage is reported and that the other tube is served.
 fn damaged(path: &PathBuf, told: &str) -> (Queue, Tube, ManualClock) {
     let (builder, clock) = still();
     let queue = builder.open(path).unwrap();
@@ -47,7 +47,7 @@ fn after(wait: Duration) -> [u8; 8] {
     ((begun + wait).as_micros() as u64).to_be_bytes()
 }
 
-/// How many bytes the straw has, which stands apart.
+/// The bytes of the straw, which has its own row.
 const STRAW_BYTES: [u8; 4] = (STRAW.len() as u32).to_be_bytes();
 
 /// The row of the straw's task: without key and group, of the bytes codec, put at the beginning.
@@ -63,7 +63,7 @@ fn is_aside(tube: &Tube, id: TaskId) {
     assert_eq!((aside.state, &aside.payload[..]), (State::Buried, &STRAW[..]));
 }
 
-/// What a verb that goes by the id of a damaged task answers.
+/// The result of a verb by the id of a damaged task.
 fn is_refused(tube: &Tube, id: TaskId) {
     assert_eq!(kind(tube.peek(id)), ErrorKind::Damaged);
     assert_eq!(kind(tube.claim(id)), ErrorKind::Damaged);
@@ -72,9 +72,9 @@ fn is_refused(tube: &Tube, id: TaskId) {
     assert_eq!(kind(tube.delete(id)), ErrorKind::Damaged);
 }
 
-/// Who takes goes by what stands in order, which needs no place.
+/// A take uses the ready rows in order and needs no position row.
 #[test]
-fn a_damaged_place_refuses_only_who_asks_by_id() {
+fn a_damaged_position_refuses_only_verbs_by_id() {
     let (_home, path, id) = closed(|_, tube| {
         tube.task(b"last").priority(7).put().unwrap();
         tube.put(b"second").unwrap();
@@ -89,16 +89,16 @@ fn a_damaged_place_refuses_only_who_asks_by_id() {
     assert_eq!(listed(&tube, State::Ready), "first second last");
     let first = tube.take().unwrap();
     assert_eq!(first.id(), id);
-    assert_eq!(tube.peek(id).unwrap().state, State::Taken, "by id, where no place is asked for");
+    assert_eq!(tube.peek(id).unwrap().state, State::Taken, "by id, without its position row");
     first.release().unwrap();
     assert_eq!(drain(&tube), "first second last");
     assert_eq!(counts(&tube), [0; 4]);
     is_mended(&queue);
 }
 
-/// Its deadline went when it was due, and nothing came by the task any more.
+/// Regression: its deadline was removed when it was due, and no later call found the task.
 #[test]
-fn a_damaged_delayed_task_is_set_aside_when_it_is_due() {
+fn a_damaged_delayed_task_is_buried_when_it_is_due() {
     for by_wall in [false, true] {
         let (_home, path, ids) = closed(|_, tube| {
             let noon = ManualClock::new().wall();
@@ -129,7 +129,7 @@ fn a_damaged_delayed_task_is_set_aside_when_it_is_due() {
 }
 
 #[test]
-fn a_damaged_buried_task_keeps_none_from_being_kicked() {
+fn a_damaged_buried_task_does_not_prevent_kicks() {
     let (_home, path, ids) = closed(|_, tube| {
         let aside = |text: &[u8]| {
             let id = tube.task(text).ttl(secs(50)).put().unwrap();
@@ -151,7 +151,7 @@ fn a_damaged_buried_task_keeps_none_from_being_kicked() {
     assert_eq!(drain(&tube), "b d");
     clock.advance(secs(50));
     queue.tick().unwrap();
-    assert!(is_gone(&tube, ids[2]), "its life is over");
+    assert!(is_gone(&tube, ids[2]), "its ttl is over");
     assert_eq!(tube.kick(9).unwrap(), 0);
     assert_eq!(counts(&tube), [0, 0, 0, 1]);
     assert!(faults(&queue).contains("Buried: a damaged row"), "{}", faults(&queue));
@@ -160,10 +160,10 @@ fn a_damaged_buried_task_keeps_none_from_being_kicked() {
     is_mended(&queue);
 }
 
-/// What the caller said of a task stands beside its state. Whatever that is, once the task would be
-/// handed out it is set aside, with the payload that stands apart, and its neighbours are served.
+/// The row of the put is separate from the state row. In each state, when the task would be handed
+/// out, it is buried with its separate payload, and the others are served.
 #[test]
-fn a_damaged_task_is_set_aside_whatever_its_state_is() {
+fn a_damaged_task_is_buried_in_each_state() {
     type Bring = fn(&Tube, TaskId);
     let states: [(State, Bring); 4] = [
         (State::Ready, |_, _| {}),
@@ -186,7 +186,7 @@ fn a_damaged_task_is_set_aside_whatever_its_state_is() {
         queue.tick().unwrap();
         assert_eq!(drain(&tube), "b", "{state:?}");
         if state == State::Buried {
-            // Its own state is sound, and says more than what would stand in for it.
+            // Its own state is sound, and holds more than a replacement would.
             assert_eq!(tube.kick(9).unwrap(), 0);
             assert_eq!(counts(&tube), [0, 0, 0, 1]);
             tube.truncate().unwrap();
@@ -201,9 +201,9 @@ fn a_damaged_task_is_set_aside_whatever_its_state_is() {
     }
 }
 
-/// Who acks a plain task reads no more than its lease.
+/// An ack of a plain task reads only its lease.
 #[test]
-fn a_damaged_task_is_acked_by_who_has_it() {
+fn a_damaged_task_is_acked_by_its_holder() {
     let (_home, path) = home();
     let queue = still().0.cache_bytes(0).open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
@@ -219,9 +219,9 @@ fn a_damaged_task_is_acked_by_who_has_it() {
     is_mended(&queue);
 }
 
-/// All that a deadline says stands in its key.
+/// All of a deadline is in its key.
 #[test]
-fn a_damaged_deadline_falls_due_all_the_same() {
+fn a_damaged_deadline_becomes_due() {
     let (_home, path, ids) = closed(|_, tube| {
         let later = tube.task(b"later").delay(secs(5)).put().unwrap();
         let short = tube.task(b"short").ttl(secs(5)).put().unwrap();
@@ -242,7 +242,7 @@ fn a_damaged_deadline_falls_due_all_the_same() {
 }
 
 #[test]
-fn a_damaged_key_refuses_nobody() {
+fn a_damaged_key_refuses_no_verb() {
     let (_home, path, ids) = closed(|_, tube| {
         ["needle", "hay"].map(|text| tube.task(text.as_bytes()).key(text).put().unwrap())
     });
@@ -250,7 +250,7 @@ fn a_damaged_key_refuses_nobody() {
 
     let (queue, tube, _) = damaged(&path, "Key: a damaged row");
     let put = |text, conflict| tube.task(b"x").key(text).on_conflict(conflict).put_outcome();
-    // The row's own key tells whose it is.
+    // The row's own key has the task's id.
     assert_eq!(kind(put("needle", Conflict::Reject)), ErrorKind::KeyExists);
     assert_eq!(put("needle", Conflict::Keep).unwrap().id, ids[0]);
     assert_eq!(put("hay", Conflict::Keep).unwrap().id, ids[1]);
@@ -261,9 +261,9 @@ fn a_damaged_key_refuses_nobody() {
     assert_eq!(put("needle", Conflict::Reject).unwrap().outcome, PutOutcome::New);
 }
 
-/// Whose a lease is stands in the key, and again in the task's own row.
+/// The holder of a lease is in the key, and also in the task's taken row.
 #[test]
-fn a_damaged_row_of_a_holder_keeps_no_lease_from_it() {
+fn a_damaged_holder_row_hides_no_lease() {
     for grace in [0, 1000] {
         let (_home, path) = home();
         let queue = open(&path);
@@ -277,7 +277,7 @@ fn a_damaged_row_of_a_holder_keeps_no_lease_from_it() {
         let held = [&1_u32.to_be_bytes()[..], &ids[0].get().to_be_bytes()];
         flip_value(&copy, &key(HELD, &held), b"");
 
-        // Without a grace the opening has returned the lease, and the row went with it.
+        // Without a grace the opening has returned the lease and removed the row.
         let told = if grace == 0 { "" } else { "TicketHandle: a damaged row" };
         let (queue, tube, _) = damaged(&copy, told);
         let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
@@ -290,8 +290,8 @@ fn a_damaged_row_of_a_holder_keeps_no_lease_from_it() {
     }
 }
 
-/// Two tasks held their group while they were delayed. Nobody could read that the one did, its
-/// deadline went, and the group was locked for ever.
+/// Regression: two tasks held their group while they were delayed. The row of one could not be
+/// read, its deadline was removed, and the group stayed locked.
 #[test]
 fn a_damaged_delayed_task_holds_its_group_no_longer_than_its_delay() {
     let (_home, path, id) = closed(|queue, _| {
@@ -317,7 +317,7 @@ fn a_damaged_delayed_task_holds_its_group_no_longer_than_its_delay() {
     is_aside(&tube, id);
     let third = tube.take().unwrap();
     assert_eq!(&third[..], b"third");
-    assert!(tube.try_take().unwrap().is_none(), "the other holds it still");
+    assert!(tube.try_take().unwrap().is_none(), "the other one still holds it");
     is_mended(&queue);
     third.ack().unwrap();
     clock.advance(secs(45));

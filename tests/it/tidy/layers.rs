@@ -1,7 +1,6 @@
-//! The layering. `mod` lines stand in reading order, and that order is the layering: a file imports
-//! only from files listed above it. A `mod.rs` assembles its folder, so it may import from all of
-//! it; its folder's files may use what it defines itself, and what it passes on counts as the file
-//! where it stands.
+//! The layering. The order of the `mod` lines is the layering: a file imports only from files
+//! listed above it. A `mod.rs` assembles its folder, so it may import from all of it; its folder's
+//! files may use what it defines itself, and a re-export counts as the file of its definition.
 
 use super::report;
 use super::source::{Source, code_without_tests, library, line_of, paths, planted, words};
@@ -10,10 +9,10 @@ use std::collections::BTreeMap;
 /// The modules of a crate.
 #[derive(Default)]
 struct Crate {
-    /// Of each module its place in reading order, by its path, which is empty for the crate.
+    /// The index of each module in reading order, by its path, which is empty for the crate.
     modules: BTreeMap<Vec<String>, usize>,
     files: BTreeMap<Vec<String>, Source>,
-    /// What a module passes on, by its path and the name, and where it stands.
+    /// What a module re-exports, by its path and the name, and where it is defined.
     passed_on: BTreeMap<(Vec<String>, String), Vec<String>>,
 }
 
@@ -60,7 +59,7 @@ impl Crate {
         self.files.insert(path, source);
     }
 
-    /// The module that a path leads to, as seen from a module.
+    /// The module that a path names, resolved from a module.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<Vec<String>> {
         let mut module = match path.first()?.as_str() {
             "crate" => Vec::new(),
@@ -76,7 +75,7 @@ impl Crate {
                     let passed = self.passed_on.get(&(module.clone(), part.to_owned()));
                     match (self.modules.contains_key(&child), passed) {
                         (true, _) => module = child,
-                        // Names that the crate exports are nobody's way of importing.
+                        // Names that the crate exports are not used for imports inside it.
                         (false, Some(stands)) => return Some(stands.clone()),
                         (false, None) => return Some(module),
                     }
@@ -114,7 +113,7 @@ impl Crate {
     }
 }
 
-/// The paths that a piece of code spells from `crate` or `super` on, and where.
+/// The paths in a piece of code that start with `crate` or `super`, and where they are.
 fn imports(code: &str) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     for word in ["crate", "super"] {
@@ -170,7 +169,7 @@ fn a_planted_upward_import_in_a_folder_is_found() {
 }
 
 #[test]
-fn downward_imports_tests_and_comments_are_none_of_its_business() {
+fn downward_imports_tests_and_comments_are_accepted() {
     let low = "//! crate::high\n/* crate::high */ const A: &str = \"crate::high\";\n\
                const B: &str = r#\"crate::high\"#; const C: char = '\"';\n\
                fn f<'a>(x: &'a str) -> char { '{' }\n\

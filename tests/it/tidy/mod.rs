@@ -1,9 +1,9 @@
-//! Style as a test: what a reader may rely on everywhere. Every finding names the file, the line
-//! and what to do.
+//! Style rules as tests. Every finding names the file, the line and what to do.
 
 mod layers;
 mod names;
 mod source;
+mod vocabulary;
 
 use source::{
     Source, block_end, code, code_without_tests, library, line_of, named, planted, root, sources,
@@ -18,7 +18,7 @@ fn report(findings: &[String]) {
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }
 
-/// Words that stand where they should not.
+/// Words that are used outside the files that may use them.
 fn misplaced(sources: &[Source], word: &str, home: &[&str], advice: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for source in sources {
@@ -60,7 +60,7 @@ fn only_the_clock_reads_a_clock() {
 }
 
 #[test]
-fn only_one_door_leads_to_locks_and_channels() {
+fn only_one_file_imports_locks_and_channels() {
     let (all, home) = (library(), ["src/words/sync.rs", "src/words/sync/"]);
     for word in ["std::sync", "std::thread", "parking_lot", "crossbeam_channel", "shuttle::"] {
         report(&misplaced(&all, word, &home, "take it from src/words/sync.rs"));

@@ -1,23 +1,23 @@
-//! Names and homes of types: a name is one type, and an `impl` stands in the folder of its type.
+//! Types: each name is one type, and an `impl` is in the folder of its type.
 
 use super::report;
 use super::source::{Source, code_without_tests, library, line_of, planted, words};
 use std::collections::BTreeMap;
 
-/// The item name behind a keyword, if one stands there.
-fn name_behind(code: &str, at: usize) -> &str {
+/// The item name after a keyword, if there is one.
+fn name_after(code: &str, at: usize) -> &str {
     let rest = code[at..].trim_start();
     let end = rest.find(|char: char| !char.is_alphanumeric() && char != '_');
     &rest[..end.unwrap_or(rest.len())]
 }
 
-/// How deep in blocks a place is.
+/// The depth of a position in nested blocks.
 fn depth(code: &str, at: usize) -> usize {
     let opened = code[..at].matches('{').count();
     opened.saturating_sub(code[..at].matches('}').count())
 }
 
-/// Stand-ins of the schedule explorer have the names of what they stand in for.
+/// Replacements of the schedule explorer have the names of what they replace.
 fn is_stand_in(source: &Source) -> bool {
     source.path.contains("sync/explored")
 }
@@ -29,7 +29,7 @@ fn types(sources: &[Source]) -> BTreeMap<String, Vec<(String, usize)>> {
         let code = code_without_tests(&source.text);
         for keyword in ["struct", "enum", "trait", "type"] {
             for at in words(&code, keyword) {
-                let name = name_behind(&code, at + keyword.len());
+                let name = name_after(&code, at + keyword.len());
                 let is_type = name.starts_with(char::is_uppercase);
                 // A `type` inside an `impl` or a trait belongs to that.
                 if is_type && (keyword != "type" || depth(&code, at) == 0) {
@@ -46,7 +46,7 @@ fn doubled(sources: &[Source]) -> Vec<String> {
     let mut findings = Vec::new();
     for (name, places) in types(sources) {
         if let [first, others @ ..] = places.as_slice() {
-            // Twins of two platforms stand in one file.
+            // Variants for two platforms are in one file.
             for (path, line) in others.iter().filter(|other| other.0 != first.0) {
                 let other = &first.0;
                 findings.push(format!(
@@ -58,7 +58,7 @@ fn doubled(sources: &[Source]) -> Vec<String> {
     findings
 }
 
-/// An inherent `impl`: of which type, and where it begins.
+/// An inherent `impl`: its type, and where it begins.
 struct Impl {
     of: String,
     at: usize,
@@ -113,7 +113,7 @@ fn strayed(sources: &[Source]) -> Vec<String> {
             let Some([(home, _)]) = types.get(&of).map(Vec::as_slice) else { continue };
             if !folder(&source.path).starts_with(folder(home)) {
                 let (path, line) = (&source.path, line_of(&code, at));
-                findings.push(format!("{path}:{line}: an impl of {of}, which stands in {home}"));
+                findings.push(format!("{path}:{line}: an impl of {of}, which is in {home}"));
             }
         }
     }
@@ -126,7 +126,7 @@ fn a_name_is_one_type() {
 }
 
 #[test]
-fn an_impl_stands_in_the_folder_of_its_type() {
+fn an_impl_is_in_the_folder_of_its_type() {
     report(&strayed(&library()));
 }
 
@@ -147,6 +147,6 @@ fn planted_impls_far_from_home_are_found() {
         home,
         ("src/high/b.rs", "impl<T: Into<u8>> A<T> {}\nimpl From<u8> for A<u8> {}"),
     ]);
-    assert_eq!(strayed(&files), ["src/high/b.rs:1: an impl of A, which stands in src/low/a.rs"]);
+    assert_eq!(strayed(&files), ["src/high/b.rs:1: an impl of A, which is in src/low/a.rs"]);
     assert!(strayed(&planted(&[home, ("src/low/b.rs", "impl A<u8> {}")])).is_empty());
 }

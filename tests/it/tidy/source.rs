@@ -22,7 +22,7 @@ pub fn sources(folders: &[&str]) -> Vec<Source> {
         for entry in entries {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                // What the compiler leaves in fuzz/ is nobody's style.
+                // Compiler output in fuzz/ is not checked.
                 if !path.ends_with("target") {
                     folders.push(path);
                 }
@@ -155,7 +155,7 @@ fn is_part(char: char) -> bool {
     char.is_alphanumeric() || char == '_'
 }
 
-/// Where a word stands in code.
+/// The positions of a word in code.
 pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
         !code[..*at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part)
@@ -211,7 +211,7 @@ pub fn paths(tree: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Where a path stands in code, spelled out or in the tree of a `use`.
+/// The positions of a path in code, written out or in the tree of a `use`.
 pub fn named(code: &str, path: &str) -> Vec<usize> {
     let trees = words(code, "use").filter(|at| {
         let tree = code[at + 3..].split(';').next().unwrap_or_default();
@@ -224,7 +224,7 @@ pub fn named(code: &str, path: &str) -> Vec<usize> {
     found
 }
 
-/// A source for the tests of these tests.
+/// Sources for the tests of these rules.
 pub fn planted(files: &[(&str, &str)]) -> Vec<Source> {
     let source =
         |(path, text): &(&str, &str)| Source { path: (*path).into(), text: (*text).into() };

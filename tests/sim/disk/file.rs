@@ -1,6 +1,6 @@
-//! One file of the simulated disk: what reads see, what is on the medium, and what is between the
-//! two. What a power cut leaves of it is decided here and nowhere else; it must never keep what a
-//! real disk could not have kept, nor lose what was settled.
+//! One file of the simulated disk: what reads see, what is on the medium, and what is pending
+//! between the two. Only this file decides what a power cut keeps. It must never keep what a real
+//! disk could not have kept, nor lose what was synced.
 
 use crate::script::Rng;
 use std::collections::BTreeSet;
@@ -19,11 +19,11 @@ pub struct File {
     pub cache: Vec<u8>,
     pub medium: Vec<u8>,
     pub pending: Vec<Pending>,
-    /// How many of those that were pending are not any more.
+    /// How many of the pending writes are synced.
     pub settled: u64,
-    /// One more for each opening of the file that is not let go.
+    /// One clone for each opening of the file that is not dropped.
     pub openings: Arc<()>,
-    /// Blocks that hold something, for the quota.
+    /// Allocated blocks, for the quota.
     pub blocks: BTreeSet<usize>,
 }
 
@@ -35,12 +35,12 @@ pub fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
 }
 
 impl File {
-    /// All that was ever pending.
+    /// All writes that were ever pending.
     pub fn written(&self) -> u64 {
         self.settled + self.pending.len() as u64
     }
 
-    /// Settles what was written before `to`.
+    /// Makes the writes before `to` durable.
     pub fn settle(&mut self, to: u64) {
         let count = to.saturating_sub(self.settled);
         self.settled += count;
@@ -53,7 +53,7 @@ impl File {
     }
 
     pub fn cut(&mut self, rng: &mut Rng) {
-        // Some cuts lose all, some keep all: both are more telling than a mix of many.
+        // Some cuts lose all, some keep all: both find more faults than a mix of many writes.
         let keeps = rng.of(&[0, 1, 1, 2, 2, 3, 4]);
         let lengths = self.pending.iter().filter(|p| matches!(p, Pending::Len(_))).count();
         let mut lengths = rng.below(lengths as u64 + 1);
@@ -74,9 +74,9 @@ impl File {
                     while kept && from < data.len() {
                         let to = ((at + from) / SECTOR + 1) * SECTOR - at;
                         let (to, end) = (to.min(data.len()), grown.saturating_sub(at));
-                        // Beyond a length that did not make it there is nothing to keep.
+                        // After a length that was lost there is nothing to keep.
                         if (!torn || rng.one_in(2)) && from < end {
-                            // Rarely a sector is torn, too.
+                            // Sometimes a sector is torn, too.
                             let to = match torn && rng.one_in(8) {
                                 true => from + rng.below((to - from) as u64) as usize,
                                 false => to,

@@ -1,24 +1,24 @@
-//! The simulated disk has to keep its own promises, or nothing judged over it means anything.
+//! Tests of the simulated disk, without which results over it have no value.
 
 use super::*;
 use crate::seeds::{are_all, seeds};
 use std::ops::Range;
 use std::slice;
 
-fn born(disk: &SimDisk) -> Arc<dyn testing::Disk> {
+fn created(disk: &SimDisk) -> Arc<dyn testing::Disk> {
     let lent = disk.lend();
-    let nursery = lent.birth().unwrap();
-    nursery.create(FileName::Base).unwrap();
-    nursery.create(FileName::Journal).unwrap();
-    nursery.settle().unwrap();
+    let staging = lent.stage().unwrap();
+    staging.create(FileName::Base).unwrap();
+    staging.create(FileName::Journal).unwrap();
+    staging.settle().unwrap();
     lent
 }
 
-/// What power cuts leave of a file of synced ones, over which these bytes of twos are written.
+/// The files after power cuts: ones were synced, and twos were written over these ranges.
 fn after_cuts(synced: usize, unsynced: &[Range<usize>], mut look: impl FnMut(&[u8])) {
     for seed in seeds(200) {
         let disk = SimDisk::new(seed);
-        let file = born(&disk).open_base().unwrap();
+        let file = created(&disk).open_base().unwrap();
         file.write_at(0, &vec![1; synced]).unwrap();
         file.sync().unwrap();
         for range in unsynced {
@@ -45,7 +45,7 @@ fn a_cut_leaves_what_was_synced_and_any_part_of_the_rest() {
     assert!(!are_all() || lost > 20 && kept > 20 && torn > 10, "{lost} {kept} {torn}");
 }
 
-/// A later write may be kept where an earlier one is lost, and a new length without the data.
+/// A later write may be kept where an earlier one is lost, and a new length without its data.
 #[test]
 fn what_was_not_synced_comes_out_in_any_order() {
     let (mut first, mut second, mut bare) = (0, 0, 0);
@@ -63,16 +63,16 @@ fn what_was_not_synced_comes_out_in_any_order() {
 #[test]
 fn a_kill_takes_nothing() {
     let disk = SimDisk::new(0);
-    let file = born(&disk).open_base().unwrap();
+    let file = created(&disk).open_base().unwrap();
     file.write_at(0, &[7; 10]).unwrap();
     disk.kill();
     assert_eq!(disk.bytes(FileName::Base), [7; 10]);
 }
 
 #[test]
-fn a_lost_sync_shows_what_is_not_there() {
+fn a_lost_sync_shows_unsynced_writes() {
     let disk = SimDisk::new(0);
-    let file = born(&disk).open_base().unwrap();
+    let file = created(&disk).open_base().unwrap();
     file.write_at(0, &[7; 10]).unwrap();
     disk.plan(Fault::LoseSync(1));
     assert!(file.sync().is_err());
@@ -87,7 +87,7 @@ fn a_lost_sync_shows_what_is_not_there() {
 #[test]
 fn a_full_disk_refuses_new_blocks_only() {
     let disk = SimDisk::new(0);
-    let file = born(&disk).open_base().unwrap();
+    let file = created(&disk).open_base().unwrap();
     disk.set_quota(2);
     file.write_at(0, &[1; 8192]).unwrap();
     let refusal = file.write_at(8192, &[1]).unwrap_err();
@@ -99,7 +99,7 @@ fn a_full_disk_refuses_new_blocks_only() {
 }
 
 #[test]
-fn a_birth_lasts_or_never_was() {
+fn a_creation_lasts_or_leaves_nothing() {
     for (at, seed) in (1..=9).flat_map(|at| seeds(20).map(move |seed| (at, seed))) {
         for (disk, calls) in [(SimDisk::new(seed), 6), (SimDisk::with_a_folder(seed), 9)] {
             if at > calls {
@@ -107,12 +107,12 @@ fn a_birth_lasts_or_never_was() {
             }
             let lent = disk.lend();
             disk.plan(Fault::Die(at));
-            let born = lent.birth().and_then(|nursery| {
-                nursery.create(FileName::Base)?.write_at(0, b"base")?;
-                nursery.create(FileName::Journal)?;
-                nursery.settle()
+            let created = lent.stage().and_then(|staging| {
+                staging.create(FileName::Base)?.write_at(0, b"base")?;
+                staging.create(FileName::Journal)?;
+                staging.settle()
             });
-            assert!(born.is_err());
+            assert!(created.is_err());
             disk.cut_power();
             disk.plan(Fault::None);
             let found = disk.lend().found().unwrap();
@@ -130,7 +130,7 @@ fn a_birth_lasts_or_never_was() {
 #[test]
 fn a_lock_ends_with_its_holder() {
     let disk = SimDisk::new(0);
-    let first = born(&disk);
+    let first = created(&disk);
     let held = first.open_journal().unwrap().unwrap();
     assert!(disk.lend_beside().open_journal().unwrap().is_none());
     drop(held);

@@ -1,4 +1,5 @@
-//! What is due in the model: worked off task by task, for no two tasks' times touch each other.
+//! Due work in the model: done task by task, because the times of two tasks do not affect each
+//! other.
 
 use super::{Model, Task, give_back, ready};
 use crate::step::*;
@@ -6,7 +7,7 @@ use std::collections::BTreeSet;
 use tubewell::State;
 
 impl Model {
-    /// Works off what is due in a tube. Each task for itself: no two tasks' times touch each other.
+    /// Does the due work of a tube, task by task.
     pub(super) fn work_off(&mut self, no: u8) {
         let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
         let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
@@ -30,7 +31,8 @@ impl Model {
                 self.tasks.remove(&serial);
                 self.count(no, Call::Ttl);
                 if lapsed {
-                    // Whether the lease lapsed first or the task went first is not said.
+                    // It is not specified whether the lease ended first or the task was removed
+                    // first.
                     self.tubes.get_mut(&no).unwrap().calls[Call::Ttr as usize] = None;
                 }
             } else if lapsed {
@@ -40,7 +42,7 @@ impl Model {
         }
     }
 
-    /// The tubes in which something is due that is worked off before this step.
+    /// The tubes whose due work is done before this step.
     pub fn due_before(&self, step: &Step, picked: &Picked) -> Vec<u8> {
         let mut time = self.time.clone();
         time.read();

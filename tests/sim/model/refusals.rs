@@ -1,4 +1,4 @@
-//! What is refused, and with which words. A call may be wrong in several ways at once.
+//! Refused calls, and their errors. A call may be wrong in several ways at once.
 
 use super::Model;
 use crate::step::*;
@@ -41,7 +41,7 @@ impl Model {
         wrong
     }
 
-    /// Of a verdict on a hand-out of a tube, whether it is still held aside.
+    /// The refusals of a verdict on a take of a tube, except that of a lost lease.
     pub(super) fn verdict_refusals(
         &self,
         tube: u8,
@@ -76,7 +76,7 @@ impl Model {
         wrong
     }
 
-    /// Whether the documents leave open what this step does.
+    /// Whether the documents leave the result of this step open.
     pub fn is_open(&self, step: &Step, picked: &Picked) -> bool {
         let of_lease =
             picked.leases.first().and_then(|no| self.lease(*no)).map(|(.., tube, _)| *tube);

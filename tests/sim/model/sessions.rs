@@ -1,4 +1,4 @@
-//! Named consumers, and what becomes of leases when a session or the process ends.
+//! Named consumers, and the leases when a session or the process ends.
 
 use super::{Model, Task, Time, give_back, ready};
 use crate::step::*;
@@ -7,10 +7,10 @@ use tubewell::State;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     grace: u64,
-    /// Somebody has a handle.
+    /// There is a handle.
     is_open: bool,
     /// The end of its grace: in queue time, which counts at an opening, and in the lease time of
-    /// this process, which counts while it lives.
+    /// this process, which counts while it runs.
     until_queue: u64,
     until_lease: u64,
 }
@@ -20,7 +20,7 @@ impl Model {
         self.sessions.get(&who).is_some_and(|session| session.is_open)
     }
 
-    /// Whether two queues that look the same will go on to do so.
+    /// Whether two queues that look the same will stay the same.
     pub fn is_like(&self, other: &Self) -> bool {
         self.sessions == other.sessions
     }
@@ -30,7 +30,7 @@ impl Model {
         self.sessions.insert(who, open);
     }
 
-    /// The last handle goes: the leases have no holder any more.
+    /// The last handle is dropped: the leases have no holder from now on.
     pub fn leave(&mut self, who: u8) {
         let (queue, mono) = (self.time.queue, self.time.mono);
         let Some(session) = self.sessions.get_mut(&who) else { return };
@@ -47,7 +47,7 @@ impl Model {
         for task in self.tasks.values_mut().filter(|task| task.holder == Some(who)) {
             let tube = self.tubes.get_mut(&task.tube).unwrap();
             give_back(task, &tube.opts);
-            // Whether it was lost, or fell due in the same instant, is not said.
+            // It is not specified whether it was lost or became due in the same instant.
             tube.calls[Call::Lost as usize] = None;
             tube.calls[Call::Ttr as usize] = None;
         }
@@ -63,7 +63,7 @@ impl Model {
         }
     }
 
-    /// Hands out again what an earlier session of the consumer has left in a tube.
+    /// Hands out again the leases of an earlier session of the consumer in a tube.
     pub(super) fn resume(&mut self, who: u8, tube: u8, first: LeaseNo) -> Vec<Hand> {
         let left =
             |task: &&Task| task.tube == tube && task.holder == Some(who) && task.lease.is_none();
@@ -82,14 +82,14 @@ impl Model {
         hands
     }
 
-    /// Whether a lease, or a grace, is over that is still there.
+    /// Whether a lease or a grace that is over still exists.
     pub fn has_lapsed(&self, time: &Time) -> bool {
         self.tasks.values().any(|task| task.deadline <= time.mono || task.expires <= time.queue)
             || self.sessions.values().any(|session| session.until_lease <= time.mono)
     }
 
-    /// Nobody is there any more. Sessions with a grace wait from now on; the others are over.
-    fn silence(&mut self) {
+    /// No process runs. Sessions with a grace wait from now on; the others have ended.
+    fn expire_sessions(&mut self) {
         let queue = self.time.queue;
         for session in self.sessions.values_mut() {
             if session.is_open {
@@ -100,18 +100,18 @@ impl Model {
         self.sessions.retain(|_, session| session.grace > 0 && session.until_queue > queue);
     }
 
-    /// What a close does first: every lease that waits for nobody returns, uncharged.
+    /// The first step of a close: every lease that does not wait for a consumer returns, uncharged.
     pub fn give_back_all(&mut self, of: impl Fn(u8) -> bool) {
-        let mut silenced = self.clone();
-        silenced.silence();
+        let mut ended = self.clone();
+        ended.expire_sessions();
         for task in self.tasks.values_mut() {
-            let waits = task.holder.is_some_and(|who| silenced.sessions.contains_key(&who));
+            let waits = task.holder.is_some_and(|who| ended.sessions.contains_key(&who));
             if task.seen.state == State::Taken && of(task.tube) && !waits {
                 task.seen.attempts = task.seen.attempts.saturating_sub(1);
                 ready(task);
             }
         }
-        self.sessions = silenced.sessions;
+        self.sessions = ended.sessions;
     }
 
     /// The queue as the close leaves it.
@@ -121,11 +121,11 @@ impl Model {
         self.time.store();
     }
 
-    /// The queue as it is when it has been opened again, at this time.
+    /// The queue after it was opened again, at this time.
     pub fn come_back(&mut self, time: Time) {
         self.time = time;
         self.time.resume();
-        self.silence();
+        self.expire_sessions();
         self.void_leases();
     }
 
@@ -144,7 +144,7 @@ impl Model {
         self.tasks.retain(|_, task| !tubes[&task.tube].opts.temporary);
         for task in self.tasks.values_mut().filter(|task| task.seen.state == State::Taken) {
             if task.holder.is_some_and(|who| self.sessions.contains_key(&who)) {
-                // Lease time begins anew with each process.
+                // Lease time begins again with each process.
                 (task.lease, task.deadline) = (None, EVER);
             } else {
                 let tube = tubes.get_mut(&task.tube).unwrap();

@@ -1,4 +1,4 @@
-//! The hands of the clocks, and what a queue makes of them.
+//! The readings of the clocks, and the queue's times derived from them.
 
 use crate::step::Turn;
 
@@ -11,7 +11,7 @@ pub struct Time {
     pub queue: u64,
     pub wall: i64,
     pub mono: u64,
-    /// Goes on while the machine sleeps, and over the end of a process.
+    /// Advances while the machine sleeps, and after the end of a process.
     boot: u64,
     begun: u64,
     /// Queue time and wall clock at the close.

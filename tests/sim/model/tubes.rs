@@ -1,4 +1,4 @@
-//! The verbs of a tube in the model: what puts, hands out, looks, and what the tools do.
+//! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
 use super::{Expected, Model, Task, bury, ready};
 use crate::step::*;

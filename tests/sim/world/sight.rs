@@ -27,8 +27,8 @@ impl World {
         })
     }
 
-    /// Everything that anyone may see, after what is due was worked off. The queue's own check has
-    /// to find nothing.
+    /// Everything that is visible, after the due work was done. The queue's own check must find
+    /// nothing.
     pub fn look(&mut self) -> Verdict<Result<Sight>> {
         let listing =
             self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
@@ -89,7 +89,7 @@ impl World {
         ];
         let told = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.total];
         if told != counted {
-            return Err(format!("tube {no} tells {told:?} and holds {counted:?}"));
+            return Err(format!("tube {no} reports {told:?} and holds {counted:?}"));
         }
         let calls = &stats.calls;
         let calls = [

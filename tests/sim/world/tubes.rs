@@ -1,4 +1,4 @@
-//! The verbs of a tube, asked of the library.
+//! The verbs of a tube, run against the library.
 
 use super::*;
 
@@ -22,12 +22,12 @@ impl World {
         | Step::Truncate { tube: no }
         | Step::Pause { tube: no, .. }) = *step
         else {
-            return Err(format!("nobody runs {step:?}"));
+            return Err(format!("no verb runs {step:?}"));
         };
         let Some(tube) = self.tubes.get(&no).cloned() else {
             return Ok(Ok(Answer::Refused(ErrorKind::TubeNotFound)));
         };
-        // An id that never was, where the step picked nothing.
+        // An id that never existed, if the step picked nothing.
         let id = picked.task.and_then(|serial| self.ids.get(&serial).copied());
         let id = id.unwrap_or(TaskId::new(u64::MAX - 1));
         match step {
@@ -146,7 +146,7 @@ impl World {
         let found = match put.outcome {
             PutOutcome::Existing => {
                 let old = self.serials.get(&put.id);
-                let old = old.ok_or(format!("{:?} exists, but nobody put it", put.id))?;
+                let old = old.ok_or(format!("{:?} exists, but was never put", put.id))?;
                 return Ok(Ok(Answer::Put(*old, Found::Existing)));
             }
             PutOutcome::Replaced => Found::Replaced,

@@ -1,5 +1,5 @@
-//! Ops over rows that were edited between them, one after the other: what an option that changes
-//! while the queue is open, or several works at a time, must not break.
+//! Ops over rows that the test edited between them: an option that changes while the queue is open,
+//! and several works at a time, must break nothing.
 
 use super::{NOTHING, Rows, work};
 use crate::api::queue::Queue;
@@ -25,7 +25,7 @@ use crate::words::verb::{Extend, Release, Verdict};
 
 const NOW: Now = Now { queue: 1_000, wall: 1_000, lease: 1_000 };
 
-/// One tube that is known.
+/// One known tube.
 struct One(TubeEntry);
 
 impl KnownTubes for One {
@@ -34,12 +34,12 @@ impl KnownTubes for One {
     }
 }
 
-/// Rows with a tube "first", and what an op is given beside them.
+/// Rows with a tube "first", and the other arguments of an op.
 struct Played {
     rows: Rows,
     tube: u32,
     numbers: Reserve,
-    /// Of the row writes, as they are journaled.
+    /// Bytes of the row writes in the journal.
     journaled: usize,
 }
 
@@ -52,7 +52,7 @@ impl Played {
         Self { rows, tube, numbers: Reserve { next, end }, journaled: 0 }
     }
 
-    /// Decides an op and carries it out.
+    /// Decides an op and applies it.
     fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
         let (known, mut draft) = (One(query::tube(&self.rows, self.tube)?), Decision::default());
         let repaired = Repaired::new();
@@ -89,8 +89,8 @@ impl Played {
     }
 }
 
-/// The place of a plain task was told by the tube's default priority. A tube whose default changes
-/// lost sight of every plain task that it had.
+/// Regression: the rank of a plain task followed from the tube's default priority. A tube whose
+/// default changed no longer found its plain tasks.
 #[test]
 fn a_default_priority_that_changes_hides_no_task() {
     let mut played = Played::new();
@@ -115,8 +115,9 @@ fn a_default_priority_that_changes_hides_no_task() {
     }
 }
 
-/// There was one work row a run. A `release_all` that is asked for while another is under way, and
-/// a truncate on top, each begin their own; every lease is back in the end and nothing is left.
+/// Regression: each run had only one work row. A `release_all` during another one, and a truncate
+/// after both, each begin a work of their own; at the end every lease has returned and no work is
+/// left.
 #[test]
 fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
     let mut played = Played::new();
@@ -142,7 +143,7 @@ fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
     assert_eq!(played.rows.keys(Tag::Work).len(), 2);
     assert_eq!(played.rows.faults(), NOTHING);
     played.run(&Sweep).unwrap();
-    assert_eq!(played.rows.keys(Tag::Work).len(), 1, "nobody waits for a lease of the old run");
+    assert_eq!(played.rows.keys(Tag::Work).len(), 1, "no lease of the old run is waited for");
     while played.run(&Sweep).unwrap() {}
     assert_eq!(played.rows.faults(), NOTHING);
     for tag in Tag::in_runs().chain([Tag::Work]) {
@@ -152,8 +153,9 @@ fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
 
 const NOTHING_OF: [key::Key; 0] = [];
 
-/// A payload was journaled with the put and again with the take. Now it is once, and the rows
-/// beside it are so small that no task of 64 bytes or more pays for that.
+/// Regression: a payload was journaled with the put and again with the take. Now it is written
+/// once, and the other rows are so small that the journal of a task of 64 bytes or more does not
+/// grow.
 #[test]
 fn put_take_and_ack_journal_a_payload_once() {
     for bytes in [0, 16, 64, 256, 512_usize] {
@@ -173,7 +175,7 @@ fn put_take_and_ack_journal_a_payload_once() {
     }
 }
 
-/// A heartbeat wrote the whole task again.
+/// Regression: a heartbeat wrote the whole task again.
 #[test]
 fn a_heartbeat_or_a_retry_journals_no_payload() {
     let mut played = Played::new();
@@ -191,10 +193,10 @@ fn a_heartbeat_or_a_retry_journals_no_payload() {
     }
 }
 
-/// Released with another priority, or to the back, a task is found, handed out and removed at its
-/// new place, from its first one.
+/// A task that is released with another priority or to the back is found, taken and removed at its
+/// new rank, while its own row stays at the first one.
 #[test]
-fn a_task_that_moves_leaves_what_was_said_at_its_home() {
+fn a_task_that_moves_leaves_its_own_row_at_its_home() {
     for (group, key) in [(None, None), (Some("g"), None), (None, Some("k"))] {
         let mut played = Played::new();
         let id = played.put(NewRow { payload: b"x", group, key, ..NewRow::default() });
@@ -226,8 +228,8 @@ fn unknown_field() -> Extension {
     extension
 }
 
-/// What a later version has written is there still when it comes back: a tube paused and resumed,
-/// its leases released, and a task taken, retried, taken, buried and kicked.
+/// Fields of a later version are kept: when a tube is paused and resumed and its leases are
+/// released, and when a task is taken, retried, taken, buried and kicked.
 #[test]
 fn fields_of_a_later_version_survive_every_rewrite() {
     let mut played = Played::new();

@@ -1,5 +1,5 @@
-//! That no verb walks past tasks that it may not take: over rows that count how often they are
-//! read, each reads as many with ten tasks in the way as with ten thousand.
+//! No verb scans over tasks that it may not take. The rows count how often they are read: each verb
+//! reads the same number with ten tasks in the way as with ten thousand.
 
 use super::Rows;
 use crate::api::queue::Queue;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Brings so many tasks into a tube, all of them before the one that can be taken.
+/// Puts so many tasks into a tube, all of them before the one that can be taken.
 type InTheWay = fn(&Handle, usize);
 
 const WAYS: [(&str, InTheWay); 9] = [
@@ -54,17 +54,17 @@ const WAYS: [(&str, InTheWay); 9] = [
         (0..tasks).for_each(|_| first(tube, None, None));
         taken(tube, tasks);
     }),
-    ("ready behind it", |tube, tasks| {
+    ("ready after it", |tube, tasks| {
         tube.put_many((0..tasks).map(|_| b"behind".to_vec())).unwrap();
     }),
-    ("ready behind it, in a group each", |tube, tasks| {
+    ("ready after it, in a group each", |tube, tasks| {
         for group in 0..tasks {
             tube.task(b"behind").group(&group.to_string()).ttl(HOUR).put().unwrap();
         }
     }),
 ];
 
-/// Puts a task that stands before all others, with every deadline that it may have.
+/// Puts a task before all others, with every deadline that a task can have.
 fn first(tube: &Handle, group: Option<&str>, delay: Option<Duration>) {
     let mut task = tube.task(b"in the way").priority(-1).ttl(2 * HOUR).ttr(HOUR);
     if let Some(group) = group {
@@ -82,16 +82,16 @@ fn taken(tube: &Handle, tasks: usize) {
     taken.into_iter().for_each(|task| _ = task.detach());
 }
 
-/// A tube with tasks in the way, and the few that verbs are called on.
+/// A tube with tasks in the way, and the few tasks that the verbs use.
 struct Scene {
     rows: Rows,
     tube: TubeEntry,
     now: Now,
-    /// Of a group of its own, where another task waits for it.
+    /// In a group of its own, where another task waits for it.
     held: Ticket,
-    /// The one that a take is to answer.
+    /// The task that a take must return.
     free: TaskId,
-    /// Before all that are in the way.
+    /// Before all tasks in the way.
     buried: TaskId,
 }
 
@@ -110,7 +110,7 @@ impl Scene {
         let queue = Queue::builder().clock(clock).by_hand(true).in_memory().unwrap();
         let tube = queue.tube("first").unwrap();
         let buried = tube.task(b"buried").priority(i64::MIN).put().unwrap();
-        tube.bury(buried, "set aside").unwrap();
+        tube.bury(buried, "buried").unwrap();
         tube.task(b"held").group("own").put().unwrap();
         tube.task(b"next of the group").group("own").put().unwrap();
         let held = tube.take().unwrap().detach();
@@ -122,14 +122,15 @@ impl Scene {
         Self { rows, tube: known, now, held, free, buried }
     }
 
-    /// How many rows are read meanwhile.
+    /// How many rows `read` reads.
     fn reads(&self, read: impl FnOnce(&Self) -> Result<()>) -> u64 {
         self.rows.reads.set(0);
         read(self).unwrap();
         self.rows.reads.get()
     }
 
-    /// How many rows an op reads, with what every verb asks of its tube before; and its answer.
+    /// How many rows an op reads, with the checks that every verb makes on its tube before; and its
+    /// answer.
     fn run<O: Op>(&self, op: &O) -> (u64, O::Done) {
         let mut done = None;
         let reads = self.reads(|scene| {
@@ -210,7 +211,7 @@ impl Scene {
 }
 
 #[test]
-fn no_verb_walks_past_tasks_that_it_may_not_take() {
+fn no_verb_scans_over_tasks_that_it_may_not_take() {
     for (way, in_the_way) in WAYS {
         let [few, many] = [10, 10_000].map(|tasks| Scene::with(in_the_way, tasks).all());
         assert_eq!(few, many, "{way}");
@@ -219,7 +220,7 @@ fn no_verb_walks_past_tasks_that_it_may_not_take() {
     }
 }
 
-/// A take of several reads no more of them than it takes, wherever the rest stands.
+/// A take of several tasks reads rows for these only, wherever the others are.
 #[test]
 fn a_take_of_several_reads_as_many_rows_however_many_there_are() {
     for (way, in_the_way) in &WAYS[7..] {
