@@ -1,5 +1,6 @@
-//! Row writes in key order, one for each key, each tag in its own map: writes of one tag usually
-//! arrive in key order. A later write of a key is folded into the earlier one.
+//! Row writes in key order, one for each key. A few stand in one sorted list, which is enough for most
+//! ops. Many stand by tag, each tag in its own map: writes of one tag usually arrive in key order. A
+//! later write of a key is folded into the earlier one.
 
 use super::leaf_map::LeafMap;
 use crate::format::key::{Key, Tag, after, copy};
@@ -12,12 +13,17 @@ const RECORD_ROW_BYTES: usize = 3;
 /// Bytes of the length before a value in a journal record.
 const RECORD_VALUE_BYTES: usize = 4;
 
+/// Most writes that stand in the sorted list. An insertion into it moves the later ones.
+const FEW: usize = 16;
+
 /// The last write of each key. `Add`: a value, with no row below. `Change`: a value that replaces
 /// one below. `Remove`: a tombstone over a value below.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
+    /// Sorted by key; empty once `used` is not 0.
+    few: Vec<(Key, RowOp)>,
     by_tag: [LeafMap<RowOp>; Tag::SPACE],
-    /// A bit for each tag that may have entries.
+    /// A bit for each tag that may have entries in `by_tag`.
     used: u128,
     entries: usize,
     tombstones: usize,
@@ -31,7 +37,8 @@ const _: () = assert!(Tag::SPACE <= u128::BITS as usize);
 impl Default for Layer {
     fn default() -> Self {
         let by_tag = std::array::from_fn(|_| LeafMap::default());
-        Self { by_tag, used: 0, entries: 0, tombstones: 0, bytes: 0, inserted: 0 }
+        let few = Vec::new();
+        Self { few, by_tag, used: 0, entries: 0, tombstones: 0, bytes: 0, inserted: 0 }
     }
 }
 
@@ -94,8 +101,30 @@ impl Layer {
         (self.bytes + self.entries * RECORD_ROW_BYTES + values * RECORD_VALUE_BYTES) as u64
     }
 
+    /// Where a key is in the sorted list; as an error, where it would be inserted.
+    #[inline]
+    fn find_few(&self, key: &[u8]) -> Result<usize, usize> {
+        match self.few.last() {
+            Some((last, _)) if last.as_slice() >= key => {
+                self.few.binary_search_by(|(row, _)| row.as_slice().cmp(key))
+            }
+            _ => Err(self.few.len()),
+        }
+    }
+
+    /// The sorted list from this key on.
+    #[inline]
+    fn few_from(&self, key: &[u8]) -> impl Iterator<Item = (&Key, &RowOp)> + use<'_> {
+        let at = self.find_few(key).unwrap_or_else(|at| at);
+        self.few.get(at..).unwrap_or_default().iter().map(|(key, op)| (key, op))
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&RowOp> {
+        if self.used == 0 {
+            let at = self.find_few(key).ok()?;
+            return self.few.get(at).map(|(_, op)| op);
+        }
         self.by_tag.get(slot(key))?.get(key)
     }
 
@@ -107,12 +136,16 @@ impl Layer {
     ) -> impl Iterator<Item = (&'a Key, &'a RowOp)> + use<'a> {
         let rows = self.by_tag.get(slot(from)).filter(|_| from < to).map(|rows| rows.from(from));
         let end = copy(to);
-        rows.into_iter().flatten().take_while(move |(key, _)| **key < end)
+        let rows = self.few_from(from).chain(rows.into_iter().flatten());
+        rows.take_while(move |(key, _)| **key < end)
     }
 
     /// The first entry of one tag with `from <= key < to`.
     #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {
+        if self.used == 0 {
+            return self.few_from(from).next().filter(|(key, _)| key.as_slice() < to);
+        }
         let rows = self.by_tag.get(slot(from))?;
         // Takes remove from one end, where no search is needed.
         let (key, op) = match rows.first()? {
@@ -124,7 +157,8 @@ impl Layer {
 
     /// All entries, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &RowOp)> {
-        Tags(self.used).filter_map(|tag| self.by_tag.get(tag)).flat_map(LeafMap::iter)
+        let few = self.few.iter().map(|(key, op)| (key, op));
+        few.chain(Tags(self.used).filter_map(|tag| self.by_tag.get(tag)).flat_map(LeafMap::iter))
     }
 
     /// Entries after a key, or all, in order.
@@ -135,7 +169,7 @@ impl Layer {
         let first = last.map_or(0, |last| slot(last));
         let from = last.map_or_else(Key::new, |last| after(last));
         let maps = self.by_tag.get(first..).unwrap_or_default();
-        maps.iter().flat_map(move |rows| rows.from(&from))
+        self.few_from(&from).chain(maps.iter().flat_map(move |rows| rows.from(&from)))
     }
 
     /// Adds a write whose kind is correct (see [`RowOp`]), over an earlier one of the same key.
@@ -153,29 +187,52 @@ impl Layer {
 
     #[inline]
     fn lay(&mut self, key: Key, op: RowOp, fold: impl Fn(&RowOp, RowOp) -> Option<RowOp>) {
-        let slot = slot(&key);
-        let Some(rows) = self.by_tag.get_mut(slot) else { return };
-        self.inserted += ENTRY_BYTES + bytes(&key, &op);
-        match rows.find(&key) {
-            Err(at) => {
-                self.used |= 1 << slot;
-                self.entries += 1;
-                self.tombstones += usize::from(op.is_remove());
-                self.bytes += bytes(&key, &op);
-                rows.insert(at, key, op);
+        let (slot, added, is_remove) = (slot(&key), bytes(&key, &op), op.is_remove());
+        self.inserted += ENTRY_BYTES + added;
+        let in_few = if self.used == 0 { self.find_few(&key).err() } else { None };
+        if let Some(at) = in_few.filter(|_| self.few.len() < FEW) {
+            self.few.insert(at, (key, op));
+        } else {
+            if !self.few.is_empty() {
+                self.spread();
             }
-            Ok(at) => {
-                let Some(kept) = rows.at_mut(at) else { return };
-                self.tombstones -= usize::from(kept.is_remove());
-                self.bytes -= bytes(&key, kept);
-                if let Some(op) = fold(kept, op) {
-                    self.tombstones += usize::from(op.is_remove());
-                    self.bytes += bytes(&key, &op);
-                    *kept = op;
-                } else {
-                    self.entries -= 1;
-                    rows.remove(at);
+            let Some(rows) = self.by_tag.get_mut(slot) else { return };
+            match rows.find(&key) {
+                Err(at) => {
+                    self.used |= 1 << slot;
+                    rows.insert(at, key, op);
                 }
+                Ok(at) => {
+                    let Some(kept) = rows.at_mut(at) else { return };
+                    self.tombstones -= usize::from(kept.is_remove());
+                    self.bytes -= bytes(&key, kept);
+                    if let Some(op) = fold(kept, op) {
+                        self.tombstones += usize::from(op.is_remove());
+                        self.bytes += bytes(&key, &op);
+                        *kept = op;
+                    } else {
+                        self.entries -= 1;
+                        rows.remove(at);
+                    }
+                    return;
+                }
+            }
+        }
+        self.entries += 1;
+        self.tombstones += usize::from(is_remove);
+        self.bytes += added;
+    }
+
+    /// Moves the sorted list to the maps by tag.
+    #[cold]
+    fn spread(&mut self) {
+        for (key, op) in self.few.drain(..) {
+            let slot = slot(&key);
+            self.used |= 1 << slot;
+            if let Some(rows) = self.by_tag.get_mut(slot)
+                && let Err(at) = rows.find(&key)
+            {
+                rows.insert(at, key, op);
             }
         }
     }
@@ -183,6 +240,7 @@ impl Layer {
     /// Applies another layer over this one. The kinds of all writes count as unsure: the checkpoint
     /// that failed may have written any part of them below.
     pub(crate) fn cover_with(&mut self, mut upper: Self) {
+        self.spread();
         for op in self.by_tag.iter_mut().flat_map(LeafMap::values_mut) {
             if let RowOp::Add(value) = op {
                 *op = RowOp::Change(value.clone());
@@ -194,6 +252,7 @@ impl Layer {
     /// Removes all entries, in order, and keeps a small part of the memory.
     #[inline]
     pub(crate) fn drain_into(&mut self, mut each: impl FnMut(Key, RowOp)) {
+        self.few.drain(..).for_each(|(key, op)| each(key, op));
         for tag in Tags(self.used) {
             if let Some(rows) = self.by_tag.get_mut(tag) {
                 rows.drain_into(&mut each);
@@ -295,6 +354,36 @@ mod tests {
         assert_eq!(layer.range(&[0xff], &[0xff; 8]).count(), 0);
         assert_eq!((layer.iter().count(), layer.after(None).count()), (2, 2));
         assert_eq!(layer.after(Some(&key(1))).count(), 1);
+    }
+
+    #[test]
+    fn a_few_writes_answer_as_many_do() {
+        let at = |tag, number| Key::from_slice(&[tag, 0, 0, 0, 1, number]);
+        let keys = [at(0x10, 1), at(0x10, 3), at(0x10, 5), at(0x12, 1), at(0x1e, 2)];
+        let mut few = Layer::default();
+        for place in [3, 0, 4, 2, 1] {
+            few.write(copy(&keys[place]), RowOp::Add(value(place as u8)));
+        }
+        let mut many = few.clone();
+        many.spread();
+        assert_eq!((few.few.len(), few.used, many.few.len()), (keys.len(), 0, 0));
+        assert!(few.iter().eq(many.iter()) && few.after(None).eq(many.after(None)));
+        let near = (0..7).flat_map(|number| [0x10, 0x11, 0x12, 0x1e].map(|tag| at(tag, number)));
+        for from in near {
+            assert_eq!(few.get(&from), many.get(&from));
+            assert!(few.after(Some(&from)).eq(many.after(Some(&from))));
+            for to in [at(from[0], 2), at(from[0], 5), Key::from_slice(&[from[0] + 1])] {
+                assert_eq!(few.first(&from, &to), many.first(&from, &to));
+                assert!(few.range(&from, &to).eq(many.range(&from, &to)));
+            }
+        }
+        few.write(copy(&keys[1]), RowOp::Remove);
+        many.write(copy(&keys[1]), RowOp::Remove);
+        assert!(few.iter().eq(many.iter()) && few.entries() == 4 && few.bytes() == many.bytes());
+        let mut drained = Vec::new();
+        few.drain_into(|key, _| drained.push(key));
+        add(&mut few, 7);
+        assert_eq!((drained.len(), few.few.len(), few.entries()), (4, 1, 1));
     }
 
     /// After any sequence of writes, the byte counts are those of the remaining entries.
