@@ -50,6 +50,7 @@ mod limit;
 mod numbers;
 mod open;
 mod order;
+mod pieces;
 mod presets;
 mod progress;
 mod put;
