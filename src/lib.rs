@@ -107,6 +107,7 @@
 //! | base | the redb database that checkpoints write to |
 //! | checkpoint | moving the frozen layer into the base, which frees the ring |
 //! | snapshot | the base as of its last checkpoint |
+//! | piece | a part of a large payload, a row that fills a page |
 //! | sweep | removing in bounded steps what a truncate or a drop left |
 //! | backpressure | callers pause when they write faster than a checkpoint frees the journal |
 

@@ -15,6 +15,7 @@ use std::ops::Range;
 pub(crate) type Owner = (Run, TaskId);
 
 /// Writes these pieces of a payload.
+#[cold]
 pub(crate) fn write(
     ctx: &mut OpContext<'_>,
     (run, id): Owner,
@@ -50,6 +51,7 @@ pub(crate) fn read(view: &dyn View, (run, id): Owner, pieces: &Pieces) -> Result
 }
 
 /// Removes the payload of a task that goes.
+#[cold]
 pub(crate) fn remove(ctx: &mut OpContext<'_>, owner: Owner, pieces: &Pieces) -> Result<()> {
     discard(ctx, owner, PieceWork::new(pieces.generation, 0..pieces.count()))
 }
@@ -176,6 +178,7 @@ impl Staged {
     }
 
     /// The task is put: its row names the pieces from now on.
+    #[cold]
     pub(crate) fn end(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let at = self.work();
         // Without the row an opening, or a put that gave up, has begun to remove the pieces.

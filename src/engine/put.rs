@@ -93,15 +93,27 @@ impl Op for PutTasks<'_> {
         let most = self.durable_bytes_max;
         let mut done = SmallVec::with_capacity(self.tasks.len());
         for (at, task) in self.tasks.iter().enumerate() {
-            let staged = self.staged.iter().find(|staged| staged.task == at);
-            let id = self.staged.first().map(|staged| staged.first + at as u64);
-            done.push(put(ctx, &tube, (task, staged, id), most)?);
+            let turn = if self.staged.is_empty() { Turn::default() } else { self.turn(at) };
+            done.push(put(ctx, &tube, (task, turn), most)?);
         }
         Ok(done)
     }
 }
 
+/// What is written and drawn of a task before its put.
+#[derive(Clone, Copy, Default)]
+struct Turn<'a> {
+    staged: Option<&'a Staged>,
+    id: Option<u64>,
+}
+
 impl PutTasks<'_> {
+    #[cold]
+    fn turn(&self, at: usize) -> Turn<'_> {
+        let staged = self.staged.iter().find(|staged| staged.task == at);
+        Turn { staged, id: self.staged.first().map(|staged| staged.first + at as u64) }
+    }
+
     /// Whether a put of this task would be done by now, before its payload is written in turns. The
     /// run that it is put under; `None` if its pieces are not to be written before it.
     pub(crate) fn admits(&self, ctx: &OpContext<'_>, task: &NewRow<'_>) -> Result<Option<Run>> {
@@ -171,7 +183,7 @@ impl PutTasks<'_> {
 fn put(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    (task, staged, id): (&NewRow<'_>, Option<&Staged>, Option<u64>),
+    (task, Turn { staged, id }): (&NewRow<'_>, Turn<'_>),
     most: u64,
 ) -> Result<Put> {
     let mut outcome = PutOutcome::New;

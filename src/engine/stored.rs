@@ -91,8 +91,6 @@ pub(crate) struct TaskRef<'a> {
     pub(crate) key: Option<&'a str>,
     /// Bytes of the payload.
     pub(crate) bytes: u64,
-    /// The payload, if it stands in pieces.
-    pub(crate) pieces: Option<Pieces>,
     /// Whether its own row has fields of later versions.
     pub(crate) extended: bool,
     /// Its own row, if it was read.
@@ -117,8 +115,8 @@ impl StoredTask {
         match &self.said {
             Said::Plain { group, bytes } => {
                 let (group, bytes) = (*group, *bytes);
-                let (key, pieces, extended, read) = (None, None, false, None);
-                Ok(TaskRef { id, home, place, group, key, bytes, pieces, extended, read })
+                let (key, extended, read) = (None, false, None);
+                Ok(TaskRef { id, home, place, group, key, bytes, extended, read })
             }
             Said::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
@@ -150,9 +148,14 @@ impl<'a> TaskRef<'a> {
         row: TaskRow<'a>,
     ) -> Self {
         let TaskRow { group, key, payload, .. } = row;
-        let (bytes, pieces) = (payload.bytes(), payload.pieces());
-        let extended = !row.extension.is_empty();
-        Self { id, home, place, group, key, bytes, pieces, extended, read: Some((raw, row)) }
+        let (bytes, extended) = (payload.bytes(), !row.extension.is_empty());
+        Self { id, home, place, group, key, bytes, extended, read: Some((raw, row)) }
+    }
+
+    /// The payload, if it stands in pieces. The own row of such a task was read.
+    #[inline]
+    pub(crate) fn pieces(&self) -> Option<Pieces> {
+        self.read.and_then(|(_, row)| row.payload.pieces())
     }
 
     /// Its payload, and how it was encoded.
@@ -192,7 +195,7 @@ impl<'a> TaskRef<'a> {
             grouped: self.group != plain.group,
             keyed: self.key.is_some(),
             extended: self.extended,
-            apart: self.pieces.is_some(),
+            apart: self.pieces().is_some(),
             bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
         }
     }

@@ -390,8 +390,8 @@ pub(crate) fn erase(
         ctx.remove(key::position(run, id));
     }
     ctx.effects().bytes_out(run, task.bytes);
-    if let Some(pieces) = &task.pieces {
-        pieces::remove(ctx, (run, id), pieces)?;
+    if let Some(pieces) = task.pieces() {
+        pieces::remove(ctx, (run, id), &pieces)?;
     }
     if let Some(text) = task.key {
         ctx.remove(key::key(run, text, id));

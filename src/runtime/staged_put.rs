@@ -21,6 +21,7 @@ pub(crate) struct StagedPut<'a> {
 }
 
 impl<'a> StagedPut<'a> {
+    #[inline]
     pub(crate) fn new(core: &'a Core) -> Self {
         Self { core, staged: Vec::new() }
     }
@@ -66,6 +67,14 @@ impl<'a> StagedPut<'a> {
         }
     }
 
+    #[cold]
+    fn give_up(&mut self) {
+        for staged in self.staged.drain(..) {
+            // Where this fails the work row stays, and the next opening gives it up.
+            let _ = submit_internal(self.core, &GiveUpPut { staged });
+        }
+    }
+
     /// The most pieces of one record: a few, and fewer where the journal is small.
     fn pieces_of_step(&self) -> u32 {
         let (_, ring) = self.core.state.lock().store.ring();
@@ -76,10 +85,10 @@ impl<'a> StagedPut<'a> {
 }
 
 impl Drop for StagedPut<'_> {
+    #[inline]
     fn drop(&mut self) {
-        for staged in self.staged.drain(..) {
-            // Where this fails the work row stays, and the next opening gives it up.
-            let _ = submit_internal(self.core, &GiveUpPut { staged });
+        if !self.staged.is_empty() {
+            self.give_up();
         }
     }
 }

@@ -51,6 +51,7 @@ mod limit;
 mod numbers;
 mod open;
 mod order;
+mod pieces;
 mod presets;
 mod progress;
 mod put;
