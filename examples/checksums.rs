@@ -413,7 +413,7 @@ fn summary(queue: &Queue, files: &Tube, seen: &Seen) -> Outcome<()> {
     }
     for task in files.tasks(State::Buried) {
         let task = task?;
-        let reason = task.reason.map_or_else(String::new, |reason| reason.to_string());
+        let reason = task.summary.reason.map_or_else(String::new, |reason| reason.to_string());
         println!("  failed: {}: {reason}", to_path(&task.payload).display());
     }
     if !unread.is_empty() {

@@ -129,12 +129,13 @@ pub use api::codec::{BoxError, Codec};
 pub use api::consumer::Consumer;
 pub use api::events::Events;
 pub use api::inspect::{
-    BaseSpace, Calls, Space, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo,
+    BaseSpace, Calls, Space, Summaries, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo,
 };
 pub use api::lease::{Lease, Task};
 pub use api::placement::{Place, Placement, PutView};
 pub use api::put::{NewTask, Put, Receipt};
 pub use api::queue::Queue;
+pub use api::resume::Resumed;
 #[doc(hidden)]
 pub use api::testing;
 pub use api::ticket_handle::TicketHandle;
@@ -148,5 +149,5 @@ pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock}
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::options::{Backoff, Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::stop::Stop;
-pub use words::task::{Cause, Reason, State, TaskId, TaskInfo, Ticket};
+pub use words::task::{Cause, Reason, State, TaskId, TaskInfo, TaskSummary, Ticket};
 pub use words::verb::{Conflict, PutOutcome, Release};

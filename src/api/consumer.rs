@@ -34,9 +34,9 @@ use std::time::Duration;
 /// drop(ada); // its grace begins
 ///
 /// let ada = queue.consumer_with_grace("ada", Duration::from_secs(60))?;
-/// let mut tasks = ada.resume(&tube)?;
-/// assert_eq!(tasks.len(), 1);
-/// tasks.remove(0).ack()?;
+/// let mut tasks = ada.resume(&tube);
+/// tasks.next().unwrap()?.ack()?;
+/// assert!(tasks.next().is_none());
 /// # Ok(())
 /// # }
 /// ```

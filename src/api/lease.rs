@@ -8,7 +8,7 @@ use crate::runtime::reentrancy;
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::task::{TaskId, Ticket};
-use crate::words::verb::Verdict;
+use crate::words::verb::{Release, Verdict};
 use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
@@ -25,11 +25,13 @@ pub struct Lease {
     /// Keeps the session open for as long as its guards live.
     consumer: Option<Consumer>,
     armed: bool,
+    /// Whether a drop counts the attempt.
+    charged: bool,
 }
 
 impl Lease {
     pub(crate) fn new(held: TicketHandle, consumer: Option<Consumer>) -> Self {
-        Self { held, consumer, armed: true }
+        Self { held, consumer, armed: true, charged: true }
     }
 
     pub(crate) fn held(&self) -> &TicketHandle {
@@ -39,6 +41,11 @@ impl Lease {
     /// Ends the guard, not the lease.
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
+    }
+
+    /// Returns the task of which the caller has seen nothing, uncharged.
+    pub(crate) fn return_unseen(mut self) {
+        self.charged = false;
     }
 
     /// Carries a verdict out and ends the guard. One that fails leaves the rest to the drop.
@@ -88,9 +95,10 @@ impl Drop for Lease {
             return;
         }
         let (held, consumer) = (self.held.clone(), self.consumer.take());
+        let verdict = if self.charged { Verdict::Lost } else { Verdict::Release(Release::new()) };
         reentrancy::defer_until_outside(move || {
             // Lost, closed or broken: then there is nothing to return.
-            drop(held.settle(Verdict::Lost));
+            drop(held.settle(verdict));
             drop(consumer);
         });
     }

@@ -12,6 +12,7 @@ pub(crate) mod lease;
 pub(crate) mod tube;
 pub(crate) mod put;
 pub(crate) mod take;
+pub(crate) mod resume;
 #[cfg(feature = "bincode")]
 pub(crate) mod typed;
 pub(crate) mod inspect;

@@ -1,11 +1,9 @@
 //! Taking tasks, in all its waits; a payload that does not decode is set aside, and the next one is
 //! taken.
 
-use crate::api::consumer::Consumer;
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
-use crate::engine::consumers::Resume;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Delivery, Take};
 use crate::runtime::core::Wait;
@@ -286,7 +284,7 @@ impl<T: ?Sized> Tube<T> {
         Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
     }
 
-    fn holder(&self) -> Result<u32> {
+    pub(crate) fn holder(&self) -> Result<u32> {
         match &self.consumer {
             None => Ok(0),
             Some(consumer) if Arc::ptr_eq(consumer.hold(), &self.hold) => consumer.number(),
@@ -298,12 +296,15 @@ impl<T: ?Sized> Tube<T> {
 
     /// Guards what was handed out, before a codec sees it: one that panics would leave the task in
     /// nobody's hands.
-    fn guard(&self, handed: Delivery) -> (Lease, Delivery) {
+    pub(crate) fn guard(&self, handed: Delivery) -> (Lease, Delivery) {
         (Lease::new(self.ticket(handed.ticket()), self.consumer.clone()), handed)
     }
 
     /// Makes a task of what was handed out; or sets it aside and answers why.
-    fn open_task(&self, (mut lease, handed): (Lease, Delivery)) -> Result<Result<Task<T>, String>> {
+    pub(crate) fn open_task(
+        &self,
+        (mut lease, handed): (Lease, Delivery),
+    ) -> Result<Result<Task<T>, String>> {
         match (self.coding.decode)(handed.codec, handed.version, &handed.payload) {
             Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries))),
             Err(cause) => {
@@ -333,58 +334,5 @@ impl<T: ?Sized> Tube<T> {
             }
         }
         Ok(())
-    }
-}
-
-impl Consumer {
-    /// Takes over the leases in `tube` that this consumer's earlier session left: with new tickets,
-    /// as many attempts used as then, and their ttr from now on. A task whose payload does not
-    /// decode is buried, as by [`take`](Tube::take).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let path = folder.path().join("work.queue");
-    /// let grace = Duration::from_secs(60);
-    /// let queue = Queue::open(&path)?;
-    /// let tube = queue.tube("letters")?;
-    /// tube.put(b"hello")?;
-    /// let ada = queue.consumer_with_grace("ada", grace)?;
-    /// let before = tube.by(&ada).take()?.detach();
-    /// queue.close()?; // or a kill
-    ///
-    /// let queue = Queue::open(&path)?;
-    /// let tube = queue.tube("letters")?;
-    /// assert!(tube.try_take()?.is_none()); // kept for ada
-    /// let ada = queue.consumer_with_grace("ada", grace)?;
-    /// for task in ada.resume(&tube)? {
-    ///     assert_eq!((task.id(), task.attempt()), (before.id(), 1));
-    ///     task.ack()?;
-    /// }
-    /// assert!(tube.is_empty()?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if the tube is of another queue;
-    /// [`Closed`](ErrorKind::Closed); [`TubeNotFound`](ErrorKind::TubeNotFound);
-    /// [`InTransaction`](ErrorKind::InTransaction).
-    pub fn resume<T: ?Sized>(&self, tube: &Tube<T>) -> Result<Vec<Task<T>>> {
-        let tube = tube.by(self);
-        let resumed = (|| {
-            let (mut tasks, mut next) = (Vec::new(), Some(TaskId::new(0)));
-            while let Some(from) = next {
-                let op = Resume { tube: tube.at.number, consumer: tube.holder()?, from };
-                let (handed, more) = tube.hold.core().run(&op, Durability::Relaxed)?;
-                tube.open_tasks(handed, &mut tasks)?;
-                next = more;
-            }
-            Ok(tasks)
-        })();
-        tube.name_errors("resume", resumed)
     }
 }

@@ -13,7 +13,7 @@ use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Range, Scan, Tag, View, row};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{PAGE_TASKS, SWEEP_TASKS};
+use crate::words::limits::{PAGE_TASKS, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
@@ -50,7 +50,7 @@ pub(crate) struct End {
 }
 
 /// Hands out leases without a holder again, with new tokens: those of at most a page of leases from
-/// an id on. Answers also where to go on.
+/// an id on, bounded in payload bytes too. Answers also where to go on.
 pub(crate) struct Resume {
     pub(crate) tube: u32,
     pub(crate) consumer: u32,
@@ -212,15 +212,22 @@ impl Op for Resume {
         let row = consumer(ctx, self.consumer)?;
         let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
         rows.skip_to(key::held(tube.run(), self.consumer, self.from));
-        let (mut handed, mut last) = (Vec::new(), self.from);
+        let (mut handed, mut last, mut bytes) = (Vec::new(), self.from, 0);
         for _ in 0..PAGE_TASKS {
+            if bytes >= SWEEP_BYTES || ctx.is_sweep_long() {
+                break;
+            }
             let Some((met, _)) = rows.next(ctx)? else { return Ok((handed, None)) };
             let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
             last = id;
             match resumed(ctx, &tube, id, row.void_to) {
                 // It waits for the end of the grace, and its neighbours are handed out.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}
-                task => handed.extend(task?),
+                Ok(Some(task)) => {
+                    bytes += task.payload.len();
+                    handed.push(task);
+                }
+                done => drop(done?),
             }
         }
         Ok((handed, Some(TaskId::new(last.get().saturating_add(1)))))
@@ -240,7 +247,7 @@ fn resumed(
         return Ok(None);
     }
     let task = stored.task()?;
-    let Content { codec, version, payload, .. } = task.content(ctx, tube)?;
+    let Content { codec, version, payload } = task.content(ctx, tube)?;
     let now = ctx.now.lease;
     let token = ctx.token();
     let deadline = now.saturating_add(taken.head.ttr);

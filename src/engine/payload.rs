@@ -35,6 +35,11 @@ impl Payload {
         let from = row.len() - payload.len();
         Ok(Self { row: row.clone(), from })
     }
+
+    /// Its bytes, without a copy if they are many and none else has them.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        if self.from == 0 { self.row.into_vec() } else { self.to_vec() }
+    }
 }
 
 impl Deref for Payload {

@@ -1,16 +1,16 @@
 //! Reading without changing: tubes, tasks, counts. Bounded; a listing goes page by page.
 
 use crate::engine::context::{damaged, sound};
-use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::payload::Payload;
+use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range};
 use crate::format::row::{ConsumerRow, Counters, TakenRow, TubeRow};
-use crate::format::{Deadline, Scan, Tag, View, row};
+use crate::format::{Deadline, Met, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::PAGE_TASKS;
-use crate::words::task::{State, TaskId, TaskInfo};
+use crate::words::task::{State, TaskId, TaskInfo, TaskSummary};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How many tasks of a tube are in each state.
@@ -105,36 +105,59 @@ pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
     }
 }
 
-/// Everything there is to know of a task.
+/// A task that was found. Its payload may stand apart, where it is read by whoever wants it.
+pub(crate) struct FoundTask {
+    stored: StoredTask,
+    pub(crate) summary: TaskSummary,
+}
+
+impl FoundTask {
+    /// Its payload.
+    ///
+    /// # Errors
+    /// `Damaged` if it is, or is gone.
+    pub(crate) fn payload(&self, view: &dyn View, tube: &TubeEntry) -> Result<Payload> {
+        Ok(self.stored.task()?.content(view, tube)?.payload)
+    }
+
+    /// All of it, with its payload.
+    pub(crate) fn with(self, payload: Payload) -> TaskInfo {
+        TaskInfo { summary: self.summary, payload: payload.into_vec() }
+    }
+}
+
+/// The task of this id.
 ///
 /// # Errors
 /// `TaskNotFound`, or `Damaged` if one of its rows is.
-pub(crate) fn info(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<TaskInfo> {
+pub(crate) fn info(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<FoundTask> {
     let (stored, standing) = transition::find(view, tube, id)?;
-    describe(view, tube, &stored.task()?, &standing, now)
+    describe(view, tube, stored, &standing, now)
 }
 
 fn describe(
     view: &dyn View,
     tube: &TubeEntry,
-    task: &TaskRef<'_>,
+    stored: StoredTask,
     standing: &TaskState,
     now: Now,
-) -> Result<TaskInfo> {
-    let content = task.content(view, tube)?;
+) -> Result<FoundTask> {
+    let stored = stored.whole(view, tube)?;
+    let task = stored.task()?;
+    let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
     let head = standing.head();
     let left = |until: u64, now: u64| {
         (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
     };
-    let mut info = TaskInfo {
+    let mut info = TaskSummary {
         id: task.id,
         tube: tube.row.name.clone(),
         state: standing.state(),
         priority: task.place.priority,
         group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
         key: task.key.map(str::to_owned),
-        payload: content.payload.to_vec(),
-        created: instant(content.created),
+        payload_bytes: task.bytes,
+        created: instant(row.created),
         due: None,
         ttl_left: left(head.expires, now.queue),
         ttr: (head.ttr != NEVER).then(|| Duration::from_micros(head.ttr)),
@@ -161,7 +184,7 @@ fn describe(
         }
         TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
     }
-    Ok(info)
+    Ok(FoundTask { stored, summary: info })
 }
 
 /// The name of the consumer that holds a task.
@@ -195,7 +218,7 @@ pub(crate) fn next(
     tube: &TubeEntry,
     state: State,
     now: Now,
-) -> Result<Option<TaskInfo>> {
+) -> Result<Option<FoundTask>> {
     match state {
         // Of the groups only those that may be taken from.
         State::Ready => first_of(view, tube, &[Tag::Ready, Tag::Turn], now),
@@ -205,7 +228,12 @@ pub(crate) fn next(
 }
 
 /// The task with the first key of these ranges.
-fn first_of(view: &dyn View, tube: &TubeEntry, tags: &[Tag], now: Now) -> Result<Option<TaskInfo>> {
+fn first_of(
+    view: &dyn View,
+    tube: &TubeEntry,
+    tags: &[Tag],
+    now: Now,
+) -> Result<Option<FoundTask>> {
     let mut best: Option<(Key, TaskId)> = None;
     for tag in tags {
         let range = tube.range(*tag);
@@ -220,14 +248,14 @@ fn first_of(view: &dyn View, tube: &TubeEntry, tags: &[Tag], now: Now) -> Result
     best.map(|(_, id)| info(view, tube, id, now)).transpose()
 }
 
-fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<TaskInfo>> {
-    let mut best: Option<TaskInfo> = None;
+fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<FoundTask>> {
+    let mut best: Option<FoundTask> = None;
     for what in [Deadline::Delay, Deadline::RunAt] {
         let prefix = key::due_of(tube.run(), what);
         let Some((met, _)) = view.first(&prefix, &key::end_of(&prefix))? else { continue };
         let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
         let info = info(view, tube, id, now)?;
-        if best.as_ref().is_none_or(|best| info.due < best.due) {
+        if best.as_ref().is_none_or(|best| info.summary.due < best.summary.due) {
             best = Some(info);
         }
     }
@@ -238,54 +266,41 @@ fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<Ta
     }
 }
 
-/// One page of the tasks of a state, from a key on, and where the next page begins.
-pub(crate) fn page(
-    view: &dyn View,
-    tube: &TubeEntry,
-    state: State,
-    from: Option<Key>,
-    now: Now,
-) -> Result<(Vec<TaskInfo>, Option<Key>)> {
-    let mut tasks = Vec::new();
-    for tag in ranges(state) {
-        let mut rows = Scan::over(tube.range(*tag));
-        rows.skip_to(from.clone().unwrap_or_default());
-        while let Some((met, row)) = rows.next(view)? {
-            if tasks.len() == PAGE_TASKS {
-                return Ok((tasks, Some(met)));
-            }
-            let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
-            let opened = row.ok_or_else(|| damaged("state"));
-            let at = (*tag, id, key::standing_place(*tag, &met));
-            let opened = opened.and_then(|row| stored::open(view, tube, at, &row));
-            let info = opened.and_then(|(stored, standing)| {
-                describe(view, tube, &stored.task()?, &standing, now)
-            });
-            match info {
-                Ok(info) => tasks.push(info),
-                // A damaged task does not hide its neighbours; `check` names it.
-                Err(error) if error.kind() == ErrorKind::Damaged => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok((tasks, None))
+/// The keys from `from` on of the first range in which tasks of a state are left.
+pub(crate) fn listed_range(tube: &TubeEntry, state: State, from: &Key) -> Option<(Key, Key)> {
+    let mut left = ranges(state).iter().map(|tag| {
+        let range = tube.range(*tag);
+        (range.start().max(key::copy(from)), range.end())
+    });
+    left.find(|(start, end)| start < end)
 }
 
-/// Taken tasks of a tube, at most a page: id, holder's name, lease time of the hand-out.
-pub(crate) fn taken(
+/// The task of a row of its state.
+///
+/// # Errors
+/// `Damaged` if one of its rows is, or is gone.
+pub(crate) fn listed(
     view: &dyn View,
     tube: &TubeEntry,
-    from: TaskId,
-) -> Result<Vec<(TaskId, Option<String>, u64)>> {
-    let mut rows = Scan::over(tube.range(Tag::Taken));
-    rows.skip_to(key::taken(tube.run(), from));
-    let mut tasks = Vec::new();
-    while tasks.len() < PAGE_TASKS {
-        let Some((met, row)) = rows.next(view)? else { break };
-        let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
-        let Some((_, (taken, _))) = row.as_deref().and_then(TakenRow::decode) else { continue };
-        tasks.push((id, holder(view, &taken)?, taken.since));
-    }
-    Ok(tasks)
+    (met, row): &Met,
+    now: Now,
+) -> Result<FoundTask> {
+    let tag = met.first().copied().and_then(Tag::of);
+    let (Some(tag), Some(id), Some(row)) = (tag, key::id_of(met), row) else {
+        return Err(damaged("state"));
+    };
+    let at = (tag, id, key::standing_place(tag, met));
+    let (stored, standing) = stored::open(view, tube, at, row)?;
+    describe(view, tube, stored, &standing, now)
+}
+
+/// The taken task of a row: id, holder's name, lease time of the hand-out.
+///
+/// # Errors
+/// `Damaged` if one of its rows is.
+pub(crate) fn taken(view: &dyn View, (met, row): &Met) -> Result<(TaskId, Option<String>, u64)> {
+    let id = key::id_of(met).ok_or_else(|| damaged("taken"))?;
+    let row = row.as_deref().and_then(TakenRow::decode);
+    let (_, (taken, _)) = row.ok_or_else(|| damaged("taken"))?;
+    Ok((id, holder(view, &taken)?, taken.since))
 }

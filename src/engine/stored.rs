@@ -101,7 +101,6 @@ pub(crate) struct TaskRef<'a> {
 
 /// What is handed over of a task.
 pub(crate) struct Content {
-    pub(crate) created: u64,
     pub(crate) codec: u8,
     pub(crate) version: u16,
     pub(crate) payload: Payload,
@@ -208,7 +207,7 @@ fn content(
     row: &TaskRow<'_>,
 ) -> Result<Content> {
     let payload = Payload::read(view, tube.run(), id, raw, row.payload)?;
-    Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
+    Ok(Content { codec: row.codec, version: row.version, payload })
 }
 
 /// Reads what the caller said of a task.

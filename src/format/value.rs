@@ -27,6 +27,11 @@ impl Value {
     pub(crate) fn alone(bytes: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(bytes))
     }
+
+    /// Its bytes, without a copy if it has memory of its own that none else has.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        if self.0.len() > CUT_BYTES_MAX { self.0.into() } else { self.0.to_vec() }
+    }
 }
 
 /// Memory for the next value of this thread, with room for so many bytes.

@@ -2,9 +2,8 @@
 
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::take::{Delivery, Take};
-use crate::engine::{Op, OpContext, query};
+use crate::engine::{Op, OpContext};
 use crate::format::View;
-use crate::format::key::Key;
 use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free};
 use crate::runtime::commit::EngineState;
 use crate::runtime::group_commit::Mark;
@@ -349,19 +348,6 @@ impl Core {
                 let _ = thread.join();
             }
         }
-    }
-
-    /// A page of a tube's tasks; see [`query::page`].
-    pub(crate) fn page(
-        &self,
-        tube: u32,
-        state: crate::words::task::State,
-        from: Option<Key>,
-    ) -> Result<(Vec<crate::words::task::TaskInfo>, Option<Key>)> {
-        self.look_in(tube, |view, now| {
-            let tube = query::tube(view, tube)?;
-            query::page(view, &tube, state, from, now)
-        })
     }
 }
 

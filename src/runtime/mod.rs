@@ -20,3 +20,4 @@ pub(crate) mod pipeline;
 pub(crate) mod sessions;
 pub(crate) mod timer;
 pub(crate) mod core;
+pub(crate) mod reads;

@@ -287,7 +287,7 @@ impl Drop for Opening {
 /// The database under one snapshot.
 pub(crate) struct Base {
     opening: Arc<Opening>,
-    rows: ReadOnlyTable<Bytes, Bytes>,
+    rows: Arc<ReadOnlyTable<Bytes, Bytes>>,
     windows: RefCell<RangeCache>,
     anchor: CheckpointPosition,
 }
@@ -325,11 +325,18 @@ impl Base {
             let anchor = anchor.and_then(|sealed| {
                 unseal(ANCHOR, sealed.value()).and_then(CheckpointPosition::decode)
             });
-            Ok((read.open_table(ROWS)?, anchor))
+            Ok((Arc::new(read.open_table(ROWS)?), anchor))
         })?;
         let anchor = anchor
             .ok_or_else(|| Error::new(ErrorKind::Damaged).because("base.redb has no anchor"))?;
         Ok(Self { opening, rows, windows: RefCell::default(), anchor })
+    }
+
+    /// The same snapshot for another reader.
+    pub(super) fn share(&self) -> Self {
+        let (opening, rows, anchor) =
+            (self.opening.clone(), self.rows.clone(), self.anchor.clone());
+        Self { opening, rows, windows: RefCell::default(), anchor }
     }
 
     pub(crate) fn anchor(&self) -> &CheckpointPosition {

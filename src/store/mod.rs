@@ -19,6 +19,7 @@ mod scratch;
 mod base;
 mod counts;
 mod view;
+mod snapshot;
 mod merge;
 mod checkpoint;
 mod app_tables;
@@ -58,6 +59,7 @@ pub(crate) use paced_io::IoPacer;
 pub use progress::{Progress, Stage};
 pub(crate) use record::MetaDelta;
 use record::RecordMeta;
+pub(crate) use snapshot::Snapshot;
 pub use space::{BaseSpace, Space};
 use view::Rows;
 

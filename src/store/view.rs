@@ -8,6 +8,7 @@ use crate::format::key::{Key, Range, Run, Scope, Tag, copy, is_temporary};
 use crate::format::layer::{DeadRanges, Layer, Merged};
 use crate::format::{Met, RowOp, Value};
 use crate::words::error::Result;
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
 use crate::words::sync::Arc;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,6 +26,24 @@ fn tag_of(key: &[u8]) -> u8 {
 
 fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>) {
     (Bound::Included(from), Bound::Excluded(to))
+}
+
+/// A part of a layer, bounded in rows and in bytes.
+#[derive(Default)]
+pub(super) struct Part {
+    rows: Layer,
+    bytes: usize,
+}
+
+impl Part {
+    fn is_full(&self) -> bool {
+        self.rows.entries() >= PAGE_TASKS || self.bytes >= PAGE_BYTES
+    }
+
+    fn push(&mut self, key: Key, op: RowOp) {
+        self.bytes += key.len() + op.value().map_or(0, |value| value.len());
+        self.rows.write(key, op);
+    }
 }
 
 /// The rows above the base.
@@ -289,6 +308,48 @@ impl Rows {
         let mut lower = Arc::try_unwrap(frozen).unwrap_or_else(|shared| (*shared).clone());
         lower.cover_with(std::mem::take(&mut self.active));
         self.active = lower;
+    }
+
+    /// Copies what the layers that still change say of one tag's keys with `from <= key < to`, and
+    /// from where to where the copy goes. What is known to be dead in front is left out.
+    pub(super) fn copy_range(&self, from: &[u8], to: &[u8]) -> (Layer, Key, Key) {
+        let moved = self.dead.borrow_mut().of(from).and_then(|dead| dead.end_around(from));
+        let from = moved.unwrap_or_else(|| copy(from));
+        let layer = if is_temporary(&from) { &self.temporary } else { &self.active };
+        let mut part = Part::default();
+        for (key, op) in layer.range(&from, to) {
+            if part.is_full() {
+                return (part.rows, from, copy(key));
+            }
+            part.push(copy(key), op.clone());
+        }
+        (part.rows, from, copy(to))
+    }
+
+    /// Copies what they say of the first of these keys; of how many.
+    pub(super) fn copy_rows(&self, keys: &[Key]) -> (Layer, usize) {
+        let mut part = Part::default();
+        for (count, key) in keys.iter().enumerate() {
+            if part.is_full() {
+                return (part.rows, count);
+            }
+            let op = if is_temporary(key) {
+                Some(self.temporary.get(key).cloned().unwrap_or(RowOp::Remove))
+            } else if scope_of(tag_of(key)) == Scope::Mirrored {
+                match self.mirror.get(key) {
+                    Some(Some(value)) => Some(RowOp::Add(value.clone())),
+                    // The base says that it is damaged.
+                    Some(None) => None,
+                    None => Some(RowOp::Remove),
+                }
+            } else {
+                self.active.get(key).cloned()
+            };
+            if let Some(op) = op {
+                part.push(copy(key), op);
+            }
+        }
+        (part.rows, keys.len())
     }
 
     /// Every row of the temporary tubes.

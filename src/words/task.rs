@@ -2,6 +2,7 @@
 //! of it. No rule lives here.
 
 use std::fmt;
+use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
 /// The number of a task: from 1, growing in put order, never given twice by one queue, even if
@@ -132,10 +133,28 @@ pub enum Cause {
     Close,
 }
 
-/// Everything there is to know of one task.
+/// Everything there is to know of one task: its summary, which it derefs to, and its payload.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskInfo {
+    /// All but the payload.
+    pub summary: TaskSummary,
+    /// The payload's bytes.
+    pub payload: Vec<u8>,
+}
+
+impl Deref for TaskInfo {
+    type Target = TaskSummary;
+
+    fn deref(&self) -> &TaskSummary {
+        &self.summary
+    }
+}
+
+/// Everything there is to know of one task but its payload, which is not read for it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TaskSummary {
     /// Its number.
     pub id: TaskId,
     /// The tube's name.
@@ -148,8 +167,8 @@ pub struct TaskInfo {
     pub group: Option<String>,
     /// The caller's own key, if it has one.
     pub key: Option<String>,
-    /// The payload's bytes.
-    pub payload: Vec<u8>,
+    /// How many bytes the payload has.
+    pub payload_bytes: u64,
     /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,
     /// When it will be ready, while it is delayed: in queue time, or in wall time if it was put

@@ -1,6 +1,6 @@
 //! Named sessions that own leases, and the time that these outlive them.
 
-use crate::{close_sound, counts, drain, home, killed, kind, lone, secs, still};
+use crate::{close_sound, counts, drain, home, killed, kind, lone, resumed, secs, still};
 use std::time::Duration;
 use tubewell::{Clock, ErrorKind, ManualClock, Queue, State, Task};
 
@@ -130,9 +130,8 @@ fn who_comes_back_in_time_resumes_with_new_tickets() {
     drop(ada);
     clock.advance(secs(30));
     let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
-    let mut tasks = ada.resume(&tube).unwrap();
+    let task = ada.resume(&tube).next().unwrap().unwrap();
     assert_eq!(kind(tube.ticket(old).ack()), ErrorKind::LeaseLost);
-    let task = tasks.pop().unwrap();
     assert_eq!((&task[..], task.attempt()), (&b"a"[..], 1));
     assert_eq!(task.left().unwrap(), Some(secs(100)), "its ttr begins anew");
     clock.advance(secs(60));
@@ -153,9 +152,30 @@ fn resume_hands_out_what_has_no_holder_and_nothing_else() {
     tube.by(&bob).take().unwrap().detach();
     drop((ada, bob));
     let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
-    let tasks = ada.resume(&tube).unwrap();
+    let tasks = resumed(&ada, &tube);
     assert_eq!(tasks.iter().map(|task| task.to_vec()).collect::<Vec<_>>(), [b"a"]);
-    assert!(ada.resume(&tube).unwrap().is_empty(), "they are in hand");
+    assert!(ada.resume(&tube).next().is_none(), "they are in hand");
+}
+
+/// `resume` took over all leases before it returned the first, with their payloads in memory.
+#[test]
+fn resume_takes_over_a_bounded_number_of_bytes_ahead() {
+    let (queue, _) = queue();
+    let tube = queue.tube("t").unwrap();
+    let ids = tube.put_many(vec![vec![7; 300 << 10]; 20]).unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    tube.by(&ada).take_many(20).unwrap().into_iter().for_each(|task| _ = task.detach());
+    drop(ada);
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let mut tasks = ada.resume(&tube);
+    assert_eq!(tasks.next().unwrap().unwrap().detach().id(), ids[0]);
+    drop(tasks);
+    // Four of them are more than 1 MiB. The three that were not asked for are back, uncharged.
+    assert_eq!(counts(&tube), [3, 0, 17, 0]);
+    let info = tube.peek(ids[1]).unwrap();
+    assert_eq!((info.attempts, info.releases), (0, 1));
+    let rest: Vec<_> = resumed(&ada, &tube).into_iter().map(Task::detach).collect();
+    assert_eq!(rest.iter().map(|ticket| ticket.id()).collect::<Vec<_>>(), ids[4..]);
 }
 
 #[test]
@@ -167,9 +187,9 @@ fn resume_hands_out_more_than_a_page_each_once() {
     let old: Vec<_> = tube.by(&ada).take_many(600).unwrap().into_iter().map(Task::detach).collect();
     drop(ada);
     let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
-    let tasks = ada.resume(&tube).unwrap();
+    let tasks = resumed(&ada, &tube);
     assert_eq!(tasks.iter().map(Task::id).collect::<Vec<_>>(), ids);
-    assert!(ada.resume(&tube).unwrap().is_empty());
+    assert!(ada.resume(&tube).next().is_none());
     assert!(old.into_iter().all(|ticket| kind(tube.ticket(ticket).ack()) == ErrorKind::LeaseLost));
     tube.ack_many(tasks).unwrap();
     assert!(tube.is_empty().unwrap());
@@ -195,7 +215,7 @@ fn a_reopen_within_the_grace_finds_the_tasks_taken() {
         let tube = queue.tube("t").unwrap();
         assert_eq!(counts(&tube), [1, 0, 1, 0], "kill: {kill}");
         let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
-        let tasks = ada.resume(&tube).unwrap();
+        let tasks = resumed(&ada, &tube);
         assert_eq!(tasks.iter().map(Task::id).collect::<Vec<_>>(), [named]);
     }
 }
@@ -294,7 +314,7 @@ fn a_consumer_of_another_queue_is_refused() {
     let stranger = queue.consumer("ada").unwrap();
     tube.put(b"a").unwrap();
     assert_eq!(kind(tube.by(&stranger).try_take()), ErrorKind::Invalid);
-    assert_eq!(kind(stranger.resume(&tube)), ErrorKind::Invalid);
+    assert_eq!(kind(stranger.resume(&tube).next().unwrap()), ErrorKind::Invalid);
 }
 
 #[test]
@@ -314,7 +334,7 @@ fn another_consumers_lease_is_its_own() {
     let ada = queue.consumer("ada").unwrap();
     let bob = queue.consumer("bob").unwrap();
     let task = tube.by(&ada).take().unwrap();
-    assert!(bob.resume(&tube).unwrap().is_empty());
+    assert!(bob.resume(&tube).next().is_none());
     bob.close().unwrap();
     task.ack().unwrap();
 }

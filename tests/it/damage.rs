@@ -361,7 +361,7 @@ fn what_stands_apart_from_a_damaged_row_is_still_there() {
     let aside = tube.peek(id).unwrap();
     assert!(matches!(aside.reason, Some(Reason::Undecodable(_))), "{:?}", aside.reason);
     assert_eq!(
-        (aside.priority, aside.group.as_deref(), aside.payload),
+        (aside.priority, aside.group.as_deref(), aside.payload.clone()),
         (-7, Some("needle"), large)
     );
     assert_eq!(aside.ttl_left, Some(secs(60)));

@@ -183,6 +183,6 @@ fn values_of_format_1_are_read_as_they_were_written() {
     }
     assert!(tube.try_take().unwrap().is_none());
     let aside = bytes.peek_next(tubewell::State::Buried).unwrap().unwrap();
-    assert_eq!(aside.reason.unwrap().to_string(), "undecodable: it was put as plain bytes");
+    assert_eq!(aside.summary.reason.unwrap().to_string(), "undecodable: it was put as plain bytes");
     close_sound(queue);
 }

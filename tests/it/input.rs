@@ -207,8 +207,8 @@ fn a_grace_of_500_years_and_of_max_is_long_and_nothing_else() {
         clock.advance(LONG - secs(1));
         queue.tick().unwrap();
         assert_eq!(counts(&tube), [0, 0, 1, 0]);
-        let mut tasks = queue.consumer("ada").unwrap().resume(&tube).unwrap();
-        tasks.pop().unwrap().ack().unwrap();
+        let mut tasks = queue.consumer("ada").unwrap().resume(&tube);
+        tasks.next().unwrap().unwrap().ack().unwrap();
         assert!(tube.is_empty().unwrap());
     }
 }
@@ -228,7 +228,7 @@ fn reasons_of_any_length_are_kept_up_to_4096_bytes() {
     let (tube, _) = lone();
     let id = tube.put(b"x").unwrap();
     tube.take().unwrap().bury("é".repeat(5000)).unwrap();
-    let reason = tube.peek(id).unwrap().reason.unwrap().to_string();
+    let reason = tube.peek(id).unwrap().summary.reason.unwrap().to_string();
     assert_eq!(reason, "é".repeat(2048));
     tube.kick(1).unwrap();
     tube.take().unwrap().retry("").unwrap();

@@ -50,7 +50,7 @@ fn a_kicked_task_has_all_its_attempts_again() {
     tube.kick(1).unwrap();
     let info = tube.peek(id).unwrap();
     assert_eq!((info.state, info.attempts, info.deliveries), (State::Ready, 0, 1));
-    assert_eq!((info.reason, info.last_error.as_deref()), (None, Some("no")));
+    assert_eq!((info.reason.clone(), info.last_error.as_deref()), (None, Some("no")));
     assert_eq!(tube.take().unwrap().attempt(), 1);
 }
 

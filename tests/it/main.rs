@@ -74,7 +74,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result, State, TaskId, Tube, TubeOptions};
+use tubewell::{
+    Builder, Consumer, ErrorKind, ManualClock, Queue, Result, State, Task, TaskId, Tube,
+    TubeOptions,
+};
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -101,6 +104,11 @@ fn lone_with(options: TubeOptions) -> (Tube, ManualClock) {
 /// Why the call failed.
 fn kind<T: Debug>(result: Result<T>) -> ErrorKind {
     result.expect_err("it should have failed").kind()
+}
+
+/// What a consumer resumes, all of it.
+fn resumed<T: ?Sized>(consumer: &Consumer, tube: &Tube<T>) -> Vec<Task<T>> {
+    consumer.resume(tube).collect::<Result<_>>().unwrap()
 }
 
 /// Success, for closures whose error has no other type.

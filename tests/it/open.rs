@@ -114,7 +114,7 @@ fn tasks_come_back_in_the_states_they_were_in() {
     let queue = open(&path);
     let tube = queue.find_tube("t").unwrap().unwrap();
     assert_eq!(counts(&tube), [1, 1, 0, 1]);
-    assert_eq!(tube.peek(buried).unwrap().reason.unwrap().to_string(), "because");
+    assert_eq!(tube.peek(buried).unwrap().summary.reason.unwrap().to_string(), "because");
     assert_eq!(next(&tube), "ready");
 }
 
@@ -170,7 +170,7 @@ fn a_task_that_kills_its_process_is_buried_at_last() {
     let tube = open(&copy).tube("t").unwrap();
     let info = tube.peek(id).unwrap();
     assert_eq!(info.state, State::Buried);
-    assert_eq!(info.reason.unwrap().to_string(), "attempts exhausted");
+    assert_eq!(info.summary.reason.unwrap().to_string(), "attempts exhausted");
 }
 
 #[test]

@@ -70,8 +70,15 @@ fn the_minimal_put_is_the_one_with_all_defaults() {
     let long = tube.task(b"x").priority(0).delay(secs(0)).durability(Durability::Durable);
     let long = tube.peek(long.put().unwrap()).unwrap();
     assert_eq!(
-        (short.state, short.priority, short.ttl_left, short.ttr, short.group, short.key),
-        (long.state, long.priority, long.ttl_left, long.ttr, long.group, long.key)
+        (
+            short.state,
+            short.priority,
+            short.ttl_left,
+            short.ttr,
+            short.summary.group,
+            short.summary.key
+        ),
+        (long.state, long.priority, long.ttl_left, long.ttr, long.summary.group, long.summary.key)
     );
 }
 
@@ -86,7 +93,10 @@ fn peek_tells_everything_that_was_asked_for() {
     assert_eq!(info.created, clock.wall());
     assert_eq!(info.due, Some(clock.wall() + secs(9)));
     assert_eq!((info.deliveries, info.attempts, info.releases, info.buries), (0, 0, 0, 0));
-    assert_eq!((info.holder, info.reason, info.last_error), (None, None, None));
+    assert_eq!(
+        (info.summary.holder, info.summary.reason, info.summary.last_error),
+        (None, None, None)
+    );
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Cast {
             ("tick", kind(queue.tick())),
             ("transact", kind(queue.transact(|_| ok(())))),
             ("read", kind(queue.read(|_| ok(())))),
-            ("resume of a consumer", kind(ada.resume(tube))),
+            ("resume of a consumer", kind(ada.resume(tube).next().unwrap())),
             ("close of a consumer", kind(ada.close())),
         ];
         let by_ticket =

@@ -167,7 +167,7 @@ fn a_damaged_counter_loses_no_task_whose_lease_lapses() {
     let tube = queue.tube("t").unwrap();
     assert!(faults(&queue).contains("damaged row"), "{}", faults(&queue));
     let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
-    let lease = ada.resume(&tube).unwrap().remove(0).detach();
+    let lease = crate::resumed(&ada, &tube).remove(0).detach();
     clock.advance(secs(61));
     queue.tick().unwrap();
     assert_eq!(state(&tube, ids[0]), State::Ready);
@@ -307,7 +307,7 @@ fn a_damaged_lease_hides_no_other_from_a_consumer_that_comes_back() {
     let tube = queue.tube("t").unwrap();
     is_aside(&tube, id);
     let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
-    let mut back = ada.resume(&tube).unwrap();
+    let mut back = crate::resumed(&ada, &tube);
     assert_eq!((back.len(), &back[0][..]), (1, &b"c"[..]));
     back.remove(0).ack().unwrap();
     assert_eq!(drain(&tube), "b");
@@ -335,9 +335,9 @@ fn a_damaged_consumer_refuses_no_open() {
     assert_eq!(counts(&tube), [1, 0, 1, 0]);
     assert_eq!(drain(&tube), "a");
     let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
-    assert!(ada.resume(&tube).unwrap().is_empty());
+    assert!(crate::resumed(&ada, &tube).is_empty());
     let bob = queue.consumer_with_grace("bob", secs(1000)).unwrap();
-    assert_eq!(bob.resume(&tube).unwrap().len(), 1);
+    assert_eq!(crate::resumed(&bob, &tube).len(), 1);
     is_mended(&queue);
 }
 
@@ -356,7 +356,7 @@ fn a_damaged_name_of_a_consumer_leads_to_it_again() {
     let queue = open(&copy);
     let tube = queue.tube("t").unwrap();
     let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
-    assert_eq!(ada.resume(&tube).unwrap().len(), 1);
+    assert_eq!(crate::resumed(&ada, &tube).len(), 1);
     is_mended(&queue);
 }
 
@@ -540,7 +540,7 @@ fn a_damaged_lease_does_not_keep_a_consumer_from_its_end() {
     let (tube, [first, second]) = gone_bad(&queue, &path, Some(&ada));
     drop(ada);
     let ada = queue.consumer_with_grace("ada", secs(1000)).unwrap();
-    let back = ada.resume(&tube).unwrap();
+    let back = crate::resumed(&ada, &tube);
     assert_eq!((back.len(), back[0].id()), (1, second.id()));
     ada.close().unwrap();
     assert_eq!(counts(&tube), [2, 0, 0, 1]);

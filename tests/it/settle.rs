@@ -120,7 +120,10 @@ fn a_failed_task_is_buried_under_its_group() {
     tube.take().unwrap().fail("network", "timed out").unwrap();
     let info = tube.peek(id).unwrap();
     let reason = Reason::Failed { group: "network".into(), message: "timed out".into() };
-    assert_eq!((info.reason, info.last_error.as_deref()), (Some(reason), Some("timed out")));
+    assert_eq!(
+        (info.reason.clone(), info.last_error.as_deref()),
+        (Some(reason), Some("timed out"))
+    );
 }
 
 #[test]
@@ -146,7 +149,7 @@ fn a_second_bury_changes_nothing() {
     tube.bury(id, "first").unwrap();
     tube.bury(id, "second").unwrap();
     let info = tube.peek(id).unwrap();
-    assert_eq!((info.reason.unwrap().to_string(), info.buries), ("first".into(), 1));
+    assert_eq!((info.reason.clone().unwrap().to_string(), info.buries), ("first".into(), 1));
     assert_eq!(tube.stats().unwrap().calls.bury, 1);
 }
 
@@ -232,7 +235,7 @@ fn settled(settle: impl Fn(&Queue, Task) -> Result<()>) -> (String, String) {
     let became = tube.peek(id).map(|task| {
         let counts = (task.attempts, task.releases, task.buries);
         let waits = task.due.map(|due| due.duration_since(task.created).unwrap());
-        format!("{:?} {counts:?} {waits:?} {:?}", task.state, (task.reason, task.last_error))
+        format!("{:?} {counts:?} {waits:?} {:?}", task.state, (&task.reason, &task.last_error))
     });
     let task = tube.claim(lost).unwrap();
     tube.delete(lost).unwrap();

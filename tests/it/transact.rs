@@ -202,7 +202,11 @@ fn a_failure_inside_keeps_its_reason_its_wait_and_its_attempt() {
     queue.transact(|tx| tx.retry_after(&task, "still busy", secs(60))).unwrap();
     let task = tube.peek(busy).unwrap();
     let reason = Reason::Exhausted("still busy".into());
-    assert_eq!((task.state, task.reason), (State::Buried, Some(reason)), "its last attempt");
+    assert_eq!(
+        (task.state, task.summary.reason),
+        (State::Buried, Some(reason)),
+        "its last attempt"
+    );
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_consumer_resumes_values_and_what_does_not_decode_is_buried() {
     assert_eq!(counts(&bytes), [0, 0, 3, 0]);
 
     let eve = eve();
-    let tasks = eve.resume(&tube).unwrap();
+    let tasks = crate::resumed(&eve, &tube);
     let told = |task: &Task<Mail>| (task.to.clone(), task.attempt());
     assert_eq!(
         tasks.iter().map(told).collect::<Vec<_>>(),
@@ -97,7 +97,7 @@ fn a_consumer_resumes_values_and_what_does_not_decode_is_buried() {
     let info = bytes.peek(plain).unwrap();
     assert!(matches!(info.reason, Some(Reason::Undecodable(_))), "{:?}", info.reason);
     assert_eq!(info.payload, b"plain bytes");
-    assert!(eve.resume(&tube).unwrap().is_empty());
+    assert!(crate::resumed(&eve, &tube).is_empty());
     tube.ack_many(tasks).unwrap();
     assert_eq!(counts(&bytes), [0, 0, 0, 1]);
 }

@@ -10,7 +10,7 @@ pub(crate) mod cursor;
 pub(crate) mod write_set;
 
 pub(crate) use cursor::Merged;
-pub(crate) use dead_ranges::DeadRanges;
+pub(crate) use dead_ranges::{DeadRanges, DeadRangesOf};
 pub(crate) use layer::Layer;
 pub(crate) use write_set::WriteSet;
 

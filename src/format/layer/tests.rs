@@ -69,7 +69,9 @@ fn resumed_leases_cost_the_same_each() {
         drop(ada);
         let ada = queue.consumer_with_grace("ada", grace).unwrap();
         let mut tasks_again = Vec::new();
-        let steps = steps::during(|| tasks_again = ada.resume(&tube).unwrap());
+        let steps = steps::during(|| {
+            tasks_again = ada.resume(&tube).collect::<crate::Result<_>>().unwrap();
+        });
         assert_eq!(tasks_again.len(), tasks);
         steps
     });

@@ -278,7 +278,7 @@ fn a_damaged_row_of_a_holder_keeps_no_lease_from_it() {
         let told = if grace == 0 { "" } else { "TicketHandle: a damaged row" };
         let (queue, tube, _) = damaged(&copy, told);
         let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
-        let back = ada.resume(&tube).unwrap();
+        let back = crate::resumed(&ada, &tube);
         let wanted = if grace == 0 { &[][..] } else { &ids[..] };
         assert_eq!(back.iter().map(Task::id).collect::<Vec<_>>(), wanted);
         tube.ack_many(back).unwrap();

@@ -74,7 +74,7 @@ impl World {
             Step::TakeBy { who, .. } | Step::Resume { who, .. } => {
                 let consumer = &self.consumers[who];
                 let tasks = match step {
-                    Step::Resume { .. } => consumer.resume(&tube),
+                    Step::Resume { .. } => consumer.resume(&tube).collect(),
                     _ => tube.by(consumer).try_take().map(|task| task.into_iter().collect()),
                 };
                 let answer = match tasks {

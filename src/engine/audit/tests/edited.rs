@@ -82,7 +82,7 @@ impl Played {
 
     fn state(&self, id: TaskId) -> State {
         let tube = query::tube(&self.rows, self.tube).unwrap();
-        query::info(&self.rows, &tube, id, NOW).unwrap().state
+        query::info(&self.rows, &tube, id, NOW).unwrap().summary.state
     }
 }
 

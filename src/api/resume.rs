@@ -1,0 +1,116 @@
+//! Leases of a consumer's earlier session, handed out again page by page. Holds at most one page.
+
+use crate::api::consumer::Consumer;
+use crate::api::lease::{Lease, Task};
+use crate::api::tube::Tube;
+use crate::engine::consumers::Resume;
+use crate::engine::take::Delivery;
+#[cfg(doc)]
+use crate::words::error::ErrorKind;
+use crate::words::error::Result;
+use crate::words::options::Durability;
+use crate::words::task::TaskId;
+use std::collections::VecDeque;
+use std::fmt;
+
+impl Consumer {
+    /// Takes over the leases in `tube` that this consumer's earlier session left, one after the
+    /// other as the iterator goes on: with new tickets, as many attempts used as then, and their
+    /// ttr from now on. At most 256 tasks or 1 MiB of payloads, but for a single one, are taken
+    /// over ahead; those that the caller has not seen when the iterator is dropped are released.
+    /// A task whose payload does not decode is buried, as by [`take`](Tube::take).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let grace = Duration::from_secs(60);
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let ada = queue.consumer_with_grace("ada", grace)?;
+    /// let before = tube.by(&ada).take()?.detach();
+    /// queue.close()?; // or a kill
+    ///
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// assert!(tube.try_take()?.is_none()); // kept for ada
+    /// let ada = queue.consumer_with_grace("ada", grace)?;
+    /// for task in ada.resume(&tube) {
+    ///     let task = task?;
+    ///     assert_eq!((task.id(), task.attempt()), (before.id(), 1));
+    ///     task.ack()?;
+    /// }
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Of an item: [`Invalid`](ErrorKind::Invalid) if the tube is of another queue;
+    /// [`Closed`](ErrorKind::Closed); [`TubeNotFound`](ErrorKind::TubeNotFound);
+    /// [`InTransaction`](ErrorKind::InTransaction).
+    pub fn resume<T: ?Sized>(&self, tube: &Tube<T>) -> Resumed<T> {
+        Resumed { tube: tube.by(self), ahead: VecDeque::new(), next: Some(TaskId::new(0)) }
+    }
+}
+
+/// The leases of an earlier session, from [`Consumer::resume`].
+#[must_use = "an iterator resumes nothing until it is asked"]
+pub struct Resumed<T: ?Sized = [u8]> {
+    tube: Tube<T>,
+    /// Taken over, and not asked for yet.
+    ahead: VecDeque<(Lease, Delivery)>,
+    /// Where the next page begins; none after the last.
+    next: Option<TaskId>,
+}
+
+impl<T: ?Sized> Resumed<T> {
+    fn take_over(&mut self, from: TaskId) -> Result<()> {
+        let op = Resume { tube: self.tube.at.number, consumer: self.tube.holder()?, from };
+        let (handed, next) = self.tube.hold.core().run(&op, Durability::Relaxed)?;
+        self.ahead.extend(handed.into_iter().map(|handed| self.tube.guard(handed)));
+        self.next = next;
+        Ok(())
+    }
+}
+
+impl<T: ?Sized> Iterator for Resumed<T> {
+    type Item = Result<Task<T>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let opened = match self.ahead.pop_front() {
+                Some(guarded) => self.tube.open_task(guarded),
+                None => {
+                    let from = self.next.take()?;
+                    match self.take_over(from) {
+                        Ok(()) => continue,
+                        Err(error) => Err(error),
+                    }
+                }
+            };
+            match self.tube.name_errors("resume", opened) {
+                Ok(Ok(task)) => return Some(Ok(task)),
+                // It is buried.
+                Ok(Err(_)) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl<T: ?Sized> Drop for Resumed<T> {
+    fn drop(&mut self) {
+        self.ahead.drain(..).for_each(|(lease, _)| lease.return_unseen());
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Resumed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resumed").field("tube", &self.tube.at.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,247 @@
+//! Reads of tasks that hold the engine's lock for one bounded step. What is long or on the disk is
+//! read from a snapshot, without the lock; the rows of one task may be of different snapshots.
+
+use crate::engine::query::{self, FoundTask};
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Key, Range};
+use crate::format::{Met, Value, View};
+use crate::runtime::commit::EngineState;
+use crate::runtime::core::Core;
+use crate::store::Snapshot;
+use crate::words::clock::Now;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::PAGE_BYTES;
+use crate::words::task::{State, TaskId, TaskInfo, TaskSummary};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+impl Core {
+    /// Reads a snapshot that is taken under the engine's lock, without it.
+    fn read_snapshot<T, R>(
+        &self,
+        take: impl Fn(&EngineState, Now) -> Result<(Snapshot, T)>,
+        read: impl Fn(&Snapshot, T) -> Result<R>,
+    ) -> Result<R> {
+        loop {
+            let (snapshot, told) = self.look_at(&take)?;
+            let opening = snapshot.opening();
+            let read = read(&snapshot, told);
+            drop(snapshot);
+            let Err(error) = read else { return read };
+            let mut state = self.state.lock();
+            if let Some(error) = state.store.failed_read(&opening, error) {
+                state.heal_after(&error);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Reads rows that are lacking, as many as a page holds, or one.
+    fn gather(&self, rows: &mut Gathered) -> Result<()> {
+        let keys = rows.lacking.take();
+        let read = self.read_snapshot(
+            |state, _| state.store.snapshot_rows(&keys),
+            |snapshot, count| {
+                let (mut read, mut bytes) = (Vec::new(), 0);
+                for key in keys.iter().take(count) {
+                    if bytes >= PAGE_BYTES {
+                        break;
+                    }
+                    let row = match snapshot.get(key) {
+                        Err(error) if error.kind() == ErrorKind::Damaged => Err(()),
+                        row => Ok(row?),
+                    };
+                    bytes += row.as_ref().ok().and_then(Option::as_ref).map_or(0, |row| row.len());
+                    read.push((key::copy(key), row));
+                }
+                Ok(read)
+            },
+        )?;
+        rows.found.extend(read);
+        Ok(())
+    }
+
+    /// What `find` finds in a tube, with its payload.
+    pub(crate) fn peek(
+        &self,
+        number: u32,
+        find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<FoundTask>>,
+    ) -> Result<Option<TaskInfo>> {
+        let found = self.look_in(number, |view, now| {
+            let tube = query::tube(view, number)?;
+            Ok(find(view, &tube, now)?.map(|found| (tube, found)))
+        })?;
+        let Some((tube, found)) = found else { return Ok(None) };
+        let mut rows = Gathered::default();
+        loop {
+            let payload = found.payload(&rows, &tube);
+            if rows.lacks_some() {
+                self.gather(&mut rows)?;
+                continue;
+            }
+            match payload {
+                Ok(payload) => {
+                    drop(rows);
+                    return Ok(Some(found.with(payload)));
+                }
+                Err(error) if error.kind() == ErrorKind::Damaged => break,
+                Err(error) => return Err(error),
+            }
+        }
+        // Perhaps the task went after it was found. Under the lock that cannot happen.
+        self.look(|view, now| {
+            let tube = query::tube(view, number)?;
+            let Some(found) = find(view, &tube, now)? else { return Ok(None) };
+            let payload = found.payload(view, &tube)?;
+            Ok(Some(found.with(payload)))
+        })
+    }
+}
+
+/// Rows that were read, and the keys of those that were asked for and are lacking.
+#[derive(Default)]
+struct Gathered {
+    /// A damaged one is an error.
+    found: BTreeMap<Key, Result<Option<Value>, ()>>,
+    lacking: RefCell<Vec<Key>>,
+}
+
+impl Gathered {
+    fn lacks_some(&self) -> bool {
+        !self.lacking.borrow().is_empty()
+    }
+}
+
+/// What is lacking is not there, for now. Only single rows are ever asked for.
+impl View for Gathered {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        match self.found.get(key) {
+            Some(Ok(row)) => Ok(row.clone()),
+            Some(Err(())) => Err(Error::new(ErrorKind::Damaged)),
+            None => {
+                let mut lacking = self.lacking.borrow_mut();
+                if !lacking.iter().any(|other| other.as_slice() == key) {
+                    lacking.push(key::copy(key));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn first(&self, _: &[u8], _: &[u8]) -> Result<Option<Met>> {
+        Ok(None)
+    }
+
+    fn count(&self, _: Range) -> u64 {
+        0
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// A taken task: its tube's name, its id, its holder's name, and for how long it is held.
+type Taken = (String, TaskId, Option<String>, Duration);
+
+/// A walk over the tasks of one state, page by page.
+pub(crate) struct Listing {
+    number: u32,
+    state: State,
+    /// The tube and the time as of the page; none before the first.
+    at: Option<(TubeEntry, Now)>,
+    /// What is left of the page.
+    page: VecDeque<Met>,
+    rows: Gathered,
+    /// Where the next page begins; none after the last.
+    next: Option<Key>,
+}
+
+impl Listing {
+    pub(crate) fn new(number: u32, state: State) -> Self {
+        let (at, page, rows, next) = (None, VecDeque::new(), Gathered::default(), Some(Key::new()));
+        Self { number, state, at, page, rows, next }
+    }
+
+    /// The next task, without its payload.
+    pub(crate) fn next_summary(&mut self, core: &Core) -> Result<Option<TaskSummary>> {
+        self.next(core, |rows, tube, row, now| Ok(query::listed(rows, tube, row, now)?.summary))
+    }
+
+    /// The next task, with its payload.
+    pub(crate) fn next_info(&mut self, core: &Core) -> Result<Option<TaskInfo>> {
+        let found = self.next(core, |rows, tube, row, now| {
+            let found = query::listed(rows, tube, row, now)?;
+            let payload = found.payload(rows, tube)?;
+            Ok((found, payload))
+        })?;
+        Ok(found.map(|(found, payload)| found.with(payload)))
+    }
+
+    /// The next taken task.
+    pub(crate) fn next_taken(&mut self, core: &Core) -> Result<Option<Taken>> {
+        self.next(core, |rows, tube, row, now| {
+            let (id, holder, since) = query::taken(rows, row)?;
+            let held_for = Duration::from_micros(now.lease.saturating_sub(since));
+            Ok((tube.row.name.clone(), id, holder, held_for))
+        })
+    }
+
+    fn next<T>(
+        &mut self,
+        core: &Core,
+        describe: impl Fn(&Gathered, &TubeEntry, &Met, Now) -> Result<T>,
+    ) -> Result<Option<T>> {
+        loop {
+            let (Some(row), Some((tube, now))) = (self.page.front(), &self.at) else {
+                if !self.read_page(core)? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let described = describe(&self.rows, tube, row, *now);
+            if self.rows.lacks_some() {
+                // Those of the whole page are read together.
+                for row in self.page.iter().skip(1) {
+                    let _ = describe(&self.rows, tube, row, *now);
+                }
+                core.gather(&mut self.rows)?;
+                continue;
+            }
+            if let Some(id) = key::id_of(&row.0) {
+                self.rows.found.remove(&key::body(tube.run(), id));
+            }
+            self.page.pop_front();
+            match described {
+                // It does not hide its neighbours; `check` names it. Or the task is gone.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                described => return described.map(Some),
+            }
+        }
+    }
+
+    /// Reads the next rows of the state. False if there are no more.
+    fn read_page(&mut self, core: &Core) -> Result<bool> {
+        let Some(from) = self.next.take() else { return Ok(false) };
+        core.catch_up(self.number)?;
+        let (page, tube, now, next) = core.read_snapshot(
+            |state, now| {
+                let tube = query::tube(&state.store, self.number)?;
+                let range = query::listed_range(&tube, self.state, &from);
+                let (from, to) = range.unwrap_or_default();
+                Ok((state.store.snapshot_range(&from, &to)?, (tube, now)))
+            },
+            |snapshot, (tube, now)| {
+                let (page, next) = snapshot.page()?;
+                Ok((page, tube, now, next))
+            },
+        )?;
+        self.next = query::listed_range(&tube, self.state, &next).map(|(next, _)| next);
+        (self.page, self.at, self.rows) = (page, Some((tube, now)), Gathered::default());
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;

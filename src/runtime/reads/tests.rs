@@ -1,0 +1,130 @@
+//! What is copied under the engine's lock is bounded, and nothing is read from the disk there.
+
+use super::Listing;
+use crate::format::key::Key;
+use crate::format::{Range, RowOp, Tag};
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
+use crate::{Durability, ManualClock, Queue, State, Tube, TubeOptions};
+
+/// A queue in a folder with a small cache, so that what is read comes from the disk.
+fn open(home: &tempfile::TempDir) -> (Queue, Tube) {
+    let builder = Queue::builder().by_hand(true).clock(ManualClock::new());
+    let queue = builder.cache_bytes(1 << 16).open(home.path().join("q")).unwrap();
+    let tube = queue.tube("t").unwrap().durability(Durability::Relaxed);
+    (queue, tube)
+}
+
+fn read_bytes(tube: &Tube) -> u64 {
+    tube.hold.core().state.lock().store.read_bytes()
+}
+
+/// The rows and the bytes of each copy that a listing of the ready tasks makes of the active layer.
+fn copies(tube: &Tube) -> Vec<(usize, usize)> {
+    let state = tube.hold.core().state.lock();
+    let run = state.derived.bound(tube.at.number).unwrap().0.run();
+    let range = Range::in_run(Tag::Ready, run);
+    let (mut from, mut copies) = (range.start(), Vec::new());
+    let before = state.store.read_bytes();
+    while from < range.end() {
+        let (copied, to) = state.store.copied_range(&from, &range.end());
+        let bytes = |(key, op): (&Key, &RowOp)| key.len() + op.value().map_or(0, |row| row.len());
+        copies.push((copied.entries(), copied.iter().map(bytes).sum()));
+        from = to;
+    }
+    assert_eq!(state.store.read_bytes(), before, "the disk was read under the lock");
+    copies
+}
+
+/// A listing read 256 tasks with their payloads under the engine's lock: all tubes waited 16 s for
+/// a page of 256 tasks of 16 MiB, which took 4.1 GiB.
+#[test]
+fn a_listing_copies_a_bounded_part_of_the_active_layer() {
+    let home = tempfile::tempdir().unwrap();
+    let (_queue, tube) = open(&home);
+    let most = |tube: &Tube| copies(tube).into_iter().max().unwrap();
+    tube.put_many(vec![&b"x"[..]; 1000]).unwrap();
+    assert_eq!(most(&tube).0, PAGE_TASKS);
+    // Tombstones count, too.
+    tube.hold.core().state.lock().store.checkpoint().unwrap();
+    tube.take_many(1000).unwrap().into_iter().for_each(|task| _ = task.detach());
+    assert!(most(&tube).0 <= PAGE_TASKS);
+    // Long rows: what the tasks failed with.
+    let ids = tube.put_many(vec![&b"x"[..]; 100]).unwrap();
+    for id in ids {
+        let error = "e".repeat(4000);
+        let task = tube.claim(id).unwrap();
+        task.retry_after(&error, std::time::Duration::ZERO).unwrap();
+    }
+    let (rows, bytes) = copies(&tube).into_iter().max_by_key(|copy| copy.1).unwrap();
+    assert!(rows < 20 && (PAGE_BYTES..PAGE_BYTES + 5000).contains(&bytes), "{rows} {bytes}");
+    assert_eq!(tube.tasks(State::Ready).count(), 100);
+}
+
+/// The first task of a listing is there after its own payload, not after those of a page.
+#[test]
+fn a_page_is_bounded_in_bytes() {
+    const PAYLOAD: usize = 256 << 10;
+    let home = tempfile::tempdir().unwrap();
+    let (queue, tube) = open(&home);
+    for _ in 0..40 {
+        tube.put(&[7; PAYLOAD]).unwrap();
+    }
+    queue.close().unwrap();
+    let (_queue, tube) = open(&home);
+    let mut before = read_bytes(&tube);
+    let mut read = || {
+        let read = read_bytes(&tube) - before;
+        before += read;
+        read as usize
+    };
+    assert_eq!(tube.summaries(State::Ready).count(), 40);
+    assert!(read() < PAYLOAD, "summaries read no payload");
+    let mut tasks = tube.tasks(State::Ready);
+    for _ in 0..40 {
+        assert_eq!(tasks.next().unwrap().unwrap().payload, [7; PAYLOAD]);
+        // redb reads pages of a power of two, and may look at one twice.
+        let read = read();
+        assert!(read < 5 * PAYLOAD, "{read} bytes for one task");
+    }
+    assert!(tasks.next().is_none());
+    tube.peek_next(State::Ready).unwrap().unwrap();
+    assert!(read() < 5 * PAYLOAD);
+}
+
+/// A listing goes on over a checkpoint, and shows what has come and what has gone since.
+#[test]
+fn a_listing_goes_on_over_layers_that_change() {
+    for options in [TubeOptions::default(), TubeOptions::default().temporary(true)] {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let tube = queue.create_tube("t", options).unwrap();
+        let payload = |number: u32| number.to_string().repeat(600).into_bytes();
+        let ids = tube.put_many((0..700).map(payload).collect::<Vec<_>>()).unwrap();
+        queue.checkpoint().unwrap();
+        let core = tube.hold.core();
+        let mut listing = Listing::new(tube.at.number, State::Ready);
+        let first = listing.next_info(core).unwrap().unwrap();
+        assert_eq!((first.id, first.payload), (ids[0], payload(0)));
+        // Of the first the page has the task's row and not yet its payload.
+        tube.delete(ids[200]).unwrap();
+        tube.delete(ids[600]).unwrap();
+        let mut checkpoint = core.state.lock().store.freeze().unwrap();
+        tube.delete(ids[601]).unwrap();
+        let late = tube.put(b"late").unwrap();
+        let mut seen = Vec::new();
+        while let Some(task) = listing.next_info(core).unwrap() {
+            if seen.len() == 300 {
+                // Rows of temporary tubes are in no checkpoint.
+                if let Some(checkpoint) = checkpoint.take() {
+                    let renewed = checkpoint.run().ok().unwrap();
+                    drop(core.state.lock().store.renew(renewed));
+                }
+                tube.delete(ids[690]).unwrap();
+            }
+            seen.push(task.id);
+        }
+        let gone = [0, 200, 600, 601, 690].map(|at| ids[at]);
+        let mut wanted: Vec<_> = ids.iter().copied().filter(|id| !gone.contains(id)).collect();
+        wanted.push(late);
+        assert_eq!(seen, wanted);
+    }
+}
