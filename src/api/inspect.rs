@@ -276,7 +276,7 @@ impl<T: ?Sized> Tube<T> {
     /// let tube = Queue::in_memory()?.tube("letters")?;
     /// let id = tube.task(b"hello").group("ada").delay(Duration::from_secs(60)).put()?;
     /// let task = tube.peek(id)?;
-    /// assert_eq!((task.state, task.payload), (State::Delayed, b"hello".to_vec()));
+    /// assert_eq!((task.state, &task.payload[..]), (State::Delayed, &b"hello"[..]));
     /// assert_eq!((task.group.as_deref(), task.attempts), (Some("ada"), 0));
     /// # Ok(())
     /// # }
