@@ -33,7 +33,7 @@ use std::time::Duration;
 ///     .durability(Durability::Durable)
 ///     .flush_interval(Duration::from_millis(50))
 ///     .cache_bytes(32 << 20)
-///     .journal_bytes(16 << 20)
+///     .journal_bytes(32 << 20)
 ///     .payload_bytes_max(16 << 20)
 ///     .temporary_bytes_max(256 << 20)
 ///     .durable_bytes_max(u64::MAX)
@@ -111,7 +111,7 @@ impl Builder {
 
     /// Bytes of the journal, from 64 KiB to 1 GiB, for a queue that is made by this opening; an
     /// existing one keeps its own. More of them make checkpoints rarer and longer, and an opening
-    /// after a kill slower. Default: 16 MiB.
+    /// after a kill slower. Default: 32 MiB.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.config.journal_bytes = bytes;
         self

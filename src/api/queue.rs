@@ -341,13 +341,13 @@ impl Queue {
     }
 
     /// Moves what was written since the last checkpoint from memory to the folder's base now. The
-    /// queue does so by itself when a quarter of the journal is in use, or an eighth and nobody has
-    /// written for a minute, and at its close.
+    /// queue does so by itself when an eighth of the journal is in use, or half of that and nobody
+    /// has written for a minute, and at its close.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
-    /// [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io), and then everything is where
-    /// it was.
+    /// [`DiskFull`](ErrorKind::DiskFull) if only a part of it found room, and then the journal
+    /// keeps the rest; [`Io`](ErrorKind::Io), and then everything is where it was.
     pub fn checkpoint(&self) -> Result<()> {
         checkpoint(self.hold.core()).map_err(|error| error.during("checkpoint"))
     }

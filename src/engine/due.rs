@@ -11,12 +11,13 @@ use crate::format::key::{self, Key, Run, Work};
 use crate::format::{Deadline, Met, Range, Tag, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
-use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, TaskId};
 
-/// Works off what is due in one tube, at most one sweep's worth.
+/// Works off what is due in one tube.
 pub(crate) struct WorkOff {
     pub(crate) tube: u32,
+    /// DamagedAt most so many deadlines.
+    pub(crate) most: usize,
 }
 
 fn hand(now: Now, what: Deadline) -> u64 {
@@ -79,7 +80,7 @@ impl Op for WorkOff {
             sweep::step(ctx, Work::Release, met)?;
             return Ok(true);
         }
-        let mut left = SWEEP_TASKS;
+        let mut left = self.most;
         for what in Deadline::ALL {
             let mut from: Key = key::due_of(tube.run(), what);
             // What is due at exactly this instant is due, so the walk ends behind it.

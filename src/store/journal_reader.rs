@@ -3,8 +3,8 @@
 
 use super::disk::DiskFile;
 use super::head::{HEAD_BYTES, JournalHead};
-use super::journal::{Span, page_behind};
-use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, is_whole};
+use super::journal::page_behind;
+use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, Span, is_whole};
 use crate::words::error::{Error, Result};
 use std::io;
 

@@ -23,34 +23,30 @@ pub(crate) const NUMBER_BLOCK: u64 = 65_536;
 pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 /// Due tasks or left-over rows that one sweep works off, so that no commit is long.
 pub(crate) const SWEEP_TASKS: usize = 128;
+/// The same on a full disk, where each takes room until it is done.
+pub(crate) const SWEEP_TASKS_FULL: usize = 8;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.
 pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
 /// Tasks of one page of a listing.
 pub(crate) const PAGE_TASKS: usize = 256;
 
 /// Bytes of the journal's ring.
-pub(crate) const JOURNAL_BYTES: u64 = 16 << 20;
-/// One part in so many of the ring, and a checkpoint begins when that much is in use. The rest is
+pub(crate) const JOURNAL_BYTES: u64 = 32 << 20;
+/// One part in so many of the ring, and a checkpoint begins when that much is in use. A third is
 /// for callers while it runs: a disk that stands still for a moment must not make them wait.
-pub(crate) const CHECKPOINT_AT_DIVISOR: u64 = 4;
+pub(crate) const CHECKPOINT_AT_DIVISOR: u64 = 8;
 /// The same for a queue that has been quiet.
-pub(crate) const QUIET_CHECKPOINT_DIVISOR: u64 = 8;
+pub(crate) const QUIET_CHECKPOINT_DIVISOR: u64 = 16;
 /// Least bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 /// Most bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of the ballast behind the ring, freed when a checkpoint meets a full disk. Without one,
-/// removing one row from a full redb file fails; with 256 KiB, 5 000 went through.
-pub(crate) const BALLAST_BYTES: u64 = 512 << 10;
-/// Bytes that verbs may add while the disk is full, such as reasons of 4 KiB. In pages these take
-/// several times as much, and the most of the ballast is for acks and deletes.
-pub(crate) const FULL_BYTES: u64 = BALLAST_BYTES / 8;
 /// Bytes of all temporary tubes together.
 pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 /// Bytes of the payloads of all durable tubes together: as many as the disk takes.
 pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
-/// Rows of one slice of a checkpoint on a full disk.
-pub(crate) const SLICE_ROWS: usize = 100;
+/// Rows of the first slice of a checkpoint on a full disk.
+pub(crate) const SLICE_ROWS: usize = 4096;
 /// Bytes of redb's cache.
 pub(crate) const CACHE_BYTES: usize = 32 << 20;
 /// One part in so many of it, and that much is read ahead at most: what is fetched last must not

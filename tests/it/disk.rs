@@ -148,6 +148,10 @@ impl DiskFile for File {
         Ok(())
     }
 
+    fn allocate(&self, _: u64, to: u64) -> io::Result<()> {
+        self.set_len(to)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.0.note(Event::Sync(self.1));
         Ok(())

@@ -21,7 +21,7 @@ use tubewell::{ManualClock, Queue};
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-pub(crate) const NAMES: [&str; 14] = [
+pub(crate) const NAMES: [&str; 13] = [
     "closed",
     "killed",
     "mid_lease",
@@ -34,7 +34,6 @@ pub(crate) const NAMES: [&str; 14] = [
     "typed",
     "guests",
     "wrapped",
-    "without_ballast",
     "paged",
 ];
 

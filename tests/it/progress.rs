@@ -65,7 +65,7 @@ fn a_birth_and_an_opening_behind_a_clean_close_tell_their_stages_in_order() {
 #[test]
 fn an_opening_behind_a_kill_tells_how_far_the_replay_has_come() {
     let (_home, path) = home();
-    let builder = still().0.journal_bytes(64 << 20).durability(Durability::Relaxed);
+    let builder = still().0.journal_bytes(128 << 20).durability(Durability::Relaxed);
     let queue = builder.open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
     for _ in 0..80 {
