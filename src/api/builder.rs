@@ -202,8 +202,10 @@ impl Builder {
         self
     }
 
-    /// Opens a damaged journal up to the damage, and loses what stands behind it. Default: such a
-    /// queue is refused.
+    /// Opens a damaged journal up to the damage, and loses what stands after it. Default: such a
+    /// queue is refused. What the journal keeps for a base that had no room on a full disk cannot
+    /// be lost in part: the base holds some of these rows already. With damage there the queue is
+    /// refused all the same.
     pub fn accept_loss(mut self, yes: bool) -> Self {
         self.config.accept_loss = yes;
         self

@@ -466,7 +466,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// What the last checkpoint answers, such as [`Io`](ErrorKind::Io): the folder is free all the
+    /// What the last checkpoint answers, such as [`Io`](ErrorKind::Io), or
+    /// [`Broken`](ErrorKind::Broken) if the queue had stopped before: the folder is free all the
     /// same, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
     pub fn close(&self) -> Result<()> {
         let closed = self.hold.core().close();

@@ -1,6 +1,7 @@
 //! Reading the journal's ring from one record to the next, and what an opening does to the bytes
 //! that it found there. It never takes a record that does not hang on the one before.
 
+use super::carry::RECORD_PART;
 use super::disk::DiskFile;
 use super::head::{HEAD_BYTES, JournalHead};
 use super::journal::page_behind;
@@ -49,7 +50,7 @@ impl<'a> RingReader<'a> {
         let Some(header) = self.get(at, HEADER_BYTES)?.and_then(Header::read) else {
             return Ok(None);
         };
-        if header.size() > ring / 4 {
+        if header.size() > ring / RECORD_PART {
             return Ok(None);
         }
         let Some(record) = self.get(at, header.size() as usize)? else { return Ok(None) };

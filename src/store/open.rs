@@ -16,7 +16,7 @@ use super::progress::{ProgressFn, Stage, tell};
 use super::record::{
     Kind, MetaDelta, Preamble, RecordMeta, RowSeen, Span, boot_of, next_row, set_boot,
 };
-use super::reserve::BaseFile;
+use super::reserve::{BaseFile, touch_len};
 use super::shield::Shield;
 use super::tables::{CheckpointPosition, decode_tally};
 use super::view::Rows;
@@ -68,6 +68,11 @@ const UNRELEASED: &str = "made by a version before the first release: finish its
                           version, or move the folder away and begin a new queue";
 const GAP: &str = "a synced record of the journal is missing; restore the folder from a copy, or \
                    open with accept_loss to go on without what came after";
+
+// Also with accept_loss: the base holds a part of the carried rows, so what is left of them is no
+// state that the queue was ever in.
+const CARRY_GAP: &str = "a row that the journal keeps since the disk was full is missing; restore \
+                         the folder from a copy";
 
 impl Store {
     /// Opens the queue on this disk, or makes it.
@@ -145,6 +150,11 @@ impl Store {
         tell(told, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
         journal_reader::write_again(&*file, &head, floor.end, tail.span.end).map_err(Error::io)?;
+        // After a failed sync the slot, too, may be in the system's memory only. Without it the
+        // next opening begins at the anchor, where the ring is written over by then.
+        if let Some(carry) = carry {
+            file.write_at(carry.at(), &carry.encode(head.seed())).map_err(Error::io)?;
+        }
         let carries = carry.map_or(0, |carry| carry.sequence);
         let ring = Ring::resume(file.clone(), (&head, slot), floor, tail.span, carries);
         let (reckoning, step) = clocks.resume(tail.stamp.marks, tail.boot);
@@ -306,9 +316,10 @@ const FLAG_UNCLEAN: u8 = 2;
 const FLAG_TWO_PHASES: u8 = 4;
 
 /// redb's first block says which of its two roots counts. After a failed sync the system may show
-/// a block that is not on the medium, so it is written again, byte for byte, and synced before
-/// anything is built on it. What it points to was synced before it was written, save by redb's
-/// compaction, which commits in one phase: behind that one the whole file is written again.
+/// a block, and a length of the file, that are not on the medium, so both are written again and
+/// synced before anything is built on them. What the block points to was synced before it was
+/// written, save by redb's compaction, which commits in one phase: behind that one the whole file
+/// is written again.
 pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
     let len = file.len().map_err(Error::io)?;
     let mut chunk = vec![0; usize::try_from(len.min(4096)).unwrap_or(0)];
@@ -322,6 +333,7 @@ pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
         file.write_at(at, &chunk).map_err(Error::io)?;
         at += chunk.len() as u64;
     }
+    touch_len(file).map_err(Error::io)?;
     file.sync().map_err(|error| Error::not_synced("base.redb", error))
 }
 
@@ -376,7 +388,7 @@ fn replay(
         }
     }
     if tail.span.link.number < upto {
-        return Err(damaged(GAP));
+        return Err(damaged(CARRY_GAP));
     }
     // Without a record behind it the anchor's own record must stand, or this is another journal.
     // The first anchor has none.

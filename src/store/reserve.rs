@@ -4,9 +4,13 @@
 //! to the file, so no other program can take them, and the next opening shows them to redb as free
 //! pages.
 //!
-//! The file's length tells how large the reserve is: redb's part is a multiple of a page, and each
-//! unit of the reserve is one byte longer than a multiple. redb's own first block does not say it:
-//! a commit that shrinks the file is written there before it counts.
+//! The file's length gives the size of the reserve: redb's part is a multiple of a page, and each
+//! unit of the reserve is two bytes longer than a multiple. redb's own first block does not give
+//! it: a commit that shrinks the file is written there before it counts.
+//!
+//! The lowest bit of the length carries nothing. Every opening changes it, and so the length is
+//! written by the sync that follows. After a failed sync the system may show a length that is not
+//! on the medium. redb would then write pages that a power cut puts into the reserve.
 
 use super::disk::DiskFile;
 use crate::words::sync::Arc;
@@ -17,6 +21,8 @@ use std::io;
 const PAGE: u64 = 4096;
 /// Bytes of a unit of the reserve; the smallest commit takes some 20 pages.
 const UNIT: u64 = 128 << 10;
+/// Bytes by which a unit makes the file longer than whole pages.
+const UNIT_MARK: u64 = 2;
 /// Units of the smallest reserve, and of the largest of a file of one region.
 const LEAST: u64 = 2;
 const MOST: u64 = 32;
@@ -38,23 +44,29 @@ struct Extent {
 
 impl Extent {
     fn of(len: u64) -> Self {
-        let units = len % PAGE;
-        match len.checked_sub(units * (UNIT + 1)) {
+        let units = len % PAGE / UNIT_MARK;
+        match (len - len % PAGE).checked_sub(units * UNIT) {
             Some(seen) if seen >= PAGE => Self { seen, units },
-            // No file of ours; redb will say so.
+            // No file of ours; redb reports that.
             _ => Self { seen: len, units: 0 },
         }
     }
 
     fn len(self) -> u64 {
-        self.seen + self.units * (UNIT + 1)
+        self.seen + self.units * (UNIT + UNIT_MARK)
     }
 }
 
 /// Units that a file of this size is to have in reserve.
 fn wanted(seen: u64) -> u64 {
     let units = (seen / PART / UNIT).clamp(LEAST, MOST);
-    (units + seen / REGION * MAP_UNITS).min(PAGE - 1)
+    (units + seen / REGION * MAP_UNITS).min(PAGE / UNIT_MARK - 1)
+}
+
+/// Changes the length without a change of what it says, so that the next sync writes it. Takes no
+/// block of the disk: what redb does not see of the last page is no part of a unit.
+pub(super) fn touch_len(file: &dyn DiskFile) -> io::Result<()> {
+    file.set_len(file.len()? ^ 1)
 }
 
 /// The base's file with its reserve.
@@ -97,7 +109,7 @@ impl BaseFile {
         if seen > extent.seen {
             return self.grow(&mut extent, next);
         }
-        next.units = next.units.min((extent.len() - seen) / (UNIT + 1));
+        next.units = next.units.min((extent.len() - seen) / (UNIT + UNIT_MARK));
         self.file.set_len(next.len())?;
         *extent = next;
         Ok(())

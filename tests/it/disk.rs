@@ -1,5 +1,6 @@
 //! A disk in memory that notes what is done to it, so that a test can tell what an end at any
-//! moment leaves, or how often something was read. It refuses nothing and loses nothing.
+//! moment leaves, or how often something was read. It loses nothing, and refuses nothing
+//! before it is full.
 
 use std::io;
 use std::path::Path;
@@ -44,6 +45,7 @@ struct State {
     files: Files,
     events: Vec<Event>,
     reads: [u64; 2],
+    is_full: bool,
 }
 
 /// Two files in memory, and what was done to them.
@@ -56,6 +58,11 @@ struct File(Recorder, usize);
 impl Recorder {
     pub fn of(files: Files) -> Self {
         Self(Arc::new(Mutex::new(State { files, ..State::default() })))
+    }
+
+    /// From here on no file grows.
+    pub fn fill(&self) {
+        self.0.lock().unwrap().is_full = true;
     }
 
     /// For the builder's `disk`.
@@ -149,6 +156,9 @@ impl DiskFile for File {
     }
 
     fn allocate(&self, _: u64, to: u64) -> io::Result<()> {
+        if self.0.0.lock().unwrap().is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.set_len(to)
     }
 

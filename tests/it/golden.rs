@@ -21,7 +21,7 @@ use tubewell::{ManualClock, Queue};
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-pub(crate) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 14] = [
     "closed",
     "killed",
     "mid_lease",
@@ -35,6 +35,7 @@ pub(crate) const NAMES: [&str; 13] = [
     "guests",
     "wrapped",
     "paged",
+    "carried",
 ];
 
 /// Bytes of everything in `tests/golden`.

@@ -12,9 +12,7 @@ use tubewell::Result;
 fn needs_repair(path: &Path) -> bool {
     let copy = tempfile::NamedTempFile::new().unwrap();
     let len = fs::copy(path.join("base.redb"), copy.path()).unwrap();
-    // Behind redb's part stands the reserve, whose units of 128 KiB are a byte longer each.
-    let units = len % 4096;
-    copy.as_file().set_len(len - units * ((128 << 10) + 1)).unwrap();
+    copy.as_file().set_len(crate::format::part(len).unwrap()).unwrap();
     let opened = redb::Builder::new()
         .set_repair_callback(redb::RepairSession::abort)
         .create_file(copy.into_file());

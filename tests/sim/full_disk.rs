@@ -1,7 +1,8 @@
 //! Full disks, block budget by block budget: what is refused is refused as a whole, what was
 //! promised goes on, and with room the same queue serves as before.
 
-use crate::disk::SimDisk;
+use crate::disk::{Fault, SimDisk};
+use crate::seeds::{are_all, seeds};
 use crate::trust::{numbers, open, open_at, open_on, put};
 use redb::ReadableTable;
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ use tubewell::{
 const AMPLE: u64 = 3;
 /// Blocks from one budget to the next: odd, since every second one dies half-way.
 const STEP: usize = 13;
+/// Calls that a crash or a lost sync comes at.
+const CRASHES: u64 = 30;
 
 /// R3: a queue is born with as many blocks as it needs or not at all, which is said, and leaves
 /// nothing in the way of the next birth, with the same disk or after a power cut.
@@ -465,4 +468,95 @@ fn r3_a_put_inside_a_transaction_is_refused_by_a_full_disk() {
             task.ack().unwrap_or_else(|e| panic!("budget {budget}: {e}"));
         }
     }
+}
+
+/// A payload that tells which it is.
+fn long(number: u64) -> Vec<u8> {
+    let mut bytes = vec![number as u8; 1500];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+fn number_of(payload: &[u8]) -> u64 {
+    u64::from_be_bytes(payload[..8].try_into().unwrap())
+}
+
+/// Puts and acks so many times. Whatever is refused for another reason than a full disk ends it,
+/// and what that call was about is in doubt.
+fn churn(tube: &Tube, there: &mut BTreeSet<u64>, from: u64, times: u64) -> Option<u64> {
+    for number in from..from + times {
+        match tube.put(&long(number)) {
+            Ok(_) => drop(there.insert(number)),
+            Err(error) if error.kind() == ErrorKind::DiskFull => {}
+            Err(_) => return Some(number),
+        }
+        for _ in 0..2 {
+            let Ok(Some(task)) = tube.try_take() else { return None };
+            let number = number_of(&task);
+            if task.ack().is_err() {
+                return Some(number);
+            }
+            there.remove(&number);
+        }
+    }
+    None
+}
+
+/// R3: the process dies at a call of what is done on a full disk, or a sync of it is lost. What was
+/// answered is there, and it stays so when the ring is written over and the power fails. A slot of
+/// the carry and a length of the base that were only in the system's memory passed for synced.
+#[test]
+fn r3_a_crash_or_a_lost_sync_at_every_call_on_a_full_disk_loses_nothing() {
+    let fill = |seed: u64, most: usize| {
+        let disk = SimDisk::new(seed);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        disk.set_quota(disk.blocks() + 50);
+        let there = (0..).take_while(|number| tube.put(&long(*number)).is_ok()).take(most);
+        let there: BTreeSet<u64> = there.collect();
+        (disk, queue, tube, there)
+    };
+    let (disk, queue, .., all) = fill(1, usize::MAX);
+    drop((queue, disk));
+    // The last puts before the refusal, with the calls that they and the first refusals make.
+    let last = |seed| fill(seed, all.len() - 4);
+    let calls = {
+        let (disk, _queue, tube, mut there) = last(1);
+        disk.plan(Fault::None);
+        assert_eq!(churn(&tube, &mut there, 5000, 20), None);
+        disk.syncs().len() as u64
+    };
+    assert!(calls > 100, "{calls} calls");
+    let mut struck = 0;
+    for seed in seeds(CRASHES) {
+        let at = 1 + seed * calls / CRASHES;
+        for fault in [Fault::Die(at), Fault::LoseSync(at), Fault::Once(at)] {
+            let (disk, queue, tube, mut there) = last(seed);
+            disk.plan(fault);
+            let doubt = churn(&tube, &mut there, 5000, 20);
+            struck += disk.strikes();
+            disk.plan(Fault::None);
+            match (fault, seed % 2) {
+                (Fault::LoseSync(_), _) | (_, 0) => disk.kill(),
+                _ => disk.cut_power(),
+            }
+            drop((queue, tube));
+            for round in 0..3 {
+                let (queue, tube) = open(&disk, Durability::Durable);
+                assert_eq!(queue.check().unwrap(), Vec::<String>::new(), "{fault:?}");
+                let tasks = [State::Ready, State::Taken].map(|state| tube.tasks(state));
+                let found =
+                    tasks.into_iter().flatten().map(|task| number_of(&task.unwrap().payload));
+                let found: BTreeSet<u64> = found.collect();
+                let differ: Vec<_> = found.symmetric_difference(&there).copied().collect();
+                let doubted = doubt.filter(|_| round == 0);
+                assert!(differ.is_empty() || differ == doubted.as_slice(), "{fault:?}: {differ:?}");
+                there = found;
+                let times = 1 + seed % 40;
+                assert_eq!(churn(&tube, &mut there, 6000 + 100 * round, times), None, "{fault:?}");
+                disk.cut_power();
+                drop((queue, tube));
+            }
+        }
+    }
+    assert!(!are_all() || struck > 2 * CRASHES, "{struck}");
 }

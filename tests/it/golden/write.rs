@@ -4,6 +4,7 @@
 
 use super::listing::{self, DIGESTS, NOTES, Tubes};
 use super::{FILES, NAMES, opened, sparse};
+use crate::disk::Recorder;
 use crate::{home, killed, secs};
 use std::any::Any;
 use std::fs;
@@ -13,7 +14,7 @@ use tubewell::{
     Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result, Task, Tube,
 };
 
-/// Bytes of the smallest ring, behind three blocks of head.
+/// Bytes of the smallest ring, behind four blocks of head.
 const SMALLEST: u64 = 64 << 10;
 
 /// A queue, and what its story has in hand until the end.
@@ -22,6 +23,8 @@ struct Story {
     clock: ManualClock,
     tubes: Tubes,
     held: Vec<Box<dyn Any>>,
+    /// Of a story whose disk is full at its end.
+    disk: Recorder,
 }
 
 /// How a folder was left.
@@ -345,6 +348,18 @@ fn paged(story: &mut Story) {
     take(&tube).ack().unwrap();
 }
 
+/// The disk is full, and the journal keeps what the base has no room for. Tasks are settled after.
+fn carried(story: &mut Story) {
+    let tube = story.tube("t", "general");
+    ready(&tube, "first second");
+    story.queue.checkpoint().unwrap();
+    story.disk.fill();
+    let filler = vec![b'f'; 5_000];
+    while tube.put(&filler).is_ok() {}
+    take(&tube).ack().unwrap();
+    take(&tube).bury("set aside on a full disk").unwrap();
+}
+
 fn tell(name: &str, story: &mut Story) -> End {
     let (tell, end): (fn(&mut Story), End) = match name {
         "closed" => (everything, End::Closed),
@@ -361,6 +376,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "guests" => (guests, End::Killed),
         "wrapped" => (wrapped, End::Killed),
         "paged" => (paged, End::Killed),
+        "carried" => (carried, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);
@@ -386,15 +402,31 @@ fn write_the_golden_files() {
         }
         let (_home, path) = home();
         let clock = ManualClock::at(listing::written());
-        let queue = Queue::builder()
-            .clock(clock.clone())
-            .by_hand(true)
-            .journal_bytes(SMALLEST)
-            .placement("shortest", shortest())
-            .open(&path)
-            .unwrap();
-        let mut story = Story { queue, clock, tubes: Tubes::new(), held: Vec::new() };
+        let builder = || {
+            Queue::builder()
+                .clock(clock.clone())
+                .by_hand(true)
+                .journal_bytes(SMALLEST)
+                .placement("shortest", shortest())
+        };
+        let disk = Recorder::default();
+        let queue = match name {
+            "carried" => {
+                // A close gives back what redb makes a new file with.
+                builder().disk(disk.lend()).open_disk().unwrap().close().unwrap();
+                builder().disk(disk.lend()).open_disk()
+            }
+            _ => builder().open(&path),
+        };
+        let (queue, tubes) = (queue.unwrap(), Tubes::new());
+        let mut story = Story { queue, clock: clock.clone(), tubes, held: Vec::new(), disk };
         let end = tell(name, &mut story);
+        if name == "carried" {
+            fs::create_dir(&path).unwrap();
+            for (file, bytes) in FILES.iter().zip(story.disk.begin()) {
+                fs::write(path.join(file), bytes).unwrap();
+            }
+        }
         if matches!(end, End::Closed) {
             story.queue.close().unwrap();
             save(&path, &to);
