@@ -41,6 +41,8 @@ pub(crate) enum Retry {
     JournalSpace,
     /// The reserved numbers are used up: sync up to this mark.
     Numbers(Mark),
+    /// A checkpoint met a full disk, and the base cannot be read until it is open again.
+    Mending,
     /// More is due in the tube than one turn works off: others get the lock first.
     Yield,
 }

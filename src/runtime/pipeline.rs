@@ -9,7 +9,7 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
 use crate::words::clock::Now;
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 
 /// Carries an op out. It is synced once the mark is.
 #[inline]
@@ -48,9 +48,13 @@ fn attempt<R>(
 ) -> Result<Option<R>> {
     loop {
         let mut state = parts.state.lock();
-        let attempted = attempt(&mut state, &parts.env());
+        let mut attempted = attempt(&mut state, &parts.env());
         if let Err(Undone::Refused(error)) = &attempted {
-            state.heal_after(error);
+            if error.kind() == ErrorKind::DiskFull && state.store.awaits_mending() {
+                attempted = Err(Undone::Retry(Retry::Mending));
+            } else {
+                state.heal_after(error);
+            }
         }
         let post = parts.release(state);
         sync_overdue(parts, &post);
@@ -64,6 +68,8 @@ fn attempt<R>(
             Err(Undone::Retry(retry)) => match retry {
                 Retry::JournalSpace => relieve_journal(parts, post.checkpoints)?,
                 Retry::Numbers(mark) => parts.gate.wait(mark)?,
+                // Who writes the checkpoint opens the base again before it lets go of the writer.
+                Retry::Mending => drop(parts.writer()),
                 Retry::Yield => {
                     run_post_commit(parts, &post);
                     parts.state.pass_on();

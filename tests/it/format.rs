@@ -151,8 +151,8 @@ fn records_stand_behind_the_anchor_unless_the_queue_was_closed() {
     }
 }
 
-/// Its disk was full: the rows that the base lacks stand in carried records, the first of which says
-/// what openings before it have said.
+/// Its disk was full: the rows that the base lacks stand in carried records. The first of them has
+/// what openings before it had.
 #[test]
 fn carried_records_are_where_reading_begins() {
     let (_home, path) = golden::unpacked("carried");
