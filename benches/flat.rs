@@ -18,8 +18,8 @@ use tubewell::{Durability, ManualClock, Queue, Tube, TubeKind, TubeOptions};
 
 /// Bytes of a payload: a record is the row's then, and not the payload's.
 const SMALL: [u8; 16] = [7; 16];
-/// Of a task in the journal, so that less than a quarter of it is in use at the end.
-const JOURNAL: u64 = 2 << 10;
+/// Of a task in the journal, so that less than an eighth of it is in use at the end.
+const JOURNAL: u64 = 4 << 10;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Does so many tasks' work, and answers the time that counts.

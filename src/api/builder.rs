@@ -33,7 +33,7 @@ use std::time::Duration;
 ///     .durability(Durability::Durable)
 ///     .flush_interval(Duration::from_millis(50))
 ///     .cache_bytes(32 << 20)
-///     .journal_bytes(16 << 20)
+///     .journal_bytes(32 << 20)
 ///     .payload_bytes_max(16 << 20)
 ///     .temporary_bytes_max(256 << 20)
 ///     .durable_bytes_max(u64::MAX)
@@ -104,7 +104,7 @@ setters! {
 
     /// Bytes of the journal, from 64 KiB to 1 GiB, for a queue that this opening makes; an existing
     /// queue keeps its size. A larger journal makes checkpoints rarer and longer, and an opening
-    /// after a kill slower. Default: 16 MiB.
+    /// after a kill slower. Default: 32 MiB.
     journal_bytes(bytes: u64) => config.journal_bytes = bytes;
 
     /// The most bytes of one payload, up to 1 GiB. A larger payload is refused as
@@ -166,7 +166,9 @@ setters! {
         progress = Box::new(progress);
 
     /// Opens a damaged journal up to the damage, and loses all records after it. Default: such a
-    /// queue is refused.
+    /// queue is refused. Rows that the journal keeps for the base because the disk was full cannot
+    /// be lost in part, because the base has some of them already. With damage there the queue is
+    /// always refused.
     accept_loss(yes: bool) => config.accept_loss = yes;
 
     /// Starts no background threads (default: three, and one more for callbacks). Instead

@@ -340,12 +340,13 @@ impl Queue {
     }
 
     /// Moves the writes since the last checkpoint from memory to the folder's base now. The queue
-    /// does so by itself when a quarter of the journal is in use, or an eighth after a minute
+    /// does so by itself when an eighth of the journal is in use, or half of that after a minute
     /// without writes, and at its close.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
-    /// [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io), and then nothing has changed.
+    /// [`DiskFull`](ErrorKind::DiskFull) if there is space for only a part, and then the journal
+    /// keeps the rest; [`Io`](ErrorKind::Io), and then nothing has changed.
     pub fn checkpoint(&self) -> Result<()> {
         checkpoint(self.hold.core()).map_err(|error| error.during("checkpoint"))
     }
@@ -464,7 +465,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The error of the last checkpoint, such as [`Io`](ErrorKind::Io). The folder is released also
+    /// The error of the last checkpoint, such as [`Io`](ErrorKind::Io), or
+    /// [`Broken`](ErrorKind::Broken) if the queue had stopped before. The folder is released also
     /// then, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
     pub fn close(&self) -> Result<()> {
         let closed = self.hold.core().close();

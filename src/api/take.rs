@@ -16,6 +16,9 @@ use crate::words::task::{Reason, State, TaskId, Ticket};
 use crate::words::verb::Verdict;
 use std::time::Duration;
 
+/// A batch that a full disk does not bear goes in so many parts.
+const PARTS: usize = 8;
+
 impl<T: ?Sized> Tube<T> {
     /// Takes the best ready task: smallest priority first, then put order, without locked groups.
     /// Waits for one without a time limit, also while the tube is paused; the longest waiting call
@@ -121,11 +124,19 @@ impl<T: ?Sized> Tube<T> {
     pub fn take_many(&self, most: usize) -> Result<Vec<Task<T>>> {
         let taken = (|| {
             let most = most.min(BATCH_TASKS_MAX);
-            let mut tasks = Vec::new();
+            let (mut tasks, mut at_once) = (Vec::new(), most);
             while tasks.len() < most {
-                let (tube, holder, left) = (self.at.number, self.holder()?, most - tasks.len());
-                let op = Take { tube, most: left, holder };
-                let handed = self.hold.core().run(&op, Durability::Relaxed)?;
+                let left = (most - tasks.len()).min(at_once);
+                let op = Take { tube: self.at.number, most: left, holder: self.holder()? };
+                let handed = match self.hold.core().run(&op, Durability::Relaxed) {
+                    // A full disk bears fewer at a time.
+                    Err(error) if error.kind() == ErrorKind::DiskFull && at_once > 1 => {
+                        at_once = left.div_ceil(PARTS);
+                        continue;
+                    }
+                    Err(_) if !tasks.is_empty() && at_once < most => break,
+                    handed => handed?,
+                };
                 let all = handed.len() == left;
                 let before = tasks.len();
                 self.open_tasks(handed, &mut tasks)?;
@@ -258,16 +269,24 @@ impl<T: ?Sized> Tube<T> {
         }
         let mut lost = Vec::new();
         let mut rest = &mut *leases;
+        let mut at_once = BATCH_TASKS_MAX;
         // At least once: a call without tasks also waits for the sync of the writes that it has
         // read.
         loop {
-            let (batch, behind) = rest.split_at_mut(rest.len().min(BATCH_TASKS_MAX));
+            let (batch, _) = rest.split_at_mut(rest.len().min(at_once));
             let tickets: Vec<Ticket> = batch.iter().map(Lease::ticket).collect();
             let verdict = Verdict::Ack;
             let op = Settle { tube: self.at.number, tickets: &tickets, verdict };
-            lost.extend(self.hold.core().run(&op, self.durability)?);
+            match self.hold.core().run(&op, self.durability) {
+                Err(error) if error.kind() == ErrorKind::DiskFull && batch.len() > 1 => {
+                    at_once = batch.len().div_ceil(PARTS);
+                    continue;
+                }
+                acked => lost.extend(acked?),
+            }
             batch.iter_mut().for_each(Lease::disarm);
-            rest = behind;
+            let done = batch.len();
+            rest = std::mem::take(&mut rest).split_at_mut(done).1;
             if rest.is_empty() {
                 break;
             }

@@ -106,10 +106,6 @@ impl Op for Kick {
         Some(self.tube)
     }
 
-    fn grows(&self) -> bool {
-        true
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
         let tube = ctx.tube(self.tube)?;
         let range = tube.range(Tag::Buried);

@@ -11,12 +11,13 @@ use crate::format::key::{self, Key, Run, Work};
 use crate::format::{Deadline, Met, Range, Tag, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
-use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, TaskId};
 
 /// Does the due work of one tube, at most one sweep.
 pub(crate) struct WorkOff {
     pub(crate) tube: u32,
+    /// At most so many deadlines.
+    pub(crate) most: usize,
 }
 
 /// Does nothing but what every verb does first in its tube: works off what is due.
@@ -96,7 +97,7 @@ impl Op for WorkOff {
             sweep::step(ctx, Work::Release, met)?;
             return Ok(true);
         }
-        let mut left = SWEEP_TASKS;
+        let mut left = self.most;
         for what in Deadline::ALL {
             let mut from: Key = key::due_of(tube.run(), what);
             // A deadline at exactly this instant is due, so the scan ends after it.

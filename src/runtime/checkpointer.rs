@@ -82,7 +82,25 @@ pub(crate) fn relieve_journal(parts: &Shared, checkpoints: u64) -> Result<()> {
     if parts.state.lock().store.checkpoints() != checkpoints {
         return Ok(());
     }
-    checkpoint_with(parts, &writer, None).map(drop)
+    match checkpoint_with(parts, &writer, None) {
+        // The journal has room all the same, or the next try says that it has none.
+        Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// Behind a full disk, and before what goes to the base at once: a checkpoint finds out whether
+/// there is room again.
+pub(crate) fn look_for_room(parts: &Shared, writer: &MutexGuard<'_, ()>) -> Result<()> {
+    let looks = {
+        let mut state = parts.state.lock();
+        let now = state.now(&*parts.settings.clock);
+        state.store.is_full() && state.tries_for_room(now)
+    };
+    match looks.then(|| checkpoint_with(parts, writer, None)) {
+        Some(Err(error)) if error.kind() != ErrorKind::DiskFull => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The pacer for a checkpoint in the background; none for one that a caller waits for.

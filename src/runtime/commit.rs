@@ -7,6 +7,7 @@ use crate::engine::due::{self, WorkOff};
 use crate::engine::effects::NextDue;
 use crate::engine::repair::Repair;
 use crate::engine::{Op, query};
+use crate::format::{Range, Tag, View};
 use crate::runtime::backpressure::Backpressure;
 use crate::runtime::derived_state::{DerivedState, Notices};
 use crate::runtime::events::Hub;
@@ -14,7 +15,7 @@ use crate::runtime::group_commit::Mark;
 use crate::store::{Failure, Health, MetaDelta, Opened, Store};
 use crate::words::clock::{Clock, Now, QueueClock, micros};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
-use crate::words::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
+use crate::words::limits::{NUMBER_BLOCK, SWEEP_TASKS, SWEEP_TASKS_FULL, TRANSACTION_NUMBERS};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
 
@@ -60,6 +61,8 @@ pub(crate) enum Retry {
     JournalSpace,
     /// The reserved numbers are used up: sync up to this mark.
     Numbers(Mark),
+    /// A checkpoint met a full disk, and the base cannot be read before it is open again.
+    Mending,
     /// More is due in the tube than one turn works off, or a damaged row was repaired: others get
     /// the lock first.
     Yield,
@@ -168,13 +171,55 @@ impl EngineState {
         attempts: &mut Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<(), Undone> {
+        if self.store.is_full() {
+            return self.work_off_some(tube, now, attempts, env);
+        }
         let came = *attempts.came.get_or_insert(now);
-        while self.commit(&WorkOff { tube }, now, attempts, env)?.0 {
+        while self.commit(&WorkOff { tube, most: SWEEP_TASKS }, now, attempts, env)?.0 {
             if self.is_due(tube, came)? {
                 return Err(Undone::Retry(Retry::Yield));
             }
         }
         Ok(())
+    }
+
+    /// On a full disk a few due tasks are moved, which need space until they are taken and settled.
+    /// While other tasks are ready the due ones may stay where they are: a take makes space.
+    #[cold]
+    fn work_off_some(
+        &mut self,
+        tube: u32,
+        now: Now,
+        attempts: &mut Attempts,
+        env: &CommitEnv<'_>,
+    ) -> Result<(), Undone> {
+        let some = self.sweep_tasks(tube);
+        for most in [some, 1] {
+            if some == 0 {
+                break;
+            }
+            match self.commit(&WorkOff { tube, most }, now, attempts, env) {
+                Ok(_) => break,
+                Err(Undone::Retry(Retry::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
+                Err(Undone::Refused(error)) if error.kind() == ErrorKind::DiskFull => {}
+                Err(undone) => return Err(undone),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many deadlines one commit works off in the tube.
+    pub(crate) fn sweep_tasks(&self, tube: u32) -> usize {
+        match self.store.is_full() {
+            false => SWEEP_TASKS,
+            true if self.store.promotes() || !self.has_ready(tube) => SWEEP_TASKS_FULL,
+            true => 0,
+        }
+    }
+
+    fn has_ready(&self, tube: u32) -> bool {
+        let tube = self.derived.bound(tube).map(|(tube, _)| tube);
+        tube.is_some_and(|tube| self.store.count(Range::in_run(Tag::Ready, tube.run())) > 0)
     }
 
     /// Whether work is due in the tube. Reads rows only if the stored bound has passed.
@@ -202,7 +247,13 @@ impl EngineState {
         attempts: &mut Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
-        self.admit(op.adds(), now)?;
+        if op.adds() && self.store.is_full() {
+            // A checkpoint finds out whether there is room again.
+            return Err(match self.tries_for_room(now) {
+                true => Undone::Retry(Retry::JournalSpace),
+                false => Undone::Refused(Error::new(ErrorKind::DiskFull)),
+            });
+        }
         if !self.has_numbers(op.numbers(), env) {
             return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
         }
@@ -252,30 +303,17 @@ impl EngineState {
         if op.adds() && self.draft.is_temporary() {
             self.store.admit_temporary(self.draft.writes())?;
         }
-        let mark = self.append(op.grows(), now, env)?;
+        let mark = self.append(op.adds() || op.grows(), now, env)?;
         Ok((done, mark))
     }
 
-    /// Whether there is space for an op that adds tasks.
-    #[inline]
-    fn admit(&mut self, adds: bool, now: Now) -> Result<()> {
-        if adds && self.store.is_full() && !self.refill(now) {
-            return Err(Error::new(ErrorKind::DiskFull));
+    /// On a full disk: whether it is time to look for space again, at most once a second.
+    pub(crate) fn tries_for_room(&mut self, now: Now) -> bool {
+        let is_time = now.lease >= self.refill_at;
+        if is_time {
+            self.refill_at = now.lease.saturating_add(1_000_000);
         }
-        Ok(())
-    }
-
-    /// Whether there is space for the writes of an op that may leave more bytes than it found.
-    #[inline]
-    fn admit_growth(&mut self, grows: bool, draft: &mut Decision, now: Now) -> Result<()> {
-        if grows
-            && self.store.is_full()
-            && !self.store.fits_reserve(draft.writes())?
-            && !self.refill(now)
-        {
-            return Err(Error::new(ErrorKind::DiskFull));
-        }
-        Ok(())
+        is_time
     }
 
     /// Lets the engine decide. The draft holds the decision.
@@ -306,18 +344,12 @@ impl EngineState {
     }
 
     /// Writes the draft and updates the derived state.
-    fn append(&mut self, grows: bool, now: Now, env: &CommitEnv<'_>) -> Result<Mark, Undone> {
-        if grows && self.store.is_full() {
-            let mut draft = std::mem::take(&mut self.draft);
-            let admitted = self.admit_growth(grows, &mut draft, now);
-            self.draft = draft;
-            admitted?;
-        }
+    fn append(&mut self, adds: bool, now: Now, env: &CommitEnv<'_>) -> Result<Mark, Undone> {
         let advance = self.advance(self.draft.effects.durable_bytes);
         let durable = self.draft.is_durable();
         let wrote = (durable && !self.draft.is_empty()).then_some(now.lease);
         let armed = self.health.arm();
-        let number = match self.store.append(self.draft.writes(), advance) {
+        let number = match self.store.append(self.draft.writes(), advance, adds) {
             Ok(number) => number,
             Err(failure) => {
                 armed.disarm();
@@ -337,16 +369,6 @@ impl EngineState {
             Failure::TooLarge => Undone::Retry(Retry::BaseCommit),
             Failure::Refused(error) | Failure::Broken(error) => Undone::Refused(error),
         }
-    }
-
-    /// After a full disk: whether the ballast is written again. Tried at most once a second,
-    /// because the ballast is written in full.
-    fn refill(&mut self, now: Now) -> bool {
-        if now.lease < self.refill_at {
-            return false;
-        }
-        self.refill_at = now.lease.saturating_add(1_000_000);
-        self.store.refill()
     }
 
     /// Microseconds that the caller pauses after its write.
@@ -383,7 +405,9 @@ impl EngineState {
         attempts: &Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<O::Done> {
-        self.admit(op.adds(), now)?;
+        if op.adds() && self.store.is_full() {
+            return Err(Error::new(ErrorKind::DiskFull));
+        }
         self.draw(op.numbers(), env.gate)?;
         let view = Over { view: &self.store, draft };
         let (numbers, mut later) = (&mut self.numbers, Decision::default());
@@ -391,7 +415,6 @@ impl EngineState {
         let mut ctx =
             OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
         let done = op.decide(&mut ctx)?;
-        self.admit_growth(op.grows(), &mut later, now)?;
         draft.adds_temporary |= op.adds() && later.is_temporary();
         draft.merge(later);
         Ok(done)

@@ -300,9 +300,10 @@ impl Core {
         self.alarm.close();
         self.checkpointer.close();
         self.gate.close();
-        let broken = self.health.runs().is_err();
-        let mut ended = if broken { Ok(()) } else { void_leases(self, false) };
-        if !broken && ended.is_ok() {
+        // A failure in a checkpoint that no call waited for is reported here at the latest.
+        let runs = self.health.runs();
+        let mut ended = runs.and_then(|()| void_leases(self, false));
+        if ended.is_ok() {
             self.state.lock().settle(&*self.settings.clock);
             ended = checkpoint(self);
         }

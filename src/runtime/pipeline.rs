@@ -8,7 +8,7 @@ use crate::runtime::commit::{Attempts, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 
 /// Carries an op out: tries until it is done or refused. It is synced once the mark is.
 #[inline]
@@ -16,9 +16,13 @@ pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done,
     let mut attempts = Attempts::default();
     loop {
         let mut state = parts.state.lock();
-        let attempted = state.execute(op, &mut attempts, &parts.env());
+        let mut attempted = state.execute(op, &mut attempts, &parts.env());
         if let Err(Undone::Refused(error)) = &attempted {
-            state.heal_after(error);
+            if error.kind() == ErrorKind::DiskFull && state.store.awaits_mending() {
+                attempted = Err(Undone::Retry(Retry::Mending));
+            } else {
+                state.heal_after(error);
+            }
         }
         let post = parts.release(state);
         sync_overdue(parts, &post);
@@ -30,6 +34,8 @@ pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done,
             Err(Undone::Refused(error)) => return Err(error),
             Err(Undone::Retry(Retry::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
             Err(Undone::Retry(Retry::Numbers(mark))) => parts.gate.wait(mark)?,
+            // The checkpoint opens the base again before it releases the writer.
+            Err(Undone::Retry(Retry::Mending)) => drop(parts.writer()),
             Err(Undone::Retry(Retry::Yield)) => {
                 run_post_commit(parts, &post);
                 parts.state.pass_on();

@@ -40,7 +40,10 @@ fn is_broken(parts: &Shared) -> bool {
 
 /// How long the timer may sleep; `None` until it is woken.
 fn nap(parts: &Shared, next: NextDue) -> Option<Duration> {
-    let now = parts.state.lock().now(&*parts.settings.clock);
+    let (now, is_full) = {
+        let mut state = parts.state.lock();
+        (state.now(&*parts.settings.clock), state.store.is_full())
+    };
     let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
     let lease = next.lease.min(parts.grace_timers.next()).min(next_quiet(parts));
     let by_lease = left(lease, now.lease);
@@ -49,6 +52,8 @@ fn nap(parts: &Shared, next: NextDue) -> Option<Duration> {
     let jumpy =
         jumpy.into_iter().flatten().min().map(|left| left.min(TIMER_NAP_MAX.as_micros() as u64));
     let left = by_lease.into_iter().chain(jumpy).min()?;
+    // What is due there may have to wait for room.
+    let left = if is_full { left.max(micros(AGAIN)) } else { left };
     parts.settings.clock.nap(Duration::from_micros(left))
 }
 
@@ -69,12 +74,12 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
         Ok(stepped) => more = stepped == Some(true),
         Err(error) => failed = Some(error),
     }
-    while let Some((tube, is_due)) = next_due(parts, &mut walk)? {
-        if !is_due {
+    while let Some((tube, most)) = next_due(parts, &mut walk)? {
+        if most == 0 {
             continue;
         }
         parts.state.pass_on();
-        match submit_own(parts, &WorkOff { tube }) {
+        match submit_own(parts, &WorkOff { tube, most }) {
             Ok(stepped) => more |= stepped.is_some(),
             Err(error) => failed = Some(error),
         }
@@ -86,13 +91,13 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     }
 }
 
-/// The next tube whose first deadline may have passed, and whether it has.
-fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<(u32, bool)>> {
+/// The next tube whose first deadline may have passed, and how many deadlines to work off there.
+fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<(u32, usize)>> {
     let mut state = parts.running()?;
     let now = state.now(&*parts.settings.clock);
     let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
     let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;
-    Ok(Some((tube, is_due)))
+    Ok(Some((tube, if is_due { state.sweep_tasks(tube) } else { 0 })))
 }
 
 /// Runs an op of the queue itself; `None` after the queue was closed.

@@ -4,7 +4,7 @@
 use crate::engine::Op;
 use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
-use crate::runtime::checkpointer::sync_overdue;
+use crate::runtime::checkpointer::{look_for_room, sync_overdue};
 use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
@@ -13,6 +13,7 @@ use crate::runtime::shared::Shared;
 use crate::store::{AppTransaction, Failure};
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::SWEEP_TASKS;
 use crate::words::sync::MutexGuard;
 use crate::words::task::TaskId;
 use std::cell::RefCell;
@@ -44,6 +45,7 @@ impl<'a> TransactionCommit<'a> {
     pub(crate) fn begin(parts: &'a Shared) -> Result<Self> {
         reentrancy::ensure_outside()?;
         let turn = parts.writer();
+        look_for_room(parts, &turn)?;
         let writer = parts.running()?.store.writer()?;
         // No other thread has the writer of redb: our own lock comes before it.
         let app = writer.begin()?;
@@ -132,8 +134,12 @@ impl Decided<'_> {
         parts: &Shared,
     ) -> Result<()> {
         let mut by_itself = self.tubes.insert(tube);
+        // On a full disk the due work waits for a verb that is not in a transaction.
+        if state.store.is_full() {
+            return Ok(());
+        }
         let (mut attempts, env) = (Attempts::default(), parts.env());
-        let due = WorkOff { tube };
+        let due = WorkOff { tube, most: SWEEP_TASKS };
         let mut more = state.is_due(tube, now)?;
         while more {
             if by_itself {

@@ -4,6 +4,7 @@
 use super::disk::DiskFile;
 use super::paced_io::PacedWriter;
 use super::range_cache::{CachedRange, RangeCache, SequentialScan};
+use super::reserve::BaseFile;
 use super::tables::{
     ANCHOR, Bytes, CheckpointPosition, ROWS, STATE, Tally, decode_tally, run_of, unseal,
 };
@@ -81,23 +82,27 @@ impl FileHealth {
 /// redb's file on our disk. redb's own locks are not used: the journal's is taken before.
 #[derive(Debug)]
 struct Backend {
-    file: Arc<dyn DiskFile>,
+    file: Arc<BaseFile>,
     fate: Arc<FileHealth>,
     writer: Arc<PacedWriter>,
 }
 
 impl Backend {
-    fn file(&self) -> io::Result<&dyn DiskFile> {
+    fn whole(&self) -> io::Result<&BaseFile> {
         if self.fate.cut.load(Ordering::Acquire) {
             return Err(io::Error::other("the store has let go of this opening of its base"));
         }
-        Ok(&*self.file)
+        Ok(&self.file)
+    }
+
+    fn file(&self) -> io::Result<&dyn DiskFile> {
+        Ok(&*self.whole()?.file)
     }
 }
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        self.fate.note(self.file()?.len(), false)
+        Ok(self.whole()?.seen())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -105,7 +110,7 @@ impl StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.fate.note(self.file()?.set_len(len), false)
+        self.fate.note(self.whole()?.set_seen(len), false)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -199,13 +204,14 @@ fn is_cut(error: &Error) -> bool {
 pub(crate) struct Opening {
     /// Taken out when the opening ends, behind a fence, since redb writes in its destructor.
     db: Option<Database>,
-    file: Option<Arc<dyn DiskFile>>,
+    /// `None` in memory.
+    pub(super) file: Option<Arc<BaseFile>>,
     pub(crate) fate: Arc<FileHealth>,
     pub(crate) writer: Arc<PacedWriter>,
 }
 
 impl Opening {
-    fn of_file(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
+    fn of_file(file: Arc<BaseFile>, cache: usize) -> Result<Self> {
         let fate = Arc::new(FileHealth::default());
         let writer = Arc::new(PacedWriter::default());
         let tap = Backend { file: file.clone(), fate: fate.clone(), writer: writer.clone() };
@@ -245,12 +251,12 @@ impl Opening {
 
     /// Bytes of the file.
     pub(crate) fn bytes(&self) -> u64 {
-        self.file.as_ref().and_then(|file| file.len().ok()).unwrap_or(0)
+        self.file.as_ref().and_then(|file| file.file.len().ok()).unwrap_or(0)
     }
 
     /// `None` in memory.
     pub(crate) fn file(&self) -> Option<Arc<dyn DiskFile>> {
-        self.file.clone()
+        self.file.as_ref().map(|file| file.file.clone())
     }
 
     pub(crate) fn db_mut(&mut self) -> std::result::Result<&mut Database, redb::Error> {
@@ -295,7 +301,8 @@ pub(crate) struct Base {
 impl Base {
     /// Makes an empty base with nothing but an anchor in it, and closes it.
     pub(crate) fn create(file: Arc<dyn DiskFile>, anchor: &CheckpointPosition) -> Result<()> {
-        let opening = Opening::of_file(file, 1 << 20)?;
+        let file = BaseFile::new(file).map_err(Error::io)?;
+        let opening = Opening::of_file(Arc::new(file), 1 << 20)?;
         initialise(&opening, anchor)
     }
 
@@ -308,12 +315,12 @@ impl Base {
     /// # Errors
     /// `Damaged` if this is no base of ours; `Io` or `DiskFull` from the disk; `Broken` if redb
     /// panicked.
-    pub(crate) fn open(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
+    pub(crate) fn open(file: BaseFile, cache: usize) -> Result<Self> {
         // redb would make a new database in an empty file.
-        if file.len().map_err(Error::io)? == 0 {
+        if file.seen() == 0 {
             return Err(Error::new(ErrorKind::Damaged).because("base.redb is empty"));
         }
-        Self::over(Arc::new(Opening::of_file(file, cache)?))
+        Self::over(Arc::new(Opening::of_file(Arc::new(file), cache)?))
     }
 
     /// Takes a snapshot of what is committed.

@@ -7,6 +7,7 @@ use super::base::{Base, fenced, of_its_bytes};
 use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
+use super::reserve::BaseFile;
 use super::scratch::ScratchFile;
 use crate::format::key::is_temporary;
 use crate::format::key::{Key, Range, Scope, Tag};
@@ -42,8 +43,9 @@ impl Store {
             self.check_rows(report)?;
             return audit(self, report);
         };
-        let scratch = ScratchFile::over(file).map_err(Error::io)?;
-        let scratch = Base::open(Arc::new(scratch), self.config.cache_bytes);
+        let scratch = ScratchFile::over(file).map(Arc::new).map_err(Error::io)?;
+        let scratch = BaseFile::new(scratch).map_err(Error::io)?;
+        let scratch = Base::open(scratch, self.config.cache_bytes);
         let scratch = match scratch.map_err(of_its_bytes) {
             Err(error) if error.kind() == ErrorKind::Damaged => {
                 report(format!("{UNSOUND}: {error}"));
@@ -69,13 +71,14 @@ impl Store {
         scratch.map_or(Ok(()), |scratch| Self::check_base(scratch, report))
     }
 
-    /// Checks the chain of records in the file, from the base's anchor to the last record written.
+    /// Checks the chain of records in the file, from where an opening begins to the last record
+    /// written.
     fn check_journal(&self, report: Report<'_>) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
         let anchor = self.base()?.anchor();
         let head = JournalHead { queue: anchor.queue, ring: ring.size() };
         let mut reader = RingReader::new(ring.file(), &head);
-        let mut last = anchor.span;
+        let mut last = ring.floor();
         let mut stamp = Some(anchor.stamp);
         while last.link.number < ring.last().link.number {
             match reader.next(last).map_err(Error::io)? {

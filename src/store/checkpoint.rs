@@ -19,6 +19,11 @@ use redb::{ReadableTable, WriteTransaction};
 /// Rows of a step, which takes some tenths of a millisecond.
 const STEP: usize = 256;
 
+/// Bytes that are taken at once where free pages are counted.
+const RESERVE_CHUNK: usize = 60 << 10;
+/// Their keys begin like this. No such key exists after a transaction.
+const RESERVE: &[u8] = b"reserve";
+
 /// A running checkpoint.
 pub(crate) struct Checkpoint {
     pub(super) frozen: Arc<Layer>,
@@ -85,6 +90,7 @@ impl Checkpoint {
     fn try_commit(&mut self) -> Result<Base> {
         let Some(txn) = self.txn.take() else { return Err(Error::new(ErrorKind::Closed)) };
         write_state(&txn, &self.opening, &self.anchor, &self.tallies)?;
+        keep_reserve(&txn, &self.opening)?;
         fenced(&self.opening.fate, || Ok(txn.commit()?))?;
         Base::over(self.opening.clone())
     }
@@ -181,6 +187,27 @@ pub(super) fn write_state(
             } else {
                 table.insert(key.as_slice(), seal(&key, &encode_tally(tally), &mut buffer))?;
             }
+        }
+        Ok(())
+    })
+}
+
+/// Makes sure that the base has its reserve after this transaction: after redb's part of the file,
+/// or as free pages in it, which are taken and given back here.
+pub(super) fn keep_reserve(txn: &WriteTransaction, opening: &Opening) -> Result<()> {
+    let Some(file) = opening.file.as_ref().filter(|file| !file.has_reserve()) else {
+        return Ok(());
+    };
+    fenced(&opening.fate, || {
+        let mut table = txn.open_table(STATE)?;
+        let chunk = vec![0; RESERVE_CHUNK];
+        let chunks = file.reserve_wanted() / RESERVE_CHUNK as u64 + 1;
+        let key = |number: u64| [RESERVE, &number.to_be_bytes()].concat();
+        for number in 0..chunks {
+            table.insert(key(number).as_slice(), chunk.as_slice())?;
+        }
+        for number in 0..chunks {
+            table.remove(key(number).as_slice())?;
         }
         Ok(())
     })

@@ -142,6 +142,33 @@ impl RowCounts {
         frozen
     }
 
+    /// The counts of the runs that have changed.
+    pub(crate) fn moved(&self) -> Vec<(Run, Tally)> {
+        let tally = |run| self.find(run).and_then(|at| self.by_run.get(at)).map(|it| it.tally);
+        self.moved.iter().map(|run| (*run, tally(*run).unwrap_or_default())).collect()
+    }
+
+    /// How many runs have changed.
+    #[inline]
+    pub(crate) fn runs_moved(&self) -> usize {
+        self.moved.len()
+    }
+
+    /// Sets the counts of a run that the base does not have yet.
+    pub(crate) fn carry(&mut self, run: Run, tally: Tally) {
+        let Some(counted) = self.counted_or_new(run) else { return };
+        let before = std::mem::replace(&mut counted.tally, tally);
+        for tag in Tag::ALL {
+            let Some(place) = tag.tallied() else { continue };
+            if let (Some(total), Some(before), Some(after)) =
+                (self.by_tag.0.get_mut(tag as usize), before.get(place), tally.get(place))
+            {
+                *total = total.saturating_sub(*before).saturating_add(*after);
+            }
+        }
+        self.thaw(vec![run]);
+    }
+
     /// Marks these runs as unwritten again, after a failed checkpoint.
     pub(crate) fn thaw(&mut self, frozen: Vec<Run>) {
         for run in frozen {

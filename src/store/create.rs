@@ -5,6 +5,7 @@ use super::disk::{Disk, DiskFile, FileName, Found};
 use super::head::{JournalHead, PAGE, QueueId};
 use super::journal;
 use super::progress::{ProgressFn, Stage, tell};
+use super::reserve::BaseFile;
 use super::scratch::ScratchFile;
 use super::tables::CheckpointPosition;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -77,7 +78,8 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: ProgressFn<'_>) 
 /// `Damaged` if something was written.
 fn is_new(disk: &dyn Disk) -> Result<()> {
     let file: Arc<dyn DiskFile> = disk.open_base().map_err(Error::io)?;
-    let base = Base::open(Arc::new(ScratchFile::over(file).map_err(Error::io)?), CACHE);
+    let scratch = ScratchFile::over(file).map(Arc::new).map_err(Error::io)?;
+    let base = Base::open(BaseFile::new(scratch).map_err(Error::io)?, CACHE);
     match base.and_then(|base| base.is_new()).map_err(of_its_bytes) {
         Err(error) if error.kind() != ErrorKind::Damaged => Err(error),
         Ok(true) => Ok(()),

@@ -58,8 +58,32 @@ pub trait DiskFile: Send + Sync + Debug {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Cuts the file, or adds zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Grows the file from `from`, its end, to `to` with zeros whose blocks exist when this returns,
+    /// so that no later write to them meets a full disk. After a failure the file has any length
+    /// from `from` on, and the caller cuts it.
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        self.set_len(to)?;
+        write_zeros(self, from, to)
+    }
     /// Returns after everything written before the call is on the medium, the length included.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Bytes of zeros written at a time. A system may keep as large a page in its cache as was written
+/// at once, and then every record written into it costs more: on Linux 6.18, 0.9 µs up to 64 KiB,
+/// 2.4 µs from 1 MiB.
+const ZEROS: usize = 64 << 10;
+
+/// Writes zeros from one offset to another.
+pub(crate) fn write_zeros(file: &(impl DiskFile + ?Sized), from: u64, to: u64) -> io::Result<()> {
+    let chunk = vec![0; ZEROS];
+    let mut at = from;
+    while at < to {
+        let part = chunk.get(..(to - at).min(ZEROS as u64) as usize).unwrap_or_default();
+        file.write_at(at, part)?;
+        at += part.len() as u64;
+    }
+    Ok(())
 }
 
 /// A folder with a queue's two files, or the path where it will be.
@@ -157,6 +181,23 @@ impl DiskFile for OsFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
+    }
+
+    #[cfg(unix)]
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        loop {
+            match fallocate(&self.0, FallocateFlags::empty(), from, to.saturating_sub(from)) {
+                Err(Errno::INTR) => {}
+                // The file system has no such call.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    self.set_len(to)?;
+                    return write_zeros(self, from, to);
+                }
+                done => return Ok(done?),
+            }
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! The head of the journal as bytes: the lead, a page that is never written again, and the two
-//! slots of the features in use. The ring begins after them.
+//! The head of the journal as bytes: the lead, a page that is never written again, the two slots of
+//! the features in use, and a page that says where a carry begins. The ring begins after them.
 
 use super::features::{SLOT_BYTES, Slot};
 use crate::format::FORMAT;
@@ -9,8 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a page; the head and the ring consist of pages.
 pub(crate) const PAGE: usize = 4096;
-/// Bytes before the ring: the lead and two slots.
-pub(crate) const HEAD_BYTES: usize = PAGE + 2 * SLOT_BYTES;
+/// Bytes before the ring: the lead, two slots and the page of the carries.
+pub(crate) const HEAD_BYTES: usize = PAGE + 2 * SLOT_BYTES + PAGE;
 
 const MAGIC: [u8; 8] = *b"tubewell";
 /// Magic and format with their own checksum. This layout is the same in every later format, so that
@@ -60,6 +60,7 @@ impl JournalHead {
             let slot = Slot { sequence, ..Slot::default() };
             head.extend_from_slice(&slot.encode(self.seed()));
         }
+        head.resize(HEAD_BYTES, 0);
         head
     }
 
@@ -128,7 +129,8 @@ mod tests {
     #[test]
     fn golden_head() {
         let head = HEAD.encode();
-        assert_eq!(head.len(), 12_288);
+        assert_eq!(head.len(), 16_384);
+        assert!(head[12_288..].iter().all(|byte| *byte == 0));
         assert_eq!(
             hex(&head[..48]),
             concat!(

@@ -4,42 +4,46 @@
 
 use super::app_tables::AppTransaction;
 use super::base::{Base, Fault, Opening, fenced};
-use super::checkpoint::{CheckpointFailure, abort, serial, sync_up_to, write_rows, write_state};
-use super::journal::Ring;
-use super::open::settle_header;
+use super::checkpoint::{CheckpointFailure, abort, keep_reserve, serial, sync_up_to};
+use super::checkpoint::{write_rows, write_state};
+use super::open::open_base_again;
 use super::record::MetaDelta;
+use super::reserve::BaseFile;
 use super::tables::{CheckpointPosition, Tally};
 use super::{Failure, Store};
-use crate::format::key::{Key, Run, is_temporary};
+use crate::format::key::{Run, is_temporary};
 use crate::format::layer::Layer;
-use crate::format::{RowOp, View};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{FULL_BYTES, SLICE_ROWS};
 use crate::words::sync::Arc;
 use redb::WriteTransaction;
 
 impl Store {
-    /// Takes back a checkpoint that failed. On a full disk it frees the ballast and brings the
-    /// checkpoint to its end in slices. `Ok` if the checkpoint is done after all.
+    /// Takes back a checkpoint that failed. On a full disk it does what can be done there, see
+    /// `store::full`. `Ok` if the checkpoint is done after all.
     ///
     /// # Errors
     /// What the checkpoint failed with, if the store goes on without it; `Broken` if it does not.
     pub(crate) fn mend(&mut self, failure: CheckpointFailure) -> Result<()> {
+        match self.take_back(failure)? {
+            None => Ok(()),
+            Some(error) if error.kind() == ErrorKind::DiskFull => self.make_do(error),
+            Some(error) => {
+                self.reopen()?;
+                Err(self.named(error))
+            }
+        }
+    }
+
+    /// Makes the frozen rows active again. What the checkpoint failed with, unless a commit with
+    /// guests has taken them along: then nothing is lost or left to do.
+    pub(super) fn take_back(&mut self, failure: CheckpointFailure) -> Result<Option<Error>> {
         let CheckpointFailure { frozen, error, fault } = failure;
-        // A commit with guests has taken the frozen rows along; nothing is lost or left to do.
         if !self.rows.frozen.as_ref().is_some_and(|own| Arc::ptr_eq(own, &frozen)) {
-            return Ok(());
+            return Ok(None);
         }
         drop(frozen);
         self.thaw();
-        let error = self.recoverable(error, fault)?;
-        let full = error.kind() == ErrorKind::DiskFull
-            || matches!(fault, Some(Fault::Retryable { full: true }));
-        if full {
-            self.free_ballast()?;
-        }
-        self.reopen()?;
-        if full { self.checkpoint_in_slices() } else { Err(self.named(error)) }
+        self.recoverable(error, fault).map(Some)
     }
 
     /// Opens the base anew if an earlier call on it has failed and nobody is writing to it.
@@ -57,28 +61,21 @@ impl Store {
         }
     }
 
-    /// Makes the ballast stand again, if it can. Whether puts are welcome.
+    /// Whether the checkpoint under way has met a full disk. redb then refuses reads as well, until
+    /// [`Store::mend`] has opened the base again.
+    pub(crate) fn awaits_mending(&self) -> bool {
+        let fault = self.base.as_ref().and_then(|base| base.opening().fate.fault());
+        self.rows.frozen.is_some() && fault == Some(Fault::Retryable { full: true })
+    }
+
+    /// Makes the base's reserve stand again, if the disk has the room. Whether puts are welcome.
     pub(crate) fn refill(&mut self) -> bool {
-        if let Some(ring) = &self.ring
-            && ring.restore_ballast().is_ok()
+        if let Some(file) = self.base.as_ref().and_then(|base| base.opening().file.as_ref())
+            && file.restore().is_ok()
         {
             self.full = false;
         }
         !self.full
-    }
-
-    /// On a full disk: whether there is still room for what these rows add, which is counted then.
-    pub(crate) fn fits_reserve(&mut self, writes: &Layer) -> Result<bool> {
-        let (mut comes, mut goes) = (0, 0);
-        for (key, op) in writes.iter().filter(|(key, _)| !is_temporary(key)) {
-            comes += op.value().map_or(0, |value| key.len() + value.len());
-            if !matches!(op, RowOp::Add(_)) {
-                goes += self.get(key)?.map_or(0, |value| key.len() + value.len());
-            }
-        }
-        let left = self.spare.checked_sub(comes.saturating_sub(goes) as u64);
-        self.spare = left.unwrap_or(self.spare);
-        Ok(left.is_some())
     }
 
     pub(super) fn thaw(&mut self) {
@@ -86,11 +83,11 @@ impl Store {
         self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
     }
 
-    /// The error of a checkpoint, if the store can go on behind it.
+    /// The error of a checkpoint, `DiskFull` if that was it, if the store can go on behind it.
     ///
     /// # Errors
     /// `Broken` if it cannot.
-    fn recoverable(&self, error: Error, fault: Option<Fault>) -> Result<Error> {
+    pub(super) fn recoverable(&self, error: Error, fault: Option<Fault>) -> Result<Error> {
         let journal = self.ring.as_ref().is_some_and(|ring| ring.shared().has_failed());
         let hopeless = fault == Some(Fault::Sync)
             || journal
@@ -100,32 +97,31 @@ impl Store {
             let failed = Error::new(error.kind()).because("a checkpoint failed");
             return Err(self.stop(failed.caused_by(error)));
         }
-        Ok(error)
-    }
-
-    fn free_ballast(&mut self) -> Result<()> {
-        if !self.full {
-            (self.full, self.spare) = (true, FULL_BYTES);
-        }
-        match self.ring.as_ref().map(Ring::free_ballast) {
-            Some(Err(error)) => Err(self.stop(Error::io(error))),
-            _ => Ok(()),
+        match fault {
+            Some(Fault::Retryable { full: true }) if error.kind() != ErrorKind::DiskFull => {
+                Ok(Error::new(ErrorKind::DiskFull).caused_by(error))
+            }
+            _ => Ok(error),
         }
     }
 
     /// Drops the base first: two openings of one file would not know of each other's pages.
     pub(super) fn reopen(&mut self) -> Result<()> {
+        self.reopen_behind(|_| Ok(()))
+    }
+
+    /// The same, behind a change of the file while nobody has it open.
+    pub(super) fn reopen_behind(
+        &mut self,
+        change: impl FnOnce(&BaseFile) -> Result<()>,
+    ) -> Result<()> {
         if let Some(base) = self.base.take() {
             base.into_opening().fate.cut();
         }
         let Some(disk) = &self.disk else {
             return Err(self.stop(Error::new(ErrorKind::Io).because("the base in memory")));
         };
-        let opened = (|| {
-            let file = disk.open_base().map_err(Error::io)?;
-            settle_header(&*file)?;
-            Base::open(file, self.config.cache_bytes)
-        })();
+        let opened = open_base_again(&**disk, self.config.cache_bytes, change);
         let base = opened.map_err(|error| self.stop(error))?;
         if let Some(ring) = &mut self.ring {
             // The commit that failed may have taken place.
@@ -133,39 +129,6 @@ impl Store {
         }
         self.base = Some(base);
         Ok(())
-    }
-
-    /// A checkpoint of many small commits, so that the pages that one frees serve the next. The
-    /// anchor moves with the last: until then the journal still holds all of it, and a replay
-    /// writes every row of the slices anew. Comes after a thaw, so that the layer believes nothing
-    /// of what lies beneath.
-    fn checkpoint_in_slices(&mut self) -> Result<()> {
-        let anchor = self.next_anchor(self.base()?.anchor(), self.stamp);
-        if let Some(journal) = self.journal()
-            && let Err(error) = sync_up_to(&journal, anchor.span.link.number)
-        {
-            return Err(self.stop(error));
-        }
-        let Some(opening) = self.base.take().map(Base::into_opening) else { return Ok(()) };
-        let tallies = self.rows.counts.freeze();
-        let done = in_slices(&opening, &self.rows.active, &anchor, &tallies)
-            .and_then(|()| Base::over(opening.clone()));
-        match done {
-            Ok(base) => {
-                self.rows.active = Layer::default();
-                drop(self.adopt(base));
-                Ok(())
-            }
-            Err(error) => {
-                let fault = opening.fate.fault();
-                opening.fate.cut();
-                drop(opening);
-                self.rows.counts.thaw(tallies.into_iter().map(|(run, _)| run).collect());
-                let error = self.recoverable(error, fault)?;
-                self.reopen()?;
-                Err(self.named(error))
-            }
-        }
     }
 
     /// Ends a commit with guests: the overlay, the list and the guests' tables become one commit,
@@ -235,7 +198,8 @@ impl Store {
             }
             write_rows(&txn, opening, self.rows.active.iter())?;
             write_rows(&txn, opening, writes.iter().filter(|(key, _)| !is_temporary(key)))?;
-            write_state(&txn, opening, &anchor, tallies)
+            write_state(&txn, opening, &anchor, tallies)?;
+            keep_reserve(&txn, opening)
         })();
         let was_tried = written.is_ok();
         let done = match written {
@@ -253,7 +217,11 @@ impl Store {
         let error = self.recoverable(error, fault).map_err(|stopped| {
             Failure::Broken(Error::new(ErrorKind::Unknown).caused_by(stopped))
         })?;
-        self.reopen().map_err(Failure::Broken)?;
+        let reopened = match error.kind() {
+            ErrorKind::DiskFull => self.reopen_larger().map(drop),
+            _ => self.reopen(),
+        };
+        reopened.map_err(Failure::Broken)?;
         // The commit whose answer was an error may have taken place all the same.
         match self.base.take() {
             Some(base) if was_tried && base.anchor().serial == anchor.serial => Ok(base),
@@ -263,38 +231,4 @@ impl Store {
             }
         }
     }
-}
-
-/// Writes a layer in small commits: removals first, since they make room.
-fn in_slices(
-    opening: &Opening,
-    layer: &Layer,
-    anchor: &CheckpointPosition,
-    tallies: &[(Run, Tally)],
-) -> Result<()> {
-    for dead in [true, false] {
-        let mut last: Option<Key> = None;
-        loop {
-            let rest = layer.after(last.as_ref()).filter(|(_, op)| op.is_remove() == dead);
-            let txn = opening.begin_write()?;
-            match write_rows(&txn, opening, rest.take(SLICE_ROWS)) {
-                Ok(Some(written)) => last = Some(written),
-                Ok(None) => {
-                    abort(txn, opening);
-                    break;
-                }
-                Err(error) => {
-                    abort(txn, opening);
-                    return Err(error);
-                }
-            }
-            fenced(&opening.fate, || Ok(txn.commit()?))?;
-        }
-    }
-    let txn = opening.begin_write()?;
-    if let Err(error) = write_state(&txn, opening, anchor, tallies) {
-        abort(txn, opening);
-        return Err(error);
-    }
-    fenced(&opening.fate, || Ok(txn.commit()?))
 }

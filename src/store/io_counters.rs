@@ -96,6 +96,10 @@ impl DiskFile for CountedFile {
         self.file.set_len(len)
     }
 
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        self.file.allocate(from, to)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.traffic.syncs.fetch_add(1, Ordering::Relaxed);
         self.file.sync()

@@ -2,24 +2,24 @@
 //! one before. It never writes over a record that the base does not hold, nor over the last that
 //! it does: that one proves at the next opening that the two files belong together.
 
-use super::disk::DiskFile;
+use super::carry::{CARRY_BYTES, Carry, KEPT_PART, Load, RECORD_PART, ROW_PART};
+use super::disk::{DiskFile, write_zeros};
 use super::features::{Features, SLOT_BYTES, Slot};
 use super::head::{self, HEAD_BYTES, JournalHead};
-use super::record::{HEADER_BYTES, Link, NOTE_BYTES, RecordBuilder, RecordMeta};
+use super::record::{HEADER_BYTES, Link, RecordBuilder, RecordMeta, Span};
+use super::tables::{Tally, encode_tally};
 use crate::format::RowOp;
 use crate::format::extension::Extension;
-use crate::format::key::Key;
+use crate::format::key::{Key, Run};
+use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::BALLAST_BYTES;
 use crate::words::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
 use std::io;
 
 /// Bytes of a page of the medium: a sync writes whole ones.
 const PAGE: u64 = head::PAGE as u64;
-/// Bytes of zeros written at a time. A system may keep as large a page in its cache as was written
-/// at once, and then every record written into it costs more: on Linux 6.18, 0.9 µs up to 64 KiB,
-/// 2.4 µs from 1 MiB.
-const ZEROS: usize = 64 << 10;
+/// Bytes of a record of carried rows, roughly.
+const CARRY_RECORD: u64 = 64 << 10;
 /// Bytes of the record buffer that are kept between records.
 const DRAFT_KEPT: usize = 1 << 20;
 
@@ -29,7 +29,7 @@ pub(crate) struct Journal {
     /// Gone once the store is closed, and the folder's lock with it. Read while it is synced, so
     /// that a close waits for that.
     file: RwLock<Option<Arc<dyn DiskFile>>>,
-    /// TicketHandle over a sync. Of two at a time the system tells only one that it failed, and the
+    /// Held over a sync. Of two at a time the system tells only one that it failed, and the
     /// other would pass for a good one.
     turn: Mutex<()>,
     written: AtomicU64,
@@ -96,14 +96,6 @@ impl Journal {
     }
 }
 
-/// Where a record stands in the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) link: Link,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
 /// The first page that begins at this place of the ring or behind it.
 pub(super) fn page_behind(at: u64) -> u64 {
     at.next_multiple_of(PAGE)
@@ -129,22 +121,25 @@ pub(crate) struct Ring {
     shared: Arc<Journal>,
     seed: u64,
     size: u64,
-    /// Start of the last record that the base holds; from here to `end` nothing is written over.
-    start: u64,
+    /// The record that an opening begins behind; from here to `last` nothing is written over.
+    floor: Span,
     last: Span,
     /// Whether the last record only says what is synced, or nothing was written since the opening.
     is_idle: bool,
     slot: Slot,
     draft: RecordBuilder,
+    /// Counts the carries.
+    carries: u64,
 }
 
 impl Ring {
-    /// Goes on behind `last`, the tail of the chain; `start` is where the base's last record is.
+    /// Goes on behind `last`, the tail of the chain, which begins behind `floor`.
     pub(crate) fn resume(
         file: Arc<dyn DiskFile>,
         (head, slot): (&JournalHead, Slot),
-        start: u64,
+        floor: Span,
         last: Span,
+        carries: u64,
     ) -> Self {
         let shared = Arc::new(Journal {
             file: RwLock::new(Some(file.clone())),
@@ -159,11 +154,12 @@ impl Ring {
             shared,
             seed: head.seed(),
             size: head.ring,
-            start,
+            floor,
             last,
             is_idle: true,
             slot,
             draft: RecordBuilder::default(),
+            carries,
         }
     }
 
@@ -184,43 +180,47 @@ impl Ring {
     }
 
     pub(crate) fn used(&self) -> u64 {
-        let (start, end) = (self.start, self.last.end);
+        let (start, end) = (self.floor.start, self.last.end);
         if end >= start { end - start } else { self.size - start + end }
     }
 
     /// The base now holds everything up to this record.
     pub(crate) fn free_before(&mut self, anchor: Span) {
-        self.start = anchor.start;
+        // A carry may have freed more.
+        if anchor.link.number >= self.floor.link.number {
+            self.floor = anchor;
+        }
     }
 
-    /// A record that is at most a quarter of the ring fits behind every checkpoint, wherever the
-    /// one record that is then still protected lies.
+    /// Where an opening would begin.
+    pub(crate) fn floor(&self) -> Span {
+        self.floor
+    }
+
+    /// A larger record might not fit behind a checkpoint, with a carry behind it and the one record
+    /// before it that is then still protected, wherever that lies.
     pub(crate) fn record_max(&self) -> u64 {
-        self.size / 4
+        self.size / RECORD_PART
     }
 
     /// Where a record of this size may stand. One byte always stays free between head and tail,
     /// so that a full ring is not an empty one.
     fn place(&self, size: u64) -> Option<u64> {
-        let end = self.last.end;
+        let (start, end) = (self.floor.start, self.last.end);
+        let bound = self.bound(end);
         let page = page_behind(end);
-        if self.spares_a_page(size) && page + size <= self.bound(end) {
+        if self.spares_a_page(size) && page + size <= bound {
             return Some(page);
         }
-        self.place_behind(end, size)
-    }
-
-    /// The same, not at a page, behind a record that ends here.
-    fn place_behind(&self, end: u64, size: u64) -> Option<u64> {
-        if end + size <= self.bound(end) {
+        if end + size <= bound {
             return Some(end);
         }
-        (end >= self.start && size < self.start).then_some(0)
+        (end >= start && size < start).then_some(0)
     }
 
     /// Up to where what is written from here on may reach.
     fn bound(&self, at: u64) -> u64 {
-        if at >= self.start { self.size } else { self.start - 1 }
+        if at >= self.floor.start { self.size } else { self.floor.start - 1 }
     }
 
     /// Where the write of a record from `start` to `end` ends: with the page, if it comes to a new
@@ -239,25 +239,38 @@ impl Ring {
         crosses && size <= PAGE && self.shared.synced() == self.last.link.number
     }
 
-    /// Writes one record; `reserves` if the reserved numbers have moved. Its number. Leaves room
-    /// for a note.
+    /// Writes one record, if the overlay can still be carried behind it; `reserves` if the reserved
+    /// numbers have moved. Its number.
     pub(crate) fn append<'a>(
         &mut self,
         stamp: &RecordMeta,
         reserves: bool,
         rows: impl Iterator<Item = (&'a Key, &'a RowOp)>,
+        load: Load,
     ) -> Result<u64, WriteFault> {
         self.draft.begin(stamp, reserves);
+        let mut before = self.draft.size();
         for (key, op) in rows {
             self.draft.row(key, op);
+            let after = self.draft.size();
+            // It goes to the base at once: what a carry cannot split must be small.
+            if after - before > self.size / ROW_PART {
+                self.draft.shrink(DRAFT_KEPT);
+                return Err(WriteFault::TooLarge);
+            }
+            before = after;
         }
-        self.write(NOTE_BYTES)
+        let size = self.draft.size();
+        if size <= self.record_max() && !self.fits_reserve(size, load) {
+            return Err(WriteFault::NoRoom);
+        }
+        self.write()
     }
 
-    /// Writes a record without rows, for what it reserves, into the room that others leave.
+    /// Writes a record without rows, for what it reserves, into what the ring keeps free.
     pub(crate) fn note(&mut self, stamp: &RecordMeta) -> Result<u64, WriteFault> {
         self.draft.begin(stamp, true);
-        self.write(0)
+        self.write()
     }
 
     /// Writes a record that only says that all before it is synced, once behind the last other
@@ -265,7 +278,7 @@ impl Ring {
     /// False while a record is not synced.
     pub(crate) fn idle(&mut self, stamp: &RecordMeta) -> Result<bool, WriteFault> {
         // What the base holds cannot be missing.
-        let is_held = self.last.start == self.start;
+        let is_held = self.last.start == self.floor.start;
         if self.is_idle || is_held {
             return Ok(true);
         }
@@ -273,9 +286,29 @@ impl Ring {
             return Ok(false);
         }
         self.draft.begin(stamp, false);
-        self.write(NOTE_BYTES)?;
+        self.write()?;
         self.is_idle = true;
         Ok(true)
+    }
+
+    /// Whether there is room for a record of this size and for a carry of all rows behind it.
+    fn fits_reserve(&self, size: u64, load: Load) -> bool {
+        let Some(start) = self.place(size) else { return false };
+        let (floor, end, carried) = (self.floor.start, start + size, load.carried + size);
+        let used = if start >= floor { end - floor } else { self.size - floor + end };
+        carried <= load.most && used + carried + self.size / KEPT_PART <= self.size
+    }
+
+    /// Whether a carry would leave less than what is kept free, by more than this.
+    pub(crate) fn lacks(&self, load: Load, some: u64) -> bool {
+        self.used() + load.carried + self.size / KEPT_PART > self.size + some
+    }
+
+    /// Bytes that may still be written so that a carry fits behind, or fewer.
+    pub(crate) fn left(&self, load: Load) -> u64 {
+        let kept = self.size / KEPT_PART;
+        let left = self.size.saturating_sub(self.used() + load.carried + kept) / 2;
+        left.min(load.most.saturating_sub(load.carried))
     }
 
     /// Writes the record that begins an opening.
@@ -287,14 +320,21 @@ impl Ring {
     ) -> Result<u64, WriteFault> {
         self.draft.begin(stamp, true);
         self.draft.opening(extension, nonce);
-        let number = self.write(0)?;
+        let number = self.write()?;
         // Nobody misses it.
         self.is_idle = true;
         Ok(number)
     }
 
-    /// Writes the draft, and leaves room for a record of `spare` bytes behind it.
-    fn write(&mut self, spare: u64) -> Result<u64, WriteFault> {
+    fn write(&mut self) -> Result<u64, WriteFault> {
+        let link = self.put(self.shared.synced())?;
+        self.is_idle = false;
+        self.shared.written.store(link.number, Ordering::Release);
+        Ok(link.number)
+    }
+
+    /// Writes the draft as the last record, and tells nobody.
+    fn put(&mut self, synced: u64) -> Result<Link, WriteFault> {
         let size = self.draft.size();
         if size > self.record_max() {
             self.draft.shrink(DRAFT_KEPT);
@@ -302,19 +342,96 @@ impl Ring {
         }
         let start = self.place(size).ok_or(WriteFault::NoRoom)?;
         let end = start + size;
-        if spare > 0 && self.place_behind(end, spare).is_none() {
-            return Err(WriteFault::NoRoom);
-        }
-        let link = self.draft.seal(self.last.link, self.shared.synced(), self.seed);
+        let link = self.draft.seal(self.last.link, synced, self.seed);
         self.draft.fill(self.filled(start, end) - end);
         let at = HEAD_BYTES as u64 + start;
         if let Err(error) = self.file.write_at(at, self.draft.bytes()) {
-            return Err(self.undo(at, error));
+            return Err(self.undo(at, HEADER_BYTES, error));
         }
         self.last = Span { link, start, end };
-        self.is_idle = false;
-        self.shared.written.store(link.number, Ordering::Release);
-        Ok(link.number)
+        Ok(link)
+    }
+
+    /// Writes all rows of the overlay once more behind everything else, and has openings begin
+    /// there: the ring before it is free, and the base was not touched. `serial` is the base's.
+    ///
+    /// # Errors
+    /// Nothing happened, unless it is `Stuck`.
+    pub(crate) fn carry(
+        &mut self,
+        serial: u64,
+        said: (&RecordMeta, &Extension),
+        layer: &Layer,
+        counts: &[(Run, Tally)],
+    ) -> Result<(), WriteFault> {
+        let floor = self.last;
+        let carried = self.put_all(said, layer, counts).and_then(|()| {
+            let sequence = self.carries + 1;
+            let slot = Carry { sequence, serial, floor, upto: self.last.link.number };
+            self.sync().map_err(WriteFault::Stuck)?;
+            let at = slot.at();
+            let written = self.file.write_at(at, &slot.encode(self.seed));
+            written.map_err(|error| self.undo(at, CARRY_BYTES, error))?;
+            self.sync().map_err(WriteFault::Stuck)
+        });
+        if let Err(fault) = carried {
+            // Without the slot no opening believes what was carried.
+            self.last = floor;
+            return Err(fault);
+        }
+        self.carries += 1;
+        self.floor = floor;
+        self.is_idle = true;
+        self.shared.written.store(self.last.link.number, Ordering::Release);
+        self.shared.synced.fetch_max(self.last.link.number, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn put_all(
+        &mut self,
+        (stamp, extension): (&RecordMeta, &Extension),
+        layer: &Layer,
+        counts: &[(Run, Tally)],
+    ) -> Result<(), WriteFault> {
+        // Records that nobody believes yet are no proof that others were synced.
+        let synced = self.shared.synced().min(self.last.link.number);
+        let full = (self.size / ROW_PART / 2).min(CARRY_RECORD);
+        // The first says what openings and notes before it have said.
+        self.draft.begin(stamp, true);
+        self.draft.carried(extension);
+        let mut left = false;
+        for (run, tally) in counts {
+            self.draft.counts(*run, &encode_tally(tally));
+            left = true;
+            self.put_if_full(&mut left, full, stamp, synced)?;
+        }
+        for (key, op) in layer.iter() {
+            // A long row stands alone.
+            if op.value().is_some_and(|value| value.len() as u64 > full) {
+                self.put_if_full(&mut left, 0, stamp, synced)?;
+            }
+            self.draft.carried_row(key, op.value().map(|value| &**value));
+            left = true;
+            self.put_if_full(&mut left, full, stamp, synced)?;
+        }
+        // At least one: an opening looks for it.
+        self.put(synced).map(drop)
+    }
+
+    fn put_if_full(
+        &mut self,
+        left: &mut bool,
+        full: u64,
+        stamp: &RecordMeta,
+        synced: u64,
+    ) -> Result<(), WriteFault> {
+        if *left && self.draft.size() >= full {
+            self.put(synced)?;
+            self.draft.begin(stamp, false);
+            self.draft.carried(&Extension::default());
+            *left = false;
+        }
+        Ok(())
     }
 
     /// The features in use.
@@ -335,9 +452,9 @@ impl Ring {
 
     /// A write that failed may have written everything; a kill would then bring back what was
     /// refused. So its header goes, on the medium, before anything is answered.
-    fn undo(&self, at: u64, error: io::Error) -> WriteFault {
+    fn undo(&self, at: u64, bytes: usize, error: io::Error) -> WriteFault {
         let written = self.shared.written();
-        let gone = self.file.write_at(at, &[0; HEADER_BYTES]).and_then(|()| self.sync());
+        let gone = self.file.write_at(at, &vec![0; bytes]).and_then(|()| self.sync());
         match gone {
             Ok(()) => {
                 self.shared.synced.fetch_max(written, Ordering::AcqRel);
@@ -362,49 +479,12 @@ impl Ring {
         }
         done
     }
-
-    /// Frees the space behind the ring, for a checkpoint that met a full disk.
-    pub(crate) fn free_ballast(&self) -> io::Result<()> {
-        cut_ballast(&*self.file, self.size)?;
-        self.sync()
-    }
-
-    pub(crate) fn has_ballast(&self) -> io::Result<bool> {
-        Ok(self.file.len()? >= HEAD_BYTES as u64 + self.size + BALLAST_BYTES)
-    }
-
-    /// Writes the ballast out: a length alone holds no space.
-    pub(crate) fn restore_ballast(&self) -> io::Result<()> {
-        let from = HEAD_BYTES as u64 + self.size;
-        let filled = zeros(&*self.file, from, BALLAST_BYTES).and_then(|()| self.sync());
-        if filled.is_err() {
-            // Half a ballast would pass for a whole one at the next look.
-            let _ = self.file.set_len(from);
-        }
-        filled
-    }
 }
 
-fn zeros(file: &dyn DiskFile, from: u64, count: u64) -> io::Result<()> {
-    let chunk = vec![0; ZEROS.min(count as usize)];
-    let mut done = 0;
-    while done < count {
-        let part = chunk.get(..(count - done).min(ZEROS as u64) as usize).unwrap_or_default();
-        file.write_at(from + done, part)?;
-        done += part.len() as u64;
-    }
-    Ok(())
-}
-
-/// Frees the space behind a ring of this size, once it is synced.
-pub(crate) fn cut_ballast(file: &dyn DiskFile, ring: u64) -> io::Result<()> {
-    file.set_len(HEAD_BYTES as u64 + ring)
-}
-
-/// Fills a new file: head, ring, ballast, all written out, so that a record changes bytes only.
+/// Fills a new file: head and ring, all written out, so that a record changes bytes only.
 pub(crate) fn create(file: &dyn DiskFile, head: &JournalHead) -> io::Result<()> {
     file.write_at(0, &head.encode())?;
-    zeros(file, HEAD_BYTES as u64, head.ring + BALLAST_BYTES)?;
+    write_zeros(file, HEAD_BYTES as u64, HEAD_BYTES as u64 + head.ring)?;
     file.sync()
 }
 
@@ -460,7 +540,7 @@ mod tests {
         let file = Arc::new(Double::new());
         let head = (&JournalHead { queue: [0; 16], ring: 64 << 10 }, Slot::default());
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
-        let ring = Ring::resume(file.clone(), head, 0, last);
+        let ring = Ring::resume(file.clone(), head, last, last, 0);
         let journal = ring.shared().clone();
         journal.written.store(2, Ordering::SeqCst);
         std::thread::scope(|scope| {
@@ -487,12 +567,14 @@ mod tests {
         let head = (&JournalHead { queue: [0; 16], ring: 64 << 10 }, Slot::default());
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
         for (size, alone) in [(300, true), (300, false), (PAGE as usize, true), (5000, true)] {
-            let mut ring = Ring::resume(Arc::new(Double::new()), head.clone(), 0, last);
+            let mut ring = Ring::resume(Arc::new(Double::new()), head.clone(), last, last, 0);
             let value = Value::from([7; 5000].get(..size - 112).unwrap());
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {
                 let before = ring.last();
-                ring.append(&RecordMeta::default(), false, [(&key, &op)].into_iter()).unwrap();
+                let load = Load { carried: 0, most: u64::MAX };
+                ring.append(&RecordMeta::default(), false, [(&key, &op)].into_iter(), load)
+                    .unwrap();
                 let Span { start, end, .. } = ring.last();
                 if alone && end - start <= PAGE {
                     ring.shared.synced.store(ring.shared.written(), Ordering::SeqCst);

@@ -1,10 +1,11 @@
 //! Reads the journal's ring from one record to the next, and does what an opening does with the
 //! found bytes. It never accepts a record whose chain value does not follow from the one before.
 
+use super::carry::RECORD_PART;
 use super::disk::DiskFile;
 use super::head::{HEAD_BYTES, JournalHead};
-use super::journal::{Span, page_behind};
-use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, is_whole};
+use super::journal::page_behind;
+use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, Span, is_whole};
 use crate::words::error::{Error, Result};
 use std::io;
 
@@ -49,7 +50,7 @@ impl<'a> RingReader<'a> {
         let Some(header) = self.get(at, HEADER_BYTES)?.and_then(Header::read) else {
             return Ok(None);
         };
-        if header.size() > ring / 4 {
+        if header.size() > ring / RECORD_PART {
             return Ok(None);
         }
         let Some(record) = self.get(at, header.size() as usize)? else { return Ok(None) };

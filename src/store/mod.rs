@@ -10,14 +10,16 @@ mod shield;
 mod features;
 mod head;
 mod record;
-mod journal;
-mod journal_reader;
 mod tables;
 mod range_cache;
 mod paced_io;
 mod scratch;
+mod reserve;
 mod base;
 mod counts;
+mod carry;
+mod journal;
+mod journal_reader;
 mod view;
 mod snapshot;
 mod merge;
@@ -30,6 +32,7 @@ mod create;
 mod open;
 mod health;
 mod heal;
+mod full;
 mod check;
 mod compact;
 mod space;
@@ -45,6 +48,7 @@ use crate::words::limits::{CHECKPOINT_AT_DIVISOR, QUIET_CHECKPOINT_DIVISOR, READ
 use crate::words::sync::Arc;
 pub(crate) use app_tables::{AppReader, AppTransaction, AppWriter, is_app_table};
 use base::{Base, is_corruption_panic};
+use carry::{Burden, Load};
 pub(crate) use checkpoint::{Checkpoint, Renewed};
 pub(crate) use disk::Disk;
 use features::Feature;
@@ -143,11 +147,11 @@ pub(crate) struct Store {
     number: u64,
     /// Since the opening.
     checkpoints_done: u64,
-    /// Whether puts are refused until the ballast stands again.
+    /// Whether puts are refused until the base has its reserve again.
     full: bool,
-    /// Bytes that verbs may still add until then. None behind an opening, whose ballast an earlier
-    /// process may have used up.
-    spare: u64,
+    /// The last record when a full disk was last met, and the bytes of the ring from which on a
+    /// checkpoint is tried again.
+    stuck: (u64, u64),
     /// Bytes of the temporary tubes at which a list was last refused for them.
     refused_at: Option<u64>,
     pub(crate) health: Arc<Health>,
@@ -155,23 +159,29 @@ pub(crate) struct Store {
 
 impl Store {
     /// Carries out row writes as a whole: one record, then visible. On success the layer is empty,
-    /// on failure as it was. The number of the record, or of the last one if nothing of it goes to
-    /// the disk.
+    /// on failure as it was. `adds` if they may bring in more than they take out. The number of the
+    /// record, or of the last one if nothing of it goes to the disk.
     pub(crate) fn append(
         &mut self,
         writes: &mut Layer,
         advance: MetaDelta,
+        adds: bool,
     ) -> Result<u64, Failure> {
         self.stopped().map_err(Failure::Broken)?;
         #[cfg(canary_skip_dropped)]
         self.rows.learn_from_unwritten(writes);
         if writes.iter().any(|(key, _)| !is_temporary(key)) {
+            let burden = if adds { Burden::Adds } else { Burden::of(writes) };
             let durable = writes.iter().filter(|(key, _)| !is_temporary(key));
             let stamp = self.stamp.moved(advance);
             let reserves = stamp.reserved != self.stamp.reserved;
+            let carried = self.rows.carry_bytes(self.frozen_runs.len());
             let armed = self.health.arm();
             let written = match &mut self.ring {
-                Some(ring) => ring.append(&stamp, reserves, durable),
+                Some(ring) => {
+                    let load = Load::of(carried, ring.size(), burden);
+                    ring.append(&stamp, reserves, durable, load)
+                }
                 None => Ok(self.number + 1),
             };
             armed.disarm();
@@ -212,6 +222,10 @@ impl Store {
 
     fn write_failed(&self, fault: WriteFault) -> Failure {
         match fault {
+            // Nothing came since a checkpoint has done all that it could.
+            WriteFault::NoRoom if self.full && self.stuck.0 == self.number => {
+                Failure::Refused(self.named(Error::new(ErrorKind::DiskFull)))
+            }
             WriteFault::NoRoom => Failure::NoRoom,
             WriteFault::TooLarge => Failure::TooLarge,
             WriteFault::Undone(error) => Failure::Refused(self.named(Error::io(error))),
@@ -242,9 +256,11 @@ impl Store {
         self.checkpoints_done
     }
 
-    /// Bytes of the journal's ring in use, and of all of it; 0 in memory.
+    /// Bytes of the journal's ring in use, and how many that may be; 0 in memory.
     pub(crate) fn ring(&self) -> (u64, u64) {
-        self.ring.as_ref().map_or((0, 0), |ring| (ring.used(), ring.size()))
+        let Some(ring) = &self.ring else { return (0, 0) };
+        let used = ring.used();
+        (used, used + ring.left(self.load(ring, Burden::Adds)))
     }
 
     /// Whether a checkpoint is under way.
@@ -258,7 +274,10 @@ impl Store {
             return false;
         }
         match &self.ring {
-            Some(ring) => ring.used() >= ring.size() / CHECKPOINT_AT_DIVISOR,
+            Some(ring) => {
+                let again = if self.full { self.stuck.1 } else { 0 };
+                ring.used() >= again.max(ring.size() / CHECKPOINT_AT_DIVISOR)
+            }
             None => self.rows.active.inserted_bytes() as u64 >= self.config.journal_bytes,
         }
     }
@@ -269,8 +288,8 @@ impl Store {
         self.ring.as_ref().is_some_and(worth_it) && self.rows.frozen.is_none()
     }
 
-    /// Whether puts are to be refused: a checkpoint met a full disk, and the ballast that it freed
-    /// does not stand again.
+    /// Whether puts are to be refused: a checkpoint met a full disk, and the base does not have its
+    /// reserve again.
     pub(crate) fn is_full(&self) -> bool {
         self.full
     }
@@ -286,11 +305,8 @@ impl Store {
             return Ok(None);
         }
         let stands = anchor.span == before.span && anchor.stamp == before.stamp;
-        if stands && self.rows.active.is_empty() {
-            // Room may have come back since the one that met the full disk.
-            if self.full {
-                self.refill();
-            }
+        // Behind a full disk an empty one finds out whether the reserve stands again.
+        if stands && self.rows.active.is_empty() && !self.full {
             return Ok(None);
         }
         let opening = base.opening().clone();
@@ -331,9 +347,8 @@ impl Store {
         let frozen = self.rows.frozen.take();
         self.frozen_runs.clear();
         self.rows.settle_dead();
-        if self.full {
-            self.refill();
-        }
+        self.full = false;
+        self.refill();
         // In memory there is no disk to wait for.
         let ahead =
             self.disk.as_ref().map_or(0, |_| self.config.cache_bytes / READ_AHEAD_DIVISOR) as u64;
@@ -373,7 +388,11 @@ impl Store {
             Ok(()) => {
                 // A checkpoint that nobody has ended.
                 self.thaw();
-                self.checkpoint()
+                match self.checkpoint() {
+                    // The journal has it all.
+                    Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
+                    done => done,
+                }
             }
             Err(_) => Ok(()),
         };

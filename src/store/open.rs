@@ -1,24 +1,29 @@
 //! Opening: a queue is found or created, its two files are proved to belong together, the chain of
 //! records behind the base's anchor is replayed, and everything that was read is on the medium
-//! before anything is answered. Up to that proof no byte of the journal is changed but the ballast
-//! of a full disk, which holds nothing; redb notes in the base's header that it was opened.
+//! before anything is answered. Up to that proof no byte of the journal is changed;
+//! redb notes in the base's header that it was opened. Nothing of it needs a new block of the disk.
 
 use super::base::{Base, of_its_bytes, unreadable};
+use super::carry::{self, Carry};
 use super::create::{NO_JOURNAL, create, random};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::features::{Features, Slot};
-use super::head::{HEAD_BYTES, HeadFault, JournalHead, QueueId};
+use super::head::{self, HEAD_BYTES, HeadFault, JournalHead, QueueId};
 use super::io_counters::IoCounters;
-use super::journal::{self, Ring, Span, WriteFault};
+use super::journal::{Ring, WriteFault};
 use super::journal_reader::{self, RingReader};
 use super::progress::{ProgressFn, Stage, tell};
-use super::record::{MetaDelta, Preamble, RecordMeta, boot_of, next_row, set_boot};
+use super::record::{
+    Kind, MetaDelta, Preamble, RecordMeta, RowSeen, Span, boot_of, next_row, set_boot,
+};
+use super::reserve::{BaseFile, touch_len};
 use super::shield::Shield;
-use super::tables::CheckpointPosition;
+use super::tables::{CheckpointPosition, decode_tally};
 use super::view::Rows;
 use super::{Config, Store};
 use crate::format::FORMAT;
 use crate::format::extension::Extension;
+use crate::format::key::Run;
 use crate::format::pack::Unpacker;
 use crate::words::clock::{Boot, Clock, ClockMarks, ClockStep, QueueClock};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -63,6 +68,11 @@ const UNRELEASED: &str = "made by a version before the first release: finish its
                           version, or move the folder away and begin a new queue";
 const GAP: &str = "a synced record of the journal is missing; restore the folder from a copy, or \
                    open with accept_loss to go on without what came after";
+
+// Also with accept_loss: the base holds a part of the carried rows, so what is left of them is no
+// state that the queue was ever in.
+const CARRY_GAP: &str = "a row that the journal keeps since the disk was full is missing; restore \
+                         the folder from a copy";
 
 impl Store {
     /// Opens the queue on this disk, or makes it.
@@ -111,7 +121,7 @@ impl Store {
         };
         let (head, slot) = read_head(&*journal)?;
         slot.features.admit(config.known)?;
-        let base = open_base(&*disk, &*journal, &head, &config)?;
+        let base = open_base(&*disk, &config)?;
         Self::open_files((disk, traffic), (config, clocks), told, journal, base, (head, slot))
     }
 
@@ -129,7 +139,9 @@ impl Store {
         }
         let features = slot.features.union(&copied_features(anchor)?)?;
         let mut rows = Rows::load(&base)?;
-        let tail = replay(&*file, &head, anchor, &mut rows, told)?;
+        let carry = read_carry(&*file, &head, anchor)?;
+        let floor = carry.map_or(anchor.span, |carry| carry.floor);
+        let tail = replay(&*file, &head, (anchor, carry), &mut rows, told)?;
         let lost = RingReader::new(&*file, &head)
             .beyond(tail.span.link.number, |done| tell(told, Stage::Scan, done, head.ring))?;
         if !lost.is_empty() && !config.accept_loss {
@@ -137,29 +149,31 @@ impl Store {
         }
         tell(told, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
-        journal_reader::write_again(&*file, &head, anchor.span.end, tail.span.end)
-            .map_err(Error::io)?;
-        let ring = Ring::resume(file.clone(), (&head, slot), anchor.span.start, tail.span);
+        journal_reader::write_again(&*file, &head, floor.end, tail.span.end).map_err(Error::io)?;
+        // After a failed sync the slot, too, may be in the system's memory only. Without it the
+        // next opening begins at the anchor, where the ring is written over by then.
+        if let Some(carry) = carry {
+            file.write_at(carry.at(), &carry.encode(head.seed())).map_err(Error::io)?;
+        }
+        let carries = carry.map_or(0, |carry| carry.sequence);
+        let ring = Ring::resume(file.clone(), (&head, slot), floor, tail.span, carries);
         let (reckoning, step) = clocks.resume(tail.stamp.marks, tail.boot);
-        let full = !ring.has_ballast().map_err(Error::io)?;
         let number = tail.span.link.number;
         let stamp = tail.stamp;
         let mut store = Self::of((Some(disk), traffic), config, Some(ring), base, rows);
-        (store.full, store.number, store.stamp) = (full, number, stamp);
-        store.boot = reckoning.boot();
+        (store.number, store.stamp, store.boot) = (number, stamp, reckoning.boot());
         // The replayed records must be on the medium before a checkpoint is anchored to one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
         if store.ring.as_ref().is_some_and(|ring| *ring.features() != features) {
             store.use_features(features)?;
         }
+        store.full = !store.refill();
+        store.make_room_for_opening()?;
         let reserved = stamp.reserved.plus(Numbers::both(NUMBER_BLOCK));
         let advance = MetaDelta { marks: reckoning.marks(), reserved, durable_bytes: 0 };
         store.write_opening(stamp.moved(advance))?;
         if let Some(journal) = store.journal() {
             journal.sync()?;
-        }
-        if store.full {
-            store.refill();
         }
         tell(told, Stage::Settle, 1, 1)?;
         Ok(Opened { store, reckoning, step, first: stamp.reserved, reserved })
@@ -184,7 +198,7 @@ impl Store {
             number: 0,
             checkpoints_done: 0,
             full: false,
-            spare: 0,
+            stuck: (0, 0),
             refused_at: None,
             frozen_runs: Vec::new(),
             health: Arc::default(),
@@ -236,32 +250,29 @@ impl Store {
     }
 }
 
-/// A file that was not closed is written to while it is opened; a full disk may have no page for
-/// that. The ballast makes room, as for a checkpoint; it holds nothing. Nothing is written if the
-/// anchor tells of features that this version must know.
-fn open_base(
+/// Opens the base's file. The opening takes no block of the disk: no part of the file is sparse.
+/// Nothing is written if the anchor tells of features that this version must know.
+fn open_base(disk: &dyn Disk, config: &Config) -> Result<Base> {
+    let file = disk.open_base().map_err(Error::io)?;
+    let shield = Arc::new(Shield::over(file.clone()));
+    let base = Base::open(BaseFile::new(shield.clone()).map_err(Error::io)?, config.cache_bytes)?;
+    copied_features(base.anchor())?.admit(config.known)?;
+    settle_header(&*file)?;
+    shield.release()?;
+    Ok(base)
+}
+
+/// Opens the base's file once more, behind a change of it.
+pub(super) fn open_base_again(
     disk: &dyn Disk,
-    journal: &dyn DiskFile,
-    head: &JournalHead,
-    config: &Config,
+    cache: usize,
+    change: impl FnOnce(&BaseFile) -> Result<()>,
 ) -> Result<Base> {
-    let open = || {
-        let file = disk.open_base().map_err(Error::io)?;
-        let shield = Arc::new(Shield::over(file.clone()));
-        let base = Base::open(shield.clone(), config.cache_bytes)?;
-        copied_features(base.anchor())?.admit(config.known)?;
-        settle_header(&*file)?;
-        shield.release()?;
-        Ok(base)
-    };
-    open().or_else(|error: Error| match error.kind() {
-        ErrorKind::DiskFull => {
-            journal::cut_ballast(journal, head.ring).map_err(Error::io)?;
-            journal.sync().map_err(|error| Error::not_synced("the journal", error))?;
-            open()
-        }
-        _ => Err(error),
-    })
+    let file = disk.open_base().map_err(Error::io)?;
+    settle_header(&*file)?;
+    let file = BaseFile::new(file).map_err(Error::io)?;
+    change(&file)?;
+    Base::open(file, cache)
 }
 
 fn copied_features(anchor: &CheckpointPosition) -> Result<Features> {
@@ -305,9 +316,10 @@ const FLAG_UNCLEAN: u8 = 2;
 const FLAG_TWO_PHASES: u8 = 4;
 
 /// redb's first block says which of its two roots counts. After a failed sync the system may show
-/// a block that is not on the medium, so it is written again, byte for byte, and synced before
-/// anything is built on it. What it points to was synced before it was written, save by redb's
-/// compaction, which commits in one phase: behind that one the whole file is written again.
+/// a block, and a length of the file, that are not on the medium, so both are written again and
+/// synced before anything is built on them. What the block points to was synced before it was
+/// written, save by redb's compaction, which commits in one phase: behind that one the whole file
+/// is written again.
 pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
     let len = file.len().map_err(Error::io)?;
     let mut chunk = vec![0; usize::try_from(len.min(4096)).unwrap_or(0)];
@@ -321,6 +333,7 @@ pub(super) fn settle_header(file: &dyn DiskFile) -> Result<()> {
         file.write_at(at, &chunk).map_err(Error::io)?;
         at += chunk.len() as u64;
     }
+    touch_len(file).map_err(Error::io)?;
     file.sync().map_err(|error| Error::not_synced("base.redb", error))
 }
 
@@ -331,27 +344,41 @@ struct Tail {
     boot: Option<Boot>,
 }
 
-fn replay(
+/// The carry that an opening begins with, if one was made over this very base.
+fn read_carry(
     file: &dyn DiskFile,
     head: &JournalHead,
     anchor: &CheckpointPosition,
+) -> Result<Option<Carry>> {
+    let mut page = [0; head::PAGE];
+    file.read_at(carry::PAGE_AT, &mut page).map_err(Error::io)?;
+    match Carry::of(&page, head.seed()) {
+        // An older copy of the base.
+        Some(carry) if carry.serial > anchor.serial => Err(damaged(STRANGERS)),
+        carry => Ok(carry.filter(|carry| carry.serial == anchor.serial)),
+    }
+}
+
+fn replay(
+    file: &dyn DiskFile,
+    head: &JournalHead,
+    (anchor, carry): (&CheckpointPosition, Option<Carry>),
     rows: &mut Rows,
     told: ProgressFn<'_>,
 ) -> Result<Tail> {
     let mut reader = RingReader::new(file, head);
-    let mut tail = Tail { span: anchor.span, stamp: anchor.stamp, boot: anchor.boot() };
+    let floor = carry.map_or(anchor.span, |carry| carry.floor);
+    let upto = carry.map_or(0, |carry| carry.upto);
+    let mut tail = Tail { span: floor, stamp: anchor.stamp, boot: anchor.boot() };
     let (mut done, mut said) = (0, 0);
     tell(told, Stage::Replay, 0, head.ring)?;
     while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
-        let unreadable = || damaged("a record of the journal cannot be read");
-        let mut fields = Unpacker::new(body);
-        let preamble = Preamble::read(header.kind, &mut fields).ok_or_else(unreadable)?;
-        if header.kind.has_rows() {
-            while let Some(row) = next_row(&mut fields) {
-                let row = row.map_err(|()| unreadable())?;
-                rows.replay(row.key, row.value, row.adds);
-            }
+        // A carry that came to no end.
+        if header.kind.is_carried() && header.number > upto {
+            break;
         }
+        let preamble = replay_record(header.kind, body, rows)
+            .ok_or_else(|| damaged("a record of the journal cannot be read"))?;
         let boot = boot_of(&preamble.extension).or(tail.boot);
         tail = Tail { span, stamp: preamble.behind(tail.stamp), boot };
         done += header.size();
@@ -359,6 +386,9 @@ fn replay(
             said = done;
             tell(told, Stage::Replay, done, head.ring)?;
         }
+    }
+    if tail.span.link.number < upto {
+        return Err(damaged(CARRY_GAP));
     }
     // Without a record behind it the anchor's own record must stand, or this is another journal.
     // The first anchor has none.
@@ -371,4 +401,26 @@ fn replay(
     }
     rows.count_mirror();
     Ok(tail)
+}
+
+/// What a record says beside its rows, which were carried out; `None` if it cannot be read.
+fn replay_record(kind: Kind, body: &[u8], rows: &mut Rows) -> Option<Preamble> {
+    let mut fields = Unpacker::new(body);
+    let preamble = Preamble::read(kind, &mut fields)?;
+    if !kind.has_rows() {
+        return Some(preamble);
+    }
+    while let Some(row) = next_row(&mut fields) {
+        let RowSeen { key, value, adds, is_counts } = row.ok()?;
+        match (kind.is_carried(), is_counts) {
+            (true, true) => {
+                let run = Run(u32::from_be_bytes(key.try_into().ok()?));
+                rows.counts.carry(run, decode_tally(value?)?);
+            }
+            (true, false) => rows.replay_carried(key, value),
+            (false, true) => return None,
+            (false, false) => rows.replay(key, value, adds),
+        }
+    }
+    Some(preamble)
 }

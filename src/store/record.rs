@@ -5,11 +5,12 @@
 //! then zeros up to a multiple of eight. The body is the fixed part (`queue time, last wall clock,
 //! durable_bytes: u64`), what `kind` announces beside it (numbers reserved, an extension section, a
 //! nonce) and the row writes (`op: u8 · key length: u16 · key · value length: u32 · value`, a
-//! removal without the last two). All numbers are big-endian.
+//! removal without the last two). A carried record has in place of row writes what rows and counts
+//! are behind it. All numbers are big-endian.
 
 use crate::format::RowOp;
 use crate::format::extension::Extension;
-use crate::format::key::Key;
+use crate::format::key::{Key, Run};
 use crate::format::pack::{Packer, Unpacker};
 use crate::words::clock::{Boot, ClockMarks};
 use crate::words::numbers::Numbers;
@@ -19,8 +20,6 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const HEADER_BYTES: usize = 40;
 /// Bytes of the fixed part of a body.
 pub(crate) const STAMP_BYTES: usize = 24;
-/// Bytes of a record that only reserves numbers.
-pub(crate) const NOTE_BYTES: u64 = 80;
 /// Records begin at multiples of this.
 pub(crate) const ALIGN: usize = 8;
 
@@ -132,7 +131,9 @@ impl Kind {
     const OPENING: u32 = 1;
     const RESERVES: u32 = 2;
     const EXTENDS: u32 = 4;
-    const KNOWN: u32 = 7;
+    /// Rows as they are behind this record, and counts: what an earlier part of the ring said.
+    const CARRIED: u32 = 8;
+    const KNOWN: u32 = 15;
 
     fn has(self, bit: u32) -> bool {
         self.0 & bit != 0
@@ -141,6 +142,10 @@ impl Kind {
     pub(crate) fn has_rows(self) -> bool {
         !self.has(Self::OPENING)
     }
+
+    pub(crate) fn is_carried(self) -> bool {
+        self.has(Self::CARRIED)
+    }
 }
 
 /// What the next record hangs on.
@@ -148,6 +153,14 @@ impl Kind {
 pub(crate) struct Link {
     pub(crate) number: u64,
     pub(crate) checksum: u64,
+}
+
+/// Where a record stands in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) link: Link,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
 }
 
 /// The header of a record.
@@ -226,13 +239,23 @@ impl RecordBuilder {
     /// Makes it the first record of an opening.
     pub(crate) fn opening(&mut self, extension: &Extension, nonce: u64) {
         self.kind.0 |= Kind::OPENING;
+        self.extend(extension);
+        self.bytes.extend_from_slice(&nonce.to_be_bytes());
+    }
+
+    /// Makes it a record of carried rows.
+    pub(crate) fn carried(&mut self, extension: &Extension) {
+        self.kind.0 |= Kind::CARRIED;
+        self.extend(extension);
+    }
+
+    fn extend(&mut self, extension: &Extension) {
         if !extension.is_empty() {
             self.kind.0 |= Kind::EXTENDS;
             let mut section = Packer::new();
             extension.encode(&mut section);
             self.bytes.extend_from_slice(&section.done());
         }
-        self.bytes.extend_from_slice(&nonce.to_be_bytes());
     }
 
     pub(crate) fn row(&mut self, key: &Key, op: &RowOp) {
@@ -241,11 +264,26 @@ impl RecordBuilder {
             RowOp::Change(_) => CHANGE,
             RowOp::Remove => REMOVE,
         };
+        self.entry(code, key, op.value().map(|value| &**value));
+    }
+
+    /// A row as it is, gone perhaps.
+    pub(crate) fn carried_row(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.entry(if value.is_some() { CHANGE } else { REMOVE }, key, value);
+    }
+
+    /// The counts of a run as they are.
+    pub(crate) fn counts(&mut self, run: Run, tally: &[u8]) {
+        self.entry(COUNTS, &run.0.to_be_bytes(), Some(tally));
+    }
+
+    #[inline]
+    fn entry(&mut self, code: u8, key: &[u8], value: Option<&[u8]>) {
         debug_assert!(u16::try_from(key.len()).is_ok());
         let [high, low] = (key.len() as u16).to_be_bytes();
         self.bytes.extend_from_slice(&[code, high, low]);
         self.bytes.extend_from_slice(key);
-        if let Some(value) = op.value() {
+        if let Some(value) = value {
             debug_assert!(u32::try_from(value.len()).is_ok());
             self.bytes.extend_from_slice(&(value.len() as u32).to_be_bytes());
             self.bytes.extend_from_slice(value);
@@ -297,6 +335,7 @@ impl RecordBuilder {
 const ADD: u8 = 1;
 const CHANGE: u8 = 2;
 const REMOVE: u8 = 3;
+const COUNTS: u8 = 4;
 
 /// A row write as it stands in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,6 +345,8 @@ pub(crate) struct RowSeen<'a> {
     pub(crate) value: Option<&'a [u8]>,
     /// Whether the count of rows went up by this.
     pub(crate) adds: bool,
+    /// Not a row: the key is a run, the value its counts.
+    pub(crate) is_counts: bool,
 }
 
 /// The next row of a body behind its stamp. `Err` for bytes that are none.
@@ -315,14 +356,14 @@ pub(crate) fn next_row<'a>(fields: &mut Unpacker<'a>) -> Option<Result<RowSeen<'
         let len = usize::from(fields.u16()?);
         let key = fields.bytes(len)?;
         let value = match code {
-            ADD | CHANGE => {
+            ADD | CHANGE | COUNTS => {
                 let len = fields.u32()? as usize;
                 Some(fields.bytes(len)?)
             }
             REMOVE => None,
             _ => return None,
         };
-        Some(RowSeen { key, value, adds: code == ADD })
+        Some(RowSeen { key, value, adds: code == ADD, is_counts: code == COUNTS })
     })();
     Some(row.ok_or(()))
 }
@@ -342,7 +383,6 @@ pub(crate) fn probe(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::key::Key;
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -416,7 +456,7 @@ mod tests {
         assert_eq!(hex(draft.bytes()), opening);
         draft.begin(&stamp, true);
         draft.seal(link, 1, SEED);
-        assert_eq!(draft.size(), NOTE_BYTES);
+        assert_eq!(draft.size(), 80);
         assert_eq!(hex(&draft.bytes()[32..40]), "0000002800000002");
         draft.begin(&RecordMeta::default(), false);
         let op = RowOp::Change([7].as_slice().into());
@@ -463,7 +503,7 @@ mod tests {
             let reserved = if bits & 1 != 0 { stamp.reserved } else { Numbers::FIRST };
             assert_eq!(read.behind(RecordMeta::default()), RecordMeta { reserved, ..stamp });
             assert_eq!(left, if bits & 6 != 0 { 8 } else { 0 });
-            for unknown in 3..32 {
+            for unknown in 4..32 {
                 draft.kind.0 |= 1 << unknown;
                 draft.seal(link, 0, SEED);
                 let header = Header::read(draft.bytes()).unwrap();

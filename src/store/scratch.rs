@@ -105,6 +105,10 @@ impl DiskFile for ScratchFile {
         Ok(())
     }
 
+    fn allocate(&self, _: u64, to: u64) -> io::Result<()> {
+        self.set_len(to)
+    }
+
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

@@ -19,6 +19,7 @@ pub(crate) struct Shield {
 enum Patch {
     Write(u64, Vec<u8>),
     Len(u64),
+    Allocate(u64, u64),
     Sync,
 }
 
@@ -34,6 +35,9 @@ impl Shield {
             match change {
                 Patch::Write(at, data) => self.file.write_at(at, &data).map_err(Error::io)?,
                 Patch::Len(len) => self.file.set_len(len).map_err(Error::io)?,
+                Patch::Allocate(from, to) => {
+                    self.file.allocate(from, to).map_err(Error::io)?;
+                }
                 // Never tried again, also not with more room on a disk that was full.
                 Patch::Sync => {
                     self.file.sync().map_err(|error| Error::not_synced("base.redb", error))?;
@@ -63,7 +67,7 @@ impl DiskFile for Shield {
         for change in self.held.lock().iter() {
             match change {
                 Patch::Write(at, data) => len = len.max(at + data.len() as u64),
-                Patch::Len(to) => len = *to,
+                Patch::Len(to) | Patch::Allocate(_, to) => len = *to,
                 Patch::Sync => {}
             }
         }
@@ -86,7 +90,7 @@ impl DiskFile for Shield {
         for change in self.held.lock().iter() {
             match change {
                 Patch::Write(at, data) => copy_over(offset, out, *at, data),
-                Patch::Len(len) => {
+                Patch::Len(len) | Patch::Allocate(len, _) => {
                     let kept = len.saturating_sub(offset).min(out.len() as u64) as usize;
                     out.get_mut(kept..).unwrap_or_default().fill(0);
                 }
@@ -105,6 +109,13 @@ impl DiskFile for Shield {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         if self.is_released() { self.file.set_len(len) } else { self.hold(Patch::Len(len)) }
+    }
+
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        match self.is_released() {
+            true => self.file.allocate(from, to),
+            false => self.hold(Patch::Allocate(from, to)),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -4,8 +4,7 @@
 
 use super::features::Features;
 use super::head::QueueId;
-use super::journal::Span;
-use super::record::{Link, RecordMeta, boot_of, read_numbers, set_boot};
+use super::record::{Link, RecordMeta, Span, boot_of, read_numbers, set_boot};
 use crate::format::Value;
 use crate::format::extension::Extension;
 use crate::format::key::{Run, Tag};

@@ -14,6 +14,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+/// Most bytes that the counts of a run take in a carried record.
+const COUNTS_BYTES: u64 = 11 + 9 * Tag::TALLIED as u64;
+
 /// The scope of a tag's rows; [`Scope::Run`] for a byte that is not a tag.
 #[inline]
 fn scope_of(tag: u8) -> Scope {
@@ -89,6 +92,14 @@ impl Rows {
 
     pub(crate) fn overlay_bytes(&self) -> usize {
         self.active.bytes() + self.frozen.as_ref().map_or(0, |frozen| frozen.bytes())
+    }
+
+    /// Bytes that the layers and the counts of so many runs take in carried records.
+    #[inline]
+    pub(crate) fn carry_bytes(&self, frozen_runs: usize) -> u64 {
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.carry_bytes());
+        let runs = (self.counts.runs_moved() + frozen_runs) as u64;
+        self.active.carry_bytes() + frozen + runs * COUNTS_BYTES
     }
 
     pub(crate) fn overlay_rows(&self) -> usize {
@@ -270,6 +281,15 @@ impl Rows {
         self.count_step(&key, op.rows_added());
         self.reflect(&key, &op);
         self.active.write_unsure(key, op.into_value());
+    }
+
+    /// Takes over a carried row, which is counted already.
+    pub(crate) fn replay_carried(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let key = Key::from_slice(key);
+        let value = value.map(Value::from);
+        let op = value.clone().map_or(RowOp::Remove, RowOp::Change);
+        self.reflect(&key, &op);
+        self.active.write_unsure(key, value);
     }
 
     #[inline]

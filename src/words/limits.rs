@@ -23,6 +23,8 @@ pub(crate) const NUMBER_BLOCK: u64 = 65_536;
 pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 /// Due tasks or left-over rows that one sweep handles, so that no commit takes long.
 pub(crate) const SWEEP_TASKS: usize = 128;
+/// The same on a full disk, where each task takes space until it is done.
+pub(crate) const SWEEP_TASKS_FULL: usize = 8;
 /// Pieces of a payload that one step writes, beside what the caller holds: 512 KiB.
 pub(crate) const PIECES_OF_STEP: usize = 8;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.
@@ -35,29 +37,22 @@ pub(crate) const PAGE_BYTES: usize = 64 << 10;
 pub(crate) const SWEEP_BYTES: usize = 1 << 20;
 
 /// Bytes of the journal's ring.
-pub(crate) const JOURNAL_BYTES: u64 = 16 << 20;
-/// A checkpoint starts when 1/CHECKPOINT_AT_DIVISOR of the ring is in use. Callers write into the
-/// rest while it runs, so that a disk that stalls for a moment does not make them wait.
-pub(crate) const CHECKPOINT_AT_DIVISOR: u64 = 4;
+pub(crate) const JOURNAL_BYTES: u64 = 32 << 20;
+/// A checkpoint starts when 1/CHECKPOINT_AT_DIVISOR of the ring is in use. Callers may write into a
+/// third while it runs, so that a disk that stalls for a moment does not make them wait.
+pub(crate) const CHECKPOINT_AT_DIVISOR: u64 = 8;
 /// The same fraction for a quiet queue.
-pub(crate) const QUIET_CHECKPOINT_DIVISOR: u64 = 8;
+pub(crate) const QUIET_CHECKPOINT_DIVISOR: u64 = 16;
 /// Least bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 /// Most bytes of the journal's ring.
 pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of the ballast after the ring, freed when a checkpoint finds the disk full. Measured:
-/// without ballast the removal of one row from a full redb file fails; with 256 KiB, 5 000
-/// succeeded.
-pub(crate) const BALLAST_BYTES: u64 = 512 << 10;
-/// Bytes that verbs may add while the disk is full, such as reasons of 4 KiB. In pages they take
-/// several times as much, and most of the ballast is for acks and deletes.
-pub(crate) const FULL_BYTES: u64 = BALLAST_BYTES / 8;
 /// Bytes of all temporary tubes together.
 pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 /// Bytes of the payloads of all durable tubes together. Default: no limit but the disk.
 pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
-/// Rows of one slice of a checkpoint on a full disk.
-pub(crate) const SLICE_ROWS: usize = 100;
+/// Rows of the first slice of a checkpoint on a full disk.
+pub(crate) const SLICE_ROWS: usize = 4096;
 /// Bytes of redb's cache.
 pub(crate) const CACHE_BYTES: usize = 32 << 20;
 /// At most 1/READ_AHEAD_DIVISOR of the cache is read ahead, so that later pages do not evict

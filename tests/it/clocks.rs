@@ -244,11 +244,11 @@ fn a_wrong_clock_at_a_reboot_costs_the_gap_and_is_reported() {
     }
 }
 
-/// So much that an eighth of the journal is in use, and not a quarter.
-fn eighth(queue: &Queue) {
+/// So much that a sixteenth of the journal is in use, and not an eighth.
+fn sixteenth(queue: &Queue) {
     let tube = queue.tube("t").unwrap();
     let space = queue.space().unwrap();
-    while queue.space().unwrap().journal_used < space.journal_bytes / 8 {
+    while queue.space().unwrap().journal_used < space.journal_bytes / 16 {
         tube.put(&[7; 1000]).unwrap();
     }
     assert_eq!(queue.space().unwrap().checkpoints, space.checkpoints);
@@ -268,7 +268,7 @@ fn a_quiet_minute_checkpoints_a_journal_that_is_worth_it() {
     clock.advance(secs(60));
     assert_eq!(checkpoints(), before, "next to nothing is in it");
 
-    eighth(&queue);
+    sixteenth(&queue);
     clock.advance(secs(59));
     assert_eq!(checkpoints(), before);
     queue.tube("t").unwrap().put(b"a").unwrap();
@@ -291,7 +291,7 @@ fn the_queues_own_thread_checkpoints_a_quiet_queue() {
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).journal_bytes(64 << 10).open(&path).unwrap();
     let before = queue.space().unwrap().checkpoints;
-    eighth(&queue);
+    sixteenth(&queue);
     clock.advance(secs(60));
     until(|| queue.space().unwrap().checkpoints > before);
     queue.close().unwrap();

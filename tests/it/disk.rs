@@ -1,5 +1,5 @@
 //! A disk in memory that records every change, so that a test can build the files after an end at
-//! any moment, and can count reads. It refuses nothing and loses nothing.
+//! any moment, and can count reads. It loses nothing, and refuses nothing before it is full.
 
 use std::io;
 use std::path::Path;
@@ -44,6 +44,7 @@ struct State {
     files: Files,
     events: Vec<Event>,
     reads: [u64; 2],
+    is_full: bool,
 }
 
 /// Two files in memory, and the events on them.
@@ -56,6 +57,11 @@ struct File(Recorder, usize);
 impl Recorder {
     pub fn of(files: Files) -> Self {
         Self(Arc::new(Mutex::new(State { files, ..State::default() })))
+    }
+
+    /// From here on no file grows.
+    pub fn fill(&self) {
+        self.0.lock().unwrap().is_full = true;
     }
 
     /// For the builder's `disk`.
@@ -146,6 +152,13 @@ impl DiskFile for File {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.note(Event::SetLen(self.1, len));
         Ok(())
+    }
+
+    fn allocate(&self, _: u64, to: u64) -> io::Result<()> {
+        if self.0.0.lock().unwrap().is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.set_len(to)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -153,7 +153,7 @@ fn beside_a_checkpoint() -> (Recorder, Queue) {
     let queue = Queue::builder().disk(disk.lend()).open_disk().unwrap();
     let tube = queue.tube("t").unwrap();
     disk.begin();
-    // A quarter of the journal.
+    // An eighth of the journal.
     (0..1030).for_each(|_| _ = tube.put(&[1; 4 << 10]).unwrap());
     (disk, queue)
 }

@@ -34,9 +34,9 @@ pub(crate) const NAMES: [&str; 15] = [
     "typed",
     "guests",
     "wrapped",
-    "without_ballast",
     "paged",
     "large",
+    "carried",
 ];
 
 /// Bytes of everything in `tests/golden`.

@@ -37,6 +37,8 @@ mod disk;
 mod durable;
 mod events;
 mod format;
+#[cfg(unix)]
+mod full_disk;
 mod golden;
 mod group;
 mod handles;

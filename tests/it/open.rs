@@ -45,7 +45,7 @@ fn the_default_is_the_builder_with_every_default_written_out() {
         .durability(Durability::Durable)
         .flush_interval(std::time::Duration::from_millis(50))
         .cache_bytes(32 << 20)
-        .journal_bytes(16 << 20)
+        .journal_bytes(32 << 20)
         .payload_bytes_max(16 << 20)
         .temporary_bytes_max(256 << 20)
         .durable_bytes_max(u64::MAX)

@@ -65,7 +65,7 @@ fn a_creation_and_an_opening_after_a_clean_close_report_their_stages_in_order() 
 #[test]
 fn an_opening_after_a_kill_reports_the_replay() {
     let (_home, path) = home();
-    let builder = still().0.journal_bytes(64 << 20).durability(Durability::Relaxed);
+    let builder = still().0.journal_bytes(128 << 20).durability(Durability::Relaxed);
     let queue = builder.open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
     for _ in 0..80 {

@@ -11,7 +11,8 @@ use tubewell::Result;
 /// Whether redb, opening a copy of the base, would have to scan all of it.
 fn needs_repair(path: &Path) -> bool {
     let copy = tempfile::NamedTempFile::new().unwrap();
-    fs::copy(path.join("base.redb"), copy.path()).unwrap();
+    let len = fs::copy(path.join("base.redb"), copy.path()).unwrap();
+    copy.as_file().set_len(crate::format::part(len).unwrap()).unwrap();
     let opened = redb::Builder::new()
         .set_repair_callback(redb::RepairSession::abort)
         .create_file(copy.into_file());

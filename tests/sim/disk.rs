@@ -648,6 +648,24 @@ impl testing::DiskFile for Open {
         state.answer(&outcome, ())
     }
 
+    /// Takes its blocks at once, or none of them.
+    fn allocate(&self, from: u64, to: u64) -> Result<()> {
+        let mut state = self.disk.state();
+        let outcome = state.next_outcome(self.process, false)?;
+        let (file, from, to) = (self.file, from as usize, to as usize);
+        if outcome != CallOutcome::Bad {
+            let before = state.files[file].blocks.clone();
+            if state.claim(file, from, to - from) < to - from {
+                state.files[file].blocks = before;
+                return Err(Error::new(ErrorKind::StorageFull, "simulated: the disk is full"));
+            }
+            let file = &mut state.files[file];
+            file.cache.resize(to, 0);
+            file.pending.push(Pending::Len(to));
+        }
+        state.answer(&outcome, ())
+    }
+
     fn sync(&self) -> Result<()> {
         let to = self.disk.state().files[self.file].written();
         self.stand(true);

@@ -115,7 +115,8 @@ fn a_failed_read_ahead_fails_no_call() {
         assert_eq!(tube.take_many(300).unwrap().len(), 300);
         assert_eq!(queue.space().unwrap().checkpoints, 0);
         disk.plan(Fault::ReadOnce(at));
-        let put = tube.put(&[1; 200_000]);
+        // A larger row goes to the base by itself.
+        let put = tube.put(&[1; 80_000]);
         let struck = disk.strikes() > 0;
         disk.plan(Fault::None);
         let checkpoints = queue.space().unwrap().checkpoints;

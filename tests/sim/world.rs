@@ -266,7 +266,8 @@ impl World {
     /// to wait for its end.
     pub fn is_tight(&self) -> bool {
         let space = self.queue().space();
-        space.map_or(true, |space| space.journal_used + (24 << 10) > space.journal_bytes)
+        // What is not in the base may take a third of the ring.
+        space.map_or(true, |space| space.journal_used > space.journal_bytes / 6)
     }
 
     /// Whether a take still has its guard, so that it can be dropped.

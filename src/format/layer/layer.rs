@@ -77,6 +77,11 @@ impl Layer {
         self.entries
     }
 
+    /// How many of the entries are tombstones.
+    pub(crate) fn tombstones(&self) -> usize {
+        self.tombstones
+    }
+
     /// Approximate bytes of memory of an entry.
     pub(crate) fn entry_bytes(key: &Key, value: &Value) -> usize {
         ENTRY_BYTES + key.len() + value.len()
@@ -95,7 +100,7 @@ impl Layer {
 
     /// Bytes that the entries would take as row writes of journal records, without the records'
     /// headers.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the admission on a full disk"))]
+    #[inline]
     pub(crate) fn carry_bytes(&self) -> u64 {
         let values = self.entries - self.tombstones;
         (self.bytes + self.entries * RECORD_ROW_BYTES + values * RECORD_VALUE_BYTES) as u64
@@ -247,6 +252,15 @@ impl Layer {
             }
         }
         upper.drain_into(|key, op| self.write_unsure(key, op.into_value()));
+    }
+
+    /// Drops the entries whose rows below are already the same.
+    pub(crate) fn keep(&mut self, mut keeps: impl FnMut(&Key, &RowOp) -> bool) {
+        std::mem::take(self).drain_into(|key, op| {
+            if keeps(&key, &op) {
+                self.write_unsure(key, op.into_value());
+            }
+        });
     }
 
     /// Removes all entries, in order, and keeps a small part of the memory.

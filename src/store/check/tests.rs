@@ -36,7 +36,7 @@ fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
     let mut layer = Layer::default();
     writes.into_iter().for_each(|(key, op)| layer.write(key, op));
     let advance = MetaDelta { durable_bytes: 7, ..MetaDelta::default() };
-    store.append(&mut layer, advance).unwrap();
+    store.append(&mut layer, advance, false).unwrap();
 }
 
 fn add(value: &[u8]) -> RowOp {

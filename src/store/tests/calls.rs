@@ -97,7 +97,7 @@ fn a_compaction_may_end_at_every_call() {
     let hollow = SimDisk::new(18);
     let mut store = open(&hollow).unwrap();
     for number in 0..140 {
-        write(&mut store, vec![add(number, &[1; 15_000])]).unwrap();
+        write(&mut store, vec![add(number, &[1; 5_000])]).unwrap();
     }
     store.checkpoint().unwrap();
     write(&mut store, (0..130).map(remove).collect()).unwrap();

@@ -327,6 +327,11 @@ impl DiskFile for SimFile {
         })
     }
 
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        self.admit(from, to - from)?;
+        self.set_len(to)
+    }
+
     fn sync(&self) -> io::Result<()> {
         let plan = self.called(true)?;
         let crash = plan == Some(Plan::Crash);

@@ -128,7 +128,7 @@ fn slices_that_fail_half_way_bring_nothing_back() {
         let disk = SimDisk::new(at);
         let mut store = open(&disk).unwrap();
         // Through a first checkpoint, so that there are free pages.
-        write(&mut store, vec![add(1000, &[1; 40_000 / 4])]).unwrap();
+        write(&mut store, vec![add(1000, &[1; 4_000])]).unwrap();
         store.checkpoint().unwrap();
         for number in 0..8 {
             write(&mut store, vec![low(number, RowOp::Add(Value::from([])))]).unwrap();
@@ -141,8 +141,11 @@ fn slices_that_fail_half_way_bring_nothing_back() {
         disk.plan(0, Plan::FullOnce);
         let failure = store.freeze().unwrap().unwrap().run().map(drop).unwrap_err();
         disk.plan(at, Plan::FullOnce);
+        // Nor is there room for a smaller step.
+        disk.quota(Some(disk.blocks()));
         let done = store.mend(failure);
         disk.no_plan();
+        disk.quota(None);
         // All of this is still in the journal.
         assert!(
             done.is_ok()

@@ -2,15 +2,13 @@
 //! one byte more. The reader must find each.
 
 use super::base::{self, Base, OWN, ROWS};
-use super::journal::Journal;
+use super::journal::{Journal, RING_AT};
 use super::tasks::Contents;
 use super::{read, records};
 use crate::golden;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::fs;
 use std::path::Path;
-
-const RING_AT: usize = 12_288;
 
 fn turned(file: &[u8], at: usize) -> Vec<u8> {
     let mut file = file.to_vec();
@@ -71,6 +69,27 @@ fn a_turned_byte_of_a_record_is_found() {
     assert!(torn > 0 && damaged > 0, "{torn} torn, {damaged} damaged");
 }
 
+/// A slot that is not valid does not count. The reader then begins at the anchor.
+#[test]
+fn a_turned_byte_of_the_carry_or_of_a_carried_record_is_found() {
+    let (_home, path) = golden::unpacked("carried");
+    let folder = read(&path).unwrap();
+    let file = fs::read(path.join("journal")).unwrap();
+    let slots = [12_288, 14_336].map(|at| file[at..at + 72].iter().any(|byte| *byte != 0));
+    for slot in [12_288, 14_336] {
+        assert!(Journal::read(&turned(&file, slot + 72)).is_err());
+    }
+    assert!(slots.contains(&true));
+    for at in (0..72).step_by(8) {
+        let one = turned(&turned(&file, 12_288 + at), 14_336 + at);
+        assert_eq!(Journal::read(&one).unwrap().carry, None, "byte {at}");
+    }
+    for record in folder.records.iter().filter(|record| record.carried) {
+        let journal = Journal::read(&turned(&file, RING_AT + record.at as usize + 40)).unwrap();
+        assert!(records(&journal, &folder.base).is_err(), "record {}", record.number);
+    }
+}
+
 /// Changes the byte that `byte` chooses in every value, one after the other.
 fn turn_each(
     path: &Path,
@@ -83,7 +102,7 @@ fn turn_each(
         let rows = rows.iter().unwrap().map(Result::unwrap);
         rows.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())).collect::<Vec<_>>()
     };
-    let base = Database::open(&file).unwrap();
+    let base = base::database(&file).unwrap();
     for (key, sealed) in of(&base).into_iter().step_by(5) {
         let set = |value: &[u8]| {
             let write = base.begin_write().unwrap();

@@ -4,8 +4,8 @@ use super::bytes::{Bytes, Field, Read, ensure};
 use xxhash_rust::xxh3::xxh3_64;
 
 const PAGE: usize = 4096;
-const RING_AT: usize = 3 * PAGE;
-const BALLAST: usize = 524_288;
+const CARRY_AT: usize = 3 * PAGE;
+pub(crate) const RING_AT: usize = 4 * PAGE;
 /// Bytes of a record before its body.
 const HEADER: usize = 40;
 
@@ -23,7 +23,22 @@ pub(crate) struct Journal {
     /// Which of the two slots are valid.
     pub(crate) slots: [bool; 2],
     pub(crate) features: Vec<Feature>,
+    /// Of the valid ones that with the higher sequence.
+    pub(crate) carry: Option<Carry>,
     ring: Vec<u8>,
+}
+
+/// Where reading begins after a full disk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Carry {
+    sequence: u64,
+    pub(crate) serial: u64,
+    pub(crate) number: u64,
+    pub(crate) checksum: u64,
+    pub(crate) at: u64,
+    pub(crate) end: u64,
+    /// The last carried record.
+    pub(crate) upto: u64,
 }
 
 pub(crate) struct Write {
@@ -44,6 +59,7 @@ pub(crate) struct Record {
     /// Ids and tokens, if the reservation moved.
     pub(crate) reserved: Option<(u64, u64)>,
     opening: bool,
+    pub(crate) carried: bool,
     pub(crate) writes: Vec<Write>,
 }
 
@@ -92,10 +108,25 @@ fn slot(bytes: &[u8], parity: u64, seed: u64) -> Read<(u64, Vec<Feature>)> {
     Ok((sequence, features))
 }
 
+/// The carry in its slot, if that is valid.
+fn carry(bytes: &[u8], parity: u64, seed: u64) -> Option<Carry> {
+    let field = |at: usize| be(&bytes[8 * at..]);
+    let is_valid = field(7) == seed && field(8) == xxh3_64(&bytes[..64]);
+    (is_valid && field(0) % 2 == parity).then(|| Carry {
+        sequence: field(0),
+        serial: field(1),
+        number: field(2),
+        checksum: field(3),
+        at: field(4),
+        end: field(5),
+        upto: field(6),
+    })
+}
+
 impl Journal {
     pub(crate) fn read(file: &[u8]) -> Read<Self> {
         ensure(file.len() >= RING_AT, || "no lead".into())?;
-        let (lead, slots) = (&file[..PAGE], &file[PAGE..RING_AT]);
+        let (lead, slots) = (&file[..PAGE], &file[PAGE..CARRY_AT]);
         let mut rest = Bytes(lead);
         ensure(rest.take(8)? == b"tubewell", || "no journal".into())?;
         let format = rest.u32()?;
@@ -106,16 +137,20 @@ impl Journal {
         ensure(rest.0.iter().all(|byte| *byte == 0), || "zeros of the lead".into())?;
         let fits = (65_536..=1 << 30).contains(&ring) && ring.is_multiple_of(PAGE);
         ensure(fits, || format!("a ring of {ring} bytes"))?;
-        let ballast = file.len().checked_sub(RING_AT + ring);
-        ensure(matches!(ballast, Some(0 | BALLAST)), || format!("{} bytes", file.len()))?;
+        ensure(file.len() == RING_AT + ring, || format!("{} bytes", file.len()))?;
 
         let seed = xxh3_64(&id);
         let slots = [slot(&slots[..PAGE], 0, seed), slot(&slots[PAGE..], 1, seed)];
         let valid = [slots[0].is_ok(), slots[1].is_ok()];
         let counts = slots.into_iter().filter_map(Read::ok).max_by_key(|slot| slot.0);
         let (_, features) = counts.ok_or("no slot is valid")?;
-        let ring = file[RING_AT..RING_AT + ring].to_vec();
-        Ok(Self { id, seed, slots: valid, features, ring })
+        let (even, odd) = file[CARRY_AT..RING_AT].split_at(PAGE / 2);
+        let rest = even[72..].iter().chain(&odd[72..]);
+        ensure(rest.copied().all(|byte| byte == 0), || "zeros of the carry".into())?;
+        let carries = carry(even, 0, seed).into_iter().chain(carry(odd, 1, seed));
+        let carry = carries.max_by_key(|carry| carry.sequence);
+        let ring = file[RING_AT..].to_vec();
+        Ok(Self { id, seed, slots: valid, features, carry, ring })
     }
 
     /// The record at this place of the ring; `None` if its checksum is wrong.
@@ -129,7 +164,7 @@ impl Journal {
         let (number, synced) = (header.u64()?, header.u64()?);
         let (length, kind) = (header.u32()? as usize, header.u32()?);
         let end = HEADER + length;
-        let fits = length >= 24 && end <= bytes.len().min(self.ring.len() / 4);
+        let fits = length >= 24 && end <= bytes.len().min(self.ring.len() / 5);
         if !fits || checksum != xxh3_64(&bytes[8..end]) ^ self.seed {
             return Ok(None);
         }
@@ -137,7 +172,7 @@ impl Journal {
         ensure(padded <= bytes.len() && bytes[end..padded].iter().all(|byte| *byte == 0), || {
             format!("zeros after record {number}")
         })?;
-        ensure(padded <= self.ring.len() / 4, || format!("record {number}: {padded} bytes"))?;
+        ensure(padded <= self.ring.len() / 5, || format!("record {number}: {padded} bytes"))?;
         ensure(synced < number, || format!("record {number} says that {synced} is synced"))?;
         let mut record = Record {
             at,
@@ -150,6 +185,7 @@ impl Journal {
             payload_bytes: 0,
             reserved: None,
             opening: kind & 1 != 0,
+            carried: kind & 8 != 0,
             writes: Vec::new(),
         };
         let body = record.body(kind, &bytes[HEADER..end]);
@@ -157,14 +193,22 @@ impl Journal {
         Ok(Some(record))
     }
 
-    /// The records after the one that ends here.
-    pub(crate) fn records(&self, number: u64, checksum: u64, end: u64) -> Read<Vec<Record>> {
+    /// The records after the one that ends here, with the carried ones up to a number.
+    pub(crate) fn records(
+        &self,
+        (number, checksum, end): (u64, u64, u64),
+        upto: u64,
+    ) -> Read<Vec<Record>> {
         let mut records: Vec<Record> = Vec::new();
         let mut last = (number, checksum, end);
         while let Some(record) = self.following(last)? {
+            if record.carried && record.number > upto {
+                break;
+            }
             last = (record.number, record.checksum, record.end);
             records.push(record);
         }
+        ensure(last.0 >= upto, || format!("{} is the last, and {upto} was carried", last.0))?;
         for at in (0..self.ring.len() as u64).step_by(8) {
             // A record of an earlier round may be overwritten in part; the rest is not a record.
             let Ok(Some(record)) = self.record(at) else { continue };
@@ -193,7 +237,7 @@ impl Journal {
 
 impl Record {
     fn body(&mut self, kind: u32, bytes: &[u8]) -> Read<()> {
-        ensure(kind & !7 == 0, || format!("kind {kind:#x}"))?;
+        ensure(kind & !15 == 0, || format!("kind {kind:#x}"))?;
         ensure(bytes.len() >= 24, || "a body of less than 24 bytes".into())?;
         let mut rest = Bytes(bytes);
         self.queue_time = rest.u64()?;
@@ -211,7 +255,8 @@ impl Record {
         }
         while !rest.0.is_empty() {
             let kind = rest.u8()?;
-            ensure((1..=3).contains(&kind), || format!("a row write of kind {kind}"))?;
+            let kinds = if self.carried { 2..=4 } else { 1..=3 };
+            ensure(kinds.contains(&kind), || format!("a row write of kind {kind}"))?;
             let length = rest.u16()?;
             let key = rest.take(length.into())?.to_vec();
             let value = rest.when(kind != 3, |rest| {

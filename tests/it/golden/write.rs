@@ -4,6 +4,7 @@
 
 use super::listing::{self, DIGESTS, NOTES, Tubes};
 use super::{FILES, NAMES, opened, sparse};
+use crate::disk::Recorder;
 use crate::{home, killed, secs};
 use std::any::Any;
 use std::fs;
@@ -13,7 +14,7 @@ use tubewell::{
     Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result, Task, Tube,
 };
 
-/// Bytes of the smallest ring, after three blocks of head.
+/// Bytes of the smallest ring, after four blocks of head.
 const SMALLEST: u64 = 64 << 10;
 
 /// A queue, and what its story holds until the end.
@@ -22,14 +23,14 @@ struct Story {
     clock: ManualClock,
     tubes: Tubes,
     held: Vec<Box<dyn Any>>,
+    /// Of a story whose disk is full at its end.
+    disk: Recorder,
 }
 
 /// How a folder was left.
 enum End {
     Closed,
     Killed,
-    /// Killed after the ballast was freed, because the disk was full.
-    KilledWithoutBallast,
 }
 
 impl Story {
@@ -338,11 +339,6 @@ fn wrapped(story: &mut Story) {
     stays.release().unwrap();
 }
 
-/// A small queue: only the end of the journal matters.
-fn without_ballast(story: &mut Story) {
-    ready(&story.tube("t", "general"), "one two three");
-}
-
 /// Records that are synced one by one: a record that would cross into the next page begins there.
 fn paged(story: &mut Story) {
     let tube = story.tube("t", "general");
@@ -366,6 +362,19 @@ fn large(story: &mut Story) {
     tube.put(&of(b'h', 5000)).unwrap();
 }
 
+/// The disk is full, and the journal keeps the rows that the base has no space for. Tasks are
+/// settled after that.
+fn carried(story: &mut Story) {
+    let tube = story.tube("t", "general");
+    ready(&tube, "first second");
+    story.queue.checkpoint().unwrap();
+    story.disk.fill();
+    let filler = vec![b'f'; 5_000];
+    while tube.put(&filler).is_ok() {}
+    take(&tube).ack().unwrap();
+    take(&tube).bury("set aside on a full disk").unwrap();
+}
+
 fn tell(name: &str, story: &mut Story) -> End {
     let (tell, end): (fn(&mut Story), End) = match name {
         "closed" => (everything, End::Closed),
@@ -381,9 +390,9 @@ fn tell(name: &str, story: &mut Story) -> End {
         "typed" => (typed, End::Closed),
         "guests" => (app_tables, End::Killed),
         "wrapped" => (wrapped, End::Killed),
-        "without_ballast" => (without_ballast, End::KilledWithoutBallast),
         "paged" => (paged, End::Killed),
         "large" => (large, End::Killed),
+        "carried" => (carried, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);
@@ -409,24 +418,36 @@ fn write_the_golden_files() {
         }
         let (_home, path) = home();
         let clock = ManualClock::at(listing::written());
-        let queue = Queue::builder()
-            .clock(clock.clone())
-            .by_hand(true)
-            .journal_bytes(SMALLEST)
-            .placement("shortest", shortest())
-            .open(&path)
-            .unwrap();
-        let mut story = Story { queue, clock, tubes: Tubes::new(), held: Vec::new() };
+        let builder = || {
+            Queue::builder()
+                .clock(clock.clone())
+                .by_hand(true)
+                .journal_bytes(SMALLEST)
+                .placement("shortest", shortest())
+        };
+        let disk = Recorder::default();
+        let queue = match name {
+            "carried" => {
+                // A close gives back what redb makes a new file with.
+                builder().disk(disk.lend()).open_disk().unwrap().close().unwrap();
+                builder().disk(disk.lend()).open_disk()
+            }
+            _ => builder().open(&path),
+        };
+        let (queue, tubes) = (queue.unwrap(), Tubes::new());
+        let mut story = Story { queue, clock: clock.clone(), tubes, held: Vec::new(), disk };
         let end = tell(name, &mut story);
+        if name == "carried" {
+            fs::create_dir(&path).unwrap();
+            for (file, bytes) in FILES.iter().zip(story.disk.begin()) {
+                fs::write(path.join(file), bytes).unwrap();
+            }
+        }
         if matches!(end, End::Closed) {
             story.queue.close().unwrap();
             save(&path, &to);
         } else {
             let (_copy, copy) = killed(&path);
-            if matches!(end, End::KilledWithoutBallast) {
-                let journal = fs::OpenOptions::new().write(true).open(copy.join("journal"));
-                journal.unwrap().set_len(12_288 + SMALLEST).unwrap();
-            }
             save(&copy, &to);
         }
         let (queue, clock, _home) = opened(name);

@@ -1,0 +1,136 @@
+//! How a ring is freed without the base: on a full disk the rows of the overlay are journaled once
+//! more at the ring's head, and a slot in the journal's head says that an opening begins there.
+//! What the ring must keep free for that, whatever is written. No I/O.
+
+use super::head::PAGE;
+use super::record::{Link, Span};
+use crate::format::layer::Layer;
+use crate::format::pack::Unpacker;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// One part in so many of the ring, and a larger row is not journaled: it goes to the base at once.
+pub(super) const ROW_PART: u64 = 12;
+/// The same of a record: the last one, the next, what is lost where that wraps, its rows carried,
+/// and what is kept make up one ring.
+pub(super) const RECORD_PART: u64 = 5;
+/// One part in so many of the ring stays free, for the records of openings and for what is lost
+/// where a carried record does not fit before the ring's end. Larger than the largest row.
+pub(super) const KEPT_PART: u64 = 8;
+
+/// Percents of the ring that the overlay may take if it is carried, behind a record that brings in
+/// tasks, one that moves them, and one that takes rows away.
+const MOST: [u64; 3] = [33, 38, 41];
+const _: () = assert!(KEPT_PART < ROW_PART && 2 * MOST[2] + 100 / KEPT_PART < 100);
+
+/// What a record does to the overlay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Burden {
+    /// It brings in something new, such as a task or a reason.
+    Adds = 0,
+    /// It moves tasks.
+    Moves = 1,
+    /// It takes rows away.
+    Frees = 2,
+}
+
+impl Burden {
+    /// Of a list that is not known to bring in anything.
+    pub(super) fn of(writes: &Layer) -> Self {
+        if writes.tombstones() * 2 >= writes.entries() { Self::Frees } else { Self::Moves }
+    }
+}
+
+/// What the overlay weighs in bytes of carried records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Before the record.
+    pub(super) carried: u64,
+    /// At most after it.
+    pub(super) most: u64,
+}
+
+impl Load {
+    pub(super) fn of(carried: u64, ring: u64, burden: Burden) -> Self {
+        let percents = MOST.get(burden as usize).copied().unwrap_or(0);
+        Self { carried, most: ring / 100 * percents }
+    }
+}
+
+/// Where the page of the two slots begins in the journal.
+pub(super) const PAGE_AT: u64 = 3 * PAGE as u64;
+/// Bytes from one slot to the next.
+const SLOT_APART: u64 = PAGE as u64 / 2;
+/// Bytes of a slot.
+pub(super) const CARRY_BYTES: usize = 72;
+
+/// The last carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Carry {
+    /// Counts the carries: the slots are written in turn.
+    pub(super) sequence: u64,
+    /// The serial of the base that it was made over. With another it says nothing.
+    pub(super) serial: u64,
+    /// An opening begins behind this record.
+    pub(super) floor: Span,
+    /// The last carried record.
+    pub(super) upto: u64,
+}
+
+impl Carry {
+    /// Where it stands.
+    pub(super) fn at(&self) -> u64 {
+        PAGE_AT + self.sequence % 2 * SLOT_APART
+    }
+
+    pub(super) fn encode(&self, seed: u64) -> [u8; CARRY_BYTES] {
+        let Span { link, start, end } = self.floor;
+        let fields =
+            [self.sequence, self.serial, link.number, link.checksum, start, end, self.upto, seed];
+        let checksum = xxh3_64(fields.map(u64::to_be_bytes).as_flattened());
+        let mut bytes = [0; CARRY_BYTES];
+        for (to, from) in bytes.chunks_exact_mut(8).zip(fields.into_iter().chain([checksum])) {
+            to.copy_from_slice(&from.to_be_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8], seed: u64) -> Option<Self> {
+        let mut fields = Unpacker::new(bytes);
+        let (sequence, serial) = (fields.u64()?, fields.u64()?);
+        let link = Link { number: fields.u64()?, checksum: fields.u64()? };
+        let floor = Span { link, start: fields.u64()?, end: fields.u64()? };
+        let carry = Self { sequence, serial, floor, upto: fields.u64()? };
+        (bytes.get(..CARRY_BYTES)? == carry.encode(seed)).then_some(carry)
+    }
+
+    /// The later one of the two on their page.
+    pub(super) fn of(page: &[u8], seed: u64) -> Option<Self> {
+        let slot = |number: u64| {
+            let at = (number * SLOT_APART) as usize;
+            Self::decode(page.get(at..at + CARRY_BYTES)?, seed)
+        };
+        slot(0).into_iter().chain(slot(1)).max_by_key(|carry| carry.sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_slot_counts_and_a_torn_one_does_not() {
+        let link = Link { number: 7, checksum: 8 };
+        let floor = Span { link, start: 64, end: 128 };
+        let carry = |sequence| Carry { sequence, serial: 3, floor, upto: 9 };
+        let mut page = vec![0; PAGE];
+        assert_eq!(Carry::of(&page, 5), None);
+        for sequence in 1..4 {
+            let at = (carry(sequence).at() - PAGE_AT) as usize;
+            page[at..at + CARRY_BYTES].copy_from_slice(&carry(sequence).encode(5));
+            assert_eq!(Carry::of(&page, 5), Some(carry(sequence)));
+            assert_eq!(Carry::of(&page, 6), None, "of another queue");
+        }
+        page[(carry(3).at() - PAGE_AT) as usize + 9] ^= 1;
+        assert_eq!(Carry::of(&page, 5), Some(carry(2)));
+    }
+}
