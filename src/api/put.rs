@@ -213,13 +213,13 @@ setters! {
     run_at(time: SystemTime) => row.run_at = Some(time);
 
     /// How long it lives in [queue time](crate#time), delays not counted; then it is gone, wherever
-    /// it is. A microsecond or more. Default: the tube's, which is for ever unless it was made with
-    /// another.
+    /// it is. A microsecond or more. Default: the tube's, which is without end unless it was
+    /// made with another.
     ttl(ttl: Duration) => row.ttl = Some(ttl);
 
     /// How long a taker may hold it in [lease time](crate#time); then it returns to its place,
-    /// charged. A microsecond or more. Default: the tube's, which is for ever unless it was made
-    /// with another.
+    /// charged. A microsecond or more. Default: the tube's, which is without end unless it was
+    /// made with another.
     ttr(ttr: Duration) => row.ttr = Some(ttr);
 
     /// In this group, whose tasks are taken in order and, unless the tube
@@ -232,7 +232,7 @@ setters! {
 }
 
 impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
-    /// Makes the op and hands it to whoever carries it out.
+    /// Makes the op and passes it to the function that runs it.
     pub(crate) fn submit<R>(
         self,
         carry_out: impl FnOnce(&Tube<T>, &put::PutTasks<'_>) -> Result<R>,

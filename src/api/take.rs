@@ -313,8 +313,8 @@ impl<T: ?Sized> Tube<T> {
         }
     }
 
-    /// Guards what was handed out, before a codec sees it: one that panics would leave the task in
-    /// nobody's hands.
+    /// Guards what was handed out, before a codec decodes it: a codec that panics would leave the
+    /// task taken without a holder.
     pub(crate) fn guard(&self, handed: Delivery) -> (Lease, Delivery) {
         (Lease::new(self.ticket(handed.ticket()), self.consumer.clone()), handed)
     }

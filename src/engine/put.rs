@@ -116,6 +116,7 @@ impl PutTasks<'_> {
 
     /// Whether a put of this task would be done by now, before its payload is written in turns. The
     /// run that it is put under; `None` if its pieces are not to be written before it.
+    #[cold]
     pub(crate) fn admits(&self, ctx: &OpContext<'_>, task: &NewRow<'_>) -> Result<Option<Run>> {
         let tube = ctx.tube(self.tube)?;
         self.check(&tube, task)?;
@@ -132,6 +133,7 @@ impl PutTasks<'_> {
         Ok(Some(tube.run()))
     }
 
+    #[inline(always)]
     fn check(&self, tube: &TubeEntry, task: &NewRow<'_>) -> Result<()> {
         let options = &tube.row.options;
         let switches = options.kind.switches();
@@ -247,6 +249,7 @@ fn put(
 }
 
 /// Whether there is room for one more task, after those that this op has put and replaced so far.
+#[inline(always)]
 fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     if let Some(capacity) = tube.row.options.capacity

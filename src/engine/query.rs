@@ -107,12 +107,12 @@ pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
 }
 
 /// A task that was found. Its payload may stand apart, where it is read by whoever wants it.
-pub(crate) struct FoundTask {
+pub(crate) struct TaskDescription {
     stored: StoredTask,
     pub(crate) summary: TaskSummary,
 }
 
-impl FoundTask {
+impl TaskDescription {
     /// Its payload.
     ///
     /// # Errors
@@ -131,7 +131,12 @@ impl FoundTask {
 ///
 /// # Errors
 /// `TaskNotFound`, or `Damaged` if one of its rows is.
-pub(crate) fn info(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<FoundTask> {
+pub(crate) fn info(
+    view: &dyn View,
+    tube: &TubeEntry,
+    id: TaskId,
+    now: Now,
+) -> Result<TaskDescription> {
     let (stored, standing) = transition::find(view, tube, id)?;
     describe(view, tube, stored, &standing, now)
 }
@@ -142,7 +147,7 @@ fn describe(
     stored: StoredTask,
     standing: &TaskState,
     now: Now,
-) -> Result<FoundTask> {
+) -> Result<TaskDescription> {
     let stored = stored.whole(view, tube)?;
     let task = stored.task()?;
     let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
@@ -185,7 +190,7 @@ fn describe(
         }
         TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
     }
-    Ok(FoundTask { stored, summary: info })
+    Ok(TaskDescription { stored, summary: info })
 }
 
 /// The name of the consumer that holds a task.
@@ -219,7 +224,7 @@ pub(crate) fn next(
     tube: &TubeEntry,
     state: State,
     now: Now,
-) -> Result<Option<FoundTask>> {
+) -> Result<Option<TaskDescription>> {
     match state {
         // Of the groups only those that may be taken from.
         State::Ready => first_of(view, tube, &[Tag::Ready, Tag::Turn], now),
@@ -234,7 +239,7 @@ fn first_of(
     tube: &TubeEntry,
     tags: &[Tag],
     now: Now,
-) -> Result<Option<FoundTask>> {
+) -> Result<Option<TaskDescription>> {
     let mut best: Option<(Key, TaskId)> = None;
     for tag in tags {
         let range = tube.range(*tag);
@@ -249,8 +254,8 @@ fn first_of(
     best.map(|(_, id)| info(view, tube, id, now)).transpose()
 }
 
-fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<FoundTask>> {
-    let mut best: Option<FoundTask> = None;
+fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<TaskDescription>> {
+    let mut best: Option<TaskDescription> = None;
     for what in [Deadline::Delay, Deadline::RunAt] {
         let prefix = key::due_of(tube.run(), what);
         let Some((met, _)) = view.first(&prefix, &key::end_of(&prefix))? else { continue };
@@ -285,7 +290,7 @@ pub(crate) fn listed(
     tube: &TubeEntry,
     (met, row): &Met,
     now: Now,
-) -> Result<FoundTask> {
+) -> Result<TaskDescription> {
     let tag = met.first().copied().and_then(Tag::of);
     let (Some(tag), Some(id), Some(row)) = (tag, key::id_of(met), row) else {
         return Err(damaged("state"));

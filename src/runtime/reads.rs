@@ -1,7 +1,7 @@
 //! Reads of tasks that hold the engine's lock for one bounded step. What is long or on the disk is
 //! read from a snapshot, without the lock; the rows of one task may be of different snapshots.
 
-use crate::engine::query::{self, FoundTask};
+use crate::engine::query::{self, TaskDescription};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::{Met, Value, View};
@@ -66,7 +66,7 @@ impl Core {
     pub(crate) fn peek(
         &self,
         number: u32,
-        find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<FoundTask>>,
+        find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<TaskDescription>>,
     ) -> Result<Option<TaskInfo>> {
         let found = self.look_in(number, |view, now| {
             let tube = query::tube(view, number)?;

@@ -132,8 +132,19 @@ impl Run {
         (!model.is_open(step, &picked)).then_some(picked)
     }
 
+    /// Whether it puts a payload that the ring has no room for beside a blocked checkpoint.
+    fn puts_long(&self, step: &Step) -> bool {
+        let count = match step {
+            Step::Put { .. } => 1,
+            Step::PutMany { count, .. } => u64::from(*count),
+            _ => 0,
+        };
+        (self.serial..self.serial + count).any(|serial| payload(serial).len() > 10_000)
+    }
+
     pub fn step(&mut self, step: &Step) -> Verdict<()> {
-        if self.world.is_beside() && *step != Step::EndCheckpoint && self.world.is_tight() {
+        let is_tight = || self.world.is_tight() || self.puts_long(step);
+        if self.world.is_beside() && *step != Step::EndCheckpoint && is_tight() {
             self.step(&Step::EndCheckpoint)?;
         }
         let Some(picked) = self.pick(step) else { return Ok(()) };

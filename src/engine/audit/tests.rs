@@ -259,7 +259,9 @@ fn an_extra_row_is_reported() {
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
     let faults: [(&str, Spoil); 33] = [
-        ("its name does not lead to it", |rows| rows.set(key::name("first"), row::number(2))),
+        ("tube \"first\": its name row does not refer to it", |rows| {
+            rows.set(key::name("first"), row::number(2))
+        }),
         ("name \"first\": there is no such tube", |rows| {
             rows.set(key::name("first"), row::number(99));
         }),

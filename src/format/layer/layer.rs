@@ -1,6 +1,6 @@
-//! Row writes in key order, one for each key. A few stand in one sorted list, which is enough for most
-//! ops. Many stand by tag, each tag in its own map: writes of one tag usually arrive in key order. A
-//! later write of a key is folded into the earlier one.
+//! Row writes in key order, one for each key. A few stand in one sorted list, which is enough for
+//! most ops. Many stand by tag, each tag in its own map: writes of one tag usually arrive in key
+//! order. A later write of a key is folded into the earlier one.
 
 use super::leaf_map::LeafMap;
 use crate::format::key::{Key, Tag, after, copy};

@@ -278,7 +278,7 @@ fn a_damaged_holder_row_hides_no_lease() {
         flip_value(&copy, &key(HELD, &held), b"");
 
         // Without a grace the opening has returned the lease and removed the row.
-        let told = if grace == 0 { "" } else { "TicketHandle: a damaged row" };
+        let told = if grace == 0 { "" } else { "Held: a damaged row" };
         let (queue, tube, _) = damaged(&copy, told);
         let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
         let back = crate::resumed(&ada, &tube);
