@@ -178,7 +178,7 @@ pub(crate) fn waiters(hold: &QueueInner) -> Result<Vec<WaiterInfo>> {
     let waiting = core.takers.list();
     core.look(|view, now| {
         let mut waiters = Vec::new();
-        for seat in waiting {
+        for seat in &waiting {
             // A tube that was dropped while calls wait has no name.
             let Ok(tube) = query::tube(view, seat.tube) else { continue };
             let left = (seat.until != crate::words::clock::NEVER)

@@ -106,7 +106,7 @@ pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
     }
 }
 
-/// A task that was found. Its payload may stand apart, where it is read by whoever wants it.
+/// A task that was found. Its payload may stand apart, and is read only if the caller wants it.
 pub(crate) struct TaskDescription {
     stored: StoredTask,
     pub(crate) summary: TaskSummary,

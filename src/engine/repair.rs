@@ -1,6 +1,6 @@
 //! The one op that mends damage. A rule that meets a damaged row ends with an error that names the
 //! row. The commit then runs this op for the row and tries the rule again. The op buries a damaged
-//! task under its id, with what other rows still say of it, and writes index rows anew. A row that
+//! task under its id, with what other rows still say of it, and writes index rows again. A row that
 //! no other row explains stays as it is. No rule calls this file.
 
 use crate::engine::consumers;
@@ -121,7 +121,7 @@ fn group(
 }
 
 /// Buries a task. If its own row is damaged another stands in for it, with the payload if that
-/// stands apart. If another row tells a state of the task, the damage is in the key of the state's
+/// stands apart. If another row gives a state of the task, the damage is in the key of the state's
 /// row, which is of another task that is not known: it stays as it is.
 fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known) -> Result<()> {
     let Known { id, home, place, group, state, fault } = known;
@@ -222,7 +222,7 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     Ok(tasks)
 }
 
-/// Counts anew how many of a group are in flight. The count before it may have been another, so the
+/// Counts again how many of a group are in flight. The count before it may have been another, so the
 /// group's turn is set right too.
 fn mend_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Key) -> Result<()> {
     match ctx.first(key, &key::after(key))? {

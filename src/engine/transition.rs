@@ -113,7 +113,7 @@ pub(crate) fn has_other_state(
     Ok(false)
 }
 
-/// The key of the row that tells a standing.
+/// The key of the row that gives a standing.
 #[inline(always)]
 pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Key {
     let (run, id) = (tube.run(), task.id);
@@ -216,7 +216,7 @@ impl<'a> Transition<'a> {
         self.tell(ctx, tube, cause)
     }
 
-    /// The key of the row that tells one of the two standings.
+    /// The key of the row that gives one of the two standings.
     #[inline]
     fn key(&self, tube: &TubeEntry, standing: &TaskState) -> Key {
         state_key(tube, self.task, standing)

@@ -17,7 +17,7 @@ const LAST_PART_DIVISOR: u64 = 8;
 pub(crate) struct Backpressure {
     /// How long the last checkpoint took.
     last_micros: u64,
-    /// Lease time at which the one under way started.
+    /// Lease time at which the running one started.
     started_at: u64,
     /// Bytes of the ring that were in use after the last write.
     used: u64,
@@ -43,13 +43,13 @@ impl Backpressure {
         self.throttle.finish();
     }
 
-    /// How long the one under way has been at work, without the time that it left to others.
+    /// How long the running one has been at work, without the time that it left to others.
     fn elapsed(&self, now: u64) -> u64 {
         now.saturating_sub(self.started_at).saturating_sub(self.throttle.yielded_micros())
     }
 
     /// How long a caller rests that has just written, with so many bytes of the ring in use; `busy`
-    /// while a checkpoint is under way. A caller that fills the whole last part rests as long as
+    /// while a checkpoint is running. A caller that fills the whole last part rests as long as
     /// the last checkpoint took, or as this one has taken so far, if the disk is slower now.
     pub(crate) fn rest(&mut self, used: u64, size: u64, busy: bool, now: impl Fn() -> u64) -> u64 {
         let added = used.saturating_sub(self.used);

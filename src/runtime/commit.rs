@@ -260,7 +260,7 @@ impl EngineState {
         let next = self.numbers.next;
         let written = self.decide_and_append(op, now, attempts, env);
         if let Err(undone) = written {
-            // Nobody has seen what it drew.
+            // No caller has seen what it drew.
             self.numbers.next = next;
             return Err(self.repair(undone, now, attempts, env));
         }

@@ -170,26 +170,37 @@ impl Core {
     }
 
     /// Reads rows under the engine's lock. Changes nothing and does no due work.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&dyn View, Now) -> Result<R>) -> Result<R> {
+    pub(crate) fn look<R>(&self, look: impl Fn(&dyn View, Now) -> Result<R>) -> Result<R> {
         self.look_at(|state, now| look(&state.store, now))
     }
 
     /// The same, with access to the state beside the rows.
-    pub(crate) fn look_at<R>(
-        &self,
-        look: impl FnOnce(&EngineState, Now) -> Result<R>,
-    ) -> Result<R> {
+    pub(crate) fn look_at<R>(&self, look: impl Fn(&EngineState, Now) -> Result<R>) -> Result<R> {
         self.enter()?;
-        let mut state = self.running()?;
-        let now = state.now(&*self.settings.clock);
-        look(&state, now).inspect_err(|error| state.heal_after(error))
+        loop {
+            let mut state = self.running()?;
+            let now = state.now(&*self.settings.clock);
+            match look(&state, now) {
+                Err(error) if state.store.refuses_reads(&error) => {
+                    drop(state);
+                    self.await_mending();
+                }
+                looked => return looked.inspect_err(|error| state.heal_after(error)),
+            }
+        }
+    }
+
+    /// Waits until the base is open again after a checkpoint that met a full disk.
+    pub(crate) fn await_mending(&self) {
+        // The checkpoint opens the base again before it releases the writer.
+        drop(self.writer());
     }
 
     /// Reads a tube after the work that is due in it was done.
     pub(crate) fn look_in<R>(
         &self,
         tube: u32,
-        look: impl FnOnce(&dyn View, Now) -> Result<R>,
+        look: impl Fn(&dyn View, Now) -> Result<R>,
     ) -> Result<R> {
         self.catch_up(tube)?;
         self.look(look)

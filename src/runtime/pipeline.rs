@@ -8,7 +8,7 @@ use crate::runtime::commit::{Attempts, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 
 /// Carries an op out: tries until it is done or refused. It is synced once the mark is.
 #[inline]
@@ -18,7 +18,7 @@ pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done,
         let mut state = parts.state.lock();
         let mut attempted = state.execute(op, &mut attempts, &parts.env());
         if let Err(Undone::Refused(error)) = &attempted {
-            if error.kind() == ErrorKind::DiskFull && state.store.awaits_mending() {
+            if state.store.refuses_reads(error) {
                 attempted = Err(Undone::Retry(Retry::Mending));
             } else {
                 state.heal_after(error);

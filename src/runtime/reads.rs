@@ -30,7 +30,10 @@ impl Core {
             drop(snapshot);
             let Err(error) = read else { return read };
             let mut state = self.state.lock();
-            if let Some(error) = state.store.failed_read(&opening, error) {
+            if state.store.refuses_reads(&error) {
+                drop(state);
+                self.await_mending();
+            } else if let Some(error) = state.store.failed_read(&opening, error) {
                 state.heal_after(&error);
                 return Err(error);
             }
@@ -117,7 +120,7 @@ impl Gathered {
         self.lacking.borrow().len() >= PAGE_TASKS
     }
 
-    /// Lets go of a payload that was read.
+    /// Releases a payload that was read.
     fn forget(&mut self, run: Run, id: TaskId) {
         let pieces = key::pieces_of(run, id);
         while let Some((piece, _)) = self.found.range(key::copy(&pieces)..).next()

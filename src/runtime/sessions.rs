@@ -1,5 +1,5 @@
 //! Whose leases live how long: sessions begin and end, graces run out, and an opening or a
-//! close voids what nobody may hold on to. Every step is an op; here is only who does them, and
+//! close voids what no holder may keep. Every step is an op; here is only who does them, and
 //! when.
 
 use crate::engine::consumers::{self, End, Left};

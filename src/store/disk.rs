@@ -58,9 +58,9 @@ pub trait DiskFile: Send + Sync + Debug {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Cuts the file, or adds zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Grows the file from `from`, its end, to `to` with zeros whose blocks exist when this returns,
-    /// so that no later write to them meets a full disk. After a failure the file has any length
-    /// from `from` on, and the caller cuts it.
+    /// Grows the file from `from`, its end, to `to` with zeros. Their blocks exist when this
+    /// returns, so that no later write to them meets a full disk. After a failure the file has any
+    /// length from `from` on, and the caller cuts it.
     fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
         self.set_len(to)?;
         write_zeros(self, from, to)

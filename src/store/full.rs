@@ -79,7 +79,7 @@ impl Store {
         }
     }
 
-    /// Opens the base anew with more room in it: redb doubles its file, and later grows by
+    /// Opens the base again with more room in it: redb doubles its file, and later grows by
     /// gigabytes, for which the disk may have no room. Whether there was some.
     pub(super) fn reopen_larger(&mut self) -> Result<bool> {
         let rows = self.rows.carry_bytes(0);

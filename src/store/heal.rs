@@ -61,11 +61,13 @@ impl Store {
         }
     }
 
-    /// Whether the checkpoint under way has met a full disk. redb then refuses reads as well, until
-    /// [`Store::mend`] has opened the base again.
-    pub(crate) fn awaits_mending(&self) -> bool {
+    /// Whether an op or a read failed because the running checkpoint has met a full disk. redb then
+    /// refuses reads as well, until [`Store::mend`] has opened the base again.
+    pub(crate) fn refuses_reads(&self, error: &Error) -> bool {
         let fault = self.base.as_ref().and_then(|base| base.opening().fate.fault());
-        self.rows.frozen.is_some() && fault == Some(Fault::Retryable { full: true })
+        error.kind() == ErrorKind::DiskFull
+            && self.rows.frozen.is_some()
+            && fault == Some(Fault::Retryable { full: true })
     }
 
     /// Makes the base's reserve stand again, if the disk has the room. Whether puts are welcome.

@@ -46,7 +46,7 @@ impl Store {
         Ok(Snapshot { base, frozen, copied, from, to })
     }
 
-    /// What a failed read of a snapshot means. `None` if the store has let go of its files since:
+    /// What a failed read of a snapshot means. `None` if the store has released its files since:
     /// then another snapshot is to be read.
     pub(crate) fn failed_read(&self, of: &Arc<Opening>, error: Error) -> Option<Error> {
         let is_current = self.base.as_ref().is_some_and(|base| Arc::ptr_eq(base.opening(), of));

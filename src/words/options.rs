@@ -293,11 +293,11 @@ setters! {
     priority(priority: i64) => priority = priority;
 
     /// How long tasks live that are put without a ttl, in [queue time](crate#time). A microsecond
-    /// or more. Default: for ever.
+    /// or more. Default: without end.
     ttl(ttl: Duration) => ttl = Some(ttl);
 
     /// How long takers may hold tasks that are put without a ttr, in [lease time](crate#time). A
-    /// microsecond or more. Default: for ever.
+    /// microsecond or more. Default: without end.
     ttr(ttr: Duration) => ttr = Some(ttr);
 
     /// The most tasks that the tube holds, in every state. 0: unlimited, which is the default.
@@ -347,10 +347,10 @@ getters! {
     /// The priority of tasks put without one. Smaller first.
     get_priority() -> i64 => priority;
 
-    /// How long tasks live that are put without a ttl. `None`: for ever.
+    /// How long tasks live that are put without a ttl. `None`: without end.
     get_ttl() -> Option<Duration> => ttl;
 
-    /// How long takers may hold tasks that are put without a ttr. `None`: for ever.
+    /// How long takers may hold tasks that are put without a ttr. `None`: without end.
     get_ttr() -> Option<Duration> => ttr;
 
     /// The most tasks that the tube holds, in every state. `None`: unlimited.

@@ -38,7 +38,7 @@ fn jumps() -> Vec<Vec<Turn>> {
     jumps
 }
 
-/// Those of a machine that starts anew, which no queue lives through: with a wall clock that is
+/// Those of a machine that starts again, which no queue lives through: with a wall clock that is
 /// right, one that stands still, is back by years, and is ahead by more than an opening counts.
 fn reboots() -> Vec<Vec<Turn>> {
     let mut jumps: Vec<_> = [0, SECOND, HOUR, 29 * DAY, 31 * DAY, 10 * YEAR]
@@ -182,7 +182,7 @@ fn t1_t2_t3_o4_every_jump_at_every_step() {
         for (no, jump) in jumps.iter().chain(&reboots).enumerate() {
             for at in 0..=life.len() {
                 // Noticed by the verb itself, by the timer first, or not before a reopening; or
-                // nobody was there when it happened.
+                // no process was there when it happened.
                 let ways = ["closed meanwhile", "verb", "timer", "closed after"];
                 for how in &ways[..if no < jumps.len() { 4 } else { 1 }] {
                     let disk = how.starts_with("closed").then(|| SimDisk::new(1));

@@ -458,7 +458,7 @@ fn r3_a_put_inside_a_transaction_is_refused_by_a_full_disk() {
         }
         assert_eq!(tube.len().unwrap(), there as u64, "budget {budget}");
         if budget % 32 == 8 {
-            // Nobody else asks whether there is room again.
+            // No other call asks whether there is room again.
             disk.set_quota(usize::MAX);
             clock.advance(Duration::from_secs(1));
             let put = queue.transact(|tx| tube.put_in(tx, &9_u64.to_be_bytes()).map(drop));
@@ -470,7 +470,7 @@ fn r3_a_put_inside_a_transaction_is_refused_by_a_full_disk() {
     }
 }
 
-/// A payload that tells which it is.
+/// A payload that names its number.
 fn long(number: u64) -> Vec<u8> {
     let mut bytes = vec![number as u8; 1500];
     bytes[..8].copy_from_slice(&number.to_be_bytes());

@@ -4,7 +4,7 @@
 
 use crate::disk::{Fault, SimDisk};
 use crate::seeds::seeds;
-use tubewell::{Conflict, Durability, ManualClock, Queue, Result, State, Tube};
+use tubewell::{Conflict, Durability, ErrorKind, ManualClock, Queue, Result, State, Tube};
 
 /// A turn of a ring of 1 MiB is two pieces of 65 503 bytes; one of 64 KiB holds none, and each turn
 /// goes to the base.
@@ -101,5 +101,42 @@ fn a_crash_anywhere_leaves_no_piece_that_nothing_names() {
                 assert_eq!((found(&queue), rows(&queue)), (String::new(), empty), "call {at}");
             }
         }
+    }
+}
+
+/// Blocks that a full disk has left, for payloads of 74 blocks.
+const BUDGETS: [u64; 10] = [0, 8, 40, 75, 110, 160, 230, 310, 420, 600];
+
+/// A full disk refuses a put in any of its turns, and removes what the turns before wrote.
+#[test]
+fn a_full_disk_refuses_a_put_in_turns_as_a_whole() {
+    for (ring, budget) in RINGS.into_iter().flat_map(|ring| BUDGETS.map(|budget| (ring, budget))) {
+        let disk = SimDisk::new(budget);
+        let queue = open(&disk, ring).unwrap();
+        let tube = queue.tube("t").unwrap();
+        let empty = rows(&queue);
+        disk.set_quota(disk.blocks() + budget as usize);
+        let mut put = String::new();
+        for first in (b'a'..=b'z').cycle() {
+            match tube.put(&payload(first, IN_TURNS)) {
+                Ok(_) => put.push(first.into()),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::DiskFull, "{ring} {budget}: {error}");
+                    break;
+                }
+            }
+        }
+        assert_eq!(found(&queue), put, "{ring} {budget}");
+        queue.tick().unwrap();
+        for first in put.chars() {
+            let task = tube.try_take().unwrap().unwrap();
+            assert_eq!(*task, *payload(first as u8, IN_TURNS), "{ring} {budget}");
+            task.ack().unwrap_or_else(|error| panic!("{ring} {budget}: {error}"));
+        }
+        queue.tick().unwrap();
+        disk.set_quota(usize::MAX);
+        assert_eq!((found(&queue), rows(&queue)), (String::new(), empty), "{ring} {budget}");
+        tube.put(&payload(b'z', IN_TURNS)).unwrap();
+        assert_eq!(found(&queue), "z", "{ring} {budget}");
     }
 }

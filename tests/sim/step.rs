@@ -119,7 +119,7 @@ pub enum Turn {
     FreezeWall(u64),
     /// The wall clock is set by this much, forward or back.
     SetWall(i64),
-    /// The machine starts anew while the queue is closed, and so much passes on the wall clock.
+    /// The machine starts again while the queue is closed, and so much passes on the wall clock.
     Reboot(u64),
 }
 

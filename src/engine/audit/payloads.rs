@@ -54,7 +54,7 @@ struct PieceAudit<'a> {
     named: BTreeMap<Key, Named>,
     /// Tasks of which no row says what pieces they have, by the key of these up to the generation.
     unknown: BTreeSet<Key>,
-    /// The payload under way.
+    /// The current payload.
     last: Option<(Key, PayloadHash)>,
 }
 

@@ -1,9 +1,9 @@
-//! Tags: what kind of row a key names, whose it is, and which state it tells. The numbers are on
+//! Tags: what kind of row a key names, whose it is, and which state it gives. The numbers are on
 //! the disk, so none is ever given to another kind.
 
 use crate::words::task::State;
 
-/// The tags: of each its number on the disk, whose its rows are, and the state that a row tells.
+/// The tags: of each its number on the disk, whose its rows are, and the state that a row gives.
 macro_rules! tags {
     ($($(#[$doc:meta])* $tag:ident = $byte:literal, $scope:ident, $state:expr;)*) => {
         /// What kind of row a key names. The numbers are on the disk.
@@ -24,7 +24,7 @@ macro_rules! tags {
                 }
             }
 
-            /// The state that a row of this tag tells. Every task has exactly one row that tells
+            /// The state that a row of this tag gives. Every task has exactly one row that gives
             /// one, and a listing of the state walks it.
             #[inline]
             pub(crate) const fn state(self) -> Option<State> {

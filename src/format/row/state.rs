@@ -10,13 +10,13 @@ use crate::format::value::Value;
 use crate::words::clock::NEVER;
 use crate::words::task::Reason;
 
-/// What a row of a state that has no place in its key says of its task. Whoever ends the state of a
-/// plain task need not read the task's own row.
+/// What a row of a state that has no place in its key says of its task. To end the state of a
+/// plain task, a caller need not read the task's own row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Away {
     /// Where the task goes back to; `None` is where its id says.
     pub(crate) place: Option<Rank>,
-    /// Whether its own row tells of another group than its tube's kind does.
+    /// Whether its own row names another group than its tube's kind does.
     pub(crate) grouped: bool,
     pub(crate) keyed: bool,
     /// Whether its own row has fields of later versions.
@@ -169,7 +169,7 @@ impl TaskProgress {
     }
 }
 
-/// A task in somebody's hands.
+/// A taken task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakenRow {
     pub(crate) head: TaskProgress,

@@ -17,7 +17,7 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) version: u16,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    /// Fields of later versions, as they stand in the row. Nobody writes the row again.
+    /// Fields of later versions, as they stand in the row. The row is not written again.
     pub(crate) extension: &'a [u8],
     pub(crate) payload: PayloadPlace<'a>,
 }

@@ -89,7 +89,7 @@ impl ManualClock {
         });
     }
 
-    /// Starts the machine anew: the boot clock begins at zero, and `after` has passed on the wall
+    /// Starts the machine again: the boot clock begins at zero, and `after` has passed on the wall
     /// clock. For a queue that is closed, or whose process has ended.
     pub fn reboot(&self, after: Duration) {
         self.turn(|readings| {

@@ -59,7 +59,7 @@ fn without_a_boot_clock_steps_of_the_wall_clock_count_up_to_the_gap() {
     assert_eq!(reckoning.read(&bare).queue, forward.queue + MONTH);
 }
 
-/// One reading far ahead was for ever: the highest wall clock ever seen was kept, and queue
+/// One reading far ahead stayed without end: the highest wall clock ever seen was kept, and queue
 /// time stood still until the wall clock came there again.
 #[test]
 fn over_a_reopening_the_boot_clock_counts_and_else_the_wall_clock_up_to_the_gap() {
