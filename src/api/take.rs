@@ -16,7 +16,7 @@ use crate::words::task::{Reason, State, TaskId, Ticket};
 use crate::words::verb::Verdict;
 use std::time::Duration;
 
-/// A batch that a full disk does not bear goes in so many parts.
+/// A batch that is too large for a full disk is divided into so many parts.
 const PARTS: usize = 8;
 
 impl<T: ?Sized> Tube<T> {
@@ -129,12 +129,12 @@ impl<T: ?Sized> Tube<T> {
                 let left = (most - tasks.len()).min(at_once);
                 let op = Take { tube: self.at.number, most: left, holder: self.holder()? };
                 let handed = match self.hold.core().run(&op, Durability::Relaxed) {
-                    // A full disk bears fewer at a time.
+                    // A full disk has room for some of them.
+                    Err(_) if !tasks.is_empty() && at_once < most => break,
                     Err(error) if error.kind() == ErrorKind::DiskFull && at_once > 1 => {
                         at_once = left.div_ceil(PARTS);
                         continue;
                     }
-                    Err(_) if !tasks.is_empty() && at_once < most => break,
                     handed => handed?,
                 };
                 let all = handed.len() == left;

@@ -222,8 +222,8 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     Ok(tasks)
 }
 
-/// Counts again how many of a group are in flight. The count before it may have been another, so the
-/// group's turn is set right too.
+/// Counts again how many of a group are in flight. The count before it may have been another, so
+/// the group's turn is set right too.
 fn mend_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Key) -> Result<()> {
     match ctx.first(key, &key::after(key))? {
         Some((_, row)) if row.as_deref().and_then(row::read_number).is_none() => {}

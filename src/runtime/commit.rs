@@ -31,7 +31,7 @@ pub(crate) struct EngineState {
     pub(crate) derived: DerivedState,
     /// The decision of the running op; between two ops, memory for the next.
     draft: Decision,
-    /// Lease time before which the ballast is not written again after a full disk.
+    /// Lease time before which no call looks for space again after a full disk.
     refill_at: u64,
     pub(crate) backpressure: Backpressure,
 }

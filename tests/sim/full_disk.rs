@@ -317,7 +317,7 @@ impl Full {
                 }
             }
             _ => {
-                let joined = self.queue.consumer(&format!("joined at {step}"));
+                let joined = self.queue.consumer(&format!("joined at {step:0>200}"));
                 let Some(consumer) = self.may("consumer", joined) else { return };
                 if let Some(task) = self.must("take", self.tube.by(&consumer).try_take()) {
                     assert!(self.there.remove(&task.id()));
