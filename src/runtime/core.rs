@@ -316,7 +316,11 @@ impl Core {
         let mut ended = runs.and_then(|()| void_leases(self, false));
         if ended.is_ok() {
             self.state.lock().settle(&*self.settings.clock);
-            ended = checkpoint(self);
+            ended = match checkpoint(self) {
+                // The journal is synced and keeps what the base has no space for.
+                Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
+                done => done,
+            };
         }
         let writer = self.writer();
         let mut state = self.state.lock();

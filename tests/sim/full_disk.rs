@@ -376,7 +376,7 @@ fn r3_a_full_queue_is_emptied_by_deletes_among_all_other_verbs() {
             if full.there.is_empty() {
                 break;
             }
-            let grows = step < 3000 && full.refused.len() < 20;
+            let grows = step < 3000 && full.refused.len() < 60;
             if !(grows && step % 3 == 0) {
                 full.step(step);
             }
