@@ -8,8 +8,8 @@ use tubewell::{Durability, Error, ErrorKind, Result};
 
 const NUMBERS: TableDefinition<u64, u64> = TableDefinition::new("numbers");
 
-/// Five records fill the journal.
-const PAYLOAD_BYTES: usize = 12 << 10;
+/// Six records fill what the journal admits between checkpoints.
+const PAYLOAD_BYTES: usize = 3_400;
 
 #[test]
 fn checkpoints_beside_putters_takers_and_close() {
@@ -56,7 +56,7 @@ fn a_request_causes_one_checkpoint() {
         let (queue, tube, _clock) = disk.serve(Durability::Relaxed);
         // Four records request one, three after the record that stays.
         let putters = [tube.clone(), tube]
-            .map(|tube| spawn(move || (0..3).for_each(|_| _ = tube.put(&[7; 4_200]).unwrap())));
+            .map(|tube| spawn(move || (0..3).for_each(|_| _ = tube.put(&[7; 2_100]).unwrap())));
         putters.into_iter().for_each(|putter| putter.join().unwrap());
         let space = queue.space().unwrap();
         assert!(space.checkpoints <= 1, "two for six records: {space:?}");
