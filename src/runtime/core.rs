@@ -190,12 +190,6 @@ impl Core {
         }
     }
 
-    /// Waits until the base is open again after a checkpoint that met a full disk.
-    pub(crate) fn await_mending(&self) {
-        // The checkpoint opens the base again before it releases the writer.
-        drop(self.writer());
-    }
-
     /// Reads a tube after the work that is due in it was done.
     pub(crate) fn look_in<R>(
         &self,

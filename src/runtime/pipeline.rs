@@ -34,8 +34,7 @@ pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done,
             Err(Undone::Refused(error)) => return Err(error),
             Err(Undone::Retry(Retry::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
             Err(Undone::Retry(Retry::Numbers(mark))) => parts.gate.wait(mark)?,
-            // The checkpoint opens the base again before it releases the writer.
-            Err(Undone::Retry(Retry::Mending)) => drop(parts.writer()),
+            Err(Undone::Retry(Retry::Mending)) => parts.await_mending(),
             Err(Undone::Retry(Retry::Yield)) => {
                 run_post_commit(parts, &post);
                 parts.state.pass_on();

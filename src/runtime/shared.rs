@@ -112,6 +112,12 @@ impl Shared {
         self.throttle.while_awaited(|| self.writer.lock())
     }
 
+    /// Waits until the base is open again after a checkpoint that met a full disk.
+    pub(crate) fn await_mending(&self) {
+        // The checkpoint opens the base again before it releases the writer.
+        drop(self.writer());
+    }
+
     /// The writer's lock, if it is free.
     pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
         self.writer.try_lock()
