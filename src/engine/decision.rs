@@ -59,9 +59,10 @@ impl Decision {
 
     #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        let temporary = key::is_temporary(&key);
-        self.durable |= !temporary;
-        self.temporary |= temporary;
+        match key::is_temporary(&key) {
+            true => self.temporary = true,
+            false => self.durable = true,
+        }
         self.rows.write(key, op);
     }
 }

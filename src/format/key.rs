@@ -48,13 +48,20 @@ impl Range {
     }
 
     /// The range that a key is counted in. `None` for bytes that are not a key.
+    #[inline]
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
         if tag.scope() != Scope::Run {
             return Some(Self::of(tag));
         }
-        let run = u32::from_be_bytes(key.get(1..5)?.try_into().ok()?);
-        Some(Self::in_run(tag, Run(run)))
+        let run = key.get(1..)?.first_chunk()?;
+        Some(Self::in_run(tag, Run(u32::from_be_bytes(*run))))
+    }
+
+    /// Whether its rows are never written to the disk. No range has rows of both kinds.
+    #[inline]
+    pub(crate) fn is_temporary(self) -> bool {
+        self.run.map_or(self.tag.scope() == Scope::Temporary, Run::is_temporary)
     }
 
     /// The first key of the range.

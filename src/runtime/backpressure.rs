@@ -48,17 +48,21 @@ impl Backpressure {
         now.saturating_sub(self.started_at).saturating_sub(self.throttle.yielded_micros())
     }
 
-    /// How long a caller rests that has just written, with so many bytes of the ring in use; `busy`
-    /// while a checkpoint is running. A caller that fills the whole last part rests as long as
-    /// the last checkpoint took, or as this one has taken so far, if the disk is slower now.
-    pub(crate) fn rest(&mut self, used: u64, size: u64, busy: bool, now: impl Fn() -> u64) -> u64 {
+    /// Notes a write while no checkpoint is running: no caller rests.
+    #[inline]
+    pub(crate) fn written(&mut self, used: u64) {
+        (self.used, self.debt_micros) = (used, 0);
+    }
+
+    /// How long a caller rests that has just written while a checkpoint is running, with so many
+    /// bytes of the ring in use. A caller that fills the whole last part rests as long as the last
+    /// checkpoint took, or as this one has taken so far, if the disk is slower now.
+    pub(crate) fn rest(&mut self, used: u64, size: u64, now: impl Fn() -> u64) -> u64 {
         let added = used.saturating_sub(self.used);
         self.used = used;
         let last = size / LAST_PART_DIVISOR;
-        if busy {
-            self.throttle.used(used, size);
-        }
-        if !busy || used < size - last {
+        self.throttle.used(used, size);
+        if used < size - last {
             self.debt_micros = 0;
             return 0;
         }
@@ -109,18 +113,16 @@ mod tests {
     }
 
     /// Fills the ring in steps. Returns the pauses, with the bytes in use at each.
-    fn rests(pace: &mut Backpressure, step: u64, busy: bool) -> Vec<(u64, u64)> {
+    fn rests(pace: &mut Backpressure, step: u64) -> Vec<(u64, u64)> {
         let used = (0..SIZE).step_by(step as usize).map(|used| used + step);
-        used.map(|used| (used, pace.rest(used, SIZE, busy, || 0)))
-            .filter(|(_, rest)| *rest > 0)
-            .collect()
+        used.map(|used| (used, pace.rest(used, SIZE, || 0))).filter(|(_, rest)| *rest > 0).collect()
     }
 
     #[test]
     fn filling_the_last_part_costs_a_pause_as_long_as_a_checkpoint() {
         for step in [64, 400, 10_000, 100_000] {
             let mut pace = last_micros(20_000);
-            let rests = rests(&mut pace, step, true);
+            let rests = rests(&mut pace, step);
             assert!(
                 rests.iter().all(|(used, _)| *used >= SIZE - SIZE / LAST_PART_DIVISOR),
                 "step {step}: {rests:?}"
@@ -141,24 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn no_pause_without_a_running_checkpoint_or_before_the_first() {
-        let mut pace = last_micros(20_000);
-        assert_eq!(rests(&mut pace, 400, false), []);
-        assert_eq!(rests(&mut last_micros(0), 400, true), []);
+    fn no_pause_before_the_first_checkpoint() {
+        assert_eq!(rests(&mut last_micros(0), 400), []);
     }
 
     #[test]
     fn the_debt_is_cleared_when_the_checkpoint_ends() {
         let mut pace = last_micros(20_000);
-        pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || 0);
-        assert_eq!(
-            pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 4_000, SIZE, true, || 0),
-            0,
-            "added up"
-        );
-        pace.rest(1000, SIZE, false, || 0);
-        pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || 0);
-        assert_eq!(pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 2_000, SIZE, true, || 0), 0);
+        pace.written(SIZE - SIZE / LAST_PART_DIVISOR);
+        assert_eq!(pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 4_000, SIZE, || 0), 0, "added up");
+        pace.written(1000);
+        pace.written(SIZE - SIZE / LAST_PART_DIVISOR);
+        assert_eq!(pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 2_000, SIZE, || 0), 0);
     }
 
     #[test]
@@ -184,10 +180,10 @@ mod tests {
         let throttle = Arc::new(Throttle::new(Arc::new(ManualClock::new())));
         let mut pace = Backpressure::new(throttle.clone());
         throttle.note_durable_caller();
-        pace.rest(SIZE / 2, SIZE, false, || 0);
-        pace.rest(SIZE / 2 - 1, SIZE, true, || 0);
+        pace.written(SIZE / 2);
+        pace.rest(SIZE / 2 - 1, SIZE, || 0);
         assert!(throttle.sync_due(u64::MAX));
-        pace.rest(SIZE / 2, SIZE, true, || 0);
+        pace.rest(SIZE / 2, SIZE, || 0);
         assert!(!throttle.sync_due(u64::MAX));
         pace.start(0);
         assert!(throttle.sync_due(u64::MAX), "the next one may pause");
@@ -200,9 +196,9 @@ mod tests {
         let all = |now: u64| -> u64 {
             let mut pace = last_micros(2_000);
             pace.start(1_000_000);
-            pace.rest(SIZE - SIZE / LAST_PART_DIVISOR, SIZE, false, || now);
+            pace.written(SIZE - SIZE / LAST_PART_DIVISOR);
             let used = (SIZE - SIZE / LAST_PART_DIVISOR..SIZE).step_by(400);
-            used.map(|used| pace.rest(used, SIZE, true, || now)).sum()
+            used.map(|used| pace.rest(used, SIZE, || now)).sum()
         };
         assert!((1_600..=2_400).contains(&all(1_000_500)), "as long as the last one");
         assert!((64_000..=96_000).contains(&all(1_080_000)), "as long as this one so far");

@@ -374,8 +374,12 @@ impl EngineState {
     /// Microseconds that the caller pauses after its write.
     #[inline]
     pub(crate) fn pause(&mut self, clock: &dyn Clock) -> u64 {
+        if !self.store.is_moving() {
+            self.backpressure.written(self.store.ring_used());
+            return 0;
+        }
         let (used, size) = self.store.ring();
-        self.backpressure.rest(used, size, self.store.is_moving(), || micros(clock.monotonic()))
+        self.backpressure.rest(used, size, || micros(clock.monotonic()))
     }
 
     /// Admits and decides one op over rows that are not written yet, and adds what it decided to

@@ -52,7 +52,7 @@ impl Event {
 /// Sends events to subscribers.
 #[derive(Default)]
 pub(crate) struct Hub {
-    subscribers_: Mutex<Subscribers>,
+    listeners: Mutex<Subscribers>,
     listening: AtomicUsize,
     /// How many of them may want payloads.
     wanting: AtomicUsize,
@@ -100,23 +100,23 @@ impl Hub {
         options: EventOptions,
         interest: InterestFilter,
     ) -> Arc<Subscriber> {
-        let mut subscribers_ = self.subscribers_.lock();
+        let mut listeners = self.listeners.lock();
         let subscriber = Arc::new(Subscriber {
             options,
             interest,
-            stream: Mutex::new(Stream { ended: subscribers_.ended, ..Stream::default() }),
+            stream: Mutex::new(Stream { ended: listeners.ended, ..Stream::default() }),
             arrived: Condvar::new(),
             dropped: AtomicU64::new(0),
         });
-        subscribers_.subscribers.push(subscriber.clone());
-        self.count(&subscribers_.subscribers);
+        listeners.subscribers.push(subscriber.clone());
+        self.count(&listeners.subscribers);
         subscriber
     }
 
     pub(crate) fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
-        let mut subscribers_ = self.subscribers_.lock();
-        subscribers_.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
-        self.count(&subscribers_.subscribers);
+        let mut listeners = self.listeners.lock();
+        listeners.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
+        self.count(&listeners.subscribers);
     }
 
     fn count(&self, subscribers: &[Arc<Subscriber>]) {
@@ -134,14 +134,16 @@ impl Hub {
     #[inline]
     pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
         let changes = effects.changes();
-        let first = self.seq.fetch_add(changes.len() as u64, Ordering::Relaxed) + 1;
+        // Only the holder of the engine's lock comes here.
+        let last = self.seq.load(Ordering::Relaxed);
+        self.seq.store(last + changes.len() as u64, Ordering::Relaxed);
         if self.listening.load(Ordering::Acquire) == 0 {
             return;
         }
         let event = |(place, change): (usize, &Change)| {
             let payload = effects.payload(place);
             Event {
-                seq: first + place as u64,
+                seq: last + 1 + place as u64,
                 tube: tube(change.tube),
                 task: change.task,
                 from: change.from,
@@ -152,16 +154,16 @@ impl Hub {
                 payload: payload.flatten(),
             }
         };
-        for subscriber in &self.subscribers_.lock().subscribers {
+        for subscriber in &self.listeners.lock().subscribers {
             subscriber.push(changes.iter().enumerate().map(event));
         }
     }
 
     /// Ends every stream after its kept events are read, and every later subscription.
     pub(crate) fn end(&self) {
-        let mut subscribers_ = self.subscribers_.lock();
-        subscribers_.ended = true;
-        for subscriber in &subscribers_.subscribers {
+        let mut listeners = self.listeners.lock();
+        listeners.ended = true;
+        for subscriber in &listeners.subscribers {
             subscriber.end();
         }
     }
@@ -169,15 +171,15 @@ impl Hub {
 
 impl PayloadSubscribers for Hub {
     fn payloads_of(&self, tube: &str) -> bool {
-        let subscribers_ = self.subscribers_.lock();
-        subscribers_
+        let listeners = self.listeners.lock();
+        listeners
             .subscribers
             .iter()
             .any(|subscriber| (subscriber.interest)(tube) == Interest::Payloads)
     }
 
     fn bytes_kept(&self) -> usize {
-        let subscribers = &self.subscribers_.lock().subscribers;
+        let subscribers = &self.listeners.lock().subscribers;
         let wanting = subscribers.iter().filter(|subscriber| subscriber.options.payloads);
         wanting.map(|subscriber| subscriber.options.bytes_kept).max().unwrap_or(0)
     }

@@ -11,6 +11,8 @@ use std::io;
 
 /// Bytes read or written at a time where the whole ring is read.
 const CHUNK: usize = 1 << 20;
+/// Where a header has its record's number, and after it the number of the last synced record.
+const NUMBER_AT: usize = 16;
 
 /// Reads a ring by position, with one chunk of it in memory.
 pub(crate) struct RingReader<'a> {
@@ -57,14 +59,6 @@ impl<'a> RingReader<'a> {
         Ok(is_whole(record, &header, seed).then_some((header, record)))
     }
 
-    /// Whether the bytes may be a header: unsynced records are in the ring, so a record's number is
-    /// at most as far from the last synced one as records fit into the ring. Rows can look like
-    /// headers at some of their bytes, and without this check a megabyte was read for each.
-    fn is_likely(&self, header: &Header) -> bool {
-        let records_max = self.head.ring / (HEADER_BYTES + STAMP_BYTES) as u64;
-        header.number - header.synced <= records_max
-    }
-
     /// The record that follows `last` in the chain: directly after it, at the next page if it would
     /// have crossed into that, or at the ring's start if it did not fit.
     pub(crate) fn next(&mut self, last: Span) -> io::Result<Option<(Header, Span, &[u8])>> {
@@ -92,23 +86,42 @@ impl<'a> RingReader<'a> {
         tail: u64,
         mut progress: impl FnMut(u64) -> Result<()>,
     ) -> Result<Vec<u64>> {
+        let records_max = self.head.ring / (HEADER_BYTES + STAMP_BYTES) as u64;
         let mut found = Vec::new();
         let mut at = 0;
         while at < self.head.ring {
-            if at.is_multiple_of(CHUNK as u64) {
-                progress(at)?;
+            progress(at)?;
+            let len = (self.head.ring - at).min((CHUNK + HEADER_BYTES) as u64) as usize;
+            let chunk = self.get(at, len).map_err(Error::io)?.unwrap_or_default();
+            let places: Vec<u64> = likely_headers(chunk, tail, records_max).collect();
+            for place in places.into_iter().filter(|place| *place < CHUNK as u64) {
+                if self.record(at + place).map_err(Error::io)?.is_some() {
+                    found.push(at + place);
+                }
             }
-            let header = self.get(at, HEADER_BYTES).map_err(Error::io)?.and_then(Header::read);
-            // The cheap check first: it rejects nearly every position.
-            if header.is_some_and(|header| header.synced > tail && self.is_likely(&header))
-                && self.record(at).map_err(Error::io)?.is_some()
-            {
-                found.push(at);
-            }
-            at += ALIGN as u64;
+            at += CHUNK as u64;
         }
         Ok(found)
     }
+}
+
+/// Where in these bytes of a ring a header may begin whose record was written after the record
+/// `tail` was synced. Unsynced records are in the ring, so a record's number is at most as far from
+/// the last synced one as records fit into the ring: rows can look like headers at some of their
+/// bytes, and without this check a megabyte was read for each. An opening checks every position of
+/// the ring here.
+fn likely_headers(bytes: &[u8], tail: u64, records_max: u64) -> impl Iterator<Item = u64> {
+    let numbers = bytes.get(NUMBER_AT..).unwrap_or_default();
+    let word = |bytes: &[u8; 8]| u64::from_be_bytes(*bytes);
+    let (numbers, _) = numbers.as_chunks::<ALIGN>();
+    let pairs = numbers.iter().zip(numbers.iter().skip(1));
+    let places = (0..).step_by(ALIGN).zip(pairs);
+    places.filter_map(move |(place, (number, synced))| {
+        let (number, synced) = (word(number), word(synced));
+        let ahead = number.wrapping_sub(synced);
+        let is_likely = synced > tail && ahead.wrapping_sub(1) < records_max;
+        is_likely.then_some(place)
+    })
 }
 
 /// Writes the replayed records again, byte for byte: after a kill or a failed sync the operating

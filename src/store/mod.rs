@@ -158,9 +158,9 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Carries out row writes as a whole: one record, then visible. On success the layer is empty,
-    /// on failure as it was. `adds` if they may bring in more than they take out. The number of the
-    /// record, or of the last one if nothing of it goes to the disk.
+    /// Writes rows as a whole: one record, then all are visible. On success the layer is empty, on
+    /// failure unchanged. `adds` if they may add more than they remove. Returns the number of the
+    /// record, or of the last one if none was written.
     pub(crate) fn append(
         &mut self,
         writes: &mut Layer,
@@ -170,16 +170,16 @@ impl Store {
         self.stopped().map_err(Failure::Broken)?;
         #[cfg(canary_skip_dropped)]
         self.rows.learn_from_unwritten(writes);
-        if writes.iter().any(|(key, _)| !is_temporary(key)) {
-            let burden = if adds { Burden::Adds } else { Burden::of(writes) };
-            let durable = writes.iter().filter(|(key, _)| !is_temporary(key));
+        if writes.has_durable() {
             let stamp = self.stamp.moved(advance);
-            let reserves = stamp.reserved != self.stamp.reserved;
-            let carried = self.rows.carry_bytes(self.frozen_runs.len());
             let armed = self.health.arm();
             let written = match &mut self.ring {
                 Some(ring) => {
+                    let burden = if adds { Burden::Adds } else { Burden::of(writes) };
+                    let carried = self.rows.carry_bytes(self.frozen_runs.len());
                     let load = Load::of(carried, ring.size(), burden);
+                    let durable = writes.iter().filter(|(key, _)| !is_temporary(key));
+                    let reserves = stamp.reserved != self.stamp.reserved;
                     ring.append(&stamp, reserves, durable, load)
                 }
                 None => Ok(self.number + 1),
@@ -256,7 +256,13 @@ impl Store {
         self.checkpoints_done
     }
 
-    /// Bytes of the journal's ring in use, and how many that may be; 0 in memory.
+    /// Bytes of the journal's ring in use; 0 in memory.
+    #[inline]
+    pub(crate) fn ring_used(&self) -> u64 {
+        self.ring.as_ref().map_or(0, Ring::used)
+    }
+
+    /// The same, and how many that may be.
     pub(crate) fn ring(&self) -> (u64, u64) {
         let Some(ring) = &self.ring else { return (0, 0) };
         let used = ring.used();

@@ -230,7 +230,8 @@ impl Rows {
     /// Adds these writes to the counts, or subtracts them.
     pub(crate) fn count(&mut self, writes: &Layer, forward: bool) {
         for (key, op) in writes.iter() {
-            self.count_step(key, if forward { op.rows_added() } else { -op.rows_added() });
+            let added = if forward { op.rows_added() } else { -op.rows_added() };
+            Range::holding(key).map(|range| self.count_step(range, added));
         }
     }
 
@@ -246,11 +247,16 @@ impl Rows {
     /// Applies one row write whose kind is correct.
     #[inline]
     pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
-        self.count_step(&key, op.rows_added());
-        if is_temporary(&key) {
-            return self.write_temporary(key, op);
+        // Looked up once: every row of every verb comes here.
+        if let Some(range) = Range::holding(&key) {
+            self.count_step(range, op.rows_added());
+            if range.is_temporary() {
+                return self.write_temporary(key, op);
+            }
+            if range.tag.scope() == Scope::Mirrored {
+                self.reflect_mirrored(&key, &op);
+            }
         }
-        self.reflect(&key, &op);
         let (active, frozen) = (&self.active, &self.frozen);
         let has_rows = |from: &[u8], to: &[u8]| {
             active.first(from, to).is_some()
@@ -278,7 +284,7 @@ impl Rows {
             (Some(value), false) => RowOp::Change(value),
             (None, _) => RowOp::Remove,
         };
-        self.count_step(&key, op.rows_added());
+        Range::holding(&key).map(|range| self.count_step(range, op.rows_added()));
         self.reflect(&key, &op);
         self.active.write_unsure(key, op.into_value());
     }
@@ -293,10 +299,8 @@ impl Rows {
     }
 
     #[inline]
-    fn count_step(&mut self, key: &[u8], added: i64) {
-        if added != 0
-            && let Some(range) = Range::holding(key)
-        {
+    fn count_step(&mut self, range: Range, added: i64) {
+        if added != 0 {
             self.counts.step(range, added > 0);
         }
     }

@@ -3,7 +3,7 @@
 //! order. A later write of a key is folded into the earlier one.
 
 use super::leaf_map::LeafMap;
-use crate::format::key::{Key, Tag, after, copy};
+use crate::format::key::{Key, Tag, after, copy, is_temporary};
 use crate::format::{RowOp, Value};
 
 /// Approximate bytes of memory of an entry without its key and value.
@@ -92,6 +92,14 @@ impl Layer {
         self.bytes + self.entries * ENTRY_BYTES
     }
 
+    /// Whether a row of them is written to the disk.
+    #[inline]
+    pub(crate) fn has_durable(&self) -> bool {
+        let is_durable = |key: &Key| !is_temporary(key);
+        self.few.iter().any(|(key, _)| is_durable(key))
+            || self.used != 0 && self.iter().any(|(key, _)| is_durable(key))
+    }
+
     /// Total bytes ever inserted, never reduced. It bounds the memory that the layer keeps: one
     /// value that stays keeps the whole piece that it shares with others.
     pub(crate) fn inserted_bytes(&self) -> usize {
@@ -109,9 +117,11 @@ impl Layer {
     /// Where a key is in the sorted list; as an error, where it would be inserted.
     #[inline]
     fn find_few(&self, key: &[u8]) -> Result<usize, usize> {
+        // An op mostly writes rows of different tags, which one byte tells apart.
+        let order = |row: &Key| row.first().cmp(&key.first()).then_with(|| row.as_slice().cmp(key));
         match self.few.last() {
-            Some((last, _)) if last.as_slice() >= key => {
-                self.few.binary_search_by(|(row, _)| row.as_slice().cmp(key))
+            Some((last, _)) if order(last).is_ge() => {
+                self.few.binary_search_by(|(row, _)| order(row))
             }
             _ => Err(self.few.len()),
         }
@@ -192,15 +202,18 @@ impl Layer {
 
     #[inline]
     fn lay(&mut self, key: Key, op: RowOp, fold: impl Fn(&RowOp, RowOp) -> Option<RowOp>) {
-        let (slot, added, is_remove) = (slot(&key), bytes(&key, &op), op.is_remove());
+        let (added, is_remove) = (bytes(&key, &op), op.is_remove());
         self.inserted += ENTRY_BYTES + added;
-        let in_few = if self.used == 0 { self.find_few(&key).err() } else { None };
-        if let Some(at) = in_few.filter(|_| self.few.len() < FEW) {
+        if self.used == 0
+            && self.few.len() < FEW
+            && let Err(at) = self.find_few(&key)
+        {
             self.few.insert(at, (key, op));
         } else {
             if !self.few.is_empty() {
                 self.spread();
             }
+            let slot = slot(&key);
             let Some(rows) = self.by_tag.get_mut(slot) else { return };
             match rows.find(&key) {
                 Err(at) => {
@@ -278,7 +291,10 @@ impl Layer {
 
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.drain_into(|_, _| {});
+        // Usually the caller that applied the writes has emptied the layer.
+        if self.inserted > 0 {
+            self.drain_into(|_, _| {});
+        }
     }
 }
 

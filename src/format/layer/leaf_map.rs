@@ -34,6 +34,20 @@ struct Leaf<T> {
     rows: VecDeque<(Key, T)>,
 }
 
+impl<T> Leaf<T> {
+    #[inline]
+    fn insert(&mut self, row: usize, key: Key, value: T) {
+        if row == 0 && key < self.low {
+            self.low = copy(&key);
+        }
+        if row == self.rows.len() {
+            self.rows.push_back((key, value));
+        } else {
+            self.rows.insert(row, (key, value));
+        }
+    }
+}
+
 /// Where a row is, or where it is to be inserted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
@@ -183,23 +197,22 @@ impl<T> LeafMap<T> {
 
     /// Inserts a row at a position that `find` returned as `Err`.
     #[inline]
-    pub(crate) fn insert(&mut self, mut at: Position, key: Key, value: T) {
-        if self.leaves.get(at.leaf).is_none_or(|leaf| leaf.rows.len() >= LEAF_ROWS) {
-            at = self.make_room(at, &key);
+    pub(crate) fn insert(&mut self, at: Position, key: Key, value: T) {
+        match self.leaves.get_mut(at.leaf) {
+            Some(leaf) if leaf.rows.len() < LEAF_ROWS => leaf.insert(at.row, key, value),
+            _ => self.insert_in_full(at, key, value),
         }
-        let Some(leaf) = self.leaves.get_mut(at.leaf) else { return };
-        if at.row == 0 && key < leaf.low {
-            leaf.low = copy(&key);
-        }
-        if at.row == leaf.rows.len() {
-            leaf.rows.push_back((key, value));
-        } else {
-            leaf.rows.insert(at.row, (key, value));
+    }
+
+    #[cold]
+    fn insert_in_full(&mut self, at: Position, key: Key, value: T) {
+        let at = self.make_room(at, &key);
+        if let Some(leaf) = self.leaves.get_mut(at.leaf) {
+            leaf.insert(at.row, key, value);
         }
     }
 
     /// Splits a full leaf. Returns the position where the row is then to be inserted.
-    #[cold]
     fn make_room(&mut self, at: Position, key: &Key) -> Position {
         let mut rows = std::mem::take(&mut self.spare);
         // The first leaf grows with its rows, because an op writes few rows of each tag.

@@ -50,18 +50,25 @@ impl WriteSet {
     /// Adds a write, over an earlier one of the same key.
     #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        if self.moved.is_none() && self.layer.entries() >= FEW {
-            let mut moved = Vec::new();
-            self.layer.iter().for_each(|(key, op)| count(&mut moved, key, op));
-            self.moved = Some(moved);
-        }
-        if let Some(moved) = &mut self.moved {
-            count(moved, &key, &op);
+        if self.layer.entries() >= FEW || self.moved.is_some() {
+            self.count(&key, &op);
         }
         let layer = &self.layer;
         let has_rows = |from: &[u8], to: &[u8]| layer.first(from, to).is_some();
         self.dead.get_mut().follow(&key, &op, has_rows);
         self.layer.write(key, op);
+    }
+
+    /// Counts a write, and at first all earlier ones.
+    #[cold]
+    fn count(&mut self, key: &[u8], op: &RowOp) {
+        let layer = &self.layer;
+        let moved = self.moved.get_or_insert_with(|| {
+            let mut moved = Vec::new();
+            layer.iter().for_each(|(key, op)| count(&mut moved, key, op));
+            moved
+        });
+        count(moved, key, op);
     }
 
     /// The value of a key in the view with the writes applied.
