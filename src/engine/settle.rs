@@ -29,6 +29,7 @@ pub(crate) struct Settle<'a> {
 ///
 /// # Errors
 /// `LeaseLost` unless the ticket's token is that of the present lease and no call has voided it.
+#[inline(always)]
 pub(crate) fn held(
     view: &dyn View,
     tube: &TubeEntry,

@@ -118,6 +118,26 @@ pub trait Staging {
     fn settle(self: Box<Self>) -> io::Result<bool>;
 }
 
+/// Repeats a call of the system, which may do a part, until `len` bytes are done. The call gets the
+/// number of bytes that are done and returns how many it did; `nothing` is the error if none.
+#[inline]
+fn in_parts(
+    len: usize,
+    nothing: io::ErrorKind,
+    mut part: impl FnMut(usize) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < len {
+        match part(done) {
+            Ok(0) => return Err(nothing.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// A file of the operating system.
 #[derive(Debug)]
 pub(crate) struct OsFile(pub(crate) File);
@@ -135,48 +155,25 @@ impl DiskFile for OsFile {
         Ok(self.0.metadata()?.len())
     }
 
-    #[cfg(unix)]
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, out, offset)
+        #[cfg(unix)]
+        return std::os::unix::fs::FileExt::read_exact_at(&self.0, out, offset);
+        #[cfg(windows)]
+        return in_parts(out.len(), io::ErrorKind::UnexpectedEof, |done| {
+            let part = out.get_mut(done..).unwrap_or_default();
+            std::os::windows::fs::FileExt::seek_read(&self.0, part, offset + done as u64)
+        });
     }
 
-    #[cfg(unix)]
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::write_all_at(&self.0, data, offset)
-    }
-
-    #[cfg(windows)]
-    fn read_at(&self, mut offset: u64, mut out: &mut [u8]) -> io::Result<()> {
-        use std::os::range_cache::fs::FileExt;
-        while !out.is_empty() {
-            match self.0.seek_read(out, offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => {
-                    out = out.get_mut(count..).unwrap_or_default();
-                    offset += count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    #[cfg(windows)]
-    fn write_at(&self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
-        use std::os::range_cache::fs::FileExt;
-        while !data.is_empty() {
-            match self.0.seek_write(data, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    data = data.get(count..).unwrap_or_default();
-                    offset += count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        in_parts(data.len(), io::ErrorKind::WriteZero, |done| {
+            let (part, at) = (data.get(done..).unwrap_or_default(), offset + done as u64);
+            // Without libc, whose call checks at each write whether its thread was cancelled.
+            #[cfg(unix)]
+            return Ok(rustix::io::pwrite(&self.0, part, at)?);
+            #[cfg(windows)]
+            return std::os::windows::fs::FileExt::seek_write(&self.0, part, at);
+        })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

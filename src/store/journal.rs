@@ -239,6 +239,9 @@ impl Ring {
         crosses && size <= PAGE && self.shared.synced() == self.last.link.number
     }
 
+    // Inlined, as `put` is: the processor predicts no return after a call of the system, which costs
+    // 10 ns for each function between that call and the verb.
+    #[inline(always)]
     /// Writes one record, if the overlay can still be carried behind it; `reserves` if the reserved
     /// numbers have moved. Its number.
     pub(crate) fn append<'a>(
@@ -326,6 +329,7 @@ impl Ring {
         Ok(number)
     }
 
+    #[inline(always)]
     fn write(&mut self) -> Result<u64, WriteFault> {
         let link = self.put(self.shared.synced())?;
         self.is_idle = false;
@@ -334,6 +338,7 @@ impl Ring {
     }
 
     /// Writes the draft as the last record, and tells nobody.
+    #[inline(always)]
     fn put(&mut self, synced: u64) -> Result<Link, WriteFault> {
         let size = self.draft.size();
         if size > self.record_max() {

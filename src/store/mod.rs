@@ -161,6 +161,7 @@ impl Store {
     /// Writes rows as a whole: one record, then all are visible. On success the layer is empty, on
     /// failure unchanged. `adds` if they may add more than they remove. Returns the number of the
     /// record, or of the last one if none was written.
+    #[inline(always)]
     pub(crate) fn append(
         &mut self,
         writes: &mut Layer,

@@ -231,7 +231,9 @@ impl Rows {
     pub(crate) fn count(&mut self, writes: &Layer, forward: bool) {
         for (key, op) in writes.iter() {
             let added = if forward { op.rows_added() } else { -op.rows_added() };
-            Range::holding(key).map(|range| self.count_step(range, added));
+            if let Some(range) = Range::holding(key) {
+                self.count_step(range, added);
+            }
         }
     }
 
@@ -284,7 +286,9 @@ impl Rows {
             (Some(value), false) => RowOp::Change(value),
             (None, _) => RowOp::Remove,
         };
-        Range::holding(&key).map(|range| self.count_step(range, op.rows_added()));
+        if let Some(range) = Range::holding(&key) {
+            self.count_step(range, op.rows_added());
+        }
         self.reflect(&key, &op);
         self.active.write_unsure(key, op.into_value());
     }

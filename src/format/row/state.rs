@@ -130,27 +130,32 @@ impl TaskProgress {
     fn unpack_fields(mut row: Unpacker<'_>) -> Option<Homed<Self>> {
         let mut head = Self::fresh(NEVER, NEVER);
         let flags = row.u8().filter(|flags| (1..128).contains(flags))?;
+        // A field that says what an absent one says was not written by this code.
         if flags & 1 != 0 {
             let mut counts = row.part::<16>()?;
             (head.deliveries, head.attempts) = (counts.u32()?, counts.u32()?);
             (head.releases, head.buries) = (counts.u32()?, counts.u32()?);
+            Some(head.counts()).filter(|counts| *counts != [0; 4])?;
         }
         if flags & 2 != 0 {
-            head.expires = row.u64()?;
+            head.expires = row.u64().filter(|time| *time != NEVER)?;
         }
         if flags & 4 != 0 {
-            head.ttr = row.u64()?;
+            head.ttr = row.u64().filter(|time| *time != NEVER)?;
         }
         if flags & 8 != 0 {
-            head.last_error = row.text()?.to_owned();
+            head.last_error = row.text().filter(|text| !text.is_empty())?.to_owned();
         }
-        let home =
-            if flags & 16 != 0 { Some(unpack_place(&mut row, flags & 32 != 0)?) } else { None };
+        let home = match flags & 48 {
+            0 => None,
+            16 => Some(unpack_place(&mut row, false)?),
+            48 => Some(unpack_place(&mut row, true)?),
+            _ => return None,
+        };
         if flags & 64 != 0 {
-            head.extension = unpack_extension(&mut row)?;
+            head.extension = unpack_extension(&mut row).filter(|fields| !fields.is_empty())?;
         }
-        let is_canonical = head.flags(home.as_ref()) == flags;
-        row.end((head, home)).filter(|_| is_canonical)
+        row.end((head, home))
     }
 
     fn counts(&self) -> [u32; 4] {
@@ -203,6 +208,7 @@ impl TakenRow {
         row.done()
     }
 
+    #[inline(always)]
     pub(crate) fn decode(row: &[u8]) -> Option<(Away, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
         let mut fixed = rest.part::<21>()?;
