@@ -239,11 +239,11 @@ impl Ring {
         crosses && size <= PAGE && self.shared.synced() == self.last.link.number
     }
 
-    // Inlined, as `put` is: the processor predicts no return after a call of the system, which costs
-    // 10 ns for each function between that call and the verb.
-    #[inline(always)]
     /// Writes one record, if the overlay can still be carried behind it; `reserves` if the reserved
     /// numbers have moved. Its number.
+    // Inlined, and `put` with it: after a system call the processor mispredicts every return, which
+    // costs 10 ns for each function between the call and the verb.
+    #[inline(always)]
     pub(crate) fn append<'a>(
         &mut self,
         stamp: &RecordMeta,

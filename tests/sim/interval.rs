@@ -118,7 +118,7 @@ fn a_power_cut_undoes_at_most_the_writes_since_the_last_sync_began() {
 /// for the sync, so that the loss by a power cut stays bounded.
 #[test]
 fn a_write_past_the_interval_returns_after_the_running_sync() {
-    let intervals = Intervals::new();
+    let (intervals, mut all_waited) = (Intervals::new(), 0);
     for seed in seeds(20) {
         let (disk, clock) = (SimDisk::new(seed), ManualClock::new());
         let (queue, tube) = open_with_threads(&disk, &clock);
@@ -135,13 +135,22 @@ fn a_write_past_the_interval_returns_after_the_running_sync() {
         });
         (0..4).for_each(|_| intervals.pass());
         assert!(has_returned.try_recv().is_err(), "seed {seed}: it did not wait");
+        let syncs = || disk.syncs().into_iter().filter(|is_sync| *is_sync).count();
+        let before = syncs();
         drop(go_on);
         intervals.until("its return", || has_returned.try_recv().ok());
         disk.cut_power();
+        // On a busy machine the writer may come to its call only after that sync. Then the flusher
+        // has begun the next one, and the writer need not wait for it.
+        let waited = syncs() >= before + 2;
         writer.join().unwrap();
         drop((queue, tube));
-        // Its own record may have been written only after that sync.
         let found = numbers(&open(&disk, Durability::Durable).0);
-        assert!(found == [0, 1] || found == [0, 1, 2], "seed {seed}: {found:?}");
+        // The writer's own record may have been written only after the sync that it waited for.
+        let least = if waited { 2 } else { 1 };
+        assert!((least..=3).contains(&found.len()), "seed {seed}: {found:?}");
+        assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>(), "seed {seed}: a prefix");
+        all_waited += u64::from(waited);
     }
+    assert!(!are_all() || all_waited > 0, "no writer came in time");
 }

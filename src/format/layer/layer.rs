@@ -117,7 +117,7 @@ impl Layer {
     /// Where a key is in the sorted list; as an error, where it would be inserted.
     #[inline]
     fn find_few(&self, key: &[u8]) -> Result<usize, usize> {
-        // An op mostly writes rows of different tags, which one byte tells apart.
+        // An op mostly writes rows of different tags, which one byte shows.
         let order = |row: &Key| row.first().cmp(&key.first()).then_with(|| row.as_slice().cmp(key));
         match self.few.last() {
             Some((last, _)) if order(last).is_ge() => {
