@@ -133,7 +133,7 @@ impl<'a> OpContext<'a> {
         self.draw(Numbers::of_ids(1)).ids
     }
 
-    /// So many ids, one behind the other; the first of them.
+    /// Draws so many consecutive ids. Returns the first.
     pub(crate) fn ids(&mut self, count: u64) -> u64 {
         self.draw(Numbers::of_ids(count)).ids
     }
@@ -192,7 +192,7 @@ impl<'a> OpContext<'a> {
         self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
     }
 
-    /// Adds the payload of the task whose step was told last.
+    /// Adds the payload of the task that made the last step.
     pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
         let most = self.wants.map_or(0, PayloadSubscribers::bytes_kept);
         self.draft.effects.payload_of_last(payload, most);

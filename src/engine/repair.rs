@@ -191,7 +191,7 @@ fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result
     Ok(TaskState::Delayed(DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group }))
 }
 
-/// The named consumer that holds a task, or 0, where the task's own row does not tell.
+/// The named consumer that holds a task, or 0, where the task's own row does not state it.
 fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
     let mut rows = Scan::over(tube.range(Tag::Held));
     while let Some((met, _)) = rows.next(ctx)? {

@@ -101,7 +101,7 @@ fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<
     Ok(pieces.count() as usize)
 }
 
-/// The tube of a run. Where a damaged work row does not tell it, the tubes do.
+/// The tube of a run. Where the work row is damaged, the tube rows are searched.
 fn tube_of<'a>(
     ctx: &OpContext<'a>,
     run: Run,

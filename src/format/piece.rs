@@ -48,7 +48,7 @@ impl Pieces {
         count
     }
 
-    /// Where in the payload a piece is. `None` behind the last.
+    /// Where in the payload a piece is. `None` after the last.
     pub(crate) fn piece(&self, number: u32) -> Option<Range<usize>> {
         let (full, mut rest) = self.full();
         let number = number as usize;

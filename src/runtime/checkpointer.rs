@@ -23,7 +23,7 @@ pub(crate) fn run_post_commit(parts: &Shared, post: &PostCommit) {
     }
 }
 
-/// Syncs what has been unsynced for too long, so that the limit does not hang on the flusher.
+/// Syncs what has been unsynced for too long, so that the limit does not depend on the flusher.
 #[inline]
 pub(crate) fn sync_overdue(parts: &Shared, post: &PostCommit) {
     if let Some(mark) = post.sync {
@@ -83,14 +83,14 @@ pub(crate) fn relieve_journal(parts: &Shared, checkpoints: u64) -> Result<()> {
         return Ok(());
     }
     match checkpoint_with(parts, &writer, None) {
-        // The journal has room all the same, or the next try says that it has none.
+        // The journal may have space all the same; if not, the next try reports it.
         Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
         done => done.map(drop),
     }
 }
 
-/// Behind a full disk, and before what goes to the base at once: a checkpoint finds out whether
-/// there is room again.
+/// After a full disk, and before rows are written to the base at once: runs a checkpoint, which
+/// finds out whether there is space again.
 pub(crate) fn look_for_room(parts: &Shared, writer: &MutexGuard<'_, ()>) -> Result<()> {
     let looks = {
         let mut state = parts.state.lock();

@@ -9,9 +9,9 @@ use crate::words::sync::{Arc, Ordering};
 use std::io;
 use std::time::Duration;
 
-/// Bytes of a piece, and how long the pacer behind it is. On the disk of BENCHMARKS.md a caller
+/// Bytes of a piece, and how long the pause after it is. On the disk of BENCHMARKS.md a caller
 /// that syncs 4 000 times a second beside checkpoints of 6 MB waits, at the 99.9th percentile,
-/// 11 ms where they are written at once, 15 in pieces without breaths, 1.3 in these.
+/// 11 ms where they are written at once, 15 in pieces without pauses, 1.3 in these.
 const SYNC_BYTES: u64 = 128 << 10;
 const SYNC_PAUSE: Duration = Duration::from_millis(1);
 /// Most time that one checkpoint spends on that: on a card a single sync can take 50 ms.

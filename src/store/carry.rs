@@ -1,6 +1,7 @@
-//! How a ring is freed without the base: on a full disk the rows of the overlay are journaled once
-//! more at the ring's head, and a slot in the journal's head says that an opening begins there.
-//! What the ring must keep free for that, whatever is written. No I/O.
+//! How the ring is freed without the base. On a full disk the rows of the overlay are written to
+//! the journal once more, at the ring's head; this is a carry. A slot in the journal's head states
+//! that an opening begins there. This file computes how much of the ring must stay free, so that a
+//! carry always fits. It does no I/O.
 
 use super::head::PAGE;
 use super::record::{Link, Span};
@@ -8,39 +9,39 @@ use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// One part in so many of the ring, and a larger row is not journaled: it goes to the base at once.
+/// A row larger than 1/ROW_PART of the ring is not journaled: it is written to the base at once.
 pub(super) const ROW_PART: u64 = 12;
-/// The same of a record: the last one, the next, what is lost where that wraps, its rows carried,
-/// and what is kept make up one ring.
+/// A record has at most 1/RECORD_PART of the ring. The ring must have space for the last record,
+/// the next one, the bytes lost where that wraps, its carried rows, and the part kept free.
 pub(super) const RECORD_PART: u64 = 5;
-/// One part in so many of the ring stays free, for the records of openings and for what is lost
-/// where a carried record does not fit before the ring's end. Larger than the largest row.
+/// 1/KEPT_PART of the ring stays free, for the records of openings and for the bytes lost where a
+/// carried record does not fit before the ring's end. It is larger than the largest row.
 pub(super) const KEPT_PART: u64 = 8;
 
-/// Percents of the ring that the overlay may take if it is carried, behind a record that brings in
-/// tasks, one that moves them, and one that takes rows away.
+/// The most percent of the ring that the carried overlay may take: after a record that adds tasks,
+/// after one that moves them, and after one that removes rows.
 const MOST: [u64; 3] = [33, 38, 41];
 const _: () = assert!(KEPT_PART < ROW_PART && 2 * MOST[2] + 100 / KEPT_PART < 100);
 
-/// What a record does to the overlay.
+/// How a record changes the size of the overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Burden {
-    /// It brings in something new, such as a task or a reason.
+    /// It adds something, such as a task or a reason.
     Adds = 0,
     /// It moves tasks.
     Moves = 1,
-    /// It takes rows away.
+    /// It removes rows.
     Frees = 2,
 }
 
 impl Burden {
-    /// Of a list that is not known to bring in anything.
+    /// The burden of writes that are not known to add anything.
     pub(super) fn of(writes: &Layer) -> Self {
         if writes.tombstones() * 2 >= writes.entries() { Self::Frees } else { Self::Moves }
     }
 }
 
-/// What the overlay weighs in bytes of carried records.
+/// The size of the overlay, in bytes of carried records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Before the record.
@@ -68,16 +69,16 @@ pub(super) const CARRY_BYTES: usize = 72;
 pub(super) struct Carry {
     /// Counts the carries: the slots are written in turn.
     pub(super) sequence: u64,
-    /// The serial of the base that it was made over. With another it says nothing.
+    /// The serial of the base that it was made over. Over another base it is not valid.
     pub(super) serial: u64,
-    /// An opening begins behind this record.
+    /// An opening begins after this record.
     pub(super) floor: Span,
     /// The last carried record.
     pub(super) upto: u64,
 }
 
 impl Carry {
-    /// Where it stands.
+    /// Its place in the journal.
     pub(super) fn at(&self) -> u64 {
         PAGE_AT + self.sequence % 2 * SLOT_APART
     }

@@ -1,6 +1,7 @@
-//! What is done on a full disk. The base grows by what the disk still has; if that is too little,
-//! puts are refused, the overlay is carried in the journal, so that the ring has room again, and as
-//! much of it as fits goes to the base: removals first, since they make room for the rest.
+//! What a checkpoint does that meets a full disk. First the base grows by the space that the disk
+//! still has. If that is too little, puts are refused and the overlay is carried: the journal gets
+//! its rows once more, which frees the ring. Then as many rows as fit are written to the base,
+//! removals first, because they free pages for the others.
 
 use super::Store;
 use super::base::{Base, Opening, fenced};
@@ -14,15 +15,15 @@ use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SLICE_ROWS;
 
-/// Growths of the base by a smaller step than redb's before it is carried.
+/// How often the base grows by a smaller step than redb's before the overlay is carried.
 const STEPS: usize = 4;
-/// Bytes that the base grows by beside what the rows take.
+/// Bytes by which the base grows in addition to those of the rows.
 const STEP_BYTES: u64 = 1 << 20;
-/// One part in so many of the base's file is the least step while the disk has it.
+/// The first step is at least 1/STEP_PART of the base's file.
 const STEP_PART: u64 = 16;
-/// Smaller steps are not worth a try.
+/// Bytes of the smallest step.
 const STEP_MIN: u64 = 16 << 10;
-/// Fewer rows of a slice that adds are not tried for.
+/// Rows of the smallest slice that adds rows.
 const ADDS_MIN: usize = 16;
 
 impl Store {
@@ -31,18 +32,18 @@ impl Store {
         Load::of(self.rows.carry_bytes(self.frozen_runs.len()), ring.size(), burden)
     }
 
-    /// On a full disk: whether tasks that are due may still be moved. They need not be: a take
-    /// hands out what is ready, which makes room.
+    /// Whether due tasks may be moved on a full disk. They can wait: a take hands out ready tasks,
+    /// and their acks free space.
     pub(crate) fn promotes(&self) -> bool {
         let room = |ring: &Ring| ring.left(self.load(ring, Burden::Adds)) >= ring.size() / 16;
         !self.full || self.ring.as_ref().is_none_or(room)
     }
 
-    /// Goes on behind a checkpoint that met a full disk. `Ok` if it is done after all.
+    /// Continues after a checkpoint that met a full disk. `Ok` if a second try has succeeded.
     ///
     /// # Errors
-    /// `DiskFull` if rows of the overlay have found no room in the base: the journal holds them.
-    /// `Broken` if the store cannot go on.
+    /// `DiskFull` if the base has no space for some rows of the overlay: the journal keeps them.
+    /// `Broken` if the store cannot continue.
     pub(super) fn make_do(&mut self, error: Error) -> Result<()> {
         let mut error = error;
         for _ in 0..STEPS {
@@ -67,7 +68,8 @@ impl Store {
         Err(self.named(error))
     }
 
-    /// A whole checkpoint. What it failed with, if the store can go on.
+    /// Runs a whole checkpoint. Returns its error, if there was one after which the store can
+    /// continue.
     fn try_again(&mut self) -> Result<Option<Error>> {
         let Some(checkpoint) = self.freeze()? else { return Ok(None) };
         match checkpoint.run() {
@@ -79,8 +81,8 @@ impl Store {
         }
     }
 
-    /// Opens the base again with more room in it: redb doubles its file, and later grows by
-    /// gigabytes, for which the disk may have no room. Whether there was some.
+    /// Opens the base again with a larger file. redb itself doubles the file, and later adds
+    /// gigabytes, for which the disk may have no space. Returns whether the file has grown.
     pub(super) fn reopen_larger(&mut self) -> Result<bool> {
         let rows = self.rows.carry_bytes(0);
         let mut grown = false;
@@ -95,10 +97,10 @@ impl Store {
         Ok(grown)
     }
 
-    /// Journals the overlay once more, and so frees the ring without the base.
+    /// Writes the overlay to the journal once more, which frees the ring without the base.
     ///
     /// # Errors
-    /// `Broken` if the store cannot go on; else nothing happened.
+    /// `Broken` if the store cannot continue.
     fn carry(&mut self) -> Result<()> {
         let serial = self.base()?.anchor().serial;
         let counts = self.rows.counts.moved();
@@ -112,14 +114,14 @@ impl Store {
                 self.number = ring.last().link.number;
                 Ok(())
             }
-            // It stays as full as it is.
+            // The ring stays as full as it was.
             Err(WriteFault::NoRoom | WriteFault::TooLarge | WriteFault::Undone(_)) => Ok(()),
             Err(WriteFault::Stuck(error)) => Err(self.stop(Error::io(error))),
         }
     }
 
-    /// Each opening writes a record into what the ring keeps free, and many that fail one behind
-    /// the other would use it up.
+    /// Carries the overlay if the free part of the ring is nearly used up. Each opening writes a
+    /// record there, and a long row of openings that fail would fill it.
     pub(super) fn make_room_for_opening(&mut self) -> Result<()> {
         let is_short = |store: &Self| {
             store.ring.as_ref().is_some_and(|ring| {
@@ -147,8 +149,8 @@ impl Store {
         if is_short(self) { self.carry() } else { Ok(()) }
     }
 
-    /// Writes rows to the base in small commits, which leave its anchor where it is: a replay over
-    /// any of them comes to the same rows.
+    /// Writes rows to the base in small commits. They do not change its anchor: a replay over any of
+    /// them gives the same rows.
     fn write_what_fits(&mut self) -> Result<()> {
         let dead = self.write_slices(true, 1)?;
         let alive = self.write_slices(false, ADDS_MIN)?;
@@ -160,8 +162,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the rows that are dead, or those that are not, until one slice of `least` rows finds
-    /// no room. The last key written.
+    /// Writes the removals, or the other rows, until there is no space for a slice of `least` rows.
+    /// Returns the last key written.
     fn write_slices(&mut self, dead: bool, least: usize) -> Result<Option<Key>> {
         let (mut last, mut most) = (None, SLICE_ROWS);
         loop {
@@ -192,7 +194,7 @@ impl Store {
     }
 }
 
-/// The last key written, if there was one to write.
+/// Writes the next slice of at most `most` rows. Returns the last key written, if there was one.
 fn write_slice(
     opening: &Opening,
     layer: &Layer,
@@ -203,7 +205,7 @@ fn write_slice(
     let rest = layer.after(last).filter(|(_, op)| op.is_remove() == dead);
     let txn = opening.begin_write()?;
     let written = write_rows(&txn, opening, rest.take(most)).and_then(|written| {
-        // What comes in leaves the reserve to what goes out.
+        // Added rows must not use the reserve, which removals need.
         if !dead && written.is_some() {
             keep_reserve(&txn, opening)?;
         }

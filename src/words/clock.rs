@@ -82,8 +82,8 @@ pub(crate) fn machine_now() -> Instant {
     Instant::now()
 }
 
-/// What a queue made of the time for which it was not open, if the wall clock does not tell the
-/// truth about it; see [`Queue::clock_step`](crate::Queue::clock_step).
+/// How a queue has counted the time for which it was not open, if the wall clock cannot be trusted;
+/// see [`Queue::clock_step`](crate::Queue::clock_step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockStep {

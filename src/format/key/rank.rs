@@ -16,7 +16,7 @@ impl Order {
     /// In the middle of all numbers, so that a front put has room before it.
     const MIDDLE: u64 = 1 << 63;
 
-    /// At the end: behind everything that was put before `number` was drawn.
+    /// At the end: after everything that was put before `number` was drawn.
     pub(crate) fn back(number: u64) -> Self {
         Self::number(Self::MIDDLE | number)
     }

@@ -124,7 +124,7 @@ impl Tag {
         }
     }
 
-    /// The tags that tell a state.
+    /// The tags whose rows give a state.
     pub(crate) fn states() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|tag| tag.state().is_some())
     }

@@ -88,8 +88,8 @@ impl Asleep {
         if since >= Self::LOOK_AGAIN || moved >= Self::JITTER {
             let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
             let boot = Duration::try_from(boot).map_or(0, nanos);
-            // Read behind the boot clock: what the thread is kept from going on between the two is
-            // then missing until the next look, and would else be time that never was.
+            // Read after the boot clock: if the thread is paused between the two, that time is
+            // missing until the next look. In the other order it would be added and never removed.
             let ahead = boot.saturating_sub(nanos(origin.elapsed()));
             self.ahead.fetch_max(ahead, Ordering::Relaxed);
             self.looked.store(passed, Ordering::Relaxed);
