@@ -147,7 +147,7 @@ impl DiskFile for OsFile {
 
     #[cfg(windows)]
     fn read_at(&self, mut offset: u64, mut out: &mut [u8]) -> io::Result<()> {
-        use std::os::range_cache::fs::FileExt;
+        use std::os::windows::fs::FileExt;
         while !out.is_empty() {
             match self.0.seek_read(out, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -164,7 +164,7 @@ impl DiskFile for OsFile {
 
     #[cfg(windows)]
     fn write_at(&self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
-        use std::os::range_cache::fs::FileExt;
+        use std::os::windows::fs::FileExt;
         while !data.is_empty() {
             match self.0.seek_write(data, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -1,28 +1,31 @@
-//! What is done on a full disk. The base grows by what the disk still has; if that is too little,
-//! puts are refused, the overlay is carried in the journal, so that the ring has room again, and as
-//! much of it as fits goes to the base: removals first, since they make room for the rest.
+//! What happens on a full disk. The base grows by the space that the disk still has. If that is too
+//! little, puts are refused. The overlay is carried in the journal, so that the ring has space
+//! again. As many rows as fit are written to the base: removals first, because they free space for
+//! the rest.
 
 use super::Store;
-use super::base::{Base, Opening, fenced};
+use super::base::Base;
 use super::carry::{Burden, KEPT_PART, Load};
 use super::checkpoint::{abort, keep_reserve, write_rows};
-use super::journal::{Ring, WriteFault};
+use super::database::Opening;
 use super::record::set_boot;
+use super::redb_errors::fenced;
+use super::ring::{Ring, WriteFault};
 use crate::format::extension::Extension;
 use crate::format::key::Key;
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SLICE_ROWS;
 
-/// Growths of the base by a smaller step than redb's before it is carried.
+/// How often the base grows, by a smaller step than redb's, before the overlay is carried.
 const STEPS: usize = 4;
-/// Bytes that the base grows by beside what the rows take.
+/// Bytes by which the base grows in addition to those of the rows.
 const STEP_BYTES: u64 = 1 << 20;
-/// One part in so many of the base's file is the least step while the disk has it.
+/// The first step that is tried is at least the base's file divided by this.
 const STEP_PART: u64 = 16;
-/// Smaller steps are not worth a try.
+/// Bytes of the smallest step that is tried.
 const STEP_MIN: u64 = 16 << 10;
-/// Fewer rows of a slice that adds are not tried for.
+/// Rows of the smallest slice that is tried for rows that are not removals.
 const ADDS_MIN: usize = 16;
 
 impl Store {
@@ -31,19 +34,19 @@ impl Store {
         Load::of(self.rows.carry_bytes(self.frozen_runs.len()), ring.size(), burden)
     }
 
-    /// On a full disk: whether tasks that are due may still be moved. They need not be: a take
-    /// hands out what is ready, which makes room.
+    /// Whether due tasks may be moved, which needs space. On a full disk they can wait: a take
+    /// still gets the ready tasks, and their acks free space.
     pub(crate) fn promotes(&self) -> bool {
         let room = |ring: &Ring| ring.left(self.load(ring, Burden::Adds)) >= ring.size() / 16;
         !self.full || self.ring.as_ref().is_none_or(room)
     }
 
-    /// Goes on behind a checkpoint that met a full disk. `Ok` if it is done after all.
+    /// Continues after a checkpoint that met a full disk. `Ok` if the checkpoint is done after all.
     ///
     /// # Errors
-    /// `DiskFull` if rows of the overlay have found no room in the base: the journal holds them.
-    /// `Broken` if the store cannot go on.
-    pub(super) fn make_do(&mut self, error: Error) -> Result<()> {
+    /// `DiskFull` if rows of the overlay do not fit into the base: the journal has them. `Broken`
+    /// if the store cannot continue.
+    pub(super) fn handle_full_disk(&mut self, error: Error) -> Result<()> {
         let mut error = error;
         for _ in 0..STEPS {
             if !self.reopen_larger()? {
@@ -55,19 +58,19 @@ impl Store {
             }
             if error.kind() != ErrorKind::DiskFull {
                 self.reopen()?;
-                return Err(self.named(error));
+                return Err(self.with_folder(error));
             }
         }
         self.full = true;
         self.carry()?;
-        self.reopen_behind(|file| file.reveal().map_err(Error::io))?;
+        self.reopen_after(|file| file.reveal().map_err(Error::io))?;
         self.write_what_fits()?;
         let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size() / KEPT_PART);
-        self.stuck = (self.number, used);
-        Err(self.named(error))
+        (self.number_when_full, self.retry_at) = (self.number, used);
+        Err(self.with_folder(error))
     }
 
-    /// A whole checkpoint. What it failed with, if the store can go on.
+    /// Runs a whole checkpoint. Returns why it failed, if the store can continue.
     fn try_again(&mut self) -> Result<Option<Error>> {
         let Some(checkpoint) = self.freeze()? else { return Ok(None) };
         match checkpoint.run() {
@@ -79,12 +82,12 @@ impl Store {
         }
     }
 
-    /// Opens the base again with more room in it: redb doubles its file, and later grows by
-    /// gigabytes, for which the disk may have no room. Whether there was some.
+    /// Opens the base again with more free pages. redb would double its file, and later grow it by
+    /// gigabytes, for which the disk may have no space. Returns whether the file has grown.
     pub(super) fn reopen_larger(&mut self) -> Result<bool> {
         let rows = self.rows.carry_bytes(0);
         let mut grown = false;
-        self.reopen_behind(|file| {
+        self.reopen_after(|file| {
             let mut step = (rows * 2 + STEP_BYTES).max(file.seen() / STEP_PART);
             while !grown && step >= STEP_MIN {
                 grown = file.extend(step).is_ok();
@@ -95,10 +98,11 @@ impl Store {
         Ok(grown)
     }
 
-    /// Journals the overlay once more, and so frees the ring without the base.
+    /// Writes the overlay to the journal once more, which frees the ring without the base. If that
+    /// fails, nothing has changed.
     ///
     /// # Errors
-    /// `Broken` if the store cannot go on; else nothing happened.
+    /// `Broken` if the store cannot continue.
     fn carry(&mut self) -> Result<()> {
         let serial = self.base()?.anchor().serial;
         let counts = self.rows.counts.moved();
@@ -107,19 +111,19 @@ impl Store {
         if let Some(boot) = self.boot {
             set_boot(&mut extension, boot);
         }
-        match ring.carry(serial, (&self.stamp, &extension), &self.rows.active, &counts) {
+        match ring.carry(serial, (&self.meta, &extension), &self.rows.active, &counts) {
             Ok(()) => {
                 self.number = ring.last().link.number;
                 Ok(())
             }
-            // It stays as full as it is.
+            // The ring stays as full as it was.
             Err(WriteFault::NoRoom | WriteFault::TooLarge | WriteFault::Undone(_)) => Ok(()),
-            Err(WriteFault::Stuck(error)) => Err(self.stop(Error::io(error))),
+            Err(WriteFault::Fatal(error)) => Err(self.stop(Error::io(error))),
         }
     }
 
-    /// Each opening writes a record into what the ring keeps free, and many that fail one behind
-    /// the other would use it up.
+    /// Frees space in the ring if little is left. Each opening writes a record into the part of the
+    /// ring that is kept free, and many failed openings in a row would use that up.
     pub(super) fn make_room_for_opening(&mut self) -> Result<()> {
         let is_short = |store: &Self| {
             store.ring.as_ref().is_some_and(|ring| {
@@ -129,7 +133,8 @@ impl Store {
         if !is_short(self) {
             return Ok(());
         }
-        // A replay does not know which removed rows were made in the journal.
+        // A replay keeps a tombstone also for a row that was only ever in the journal. Those are
+        // dropped here.
         let base = self.base.as_ref();
         let mut failed = Ok(());
         self.rows.active.keep(|key, op| {
@@ -147,8 +152,8 @@ impl Store {
         if is_short(self) { self.carry() } else { Ok(()) }
     }
 
-    /// Writes rows to the base in small commits, which leave its anchor where it is: a replay over
-    /// any of them comes to the same rows.
+    /// Writes rows to the base in small commits, which do not move its anchor: after any of them a
+    /// replay leads to the same rows.
     fn write_what_fits(&mut self) -> Result<()> {
         let dead = self.write_slices(true, 1)?;
         let alive = self.write_slices(false, ADDS_MIN)?;
@@ -160,15 +165,15 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the rows that are dead, or those that are not, until one slice of `least` rows finds
-    /// no room. The last key written.
+    /// Writes the removals, or the other rows, until a slice of `least` rows does not fit. Returns
+    /// the last key written.
     fn write_slices(&mut self, dead: bool, least: usize) -> Result<Option<Key>> {
         let (mut last, mut most) = (None, SLICE_ROWS);
         loop {
             let Some(opening) = self.base.take().map(Base::into_opening) else { return Ok(last) };
             let written = write_slice(&opening, &self.rows.active, dead, last.as_ref(), most)
                 .and_then(|written| Ok((written, Base::over(opening.clone())?)));
-            let fault = opening.fate.fault();
+            let fault = opening.health.fault();
             match written {
                 Ok((written, base)) => {
                     self.base = Some(base);
@@ -178,7 +183,7 @@ impl Store {
                     last = written;
                 }
                 Err(error) => {
-                    opening.fate.cut();
+                    opening.health.detach();
                     drop(opening);
                     let error = self.recoverable(error, fault)?;
                     self.reopen()?;
@@ -192,7 +197,7 @@ impl Store {
     }
 }
 
-/// The last key written, if there was one to write.
+/// Writes one slice. Returns the last key written, if there was one to write.
 fn write_slice(
     opening: &Opening,
     layer: &Layer,
@@ -203,7 +208,7 @@ fn write_slice(
     let rest = layer.after(last).filter(|(_, op)| op.is_remove() == dead);
     let txn = opening.begin_write()?;
     let written = write_rows(&txn, opening, rest.take(most)).and_then(|written| {
-        // What comes in leaves the reserve to what goes out.
+        // Rows that are added must leave the reserve to removals.
         if !dead && written.is_some() {
             keep_reserve(&txn, opening)?;
         }
@@ -211,7 +216,7 @@ fn write_slice(
     });
     match written {
         Ok(Some(written)) => {
-            fenced(&opening.fate, || Ok(txn.commit()?))?;
+            fenced(&opening.health, || Ok(txn.commit()?))?;
             Ok(Some(written))
         }
         nothing => {

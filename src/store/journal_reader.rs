@@ -4,8 +4,8 @@
 use super::carry::RECORD_PART;
 use super::disk::DiskFile;
 use super::head::{HEAD_BYTES, JournalHead};
-use super::journal::page_behind;
-use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, Span, is_whole};
+use super::record::{ALIGN, HEADER_BYTES, Header, META_BYTES, Span, is_whole};
+use super::ring::next_page;
 use crate::words::error::{Error, Result};
 use std::io;
 
@@ -61,7 +61,7 @@ impl<'a> RingReader<'a> {
     /// at most as far from the last synced one as records fit into the ring. Rows can look like
     /// headers at some of their bytes, and without this check a megabyte was read for each.
     fn is_likely(&self, header: &Header) -> bool {
-        let records_max = self.head.ring / (HEADER_BYTES + STAMP_BYTES) as u64;
+        let records_max = self.head.ring / (HEADER_BYTES + META_BYTES) as u64;
         header.number - header.synced <= records_max
     }
 
@@ -69,7 +69,7 @@ impl<'a> RingReader<'a> {
     /// have crossed into that, or at the ring's start if it did not fit.
     pub(crate) fn next(&mut self, last: Span) -> io::Result<Option<(Header, Span, &[u8])>> {
         let mut found = None;
-        for at in [last.end, page_behind(last.end), 0] {
+        for at in [last.end, next_page(last.end), 0] {
             let follows = self.record(at)?.filter(|(header, _)| {
                 header.number == last.link.number + 1 && header.prev == last.link.checksum
             });
