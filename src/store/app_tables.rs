@@ -1,8 +1,9 @@
-//! One commit of the base with the application's own tables, a set of row writes and all layers.
+//! Transactions and reads of the base with the application's own tables; `store::app_commit` ends
+//! the transactions.
 //! Locks are taken in this order: redb's writer first, without the store's lock, then the store.
 
-use super::base::Opening;
 use super::checkpoint::abort;
+use super::database::Opening;
 use super::tables::OWN_NAMES;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;

@@ -1,7 +1,6 @@
-//! How the ring is freed without the base. On a full disk the rows of the overlay are written to
-//! the journal once more, at the ring's head; this is a carry. A slot in the journal's head states
-//! that an opening begins there. This file computes how much of the ring must stay free, so that a
-//! carry always fits. It does no I/O.
+//! How a ring is freed without the base. On a full disk the rows of the overlay are journaled once
+//! more at the ring's head, and a slot in the journal's head says that an opening begins there.
+//! This file computes how much of the ring must always stay free for that. No I/O.
 
 use super::head::PAGE;
 use super::record::{Link, Span};
@@ -9,24 +8,25 @@ use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A row larger than 1/ROW_PART of the ring is not journaled: it is written to the base at once.
+/// The largest row that is journaled is the ring divided by this. A larger one goes to the base at
+/// once.
 pub(super) const ROW_PART: u64 = 12;
-/// A record has at most 1/RECORD_PART of the ring. The ring must have space for the last record,
-/// the next one, the bytes lost where that wraps, its carried rows, and the part kept free.
+/// The largest record is the ring divided by this. One ring has space for the last record, the next
+/// one, the bytes lost where that wraps, its rows carried, and the part that is kept free.
 pub(super) const RECORD_PART: u64 = 5;
-/// 1/KEPT_PART of the ring stays free, for the records of openings and for the bytes lost where a
-/// carried record does not fit before the ring's end. It is larger than the largest row.
+/// The ring divided by this stays free, for the records of openings and for the bytes that are lost
+/// where a carried record does not fit before the ring's end. It is larger than the largest row.
 pub(super) const KEPT_PART: u64 = 8;
 
-/// The most percent of the ring that the carried overlay may take: after a record that adds tasks,
-/// after one that moves them, and after one that removes rows.
+/// The maximum that a carried overlay may take, in percent of the ring: after a record that adds
+/// tasks, after one that moves them, and after one that removes rows.
 const MOST: [u64; 3] = [33, 38, 41];
 const _: () = assert!(KEPT_PART < ROW_PART && 2 * MOST[2] + 100 / KEPT_PART < 100);
 
-/// How a record changes the size of the overlay.
+/// What a record does to the overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Burden {
-    /// It adds something, such as a task or a reason.
+    /// It adds something new, such as a task or a reason.
     Adds = 0,
     /// It moves tasks.
     Moves = 1,
@@ -41,12 +41,12 @@ impl Burden {
     }
 }
 
-/// The size of the overlay, in bytes of carried records.
+/// The size of the overlay in bytes of carried records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Before the record.
     pub(super) carried: u64,
-    /// At most after it.
+    /// The maximum after it.
     pub(super) most: u64,
 }
 
@@ -57,19 +57,19 @@ impl Load {
     }
 }
 
-/// Where the page of the two slots begins in the journal.
+/// Offset of the page with the two slots in the journal.
 pub(super) const PAGE_AT: u64 = 3 * PAGE as u64;
 /// Bytes from one slot to the next.
 const SLOT_APART: u64 = PAGE as u64 / 2;
 /// Bytes of a slot.
 pub(super) const CARRY_BYTES: usize = 72;
 
-/// The last carry.
+/// A slot: the position of the last carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carry {
-    /// Counts the carries: the slots are written in turn.
+    /// Counts the carries. The two slots are written alternately.
     pub(super) sequence: u64,
-    /// The serial of the base that it was made over. Over another base it is not valid.
+    /// The serial of the base for which it was made. For another base it is not valid.
     pub(super) serial: u64,
     /// An opening begins after this record.
     pub(super) floor: Span,
@@ -78,7 +78,7 @@ pub(super) struct Carry {
 }
 
 impl Carry {
-    /// Its place in the journal.
+    /// Its offset in the journal.
     pub(super) fn at(&self) -> u64 {
         PAGE_AT + self.sequence % 2 * SLOT_APART
     }
@@ -104,7 +104,7 @@ impl Carry {
         (bytes.get(..CARRY_BYTES)? == carry.encode(seed)).then_some(carry)
     }
 
-    /// The later one of the two on their page.
+    /// The later one of the two valid slots on their page.
     pub(super) fn of(page: &[u8], seed: u64) -> Option<Self> {
         let slot = |number: u64| {
             let at = (number * SLOT_APART) as usize;

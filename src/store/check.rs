@@ -3,10 +3,11 @@
 //! repairs, or drops its list of free pages, and the opening in use must not be affected.
 
 use super::Store;
-use super::base::{Base, fenced, of_its_bytes};
+use super::base::Base;
 use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
+use super::redb_errors::{corruption_as_damage, fenced};
 use super::reserve::BaseFile;
 use super::scratch::ScratchFile;
 use crate::format::key::is_temporary;
@@ -46,7 +47,7 @@ impl Store {
         let scratch = ScratchFile::over(file).map(Arc::new).map_err(Error::io)?;
         let scratch = BaseFile::new(scratch).map_err(Error::io)?;
         let scratch = Base::open(scratch, self.config.cache_bytes);
-        let scratch = match scratch.map_err(of_its_bytes) {
+        let scratch = match scratch.map_err(corruption_as_damage) {
             Err(error) if error.kind() == ErrorKind::Damaged => {
                 report(format!("{UNSOUND}: {error}"));
                 return Ok(());
@@ -62,7 +63,7 @@ impl Store {
         // Dead ranges found in the copy are not valid for the opening in use.
         self.rows.dead.replace(dead);
         self.health = health;
-        match looked.map_err(of_its_bytes) {
+        match looked.map_err(corruption_as_damage) {
             Err(error) if error.kind() == ErrorKind::Damaged => {
                 report(format!("base.redb cannot be read: {error}"));
             }
@@ -79,13 +80,13 @@ impl Store {
         let head = JournalHead { queue: anchor.queue, ring: ring.size() };
         let mut reader = RingReader::new(ring.file(), &head);
         let mut last = ring.floor();
-        let mut stamp = Some(anchor.stamp);
+        let mut meta = Some(anchor.meta);
         while last.link.number < ring.last().link.number {
             match reader.next(last).map_err(Error::io)? {
                 Some((header, span, body)) => {
                     last = span;
                     let preamble = Preamble::read(header.kind, &mut Unpacker::new(body));
-                    stamp = preamble.zip(stamp).map(|(preamble, stamp)| preamble.behind(stamp));
+                    meta = preamble.zip(meta).map(|(preamble, meta)| preamble.meta_after(meta));
                 }
                 None => {
                     let number = last.link.number + 1;
@@ -97,10 +98,10 @@ impl Store {
         if last != ring.last() {
             report("journal: its last record is not at the expected place".into());
         }
-        let (told, kept) = (stamp.map(|stamp| stamp.durable_bytes), self.stamp.durable_bytes);
-        if told != Some(kept) {
+        let (found, kept) = (meta.map(|meta| meta.durable_bytes), self.meta.durable_bytes);
+        if found != Some(kept) {
             report(format!(
-                "journal: its last record says {told:?} payload bytes, expected {kept}"
+                "journal: its last record says {found:?} payload bytes, expected {kept}"
             ));
         }
         Ok(())
@@ -153,7 +154,7 @@ impl Store {
                 lives(&key, report);
             }
         }
-        for key in self.rows.beside() {
+        for key in self.rows.temporary_rows() {
             lives(key, report);
         }
         for (key, value) in self.rows.mirrored() {
@@ -199,12 +200,12 @@ impl Store {
     /// Lets redb verify every page, and repair in memory what it finds.
     fn check_base(scratch: Base, report: Report<'_>) -> Result<()> {
         let mut opening = scratch.into_opening();
-        let fate = opening.fate.clone();
-        let verified = fenced(&fate, || match Arc::get_mut(&mut opening) {
+        let health = opening.health.clone();
+        let verified = fenced(&health, || match Arc::get_mut(&mut opening) {
             Some(own) => Ok(own.db_mut()?.check_integrity()?),
             None => Err(redb::Error::TransactionInProgress),
         });
-        match verified.map_err(of_its_bytes) {
+        match verified.map_err(corruption_as_damage) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 report(format!("{UNSOUND} and is to be repaired"));

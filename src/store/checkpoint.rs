@@ -2,10 +2,12 @@
 //! One commit contains the rows, the counts and the anchor, so that the base always holds the queue
 //! as it was after one record.
 
-use super::base::{Base, Fault, Opening, fenced};
+use super::base::Base;
+use super::database::Opening;
 use super::journal::Journal;
 use super::merge::merge;
 use super::paced_io::IoPacer;
+use super::redb_errors::{Fault, fenced};
 use super::tables::{
     ANCHOR, CheckpointPosition, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal,
 };
@@ -30,7 +32,7 @@ pub(crate) struct Checkpoint {
     pub(super) journal: Option<Arc<Journal>>,
     pub(super) opening: Arc<Opening>,
     /// The serial of the base at the freeze.
-    pub(super) over: u64,
+    pub(super) base_serial: u64,
     pub(super) anchor: CheckpointPosition,
     pub(super) tallies: Vec<(Run, Tally)>,
     pub(super) txn: Option<WriteTransaction>,
@@ -42,7 +44,7 @@ pub(crate) struct Renewed {
     pub(super) base: Base,
 }
 
-/// A checkpoint that failed. The store can go on after `Store::mend` was called with it.
+/// A checkpoint that failed. The store can continue after `Store::mend` was called with it.
 #[derive(Debug)]
 pub(crate) struct CheckpointFailure {
     pub(super) frozen: Arc<Layer>,
@@ -58,10 +60,10 @@ impl Checkpoint {
             sync_up_to(journal, self.anchor.span.link.number)?;
         }
         let txn = self.opening.begin_write()?;
-        let over = serial(&txn, &self.opening);
+        let base_serial = serial(&txn, &self.opening);
         self.txn = Some(txn);
         // Its rows are in the base already; written again, they would hide later ones.
-        if over? != self.over {
+        if base_serial? != self.base_serial {
             return Err(Error::new(ErrorKind::Closed)
                 .because("a transaction was committed first; try again"));
         }
@@ -91,7 +93,7 @@ impl Checkpoint {
         let Some(txn) = self.txn.take() else { return Err(Error::new(ErrorKind::Closed)) };
         write_state(&txn, &self.opening, &self.anchor, &self.tallies)?;
         keep_reserve(&txn, &self.opening)?;
-        fenced(&self.opening.fate, || Ok(txn.commit()?))?;
+        fenced(&self.opening.health, || Ok(txn.commit()?))?;
         Base::over(self.opening.clone())
     }
 
@@ -100,7 +102,7 @@ impl Checkpoint {
         if let Some(txn) = self.txn.take() {
             abort(txn, &self.opening);
         }
-        CheckpointFailure { frozen: self.frozen, error, fault: self.opening.fate.fault() }
+        CheckpointFailure { frozen: self.frozen, error, fault: self.opening.health.fault() }
     }
 
     /// Runs all steps without pauses.
@@ -149,7 +151,7 @@ pub(super) fn sync_up_to(journal: &Journal, number: u64) -> Result<()> {
 
 /// The serial of the anchor in a write transaction.
 pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
-    let anchor = fenced(&opening.fate, || {
+    let anchor = fenced(&opening.health, || {
         let state = txn.open_table(STATE)?;
         let anchor = state.get(ANCHOR)?;
         Ok(anchor
@@ -166,7 +168,7 @@ pub(super) fn write_rows<'a>(
     opening: &Opening,
     entries: impl Iterator<Item = (&'a Key, &'a RowOp)>,
 ) -> Result<Option<Key>> {
-    fenced(&opening.fate, || merge(&mut txn.open_table(ROWS)?, entries))
+    fenced(&opening.health, || merge(&mut txn.open_table(ROWS)?, entries))
 }
 
 /// Writes the anchor and the counts that have changed.
@@ -176,7 +178,7 @@ pub(super) fn write_state(
     anchor: &CheckpointPosition,
     tallies: &[(Run, Tally)],
 ) -> Result<()> {
-    fenced(&opening.fate, || {
+    fenced(&opening.health, || {
         let mut table = txn.open_table(STATE)?;
         let mut buffer = Vec::new();
         table.insert(ANCHOR, seal(ANCHOR, &anchor.encode(), &mut buffer))?;
@@ -193,12 +195,12 @@ pub(super) fn write_state(
 }
 
 /// Makes sure that the base has its reserve after this transaction: after redb's part of the file,
-/// or as free pages in it, which are taken and given back here.
+/// or as free pages in it, which this allocates and frees.
 pub(super) fn keep_reserve(txn: &WriteTransaction, opening: &Opening) -> Result<()> {
     let Some(file) = opening.file.as_ref().filter(|file| !file.has_reserve()) else {
         return Ok(());
     };
-    fenced(&opening.fate, || {
+    fenced(&opening.health, || {
         let mut table = txn.open_table(STATE)?;
         let chunk = vec![0; RESERVE_CHUNK];
         let chunks = file.reserve_wanted() / RESERVE_CHUNK as u64 + 1;
@@ -215,5 +217,5 @@ pub(super) fn keep_reserve(txn: &WriteTransaction, opening: &Opening) -> Result<
 
 /// Drops a transaction; redb may read and write during the drop.
 pub(super) fn abort(txn: WriteTransaction, opening: &Opening) {
-    let _ = fenced(&opening.fate, || Ok(txn.abort()?));
+    let _ = fenced(&opening.health, || Ok(txn.abort()?));
 }

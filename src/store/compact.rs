@@ -1,7 +1,8 @@
 //! Returns unused space of the base to the file system.
 
 use super::Store;
-use super::base::{Base, Fault, fenced};
+use super::base::Base;
+use super::redb_errors::{Fault, fenced};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::sync::Arc;
 
@@ -11,7 +12,7 @@ impl Store {
     /// the file is left as it is.
     ///
     /// # Errors
-    /// `Io`, `DiskFull` or `Broken`; the store goes on after the first two.
+    /// `Io`, `DiskFull` or `Broken`; the store continues after the first two.
     pub(crate) fn compact(&mut self) -> Result<bool> {
         self.checkpoint()?;
         let before = self.base()?.opening().bytes();
@@ -27,7 +28,7 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::Broken => return Err(self.stop(error)),
             Err(error) => {
                 self.heal()?;
-                return Err(self.named(error));
+                return Err(self.with_folder(error));
             }
         }
         Ok(self.base()?.opening().bytes() < before)
@@ -36,7 +37,7 @@ impl Store {
     fn touch_base(&self) -> Result<()> {
         let opening = self.base()?.opening();
         let txn = opening.begin_write()?;
-        fenced(&opening.fate, || Ok(txn.commit()?))
+        fenced(&opening.health, || Ok(txn.commit()?))
     }
 
     /// Runs `work`, which redb allows only without a snapshot. `None` if another thread has one.
@@ -51,19 +52,19 @@ impl Store {
         let Some(mut opening) = self.base.take().map(Base::into_opening) else { return Ok(None) };
         let done = match Arc::get_mut(&mut opening) {
             Some(own) => {
-                let fate = own.fate.clone();
-                match fenced(&fate, || Ok(work(own.db_mut()?))) {
+                let health = own.health.clone();
+                match fenced(&health, || Ok(work(own.db_mut()?))) {
                     Ok(Err(redb::Error::TransactionInProgress)) => Ok(None),
-                    Ok(done) => fenced(&fate, || done).map(Some),
+                    Ok(done) => fenced(&health, || done).map(Some),
                     Err(error) => Err(error),
                 }
             }
             None => Ok(None),
         };
-        let fate = opening.fate.clone();
+        let health = opening.health.clone();
         match Base::over(opening) {
             Ok(base) => self.base = Some(base),
-            Err(error) if fate.fault() == Some(Fault::Sync) => return Err(self.stop(error)),
+            Err(error) if health.fault() == Some(Fault::Sync) => return Err(self.stop(error)),
             // A new opening repairs what the work has left.
             Err(_) => self.reopen()?,
         }

@@ -1,11 +1,12 @@
 //! Creation: both files of a new queue are made under other names, and then renamed together.
 
-use super::base::{Base, of_its_bytes};
+use super::base::Base;
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::head::{JournalHead, PAGE, QueueId};
-use super::journal;
-use super::progress::{ProgressFn, Stage, tell};
+use super::progress::{ProgressFn, Stage, report_progress};
+use super::redb_errors::corruption_as_damage;
 use super::reserve::BaseFile;
+use super::ring;
 use super::scratch::ScratchFile;
 use super::tables::CheckpointPosition;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -48,12 +49,12 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
 /// # Errors
 /// `Locked` while another one makes it; `Damaged` if one of the two files is of a queue that was
 /// used.
-pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: ProgressFn<'_>) -> Result<()> {
-    let ring = journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
-    let ring = ring.next_multiple_of(PAGE as u64);
+pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'_>) -> Result<()> {
+    let bytes = journal_bytes.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
+    let bytes = bytes.next_multiple_of(PAGE as u64);
     let queue: QueueId = random()?;
-    let head = JournalHead { queue, ring };
-    tell(told, Stage::Create, 0, ring)?;
+    let head = JournalHead { queue, ring: bytes };
+    report_progress(progress, Stage::Create, 0, bytes)?;
     let staging = disk.stage().map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Error::new(ErrorKind::Locked),
         _ => Error::io(error),
@@ -64,12 +65,12 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, told: ProgressFn<'_>) 
         Found::Unfinished => is_new(disk)?,
         _ => return Ok(()),
     }
-    journal::create(&*staging.create(FileName::Journal).map_err(Error::io)?, &head)
+    ring::create(&*staging.create(FileName::Journal).map_err(Error::io)?, &head)
         .map_err(Error::io)?;
     let base = staging.create(FileName::Base).map_err(Error::io)?;
     Base::create(base, &CheckpointPosition::genesis(queue, head.seed()))?;
     staging.settle().map_err(Error::io)?;
-    tell(told, Stage::Create, ring, ring)
+    report_progress(progress, Stage::Create, bytes, bytes)
 }
 
 /// Checks that nothing was ever written to a base whose journal is missing.
@@ -80,7 +81,7 @@ fn is_new(disk: &dyn Disk) -> Result<()> {
     let file: Arc<dyn DiskFile> = disk.open_base().map_err(Error::io)?;
     let scratch = ScratchFile::over(file).map(Arc::new).map_err(Error::io)?;
     let base = Base::open(BaseFile::new(scratch).map_err(Error::io)?, CACHE);
-    match base.and_then(|base| base.is_new()).map_err(of_its_bytes) {
+    match base.and_then(|base| base.is_new()).map_err(corruption_as_damage) {
         Err(error) if error.kind() != ErrorKind::Damaged => Err(error),
         Ok(true) => Ok(()),
         _ => Err(Error::new(ErrorKind::Damaged).because(NO_JOURNAL)),

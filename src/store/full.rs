@@ -1,29 +1,31 @@
-//! What a checkpoint does that meets a full disk. First the base grows by the space that the disk
-//! still has. If that is too little, puts are refused and the overlay is carried: the journal gets
-//! its rows once more, which frees the ring. Then as many rows as fit are written to the base,
-//! removals first, because they free pages for the others.
+//! What happens on a full disk. The base grows by the space that the disk still has. If that is too
+//! little, puts are refused. The overlay is carried in the journal, so that the ring has space
+//! again. As many rows as fit are written to the base: removals first, because they free space for
+//! the rest.
 
 use super::Store;
-use super::base::{Base, Opening, fenced};
+use super::base::Base;
 use super::carry::{Burden, KEPT_PART, Load};
 use super::checkpoint::{abort, keep_reserve, write_rows};
-use super::journal::{Ring, WriteFault};
+use super::database::Opening;
 use super::record::set_boot;
+use super::redb_errors::fenced;
+use super::ring::{Ring, WriteFault};
 use crate::format::extension::Extension;
 use crate::format::key::Key;
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SLICE_ROWS;
 
-/// How often the base grows by a smaller step than redb's before the overlay is carried.
+/// How often the base grows, by a smaller step than redb's, before the overlay is carried.
 const STEPS: usize = 4;
 /// Bytes by which the base grows in addition to those of the rows.
 const STEP_BYTES: u64 = 1 << 20;
-/// The first step is at least 1/STEP_PART of the base's file.
+/// The first step that is tried is at least the base's file divided by this.
 const STEP_PART: u64 = 16;
-/// Bytes of the smallest step.
+/// Bytes of the smallest step that is tried.
 const STEP_MIN: u64 = 16 << 10;
-/// Rows of the smallest slice that adds rows.
+/// Rows of the smallest slice that is tried for rows that are not removals.
 const ADDS_MIN: usize = 16;
 
 impl Store {
@@ -32,19 +34,19 @@ impl Store {
         Load::of(self.rows.carry_bytes(self.frozen_runs.len()), ring.size(), burden)
     }
 
-    /// Whether due tasks may be moved on a full disk. They can wait: a take hands out ready tasks,
-    /// and their acks free space.
+    /// Whether due tasks may be moved, which needs space. On a full disk they can wait: a take
+    /// still gets the ready tasks, and their acks free space.
     pub(crate) fn promotes(&self) -> bool {
         let room = |ring: &Ring| ring.left(self.load(ring, Burden::Adds)) >= ring.size() / 16;
         !self.full || self.ring.as_ref().is_none_or(room)
     }
 
-    /// Continues after a checkpoint that met a full disk. `Ok` if a second try has succeeded.
+    /// Continues after a checkpoint that met a full disk. `Ok` if the checkpoint is done after all.
     ///
     /// # Errors
-    /// `DiskFull` if the base has no space for some rows of the overlay: the journal keeps them.
-    /// `Broken` if the store cannot continue.
-    pub(super) fn make_do(&mut self, error: Error) -> Result<()> {
+    /// `DiskFull` if rows of the overlay do not fit into the base: the journal has them. `Broken`
+    /// if the store cannot continue.
+    pub(super) fn handle_full_disk(&mut self, error: Error) -> Result<()> {
         let mut error = error;
         for _ in 0..STEPS {
             if !self.reopen_larger()? {
@@ -56,20 +58,19 @@ impl Store {
             }
             if error.kind() != ErrorKind::DiskFull {
                 self.reopen()?;
-                return Err(self.named(error));
+                return Err(self.with_folder(error));
             }
         }
         self.full = true;
         self.carry()?;
-        self.reopen_behind(|file| file.reveal().map_err(Error::io))?;
+        self.reopen_after(|file| file.reveal().map_err(Error::io))?;
         self.write_what_fits()?;
         let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size() / KEPT_PART);
-        self.stuck = (self.number, used);
-        Err(self.named(error))
+        (self.number_when_full, self.retry_at) = (self.number, used);
+        Err(self.with_folder(error))
     }
 
-    /// Runs a whole checkpoint. Returns its error, if there was one after which the store can
-    /// continue.
+    /// Runs a whole checkpoint. Returns why it failed, if the store can continue.
     fn try_again(&mut self) -> Result<Option<Error>> {
         let Some(checkpoint) = self.freeze()? else { return Ok(None) };
         match checkpoint.run() {
@@ -81,12 +82,12 @@ impl Store {
         }
     }
 
-    /// Opens the base again with a larger file. redb itself doubles the file, and later adds
+    /// Opens the base again with more free pages. redb would double its file, and later grow it by
     /// gigabytes, for which the disk may have no space. Returns whether the file has grown.
     pub(super) fn reopen_larger(&mut self) -> Result<bool> {
         let rows = self.rows.carry_bytes(0);
         let mut grown = false;
-        self.reopen_behind(|file| {
+        self.reopen_after(|file| {
             let mut step = (rows * 2 + STEP_BYTES).max(file.seen() / STEP_PART);
             while !grown && step >= STEP_MIN {
                 grown = file.extend(step).is_ok();
@@ -97,7 +98,8 @@ impl Store {
         Ok(grown)
     }
 
-    /// Writes the overlay to the journal once more, which frees the ring without the base.
+    /// Writes the overlay to the journal once more, which frees the ring without the base. If that
+    /// fails, nothing has changed.
     ///
     /// # Errors
     /// `Broken` if the store cannot continue.
@@ -109,19 +111,19 @@ impl Store {
         if let Some(boot) = self.boot {
             set_boot(&mut extension, boot);
         }
-        match ring.carry(serial, (&self.stamp, &extension), &self.rows.active, &counts) {
+        match ring.carry(serial, (&self.meta, &extension), &self.rows.active, &counts) {
             Ok(()) => {
                 self.number = ring.last().link.number;
                 Ok(())
             }
             // The ring stays as full as it was.
             Err(WriteFault::NoRoom | WriteFault::TooLarge | WriteFault::Undone(_)) => Ok(()),
-            Err(WriteFault::Stuck(error)) => Err(self.stop(Error::io(error))),
+            Err(WriteFault::Fatal(error)) => Err(self.stop(Error::io(error))),
         }
     }
 
-    /// Carries the overlay if the free part of the ring is nearly used up. Each opening writes a
-    /// record there, and a long row of openings that fail would fill it.
+    /// Frees space in the ring if little is left. Each opening writes a record into the part of the
+    /// ring that is kept free, and many failed openings in a row would use that up.
     pub(super) fn make_room_for_opening(&mut self) -> Result<()> {
         let is_short = |store: &Self| {
             store.ring.as_ref().is_some_and(|ring| {
@@ -131,7 +133,8 @@ impl Store {
         if !is_short(self) {
             return Ok(());
         }
-        // A replay does not know which removed rows were made in the journal.
+        // A replay keeps a tombstone also for a row that was only ever in the journal. Those are
+        // dropped here.
         let base = self.base.as_ref();
         let mut failed = Ok(());
         self.rows.active.keep(|key, op| {
@@ -149,8 +152,8 @@ impl Store {
         if is_short(self) { self.carry() } else { Ok(()) }
     }
 
-    /// Writes rows to the base in small commits. They do not change its anchor: a replay over any of
-    /// them gives the same rows.
+    /// Writes rows to the base in small commits, which do not move its anchor: after any of them a
+    /// replay leads to the same rows.
     fn write_what_fits(&mut self) -> Result<()> {
         let dead = self.write_slices(true, 1)?;
         let alive = self.write_slices(false, ADDS_MIN)?;
@@ -162,15 +165,15 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the removals, or the other rows, until there is no space for a slice of `least` rows.
-    /// Returns the last key written.
+    /// Writes the removals, or the other rows, until a slice of `least` rows does not fit. Returns
+    /// the last key written.
     fn write_slices(&mut self, dead: bool, least: usize) -> Result<Option<Key>> {
         let (mut last, mut most) = (None, SLICE_ROWS);
         loop {
             let Some(opening) = self.base.take().map(Base::into_opening) else { return Ok(last) };
             let written = write_slice(&opening, &self.rows.active, dead, last.as_ref(), most)
                 .and_then(|written| Ok((written, Base::over(opening.clone())?)));
-            let fault = opening.fate.fault();
+            let fault = opening.health.fault();
             match written {
                 Ok((written, base)) => {
                     self.base = Some(base);
@@ -180,7 +183,7 @@ impl Store {
                     last = written;
                 }
                 Err(error) => {
-                    opening.fate.cut();
+                    opening.health.detach();
                     drop(opening);
                     let error = self.recoverable(error, fault)?;
                     self.reopen()?;
@@ -194,7 +197,7 @@ impl Store {
     }
 }
 
-/// Writes the next slice of at most `most` rows. Returns the last key written, if there was one.
+/// Writes one slice. Returns the last key written, if there was one to write.
 fn write_slice(
     opening: &Opening,
     layer: &Layer,
@@ -205,7 +208,7 @@ fn write_slice(
     let rest = layer.after(last).filter(|(_, op)| op.is_remove() == dead);
     let txn = opening.begin_write()?;
     let written = write_rows(&txn, opening, rest.take(most)).and_then(|written| {
-        // Added rows must not use the reserve, which removals need.
+        // Rows that are added must leave the reserve to removals.
         if !dead && written.is_some() {
             keep_reserve(&txn, opening)?;
         }
@@ -213,7 +216,7 @@ fn write_slice(
     });
     match written {
         Ok(Some(written)) => {
-            fenced(&opening.fate, || Ok(txn.commit()?))?;
+            fenced(&opening.health, || Ok(txn.commit()?))?;
             Ok(Some(written))
         }
         nothing => {

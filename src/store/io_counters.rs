@@ -17,8 +17,8 @@ pub(crate) struct IoCounters {
 impl IoCounters {
     /// A disk whose calls are counted here.
     pub(crate) fn of(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Arc<Self>) {
-        let traffic = Arc::<Self>::default();
-        (Arc::new(CountedDisk { disk, traffic: traffic.clone() }), traffic)
+        let counters = Arc::<Self>::default();
+        (Arc::new(CountedDisk { disk, counters: counters.clone() }), counters)
     }
 
     /// Bytes asked for by reads.
@@ -40,12 +40,12 @@ impl IoCounters {
 #[derive(Debug)]
 struct CountedDisk {
     disk: Arc<dyn Disk>,
-    traffic: Arc<IoCounters>,
+    counters: Arc<IoCounters>,
 }
 
 impl CountedDisk {
     fn counted(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(CountedFile { file, traffic: self.traffic.clone() })
+        Arc::new(CountedFile { file, counters: self.counters.clone() })
     }
 }
 
@@ -74,7 +74,7 @@ impl Disk for CountedDisk {
 #[derive(Debug)]
 struct CountedFile {
     file: Arc<dyn DiskFile>,
-    traffic: Arc<IoCounters>,
+    counters: Arc<IoCounters>,
 }
 
 impl DiskFile for CountedFile {
@@ -83,12 +83,12 @@ impl DiskFile for CountedFile {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.traffic.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        self.counters.read.fetch_add(out.len() as u64, Ordering::Relaxed);
         self.file.read_at(offset, out)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.traffic.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.counters.written.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.file.write_at(offset, data)
     }
 
@@ -101,7 +101,7 @@ impl DiskFile for CountedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.traffic.syncs.fetch_add(1, Ordering::Relaxed);
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.file.sync()
     }
 }

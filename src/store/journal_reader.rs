@@ -4,8 +4,8 @@
 use super::carry::RECORD_PART;
 use super::disk::DiskFile;
 use super::head::{HEAD_BYTES, JournalHead};
-use super::journal::page_behind;
-use super::record::{ALIGN, HEADER_BYTES, Header, STAMP_BYTES, Span, is_whole};
+use super::record::{ALIGN, HEADER_BYTES, Header, META_BYTES, Span, is_whole};
+use super::ring::next_page;
 use crate::words::error::{Error, Result};
 use std::io;
 
@@ -63,7 +63,7 @@ impl<'a> RingReader<'a> {
     /// have crossed into that, or at the ring's start if it did not fit.
     pub(crate) fn next(&mut self, last: Span) -> io::Result<Option<(Header, Span, &[u8])>> {
         let mut found = None;
-        for at in [last.end, page_behind(last.end), 0] {
+        for at in [last.end, next_page(last.end), 0] {
             let follows = self.record(at)?.filter(|(header, _)| {
                 header.number == last.link.number + 1 && header.prev == last.link.checksum
             });
@@ -86,7 +86,7 @@ impl<'a> RingReader<'a> {
         tail: u64,
         mut progress: impl FnMut(u64) -> Result<()>,
     ) -> Result<Vec<u64>> {
-        let records_max = self.head.ring / (HEADER_BYTES + STAMP_BYTES) as u64;
+        let records_max = self.head.ring / (HEADER_BYTES + META_BYTES) as u64;
         let mut found = Vec::new();
         let mut at = 0;
         while at < self.head.ring {

@@ -2,8 +2,8 @@
 //! use, and the anchor, which contains all of these.
 
 use super::features::{Feature, Features};
-use super::journal::WriteFault;
 use super::record::{MetaDelta, RecordMeta};
+use super::ring::WriteFault;
 use super::tables::CheckpointPosition;
 use super::{Failure, Store};
 use crate::words::clock::ClockMarks;
@@ -13,24 +13,24 @@ use crate::words::numbers::Numbers;
 impl Store {
     /// Writes a record without rows, for the numbers that it reserves.
     pub(crate) fn note(&mut self, advance: MetaDelta) -> Result<u64, Failure> {
-        self.stopped().map_err(Failure::Broken)?;
-        let stamp = self.stamp.moved(advance);
+        self.ensure_running().map_err(Failure::Broken)?;
+        let meta = self.meta.advanced(advance);
         if let Some(ring) = &mut self.ring {
-            match ring.note(&stamp) {
+            match ring.note(&meta) {
                 Ok(number) => self.number = number,
                 Err(fault) => return Err(self.write_failed(fault)),
             }
         }
-        self.stamp = stamp;
+        self.meta = meta;
         Ok(self.number)
     }
 
     /// Writes once, after the last record, that all of them are synced. Returns false if one is not
     /// synced yet. If the journal has no space, it is not written.
     pub(crate) fn idle(&mut self) -> Result<bool, Failure> {
-        self.stopped().map_err(Failure::Broken)?;
+        self.ensure_running().map_err(Failure::Broken)?;
         let Some(ring) = &mut self.ring else { return Ok(true) };
-        let written = ring.idle(&self.stamp);
+        let written = ring.idle(&self.meta);
         self.number = ring.last().link.number;
         match written {
             Err(WriteFault::NoRoom) => Ok(true),
@@ -41,7 +41,7 @@ impl Store {
     /// Before the last checkpoint of a clean close: numbers from `unused` on are returned, and the
     /// clock's marks are set.
     pub(crate) fn settle(&mut self, unused: Numbers, marks: ClockMarks) {
-        (self.stamp.reserved, self.stamp.marks) = (unused, marks);
+        (self.meta.reserved, self.meta.marks) = (unused, marks);
     }
 
     /// Enters a feature in the journal's head, synced, before the first byte that needs it.
@@ -51,7 +51,7 @@ impl Store {
     /// it could not be written; `Broken` if it could not be synced.
     #[cfg_attr(not(test), expect(dead_code, reason = "format 1 begins without features"))]
     pub(crate) fn use_feature(&mut self, feature: &Feature) -> Result<()> {
-        self.stopped()?;
+        self.ensure_running()?;
         match &self.ring {
             Some(ring) if !ring.features().has(feature.number) => {
                 let features = ring.features().with(feature)?;
@@ -65,10 +65,10 @@ impl Store {
         let Some(ring) = &mut self.ring else { return Ok(()) };
         match ring.use_features(features) {
             Ok(()) => Ok(()),
-            Err(WriteFault::Stuck(error)) => {
+            Err(WriteFault::Fatal(error)) => {
                 Err(self.stop(Error::not_synced("the journal's head", error)))
             }
-            Err(WriteFault::Undone(error)) => Err(self.named(Error::io(error))),
+            Err(WriteFault::Undone(error)) => Err(self.with_folder(Error::io(error))),
             Err(WriteFault::NoRoom | WriteFault::TooLarge) => Err(Error::new(ErrorKind::Full)),
         }
     }
@@ -77,11 +77,11 @@ impl Store {
     pub(super) fn next_anchor(
         &self,
         before: &CheckpointPosition,
-        stamp: RecordMeta,
+        meta: RecordMeta,
     ) -> CheckpointPosition {
         match &self.ring {
-            Some(ring) => before.at(ring.last(), stamp, self.boot, ring.features()),
-            None => before.at(before.span, stamp, self.boot, &Features::default()),
+            Some(ring) => before.at(ring.last(), meta, self.boot, ring.features()),
+            None => before.at(before.span, meta, self.boot, &Features::default()),
         }
     }
 }

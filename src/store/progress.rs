@@ -36,8 +36,13 @@ pub struct Progress {
 
 pub(super) type ProgressFn<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-pub(super) fn tell(told: ProgressFn<'_>, stage: Stage, done: u64, total: u64) -> Result<()> {
-    match told(Progress { stage, done, total }) {
+pub(super) fn report_progress(
+    progress: ProgressFn<'_>,
+    stage: Stage,
+    done: u64,
+    total: u64,
+) -> Result<()> {
+    match progress(Progress { stage, done, total }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled)),
     }

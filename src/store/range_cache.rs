@@ -9,7 +9,7 @@ use std::cell::Cell;
 const ROWS: usize = 64;
 const BYTES: usize = 32 << 10;
 /// How many ranges are kept.
-const WINDOWS: usize = 32;
+const RANGES_MAX: usize = 32;
 
 /// All rows of the snapshot from the range's start to its end.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(super) struct SequentialScan {
 }
 
 impl CachedRange {
-    /// Adds the next row; a damaged value is `None`. Whether the window ends here: it is full, or
+    /// Adds the next row; a damaged value is `None`. Whether the range ends here: it is full, or
     /// the row has another tag. Such a row is not added, since it may be large.
     pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>) -> bool {
         if key.first() != Some(&tag) {
@@ -64,7 +64,7 @@ impl CachedRange {
     /// The first row with `from <= key < to`, if there is one. `None` if the range ends too early
     /// to know.
     #[inline]
-    pub(super) fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+    pub(super) fn lookup(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
         let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
         match self.rows.get(at) {
             Some(met) if met.0.as_slice() < to => Some(Some(met)),
@@ -85,9 +85,9 @@ pub(super) struct RangeCache {
 }
 
 impl RangeCache {
-    /// As [`CachedRange::look`], in the range that reaches far enough.
+    /// As [`CachedRange::lookup`], in the range that reaches far enough.
     #[inline]
-    pub(super) fn look(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+    pub(super) fn lookup(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
         if let Some(answer) = self.ask(self.last.get(), from, to) {
             return Some(answer);
         }
@@ -97,12 +97,12 @@ impl RangeCache {
 
     #[inline]
     fn ask(&self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
-        let (start, window) = self.by_start.get(at)?;
+        let (start, range) = self.by_start.get(at)?;
         if start.as_slice() > from {
             return None;
         }
-        let answer = window.look(from, to)?;
-        window.used.set(self.tick());
+        let answer = range.lookup(from, to)?;
+        range.used.set(self.tick());
         self.last.set(at);
         Some(answer)
     }
@@ -114,13 +114,13 @@ impl RangeCache {
     }
 
     /// The sequential scans: each continues more than one range and has more rows of its tag.
-    pub(super) fn courses(&self) -> Vec<SequentialScan> {
+    pub(super) fn sequential_scans(&self) -> Vec<SequentialScan> {
         let next = self.by_start.iter().skip(1).map(|(start, _)| Some(start)).chain([None]);
         let goes_on =
             |it: &CachedRange, next: Option<&Key>| next.is_some_and(|next| *next <= it.end);
-        let open = self.by_start.iter().zip(next).filter(|((start, window), next)| {
-            let is_course = window.before > 0 && !goes_on(window, *next);
-            is_course && !window.ends && start.first() == window.end.first()
+        let open = self.by_start.iter().zip(next).filter(|((start, range), next)| {
+            let is_scan = range.before > 0 && !goes_on(range, *next);
+            is_scan && !range.ends && start.first() == range.end.first()
         });
         open.map(|((_, it), _)| SequentialScan {
             from: it.end.clone(),
@@ -129,26 +129,26 @@ impl RangeCache {
         .collect()
     }
 
-    pub(super) fn keep(&mut self, start: Key, mut window: CachedRange) {
-        window.used.set(self.tick());
+    pub(super) fn keep(&mut self, start: Key, mut range: CachedRange) {
+        range.used.set(self.tick());
         let place = |kept: &[(Key, CachedRange)]| kept.partition_point(|(other, _)| *other < start);
         let mut at = place(&self.by_start);
         if let Some((_, last)) = at.checked_sub(1).and_then(|before| self.by_start.get(before))
             && start <= last.end
         {
-            window.before = last.before + last.bytes;
+            range.before = last.before + last.bytes;
         }
         if let Some(same) = self.by_start.get_mut(at).filter(|(other, _)| *other == start) {
-            same.1 = window;
+            same.1 = range;
         } else {
-            if self.by_start.len() >= WINDOWS {
-                let used = |at: &usize| self.by_start.get(*at).map(|(_, window)| window.used.get());
+            if self.by_start.len() >= RANGES_MAX {
+                let used = |at: &usize| self.by_start.get(*at).map(|(_, range)| range.used.get());
                 if let Some(oldest) = (0..self.by_start.len()).min_by_key(used) {
                     self.by_start.remove(oldest);
                     at = place(&self.by_start);
                 }
             }
-            self.by_start.insert(at, (start, window));
+            self.by_start.insert(at, (start, range));
         }
         self.last.set(at);
     }

@@ -1,15 +1,15 @@
 //! The base's file: the part that redb sees, and after it a reserve. Every block of both is
-//! allocated before redb sees it, so a full disk is met when the file grows and never when a page
-//! is written. The reserve is for the checkpoint that meets a full disk: its blocks belong to the
-//! file, so no other program can take them, and the next opening shows them to redb as free pages.
+//! allocated before redb sees it, so only growing the file can fail on a full disk, and never the
+//! write of a page. The reserve is for the checkpoint that meets a full disk: its blocks belong to
+//! the file, so no other program can take them. The next opening shows them to redb as free pages.
 //!
-//! The file's length states the size of the reserve: redb's part is a multiple of a page, and each
-//! unit of the reserve is two bytes longer than a multiple. redb's own first block cannot state it:
-//! a commit that shrinks the file is written there before it is valid.
+//! The file's length gives the size of the reserve. redb's part is a multiple of a page, and each
+//! unit of the reserve is two bytes longer than a multiple. The size cannot be read from redb's
+//! first block: redb writes there that it shrinks before the shrinking commit is valid.
 //!
-//! The lowest bit of the length means nothing. Every opening changes it, so that the next sync
+//! The lowest bit of the length has no meaning. Every opening changes it, so that the next sync
 //! writes the length. After a failed sync the system may show a length that is not on the medium.
-//! redb would then write pages that are part of the reserve after a power cut.
+//! redb would then write pages that after a power cut are part of the reserve.
 
 use super::disk::DiskFile;
 use crate::words::sync::Arc;
@@ -18,16 +18,16 @@ use std::io;
 
 /// Bytes of a page of redb.
 const PAGE: u64 = 4096;
-/// Bytes of a unit of the reserve. The smallest commit takes about 20 pages.
+/// Bytes of a unit of the reserve. The smallest commit writes about 20 pages.
 const UNIT: u64 = 128 << 10;
-/// Bytes that each unit adds to the length beyond whole pages.
+/// Bytes by which a unit makes the file longer than whole pages.
 const UNIT_MARK: u64 = 2;
-/// Units of the smallest reserve, and of the largest one of a file with one region.
+/// Units of the smallest reserve, and of the largest of a file of one region.
 const LEAST: u64 = 2;
 const MOST: u64 = 32;
-/// 1/PART of the file is reserved.
+/// The reserve is the file's size divided by this, between `LEAST` and `MOST` units.
 const PART: u64 = 16;
-/// Bytes of a region of redb. Every commit writes a map of the free pages of each.
+/// Bytes of a region of redb. Every commit writes a map of the free pages of each region.
 const REGION: u64 = 4 << 30;
 /// Units that are reserved for each such map.
 const MAP_UNITS: u64 = 8;
@@ -46,7 +46,7 @@ impl Extent {
         let units = len % PAGE / UNIT_MARK;
         match (len - len % PAGE).checked_sub(units * UNIT) {
             Some(seen) if seen >= PAGE => Self { seen, units },
-            // Not a file of ours: redb reports that.
+            // Not a base; redb reports that.
             _ => Self { seen: len, units: 0 },
         }
     }
@@ -56,14 +56,14 @@ impl Extent {
     }
 }
 
-/// The units of reserve of a file of this size.
+/// Units that the reserve of a file of this size should have.
 fn wanted(seen: u64) -> u64 {
     let units = (seen / PART / UNIT).clamp(LEAST, MOST);
     (units + seen / REGION * MAP_UNITS).min(PAGE / UNIT_MARK - 1)
 }
 
-/// Changes the lowest bit of the length, so that the next sync writes the length. Takes no block of
-/// the disk: the last page after redb's part belongs to no unit.
+/// Changes the lowest bit of the length, so that the next sync writes the length. This allocates no
+/// block: redb sees only whole pages, and the last, partial page is no part of a unit.
 pub(super) fn touch_len(file: &dyn DiskFile) -> io::Result<()> {
     file.set_len(file.len()? ^ 1)
 }
@@ -72,7 +72,7 @@ pub(super) fn touch_len(file: &dyn DiskFile) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct BaseFile {
     pub(super) file: Arc<dyn DiskFile>,
-    /// Held while the length changes.
+    /// Locked while the length changes.
     extent: Mutex<Extent>,
 }
 
@@ -87,21 +87,21 @@ impl BaseFile {
         self.extent.lock().seen
     }
 
-    /// Bytes of reserve that the file needs.
+    /// Bytes that the reserve should have.
     pub(super) fn reserve_wanted(&self) -> u64 {
         wanted(self.seen()) * UNIT
     }
 
-    /// Whether the reserve has the size that the file needs.
+    /// Whether the reserve is large enough.
     pub(super) fn has_reserve(&self) -> bool {
         let extent = self.extent.lock();
         extent.units >= wanted(extent.seen)
     }
 
-    /// Sets the bytes that redb sees. If they become fewer, the others fill the reserve first.
+    /// Changes the part that redb sees. If it shrinks, the reserve gets the free blocks first.
     ///
     /// # Errors
-    /// Those of the disk; then the file is unchanged.
+    /// The disk's error; the file is then unchanged.
     pub(super) fn set_seen(&self, seen: u64) -> io::Result<()> {
         let mut extent = self.extent.lock();
         let mut next = Extent { seen, units: wanted(seen) };
@@ -114,28 +114,28 @@ impl BaseFile {
         Ok(())
     }
 
-    /// Fills the reserve up to the size that the file needs.
+    /// Makes the reserve as large as it should be.
     ///
     /// # Errors
-    /// Those of the disk; then the file is unchanged.
+    /// The disk's error; the file is then unchanged.
     pub(super) fn restore(&self) -> io::Result<()> {
         let mut extent = self.extent.lock();
         let next = Extent { units: wanted(extent.seen).max(extent.units), ..*extent };
         if next == *extent { Ok(()) } else { self.grow(&mut extent, next) }
     }
 
-    /// Makes redb see so many more bytes, which are free pages for its next opening. Called while
-    /// redb does not have the file open.
+    /// Shows redb so many bytes more, which the next opening uses as free pages. Must be called
+    /// between two openings.
     ///
     /// # Errors
-    /// Those of the disk; then the file is unchanged.
+    /// The disk's error; the file is then unchanged.
     pub(super) fn extend(&self, bytes: u64) -> io::Result<()> {
         let seen = self.seen() + bytes.next_multiple_of(PAGE);
         self.set_seen(seen)
     }
 
-    /// Makes redb see the reserve, as free pages for its next opening. Called while redb does not
-    /// have the file open.
+    /// Shows redb the reserve, which the next opening uses as free pages. Must be called between
+    /// two openings.
     pub(super) fn reveal(&self) -> io::Result<()> {
         let mut extent = self.extent.lock();
         let next = Extent { seen: extent.seen + extent.units * UNIT, units: 0 };

@@ -29,6 +29,11 @@ impl ScratchFile {
         let len = file.len()?;
         Ok(Self { file, written: Mutex::new(Patches { len, shown: len, pages: BTreeMap::new() }) })
     }
+
+    /// Forgets the written pages and frees their memory. The file must not be read after this.
+    pub(crate) fn clear(&self) {
+        self.written.lock().pages.clear();
+    }
 }
 
 impl Patches {

@@ -2,7 +2,8 @@
 //! layer, and of the layers that still change a copied part, bounded in rows and in bytes.
 
 use super::Store;
-use super::base::{Base, Opening};
+use super::base::Base;
+use super::database::Opening;
 use crate::format::key::{Key, after};
 use crate::format::layer::{DeadRangesOf, Layer, Merged};
 use crate::format::{Met, Value};
@@ -28,7 +29,7 @@ impl Store {
         self.snapshot(copied, from, to)
     }
 
-    /// The rows of these keys, or of the first of them; of how many.
+    /// The rows of these keys, or of the first of them. Returns how many of the keys it has.
     pub(crate) fn snapshot_rows(&self, keys: &[Key]) -> Result<(Snapshot, usize)> {
         let (copied, count) = self.rows.copy_rows(keys);
         Ok((self.snapshot(copied, Key::new(), Key::new())?, count))
@@ -46,16 +47,16 @@ impl Store {
         Ok(Snapshot { base, frozen, copied, from, to })
     }
 
-    /// What a failed read of a snapshot means. `None` if the store has released its files since:
-    /// then another snapshot is to be read.
+    /// The error of a failed read of a snapshot. `None` if the store has opened the base again or
+    /// closed it since: then the caller tries with another snapshot.
     pub(crate) fn failed_read(&self, of: &Arc<Opening>, error: Error) -> Option<Error> {
         let is_current = self.base.as_ref().is_some_and(|base| Arc::ptr_eq(base.opening(), of));
-        if is_current { self.watched::<()>(Err(error)).err() } else { None }
+        if is_current { self.read_result::<()>(Err(error)).err() } else { None }
     }
 }
 
 impl Snapshot {
-    /// The file that it reads, to ask what a failure means.
+    /// The opening that it reads, for `Store::failed_read`.
     pub(crate) fn opening(&self) -> Arc<Opening> {
         self.base.opening().clone()
     }

@@ -1,8 +1,9 @@
 //! The bytes that a queue uses, on the disk and in memory.
 
 use super::Store;
-use super::base::{Opening, fenced};
-use super::journal::Ring;
+use super::database::Opening;
+use super::redb_errors::fenced;
+use super::ring::Ring;
 use crate::words::error::Result;
 use crate::words::sync::Arc;
 use redb::{ReadableDatabase, ReadableTableMetadata, TableStats};
@@ -78,10 +79,10 @@ impl Store {
             overlay_rows: self.rows.overlay_rows() as u64,
             base_bytes: file,
             temporary_bytes: self.rows.temporary_bytes(),
-            durable_bytes: self.stamp.durable_bytes,
+            durable_bytes: self.meta.durable_bytes,
             checkpoints: self.checkpoints_done,
-            syncs: self.traffic.syncs(),
-            written_bytes: self.traffic.written(),
+            syncs: self.io_counters.syncs(),
+            written_bytes: self.io_counters.written(),
             tasks_put: 0,
         }
     }
@@ -96,7 +97,7 @@ impl BaseSurvey {
     /// Reads every page that leads to a row.
     pub(crate) fn measure(&self) -> Result<BaseSpace> {
         let mut space = BaseSpace { bytes: self.opening.bytes(), ..BaseSpace::default() };
-        fenced(&self.opening.fate, || {
+        fenced(&self.opening.health, || {
             let read = self.opening.db()?.begin_read()?;
             let mut add = |stats: TableStats, rows: u64| {
                 space.live_bytes += stats.stored_bytes() + stats.metadata_bytes();

@@ -58,7 +58,7 @@ pub(crate) struct CheckpointPosition {
     pub(crate) serial: u64,
     /// The last record that the base holds; number 0 before the first.
     pub(crate) span: Span,
-    pub(crate) stamp: RecordMeta,
+    pub(crate) meta: RecordMeta,
     /// The start of the machine, the features in use, and fields of later versions.
     extension: Extension,
 }
@@ -75,7 +75,7 @@ impl CheckpointPosition {
             queue,
             serial: 0,
             span,
-            stamp: RecordMeta::default(),
+            meta: RecordMeta::default(),
             extension: Extension::default(),
         }
     }
@@ -99,7 +99,7 @@ impl CheckpointPosition {
     pub(crate) fn at(
         &self,
         span: Span,
-        stamp: RecordMeta,
+        meta: RecordMeta,
         boot: Option<Boot>,
         features: &Features,
     ) -> Self {
@@ -111,7 +111,7 @@ impl CheckpointPosition {
             // They fit into a slot of the head; a section holds sixteen times as much.
             let _ = extension.set(FEATURES, &features.encode());
         }
-        Self { queue: self.queue, serial: self.serial + 1, span, stamp, extension }
+        Self { queue: self.queue, serial: self.serial + 1, span, meta, extension }
     }
 
     pub(crate) fn encode(&self) -> Value {
@@ -119,7 +119,7 @@ impl CheckpointPosition {
         row.bytes(&self.queue).u64(self.serial);
         row.u64(self.span.link.number).u64(self.span.link.checksum);
         row.u64(self.span.start).u64(self.span.end);
-        let RecordMeta { marks, reserved, durable_bytes } = self.stamp;
+        let RecordMeta { marks, reserved, durable_bytes } = self.meta;
         row.u64(marks.queue).u64(marks.wall).u64(durable_bytes);
         row.u64(reserved.ids).u64(reserved.tokens);
         self.extension.encode(&mut row);
@@ -134,9 +134,9 @@ impl CheckpointPosition {
         let span = Span { link, start: fields.u64()?, end: fields.u64()? };
         let marks = ClockMarks { queue: fields.u64()?, wall: fields.u64()? };
         let durable_bytes = fields.u64()?;
-        let stamp = RecordMeta { marks, reserved: read_numbers(&mut fields)?, durable_bytes };
+        let meta = RecordMeta { marks, reserved: read_numbers(&mut fields)?, durable_bytes };
         let extension = Extension::decode(&mut fields)?;
-        fields.end(Self { queue, serial, span, stamp, extension })
+        fields.end(Self { queue, serial, span, meta, extension })
     }
 }
 
@@ -197,11 +197,11 @@ mod tests {
         let span = Span { link: Link { number: 2, checksum: 3 }, start: 4, end: 5 };
         let marks = ClockMarks { queue: 6, wall: 7 };
         let reserved = Numbers { ids: 9, tokens: 10 };
-        let stamp = RecordMeta { marks, reserved, durable_bytes: 8 };
+        let meta = RecordMeta { marks, reserved, durable_bytes: 8 };
         let boot = Boot { id: 11, offset: 12 };
         let used = Feature { number: 3, unknown: Unknown::Refuse, name: "nap".into() };
         let features = Features::default().with(&used).unwrap();
-        let anchor = first.at(span, stamp, Some(boot), &features);
+        let anchor = first.at(span, meta, Some(boot), &features);
         let fields: String = (1..11).map(|field| format!("{field:016x}")).collect();
         assert_eq!(
             hex(&anchor.encode()),
@@ -238,7 +238,7 @@ mod tests {
         let mut anchor = CheckpointPosition::genesis(QueueId::default(), 1);
         assert!(anchor.extension.set(77, b"later"));
         let read = CheckpointPosition::decode(&anchor.encode()).unwrap();
-        let next = read.at(read.span, read.stamp, None, &Features::default());
+        let next = read.at(read.span, read.meta, None, &Features::default());
         assert_eq!(
             CheckpointPosition::decode(&next.encode()).unwrap().extension.get(77),
             Some(&b"later"[..])

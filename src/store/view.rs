@@ -382,7 +382,7 @@ impl Rows {
     }
 
     /// Every row of the temporary tubes.
-    pub(crate) fn beside(&self) -> impl Iterator<Item = &Key> {
+    pub(crate) fn temporary_rows(&self) -> impl Iterator<Item = &Key> {
         self.temporary.iter().map(|(key, _)| key)
     }
 

@@ -1,9 +1,10 @@
 //! Tests that the check of the files finds faults: every line that it reports, each caused by one
 //! fault.
 
-use super::super::base::{Base, fenced};
+use super::super::base::Base;
 use super::super::head::HEAD_BYTES;
 use super::super::record::MetaDelta;
+use super::super::redb_errors::fenced;
 use super::super::tables::{ROWS, seal};
 use super::super::{Clocks, Config, Folder, Store};
 use crate::format::key::{self, Key, Range, Run};
@@ -59,7 +60,7 @@ fn made() -> (TempDir, Store) {
     (home, store)
 }
 
-fn told(store: &mut Store) -> Vec<String> {
+fn check_report(store: &mut Store) -> Vec<String> {
     let mut lines = Vec::new();
     store.check(&mut |line| lines.push(line), |_, _| Ok(())).unwrap();
     lines
@@ -69,7 +70,7 @@ fn told(store: &mut Store) -> Vec<String> {
 fn plant(store: &mut Store, key: &[u8], sealed: &[u8]) {
     let opening = store.base.take().unwrap().into_opening();
     let txn = opening.begin_write().unwrap();
-    fenced(&opening.fate, || {
+    fenced(&opening.health, || {
         txn.open_table(ROWS)?.insert(key, sealed)?;
         Ok(txn.commit()?)
     })
@@ -113,10 +114,10 @@ fn every_fault_of_the_rows_has_its_line() {
     ];
     for (line, spoil) in faults {
         let (_home, mut store) = made();
-        assert_eq!(told(&mut store), Vec::<String>::new());
+        assert_eq!(check_report(&mut store), Vec::<String>::new());
         spoil(&mut store);
-        let told = told(&mut store);
-        assert!(told.iter().any(|told| told.contains(line)), "{line}: {told:?}");
+        let lines = check_report(&mut store);
+        assert!(lines.iter().any(|fault| fault.contains(line)), "{line}: {lines:?}");
     }
 }
 
@@ -129,9 +130,9 @@ fn a_changed_record_is_reported() {
     ring.file().read_at(at, &mut byte).unwrap();
     ring.file().write_at(at, &[byte[0] ^ 1]).unwrap();
     let line = format!("journal: record {number} is missing or damaged");
-    assert_eq!(told(&mut store), [line]);
+    assert_eq!(check_report(&mut store), [line]);
     store.ring.as_ref().unwrap().file().write_at(at, &byte).unwrap();
-    assert_eq!(told(&mut store), Vec::<String>::new());
+    assert_eq!(check_report(&mut store), Vec::<String>::new());
 }
 
 /// A copy of the journal that was written further: the same chain up to the copy, then another.
@@ -147,19 +148,19 @@ fn a_chain_that_ends_elsewhere_is_reported() {
     drop(open(&copy));
     let other = fs::read(copy.join("journal")).unwrap();
     store.ring.as_ref().unwrap().file().write_at(0, &other).unwrap();
-    let told = told(&mut store);
+    let lines = check_report(&mut store);
     assert!(
-        told.contains(&"journal: its last record is not at the expected place".into()),
-        "{told:?}"
+        lines.contains(&"journal: its last record is not at the expected place".into()),
+        "{lines:?}"
     );
 }
 
 #[test]
 fn a_total_that_differs_from_the_last_record_is_reported() {
     let (_home, mut store) = made();
-    store.stamp.durable_bytes += 1;
-    let told = told(&mut store);
-    assert_eq!(told, ["journal: its last record says Some(21) payload bytes, expected 22"]);
+    store.meta.durable_bytes += 1;
+    let lines = check_report(&mut store);
+    assert_eq!(lines, ["journal: its last record says Some(21) payload bytes, expected 22"]);
 }
 
 #[test]
@@ -170,8 +171,8 @@ fn a_changed_page_of_redb_is_reported() {
     let at = bytes.windows(NEEDLE.len()).position(|part| part == NEEDLE).unwrap();
     bytes[at] ^= 1;
     fs::write(&base, bytes).unwrap();
-    let told = told(&mut store);
-    assert!(told.iter().any(|line| line.contains("redb's own check")), "{told:?}");
+    let lines = check_report(&mut store);
+    assert!(lines.iter().any(|line| line.contains("redb's own check")), "{lines:?}");
 }
 
 /// Regression: a reader or a writer of the base prevented its verification.
@@ -180,13 +181,13 @@ fn a_base_in_use_is_verified() {
     let (home, mut store) = made();
     let reader = store.reader().unwrap().begin().unwrap();
     let writer = store.writer().unwrap().begin().unwrap();
-    assert_eq!(told(&mut store), Vec::<String>::new());
+    assert_eq!(check_report(&mut store), Vec::<String>::new());
     let base = home.path().join("q").join("base.redb");
     let mut bytes = fs::read(&base).unwrap();
     let at = bytes.windows(NEEDLE.len()).position(|part| part == NEEDLE).unwrap();
     bytes[at] ^= 1;
     fs::write(&base, bytes).unwrap();
-    let told = told(&mut store);
-    assert!(told.iter().any(|line| line.contains("redb's own check")), "{told:?}");
+    let lines = check_report(&mut store);
+    assert!(lines.iter().any(|line| line.contains("redb's own check")), "{lines:?}");
     drop((reader, writer));
 }

@@ -218,15 +218,15 @@ fn an_error_at_every_call_loses_no_answer() {
             plan,
             prepared,
             |disk| {
-                let mut told: Vec<(u64, bool)> = Vec::new();
+                let mut results: Vec<(u64, bool)> = Vec::new();
                 let outcome = (|| {
                     let mut store = open(disk)?;
                     for number in 200..206 {
                         // Like a caller that was refused, it continues with the next row.
                         match write(&mut store, vec![add(number, &[2; 40])]) {
-                            Ok(_) => told.push((number, true)),
+                            Ok(_) => results.push((number, true)),
                             Err(error) if error.kind() == ErrorKind::Broken => return Err(error),
-                            Err(_) => told.push((number, false)),
+                            Err(_) => results.push((number, false)),
                         }
                         if number == 202 {
                             let failed = store.checkpoint();
@@ -234,13 +234,13 @@ fn an_error_at_every_call_loses_no_answer() {
                                 break;
                             }
                             let own: Vec<u64> =
-                                told.iter().filter(|(_, done)| *done).map(|(n, _)| *n).collect();
+                                results.iter().filter(|(_, done)| *done).map(|(n, _)| *n).collect();
                             assert_eq!(numbers(&store)[90..], own, "the view has not changed");
                         }
                     }
                     Ok(())
                 })();
-                *answered.borrow_mut() = told;
+                *answered.borrow_mut() = results;
                 outcome
             },
             |disk, _| {
@@ -266,14 +266,14 @@ fn a_commit_with_app_tables_may_end_at_every_call() {
             prepared,
             |disk| {
                 let mut store = open(disk)?;
-                let guests = store.writer()?.begin()?;
+                let app = store.writer()?.begin()?;
                 let failed = |_| Error::new(ErrorKind::Io);
                 let insert = |value| -> std::result::Result<(), redb::Error> {
-                    guests.transaction().unwrap().open_table(GUESTS)?.insert(1, value)?;
+                    app.transaction().unwrap().open_table(APP_ROWS)?.insert(1, value)?;
                     Ok(())
                 };
                 insert(7).map_err(failed)?;
-                match finish(&mut store, guests, vec![add(700, b"x"), remove(10)]) {
+                match finish(&mut store, app, vec![add(700, b"x"), remove(10)]) {
                     Ok(_) => assert_eq!(numbers(&store).len(), 90),
                     Err(Failure::Refused(error)) => {
                         assert_eq!(numbers(&store), (10..100).collect::<Vec<_>>());
@@ -288,11 +288,11 @@ fn a_commit_with_app_tables_may_end_at_every_call() {
                 let mut store = open(disk).unwrap();
                 let found = numbers(&store);
                 let read = store.reader().unwrap().begin().unwrap();
-                let guest = read.open_table(GUESTS).is_ok();
+                let app_row = read.open_table(APP_ROWS).is_ok();
                 drop(read);
-                assert_eq!(found.contains(&700), guest, "both or neither");
-                assert_eq!(found.contains(&10), !guest);
-                assert!(guest || !done, "a confirmed commit is kept");
+                assert_eq!(found.contains(&700), app_row, "both or neither");
+                assert_eq!(found.contains(&10), !app_row);
+                assert!(app_row || !done, "a confirmed commit is kept");
                 checked(&mut store);
                 disk.kill();
             },

@@ -53,7 +53,7 @@ fn full_disk(room: u64) {
     checked(&mut store);
     if store.is_full() {
         store.compact().unwrap();
-        assert!(store.refill(), "service resumes");
+        assert!(store.restore_reserve(), "service resumes");
     }
     write(&mut store, vec![add(1, &[3; 400])]).unwrap();
     disk.kill();
@@ -111,8 +111,8 @@ fn a_checkpoint_adopted_late_undoes_nothing() {
     let checkpoint = store.freeze().unwrap().unwrap();
     let renewed = checkpoint.run().map_err(|failed| failed.error).unwrap();
     write(&mut store, vec![add(2, b"x")]).unwrap();
-    let guests = store.writer().unwrap().begin().unwrap();
-    finish(&mut store, guests, vec![add(3, b"x"), remove(1)]).unwrap();
+    let app = store.writer().unwrap().begin().unwrap();
+    finish(&mut store, app, vec![add(3, b"x"), remove(1)]).unwrap();
     drop(store.renew(renewed));
     assert_eq!(numbers(&store), [2, 3]);
     checked(&mut store);
@@ -149,11 +149,11 @@ fn slices_that_fail_half_way_bring_nothing_back() {
         // All of this is still in the journal.
         assert!(
             done.is_ok()
-                || store.stopped().is_err()
+                || store.ensure_running().is_err()
                 || store.base().unwrap().anchor().serial == anchored
         );
         // The failed call was a sync.
-        if store.stopped().is_err() {
+        if store.ensure_running().is_err() {
             continue;
         }
         failed += u64::from(done.is_err());

@@ -30,7 +30,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 /// A table of the application.
-const GUESTS: redb::TableDefinition<'static, u64, u64> = redb::TableDefinition::new("app rows");
+const APP_ROWS: redb::TableDefinition<'static, u64, u64> = redb::TableDefinition::new("app rows");
 
 fn config() -> Config {
     Config {
@@ -53,10 +53,10 @@ fn open_with(disk: &SimDisk, config: Config) -> Result<Store> {
 fn opened(
     disk: &SimDisk,
     config: Config,
-    told: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Opened> {
     let clocks = Clocks { clock: &ManualClock::new(), gap_max: u64::MAX };
-    Store::open(Arc::new(disk.clone()), config, &clocks, told)
+    Store::open(Arc::new(disk.clone()), config, &clocks, progress)
 }
 
 /// One row write of a list.
@@ -107,13 +107,9 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
 }
 
 /// Commits writes with the application's tables; returns success or failure.
-fn finish(
-    store: &mut Store,
-    guests: AppTransaction,
-    writes: Vec<RowWrite>,
-) -> Result<u64, Failure> {
+fn finish(store: &mut Store, app: AppTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
     let advance = moving(&writes, 9);
-    store.finish(guests, written(&writes), advance)
+    store.finish(app, written(&writes), advance)
 }
 
 fn key(number: u64) -> Key {

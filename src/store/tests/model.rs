@@ -4,7 +4,7 @@
 use super::disk::{Dice, Plan, SimDisk};
 use super::*;
 use crate::format::{Range, Tag};
-use crate::store::{Checkpoint, Renewed};
+use crate::store::checkpoint::{Checkpoint, Renewed};
 use std::collections::BTreeMap;
 
 type Map = BTreeMap<Key, Vec<u8>>;

@@ -4,7 +4,7 @@ use super::super::tables::ROWS;
 use crate::api::queue::Queue;
 use redb::{ReadableDatabase, ReadableTableMetadata};
 
-/// Bytes of all pages of the rows, with payloads of so many bytes behind each other.
+/// Bytes of all pages of the rows, with payloads of so many bytes one after the other.
 fn pages(payload: usize, tasks: usize) -> u64 {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
     let tube = queue.tube("t").unwrap();

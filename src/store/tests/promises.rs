@@ -114,9 +114,9 @@ fn files_of_two_times_or_two_queues_are_refused() {
 
 #[test]
 fn app_tables_and_rows_are_one_commit() {
-    let guest = |store: &Store| {
+    let app_row = |store: &Store| {
         let read = store.reader().unwrap().begin().unwrap();
-        let table = read.open_table(GUESTS).ok();
+        let table = read.open_table(APP_ROWS).ok();
         table.and_then(|table| table.get(1).unwrap().map(|value| value.value()))
     };
     for frozen in [false, true] {
@@ -132,20 +132,20 @@ fn app_tables_and_rows_are_one_commit() {
         write(&mut store, vec![RowWrite { op: RowOp::Change(Value::from([])), ..other }]).unwrap();
         write(&mut store, vec![add(2, b"x")]).unwrap();
 
-        let guests = store.writer().unwrap().begin().unwrap();
-        guests.transaction().unwrap().open_table(GUESTS).unwrap().insert(1, 1).unwrap();
-        drop(guests);
-        assert_eq!(guest(&store), None);
+        let app = store.writer().unwrap().begin().unwrap();
+        app.transaction().unwrap().open_table(APP_ROWS).unwrap().insert(1, 1).unwrap();
+        drop(app);
+        assert_eq!(app_row(&store), None);
         assert_eq!(numbers(&store), [1, 2]);
 
-        let guests = store.writer().unwrap().begin().unwrap();
-        guests.transaction().unwrap().open_table(GUESTS).unwrap().insert(1, 7).unwrap();
-        finish(&mut store, guests, vec![add(3, b"x"), remove(1)]).unwrap();
+        let app = store.writer().unwrap().begin().unwrap();
+        app.transaction().unwrap().open_table(APP_ROWS).unwrap().insert(1, 7).unwrap();
+        finish(&mut store, app, vec![add(3, b"x"), remove(1)]).unwrap();
         if let Some(pending) = pending {
             let failure = pending.run().map(|_| ()).unwrap_err();
             store.mend(failure).unwrap();
         }
-        assert_eq!(guest(&store), Some(7));
+        assert_eq!(app_row(&store), Some(7));
         assert_eq!(numbers(&store), [2, 3]);
         write(&mut store, vec![remove(2)]).unwrap();
         checked(&mut store);
@@ -153,7 +153,7 @@ fn app_tables_and_rows_are_one_commit() {
         disk.power_cut();
         drop(store);
         let mut store = open(&disk).unwrap();
-        assert_eq!(guest(&store), Some(7));
+        assert_eq!(app_row(&store), Some(7));
         assert_eq!(numbers(&store), [3]);
         checked(&mut store);
     }
@@ -217,8 +217,8 @@ fn a_store_in_memory_does_the_same() {
     assert!(came <= config().journal_bytes, "{came}");
     write(&mut store, (2000..2000 + came / 100).step_by(100).map(remove).collect()).unwrap();
     store.checkpoint().unwrap();
-    let guests = store.writer().unwrap().begin().unwrap();
-    finish(&mut store, guests, vec![add(1, b"x")]).unwrap();
+    let app = store.writer().unwrap().begin().unwrap();
+    finish(&mut store, app, vec![add(1, b"x")]).unwrap();
     store.compact().unwrap();
     assert_eq!(numbers(&store).len(), 11);
     store.close().unwrap();
@@ -230,10 +230,10 @@ fn an_opening_can_be_stopped() {
     prepared(&disk);
     let before = (disk.file(FileName::Base).shown, disk.file(FileName::Journal).shown);
     for stop in 0..5 {
-        let mut told = 0;
+        let mut reports = 0;
         let opened = opened(&disk, config(), &mut |_| {
-            told += 1;
-            if told > stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            reports += 1;
+            if reports > stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         match opened {
             Ok(_) => break,

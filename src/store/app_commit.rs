@@ -1,0 +1,133 @@
+//! The end of a commit with the application's own tables: the layers, a set of row writes and those
+//! tables become one commit of the base. It is a checkpoint too, so no record is written for it.
+
+use super::app_tables::{AppReader, AppTransaction, AppWriter};
+use super::base::Base;
+use super::checkpoint::{abort, keep_reserve, serial, sync_up_to, write_rows, write_state};
+use super::database::Opening;
+use super::record::MetaDelta;
+use super::redb_errors::fenced;
+use super::tables::{CheckpointPosition, Tally};
+use super::{Failure, Store};
+use crate::format::key::{Run, is_temporary};
+use crate::format::layer::Layer;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::Arc;
+use redb::WriteTransaction;
+
+impl Store {
+    /// Begins commits with the application's tables.
+    pub(crate) fn writer(&mut self) -> Result<AppWriter> {
+        self.heal()?;
+        Ok(AppWriter { opening: self.base()?.opening().clone() })
+    }
+
+    /// Begins reads of the application's tables.
+    pub(crate) fn reader(&self) -> Result<AppReader> {
+        self.ensure_running()?;
+        Ok(AppReader { opening: self.base()?.opening().clone() })
+    }
+
+    /// Commits the layers, the row writes and the application's tables together. The commit is on
+    /// the medium when this returns. Returns the number of the last record.
+    ///
+    /// # Errors
+    /// `Refused`: nothing has changed. `Broken`: the store has stopped; with the kind `Unknown` the
+    /// next opening shows whether the commit took place.
+    pub(crate) fn finish(
+        &mut self,
+        mut app: AppTransaction,
+        mut writes: Layer,
+        advance: MetaDelta,
+    ) -> Result<u64, Failure> {
+        self.ensure_running().map_err(Failure::Broken)?;
+        let base = self.base().map_err(Failure::Broken)?;
+        if !Arc::ptr_eq(base.opening(), &app.opening) {
+            let error = Error::new(ErrorKind::Io);
+            let why = "base.redb was opened again after an error; try again";
+            return Err(Failure::Refused(error.because(why)));
+        }
+        let meta = self.meta.advanced(advance);
+        let anchor = self.next_anchor(base.anchor(), meta);
+        let Some(txn) = app.txn.take() else {
+            return Err(Failure::Refused(Error::new(ErrorKind::Closed)));
+        };
+        if let Some(journal) = self.journal()
+            && let Err(error) = sync_up_to(&journal, anchor.span.link.number)
+        {
+            abort(txn, &app.opening);
+            return Err(Failure::Broken(self.stop(error)));
+        }
+        self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+        self.rows.count(&writes, true);
+        let tallies = self.rows.counts.freeze();
+        self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
+        let opening = app.opening.clone();
+        match self.commit_all(txn, &opening, &writes, anchor, &tallies) {
+            Ok(base) => {
+                self.meta = meta;
+                self.rows.active = Layer::default();
+                writes.drain_into(|key, op| self.rows.absorb(key, op));
+                drop(self.adopt(base));
+                Ok(self.number)
+            }
+            Err(failure) => {
+                // The runs stay marked as changed, so that the next checkpoint writes their counts,
+                // also those of a running checkpoint.
+                self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+                self.rows.count(&writes, false);
+                Err(failure)
+            }
+        }
+    }
+
+    fn commit_all(
+        &mut self,
+        txn: WriteTransaction,
+        opening: &Arc<Opening>,
+        writes: &Layer,
+        mut anchor: CheckpointPosition,
+        tallies: &[(Run, Tally)],
+    ) -> Result<Base, Failure> {
+        let written = (|| {
+            // A checkpoint may have committed and not called `renew` yet.
+            anchor.serial = serial(&txn, opening)? + 1;
+            if let Some(frozen) = &self.rows.frozen {
+                write_rows(&txn, opening, frozen.iter())?;
+            }
+            write_rows(&txn, opening, self.rows.active.iter())?;
+            write_rows(&txn, opening, writes.iter().filter(|(key, _)| !is_temporary(key)))?;
+            write_state(&txn, opening, &anchor, tallies)?;
+            keep_reserve(&txn, opening)
+        })();
+        let was_tried = written.is_ok();
+        let done = match written {
+            Ok(()) => fenced(&opening.health, || Ok(txn.commit()?)),
+            Err(error) => {
+                abort(txn, opening);
+                Err(error)
+            }
+        };
+        let error = match done.and_then(|()| Base::over(opening.clone())) {
+            Ok(base) => return Ok(base),
+            Err(error) => error,
+        };
+        let fault = opening.health.fault();
+        let error = self.recoverable(error, fault).map_err(|stopped| {
+            Failure::Broken(Error::new(ErrorKind::Unknown).caused_by(stopped))
+        })?;
+        let reopened = match error.kind() {
+            ErrorKind::DiskFull => self.reopen_larger().map(drop),
+            _ => self.reopen(),
+        };
+        reopened.map_err(Failure::Broken)?;
+        // A commit that returned an error may have taken place; the serial shows it.
+        match self.base.take() {
+            Some(base) if was_tried && base.anchor().serial == anchor.serial => Ok(base),
+            base => {
+                self.base = base;
+                Err(Failure::Refused(self.with_folder(error)))
+            }
+        }
+    }
+}

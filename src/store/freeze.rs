@@ -1,0 +1,100 @@
+//! The start and the end of a checkpoint, under the store's lock: the active layer becomes the
+//! frozen one, and later the new base replaces the old. It writes nothing; see `store::checkpoint`.
+
+use super::Store;
+use super::base::Base;
+use super::checkpoint::{Checkpoint, Renewed};
+use crate::format::layer::Layer;
+use crate::words::error::Result;
+use crate::words::limits::READ_AHEAD_DIVISOR;
+use crate::words::sync::Arc;
+
+/// What a checkpoint has replaced. To drop a layer of many rows takes as long as thousands of
+/// verbs, so the caller drops it without the store's lock.
+#[must_use = "to be dropped without the store's lock"]
+pub(crate) struct Retired {
+    base: Option<Base>,
+    frozen: Option<Arc<Layer>>,
+    /// Bytes that are read ahead at most.
+    read_ahead_bytes: u64,
+}
+
+impl Retired {
+    /// Drops it, and first reads the rows that sequential scans will reach before the next
+    /// checkpoint, while `may_go_on`, so that they need not wait for the disk. The old snapshot
+    /// knows how far the scans are, and nearly all its pages are also those of the new one.
+    ///
+    /// # Errors
+    /// As for any read. After an error the caller heals the store.
+    pub(crate) fn read_ahead(self, may_go_on: &dyn Fn() -> bool) -> Result<()> {
+        drop(self.frozen);
+        self.base.map_or(Ok(()), |base| base.read_ahead(self.read_ahead_bytes, may_go_on))
+    }
+}
+
+impl Store {
+    /// Begins a checkpoint: freezes the active layer. The caller runs the steps of the returned
+    /// checkpoint without the store's lock. `None` while another one runs, or if there is nothing
+    /// to write.
+    pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
+        self.heal()?;
+        let base = self.base()?;
+        let before = base.anchor();
+        let anchor = self.next_anchor(before, self.meta);
+        if self.rows.frozen.is_some() {
+            return Ok(None);
+        }
+        let is_same = anchor.span == before.span && anchor.meta == before.meta;
+        // After a full disk also an empty checkpoint runs: it finds out whether the base has its
+        // reserve again.
+        if is_same && self.rows.active.is_empty() && !self.full {
+            return Ok(None);
+        }
+        let opening = base.opening().clone();
+        let frozen = Arc::new(std::mem::take(&mut self.rows.active));
+        self.rows.frozen = Some(frozen.clone());
+        let tallies = self.rows.counts.freeze();
+        self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
+        Ok(Some(Checkpoint {
+            frozen,
+            journal: self.journal(),
+            opening,
+            base_serial: anchor.serial - 1,
+            anchor,
+            tallies,
+            txn: None,
+            last: None,
+        }))
+    }
+
+    /// Ends a checkpoint that succeeded: reads use the new snapshot, and the journal up to its
+    /// anchor is free.
+    pub(crate) fn renew(&mut self, renewed: Renewed) -> Retired {
+        let serial = renewed.base.anchor().serial;
+        // A commit with the application's tables may have come between. Its base has all these rows
+        // and more.
+        if self.base.as_ref().is_some_and(|base| base.anchor().serial >= serial) {
+            return Retired { base: Some(renewed.base), frozen: None, read_ahead_bytes: 0 };
+        }
+        self.adopt(renewed.base)
+    }
+
+    /// Continues with a base that contains the frozen layer.
+    pub(super) fn adopt(&mut self, base: Base) -> Retired {
+        if let Some(ring) = &mut self.ring {
+            ring.free_before(base.anchor().span);
+        }
+        self.checkpoints_done += 1;
+        let before = self.base.replace(base);
+        let frozen = self.rows.frozen.take();
+        self.frozen_runs.clear();
+        self.rows.settle_dead();
+        self.full = false;
+        self.restore_reserve();
+        // In memory there is no disk to wait for.
+        let is_on_disk = self.disk.is_some();
+        let read_ahead_bytes =
+            if is_on_disk { (self.config.cache_bytes / READ_AHEAD_DIVISOR) as u64 } else { 0 };
+        Retired { base: before, frozen, read_ahead_bytes }
+    }
+}

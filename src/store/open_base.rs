@@ -1,0 +1,73 @@
+//! Opens the base's file, at the opening of the queue and again after an error. What redb builds on
+//! must be on the medium before: after a failed sync the system may show bytes that are not.
+
+use super::Config;
+use super::base::Base;
+use super::deferred_file::DeferredFile;
+use super::disk::{Disk, DiskFile};
+use super::features::Features;
+use super::reserve::{BaseFile, touch_len};
+use super::tables::CheckpointPosition;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::Arc;
+
+/// Where redb's first block has its flags.
+const FLAGS_AT: usize = 9;
+/// The file was not closed since the last commit.
+const FLAG_UNCLEAN: u8 = 2;
+/// What the block points to was synced before the block was written.
+const FLAG_TWO_PHASES: u8 = 4;
+
+/// Opens the base's file. This allocates no block of the disk, because no part of the file is
+/// sparse. Nothing is written if the anchor names features that this version does not know but
+/// must.
+pub(super) fn open_base(disk: &dyn Disk, config: &Config) -> Result<Base> {
+    let file = disk.open_base().map_err(Error::io)?;
+    let deferred = Arc::new(DeferredFile::over(file.clone()).map_err(Error::io)?);
+    let base = Base::open(BaseFile::new(deferred.clone()).map_err(Error::io)?, config.cache_bytes)?;
+    copied_features(base.anchor())?.admit(config.known)?;
+    rewrite_header(&*file)?;
+    deferred.release()?;
+    Ok(base)
+}
+
+/// Opens the base's file again, after a change of it.
+pub(super) fn reopen_base(
+    disk: &dyn Disk,
+    cache: usize,
+    change: impl FnOnce(&BaseFile) -> Result<()>,
+) -> Result<Base> {
+    let file = disk.open_base().map_err(Error::io)?;
+    rewrite_header(&*file)?;
+    let file = BaseFile::new(file).map_err(Error::io)?;
+    change(&file)?;
+    Base::open(file, cache)
+}
+
+/// The copy of the features in use that the anchor contains.
+pub(super) fn copied_features(anchor: &CheckpointPosition) -> Result<Features> {
+    let what = "the features in the anchor of base.redb";
+    anchor.features().ok_or_else(|| Error::new(ErrorKind::Damaged).because(what))
+}
+
+/// Writes redb's first block and the file's length again, and syncs them. The block says which of
+/// redb's two roots is valid. After a failed sync the system may show a block and a length that are
+/// not on the medium. What the block points to was synced before the block was written, except by
+/// redb's compaction, which commits in one phase; after a compaction the whole file is written
+/// again.
+fn rewrite_header(file: &dyn DiskFile) -> Result<()> {
+    let len = file.len().map_err(Error::io)?;
+    let mut chunk = vec![0; usize::try_from(len.min(4096)).unwrap_or(0)];
+    file.read_at(0, &mut chunk).map_err(Error::io)?;
+    file.write_at(0, &chunk).map_err(Error::io)?;
+    let flags = chunk.get(FLAGS_AT).copied().unwrap_or(0);
+    let mut at = if flags & (FLAG_UNCLEAN | FLAG_TWO_PHASES) == FLAG_UNCLEAN { 4096 } else { len };
+    while at < len {
+        chunk.resize((len - at).min(1 << 20) as usize, 0);
+        file.read_at(at, &mut chunk).map_err(Error::io)?;
+        file.write_at(at, &chunk).map_err(Error::io)?;
+        at += chunk.len() as u64;
+    }
+    touch_len(file).map_err(Error::io)?;
+    file.sync().map_err(|error| Error::not_synced("base.redb", error))
+}
