@@ -1,6 +1,8 @@
 //! The steps of an op: read the clock, do due work, decide, write, make visible. All of it happens
 //! under the engine's lock, which no thread holds while it waits for a disk, a checkpoint or space.
 
+mod numbers;
+
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
@@ -11,11 +13,11 @@ use crate::format::{Range, Tag, View};
 use crate::runtime::backpressure::Backpressure;
 use crate::runtime::derived_state::{DerivedState, Notices};
 use crate::runtime::events::Hub;
-use crate::runtime::group_commit::Mark;
+use crate::runtime::group_commit::{GroupCommit, Mark};
 use crate::store::{Failure, Health, MetaDelta, Opened, Store};
 use crate::words::clock::{Clock, Now, QueueClock, micros};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
-use crate::words::limits::{NUMBER_BLOCK, SWEEP_TASKS, SWEEP_TASKS_FULL, TRANSACTION_NUMBERS};
+use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
 
@@ -254,7 +256,7 @@ impl EngineState {
                 false => Undone::Refused(Error::new(ErrorKind::DiskFull)),
             });
         }
-        if !self.has_numbers(op.numbers(), env) {
+        if !self.has_numbers(op.numbers(), env.gate) {
             return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
@@ -424,68 +426,6 @@ impl EngineState {
         Ok(done)
     }
 
-    /// Whether the op's numbers are reserved. Reserves the next block early, so that it is synced
-    /// before it is needed.
-    #[inline]
-    fn has_numbers(&mut self, need: Numbers, env: &CommitEnv<'_>) -> bool {
-        if self.reserved != self.numbers.end && env.is_synced(self.reserved_at) {
-            self.numbers.end = self.reserved;
-        }
-        let left = self.numbers.left();
-        if !left.covers(Numbers::both(NUMBER_BLOCK / 2)) && self.reserved == self.numbers.end {
-            let ahead = self.numbers.next.plus(Numbers::both(2 * NUMBER_BLOCK));
-            self.reserved = self.reserved.max(ahead);
-            // The next record carries the reservation; this mark is the record that is written
-            // next.
-            self.reserved_at = Mark(self.store.written() + 1);
-        }
-        left.covers(need)
-    }
-
-    /// Makes sure that there are numbers for an op inside a transaction, where nothing can be
-    /// written: the reservation must be on the disk before, so it is synced here. It reserves so
-    /// many that the journal's spare space for a reservation is needed only once.
-    pub(crate) fn draw(
-        &mut self,
-        need: Numbers,
-        gate: &crate::runtime::group_commit::GroupCommit,
-    ) -> Result<()> {
-        if self.numbers.left().covers(need) {
-            return Ok(());
-        }
-        match self.reserve(need.plus(Numbers::both(TRANSACTION_NUMBERS))) {
-            Ok(mark) => gate.wait(mark)?,
-            Err(Undone::Refused(error)) => return Err(error),
-            Err(_) => {
-                return Err(Error::new(ErrorKind::Full)
-                    .because("the journal has no space; commit the transaction first"));
-            }
-        }
-        self.numbers.end = self.reserved;
-        Ok(())
-    }
-
-    /// Writes the reservation as a record of its own, for an op that needs it now.
-    fn reserve(&mut self, need: Numbers) -> Result<Mark, Undone> {
-        let end = self.numbers.next.plus(need).plus(Numbers::both(NUMBER_BLOCK));
-        let reserved = self.reserved.max(end);
-        let advance = MetaDelta { reserved, ..self.advance(0) };
-        let number = self.store.note(advance).map_err(Self::failed)?;
-        // Set only after the write: numbers that no record carries would count as reserved after
-        // the next sync.
-        (self.reserved, self.reserved_at) = (reserved, Mark(number));
-        Ok(self.reserved_at)
-    }
-
-    /// Returns unused numbers, before the last checkpoint of a clean close. A later draw reserves
-    /// again.
-    pub(crate) fn settle(&mut self, clock: &dyn Clock) {
-        self.now(clock);
-        self.reserved = self.numbers.next;
-        self.numbers.end = self.numbers.next;
-        self.store.settle(self.reserved, self.reckoning.marks());
-    }
-
     /// Writes to the journal, once, that all of it is synced. Returns false if it is not synced
     /// yet.
     pub(crate) fn idle(&mut self) -> bool {
@@ -498,13 +438,7 @@ impl EngineState {
 pub(crate) struct CommitEnv<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) hub: &'a Hub,
-    pub(crate) gate: &'a crate::runtime::group_commit::GroupCommit,
-}
-
-impl CommitEnv<'_> {
-    fn is_synced(&self, mark: Mark) -> bool {
-        self.gate.is_synced(mark)
-    }
+    pub(crate) gate: &'a GroupCommit,
 }
 
 #[cfg(test)]

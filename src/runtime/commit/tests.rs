@@ -6,6 +6,7 @@ use crate::runtime::throttle::Throttle;
 use crate::store::{Clocks, Config, Folder, Store};
 use crate::words::clock::ManualClock;
 use crate::words::limits::JOURNAL_BYTES_MIN;
+use crate::words::limits::NUMBER_BLOCK;
 use crate::words::sync::Arc;
 use std::ops::ControlFlow;
 
@@ -39,11 +40,11 @@ fn a_reservation_that_was_not_written_gives_no_numbers() {
     let batch = Numbers::of_ids(NUMBER_BLOCK);
     assert!(matches!(state.reserve(batch), Err(Undone::Retry(Retry::JournalSpace))));
     gate.flush(|| state.written()).unwrap();
-    assert!(!state.has_numbers(Numbers::of_ids(1), &env), "no record reserves them");
-    assert!(state.has_numbers(Numbers::of_tokens(1), &env));
+    assert!(!state.has_numbers(Numbers::of_ids(1), env.gate), "no record reserves them");
+    assert!(state.has_numbers(Numbers::of_tokens(1), env.gate));
     state.store.checkpoint().unwrap();
     let Ok(mark) = state.reserve(batch) else { panic!("there is space after a checkpoint") };
-    assert!(!state.has_numbers(batch, &env), "it is not synced yet");
+    assert!(!state.has_numbers(batch, env.gate), "it is not synced yet");
     gate.wait(mark).unwrap();
-    assert!(state.has_numbers(batch, &env));
+    assert!(state.has_numbers(batch, env.gate));
 }
