@@ -3,7 +3,7 @@
 use super::base::Base;
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::head::{JournalHead, PAGE, QueueId};
-use super::progress::{ProgressFn, Stage, report_progress};
+use super::progress::{ProgressFn, Stage, report};
 use super::redb_errors::corruption_as_damage;
 use super::reserve::BaseFile;
 use super::ring;
@@ -54,7 +54,7 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'
     let bytes = bytes.next_multiple_of(PAGE as u64);
     let queue: QueueId = random()?;
     let head = JournalHead { queue, ring: bytes };
-    report_progress(progress, Stage::Create, 0, bytes)?;
+    report(progress, Stage::Create, 0, bytes)?;
     let staging = disk.stage().map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Error::new(ErrorKind::Locked),
         _ => Error::io(error),
@@ -70,7 +70,7 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'
     let base = staging.create(FileName::Base).map_err(Error::io)?;
     Base::create(base, &CheckpointPosition::genesis(queue, head.seed()))?;
     staging.settle().map_err(Error::io)?;
-    report_progress(progress, Stage::Create, bytes, bytes)
+    report(progress, Stage::Create, bytes, bytes)
 }
 
 /// Checks that nothing was ever written to a base whose journal is missing.

@@ -16,12 +16,12 @@ pub(crate) struct DeferredFile {
     scratch: ScratchFile,
     /// The calls so far. They are repeated in this order, so that a crash during the release leaves
     /// a file that redb can open.
-    calls: Mutex<Vec<DeferredCall>>,
+    calls: Mutex<Vec<Deferred>>,
     released: AtomicBool,
 }
 
 #[derive(Debug)]
-enum DeferredCall {
+enum Deferred {
     Write(u64, Vec<u8>),
     SetLen(u64),
     Allocate(u64, u64),
@@ -38,15 +38,11 @@ impl DeferredFile {
     pub(crate) fn release(&self) -> Result<()> {
         for call in std::mem::take(&mut *self.calls.lock()) {
             match call {
-                DeferredCall::Write(at, data) => {
-                    self.file.write_at(at, &data).map_err(Error::io)?
-                }
-                DeferredCall::SetLen(len) => self.file.set_len(len).map_err(Error::io)?,
-                DeferredCall::Allocate(from, to) => {
-                    self.file.allocate(from, to).map_err(Error::io)?
-                }
+                Deferred::Write(at, data) => self.file.write_at(at, &data).map_err(Error::io)?,
+                Deferred::SetLen(len) => self.file.set_len(len).map_err(Error::io)?,
+                Deferred::Allocate(from, to) => self.file.allocate(from, to).map_err(Error::io)?,
                 // A failed sync is not tried again, also not with more space on a full disk.
-                DeferredCall::Sync => {
+                Deferred::Sync => {
                     self.file.sync().map_err(|error| Error::not_synced("base.redb", error))?;
                 }
             }
@@ -65,7 +61,7 @@ impl DeferredFile {
         self.released.load(Ordering::Acquire)
     }
 
-    fn hold(&self, call: impl FnOnce() -> DeferredCall) {
+    fn hold(&self, call: impl FnOnce() -> Deferred) {
         if !self.is_released() {
             self.calls.lock().push(call());
         }
@@ -82,22 +78,22 @@ impl DiskFile for DeferredFile {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.hold(|| DeferredCall::Write(offset, data.to_vec()));
+        self.hold(|| Deferred::Write(offset, data.to_vec()));
         self.current().write_at(offset, data)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.hold(|| DeferredCall::SetLen(len));
+        self.hold(|| Deferred::SetLen(len));
         self.current().set_len(len)
     }
 
     fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
-        self.hold(|| DeferredCall::Allocate(from, to));
+        self.hold(|| Deferred::Allocate(from, to));
         self.current().allocate(from, to)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.hold(|| DeferredCall::Sync);
+        self.hold(|| Deferred::Sync);
         self.current().sync()
     }
 }

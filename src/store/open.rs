@@ -12,7 +12,7 @@ use super::head::{self, HEAD_BYTES, HeadFault, JournalHead, QueueId};
 use super::io_counters::IoCounters;
 use super::journal_reader::{self, RingReader};
 use super::open_base::{copied_features, open_base};
-use super::progress::{ProgressFn, Stage, report_progress};
+use super::progress::{ProgressFn, Stage, report};
 use super::record::{
     Kind, MetaDelta, Preamble, RecordMeta, RecordRow, Span, boot_of, next_row, set_boot,
 };
@@ -143,13 +143,12 @@ impl Store {
         let carry = read_carry(&*file, &head, anchor)?;
         let floor = carry.map_or(anchor.span, |carry| carry.floor);
         let tail = replay(&*file, &head, (anchor, carry), &mut rows, progress)?;
-        let lost = RingReader::new(&*file, &head).beyond(tail.span.link.number, |done| {
-            report_progress(progress, Stage::Scan, done, head.ring)
-        })?;
+        let lost = RingReader::new(&*file, &head)
+            .beyond(tail.span.link.number, |done| report(progress, Stage::Scan, done, head.ring))?;
         if !lost.is_empty() && !config.accept_loss {
             return Err(damaged(LOST_RECORD));
         }
-        report_progress(progress, Stage::Settle, 0, 1)?;
+        report(progress, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
         journal_reader::write_again(&*file, &head, floor.end, tail.span.end).map_err(Error::io)?;
         // After a failed sync the carry's slot, too, may be in the system's memory only. Without it
@@ -177,7 +176,7 @@ impl Store {
         if let Some(journal) = store.journal() {
             journal.sync()?;
         }
-        report_progress(progress, Stage::Settle, 1, 1)?;
+        report(progress, Stage::Settle, 1, 1)?;
         Ok(Opened { store, reckoning, step, first: meta.reserved, reserved })
     }
 
@@ -321,7 +320,7 @@ fn replay(
     let upto = carry.map_or(0, |carry| carry.upto);
     let mut tail = Tail { span: floor, meta: anchor.meta, boot: anchor.boot() };
     let (mut done, mut reported) = (0, 0);
-    report_progress(progress, Stage::Replay, 0, head.ring)?;
+    report(progress, Stage::Replay, 0, head.ring)?;
     while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
         // A carry that was not finished.
         if header.kind.is_carried() && header.number > upto {
@@ -334,7 +333,7 @@ fn replay(
         done += header.size();
         if done - reported >= 1 << 20 {
             reported = done;
-            report_progress(progress, Stage::Replay, done, head.ring)?;
+            report(progress, Stage::Replay, done, head.ring)?;
         }
     }
     if tail.span.link.number < upto {

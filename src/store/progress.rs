@@ -36,12 +36,11 @@ pub struct Progress {
 
 pub(super) type ProgressFn<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-pub(super) fn report_progress(
-    progress: ProgressFn<'_>,
-    stage: Stage,
-    done: u64,
-    total: u64,
-) -> Result<()> {
+/// Calls `progress`.
+///
+/// # Errors
+/// `Cancelled` if it stops the call.
+pub(super) fn report(progress: ProgressFn<'_>, stage: Stage, done: u64, total: u64) -> Result<()> {
     match progress(Progress { stage, done, total }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled)),
