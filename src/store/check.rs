@@ -100,8 +100,9 @@ impl Store {
         }
         let (found, kept) = (meta.map(|meta| meta.durable_bytes), self.meta.durable_bytes);
         if found != Some(kept) {
+            let found = found.map_or_else(|| "no".to_owned(), |found| found.to_string());
             report(format!(
-                "journal: its last record says {found:?} payload bytes, expected {kept}"
+                "journal: its last record states {found} payload bytes, expected {kept}"
             ));
         }
         Ok(())

@@ -160,7 +160,7 @@ fn a_total_that_differs_from_the_last_record_is_reported() {
     let (_home, mut store) = made();
     store.meta.durable_bytes += 1;
     let lines = check_report(&mut store);
-    assert_eq!(lines, ["journal: its last record says Some(21) payload bytes, expected 22"]);
+    assert_eq!(lines, ["journal: its last record states 21 payload bytes, expected 22"]);
 }
 
 #[test]
