@@ -15,8 +15,8 @@ use std::fmt;
 
 impl Consumer {
     /// Takes over the leases in `tube` that this consumer's earlier session left, one after the
-    /// other as the iterator goes on: with new tickets, as many attempts used as then, and their
-    /// ttr from now on. At most 256 tasks or 1 MiB of payloads, but for a single one, are taken
+    /// other as the iterator continues: with new tickets, the same number of attempts used, and
+    /// their full ttr from now. At most 64 tasks or 1 MiB of payloads, but for a single one, are taken
     /// over ahead; those that the caller has not seen when the iterator is dropped are released.
     /// A task whose payload does not decode is buried, as by [`take`](Tube::take).
     ///
@@ -71,7 +71,10 @@ pub struct Resumed<T: ?Sized = [u8]> {
 impl<T: ?Sized> Resumed<T> {
     fn take_over(&mut self, from: TaskId) -> Result<()> {
         let op = Resume { tube: self.tube.at.number, consumer: self.tube.holder()?, from };
-        let (handed, next) = self.tube.hold.core().run(&op, Durability::Relaxed)?;
+        let core = self.tube.hold.core();
+        // The next page follows at once, so threads that wait for the lock get it before.
+        core.state.pass_on();
+        let (handed, next) = core.run(&op, Durability::Relaxed)?;
         self.ahead.extend(handed.into_iter().map(|handed| self.tube.guard(handed)));
         self.next = next;
         Ok(())

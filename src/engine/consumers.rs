@@ -13,7 +13,7 @@ use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Range, Scan, Tag, View, row};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{PAGE_TASKS, SWEEP_BYTES, SWEEP_TASKS};
+use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
@@ -199,7 +199,7 @@ impl Op for Resume {
     }
 
     fn numbers(&self) -> Numbers {
-        Numbers::of_tokens(PAGE_TASKS as u64)
+        Numbers::of_tokens(SWEEP_TASKS as u64)
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
@@ -208,7 +208,7 @@ impl Op for Resume {
         let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
         rows.skip_to(key::held(tube.run(), self.consumer, self.from));
         let (mut handed, mut last, mut bytes) = (Vec::new(), self.from, 0);
-        for _ in 0..PAGE_TASKS {
+        for _ in 0..SWEEP_TASKS {
             if bytes >= SWEEP_BYTES || ctx.is_sweep_long() {
                 break;
             }

@@ -163,7 +163,7 @@ impl Ring {
 
     /// Writes one record, if the overlay can still be carried after it. `reserves` if the reserved
     /// numbers have changed. Returns the record's number.
-    // Inlined, with what it calls: after a system call the processor mispredicts every return, which
+    // Inlined, with what it calls: after a system call the processor mispredicts every return. That
     // costs 10 ns for each function between the call and the verb.
     #[inline(always)]
     pub(crate) fn append<'a>(
