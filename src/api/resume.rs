@@ -16,9 +16,9 @@ use std::fmt;
 impl Consumer {
     /// Takes over the leases in `tube` that this consumer's earlier session left, one after the
     /// other as the iterator continues: with new tickets, the same number of attempts used, and
-    /// their full ttr from now. At most 64 tasks or 1 MiB of payloads, but for a single one, are taken
-    /// over ahead; those that the caller has not seen when the iterator is dropped are released.
-    /// A task whose payload does not decode is buried, as by [`take`](Tube::take).
+    /// their full ttr from now. At most 64 tasks, or 1 MiB of payloads but at least one task, are
+    /// taken over in advance. When the iterator is dropped, those that the caller has not seen are
+    /// released. A task whose payload does not decode is buried, as by [`take`](Tube::take).
     ///
     /// ```
     /// use std::time::Duration;
