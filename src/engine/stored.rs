@@ -229,7 +229,7 @@ fn said(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<Sa
 ///
 /// # Errors
 /// `Damaged` if the state cannot be decoded.
-#[inline]
+#[inline(always)]
 pub(crate) fn open(
     view: &dyn View,
     tube: &TubeEntry,
@@ -261,7 +261,7 @@ pub(crate) fn open(
     Ok((StoredTask { id, home, place, said }, standing))
 }
 
-#[inline]
+#[inline(always)]
 fn open_away<T>(
     view: &dyn View,
     tube: &TubeEntry,

@@ -221,11 +221,10 @@ impl Core {
     /// Takes one task; waits for one.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
         let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
-        let try_take = || Ok(self.apply(&op)?.0.pop());
-        if let Some(task) = try_take()? {
+        if let Some(task) = self.apply(&op)?.0.pop() {
             return Ok(Some(task));
         }
-        self.wait_for(&self.takers, tube, holder, wait, try_take)
+        self.wait_for(&self.takers, tube, holder, wait, || Ok(self.apply(&op)?.0.pop()))
     }
 
     /// Calls `look` whenever the tube's waiters are woken, until it finds something or the wait is
