@@ -1,4 +1,4 @@
-//! A second reader of the files of format 1, written from `tests/golden/FORMAT.md` alone. It reads
+//! A second reader of the files of format 1, written from `src/format/FORMAT.md` alone. It reads
 //! every golden folder without the library, and must find what the library finds. If that page is
 //! wrong or incomplete, the bytes disagree here.
 
