@@ -334,32 +334,7 @@ pub(crate) fn create(file: &dyn DiskFile, head: &JournalHead) -> io::Result<()> 
 mod tests {
     use super::*;
     use crate::format::Value;
-
-    /// A file that forgets what is written.
-    #[derive(Debug)]
-    struct Sink;
-
-    impl DiskFile for Sink {
-        fn len(&self) -> io::Result<u64> {
-            Ok(HEAD_BYTES as u64 + (8 << 20))
-        }
-
-        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn set_len(&self, _: u64) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::store::disk::OsFile;
 
     /// Regression: two records of a durable cycle wrote 9.3 kB to the device. Every tenth record
     /// crossed into the next page, and its sync wrote two pages.
@@ -368,7 +343,8 @@ mod tests {
         let head = (&JournalHead { queue: [0; 16], ring: 64 << 10 }, Slot::default());
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
         for (size, alone) in [(300, true), (300, false), (PAGE as usize, true), (5000, true)] {
-            let mut ring = Ring::resume(Arc::new(Sink), head.clone(), last, last, 0);
+            let file = Arc::new(OsFile(tempfile::tempfile().unwrap()));
+            let mut ring = Ring::resume(file, head.clone(), last, last, 0);
             let value = Value::from([7; 5000].get(..size - 112).unwrap());
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {

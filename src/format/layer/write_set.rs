@@ -51,7 +51,7 @@ impl WriteSet {
     #[inline]
     pub(crate) fn write(&mut self, key: Key, op: RowOp) {
         if self.layer.entries() >= FEW || self.moved.is_some() {
-            self.count(&key, &op);
+            self.count_write(&key, &op);
         }
         let layer = &self.layer;
         let has_rows = |from: &[u8], to: &[u8]| layer.first(from, to).is_some();
@@ -61,7 +61,7 @@ impl WriteSet {
 
     /// Counts a write, and at first all earlier ones.
     #[cold]
-    fn count(&mut self, key: &[u8], op: &RowOp) {
+    fn count_write(&mut self, key: &[u8], op: &RowOp) {
         let layer = &self.layer;
         let moved = self.moved.get_or_insert_with(|| {
             let mut moved = Vec::new();
