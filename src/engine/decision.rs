@@ -53,17 +53,17 @@ impl Decision {
 
     /// Adds a later decision, made over this one.
     pub(crate) fn merge(&mut self, mut later: Self) {
-        later.rows.layer().drain_into(|key, op| self.write(key, op));
+        later.rows.layer().drain_into(|row| self.write(row));
         self.effects.merge(later.effects);
     }
 
     #[inline]
-    pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        match key::is_temporary(&key) {
+    pub(crate) fn write(&mut self, row: (Key, RowOp)) {
+        match key::is_temporary(&row.0) {
             true => self.temporary = true,
             false => self.durable = true,
         }
-        self.rows.write(key, op);
+        self.rows.write(row);
     }
 }
 

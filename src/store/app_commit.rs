@@ -67,7 +67,7 @@ impl Store {
             Ok(base) => {
                 self.meta = meta;
                 self.rows.active = Layer::default();
-                writes.drain_into(|key, op| self.rows.absorb(key, op));
+                writes.drain_into(|row| self.rows.absorb(row));
                 drop(self.adopt(base));
                 Ok(self.number)
             }

@@ -37,7 +37,7 @@ pub(crate) enum Burden {
 impl Burden {
     /// The burden of writes that are not known to add anything.
     pub(super) fn of(writes: &Layer) -> Self {
-        if writes.tombstones() * 2 >= writes.entries() { Self::Frees } else { Self::Moves }
+        if writes.mostly_removes() { Self::Frees } else { Self::Moves }
     }
 }
 

@@ -185,7 +185,7 @@ impl Store {
             }
         }
         let armed = self.health.arm();
-        writes.drain_into(|key, op| self.rows.apply(key, op));
+        self.rows.apply(writes);
         armed.disarm();
         Ok(self.number)
     }

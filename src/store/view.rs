@@ -45,7 +45,7 @@ impl Part {
 
     fn push(&mut self, key: Key, op: RowOp) {
         self.bytes += key.len() + op.value().map_or(0, |value| value.len());
-        self.rows.write(key, op);
+        self.rows.write((key, op));
     }
 }
 
@@ -238,25 +238,52 @@ impl Rows {
     }
 
     /// Applies a row write that is counted already, and that is in the base if it belongs there.
-    pub(crate) fn absorb(&mut self, key: Key, op: RowOp) {
-        if is_temporary(&key) {
-            self.write_temporary(key, op);
+    pub(crate) fn absorb(&mut self, row: (Key, RowOp)) {
+        if is_temporary(&row.0) {
+            self.write_temporary(row);
         } else {
-            self.reflect(&key, &op);
+            self.reflect(&row.0, &row.1);
         }
     }
 
-    /// Applies one row write whose kind is correct.
+    /// Applies row writes whose kinds are correct, and empties their layer.
     #[inline]
-    pub(crate) fn apply(&mut self, key: Key, op: RowOp) {
+    pub(crate) fn apply(&mut self, writes: &mut Layer) {
+        if !writes.has_few() {
+            self.append(writes);
+        }
+        writes.drain_into(|row| self.apply_row(row));
+    }
+
+    /// Moves the rows of a batch of puts as a whole.
+    #[cold]
+    fn append(&mut self, writes: &mut Layer) {
+        let Self { active, counts, dead, .. } = self;
+        active.append(writes, |rows| {
+            let (Some((first, _)), Some((last, _))) = (rows.first(), rows.last()) else {
+                return false;
+            };
+            let is_dead = dead.get_mut().of(first).is_none_or(|dead| dead.reach(first));
+            if is_dead || is_temporary(last) || scope_of(tag_of(first)) == Scope::Mirrored {
+                return false;
+            }
+            let ranges = rows.iter().filter_map(|(key, _)| Range::holding(key));
+            ranges.for_each(|range| counts.step(range, true));
+            true
+        });
+    }
+
+    #[inline]
+    fn apply_row(&mut self, row: (Key, RowOp)) {
+        let (key, op) = &row;
         // Looked up once: every row of every verb comes here.
-        if let Some(range) = Range::holding(&key) {
+        if let Some(range) = Range::holding(key) {
             self.count_step(range, op.rows_added());
             if range.is_temporary() {
-                return self.write_temporary(key, op);
+                return self.write_temporary(row);
             }
             if range.tag.scope() == Scope::Mirrored {
-                self.reflect_mirrored(&key, &op);
+                self.reflect_mirrored(key, op);
             }
         }
         let (active, frozen) = (&self.active, &self.frozen);
@@ -264,18 +291,18 @@ impl Rows {
             active.first(from, to).is_some()
                 || frozen.as_ref().is_some_and(|it| it.first(from, to).is_some())
         };
-        self.dead.get_mut().follow(&key, &op, has_rows);
-        self.active.write(key, op);
+        self.dead.get_mut().follow(key, op, has_rows);
+        self.active.write(row);
     }
 
     /// Temporary rows live longer than their neighbours, so their values get memory of their own.
-    fn write_temporary(&mut self, key: Key, op: RowOp) {
+    fn write_temporary(&mut self, (key, op): (Key, RowOp)) {
         let op = match op {
             RowOp::Add(value) => RowOp::Add(Value::alone(&value)),
             RowOp::Change(value) => RowOp::Change(Value::alone(&value)),
             RowOp::Remove => RowOp::Remove,
         };
-        self.temporary.write(key, op);
+        self.temporary.write((key, op));
     }
 
     /// Applies a row write of the journal.

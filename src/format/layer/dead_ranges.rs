@@ -95,6 +95,11 @@ impl DeadRangesOf {
         self.around(key).map(|(_, end)| copy(end))
     }
 
+    /// Whether a range ends after a key.
+    pub(crate) fn reach(&self, key: &[u8]) -> bool {
+        self.0.last_key_value().is_some_and(|(_, end)| end.as_slice() > key)
+    }
+
     /// Records that there is no live row with `from <= key < to`.
     pub(crate) fn insert(&mut self, from: &[u8], to: &[u8]) {
         if from >= to {

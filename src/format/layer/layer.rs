@@ -25,11 +25,36 @@ pub(crate) struct Layer {
     by_tag: [LeafMap<RowOp>; Tag::SPACE],
     /// A bit for each tag that may have entries in `by_tag`.
     used: u128,
+    /// Sums of the entries in `by_tag`. Those of the sorted list are summed on request: the write
+    /// set of an op is written far more often than it is measured.
+    sums: Sums,
+    /// Bytes of all entries that were ever inserted in `by_tag`.
+    inserted: usize,
+}
+
+/// What is summed over entries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
     entries: usize,
     tombstones: usize,
     /// Bytes of all keys and values.
     bytes: usize,
-    inserted: usize,
+}
+
+impl Sums {
+    #[inline]
+    fn add(&mut self, key: &Key, op: &RowOp) {
+        self.entries += 1;
+        self.tombstones += usize::from(op.is_remove());
+        self.bytes += bytes(key, op);
+    }
+
+    #[inline]
+    fn subtract(&mut self, key: &Key, op: &RowOp) {
+        self.entries -= 1;
+        self.tombstones -= usize::from(op.is_remove());
+        self.bytes -= bytes(key, op);
+    }
 }
 
 const _: () = assert!(Tag::SPACE <= u128::BITS as usize);
@@ -38,7 +63,7 @@ impl Default for Layer {
     fn default() -> Self {
         let by_tag = std::array::from_fn(|_| LeafMap::default());
         let few = Vec::new();
-        Self { few, by_tag, used: 0, entries: 0, tombstones: 0, bytes: 0, inserted: 0 }
+        Self { few, by_tag, used: 0, sums: Sums::default(), inserted: 0 }
     }
 }
 
@@ -47,6 +72,7 @@ fn slot(key: &[u8]) -> usize {
     usize::from(key.first().copied().unwrap_or_default())
 }
 
+#[inline]
 fn bytes(key: &Key, op: &RowOp) -> usize {
     key.len() + op.value().map_or(0, |value| value.len())
 }
@@ -68,18 +94,34 @@ fn fold(earlier: &RowOp, later: RowOp) -> Option<RowOp> {
 }
 
 impl Layer {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries == 0
+        self.entries() == 0
     }
 
     /// The number of entries, with tombstones.
+    #[inline]
     pub(crate) fn entries(&self) -> usize {
-        self.entries
+        self.few.len() + self.sums.entries
     }
 
-    /// How many of the entries are tombstones.
-    pub(crate) fn tombstones(&self) -> usize {
-        self.tombstones
+    /// Whether there are only a few writes, none of them over an earlier one of the same key.
+    #[inline]
+    pub(crate) fn has_few(&self) -> bool {
+        self.used == 0
+    }
+
+    #[inline]
+    fn sums(&self) -> Sums {
+        let mut sums = self.sums;
+        self.few.iter().for_each(|(key, op)| sums.add(key, op));
+        sums
+    }
+
+    /// Whether at least half of the entries are tombstones.
+    pub(crate) fn mostly_removes(&self) -> bool {
+        let sums = self.sums();
+        sums.tombstones * 2 >= sums.entries
     }
 
     /// Approximate bytes of memory of an entry.
@@ -89,7 +131,8 @@ impl Layer {
 
     /// Approximate bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.entries * ENTRY_BYTES
+        let sums = self.sums();
+        sums.bytes + sums.entries * ENTRY_BYTES
     }
 
     /// Whether a row of them is written to the disk.
@@ -103,15 +146,17 @@ impl Layer {
     /// Total bytes ever inserted, never reduced. It bounds the memory that the layer keeps: one
     /// value that stays keeps the whole piece that it shares with others.
     pub(crate) fn inserted_bytes(&self) -> usize {
-        self.inserted
+        let few = self.few.iter().map(|(key, op)| ENTRY_BYTES + bytes(key, op));
+        self.inserted + few.sum::<usize>()
     }
 
     /// Bytes that the entries would take as row writes of journal records, without the records'
     /// headers.
     #[inline]
     pub(crate) fn carry_bytes(&self) -> u64 {
-        let values = self.entries - self.tombstones;
-        (self.bytes + self.entries * RECORD_ROW_BYTES + values * RECORD_VALUE_BYTES) as u64
+        let Sums { entries, tombstones, bytes } = self.sums();
+        let values = entries - tombstones;
+        (bytes + entries * RECORD_ROW_BYTES + values * RECORD_VALUE_BYTES) as u64
     }
 
     /// Where a key is in the sorted list; as an error, where it would be inserted.
@@ -189,70 +234,95 @@ impl Layer {
 
     /// Adds a write whose kind is correct (see [`RowOp`]), over an earlier one of the same key.
     #[inline]
-    pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        self.lay(key, op, fold);
+    pub(crate) fn write(&mut self, row: (Key, RowOp)) {
+        if self.used == 0
+            && self.few.len() < FEW
+            && let Err(at) = self.find_few(&row.0)
+        {
+            // Most writes come in key order.
+            if at == self.few.len() { self.few.push(row) } else { self.few.insert(at, row) }
+        } else {
+            self.write_to_map(row, fold);
+        }
     }
 
     /// Adds a write whose kind may be wrong: the rows below may already contain later writes, from
     /// a checkpoint in slices whose last slice is missing.
     pub(crate) fn write_unsure(&mut self, key: Key, value: Option<Value>) {
         let op = value.map_or(RowOp::Remove, RowOp::Change);
-        self.lay(key, op, |_, later| Some(later));
+        self.write_to_map((key, op), |_, later| Some(later));
     }
 
     #[inline]
-    fn lay(&mut self, key: Key, op: RowOp, fold: impl Fn(&RowOp, RowOp) -> Option<RowOp>) {
-        let (added, is_remove) = (bytes(&key, &op), op.is_remove());
-        self.inserted += ENTRY_BYTES + added;
-        if self.used == 0
-            && self.few.len() < FEW
-            && let Err(at) = self.find_few(&key)
-        {
-            self.few.insert(at, (key, op));
-        } else {
-            if !self.few.is_empty() {
-                self.spread();
+    fn write_to_map(
+        &mut self,
+        row: (Key, RowOp),
+        fold: impl FnOnce(&RowOp, RowOp) -> Option<RowOp>,
+    ) {
+        if !self.few.is_empty() {
+            self.spread();
+        }
+        let slot = slot(&row.0);
+        let Some(rows) = self.by_tag.get_mut(slot) else { return };
+        self.inserted += ENTRY_BYTES + bytes(&row.0, &row.1);
+        let at = match rows.find(&row.0) {
+            Err(at) => {
+                self.used |= 1 << slot;
+                self.sums.add(&row.0, &row.1);
+                return rows.insert(at, row);
             }
-            let slot = slot(&key);
-            let Some(rows) = self.by_tag.get_mut(slot) else { return };
-            match rows.find(&key) {
-                Err(at) => {
-                    self.used |= 1 << slot;
-                    rows.insert(at, key, op);
-                }
-                Ok(at) => {
-                    let Some(kept) = rows.at_mut(at) else { return };
-                    self.tombstones -= usize::from(kept.is_remove());
-                    self.bytes -= bytes(&key, kept);
-                    if let Some(op) = fold(kept, op) {
-                        self.tombstones += usize::from(op.is_remove());
-                        self.bytes += bytes(&key, &op);
-                        *kept = op;
-                    } else {
-                        self.entries -= 1;
-                        rows.remove(at);
-                    }
-                    return;
-                }
+            Ok(at) => at,
+        };
+        let Some(kept) = rows.at_mut(at) else { return };
+        let (key, op) = row;
+        self.sums.subtract(&key, kept);
+        match fold(kept, op) {
+            Some(op) => {
+                self.sums.add(&key, &op);
+                *kept = op;
+            }
+            None => rows.remove(at),
+        }
+    }
+
+    /// Moves the rows of whole tags from a layer of later writes, without a search for each row. It
+    /// moves those of a tag with many rows, if all are added, come after all rows of the tag here,
+    /// and `moves` agrees. A batch of puts writes such rows.
+    pub(crate) fn append(
+        &mut self,
+        later: &mut Self,
+        mut moves: impl FnMut(&LeafMap<RowOp>) -> bool,
+    ) {
+        if later.used != 0 && !self.few.is_empty() {
+            self.spread();
+        }
+        for tag in Tags(later.used) {
+            let (Some(to), Some(rows)) = (self.by_tag.get_mut(tag), later.by_tag.get_mut(tag))
+            else {
+                continue;
+            };
+            let come_after =
+                to.last().zip(rows.first()).is_none_or(|(last, first)| last.0 < first.0);
+            let are_added =
+                |rows: &LeafMap<_>| rows.iter().all(|(_, op)| matches!(op, RowOp::Add(_)));
+            if rows.has_many() && come_after && are_added(rows) && moves(rows) {
+                let mut moved = Sums::default();
+                rows.iter().for_each(|(key, op)| moved.add(key, op));
+                self.sums.entries += moved.entries;
+                self.sums.bytes += moved.bytes;
+                self.inserted += moved.bytes + moved.entries * ENTRY_BYTES;
+                self.used |= 1 << tag;
+                to.append(rows);
             }
         }
-        self.entries += 1;
-        self.tombstones += usize::from(is_remove);
-        self.bytes += added;
     }
 
     /// Moves the sorted list to the maps by tag.
     #[cold]
     fn spread(&mut self) {
-        for (key, op) in self.few.drain(..) {
-            let slot = slot(&key);
-            self.used |= 1 << slot;
-            if let Some(rows) = self.by_tag.get_mut(slot)
-                && let Err(at) = rows.find(&key)
-            {
-                rows.insert(at, key, op);
-            }
-        }
+        let mut few = std::mem::take(&mut self.few);
+        few.drain(..).for_each(|row| self.write_to_map(row, fold));
+        self.few = few;
     }
 
     /// Applies another layer over this one. The kinds of all writes count as unsure: the checkpoint
@@ -264,12 +334,12 @@ impl Layer {
                 *op = RowOp::Change(value.clone());
             }
         }
-        upper.drain_into(|key, op| self.write_unsure(key, op.into_value()));
+        upper.drain_into(|(key, op)| self.write_unsure(key, op.into_value()));
     }
 
     /// Drops the entries whose rows below are already the same.
     pub(crate) fn keep(&mut self, mut keeps: impl FnMut(&Key, &RowOp) -> bool) {
-        std::mem::take(self).drain_into(|key, op| {
+        std::mem::take(self).drain_into(|(key, op)| {
             if keeps(&key, &op) {
                 self.write_unsure(key, op.into_value());
             }
@@ -278,22 +348,23 @@ impl Layer {
 
     /// Removes all entries, in order, and keeps a small part of the memory.
     #[inline]
-    pub(crate) fn drain_into(&mut self, mut each: impl FnMut(Key, RowOp)) {
-        self.few.drain(..).for_each(|(key, op)| each(key, op));
+    pub(crate) fn drain_into(&mut self, mut each: impl FnMut((Key, RowOp))) {
+        if self.used == 0 {
+            return self.few.drain(..).for_each(each);
+        }
         for tag in Tags(self.used) {
             if let Some(rows) = self.by_tag.get_mut(tag) {
                 rows.drain_into(&mut each);
             }
         }
-        (self.used, self.entries, self.tombstones) = (0, 0, 0);
-        (self.bytes, self.inserted) = (0, 0);
+        (self.used, self.sums, self.inserted) = (0, Sums::default(), 0);
     }
 
     #[inline]
     pub(crate) fn clear(&mut self) {
         // Usually the caller that applied the writes has emptied the layer.
-        if self.inserted > 0 {
-            self.drain_into(|_, _| {});
+        if self.used != 0 || !self.few.is_empty() {
+            self.drain_into(drop);
         }
     }
 }
@@ -325,28 +396,28 @@ mod tests {
     }
 
     fn add(layer: &mut Layer, number: u8) {
-        layer.write(key(number), RowOp::Add(value(number)));
+        layer.write((key(number), RowOp::Add(value(number))));
     }
 
     #[test]
     fn a_removal_leaves_a_tombstone_only_over_a_row_below() {
         let mut layer = Layer::default();
         add(&mut layer, 1);
-        layer.write(key(1), RowOp::Remove);
+        layer.write((key(1), RowOp::Remove));
         assert_eq!(layer.get(&key(1)), None, "added and removed here");
-        layer.write(key(2), RowOp::Remove);
+        layer.write((key(2), RowOp::Remove));
         assert_eq!(layer.get(&key(2)), Some(&RowOp::Remove));
         add(&mut layer, 2);
         assert_eq!(layer.get(&key(2)), Some(&RowOp::Change(value(2))));
-        layer.write(key(2), RowOp::Remove);
+        layer.write((key(2), RowOp::Remove));
         assert_eq!(layer.get(&key(2)), Some(&RowOp::Remove), "a later row over it was removed");
-        layer.write(key(3), RowOp::Change(value(9)));
-        layer.write(key(3), RowOp::Remove);
+        layer.write((key(3), RowOp::Change(value(9))));
+        layer.write((key(3), RowOp::Remove));
         assert_eq!(layer.get(&key(3)), Some(&RowOp::Remove));
         add(&mut layer, 4);
-        layer.write(key(4), RowOp::Change(value(7)));
+        layer.write((key(4), RowOp::Change(value(7))));
         assert_eq!(layer.get(&key(4)), Some(&RowOp::Add(value(7))));
-        layer.write(key(4), RowOp::Remove);
+        layer.write((key(4), RowOp::Remove));
         assert_eq!(layer.entries(), 2);
         assert_eq!(layer.bytes(), 2 * (ENTRY_BYTES + 6));
     }
@@ -357,12 +428,12 @@ mod tests {
         add(&mut lower, 1);
         add(&mut lower, 2);
         let mut upper = Layer::default();
-        upper.write(key(1), RowOp::Remove);
+        upper.write((key(1), RowOp::Remove));
         add(&mut upper, 3);
         lower.cover_with(upper);
         assert_eq!(lower.get(&key(1)), Some(&RowOp::Remove));
         assert_eq!(lower.get(&key(3)), Some(&RowOp::Change(value(3))));
-        lower.write(key(2), RowOp::Remove);
+        lower.write((key(2), RowOp::Remove));
         assert_eq!(lower.get(&key(2)), Some(&RowOp::Remove));
         lower.write_unsure(key(2), None);
         lower.write_unsure(key(1), Some(value(8)));
@@ -371,10 +442,49 @@ mod tests {
     }
 
     #[test]
+    fn rows_moved_as_a_whole_are_as_rows_moved_one_by_one() {
+        let at = |tag, number: u16| {
+            let [high, low] = number.to_be_bytes();
+            Key::from_slice(&[tag, 0, 0, 0, 1, high, low])
+        };
+        let many = |tag, numbers: std::ops::Range<u16>| {
+            numbers.map(move |number| (at(tag, number), RowOp::Add(value(7))))
+        };
+        let layer = |rows: &mut dyn Iterator<Item = (Key, RowOp)>| {
+            let mut layer = Layer::default();
+            rows.for_each(|row| layer.write(row));
+            layer
+        };
+        let removed = std::iter::once((at(0x16, 5), RowOp::Remove));
+        let below = layer(&mut many(0x10, 0..3).chain(many(0x12, 500..510)));
+        // Of these only the first and the last tag move as a whole: of one there are few rows, one
+        // begins before rows that are below, one removes.
+        let (few, before) = (many(0x11, 0..9), many(0x12, 0..200));
+        let removes = many(0x16, 6..200).chain(removed);
+        let rows = many(0x10, 3..200).chain(few).chain(before).chain(removes);
+        let later = layer(&mut rows.chain(many(0x1e, 0..200)));
+        let (mut moved, mut left) = (below.clone(), later.clone());
+        let mut tags = Vec::new();
+        moved.append(&mut left, |rows| {
+            tags.extend(rows.first().map(|(key, _)| key[0]));
+            true
+        });
+        assert_eq!(tags, [0x10, 0x1e]);
+        left.drain_into(|row| moved.write(row));
+        let (mut singly, mut later) = (below, later);
+        later.drain_into(|row| singly.write(row));
+        assert!(moved.iter().eq(singly.iter()) && left.is_empty());
+        let sizes = |layer: &Layer| (layer.entries(), layer.bytes(), layer.inserted_bytes());
+        assert_eq!(sizes(&moved), sizes(&singly));
+        assert_eq!(moved.carry_bytes(), singly.carry_bytes());
+        assert_eq!(moved.get(&at(0x10, 150)), Some(&RowOp::Add(value(7))));
+    }
+
+    #[test]
     fn ranges_stay_in_their_tag_and_never_panic() {
         let mut layer = Layer::default();
         add(&mut layer, 1);
-        layer.write(Key::from_slice(&[0x12, 0, 0, 0, 1]), RowOp::Remove);
+        layer.write((Key::from_slice(&[0x12, 0, 0, 0, 1]), RowOp::Remove));
         assert_eq!(layer.range(&[0x10], &[0x11]).count(), 1);
         assert_eq!(layer.range(&[0x10], &key(1)).count(), 0);
         assert_eq!(layer.range(&key(1), &[0x11]).count(), 1);
@@ -392,7 +502,7 @@ mod tests {
         let keys = [at(0x10, 1), at(0x10, 3), at(0x10, 5), at(0x12, 1), at(0x1e, 2)];
         let mut few = Layer::default();
         for place in [3, 0, 4, 2, 1] {
-            few.write(copy(&keys[place]), RowOp::Add(value(place as u8)));
+            few.write((copy(&keys[place]), RowOp::Add(value(place as u8))));
         }
         let mut many = few.clone();
         many.spread();
@@ -407,11 +517,11 @@ mod tests {
                 assert!(few.range(&from, &to).eq(many.range(&from, &to)));
             }
         }
-        few.write(copy(&keys[1]), RowOp::Remove);
-        many.write(copy(&keys[1]), RowOp::Remove);
+        few.write((copy(&keys[1]), RowOp::Remove));
+        many.write((copy(&keys[1]), RowOp::Remove));
         assert!(few.iter().eq(many.iter()) && few.entries() == 4 && few.bytes() == many.bytes());
         let mut drained = Vec::new();
-        few.drain_into(|key, _| drained.push(key));
+        few.drain_into(|(key, _)| drained.push(key));
         add(&mut few, 7);
         assert_eq!((drained.len(), few.few.len(), few.entries()), (4, 1, 1));
     }
@@ -437,7 +547,7 @@ mod tests {
             };
             *is_there = !op.is_remove();
             let tag = [0x03, 0x10, 0x1b][usize::from(number) % 3];
-            layer.write(Key::from_slice(&[tag, 0, 0, 0, 1, number]), op);
+            layer.write((Key::from_slice(&[tag, 0, 0, 0, 1, number]), op));
             if step % 100 == 99 {
                 let carry = |(key, op): (&Key, &RowOp)| {
                     3 + key.len() as u64 + op.value().map_or(0, |value| 4 + value.len() as u64)
@@ -449,7 +559,7 @@ mod tests {
             }
         }
         let mut keys = Vec::new();
-        layer.drain_into(|key, _| keys.push(key));
+        layer.drain_into(|(key, _)| keys.push(key));
         assert!(keys.is_sorted() && keys.len() > 20);
         assert_eq!((layer.carry_bytes(), layer.bytes(), layer.iter().count()), (0, 0, 0));
     }

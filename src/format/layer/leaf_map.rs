@@ -36,14 +36,14 @@ struct Leaf<T> {
 
 impl<T> Leaf<T> {
     #[inline]
-    fn insert(&mut self, row: usize, key: Key, value: T) {
-        if row == 0 && key < self.low {
-            self.low = copy(&key);
+    fn insert(&mut self, at: usize, row: (Key, T)) {
+        if at == 0 && row.0 < self.low {
+            self.low = copy(&row.0);
         }
-        if row == self.rows.len() {
-            self.rows.push_back((key, value));
+        if at == self.rows.len() {
+            self.rows.push_back(row);
         } else {
-            self.rows.insert(row, (key, value));
+            self.rows.insert(at, row);
         }
     }
 }
@@ -185,9 +185,9 @@ impl<T> LeafMap<T> {
 
     /// Removes all rows, in order, and keeps the memory of one leaf.
     #[inline]
-    pub(crate) fn drain_into(&mut self, mut each: impl FnMut(Key, T)) {
+    pub(crate) fn drain_into(&mut self, mut each: impl FnMut((Key, T))) {
         for leaf in &mut self.leaves {
-            leaf.rows.drain(..).for_each(|(key, value)| each(key, value));
+            leaf.rows.drain(..).for_each(&mut each);
         }
         if self.leaves.len() > 1 {
             self.leaves.truncate(1);
@@ -195,20 +195,45 @@ impl<T> LeafMap<T> {
         }
     }
 
+    /// Whether there are more rows than fit in a leaf.
+    pub(crate) fn has_many(&self) -> bool {
+        self.leaves.len() > 1
+    }
+
+    pub(crate) fn last(&self) -> Option<(&Key, &T)> {
+        let (key, value) = self.leaves.back()?.rows.back()?;
+        Some((key, value))
+    }
+
+    /// Moves all rows of another map, whose keys are greater than all here, with their leaves.
+    pub(crate) fn append(&mut self, later: &mut Self) {
+        debug_assert!(self.last().zip(later.first()).is_none_or(|(last, first)| last.0 < first.0));
+        if self.last().is_none() {
+            self.leaves.clear();
+        }
+        if let Some(Leaf { low, rows }) = later.leaves.front_mut()
+            && let Some((first, _)) = rows.front()
+        {
+            // It may be the bound of rows that were drained.
+            *low = copy(first);
+            self.leaves.append(&mut later.leaves);
+        }
+    }
+
     /// Inserts a row at a position that `find` returned as `Err`.
     #[inline]
-    pub(crate) fn insert(&mut self, at: Position, key: Key, value: T) {
+    pub(crate) fn insert(&mut self, at: Position, row: (Key, T)) {
         match self.leaves.get_mut(at.leaf) {
-            Some(leaf) if leaf.rows.len() < LEAF_ROWS => leaf.insert(at.row, key, value),
-            _ => self.insert_in_full(at, key, value),
+            Some(leaf) if leaf.rows.len() < LEAF_ROWS => leaf.insert(at.row, row),
+            _ => self.insert_in_full(at, row),
         }
     }
 
     #[cold]
-    fn insert_in_full(&mut self, at: Position, key: Key, value: T) {
-        let at = self.make_room(at, &key);
+    fn insert_in_full(&mut self, at: Position, row: (Key, T)) {
+        let at = self.make_room(at, &row.0);
         if let Some(leaf) = self.leaves.get_mut(at.leaf) {
-            leaf.insert(at.row, key, value);
+            leaf.insert(at.row, row);
         }
     }
 
@@ -278,7 +303,7 @@ mod tests {
     fn put(map: &mut LeafMap<u64>, model: &mut BTreeMap<Key, u64>, key: Key, value: u64) {
         match map.find(&key) {
             Ok(at) => *map.at_mut(at).unwrap() = value,
-            Err(at) => map.insert(at, copy(&key), value),
+            Err(at) => map.insert(at, (copy(&key), value)),
         }
         model.insert(key, value);
     }
@@ -331,7 +356,7 @@ mod tests {
             model.values_mut().for_each(|value| *value += 1);
             check(&map, &model);
             let mut rows = Vec::new();
-            map.drain_into(|key, value| rows.push((key, value)));
+            map.drain_into(|row| rows.push(row));
             assert!(rows.into_iter().eq(model));
             assert_eq!((map.first(), map.leaves.len().min(1)), (None, map.leaves.len()));
         }
@@ -354,6 +379,31 @@ mod tests {
         let back = (100..6500).rev();
         let behind_full = &mut (0..LEAF_ROWS as u16).chain([60_000]).chain(back);
         assert!(leaves(behind_full) <= 2 * full + 3);
+    }
+
+    /// The second map may have kept a leaf, whose bound is less than keys of the first map.
+    #[test]
+    fn a_map_appended_keeps_the_invariants() {
+        for here in [0, 1, LEAF_ROWS as u16, 200] {
+            let (mut map, mut model) = (LeafMap::default(), BTreeMap::new());
+            let mut later = LeafMap::default();
+            (0..here).for_each(|number| put(&mut map, &mut model, key(number), 1));
+            for round in 1..4 {
+                put(&mut later, &mut BTreeMap::new(), key(0), 0);
+                later.drain_into(drop);
+                for number in 0..100 {
+                    put(&mut later, &mut model, key(round * 1000 + number), 2);
+                }
+                map.append(&mut later);
+                check(&map, &model);
+                assert_eq!((later.first(), later.last()), (None, None));
+            }
+            map.append(&mut later);
+            let middle = key(1001);
+            remove(&mut map, &mut model, &middle);
+            put(&mut map, &mut model, middle, 3);
+            check(&map, &model);
+        }
     }
 
     /// Regression: a row inserted and removed between two full leaves made and dropped a leaf each

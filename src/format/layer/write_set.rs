@@ -20,9 +20,6 @@ pub(crate) struct WriteSet {
     moved: Option<Vec<(Range, i64)>>,
 }
 
-/// Up to this number of writes are few.
-const FEW: usize = 32;
-
 /// Counts the rows of a write in its range.
 fn count(moved: &mut Vec<(Range, i64)>, key: &[u8], op: &RowOp) {
     if let (Some(range), by @ (1 | -1)) = (Range::holding(key), op.rows_added()) {
@@ -49,14 +46,14 @@ impl WriteSet {
 
     /// Adds a write, over an earlier one of the same key.
     #[inline]
-    pub(crate) fn write(&mut self, key: Key, op: RowOp) {
-        if self.layer.entries() >= FEW || self.moved.is_some() {
-            self.count_write(&key, &op);
+    pub(crate) fn write(&mut self, row: (Key, RowOp)) {
+        if !self.layer.has_few() {
+            self.count_write(&row.0, &row.1);
         }
         let layer = &self.layer;
         let has_rows = |from: &[u8], to: &[u8]| layer.first(from, to).is_some();
-        self.dead.get_mut().follow(&key, &op, has_rows);
-        self.layer.write(key, op);
+        self.dead.get_mut().follow(&row.0, &row.1, has_rows);
+        self.layer.write(row);
     }
 
     /// Counts a write, and at first all earlier ones.

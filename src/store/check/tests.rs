@@ -35,7 +35,7 @@ fn open(path: &Path) -> Store {
 
 fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
     let mut layer = Layer::default();
-    writes.into_iter().for_each(|(key, op)| layer.write(key, op));
+    writes.into_iter().for_each(|row| layer.write(row));
     let advance = MetaDelta { durable_bytes: 7, ..MetaDelta::default() };
     store.append(&mut layer, advance, false).unwrap();
 }

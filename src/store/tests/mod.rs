@@ -69,7 +69,7 @@ struct RowWrite {
 /// The writes as one op would make them.
 fn written(writes: &[RowWrite]) -> Layer {
     let mut layer = Layer::default();
-    writes.iter().for_each(|RowWrite { key, op }| layer.write(key.clone(), op.clone()));
+    writes.iter().for_each(|RowWrite { key, op }| layer.write((key.clone(), op.clone())));
     layer
 }
 
