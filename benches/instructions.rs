@@ -8,6 +8,7 @@ use std::hint::black_box;
 use tubewell::{ManualClock, Queue, Task, TaskId, Tube};
 
 const CYCLES: usize = 1000;
+const BATCH: usize = 250;
 const PAYLOAD: [u8; 256] = [7; 256];
 
 fn main() {
@@ -22,6 +23,11 @@ fn main() {
         black_box(counted_put(&tube));
         let task = counted_take(&tube);
         counted_ack(task);
+    }
+    for _ in 0..if durable { 0 } else { CYCLES / BATCH } {
+        black_box(batch_put(&tube));
+        let tasks = batch_take(&tube);
+        batch_ack(&tube, tasks);
     }
 }
 
@@ -38,4 +44,19 @@ fn counted_take(tube: &Tube) -> Task {
 #[inline(never)]
 fn counted_ack(task: Task) {
     task.ack().unwrap();
+}
+
+#[inline(never)]
+fn batch_put(tube: &Tube) -> Vec<TaskId> {
+    tube.put_many([&PAYLOAD[..]; BATCH]).unwrap()
+}
+
+#[inline(never)]
+fn batch_take(tube: &Tube) -> Vec<Task> {
+    tube.take_many(BATCH).unwrap()
+}
+
+#[inline(never)]
+fn batch_ack(tube: &Tube, tasks: Vec<Task>) {
+    tube.ack_many(tasks).unwrap();
 }

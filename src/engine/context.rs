@@ -153,17 +153,17 @@ impl<'a> OpContext<'a> {
 
     #[inline]
     pub(crate) fn add(&mut self, key: Key, value: Value) {
-        self.draft.write((key, RowOp::Add(value)));
+        self.draft.rows.write((key, RowOp::Add(value)));
     }
 
     #[inline]
     pub(crate) fn change(&mut self, key: Key, value: Value) {
-        self.draft.write((key, RowOp::Change(value)));
+        self.draft.rows.write((key, RowOp::Change(value)));
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) {
-        self.draft.write((key, RowOp::Remove));
+        self.draft.rows.write((key, RowOp::Remove));
     }
 
     /// Adds the row or replaces it.

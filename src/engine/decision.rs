@@ -2,19 +2,16 @@
 //! applied. A refused op's decision is dropped.
 
 use crate::engine::effects::Effects;
-use crate::format::key::{self, Key, Range};
-use crate::format::layer::{Layer, WriteSet};
-use crate::format::{Met, RowOp, Value, View};
+use crate::format::Range;
+use crate::format::layer::WriteSet;
+use crate::format::{Met, Value, View};
 use crate::words::error::Result;
 
 /// The decision of an op.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
-    rows: WriteSet,
-    /// Whether a row is written to the disk.
-    durable: bool,
-    /// Whether a row stays in memory only.
-    temporary: bool,
+    /// The row writes. The caller that applies them empties their layer.
+    pub(crate) rows: WriteSet,
     /// In a transaction: whether one of its ops adds tasks to a temporary tube.
     pub(crate) adds_temporary: bool,
     pub(crate) effects: Effects,
@@ -25,45 +22,19 @@ impl Decision {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
-        (self.durable, self.temporary) = (false, false);
         self.effects.clear();
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
     }
 
     /// Whether a power cut could undo it. A temporary tube writes nothing to the disk, so there is
     /// nothing to wait for. An op without writes still has read the writes of others.
     pub(crate) fn is_durable(&self) -> bool {
-        self.durable || self.rows.is_empty()
-    }
-
-    /// Whether it writes rows of temporary tubes.
-    pub(crate) fn is_temporary(&self) -> bool {
-        self.temporary
-    }
-
-    /// The row writes, in key order, one for each key. The caller that applies them empties the
-    /// layer.
-    #[inline]
-    pub(crate) fn writes(&mut self) -> &mut Layer {
-        self.rows.layer()
+        self.rows.has_durable() || self.rows.is_empty()
     }
 
     /// Adds a later decision, made over this one.
     pub(crate) fn merge(&mut self, mut later: Self) {
-        later.rows.layer().drain_into(|row| self.write(row));
+        later.rows.layer().drain_into(|row| self.rows.write(row));
         self.effects.merge(later.effects);
-    }
-
-    #[inline]
-    pub(crate) fn write(&mut self, row: (Key, RowOp)) {
-        match key::is_temporary(&row.0) {
-            true => self.temporary = true,
-            false => self.durable = true,
-        }
-        self.rows.write(row);
     }
 }
 

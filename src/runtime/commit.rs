@@ -302,8 +302,8 @@ impl EngineState {
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         let done = self.decide(op, now, attempts, env)?;
-        if op.adds() && self.draft.is_temporary() {
-            self.store.admit_temporary(self.draft.writes())?;
+        if op.adds() && self.draft.rows.has_temporary() {
+            self.store.admit_temporary(self.draft.rows.layer())?;
         }
         let mark = self.append(op.adds() || op.grows(), now, env)?;
         Ok((done, mark))
@@ -349,9 +349,9 @@ impl EngineState {
     fn append(&mut self, adds: bool, now: Now, env: &CommitEnv<'_>) -> Result<Mark, Undone> {
         let advance = self.advance(self.draft.effects.durable_bytes);
         let durable = self.draft.is_durable();
-        let wrote = (durable && !self.draft.is_empty()).then_some(now.lease);
+        let wrote = (durable && !self.draft.rows.is_empty()).then_some(now.lease);
         let armed = self.health.arm();
-        let number = match self.store.append(self.draft.writes(), advance, adds) {
+        let number = match self.store.append(&mut self.draft.rows, advance, adds) {
             Ok(number) => number,
             Err(failure) => {
                 armed.disarm();
@@ -421,7 +421,7 @@ impl EngineState {
         let mut ctx =
             OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
         let done = op.decide(&mut ctx)?;
-        draft.adds_temporary |= op.adds() && later.is_temporary();
+        draft.adds_temporary |= op.adds() && later.rows.has_temporary();
         draft.merge(later);
         Ok(done)
     }

@@ -102,17 +102,14 @@ impl RowCounts {
     }
 
     #[inline]
-    pub(crate) fn step(&mut self, range: Range, up: bool) {
-        let turn = |count: &mut u64| {
-            *count = if up { count.saturating_add(1) } else { count.saturating_sub(1) };
-        };
+    pub(crate) fn step(&mut self, range: Range, by: i64) {
         if let Some(total) = self.by_tag.0.get_mut(range.tag as usize) {
-            turn(total);
+            *total = total.saturating_add_signed(by);
         }
         let Some((run, place)) = tallied(range) else { return };
         let Some(counted) = self.counted_or_new(run) else { return };
         if let Some(count) = counted.tally.get_mut(place) {
-            turn(count);
+            *count = count.saturating_add_signed(by);
         }
         if run.is_temporary() {
             // An empty run is removed: a run is never used again.
@@ -194,11 +191,11 @@ mod tests {
     fn counts_change_and_empty_runs_are_removed() {
         let mut counts = RowCounts::default();
         let range = Range::in_run(Tag::Ready, Run(7));
-        counts.step(range, true);
+        counts.step(range, 1);
         assert_eq!((counts.of(range), counts.of(Range::of(Tag::Ready))), (1, 1));
         assert_eq!(counts.freeze().len(), 1);
         assert_eq!(counts.freeze().len(), 0);
-        counts.step(range, false);
+        counts.step(range, -1);
         assert_eq!(counts.freeze(), [(Run(7), Tally::default())]);
         assert_eq!(counts.each().count(), 0);
     }
@@ -208,12 +205,12 @@ mod tests {
         let mut counts = RowCounts::default();
         let range = |run| Range::in_run(Tag::Ready, Run(Run::TEMPORARY | run));
         for run in [1, 2, 3, 3] {
-            counts.step(range(run), true);
+            counts.step(range(run), 1);
         }
-        counts.step(range(1), false);
+        counts.step(range(1), -1);
         assert_eq!([1, 2, 3].map(|run| counts.of(range(run))), [0, 1, 2]);
-        counts.step(range(3), false);
-        counts.step(range(2), false);
+        counts.step(range(3), -1);
+        counts.step(range(2), -1);
         assert_eq!([1, 2, 3].map(|run| counts.of(range(run))), [0, 0, 1]);
         assert_eq!(counts.each().count(), 1);
         assert_eq!(counts.of(Range::of(Tag::Ready)), 1);

@@ -51,7 +51,7 @@ mod space;
 mod tests;
 
 use crate::format::key::{Run, is_temporary};
-use crate::format::layer::Layer;
+use crate::format::layer::{Layer, WriteSet};
 use crate::format::{Met, Range, Value, View};
 use crate::words::clock::Boot;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -150,28 +150,29 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Applies all row writes or none: writes one record, then makes them visible. On success the
+    /// Applies all row writes or none: writes one record, then makes them visible. On success their
     /// layer is empty, on failure unchanged. `adds` if they may add more bytes than they remove.
     /// Returns the number of the record, or of the last one if no write goes to the disk.
     #[inline(always)]
     pub(crate) fn append(
         &mut self,
-        writes: &mut Layer,
+        writes: &mut WriteSet,
         advance: MetaDelta,
         adds: bool,
     ) -> Result<u64, Failure> {
         self.ensure_running().map_err(Failure::Broken)?;
         #[cfg(canary_skip_dropped)]
-        self.rows.learn_from_unwritten(writes);
+        self.rows.learn_from_unwritten(writes.layer());
         if writes.has_durable() {
+            let layer = writes.layer();
             let meta = self.meta.advanced(advance);
             let armed = self.health.arm();
             let written = match &mut self.ring {
                 Some(ring) => {
-                    let burden = if adds { Burden::Adds } else { Burden::of(writes) };
+                    let burden = if adds { Burden::Adds } else { Burden::of(layer) };
                     let carried = self.rows.carry_bytes(self.frozen_runs.len());
                     let load = Load::of(carried, ring.size(), burden);
-                    let durable = writes.iter().filter(|(key, _)| !is_temporary(key));
+                    let durable = layer.iter().filter(|(key, _)| !is_temporary(key));
                     let reserves = meta.reserved != self.meta.reserved;
                     ring.append(&meta, reserves, durable, load)
                 }
@@ -209,8 +210,8 @@ impl Store {
     /// limit. Returns true once.
     #[inline]
     pub(crate) fn has_relief(&mut self) -> bool {
-        let bytes = self.rows.temporary_bytes();
-        self.refused_at.take_if(|refused| bytes < *refused).is_some()
+        let rows = &self.rows;
+        self.refused_at.take_if(|refused| rows.temporary_bytes() < *refused).is_some()
     }
 
     /// Bytes read from the disk so far.

@@ -5,7 +5,7 @@
 use super::base::Base;
 use super::counts::RowCounts;
 use crate::format::key::{Key, Range, Run, Scope, Tag, copy, is_temporary};
-use crate::format::layer::{DeadRanges, Layer, Merged};
+use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet};
 use crate::format::{Met, RowOp, Value};
 use crate::words::error::Result;
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
@@ -248,37 +248,35 @@ impl Rows {
 
     /// Applies row writes whose kinds are correct, and empties their layer.
     #[inline]
-    pub(crate) fn apply(&mut self, writes: &mut Layer) {
-        if !writes.has_few() {
-            self.append(writes);
+    pub(crate) fn apply(&mut self, writes: &mut WriteSet) {
+        let (layer, counted) = writes.counted();
+        let is_counted = counted.is_some();
+        if let Some(counted) = counted {
+            counted.iter().for_each(|(range, by)| self.count_step(*range, *by));
+            self.append(layer);
         }
-        writes.drain_into(|row| self.apply_row(row));
+        layer.drain_into(|row| self.write(row, is_counted));
     }
 
     /// Moves the rows of a batch of puts as a whole.
     #[cold]
     fn append(&mut self, writes: &mut Layer) {
-        let Self { active, counts, dead, .. } = self;
-        active.append(writes, |rows| {
-            let (Some((first, _)), Some((last, _))) = (rows.first(), rows.last()) else {
-                return false;
-            };
+        let Self { active, dead, .. } = self;
+        active.append(writes, |first, last| {
             let is_dead = dead.get_mut().of(first).is_none_or(|dead| dead.reach(first));
-            if is_dead || is_temporary(last) || scope_of(tag_of(first)) == Scope::Mirrored {
-                return false;
-            }
-            let ranges = rows.iter().filter_map(|(key, _)| Range::holding(key));
-            ranges.for_each(|range| counts.step(range, true));
-            true
+            !is_dead && !is_temporary(last) && scope_of(tag_of(first)) != Scope::Mirrored
         });
     }
 
+    /// Counts a row, unless that is done, and writes it.
     #[inline]
-    fn apply_row(&mut self, row: (Key, RowOp)) {
+    fn write(&mut self, row: (Key, RowOp), is_counted: bool) {
         let (key, op) = &row;
         // Looked up once: every row of every verb comes here.
         if let Some(range) = Range::holding(key) {
-            self.count_step(range, op.rows_added());
+            if !is_counted {
+                self.count_step(range, op.rows_added());
+            }
             if range.is_temporary() {
                 return self.write_temporary(row);
             }
@@ -332,7 +330,7 @@ impl Rows {
     #[inline]
     fn count_step(&mut self, range: Range, added: i64) {
         if added != 0 {
-            self.counts.step(range, added > 0);
+            self.counts.step(range, added);
         }
     }
 

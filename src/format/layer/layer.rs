@@ -3,7 +3,7 @@
 //! order. A later write of a key is folded into the earlier one.
 
 use super::leaf_map::LeafMap;
-use crate::format::key::{Key, Tag, after, copy, is_temporary};
+use crate::format::key::{Key, Tag, after, copy};
 use crate::format::{RowOp, Value};
 
 /// Approximate bytes of memory of an entry without its key and value.
@@ -133,14 +133,6 @@ impl Layer {
     pub(crate) fn bytes(&self) -> usize {
         let sums = self.sums();
         sums.bytes + sums.entries * ENTRY_BYTES
-    }
-
-    /// Whether a row of them is written to the disk.
-    #[inline]
-    pub(crate) fn has_durable(&self) -> bool {
-        let is_durable = |key: &Key| !is_temporary(key);
-        self.few.iter().any(|(key, _)| is_durable(key))
-            || self.used != 0 && self.iter().any(|(key, _)| is_durable(key))
     }
 
     /// Total bytes ever inserted, never reduced. It bounds the memory that the layer keeps: one
@@ -287,12 +279,8 @@ impl Layer {
 
     /// Moves the rows of whole tags from a layer of later writes, without a search for each row. It
     /// moves those of a tag with many rows, if all are added, come after all rows of the tag here,
-    /// and `moves` agrees. A batch of puts writes such rows.
-    pub(crate) fn append(
-        &mut self,
-        later: &mut Self,
-        mut moves: impl FnMut(&LeafMap<RowOp>) -> bool,
-    ) {
+    /// and `moves` agrees, which gets the first and the last key. A batch of puts writes such rows.
+    pub(crate) fn append(&mut self, later: &mut Self, mut moves: impl FnMut(&Key, &Key) -> bool) {
         if later.used != 0 && !self.few.is_empty() {
             self.spread();
         }
@@ -301,16 +289,15 @@ impl Layer {
             else {
                 continue;
             };
-            let come_after =
-                to.last().zip(rows.first()).is_none_or(|(last, first)| last.0 < first.0);
-            let are_added =
-                |rows: &LeafMap<_>| rows.iter().all(|(_, op)| matches!(op, RowOp::Add(_)));
-            if rows.has_many() && come_after && are_added(rows) && moves(rows) {
-                let mut moved = Sums::default();
-                rows.iter().for_each(|(key, op)| moved.add(key, op));
-                self.sums.entries += moved.entries;
-                self.sums.bytes += moved.bytes;
-                self.inserted += moved.bytes + moved.entries * ENTRY_BYTES;
+            let Some(((first, _), (last, _))) = rows.first().zip(rows.last()) else { continue };
+            let come_after = to.last().is_none_or(|(last, _)| last < first);
+            let are_added = || rows.iter().all(|(_, op)| matches!(op, RowOp::Add(_)));
+            if rows.has_many() && come_after && are_added() && moves(first, last) {
+                let before = self.sums;
+                rows.iter().for_each(|(key, op)| self.sums.add(key, op));
+                let [moved, all] =
+                    [before, self.sums].map(|it| it.bytes + it.entries * ENTRY_BYTES);
+                self.inserted += all - moved;
                 self.used |= 1 << tag;
                 to.append(rows);
             }
@@ -465,8 +452,9 @@ mod tests {
         let later = layer(&mut rows.chain(many(0x1e, 0..200)));
         let (mut moved, mut left) = (below.clone(), later.clone());
         let mut tags = Vec::new();
-        moved.append(&mut left, |rows| {
-            tags.extend(rows.first().map(|(key, _)| key[0]));
+        moved.append(&mut left, |first, last| {
+            assert_eq!(first[0], last[0]);
+            tags.push(first[0]);
             true
         });
         assert_eq!(tags, [0x10, 0x1e]);

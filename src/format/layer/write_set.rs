@@ -3,7 +3,7 @@
 use super::cursor::Merged;
 use super::dead_ranges::DeadRanges;
 use super::layer::Layer;
-use crate::format::key::{Key, Range};
+use crate::format::key::{Key, Range, is_temporary};
 use crate::format::{Met, RowOp, Value, View};
 use crate::words::error::Result;
 use std::cell::RefCell;
@@ -18,6 +18,10 @@ pub(crate) struct WriteSet {
     /// By how many rows each range changes. Kept once there are many writes; with few they are
     /// counted on request.
     moved: Option<Vec<(Range, i64)>>,
+    /// Whether a row is written to the disk.
+    durable: bool,
+    /// Whether a row stays in memory only.
+    temporary: bool,
 }
 
 /// Counts the rows of a write in its range.
@@ -37,6 +41,7 @@ impl WriteSet {
         self.layer.clear();
         self.dead.get_mut().clear();
         self.moved = None;
+        (self.durable, self.temporary) = (false, false);
     }
 
     #[inline]
@@ -44,9 +49,25 @@ impl WriteSet {
         self.layer.is_empty()
     }
 
+    /// Whether a row is written to the disk.
+    #[inline]
+    pub(crate) fn has_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// Whether a row stays in memory only.
+    #[inline]
+    pub(crate) fn has_temporary(&self) -> bool {
+        self.temporary
+    }
+
     /// Adds a write, over an earlier one of the same key.
     #[inline]
     pub(crate) fn write(&mut self, row: (Key, RowOp)) {
+        match is_temporary(&row.0) {
+            true => self.temporary = true,
+            false => self.durable = true,
+        }
         if !self.layer.has_few() {
             self.count_write(&row.0, &row.1);
         }
@@ -104,5 +125,11 @@ impl WriteSet {
     #[inline]
     pub(crate) fn layer(&mut self) -> &mut Layer {
         &mut self.layer
+    }
+
+    /// The same, and by how many rows each range changes, if that was counted.
+    #[inline]
+    pub(crate) fn counted(&mut self) -> (&mut Layer, Option<&[(Range, i64)]>) {
+        (&mut self.layer, self.moved.as_deref())
     }
 }

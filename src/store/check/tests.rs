@@ -8,7 +8,7 @@ use super::super::redb_errors::fenced;
 use super::super::tables::{ROWS, seal};
 use super::super::{Clocks, Config, Folder, Store};
 use crate::format::key::{self, Key, Range, Run};
-use crate::format::layer::Layer;
+use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Tag, Value, View};
 use crate::words::clock::ManualClock;
 use crate::words::limits::JOURNAL_BYTES_MIN;
@@ -34,10 +34,10 @@ fn open(path: &Path) -> Store {
 }
 
 fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
-    let mut layer = Layer::default();
-    writes.into_iter().for_each(|row| layer.write(row));
+    let mut set = WriteSet::default();
+    writes.into_iter().for_each(|row| set.write(row));
     let advance = MetaDelta { durable_bytes: 7, ..MetaDelta::default() };
-    store.append(&mut layer, advance, false).unwrap();
+    store.append(&mut set, advance, false).unwrap();
 }
 
 fn add(value: &[u8]) -> RowOp {
@@ -106,10 +106,10 @@ fn every_fault_of_the_rows_has_its_line() {
         }),
         ("counts 7 rows and has 8", |store| plant_sound(store, &ready(70))),
         ("counts 8 rows and has 7", |store| {
-            store.rows.counts.step(Range::in_run(Tag::Ready, Run(1)), true);
+            store.rows.counts.step(Range::in_run(Tag::Ready, Run(1)), 1);
         }),
         ("counts 1 rows and has 0", |store| {
-            store.rows.counts.step(Range::in_run(Tag::Due, Run(9)), true);
+            store.rows.counts.step(Range::in_run(Tag::Due, Run(9)), 1);
         }),
     ];
     for (line, spoil) in faults {

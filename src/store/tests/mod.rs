@@ -17,7 +17,7 @@ use super::record::MetaDelta;
 use super::{AppTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
 use crate::format::key::Key;
 use crate::format::key::{Run, is_temporary};
-use crate::format::layer::Layer;
+use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Value, View};
 use crate::words::clock::{ClockMarks, ManualClock};
 use crate::words::error::{Error, Result};
@@ -67,10 +67,10 @@ struct RowWrite {
 }
 
 /// The writes as one op would make them.
-fn written(writes: &[RowWrite]) -> Layer {
-    let mut layer = Layer::default();
-    writes.iter().for_each(|RowWrite { key, op }| layer.write((key.clone(), op.clone())));
-    layer
+fn written(writes: &[RowWrite]) -> WriteSet {
+    let mut set = WriteSet::default();
+    writes.iter().for_each(|RowWrite { key, op }| set.write((key.clone(), op.clone())));
+    set
 }
 
 /// The weight of a row in these tests, so that rows and total must be of the same time. The store
@@ -94,22 +94,22 @@ fn moving(writes: &[RowWrite], time: u64) -> MetaDelta {
 fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure> {
     let before = store.durable_bytes();
     let advance = moving(writes, 1);
-    let mut layer = written(writes);
-    let rows = layer.entries();
-    let answer = store.append(&mut layer, advance, false);
+    let mut set = written(writes);
+    let rows = set.layer().entries();
+    let answer = store.append(&mut set, advance, false);
     if answer.is_err() {
         assert_eq!(store.durable_bytes(), before, "writes that were refused were counted");
     } else {
         writes.clear();
     }
-    assert_eq!(layer.entries(), if answer.is_err() { rows } else { 0 });
+    assert_eq!(set.layer().entries(), if answer.is_err() { rows } else { 0 });
     answer
 }
 
 /// Commits writes with the application's tables; returns success or failure.
 fn finish(store: &mut Store, app: AppTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
     let advance = moving(&writes, 9);
-    store.finish(app, written(&writes), advance)
+    store.finish(app, std::mem::take(written(&writes).layer()), advance)
 }
 
 fn key(number: u64) -> Key {
