@@ -263,8 +263,11 @@ impl Rows {
     fn append(&mut self, writes: &mut Layer) {
         let Self { active, dead, .. } = self;
         active.append(writes, |first, last| {
-            let is_dead = dead.get_mut().of(first).is_none_or(|dead| dead.reach(first));
-            !is_dead && !is_temporary(last) && scope_of(tag_of(first)) != Scope::Mirrored
+            let is_kept_apart = scope_of(tag_of(first)) == Scope::Mirrored || is_temporary(last);
+            if let Some(dead) = dead.get_mut().of(first).filter(|_| !is_kept_apart) {
+                dead.end_before(first);
+            }
+            !is_kept_apart
         });
     }
 

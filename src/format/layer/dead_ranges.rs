@@ -95,9 +95,17 @@ impl DeadRangesOf {
         self.around(key).map(|(_, end)| copy(end))
     }
 
-    /// Whether a range ends after a key.
-    pub(crate) fn reach(&self, key: &[u8]) -> bool {
-        self.0.last_key_value().is_some_and(|(_, end)| end.as_slice() > key)
+    /// Rows are added from this key on: every range ends before it.
+    pub(crate) fn end_before(&mut self, key: &[u8]) {
+        while let Some(mut last) = self.0.last_entry() {
+            if last.key().as_slice() < key {
+                if last.get().as_slice() > key {
+                    *last.get_mut() = Key::from_slice(key);
+                }
+                return;
+            }
+            last.remove();
+        }
     }
 
     /// Records that there is no live row with `from <= key < to`.
@@ -212,6 +220,22 @@ mod tests {
         assert_eq!(pairs(&dead), [(1, 5), (6, 8)]);
         dead.extend(&[5], &[7]);
         assert_eq!(pairs(&dead), [(1, 8)], "it merges with the range that it touches");
+    }
+
+    #[test]
+    fn ranges_end_before_rows_added_after_them() {
+        let mut dead = DeadRangesOf::default();
+        dead.insert(&[1], &[3]);
+        dead.insert(&[5], &[7]);
+        dead.insert(&[8], &[9]);
+        dead.end_before(&[9]);
+        assert_eq!(pairs(&dead), [(1, 3), (5, 7), (8, 9)]);
+        dead.end_before(&[6]);
+        assert_eq!(pairs(&dead), [(1, 3), (5, 6)]);
+        dead.end_before(&[5]);
+        assert_eq!(pairs(&dead), [(1, 3)]);
+        dead.end_before(&[1]);
+        assert_eq!(pairs(&dead), []);
     }
 
     #[test]

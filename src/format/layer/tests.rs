@@ -55,6 +55,19 @@ fn tasks_of_one_group_cost_the_same_each() {
     });
 }
 
+/// A scan that finds a tube empty remembers that all after its tasks is empty, too.
+#[test]
+fn a_batch_put_into_a_tube_that_was_drained_is_there() {
+    let (_queue, tube, _) = lone(TubeOptions::default());
+    for _ in 0..3 {
+        put(&tube, 300);
+        let tasks = tube.take_many(1000).unwrap();
+        assert_eq!(tasks.len(), 300);
+        tube.ack_many(tasks).unwrap();
+        assert!(tube.try_take().unwrap().is_none());
+    }
+}
+
 /// Regression: each page of leases scanned the leases that were already handed out.
 #[test]
 fn resumed_leases_cost_the_same_each() {
