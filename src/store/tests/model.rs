@@ -34,6 +34,9 @@ impl Run_ {
     fn write(&mut self) {
         let mut writes = Vec::new();
         let mut map = self.map.clone();
+        if self.dice.one_in(32) {
+            self.write_many(&mut map, &mut writes);
+        }
         for _ in 0..1 + self.dice.below(4) {
             let key = some_key(&mut self.dice);
             if writes.iter().any(|write: &RowWrite| write.key == key) {
@@ -70,6 +73,28 @@ impl Run_ {
             Err(failure) => panic!("{failure:?}"),
         }
         self.disk.no_plan();
+    }
+
+    /// Adds a hundred rows beside one another, as a batch does, or removes as many.
+    fn write_many(&mut self, map: &mut Map, writes: &mut Vec<RowWrite>) {
+        let first = some_key(&mut self.dice);
+        if self.dice.one_in(2) {
+            let last = Range::holding(&first).unwrap().end();
+            let keys: Vec<Key> = map.range(first..last).map(|(key, _)| key.clone()).collect();
+            for key in keys.into_iter().take(100) {
+                map.remove(&key);
+                writes.push(RowWrite { key, op: RowOp::Remove });
+            }
+            return;
+        }
+        for number in 0..100 {
+            let mut key = first.clone();
+            key.push(number);
+            if !map.contains_key(&key) {
+                map.insert(key.clone(), vec![number]);
+                writes.push(RowWrite { key, op: RowOp::Add(Value::from([number])) });
+            }
+        }
     }
 
     fn finish_checkpoint(&mut self) {
