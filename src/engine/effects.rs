@@ -44,7 +44,7 @@ impl NextDue {
     pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
 
     /// The bound of one deadline of this kind.
-    fn of(what: Deadline, when: u64) -> Self {
+    pub(crate) fn of(what: Deadline, when: u64) -> Self {
         match what {
             Deadline::Delay | Deadline::Ttl => Self { queue: when, ..Self::NONE },
             Deadline::RunAt => Self { wall: when, ..Self::NONE },
@@ -169,14 +169,9 @@ impl Effects {
         }
     }
 
-    /// Adds a deadline of the tube. As for [`wake`](Self::wake) a tube may have more than one
-    /// entry.
+    /// Adds deadlines of the tube. As for [`wake`](Self::wake) a tube may have more than one entry.
     #[inline]
-    pub(crate) fn deadline(&mut self, tube: u32, what: Deadline, when: u64) {
-        self.deadline_from(tube, NextDue::of(what, when));
-    }
-
-    fn deadline_from(&mut self, tube: u32, next: NextDue) {
+    pub(crate) fn deadline(&mut self, tube: u32, next: NextDue) {
         match self.deadlines.last_mut() {
             Some((last, bound)) if *last == tube => *bound = bound.earlier(next),
             _ => self.deadlines.push((tube, next)),
@@ -209,7 +204,7 @@ impl Effects {
             self.wake(tube, tasks);
         }
         for (tube, next) in later.deadlines {
-            self.deadline_from(tube, next);
+            self.deadline(tube, next);
         }
         self.tubes.extend(later.tubes);
         self.work |= later.work;

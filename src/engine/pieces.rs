@@ -64,7 +64,7 @@ pub(crate) fn discard(ctx: &mut OpContext<'_>, (run, id): Owner, work: PieceWork
         remove_rows(ctx, (run, id), work.generation, work.from..work.to);
         return Ok(());
     }
-    ctx.set_work_row(key::work(Work::Pieces, run, id), work.encode())
+    ctx.set_work(key::work(Work::Pieces, run, id), work.encode())
 }
 
 fn remove_rows(ctx: &mut OpContext<'_>, (run, id): Owner, generation: u32, numbers: Range<u32>) {
@@ -182,7 +182,7 @@ impl Staged {
     pub(crate) fn end(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let at = self.work();
         // Without the row an opening, or a put that gave up, has begun to remove the pieces.
-        if ctx.first(&at, &key::after(&at))?.is_none() || self.written < self.pieces.count() {
+        if ctx.row(&at)?.is_none() || self.written < self.pieces.count() {
             return Err(Error::new(ErrorKind::Closed));
         }
         ctx.remove(at);
@@ -192,25 +192,15 @@ impl Staged {
     /// The task is not put: what was written is removed.
     pub(crate) fn give_up(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let at = self.work();
-        match ctx.first(&at, &key::after(&at))? {
-            Some(met) => roll_back_one(ctx, met),
+        match ctx.row(&at)? {
+            Some(met) => roll_back(ctx, met),
             None => Ok(()),
         }
     }
 }
 
-/// Begins to remove what puts have written that did not finish before the opening. In bounded
-/// steps; whether there may be more.
-pub(crate) fn roll_back(ctx: &mut OpContext<'_>) -> Result<bool> {
-    let mut rows = Scan::prefixed(key::work_of(Work::Staged));
-    for _ in 0..PIECES_OF_STEP {
-        let Some(met) = rows.next(ctx)? else { return Ok(false) };
-        roll_back_one(ctx, met)?;
-    }
-    Ok(true)
-}
-
-fn roll_back_one(ctx: &mut OpContext<'_>, (at, row): Met) -> Result<()> {
+/// Removes what a put has written that did not finish, whose work row this is.
+pub(crate) fn roll_back(ctx: &mut OpContext<'_>, (at, row): Met) -> Result<()> {
     let owner = owner_of(&at)?;
     let work = row.as_deref().and_then(PieceWork::decode);
     ctx.remove(at);

@@ -1,12 +1,13 @@
 //! Reads that change nothing: tubes, tasks, counts. Bounded; a listing reads pages.
 
+pub(crate) use crate::engine::context::tube;
 use crate::engine::context::{damaged, sound};
 use crate::engine::payload::Payload;
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range};
-use crate::format::row::{ConsumerRow, Counters, TakenRow, TubeRow};
+use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Deadline, Met, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -47,21 +48,35 @@ pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<TubeEntr
     sound(tube(view, number))
 }
 
-/// The tube of this number.
-pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
-    let row = view.get(&key::tube(number))?;
-    let row =
-        row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("the tube was dropped"))?;
-    let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
-    Ok(TubeEntry { number, row })
-}
-
 /// The counters of the whole queue.
 pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
     match view.get(&key::meta(Counters::WHAT))? {
         Some(row) => Counters::decode(&row).ok_or_else(|| damaged("counters")),
         None => Ok(Counters::default()),
     }
+}
+
+/// Draws the next number of a counter, of which `most` is the last.
+///
+/// # Errors
+/// `Invalid` if no number is left.
+pub(crate) fn next_number(counter: &mut u32, most: u32, what: &str) -> Result<u32> {
+    let next = counter.checked_add(1).filter(|next| *next <= most);
+    *counter = next.ok_or_else(|| {
+        Error::new(ErrorKind::Invalid).because(format!("no number is left for another {what}"))
+    })?;
+    Ok(*counter)
+}
+
+/// The consumer of this number; `None` if it was closed.
+pub(crate) fn consumer(view: &dyn View, number: u32) -> Result<Option<ConsumerRow>> {
+    let row = view.get(&key::consumer(number))?;
+    row.map(|row| ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))).transpose()
+}
+
+/// The error of a verb of a consumer that was closed.
+pub(crate) fn consumer_closed() -> Error {
+    Error::new(ErrorKind::Closed).because("the consumer was closed; open it again")
 }
 
 /// The numbers of all tubes, in the order in which the tubes were made.
@@ -75,7 +90,7 @@ pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// The same without those whose row is damaged.
+/// The same numbers without those of tubes whose row is damaged.
 pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
     let mut sound = Vec::new();
     for number in numbers(view)? {
@@ -194,12 +209,11 @@ fn describe(
 }
 
 /// The name of the consumer that holds a task.
-pub(crate) fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>> {
-    if taken.holder == 0 {
-        return Ok(None);
+fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>> {
+    match taken.holder {
+        0 => Ok(None),
+        holder => Ok(sound(consumer(view, holder))?.flatten().map(|row| row.name)),
     }
-    let row = view.get(&key::consumer(taken.holder))?;
-    Ok(row.and_then(|row| ConsumerRow::decode(&row)).map(|row| row.name))
 }
 
 fn instant(micros: u64) -> SystemTime {

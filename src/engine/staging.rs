@@ -5,17 +5,19 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::pieces::{self, Staged};
 use crate::engine::put::PutTasks;
+use crate::format::key::{self, Work};
 use crate::format::piece::{PieceWork, Pieces};
-use crate::format::{Range, Tag, View};
+use crate::format::{Scan, View};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::PIECES_OF_STEP;
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
 
-/// Writes the first pieces of a payload, or the next ones. Answers how far it came; `None` if the
+/// Writes the first pieces of a payload, or the next ones. Returns what is written; `None` if the
 /// payload is not to be written in turns.
 pub(crate) struct StagePieces<'a> {
     pub(crate) put: &'a PutTasks<'a>,
-    /// Of the batch, whose payload it is.
+    /// Index of the task in the batch.
     pub(crate) task: usize,
     pub(crate) pieces: Pieces,
     /// The most pieces of this turn.
@@ -30,8 +32,8 @@ pub(crate) struct GiveUpPut {
     pub(crate) staged: Staged,
 }
 
-/// Gives up what puts have written that did not finish before the opening. Answers whether there
-/// may be more.
+/// Gives up what puts have written that did not finish before the opening, a few at a time. Returns
+/// whether there may be more.
 pub(crate) struct RollBack;
 
 impl Op for StagePieces<'_> {
@@ -96,9 +98,11 @@ impl Op for RollBack {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        if ctx.count(Range::of(Tag::Work)) == 0 {
-            return Ok(false);
+        let mut rows = Scan::prefixed(key::work_of(Work::Staged));
+        for _ in 0..PIECES_OF_STEP {
+            let Some(met) = rows.next(ctx)? else { return Ok(false) };
+            pieces::roll_back(ctx, met)?;
         }
-        pieces::roll_back(ctx)
+        Ok(true)
     }
 }

@@ -24,7 +24,7 @@ impl TubeEntry {
 
 /// The tube of an op: a cached one, or one read from the rows, as for the verbs of a transaction.
 pub(crate) enum TubeRef<'a> {
-    TubeCache(&'a TubeEntry),
+    Known(&'a TubeEntry),
     Read(Box<TubeEntry>),
 }
 
@@ -33,7 +33,7 @@ impl Deref for TubeRef<'_> {
 
     fn deref(&self) -> &TubeEntry {
         match self {
-            Self::TubeCache(tube) => tube,
+            Self::Known(tube) => tube,
             Self::Read(tube) => tube,
         }
     }

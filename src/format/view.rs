@@ -66,6 +66,11 @@ pub(crate) trait View {
     /// The first live row with `from <= key < to`; all keys between are of one tag.
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>>;
 
+    /// The row of a key, also if its value is damaged.
+    fn row(&self, key: &[u8]) -> Result<Option<Met>> {
+        self.first(key, &after(key))
+    }
+
     /// The number of live rows in a range. Stored, never counted by a scan.
     fn count(&self, range: Range) -> u64;
 
@@ -92,6 +97,11 @@ impl Scan {
         Self { end: end_of(&prefix), from: prefix }
     }
 
+    /// The rows from the first key on, up to the last and with it.
+    pub(crate) fn through(from: Key, last: &[u8]) -> Self {
+        Self { from, end: after(last) }
+    }
+
     /// Continues from this key, if it comes later.
     pub(crate) fn skip_to(&mut self, from: Key) {
         if from > self.from {
@@ -99,12 +109,20 @@ impl Scan {
         }
     }
 
+    /// The next row, which the scan does not pass.
+    ///
+    /// # Errors
+    /// As [`View::first`].
+    pub(crate) fn peek(&self, view: &dyn View) -> Result<Option<Met>> {
+        view.first(&self.from, &self.end)
+    }
+
     /// The next row.
     ///
     /// # Errors
     /// As [`View::first`].
     pub(crate) fn next(&mut self, view: &dyn View) -> Result<Option<Met>> {
-        let met = view.first(&self.from, &self.end)?;
+        let met = self.peek(view)?;
         if let Some((key, _)) = &met {
             self.from = after(key);
         }
