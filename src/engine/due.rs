@@ -76,6 +76,7 @@ fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
 }
 
 /// Whether a sweep of this run's voided leases is running.
+#[inline]
 pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
     Ok(view.count(Range::of(Tag::Work)) > 0 && work(view, run)?.is_some())
 }

@@ -157,19 +157,23 @@ impl<'a> TaskRef<'a> {
     ///
     /// # Errors
     /// `Damaged` if a needed row is damaged or missing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn content(&self, view: &dyn View, tube: &TubeEntry) -> Result<Content> {
         let own;
         let (raw, row) = match self.read {
             Some(read) => read,
             None => {
-                let key = key::task(tube.run(), &self.home, self.id);
-                own = view.get(&key)?.ok_or_else(|| damaged("task"))?;
+                own = self.own_row(view, tube)?;
                 (&own, TaskRow::decode(&own).ok_or_else(|| damaged("task"))?)
             }
         };
         let payload = Payload::read(view, tube.run(), self.id, raw, row.payload)?;
         Ok(Content { codec: row.codec, version: row.version, payload })
+    }
+
+    #[cold]
+    fn own_row(&self, view: &dyn View, tube: &TubeEntry) -> Result<Value> {
+        view.get(&key::task(tube.run(), &self.home, self.id))?.ok_or_else(|| damaged("task"))
     }
 
     /// The position row of the task, if it needs one.

@@ -6,9 +6,9 @@ use crate::engine::payload::Payload;
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, position, query, transition};
-use crate::format::key::{self, Key, RUN_PREFIX, Rank};
+use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
-use crate::format::{Met, Scan, Tag, Value, View};
+use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::numbers::Numbers;
@@ -43,6 +43,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    #[inline]
     pub(crate) fn new(id: TaskId, lease: &TakenRow, content: Content) -> Self {
         let Content { codec, version, payload } = content;
         let TaskProgress { attempts, deliveries, .. } = lease.head;
@@ -74,12 +75,10 @@ impl Op for Take {
         }
         // Taken tasks come before the next one in key order, so the scan continues after them and
         // never over rows that this op itself removed.
-        let mut ready = Scan::over(tube.range(Tag::Ready));
-        // Most tubes have no groups.
-        let turns = tube.range(Tag::Turn);
-        let mut turns = (ctx.count(turns) > 0).then(|| Scan::over(turns));
+        let mut ready = Cursor { range: tube.range(Tag::Ready), last: None };
+        let mut turns = Cursor { range: tube.range(Tag::Turn), last: None };
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
-            let Some(best) = next(ctx, &tube, &mut ready, turns.as_mut())? else { break };
+            let Some(best) = next(ctx, &tube, &mut ready, &mut turns)? else { break };
             if let Some(task) = hand_over(ctx, &tube, best, self.holder)? {
                 handed.push(task);
             }
@@ -133,26 +132,41 @@ fn ensure_session_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
     Err(query::consumer_closed())
 }
 
+/// A scan that never goes back. A take of one task makes no key to continue from.
+struct Cursor {
+    range: Range,
+    /// It continues after this row.
+    last: Option<Key>,
+}
+
+impl Cursor {
+    fn peek(&self, ctx: &OpContext<'_>) -> Result<Option<Met>> {
+        let from = self.last.as_ref().map_or_else(|| self.range.start(), |last| key::after(last));
+        ctx.first(&from, &self.range.end())
+    }
+}
+
 /// The best of the tasks without a group and of the groups' turns.
 fn next(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    ready: &mut Scan,
-    turns: Option<&mut Scan>,
+    ready: &mut Cursor,
+    turns: &mut Cursor,
 ) -> Result<Option<Candidate>> {
     let free = ready.peek(ctx)?;
-    if let Some(turns) = turns
+    // Most tubes have no groups.
+    if ctx.count(turns.range) > 0
         && let Some(turn) = turns.peek(ctx)?
     {
         let is_better = |free: &Met| turn.0.get(RUN_PREFIX..) < free.0.get(RUN_PREFIX..);
         if free.as_ref().is_none_or(is_better) {
-            turns.skip_to(key::after(&turn.0));
+            turns.last = Some(key::copy(&turn.0));
             return in_turn(ctx, tube, turn).map(Some);
         }
     }
     let Some((key, row)) = free else { return Ok(None) };
-    ready.skip_to(key::after(&key));
     let (place, id) = position::in_key(&key, RUN_PREFIX)?;
+    ready.last = Some(key);
     Ok(Some(Candidate { id, place, at: None, row }))
 }
 

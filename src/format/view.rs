@@ -109,20 +109,12 @@ impl Scan {
         }
     }
 
-    /// The next row, which the scan does not pass.
-    ///
-    /// # Errors
-    /// As [`View::first`].
-    pub(crate) fn peek(&self, view: &dyn View) -> Result<Option<Met>> {
-        view.first(&self.from, &self.end)
-    }
-
     /// The next row.
     ///
     /// # Errors
     /// As [`View::first`].
     pub(crate) fn next(&mut self, view: &dyn View) -> Result<Option<Met>> {
-        let met = self.peek(view)?;
+        let met = view.first(&self.from, &self.end)?;
         if let Some((key, _)) = &met {
             self.from = after(key);
         }
