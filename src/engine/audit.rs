@@ -150,6 +150,12 @@ fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Resul
     })
 }
 
+/// Compares the number of a range's rows with its stored count.
+fn counted(view: &dyn View, range: Range, rows: u64) -> Option<String> {
+    let (tag, stored) = (range.tag, view.count(range));
+    (stored != rows).then(|| format!("{tag:?}: {rows} rows, but the stored count is {stored}"))
+}
+
 /// Reports the queue's rows about buried tasks without the tube's row of that task.
 fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     for tag in [Tag::Failed, Tag::FailedTemporary] {
@@ -166,20 +172,17 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
             }
             Ok(())
         })?;
-        let kept = view.count(range);
-        if kept != rows {
-            report(format!("{tag:?}: {rows} rows, but the stored count is {kept}"));
-        }
+        counted(view, range, rows).map(&mut *report);
     }
     Ok(())
 }
 
 fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
-    Ok(view.first(key, &key::after(key))?.is_some())
+    Ok(view.row(key)?.is_some())
 }
 
-/// Compares the stored total with the tasks, including those that a sweep has still to remove. Only
-/// a task that cannot be read may make it too high; the row of that task is reported.
+/// Compares the stored total with the tasks, including those that a sweep still has to remove. It
+/// may be too high only because of a task that cannot be read, whose row is reported.
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
     let mut rows = Scan::over(Range::of(Tag::Task));
@@ -369,9 +372,9 @@ impl<'a> Audit<'a> {
         let range = self.tube.range(tag);
         let mut expected = self.expected.remove(&tag).unwrap_or_default();
         let mut rows = Scan::over(range);
-        let mut counted = 0;
+        let mut rows_seen = 0;
         while let Some((met, value)) = rows.next(self.view)? {
-            counted += 1;
+            rows_seen += 1;
             if value.is_none() {
                 self.say(format!("{tag:?}: a damaged row: {met:02x?}"));
             }
@@ -382,9 +385,8 @@ impl<'a> Audit<'a> {
         for missing in expected {
             self.say(format!("{tag:?}: a row is missing: {missing:02x?}"));
         }
-        let kept = self.view.count(range);
-        if kept != counted {
-            self.say(format!("{tag:?}: {counted} rows, but the stored count is {kept}"));
+        if let Some(line) = counted(self.view, range, rows_seen) {
+            self.say(line);
         }
         Ok(())
     }

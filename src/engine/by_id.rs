@@ -70,7 +70,7 @@ impl Op for Tool {
 }
 
 /// Makes a buried task ready. If `ttl_spares_buried` has kept it after the end of its ttl, it gets
-/// a new one. The length of a ttl is not stored, so the new one is the time from the put to that
+/// a new ttl. The length of a ttl is not stored, so the new one is the time from the put to the old
 /// end.
 fn kick(
     ctx: &mut OpContext<'_>,

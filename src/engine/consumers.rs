@@ -242,16 +242,12 @@ fn resumed(
     Ok(Some(delivery))
 }
 
-fn number_of(consumer: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(consumer.get(1..5)?.try_into().ok()?))
-}
-
 /// All consumers, by number.
 pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
     let mut rows = Scan::over(Range::of(Tag::Consumer));
     let mut consumers = Vec::new();
     while let Some((met, row)) = rows.next(view)? {
-        match (number_of(&met), row.as_deref().and_then(ConsumerRow::decode)) {
+        match (query::number_in(&met), row.as_deref().and_then(ConsumerRow::decode)) {
             (Some(number), Some(row)) => consumers.push((number, row)),
             _ => return Err(damaged("consumer")),
         }

@@ -1,6 +1,6 @@
 //! The inputs and outputs of one op: it reads rows, the time and new numbers here, and its decision
-//! is collected here as values. Nothing is written; a refused op leaves no trace except used-up
-//! numbers.
+//! is collected here as values. Nothing is written; a refused op changes nothing except that its
+//! numbers are used up.
 
 use crate::engine::decision::{Decision, Over};
 use crate::engine::effects::{Effects, NextDue, TubeChange};
@@ -33,7 +33,7 @@ pub(crate) trait Op {
         false
     }
 
-    /// Whether it may leave more bytes than it found, of which a full disk allows only a few.
+    /// Whether the rows may have more bytes after it. A full disk allows only a few more.
     fn grows(&self) -> bool {
         false
     }
@@ -66,14 +66,14 @@ pub(crate) trait PayloadSubscribers {
     /// Whether a subscriber wants the payloads of this tube's tasks.
     fn payloads_of(&self, tube: &str) -> bool;
 
-    /// The most payload bytes that one of them keeps.
+    /// The most payload bytes that a subscriber keeps.
     fn bytes_kept(&self) -> usize;
 }
 
-/// The damaged rows that were repaired for a call, as far as they can be. Mostly none.
+/// The damaged rows that were repaired for a call, as far as possible. Usually none.
 pub(crate) type Repaired = Vec<DamagedRow>;
 
-/// The place of one op.
+/// What one op reads and where it decides.
 pub(crate) struct OpContext<'a> {
     view: &'a dyn View,
     known: &'a dyn KnownTubes,
@@ -198,7 +198,7 @@ impl<'a> OpContext<'a> {
         self.draft.effects.payload_of_last(payload, most);
     }
 
-    /// Whether a sweep has read so many bytes for the readers of events that it ends here.
+    /// Whether a sweep ends here, because of the payload bytes that it has read for events.
     pub(crate) fn is_sweep_long(&self) -> bool {
         self.draft.effects.payload_bytes() >= SWEEP_BYTES
     }

@@ -1,5 +1,5 @@
-//! Due work: delays end, ttls end, leases end. Done by every verb for its own tube, and by the
-//! timer, in bounded steps; correctness does not depend on the timer.
+//! Due work: delays end, ttls end, leases end. Every verb does it for its own tube, and the timer
+//! for all tubes, in bounded steps. Correctness does not depend on the timer.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
@@ -16,7 +16,7 @@ use crate::words::task::{Cause, TaskId};
 /// Does the due work of one tube, at most one sweep.
 pub(crate) struct WorkOff {
     pub(crate) tube: u32,
-    /// At most so many deadlines.
+    /// The most deadlines of this sweep.
     pub(crate) most: usize,
 }
 

@@ -69,12 +69,12 @@ impl NextDue {
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     changes: Vec<Change>,
-    /// By the index of a change the payload of its task, where that is wanted. The oldest go, so
-    /// that no more is held than a reader keeps: these are `None`.
+    /// The payloads that subscribers want, each with the index of its change. The oldest are
+    /// dropped, so that no more bytes are held than a reader keeps: these are `None`.
     payloads: Vec<(usize, Option<Arc<[u8]>>)>,
-    /// How many of them went.
+    /// How many of them were dropped.
     payloads_gone: usize,
-    /// Bytes of those that are left.
+    /// Bytes of the others.
     payload_bytes: usize,
     /// The most bytes that a reader keeps.
     payload_bytes_max: usize,
@@ -117,7 +117,7 @@ impl Effects {
     }
 
     /// Adds the payload of the task that made the last step. No reader keeps more than `most`
-    /// bytes, but for a single payload.
+    /// bytes, except of a single payload.
     pub(crate) fn payload_of_last(&mut self, payload: Arc<[u8]>, most: usize) {
         if let Some(last) = self.changes.len().checked_sub(1) {
             self.payload_bytes_max = most;
@@ -137,8 +137,8 @@ impl Effects {
         }
     }
 
-    /// The payload of the task of the step at this index, if it is wanted and could be read. An
-    /// inner `None` if it was too much to be held for any reader.
+    /// The payload of the task of the step at this index, if it is wanted and could be read. The
+    /// inner value is `None` if the payload was dropped.
     pub(crate) fn payload(&self, step: usize) -> Option<Option<Arc<[u8]>>> {
         let at = self.payloads.binary_search_by_key(&step, |(step, _)| *step).ok()?;
         self.payloads.get(at).map(|(_, payload)| payload.clone())
@@ -158,7 +158,7 @@ impl Effects {
         }
     }
 
-    /// So many tasks of the tube became takeable; `usize::MAX` has every waiting taker look again.
+    /// Adds tasks of the tube that became takeable; `usize::MAX` makes every waiting taker look again.
     /// An op mostly works in one tube, so only the last entry is looked at: a tube may have more
     /// than one.
     #[inline]

@@ -79,13 +79,17 @@ pub(crate) fn consumer_closed() -> Error {
     Error::new(ErrorKind::Closed).because("the consumer was closed; open it again")
 }
 
+/// The number in the key of a tube or of a consumer.
+pub(crate) fn number_in(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?))
+}
+
 /// The numbers of all tubes, in the order in which the tubes were made.
 pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
     let mut rows = Scan::over(Range::of(Tag::Tube));
     let mut numbers = Vec::new();
     while let Some((met, _)) = rows.next(view)? {
-        let number = met.get(1..5).and_then(|number| number.try_into().ok());
-        numbers.push(number.map(u32::from_be_bytes).ok_or_else(|| damaged("tube"))?);
+        numbers.push(number_in(&met).ok_or_else(|| damaged("tube"))?);
     }
     Ok(numbers)
 }
@@ -112,16 +116,16 @@ pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
 
 /// The stored counts of a tube.
 pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
-    let count = |tag| view.count(tube.range(tag));
+    let count = |state| tags_of(state).map(|tag| view.count(tube.range(tag))).sum();
     StateCounts {
-        ready: count(Tag::Ready) + count(Tag::Line),
-        delayed: count(Tag::Delayed),
-        taken: count(Tag::Taken),
-        buried: count(Tag::Buried),
+        ready: count(State::Ready),
+        delayed: count(State::Delayed),
+        taken: count(State::Taken),
+        buried: count(State::Buried),
     }
 }
 
-/// A task that was found. Its payload may stand apart, and is read only if the caller wants it.
+/// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
 pub(crate) struct TaskDescription {
     stored: StoredTask,
     pub(crate) summary: TaskSummary,
@@ -131,7 +135,7 @@ impl TaskDescription {
     /// Its payload.
     ///
     /// # Errors
-    /// `Damaged` if it is, or is gone.
+    /// `Damaged` if the payload is damaged or missing.
     pub(crate) fn payload(&self, view: &dyn View, tube: &TubeEntry) -> Result<Payload> {
         Ok(self.stored.task()?.content(view, tube)?.payload)
     }
@@ -145,7 +149,7 @@ impl TaskDescription {
 /// The task of this id.
 ///
 /// # Errors
-/// `TaskNotFound`, or `Damaged` if one of its rows is.
+/// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
 pub(crate) fn info(
     view: &dyn View,
     tube: &TubeEntry,
@@ -195,7 +199,7 @@ fn describe(
         TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
             info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
-            // What will be left of it when the delay ends.
+            // The rest of the ttl when the delay ends.
             let due = now.queue.saturating_add(stored::wait_left(delayed, now));
             info.ttl_left = left(head.expires, due);
         }
@@ -223,13 +227,8 @@ fn instant(micros: u64) -> SystemTime {
 }
 
 /// The tags of a state's tasks, in the order of a listing.
-fn ranges(state: State) -> &'static [Tag] {
-    match state {
-        State::Ready => &[Tag::Ready, Tag::Line],
-        State::Delayed => &[Tag::Delayed],
-        State::Taken => &[Tag::Taken],
-        State::Buried => &[Tag::Buried],
-    }
+fn tags_of(state: State) -> impl Iterator<Item = Tag> {
+    Tag::states().filter(move |tag| tag.state() == Some(state))
 }
 
 /// The task of a state that the next verb would use first.
@@ -241,9 +240,9 @@ pub(crate) fn next(
 ) -> Result<Option<TaskDescription>> {
     match state {
         // Of the groups only those that may be taken from.
-        State::Ready => first_of(view, tube, &[Tag::Ready, Tag::Turn], now),
+        State::Ready => first_of(view, tube, [Tag::Ready, Tag::Turn], now),
         State::Delayed => next_delayed(view, tube, now),
-        state => first_of(view, tube, ranges(state), now),
+        state => first_of(view, tube, tags_of(state), now),
     }
 }
 
@@ -251,12 +250,12 @@ pub(crate) fn next(
 fn first_of(
     view: &dyn View,
     tube: &TubeEntry,
-    tags: &[Tag],
+    tags: impl IntoIterator<Item = Tag>,
     now: Now,
 ) -> Result<Option<TaskDescription>> {
     let mut best: Option<(Key, TaskId)> = None;
     for tag in tags {
-        let range = tube.range(*tag);
+        let range = tube.range(tag);
         if let Some((met, _)) = view.first(&range.start(), &range.end())? {
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
             let place = Key::from_slice(met.get(key::RUN_PREFIX..).unwrap_or_default());
@@ -279,17 +278,17 @@ fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<Ta
             best = Some(info);
         }
     }
-    // A delay without end has no deadline: such a task is next only if there are no others.
+    // A delay without end has no deadline: such a task is next only if there is no other.
     match best {
-        None => first_of(view, tube, ranges(State::Delayed), now),
+        None => first_of(view, tube, tags_of(State::Delayed), now),
         best => Ok(best),
     }
 }
 
 /// The keys from `from` on of the first range in which tasks of a state are left.
 pub(crate) fn listed_range(tube: &TubeEntry, state: State, from: &Key) -> Option<(Key, Key)> {
-    let mut left = ranges(state).iter().map(|tag| {
-        let range = tube.range(*tag);
+    let mut left = tags_of(state).map(|tag| {
+        let range = tube.range(tag);
         (range.start().max(key::copy(from)), range.end())
     });
     left.find(|(start, end)| start < end)
@@ -298,7 +297,7 @@ pub(crate) fn listed_range(tube: &TubeEntry, state: State, from: &Key) -> Option
 /// The task of a row of its state.
 ///
 /// # Errors
-/// `Damaged` if one of its rows is, or is gone.
+/// `Damaged` if one of its rows is damaged or missing.
 pub(crate) fn listed(
     view: &dyn View,
     tube: &TubeEntry,
@@ -317,7 +316,7 @@ pub(crate) fn listed(
 /// The taken task of a row: id, holder's name, lease time of the hand-out.
 ///
 /// # Errors
-/// `Damaged` if one of its rows is.
+/// `Damaged` if one of its rows is damaged.
 pub(crate) fn taken(view: &dyn View, (met, row): &Met) -> Result<(TaskId, Option<String>, u64)> {
     let id = key::id_of(met).ok_or_else(|| damaged("taken"))?;
     let row = row.as_deref().and_then(TakenRow::decode);

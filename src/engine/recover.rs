@@ -1,6 +1,7 @@
-//! At open every lease is void: the lock on the folder proves that no holder is alive. Tasks
-//! of a named consumer with grace stay taken, without a holder, until the stored end of its grace.
-//! In bounded steps, proportional to what was taken. At close leases return too, uncharged.
+//! At open every lease is void: the lock on the folder proves that no holder is alive. Tasks of a
+//! named consumer with grace stay taken, without a holder, until the stored end of its grace. The
+//! steps are bounded, and their number grows with the taken tasks. At close leases return too,
+//! uncharged.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::stored::{self, TaskRef};

@@ -1,5 +1,5 @@
-//! The verbs on a taken task: ack, release, retry, bury, touch, and the return of a task whose
-//! holder is gone. Each checks the token first; a stale one changes nothing.
+//! The verbs on a taken task: ack, release, retry, bury, touch, and the return of a task without
+//! its holder. Each verb checks the token first; an old token changes nothing.
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};

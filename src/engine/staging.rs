@@ -1,6 +1,6 @@
 //! A large payload is put in turns: its pieces are written a few at a time under a work row, and
-//! the put itself then makes the task and removes that row. No crash leaves a piece that nothing
-//! names: an opening removes what a put had written that did not finish.
+//! the put itself then makes the task and removes that row. No crash leaves a piece that no row
+//! names: an opening removes the pieces of a put that did not finish.
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::pieces::{self, Staged};
@@ -27,13 +27,13 @@ pub(crate) struct StagePieces<'a> {
     pub(crate) first: Option<u64>,
 }
 
-/// Gives up what was written of a put that does not finish.
+/// Removes the pieces of a put that does not finish.
 pub(crate) struct GiveUpPut {
     pub(crate) staged: Staged,
 }
 
-/// Gives up what puts have written that did not finish before the opening, a few at a time. Returns
-/// whether there may be more.
+/// Removes the pieces of puts that did not finish before the opening, of a few puts at a time.
+/// Returns whether there may be more.
 pub(crate) struct RollBack;
 
 impl Op for StagePieces<'_> {
@@ -44,7 +44,7 @@ impl Op for StagePieces<'_> {
     }
 
     fn numbers(&self) -> Numbers {
-        // Those of the whole batch, whose tasks stand in the order of their ids.
+        // The ids of the whole batch, whose tasks are in the order of their ids.
         let tasks = if self.first.is_none() { self.put.tasks.len() } else { 0 };
         Numbers::of_ids(tasks as u64)
     }

@@ -25,9 +25,8 @@ pub(crate) enum TaskState {
 }
 
 impl TaskState {
-    /// Delayed until the row's `due`. The end of the task's ttl is moved by the length of the delay
-    /// here, when the delay is asked for. Neither the end of the delay nor a verb that finds the
-    /// delay ended moves it again.
+    /// Delayed until the row's `due`. The end of the task's ttl moves by the length of the delay
+    /// here, when a call requests the delay. It does not move again when the delay ends.
     pub(crate) fn delayed(mut row: DelayedRow, now: Now) -> Self {
         row.head.expires = row.head.expires.saturating_add(wait_left(&row, now));
         Self::Delayed(row)
@@ -69,7 +68,7 @@ pub(crate) struct StoredTask {
 /// The task's own row, which the put wrote.
 enum OwnRow {
     /// It was not read. By the row of the state the task has no key, the group of its tube's kind,
-    /// and a payload of so many bytes in its own row.
+    /// and a payload of this many bytes in its own row.
     Plain {
         group: Option<&'static str>,
         bytes: u64,
@@ -147,7 +146,7 @@ impl<'a> TaskRef<'a> {
         Self { id, home, place, group, key, bytes, extended, read: Some((raw, row)) }
     }
 
-    /// The payload, if it stands in pieces. The own row of such a task was read.
+    /// The pieces of the payload, if it is stored in pieces. The own row of such a task was read.
     #[inline]
     pub(crate) fn pieces(&self) -> Option<Pieces> {
         self.read.and_then(|(_, row)| row.payload.pieces())

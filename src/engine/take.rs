@@ -132,7 +132,7 @@ fn ensure_session_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
     Err(query::consumer_closed())
 }
 
-/// A scan that never goes back. A take of one task makes no key to continue from.
+/// A scan that reads each row once. A take of one task builds no key to continue from.
 struct Cursor {
     range: Range,
     /// It continues after this row.
@@ -178,7 +178,7 @@ fn in_turn(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<C
     Ok(Candidate { id, place, at: Some(key), row })
 }
 
-/// What the index states of the next task.
+/// What the index rows give of the next task.
 struct Candidate {
     id: TaskId,
     place: Rank,

@@ -1,5 +1,4 @@
-//! Decoded tubes: every verb reads its tube first, so the caller of the verbs keeps the tubes
-//! decoded.
+//! Decoded tubes. Every verb reads its tube first, so the runtime keeps all tubes decoded.
 
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;

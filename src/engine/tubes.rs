@@ -35,7 +35,7 @@ pub(crate) enum Exists {
 /// Removes a tube and its tasks.
 pub(crate) struct Drop {
     pub(crate) tube: u32,
-    /// Whether takers wait.
+    /// Whether takers wait for its tasks.
     pub(crate) awaited: bool,
     pub(crate) force: bool,
 }
@@ -198,7 +198,7 @@ impl Op for ReleaseAll {
         if ctx.count(tube.range(Tag::Taken)) == 0 {
             return Ok(());
         }
-        // Tokens only grow, so every lease so far has a smaller one.
+        // Tokens only grow, so every earlier lease has a smaller token.
         let row = TubeRow { void_to: ctx.token(), ..tube.row.clone() };
         ctx.set_tube(self.tube, row)?;
         // A running sweep begins again: leases that it has passed may be void now.
