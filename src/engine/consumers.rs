@@ -172,13 +172,11 @@ impl End {
         id: TaskId,
         held: Key,
     ) -> Result<bool> {
-        let row = match ctx.get(&key::taken(tube.run(), id)) {
-            Ok(None) => {
-                ctx.remove(held);
-                return Ok(true);
-            }
-            row => row.and_then(|row| row.ok_or_else(|| damaged("taken"))),
-        };
+        let row = ctx.get(&key::taken(tube.run(), id));
+        if matches!(row, Ok(None)) {
+            ctx.remove(held);
+            return Ok(true);
+        }
         let lease = stored::lease_or_repair(ctx, tube, id, row)?;
         let Some((stored, taken)) = lease else { return Ok(false) };
         let cause = settle::cause_of_end(self.charged);

@@ -166,9 +166,9 @@ impl<'a> OpContext<'a> {
         self.draft.write(key, RowOp::Remove);
     }
 
-    /// Adds the row or replaces it.
+    /// Adds the row or replaces it, also if it is damaged.
     pub(crate) fn set(&mut self, key: Key, value: Value) -> Result<()> {
-        match self.get(&key)? {
+        match self.row(&key)? {
             Some(_) => self.change(key, value),
             None => self.add(key, value),
         }
@@ -210,14 +210,10 @@ impl<'a> OpContext<'a> {
         self.draft.effects.deadline(tube.number, NextDue::of(what, when));
     }
 
-    /// Writes a work row, which the timer handles. The existing one may be damaged.
+    /// Writes a work row, which the timer handles.
     pub(crate) fn set_work(&mut self, at: Key, work: Value) -> Result<()> {
         self.draft.effects.work = true;
-        match self.row(&at)? {
-            Some(_) => self.change(at, work),
-            None => self.add(at, work),
-        }
-        Ok(())
+        self.set(at, work)
     }
 
     /// Writes the row of a tube.

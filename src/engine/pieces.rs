@@ -80,14 +80,10 @@ pub(crate) fn step(
     owner: Owner,
     work: Option<PieceWork>,
 ) -> Result<Option<PieceWork>> {
-    let mut work = match work {
-        Some(work) if work.to != PieceWork::UNKNOWN => work,
-        work => {
-            return Ok(
-                step_of_unknown(ctx, owner)?.then(|| work.unwrap_or_else(PieceWork::unknown))
-            );
-        }
-    };
+    let mut work = work.unwrap_or_else(PieceWork::unknown);
+    if work.to == PieceWork::UNKNOWN {
+        return Ok(step_of_unknown(ctx, owner)?.then_some(work));
+    }
     let end = work.to.min(work.from.saturating_add(SWEEP_TASKS as u32));
     remove_rows(ctx, owner, work.generation, work.from..end);
     work.from = end;

@@ -3,7 +3,7 @@
 //! steps are bounded, and their number grows with the taken tasks. At close leases return too,
 //! uncharged.
 
-use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::stored::{self, TaskRef};
 use crate::engine::sweep::TaskSweep;
 use crate::engine::transition;
@@ -80,8 +80,7 @@ impl Op for ReturnLeases {
         let from = key::taken(tube.run(), self.from);
         let mut leases = TaskSweep::new(Scan::over(range), from);
         while let Some((id, (_, row))) = leases.next(ctx)? {
-            let row = row.ok_or_else(|| damaged("taken"));
-            if let Some((stored, taken)) = stored::lease_or_repair(ctx, &tube, id, row)? {
+            if let Some((stored, taken)) = stored::lease_or_repair(ctx, &tube, id, Ok(row))? {
                 // If the task is so damaged that it cannot return, the other tasks still do.
                 sound(self.give_back(ctx, &tube, &stored.task()?, taken))?;
             }

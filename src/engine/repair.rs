@@ -124,9 +124,7 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     let Known { id, home, place, group, state } = known;
     let group = group.as_deref();
     let key = key::task(tube.run(), &home, id);
-    let kept = ctx.row(&key)?;
-    let is_there = kept.is_some();
-    let (raw, found) = match kept.and_then(|(_, raw)| raw) {
+    let (raw, found) = match ctx.row(&key)?.and_then(|(_, raw)| raw) {
         Some(raw) if TaskRow::decode(&raw).is_some() => (raw, None),
         _ => {
             let found = pieces::find(ctx, (tube.run(), id))?;
@@ -140,10 +138,8 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     }
     let to = buried(ctx, state.head().clone(), &Reason::Undecodable(fault.to_string()));
     transition::move_task(ctx, tube, &task, &state, &to, Cause::Bury)?;
-    match (&found, is_there) {
-        (None, _) => {}
-        (Some(_), true) => ctx.change(key, raw.clone()),
-        (Some(_), false) => ctx.add(key, raw.clone()),
+    if found.is_some() {
+        ctx.set(key, raw.clone())?;
     }
     if matches!(found, Some(PiecesFound::Parts)) {
         pieces::discard(ctx, (tube.run(), id), PieceWork::unknown())?;

@@ -284,9 +284,10 @@ pub(crate) fn lease_or_repair(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     id: TaskId,
-    row: Result<Value>,
+    row: Result<Option<Value>>,
 ) -> Result<Option<(StoredTask, TakenRow)>> {
     let opened = row.and_then(|row| {
+        let row = row.ok_or_else(|| damaged("taken"))?;
         let (stored, taken) = lease(ctx, tube, id, &row)?;
         stored.task()?;
         Ok((stored, taken))
