@@ -57,14 +57,6 @@ pub(crate) struct Resume {
     pub(crate) from: TaskId,
 }
 
-/// The consumer of this number.
-///
-/// # Errors
-/// `Closed` if it was closed.
-fn consumer(ctx: &OpContext<'_>, number: u32) -> Result<ConsumerRow> {
-    query::consumer(ctx, number)?.ok_or_else(query::consumer_closed)
-}
-
 /// Queue time at which the grace of a session ends that ends now.
 pub(crate) fn end_of_grace(row: &ConsumerRow, now: Now) -> u64 {
     now.queue.saturating_add(row.grace).min(NEVER - 1)
@@ -86,7 +78,7 @@ impl Op for Join<'_> {
         if let Some(number) = ctx.get(&key::consumer_name(self.name))? {
             let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
             let number = number.ok_or_else(|| damaged("consumer"))?;
-            let old = consumer(ctx, number)?;
+            let old = query::consumer(ctx, number)?.ok_or_else(query::consumer_closed)?;
             let new = ConsumerRow { grace: self.grace, until: NEVER, ..old.clone() };
             if new != old {
                 ctx.change(key::consumer(number), new.encode());
@@ -198,7 +190,7 @@ impl Op for Resume {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        let row = consumer(ctx, self.consumer)?;
+        let row = query::consumer(ctx, self.consumer)?.ok_or_else(query::consumer_closed)?;
         let rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
         let from = key::held(tube.run(), self.consumer, self.from);
         let mut leases = TaskSweep::new(rows, from);

@@ -158,9 +158,9 @@ impl Effects {
         }
     }
 
-    /// Adds tasks of the tube that became takeable; `usize::MAX` makes every waiting taker look again.
-    /// An op mostly works in one tube, so only the last entry is looked at: a tube may have more
-    /// than one.
+    /// Adds tasks of the tube that became takeable; `usize::MAX` makes every waiting taker look
+    /// again. An op mostly works in one tube, so only the last entry is looked at: a tube may have
+    /// more than one.
     #[inline]
     pub(crate) fn wake(&mut self, tube: u32, tasks: usize) {
         match self.wakes.last_mut() {

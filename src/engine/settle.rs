@@ -79,7 +79,7 @@ pub(crate) fn give_back(
     transition::move_task(ctx, tube, task, &TaskState::Taken(taken), &to, cause)
 }
 
-/// Why a lease ends without its holder: a lost one is charged, a lease at a close is not.
+/// Why a lease ends without its holder: its holder is lost, which is charged, or the queue closes.
 pub(crate) fn cause_of_end(charged: bool) -> Cause {
     if charged { Cause::Lost } else { Cause::Close }
 }
