@@ -162,7 +162,7 @@ impl<'a> TaskRef<'a> {
         let (raw, row) = match self.read {
             Some(read) => read,
             None => {
-                own = self.own_row(view, tube)?;
+                own = self.read_row(view, tube)?;
                 (&own, TaskRow::decode(&own).ok_or_else(|| damaged("task"))?)
             }
         };
@@ -171,7 +171,7 @@ impl<'a> TaskRef<'a> {
     }
 
     #[cold]
-    fn own_row(&self, view: &dyn View, tube: &TubeEntry) -> Result<Value> {
+    fn read_row(&self, view: &dyn View, tube: &TubeEntry) -> Result<Value> {
         view.get(&key::task(tube.run(), &self.home, self.id))?.ok_or_else(|| damaged("task"))
     }
 
@@ -195,6 +195,7 @@ impl<'a> TaskRef<'a> {
     }
 }
 
+/// Reads the task's own row.
 #[inline(always)]
 fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<OwnRow> {
     match view.get(&key::task(tube.run(), home, id)) {
