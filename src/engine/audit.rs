@@ -8,7 +8,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{consumers, query, settle};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::row::{BuriedRow, Counters, TakenRow, WorkRow};
-use crate::format::{Scan, Tag, Value, View, row};
+use crate::format::{Scan, Tag, View, row};
 use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
@@ -41,18 +41,6 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
 
 type Tubes = BTreeMap<Run, TubeEntry>;
 
-/// Every row of a range.
-fn each(
-    view: &dyn View,
-    mut rows: Scan,
-    mut met: impl FnMut(Key, Option<Value>) -> Result<()>,
-) -> Result<()> {
-    while let Some((key, row)) = rows.next(view)? {
-        met(key, row)?;
-    }
-    Ok(())
-}
-
 fn is_damaged<T>(read: &Result<T>) -> bool {
     read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Damaged)
 }
@@ -83,12 +71,13 @@ fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
         }
         expected.insert(key);
     }
-    each(view, Scan::over(Range::of(Tag::ConsumerName)), |key, _| {
+    let mut rows = Scan::over(Range::of(Tag::ConsumerName));
+    while let Some((key, _)) = rows.next(view)? {
         if !expected.contains(&key) {
             report(format!("ConsumerName: a name of a consumer that does not exist: {key:02x?}"));
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Reports numbers in use that the counters would assign again.
@@ -109,18 +98,20 @@ fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Re
             report(format!("{what} {used} is in use, but {given} is the last that was assigned"));
         }
     }
-    each(view, Scan::over(Range::of(Tag::Meta)), |key, _| {
+    let mut rows = Scan::over(Range::of(Tag::Meta));
+    while let Some((key, _)) = rows.next(view)? {
         if key != key::meta(Counters::WHAT) {
             report(format!("Meta: an unknown row: {key:02x?}"));
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Reports sweeps that would remove rows in use, or that cannot run.
 fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     for kind in [Work::Clear, Work::Release] {
-        each(view, Scan::prefixed(key::work_of(kind)), |key, row| {
+        let mut rows = Scan::prefixed(key::work_of(kind));
+        while let Some((key, row)) = rows.next(view)? {
             let run = key::run_of_work(&key).unwrap_or(Run::QUEUE);
             let tube = tubes.get(&run).map(|tube| tube.number);
             match (kind, row.as_deref().and_then(WorkRow::decode)) {
@@ -138,25 +129,32 @@ fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Resul
                 }
                 (_, Some(_)) => {}
             }
-            Ok(())
-        })?;
+        }
     }
     let known = |key: &Key| Work::ALL.iter().any(|kind| key.starts_with(&key::work_of(*kind)));
-    each(view, Scan::over(Range::of(Tag::Work)), |key, _| {
+    let mut rows = Scan::over(Range::of(Tag::Work));
+    while let Some((key, _)) = rows.next(view)? {
         if !known(&key) {
             report(format!("Work: an unknown kind of work: {key:02x?}"));
         }
-        Ok(())
-    })
+    }
+    Ok(())
+}
+
+/// Compares the number of a range's rows with its stored count.
+fn counted(view: &dyn View, range: Range, rows: u64) -> Option<String> {
+    let (tag, stored) = (range.tag, view.count(range));
+    (stored != rows).then(|| format!("{tag:?}: {rows} rows, but the stored count is {stored}"))
 }
 
 /// Reports the queue's rows about buried tasks without the tube's row of that task.
 fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     for tag in [Tag::Failed, Tag::FailedTemporary] {
         let range = Range::of(tag);
-        let mut rows = 0;
-        each(view, Scan::over(range), |key, row| {
-            rows += 1;
+        let mut rows = Scan::over(range);
+        let mut rows_seen = 0;
+        while let Some((key, row)) = rows.next(view)? {
+            rows_seen += 1;
             if row.is_none() {
                 report(format!("{tag:?}: a damaged row: {key:02x?}"));
             }
@@ -164,22 +162,18 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
             if beside.is_none_or(|beside| !is_there(view, &beside).unwrap_or(true)) {
                 report(format!("{tag:?}: a row without a task: {key:02x?}"));
             }
-            Ok(())
-        })?;
-        let kept = view.count(range);
-        if kept != rows {
-            report(format!("{tag:?}: {rows} rows, but the stored count is {kept}"));
         }
+        counted(view, range, rows_seen).map(&mut *report);
     }
     Ok(())
 }
 
 fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
-    Ok(view.first(key, &key::after(key))?.is_some())
+    Ok(view.row(key)?.is_some())
 }
 
-/// Compares the stored total with the tasks, including those that a sweep has still to remove. Only
-/// a task that cannot be read may make it too high; the row of that task is reported.
+/// Compares the stored total with the tasks, including those that a sweep still has to remove. It
+/// may be too high only because of a task that cannot be read, whose row is reported.
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
     let mut rows = Scan::over(Range::of(Tag::Task));
@@ -369,9 +363,9 @@ impl<'a> Audit<'a> {
         let range = self.tube.range(tag);
         let mut expected = self.expected.remove(&tag).unwrap_or_default();
         let mut rows = Scan::over(range);
-        let mut counted = 0;
+        let mut rows_seen = 0;
         while let Some((met, value)) = rows.next(self.view)? {
-            counted += 1;
+            rows_seen += 1;
             if value.is_none() {
                 self.say(format!("{tag:?}: a damaged row: {met:02x?}"));
             }
@@ -382,9 +376,8 @@ impl<'a> Audit<'a> {
         for missing in expected {
             self.say(format!("{tag:?}: a row is missing: {missing:02x?}"));
         }
-        let kept = self.view.count(range);
-        if kept != counted {
-            self.say(format!("{tag:?}: {counted} rows, but the stored count is {kept}"));
+        if let Some(line) = counted(self.view, range, rows_seen) {
+            self.say(line);
         }
         Ok(())
     }

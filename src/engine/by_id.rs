@@ -2,12 +2,11 @@
 //! lease on the task is lost.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::settle::{bounded, bury};
+use crate::engine::settle::buried;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key};
-use crate::format::{Tag, View};
+use crate::format::{Scan, Tag, View, key};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, Reason, State, TaskId};
@@ -54,7 +53,12 @@ impl Op for Tool {
         let (stored, from) = transition::find(ctx, tube, id)?;
         let task = stored.task()?;
         match &self.verb {
-            Verb::Bury(reason) => set_aside(ctx, tube, &task, from, reason),
+            // It keeps its first reason.
+            Verb::Bury(_) if from.state() == State::Buried => Ok(()),
+            Verb::Bury(reason) => {
+                let to = buried(ctx, from.head().clone(), reason);
+                transition::move_task(ctx, tube, &task, &from, &to, Cause::Bury)
+            }
             Verb::Kick if from.state() == State::Buried => kick(ctx, tube, &task, from),
             Verb::Kick => {
                 let text = format!("it is {:?}, not Buried", from.state());
@@ -65,23 +69,8 @@ impl Op for Tool {
     }
 }
 
-/// Buries a task. A buried task keeps its first reason.
-fn set_aside(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    from: TaskState,
-    reason: &Reason,
-) -> Result<()> {
-    if from.state() == State::Buried {
-        return Ok(());
-    }
-    let to = bury(ctx, from.head().clone(), |_| bounded(reason));
-    transition::move_task(ctx, tube, task, &from, &to, Cause::Bury)
-}
-
 /// Makes a buried task ready. If `ttl_spares_buried` has kept it after the end of its ttl, it gets
-/// a new one. The length of a ttl is not stored, so the new one is the time from the put to that
+/// a new ttl. The length of a ttl is not stored, so the new one is the time from the put to the old
 /// end.
 fn kick(
     ctx: &mut OpContext<'_>,
@@ -109,13 +98,12 @@ impl Op for Kick {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
         let tube = ctx.tube(self.tube)?;
         let range = tube.range(Tag::Buried);
-        let mut from: Key = range.start();
+        let mut rows = Scan::over(range);
         let mut kicked = 0;
         while kicked < self.most.min(SWEEP_TASKS as u64) && ctx.count(range) > 0 {
-            let Some((met, _)) = ctx.first(&from, &range.end())? else { break };
-            from = key::after(&met);
+            let Some((met, _)) = rows.next(ctx)? else { break };
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
-            // A damaged one cannot be taken anyway; it stays aside, and the next one is kicked.
+            // A damaged task stays buried, and the next one is kicked.
             let found = sound(transition::find(ctx, &tube, id))?;
             let Some((stored, standing)) = found else { continue };
             let Ok(task) = stored.task() else { continue };

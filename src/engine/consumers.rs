@@ -2,7 +2,8 @@
 //! After its end they wait for `resume` or for the end of its grace.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::stored::{self, Content, TaskState};
+use crate::engine::stored::{self, TaskState};
+use crate::engine::sweep::TaskSweep;
 use crate::engine::take::Delivery;
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
@@ -11,8 +12,8 @@ use crate::format::extension::Extension;
 use crate::format::key::{self, Key};
 use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Range, Scan, Tag, View, row};
-use crate::words::clock::NEVER;
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::Result;
 use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
@@ -48,20 +49,17 @@ pub(crate) struct End {
     pub(crate) charged: bool,
 }
 
-/// Hands out leases without a holder again, with new tokens: those of at most a page of leases from
-/// an id on, bounded in payload bytes too. Answers also where to go on.
+/// Hands out leases without a holder again, with new tokens: one sweep's leases from an id on, also
+/// bounded in payload bytes. Returns also where to continue.
 pub(crate) struct Resume {
     pub(crate) tube: u32,
     pub(crate) consumer: u32,
     pub(crate) from: TaskId,
 }
 
-fn consumer(ctx: &OpContext<'_>, number: u32) -> Result<ConsumerRow> {
-    let row = ctx.get(&key::consumer(number))?;
-    let row = row.ok_or_else(|| {
-        Error::new(ErrorKind::Closed).because("the consumer was closed; open it again")
-    })?;
-    ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))
+/// Queue time at which the grace of a session ends that ends now.
+pub(crate) fn end_of_grace(row: &ConsumerRow, now: Now) -> u64 {
+    now.queue.saturating_add(row.grace).min(NEVER - 1)
 }
 
 impl Op for Join<'_> {
@@ -80,7 +78,7 @@ impl Op for Join<'_> {
         if let Some(number) = ctx.get(&key::consumer_name(self.name))? {
             let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
             let number = number.ok_or_else(|| damaged("consumer"))?;
-            let old = consumer(ctx, number)?;
+            let old = query::consumer(ctx, number)?.ok_or_else(query::consumer_closed)?;
             let new = ConsumerRow { grace: self.grace, until: NEVER, ..old.clone() };
             if new != old {
                 ctx.change(key::consumer(number), new.encode());
@@ -88,11 +86,8 @@ impl Op for Join<'_> {
             return Ok(number);
         }
         let mut counters = query::counters(ctx)?;
-        counters.consumer = counters.consumer.checked_add(1).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid).because("2^32 consumers were made; no number is left")
-        })?;
+        let number = query::next_number(&mut counters.consumer, u32::MAX, "consumer")?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
-        let number = counters.consumer;
         ctx.add(key::consumer_name(self.name), row::number(u64::from(number)));
         let (name, extension) = (self.name.to_owned(), Extension::default());
         let row = ConsumerRow { name, grace: self.grace, until: NEVER, void_to: 0, extension };
@@ -114,14 +109,10 @@ impl Op for Leave {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<Left>> {
-        let mut row = match consumer(ctx, self.consumer) {
-            Ok(row) => row,
-            // It has ended before: a caller whose close failed may close again.
-            Err(error) if error.is_closed() => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        // It may have ended before: a caller whose close failed may close again.
+        let Some(mut row) = query::consumer(ctx, self.consumer)? else { return Ok(None) };
         if row.until == NEVER {
-            row.until = ctx.now.queue.saturating_add(row.grace).min(NEVER - 1);
+            row.until = end_of_grace(&row, ctx.now);
             row.void_to = ctx.token();
             ctx.change(key::consumer(self.consumer), row.encode());
         }
@@ -137,13 +128,9 @@ impl Op for End {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let row = match consumer(ctx, self.consumer) {
-            Ok(row) => row,
-            Err(error) if error.is_closed() => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        let Some(row) = query::consumer(ctx, self.consumer)? else { return Ok(false) };
         if row.until == NEVER || row.void_to != self.left {
-            // It was opened again: its leases wait for `resume`.
+            // The consumer was opened again: its leases wait for `resume`.
             return Ok(false);
         }
         let mut left = SWEEP_TASKS;
@@ -177,17 +164,16 @@ impl End {
         id: TaskId,
         held: Key,
     ) -> Result<bool> {
-        let row = match ctx.get(&key::taken(tube.run(), id)) {
-            Ok(None) => {
-                ctx.remove(held);
-                return Ok(true);
-            }
-            row => row.and_then(|row| row.ok_or_else(|| damaged("taken"))),
-        };
-        let lease = stored::mended_lease(ctx, tube, id, row)?;
+        let row = ctx.get(&key::taken(tube.run(), id));
+        if matches!(row, Ok(None)) {
+            ctx.remove(held);
+            return Ok(true);
+        }
+        let lease = stored::lease_or_repair(ctx, tube, id, row)?;
         let Some((stored, taken)) = lease else { return Ok(false) };
-        let ended = settle::end_lease(ctx, tube, &stored.task()?, taken, self.charged);
-        Ok(sound(ended)?.is_some())
+        let cause = settle::cause_of_end(self.charged);
+        let returned = settle::give_back(ctx, tube, &stored.task()?, taken, cause);
+        Ok(sound(returned)?.is_some())
     }
 }
 
@@ -204,28 +190,26 @@ impl Op for Resume {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        let row = consumer(ctx, self.consumer)?;
-        let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
-        rows.skip_to(key::held(tube.run(), self.consumer, self.from));
-        let (mut handed, mut last, mut bytes) = (Vec::new(), self.from, 0);
-        for _ in 0..SWEEP_TASKS {
-            if bytes >= SWEEP_BYTES || ctx.is_sweep_long() {
-                break;
-            }
-            let Some((met, _)) = rows.next(ctx)? else { return Ok((handed, None)) };
-            let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
-            last = id;
-            // A damaged one waits for the end of the grace, and its neighbours are handed out.
+        let row = query::consumer(ctx, self.consumer)?.ok_or_else(query::consumer_closed)?;
+        let rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
+        let from = key::held(tube.run(), self.consumer, self.from);
+        let mut leases = TaskSweep::new(rows, from);
+        let (mut handed, mut bytes) = (Vec::new(), 0);
+        while bytes < SWEEP_BYTES
+            && let Some((id, _)) = leases.next(ctx)?
+        {
+            // A damaged lease waits for the end of the grace. The others are handed out.
             if let Some(task) = sound(resumed(ctx, &tube, id, row.void_to))?.flatten() {
                 bytes += task.payload.len();
                 handed.push(task);
             }
         }
-        Ok((handed, Some(TaskId::new(last.get().saturating_add(1)))))
+        Ok((handed, leases.next))
     }
 }
 
-/// Hands out a lease again, unless it was handed out after the consumer was opened again.
+/// Hands out a lease again, unless it was handed out after the consumer was opened again, or a
+/// `release_all` has voided it.
 fn resumed(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -234,31 +218,18 @@ fn resumed(
 ) -> Result<Option<Delivery>> {
     let Some(row) = ctx.get(&key::taken(tube.run(), id))? else { return Ok(None) };
     let (stored, taken) = stored::lease(ctx, tube, id, &row)?;
-    if taken.token > void_to {
+    if taken.token > void_to || settle::is_voided(tube, &taken) {
         return Ok(None);
     }
     let task = stored.task()?;
-    let Content { codec, version, payload } = task.content(ctx, tube)?;
-    let now = ctx.now.lease;
-    let token = ctx.token();
-    let deadline = now.saturating_add(taken.head.ttr);
-    let renewed = TakenRow { token, since: now, deadline, ..taken.clone() };
-    let handed = Delivery {
-        id,
-        token,
-        attempts: taken.head.attempts,
-        deliveries: taken.head.deliveries,
-        codec,
-        version,
-        payload,
-    };
+    let content = task.content(ctx, tube)?;
+    let since = ctx.now.lease;
+    let deadline = since.saturating_add(taken.head.ttr);
+    let renewed = TakenRow { token: ctx.token(), since, deadline, ..taken.clone() };
+    let delivery = Delivery::new(id, &renewed, content);
     let (from, to) = (TaskState::Taken(taken), TaskState::Taken(renewed));
     transition::move_task(ctx, tube, &task, &from, &to, Cause::Touch)?;
-    Ok(Some(handed))
-}
-
-fn number_of(consumer: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(consumer.get(1..5)?.try_into().ok()?))
+    Ok(Some(delivery))
 }
 
 /// All consumers, by number.
@@ -266,7 +237,7 @@ pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
     let mut rows = Scan::over(Range::of(Tag::Consumer));
     let mut consumers = Vec::new();
     while let Some((met, row)) = rows.next(view)? {
-        match (number_of(&met), row.as_deref().and_then(ConsumerRow::decode)) {
+        match (query::number_in(&met), row.as_deref().and_then(ConsumerRow::decode)) {
             (Some(number), Some(row)) => consumers.push((number, row)),
             _ => return Err(damaged("consumer")),
         }

@@ -1,12 +1,12 @@
 //! The inputs and outputs of one op: it reads rows, the time and new numbers here, and its decision
-//! is collected here as values. Nothing is written; a refused op leaves no trace except used-up
-//! numbers.
+//! is collected here as values. Nothing is written; a refused op changes nothing except that its
+//! numbers are used up.
 
 use crate::engine::decision::{Decision, Over};
-use crate::engine::effects::{Effects, TubeChange};
+use crate::engine::effects::{Effects, NextDue, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
 use crate::format::key::{self, Key, Range};
-use crate::format::row::{TubeRow, WorkRow};
+use crate::format::row::TubeRow;
 use crate::format::{Deadline, Met, RowOp, Value, View};
 use crate::words::clock::Now;
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ pub(crate) trait Op {
         false
     }
 
-    /// Whether it may leave more bytes than it found, of which a full disk allows only a few.
+    /// Whether the rows may have more bytes after it. A full disk allows only a few more.
     fn grows(&self) -> bool {
         false
     }
@@ -66,14 +66,14 @@ pub(crate) trait PayloadSubscribers {
     /// Whether a subscriber wants the payloads of this tube's tasks.
     fn payloads_of(&self, tube: &str) -> bool;
 
-    /// The most payload bytes that one of them keeps.
+    /// The most payload bytes that a subscriber keeps.
     fn bytes_kept(&self) -> usize;
 }
 
-/// The damaged rows that were repaired for a call, as far as they can be. Mostly none.
+/// The damaged rows that were repaired for a call, as far as possible. Usually none.
 pub(crate) type Repaired = Vec<DamagedRow>;
 
-/// The place of one op.
+/// What one op reads and where it decides.
 pub(crate) struct OpContext<'a> {
     view: &'a dyn View,
     known: &'a dyn KnownTubes,
@@ -99,14 +99,14 @@ impl<'a> OpContext<'a> {
         Self { view, known, numbers, draft, wants, repaired, now }
     }
 
-    /// What was read through the row of this key. If it is damaged the rule ends with the error,
-    /// and is tried again after the row is repaired. `None` if that did not help: the rule goes on
-    /// without the row.
+    /// What was read through the row of this key. If it is damaged, the rule ends with the error.
+    /// The commit repairs the row and tries the rule again. `None` if the repair did not help: the
+    /// rule continues without the row.
     ///
     /// # Errors
     /// `Damaged`, with the row, if it was not repaired yet.
     #[inline]
-    pub(crate) fn mended<T>(
+    pub(crate) fn or_repair<T>(
         &self,
         tube: &TubeEntry,
         key: impl FnOnce() -> Key,
@@ -130,7 +130,7 @@ impl<'a> OpContext<'a> {
     /// A task's id, or a number in the order of ids, that was never assigned before. The commit has
     /// made sure that the op has as many numbers as it announced.
     pub(crate) fn id(&mut self) -> u64 {
-        self.draw(Numbers::of_ids(1)).ids
+        self.ids(1)
     }
 
     /// Draws so many consecutive ids. Returns the first.
@@ -138,7 +138,7 @@ impl<'a> OpContext<'a> {
         self.draw(Numbers::of_ids(count)).ids
     }
 
-    /// A lease's token, above all that were given before.
+    /// A lease's token, higher than every token before.
     pub(crate) fn token(&mut self) -> u64 {
         self.draw(Numbers::of_tokens(1)).tokens
     }
@@ -166,9 +166,9 @@ impl<'a> OpContext<'a> {
         self.draft.rows.write((key, RowOp::Remove));
     }
 
-    /// Adds the row or replaces it.
+    /// Adds the row or replaces it, also if it is damaged.
     pub(crate) fn set(&mut self, key: Key, value: Value) -> Result<()> {
-        match self.get(&key)? {
+        match self.row(&key)? {
             Some(_) => self.change(key, value),
             None => self.add(key, value),
         }
@@ -198,7 +198,7 @@ impl<'a> OpContext<'a> {
         self.draft.effects.payload_of_last(payload, most);
     }
 
-    /// Whether a sweep has read so many bytes for the readers of events that it ends here.
+    /// Whether a sweep ends here, because of the payload bytes that it has read for events.
     pub(crate) fn is_sweep_long(&self) -> bool {
         self.draft.effects.payload_bytes() >= SWEEP_BYTES
     }
@@ -207,23 +207,13 @@ impl<'a> OpContext<'a> {
     #[inline]
     pub(crate) fn add_deadline(&mut self, tube: &TubeEntry, id: TaskId, what: Deadline, when: u64) {
         self.add(key::due(tube.run(), what, when, id), Value::from([]));
-        self.draft.effects.deadline(tube.number, what, when);
+        self.draft.effects.deadline(tube.number, NextDue::of(what, when));
     }
 
     /// Writes a work row, which the timer handles.
-    pub(crate) fn set_work(&mut self, at: Key, work: WorkRow) -> Result<()> {
-        self.set_work_row(at, work.encode())
-    }
-
-    /// The same with the row's bytes.
-    pub(crate) fn set_work_row(&mut self, at: Key, work: Value) -> Result<()> {
+    pub(crate) fn set_work(&mut self, at: Key, work: Value) -> Result<()> {
         self.draft.effects.work = true;
-        // The existing row may be damaged.
-        match self.first(&at, &key::after(&at))? {
-            Some(_) => self.change(at, work),
-            None => self.add(at, work),
-        }
-        Ok(())
+        self.set(at, work)
     }
 
     /// Writes the row of a tube.
@@ -246,22 +236,14 @@ impl<'a> OpContext<'a> {
     #[inline]
     pub(crate) fn tube(&self, number: u32) -> Result<TubeRef<'a>> {
         match self.known.known(number) {
-            Some(tube) => Ok(TubeRef::TubeCache(tube)),
-            None => self.read_tube(number),
+            Some(tube) => Ok(TubeRef::Known(tube)),
+            None => Ok(TubeRef::Read(Box::new(tube(self.view, number)?))),
         }
     }
 
     /// The same; `None` if its row is damaged. Calls about all tubes leave such a tube out.
     pub(crate) fn sound_tube(&self, number: u32) -> Result<Option<TubeRef<'a>>> {
         sound(self.tube(number))
-    }
-
-    fn read_tube(&self, number: u32) -> Result<TubeRef<'a>> {
-        let row = self.view.get(&key::tube(number))?;
-        let row =
-            row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("the tube was dropped"))?;
-        let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
-        Ok(TubeRef::Read(Box::new(TubeEntry { number, row })))
     }
 }
 
@@ -286,7 +268,18 @@ impl View for OpContext<'_> {
     }
 }
 
-/// What was read; `None` if it is damaged and nothing mends it.
+/// The tube of this number.
+///
+/// # Errors
+/// `TubeNotFound` if it was dropped, or `Damaged` if its row is damaged.
+pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
+    let missing = || Error::new(ErrorKind::TubeNotFound).because("the tube was dropped");
+    let row = view.get(&key::tube(number))?.ok_or_else(missing)?;
+    let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
+    Ok(TubeEntry { number, row })
+}
+
+/// What was read; `None` if it is damaged and no repair is left to try.
 pub(crate) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if error.kind() == ErrorKind::Damaged && error.row().is_none() => Ok(None),

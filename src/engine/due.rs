@@ -1,5 +1,5 @@
-//! Due work: delays end, ttls end, leases end. Done by every verb for its own tube, and by the
-//! timer, in bounded steps; correctness does not depend on the timer.
+//! Due work: delays end, ttls end, leases end. Every verb does it for its own tube, and the timer
+//! for all tubes, in bounded steps. Correctness does not depend on the timer.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
@@ -7,8 +7,8 @@ use crate::engine::stored::TaskState;
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{settle, sweep};
-use crate::format::key::{self, Key, Run, Work};
-use crate::format::{Deadline, Met, Range, Tag, View};
+use crate::format::key::{self, Run, Work};
+use crate::format::{Deadline, Met, Range, Scan, Tag, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::task::{Cause, TaskId};
@@ -16,11 +16,11 @@ use crate::words::task::{Cause, TaskId};
 /// Does the due work of one tube, at most one sweep.
 pub(crate) struct WorkOff {
     pub(crate) tube: u32,
-    /// At most so many deadlines.
+    /// The most deadlines of this sweep.
     pub(crate) most: usize,
 }
 
-/// Does nothing but what every verb does first in its tube: works off what is due.
+/// Does only what every verb does first in its tube: the due work.
 pub(crate) struct CatchUp {
     pub(crate) tube: u32,
 }
@@ -37,7 +37,8 @@ impl Op for CatchUp {
     }
 }
 
-fn hand(now: Now, what: Deadline) -> u64 {
+/// Now by the clock of a deadline.
+fn time_of(now: Now, what: Deadline) -> u64 {
     match what {
         Deadline::Delay | Deadline::Ttl => now.queue,
         Deadline::RunAt => now.wall,
@@ -71,16 +72,13 @@ pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> R
 
 /// The running sweep of this run's voided leases.
 fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
-    if view.count(Range::of(Tag::Work)) == 0 {
-        return Ok(None);
-    }
-    let work = key::work(Work::Release, run, TaskId::new(0));
-    view.first(&work, &key::after(&work))
+    view.row(&key::work(Work::Release, run, TaskId::new(0)))
 }
 
 /// Whether a sweep of this run's voided leases is running.
+#[inline]
 pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
-    Ok(work(view, run)?.is_some())
+    Ok(view.count(Range::of(Tag::Work)) > 0 && work(view, run)?.is_some())
 }
 
 impl Op for WorkOff {
@@ -99,13 +97,11 @@ impl Op for WorkOff {
         }
         let mut left = self.most;
         for what in Deadline::ALL {
-            let mut from: Key = key::due_of(tube.run(), what);
-            // A deadline at exactly this instant is due, so the scan ends after it.
-            let last = key::due(tube.run(), what, hand(ctx.now, what), TaskId::new(u64::MAX));
-            let end = key::after(&last);
+            // A deadline at exactly this instant is due.
+            let last = key::due(tube.run(), what, time_of(ctx.now, what), TaskId::new(u64::MAX));
+            let mut rows = Scan::through(key::due_of(tube.run(), what), &last);
             while left > 0 && !ctx.is_sweep_long() && ctx.count(tube.range(Tag::Due)) > 0 {
-                let Some((met, _)) = ctx.first(&from, &end)? else { break };
-                from = key::after(&met);
+                let Some((met, _)) = rows.next(ctx)? else { break };
                 left -= 1;
                 let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
                 let when = key::when_of(&met).ok_or_else(|| damaged("due"))?;
@@ -129,8 +125,8 @@ fn fall_due(
     let Some((at, stored, standing)) = transition::find_due(ctx, tube, id, what)? else {
         return Ok(false);
     };
-    let Some(task) = ctx.mended(tube, || at, stored.task())? else { return Ok(false) };
-    // What stands in for a damaged task has not the deadlines that the task had.
+    let Some(task) = ctx.or_repair(tube, || at, stored.task())? else { return Ok(false) };
+    // The task that replaces a damaged one does not have its deadlines.
     if !transition::deadlines(tube, &standing).contains(&(what, when)) {
         return Ok(false);
     }

@@ -44,7 +44,7 @@ impl NextDue {
     pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
 
     /// The bound of one deadline of this kind.
-    fn of(what: Deadline, when: u64) -> Self {
+    pub(crate) fn of(what: Deadline, when: u64) -> Self {
         match what {
             Deadline::Delay | Deadline::Ttl => Self { queue: when, ..Self::NONE },
             Deadline::RunAt => Self { wall: when, ..Self::NONE },
@@ -69,12 +69,12 @@ impl NextDue {
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     changes: Vec<Change>,
-    /// By the index of a change the payload of its task, where that is wanted. The oldest go, so
-    /// that no more is held than a reader keeps: these are `None`.
+    /// The payloads that subscribers want, each with the index of its change. The oldest are
+    /// dropped, so that no more bytes are held than a reader keeps: these are `None`.
     payloads: Vec<(usize, Option<Arc<[u8]>>)>,
-    /// How many of them went.
+    /// How many of them were dropped.
     payloads_gone: usize,
-    /// Bytes of those that are left.
+    /// Bytes of the others.
     payload_bytes: usize,
     /// The most bytes that a reader keeps.
     payload_bytes_max: usize,
@@ -117,7 +117,7 @@ impl Effects {
     }
 
     /// Adds the payload of the task that made the last step. No reader keeps more than `most`
-    /// bytes, but for a single payload.
+    /// bytes, except of a single payload.
     pub(crate) fn payload_of_last(&mut self, payload: Arc<[u8]>, most: usize) {
         if let Some(last) = self.changes.len().checked_sub(1) {
             self.payload_bytes_max = most;
@@ -137,8 +137,8 @@ impl Effects {
         }
     }
 
-    /// The payload of the task of the step at this index, if it is wanted and could be read. An
-    /// inner `None` if it was too much to be held for any reader.
+    /// The payload of the task of the step at this index, if it is wanted and could be read. The
+    /// inner value is `None` if the payload was dropped.
     pub(crate) fn payload(&self, step: usize) -> Option<Option<Arc<[u8]>>> {
         let at = self.payloads.binary_search_by_key(&step, |(step, _)| *step).ok()?;
         self.payloads.get(at).map(|(_, payload)| payload.clone())
@@ -158,9 +158,9 @@ impl Effects {
         }
     }
 
-    /// So many tasks of the tube became takeable; `usize::MAX` has every waiting taker look again.
-    /// An op mostly works in one tube, so only the last entry is looked at: a tube may have more
-    /// than one.
+    /// Adds tasks of the tube that became takeable; `usize::MAX` makes every waiting taker look
+    /// again. An op mostly works in one tube, so only the last entry is looked at: a tube may have
+    /// more than one.
     #[inline]
     pub(crate) fn wake(&mut self, tube: u32, tasks: usize) {
         match self.wakes.last_mut() {
@@ -169,14 +169,9 @@ impl Effects {
         }
     }
 
-    /// Adds a deadline of the tube. As for [`wake`](Self::wake) a tube may have more than one
-    /// entry.
+    /// Adds deadlines of the tube. As for [`wake`](Self::wake) a tube may have more than one entry.
     #[inline]
-    pub(crate) fn deadline(&mut self, tube: u32, what: Deadline, when: u64) {
-        self.deadline_from(tube, NextDue::of(what, when));
-    }
-
-    fn deadline_from(&mut self, tube: u32, next: NextDue) {
+    pub(crate) fn deadline(&mut self, tube: u32, next: NextDue) {
         match self.deadlines.last_mut() {
             Some((last, bound)) if *last == tube => *bound = bound.earlier(next),
             _ => self.deadlines.push((tube, next)),
@@ -209,7 +204,7 @@ impl Effects {
             self.wake(tube, tasks);
         }
         for (tube, next) in later.deadlines {
-            self.deadline_from(tube, next);
+            self.deadline(tube, next);
         }
         self.tubes.extend(later.tubes);
         self.work |= later.work;

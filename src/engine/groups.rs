@@ -3,19 +3,12 @@
 //! among the turns (`Tag::Turn`). So a take never scans over a locked group.
 
 use crate::engine::context::{OpContext, damaged, sound};
+use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Rank};
-use crate::format::row;
-use crate::format::{Met, Value, View};
+use crate::format::{Met, Scan, Value, View, row};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
-
-/// The first task of a group's line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LineHead {
-    pub(crate) place: Rank,
-    pub(crate) id: TaskId,
-}
 
 /// The step of a task of a group.
 pub(crate) struct Step<'a> {
@@ -24,7 +17,7 @@ pub(crate) struct Step<'a> {
     pub(crate) leaves: Option<Key>,
     /// The state row that is added, with its value.
     pub(crate) enters: Option<(Key, Value)>,
-    /// By how much the number in flight changes.
+    /// The change of the number in flight.
     pub(crate) in_flight: i64,
 }
 
@@ -33,9 +26,9 @@ pub(crate) struct Plan<'a> {
     step: Step<'a>,
     before: Option<u64>,
     after: u64,
-    /// The task with the group's turn, before and after.
-    had: Option<LineHead>,
-    has: Option<LineHead>,
+    /// The task with the group's turn, before and after the step.
+    had: Option<(Rank, TaskId)>,
+    has: Option<(Rank, TaskId)>,
 }
 
 /// How many tasks of the group are in flight.
@@ -43,17 +36,17 @@ pub(crate) fn in_flight(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> R
     count(ctx, tube, group).map(Option::unwrap_or_default)
 }
 
-/// The same; `None` without a row, as it is while nothing is in flight.
+/// The same; `None` without a row, which means that no task is in flight.
 fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u64>> {
     let key = key::group(tube.run(), group);
     let kept = ctx.get(&key).and_then(|kept| {
         kept.map(|kept| row::read_number(&kept).ok_or_else(|| damaged("group"))).transpose()
     });
-    ctx.mended(tube, || key, kept)?.ok_or_else(|| damaged("group"))
+    ctx.or_repair(tube, || key, kept)?.ok_or_else(|| damaged("group"))
 }
 
-/// Reads all that a step needs. Nothing is written yet, so a task whose group cannot be read stays
-/// where it is.
+/// Reads all that a step needs, before anything is written. So a task whose group cannot be read
+/// stays in its state.
 pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
     let most = u64::from(tube.row.options.in_flight);
     let before = count(ctx, tube, step.group)?;
@@ -64,31 +57,28 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     let (mut had, mut has) = (None, None);
     if was_open || is_open {
         let line = key::line_of(tube.run(), step.group);
-        let end = key::end_of(&line);
-        let first = ctx.first(&line, &end)?.map(|(met, _)| met);
+        let task_of = |key: &Key| position::in_key(key, line.len());
+        let mut rows = Scan::prefixed(key::copy(&line));
+        let mut first = rows.next(ctx)?.map(|(met, _)| met);
         if was_open {
-            had = first.as_ref().map(|met| line_head(met, line.len())).transpose()?;
+            had = first.as_ref().map(task_of).transpose()?;
         }
         if is_open {
-            let stays = match first {
-                Some(first) if step.leaves.as_ref() == Some(&first) => {
-                    ctx.first(&key::after(&first), &end)?.map(|(met, _)| met)
-                }
-                first => first,
-            };
-            let comes = step.enters.as_ref().map(|(key, _)| key);
-            let comes = comes.filter(|key| key.starts_with(&line));
-            let next = stays.iter().chain(comes).min();
-            has = next.map(|key| line_head(key, line.len())).transpose()?;
+            if first.is_some() && first == step.leaves {
+                first = rows.next(ctx)?.map(|(met, _)| met);
+            }
+            let enters = step.enters.as_ref().map(|(key, _)| key);
+            let enters = enters.filter(|key| key.starts_with(&line));
+            has = first.iter().chain(enters).min().map(task_of).transpose()?;
         }
     }
-    // Where the turn's own key is damaged there is none to remove.
+    // If the key of the turn's row is damaged, there is no row to remove.
     if had != has
-        && let Some(LineHead { place, id }) = &had
+        && let Some((place, id)) = &had
     {
         let turn = key::turn(tube.run(), place, *id);
         if sound(ctx.get(&turn))? == Some(None)
-            && ctx.mended(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
+            && ctx.or_repair(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
         {
             had = None;
         }
@@ -96,8 +86,7 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     Ok(Plan { step, before, after, had, has })
 }
 
-/// The row in a line that a turn is of, `None` for a value that is damaged. No answer if the turn
-/// is of no task that stands in a line.
+/// The row of a group's line that belongs to a turn; `None` if no task in a line has the turn.
 pub(crate) fn whose_turn(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
@@ -111,13 +100,6 @@ pub(crate) fn whose_turn(
         Some(None) => Ok(None),
         row => Ok(Some((line, row.flatten()))),
     }
-}
-
-/// The task of a row of a line; the row's key begins with so many bytes of the line.
-pub(crate) fn line_head(key: &[u8], line: usize) -> Result<LineHead> {
-    let place = key::place_of(key, line).ok_or_else(|| damaged("line"))?;
-    let id = key::id_of(key).ok_or_else(|| damaged("line"))?;
-    Ok(LineHead { place, id })
 }
 
 impl Plan<'_> {
@@ -142,16 +124,17 @@ impl Plan<'_> {
         if had == has {
             return;
         }
-        if let Some(LineHead { place, id }) = had {
+        if let Some((place, id)) = had {
             ctx.remove(key::turn(run, &place, id));
         }
-        if let Some(LineHead { place, id }) = has {
+        if let Some((place, id)) = has {
             ctx.add(key::turn(run, &place, id), group_value(step.group));
             ctx.effects().wake(tube.number, 1);
         }
     }
 }
 
+/// The value of a turn's row.
 pub(crate) fn group_value(group: &str) -> Value {
     Value::from(group.as_bytes())
 }

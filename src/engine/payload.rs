@@ -18,11 +18,10 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Reads the payload of a task whose own row is `row`, from that row or from the payload's own
-    /// row.
+    /// Reads the payload of a task whose own row is `row`, from that row or from its pieces.
     ///
     /// # Errors
-    /// `Damaged` if the payload's row is damaged or missing.
+    /// `Damaged` if a piece is damaged or missing.
     #[inline]
     pub(crate) fn read(
         view: &dyn View,

@@ -1,6 +1,6 @@
-//! The rows of large payloads. They stand under no tube, by id, generation and number, so a task
-//! that moves writes none of them. Pieces are removed by arithmetic on their keys, never by reading
-//! them; where a damaged row does not say how many there are, they are looked for.
+//! The rows of large payloads. Their keys have an id, a generation and a number, and no tube, so a
+//! task that moves writes none of them. Pieces are removed without being read: their keys follow
+//! from the task's row. If that row is damaged, a scan finds them.
 
 use crate::engine::context::{OpContext, damaged};
 use crate::format::key::{self, Key, Run, Work};
@@ -11,7 +11,7 @@ use crate::words::limits::{PAYLOAD_BYTES_MAX, PIECES_OF_STEP, SWEEP_TASKS};
 use crate::words::task::TaskId;
 use std::ops::Range;
 
-/// Whose pieces: of a task, durable or temporary as its run is.
+/// The task of pieces. The run decides whether they are durable or temporary.
 pub(crate) type Owner = (Run, TaskId);
 
 /// Writes these pieces of a payload.
@@ -33,38 +33,39 @@ pub(crate) fn write(
 /// Reads a payload.
 ///
 /// # Errors
-/// `Damaged` if a piece is, or is gone, or the pieces are not those of this payload.
+/// `Damaged` if a piece is damaged or missing, or if the pieces are not those of this payload.
 pub(crate) fn read(view: &dyn View, (run, id): Owner, pieces: &Pieces) -> Result<Vec<u8>> {
     let mut rows = Vec::with_capacity(pieces.count() as usize);
-    // All are asked for before one is missed: the view may be gathering what it lacks.
+    // All pieces are asked for before a missing one ends the read: the view may collect the keys of
+    // rows that it does not have yet.
     for number in 0..pieces.count() {
         rows.push(view.get(&key::piece(run, id, pieces.generation, number))?);
     }
     let mut payload = Vec::new();
     for piece in rows {
         payload.extend_from_slice(&piece.ok_or_else(|| damaged("piece"))?);
-        // After the first one: none is there for a view that still gathers.
+        // After the first piece: a view that still collects keys has none.
         payload.reserve_exact((pieces.bytes as usize).saturating_sub(payload.len()));
     }
     let found = Pieces { generation: pieces.generation, ..Pieces::of(&payload) };
     if found == *pieces { Ok(payload) } else { Err(damaged("piece")) }
 }
 
-/// Removes the payload of a task that goes.
+/// Removes the pieces of a task that is removed.
 #[cold]
 pub(crate) fn remove(ctx: &mut OpContext<'_>, owner: Owner, pieces: &Pieces) -> Result<()> {
     discard(ctx, owner, PieceWork::new(pieces.generation, 0..pieces.count()))
 }
 
-/// Removes pieces now if they are few, else under a work row. Those of temporary tubes cost no
-/// record, and a work row would outlive them.
+/// Removes pieces now if they are few, otherwise by a work row. Those of temporary tubes are always
+/// removed now: they need no record, and a work row would outlive them.
 pub(crate) fn discard(ctx: &mut OpContext<'_>, (run, id): Owner, work: PieceWork) -> Result<()> {
     let is_known = work.to != PieceWork::UNKNOWN;
     if is_known && (run.is_temporary() || (work.to - work.from) as usize <= 2 * PIECES_OF_STEP) {
         remove_rows(ctx, (run, id), work.generation, work.from..work.to);
         return Ok(());
     }
-    ctx.set_work_row(key::work(Work::Pieces, run, id), work.encode())
+    ctx.set_work(key::work(Work::Pieces, run, id), work.encode())
 }
 
 fn remove_rows(ctx: &mut OpContext<'_>, (run, id): Owner, generation: u32, numbers: Range<u32>) {
@@ -73,27 +74,23 @@ fn remove_rows(ctx: &mut OpContext<'_>, (run, id): Owner, generation: u32, numbe
     }
 }
 
-/// Does one sweep's worth of [`Work::Pieces`]. What is left of it.
+/// Does one sweep of [`Work::Pieces`]. Returns the work that is left.
 pub(crate) fn step(
     ctx: &mut OpContext<'_>,
     owner: Owner,
     work: Option<PieceWork>,
 ) -> Result<Option<PieceWork>> {
-    let mut work = match work {
-        Some(work) if work.to != PieceWork::UNKNOWN => work,
-        work => {
-            return Ok(
-                step_of_unknown(ctx, owner)?.then(|| work.unwrap_or_else(PieceWork::unknown))
-            );
-        }
-    };
+    let mut work = work.unwrap_or_else(PieceWork::unknown);
+    if work.to == PieceWork::UNKNOWN {
+        return Ok(step_of_unknown(ctx, owner)?.then_some(work));
+    }
     let end = work.to.min(work.from.saturating_add(SWEEP_TASKS as u32));
     remove_rows(ctx, owner, work.generation, work.from..end);
     work.from = end;
     Ok((work.from < work.to).then_some(work))
 }
 
-/// Removes pieces of which only the task is known. Whether there may be more.
+/// Removes pieces of which only the task is known. Returns whether there may be more.
 fn step_of_unknown(ctx: &mut OpContext<'_>, (run, id): Owner) -> Result<bool> {
     let mut rows = Scan::prefixed(key::pieces_of(run, id));
     for _ in 0..PIECES_OF_STEP {
@@ -103,16 +100,16 @@ fn step_of_unknown(ctx: &mut OpContext<'_>, (run, id): Owner) -> Result<bool> {
     Ok(true)
 }
 
-/// What the rows beside a damaged task row say of its payload.
+/// The pieces of a task whose own row is damaged.
 pub(crate) enum PiecesFound {
-    /// It does not stand apart.
+    /// There are none.
     Nothing,
     Whole(Pieces),
-    /// It is not whole.
+    /// Some are missing or damaged.
     Parts,
 }
 
-/// Looks for the payload of a task whose own row is damaged. Holds one piece at a time.
+/// Looks for the pieces of a task whose own row is damaged. Holds one piece at a time.
 pub(crate) fn find(view: &dyn View, (run, id): Owner) -> Result<PiecesFound> {
     let (mut bytes, mut hash, mut number) = (0, PayloadHash::default(), 0_u32);
     let mut generation = None;
@@ -141,7 +138,8 @@ pub(crate) fn find(view: &dyn View, (run, id): Owner) -> Result<PiecesFound> {
     Ok(if is_whole { PiecesFound::Whole(pieces) } else { PiecesFound::Parts })
 }
 
-/// Removes what a task left whose own row is damaged. The bytes of its payload, as far as known.
+/// Removes the pieces of a task whose own row is damaged. Returns the bytes of its payload, or 0 if
+/// they are not known.
 pub(crate) fn remove_found(ctx: &mut OpContext<'_>, owner: Owner) -> Result<u64> {
     match find(ctx, owner)? {
         PiecesFound::Nothing => Ok(0),
@@ -159,7 +157,7 @@ pub(crate) fn remove_found(ctx: &mut OpContext<'_>, owner: Owner) -> Result<u64>
 /// A payload whose pieces are written before its task is put.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Staged {
-    /// Which task of the batch.
+    /// Index of the task in the batch.
     pub(crate) task: usize,
     /// The id of the batch's first task.
     pub(crate) first: u64,
@@ -177,47 +175,37 @@ impl Staged {
         key::work(Work::Staged, self.run, self.id)
     }
 
-    /// The task is put: its row names the pieces from now on.
+    /// Ends the work after the put: the task's row names the pieces from now on.
     #[cold]
     pub(crate) fn end(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let at = self.work();
-        // Without the row an opening, or a put that gave up, has begun to remove the pieces.
-        if ctx.first(&at, &key::after(&at))?.is_none() || self.written < self.pieces.count() {
+        // If the row is missing, an opening or a put that gave up has begun to remove the pieces.
+        if ctx.row(&at)?.is_none() || self.written < self.pieces.count() {
             return Err(Error::new(ErrorKind::Closed));
         }
         ctx.remove(at);
         Ok(())
     }
 
-    /// The task is not put: what was written is removed.
+    /// Removes what was written, because the task is not put.
     pub(crate) fn give_up(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let at = self.work();
-        match ctx.first(&at, &key::after(&at))? {
-            Some(met) => roll_back_one(ctx, met),
+        match ctx.row(&at)? {
+            Some(met) => roll_back(ctx, met),
             None => Ok(()),
         }
     }
 }
 
-/// Begins to remove what puts have written that did not finish before the opening. In bounded
-/// steps; whether there may be more.
-pub(crate) fn roll_back(ctx: &mut OpContext<'_>) -> Result<bool> {
-    let mut rows = Scan::prefixed(key::work_of(Work::Staged));
-    for _ in 0..PIECES_OF_STEP {
-        let Some(met) = rows.next(ctx)? else { return Ok(false) };
-        roll_back_one(ctx, met)?;
-    }
-    Ok(true)
-}
-
-fn roll_back_one(ctx: &mut OpContext<'_>, (at, row): Met) -> Result<()> {
+/// Removes the pieces of a put that did not finish. This is its work row.
+pub(crate) fn roll_back(ctx: &mut OpContext<'_>, (at, row): Met) -> Result<()> {
     let owner = owner_of(&at)?;
     let work = row.as_deref().and_then(PieceWork::decode);
     ctx.remove(at);
     discard(ctx, owner, work.unwrap_or_else(PieceWork::unknown))
 }
 
-/// Whose pieces a work row is about.
+/// The task of the pieces of a work row.
 pub(crate) fn owner_of(work: &[u8]) -> Result<Owner> {
     key::run_of_work(work).zip(key::id_of(work)).ok_or_else(|| damaged("work"))
 }

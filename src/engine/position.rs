@@ -5,7 +5,7 @@ use crate::engine::context::damaged;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::PositionRow;
-use crate::format::{Tag, Value, View};
+use crate::format::{Tag, View};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
 
@@ -16,9 +16,10 @@ pub(crate) fn plain(tube: &TubeEntry, id: TaskId) -> PositionRow<'static> {
     PositionRow { home: place, place, group }
 }
 
-/// The position row of a task, if it needs one.
-pub(crate) fn row_of(tube: &TubeEntry, id: TaskId, position: &PositionRow<'_>) -> Option<Value> {
-    (*position != plain(tube, id)).then(|| position.encode())
+/// The rank and the id at the end of a key, after `prefix` bytes.
+#[inline]
+pub(crate) fn in_key(key: &[u8], prefix: usize) -> Result<(Rank, TaskId)> {
+    key::place_of(key, prefix).zip(key::id_of(key)).ok_or_else(|| damaged("index"))
 }
 
 /// The home, the rank and the group of the task of this id, if there is a position row.

@@ -1,12 +1,13 @@
 //! Reads that change nothing: tubes, tasks, counts. Bounded; a listing reads pages.
 
+pub(crate) use crate::engine::context::tube;
 use crate::engine::context::{damaged, sound};
 use crate::engine::payload::Payload;
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range};
-use crate::format::row::{ConsumerRow, Counters, TakenRow, TubeRow};
+use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Deadline, Met, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -47,15 +48,6 @@ pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<TubeEntr
     sound(tube(view, number))
 }
 
-/// The tube of this number.
-pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
-    let row = view.get(&key::tube(number))?;
-    let row =
-        row.ok_or_else(|| Error::new(ErrorKind::TubeNotFound).because("the tube was dropped"))?;
-    let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
-    Ok(TubeEntry { number, row })
-}
-
 /// The counters of the whole queue.
 pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
     match view.get(&key::meta(Counters::WHAT))? {
@@ -64,18 +56,45 @@ pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
     }
 }
 
+/// Draws the next number of a counter, of which `most` is the last.
+///
+/// # Errors
+/// `Invalid` if no number is left.
+pub(crate) fn next_number(counter: &mut u32, most: u32, what: &str) -> Result<u32> {
+    let next = counter.checked_add(1).filter(|next| *next <= most);
+    *counter = next.ok_or_else(|| {
+        Error::new(ErrorKind::Invalid).because(format!("no number is left for another {what}"))
+    })?;
+    Ok(*counter)
+}
+
+/// The consumer of this number; `None` if it was closed.
+pub(crate) fn consumer(view: &dyn View, number: u32) -> Result<Option<ConsumerRow>> {
+    let row = view.get(&key::consumer(number))?;
+    row.map(|row| ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))).transpose()
+}
+
+/// The error of a verb of a consumer that was closed.
+pub(crate) fn consumer_closed() -> Error {
+    Error::new(ErrorKind::Closed).because("the consumer was closed; open it again")
+}
+
+/// The number in the key of a tube or of a consumer.
+pub(crate) fn number_in(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?))
+}
+
 /// The numbers of all tubes, in the order in which the tubes were made.
 pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
     let mut rows = Scan::over(Range::of(Tag::Tube));
     let mut numbers = Vec::new();
     while let Some((met, _)) = rows.next(view)? {
-        let number = met.get(1..5).and_then(|number| number.try_into().ok());
-        numbers.push(number.map(u32::from_be_bytes).ok_or_else(|| damaged("tube"))?);
+        numbers.push(number_in(&met).ok_or_else(|| damaged("tube"))?);
     }
     Ok(numbers)
 }
 
-/// The same without those whose row is damaged.
+/// The same numbers without those of tubes whose row is damaged.
 pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
     let mut sound = Vec::new();
     for number in numbers(view)? {
@@ -97,16 +116,16 @@ pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
 
 /// The stored counts of a tube.
 pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
-    let count = |tag| view.count(tube.range(tag));
+    let count = |state| tags_of(state).map(|tag| view.count(tube.range(tag))).sum();
     StateCounts {
-        ready: count(Tag::Ready) + count(Tag::Line),
-        delayed: count(Tag::Delayed),
-        taken: count(Tag::Taken),
-        buried: count(Tag::Buried),
+        ready: count(State::Ready),
+        delayed: count(State::Delayed),
+        taken: count(State::Taken),
+        buried: count(State::Buried),
     }
 }
 
-/// A task that was found. Its payload may stand apart, and is read only if the caller wants it.
+/// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
 pub(crate) struct TaskDescription {
     stored: StoredTask,
     pub(crate) summary: TaskSummary,
@@ -116,7 +135,7 @@ impl TaskDescription {
     /// Its payload.
     ///
     /// # Errors
-    /// `Damaged` if it is, or is gone.
+    /// `Damaged` if the payload is damaged or missing.
     pub(crate) fn payload(&self, view: &dyn View, tube: &TubeEntry) -> Result<Payload> {
         Ok(self.stored.task()?.content(view, tube)?.payload)
     }
@@ -130,7 +149,7 @@ impl TaskDescription {
 /// The task of this id.
 ///
 /// # Errors
-/// `TaskNotFound`, or `Damaged` if one of its rows is.
+/// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
 pub(crate) fn info(
     view: &dyn View,
     tube: &TubeEntry,
@@ -180,7 +199,7 @@ fn describe(
         TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
             info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
-            // What will be left of it when the delay ends.
+            // The rest of the ttl when the delay ends.
             let due = now.queue.saturating_add(stored::wait_left(delayed, now));
             info.ttl_left = left(head.expires, due);
         }
@@ -194,12 +213,11 @@ fn describe(
 }
 
 /// The name of the consumer that holds a task.
-pub(crate) fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>> {
-    if taken.holder == 0 {
-        return Ok(None);
+fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>> {
+    match taken.holder {
+        0 => Ok(None),
+        holder => Ok(sound(consumer(view, holder))?.flatten().map(|row| row.name)),
     }
-    let row = view.get(&key::consumer(taken.holder))?;
-    Ok(row.and_then(|row| ConsumerRow::decode(&row)).map(|row| row.name))
 }
 
 fn instant(micros: u64) -> SystemTime {
@@ -209,13 +227,8 @@ fn instant(micros: u64) -> SystemTime {
 }
 
 /// The tags of a state's tasks, in the order of a listing.
-fn ranges(state: State) -> &'static [Tag] {
-    match state {
-        State::Ready => &[Tag::Ready, Tag::Line],
-        State::Delayed => &[Tag::Delayed],
-        State::Taken => &[Tag::Taken],
-        State::Buried => &[Tag::Buried],
-    }
+fn tags_of(state: State) -> impl Iterator<Item = Tag> {
+    Tag::states().filter(move |tag| tag.state() == Some(state))
 }
 
 /// The task of a state that the next verb would use first.
@@ -227,9 +240,9 @@ pub(crate) fn next(
 ) -> Result<Option<TaskDescription>> {
     match state {
         // Of the groups only those that may be taken from.
-        State::Ready => first_of(view, tube, &[Tag::Ready, Tag::Turn], now),
+        State::Ready => first_of(view, tube, [Tag::Ready, Tag::Turn], now),
         State::Delayed => next_delayed(view, tube, now),
-        state => first_of(view, tube, ranges(state), now),
+        state => first_of(view, tube, tags_of(state), now),
     }
 }
 
@@ -237,12 +250,12 @@ pub(crate) fn next(
 fn first_of(
     view: &dyn View,
     tube: &TubeEntry,
-    tags: &[Tag],
+    tags: impl IntoIterator<Item = Tag>,
     now: Now,
 ) -> Result<Option<TaskDescription>> {
     let mut best: Option<(Key, TaskId)> = None;
     for tag in tags {
-        let range = tube.range(*tag);
+        let range = tube.range(tag);
         if let Some((met, _)) = view.first(&range.start(), &range.end())? {
             let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
             let place = Key::from_slice(met.get(key::RUN_PREFIX..).unwrap_or_default());
@@ -265,17 +278,17 @@ fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<Ta
             best = Some(info);
         }
     }
-    // A delay without end has no deadline: such a task is next only if there are no others.
+    // A delay without end has no deadline: such a task is next only if there is no other.
     match best {
-        None => first_of(view, tube, ranges(State::Delayed), now),
+        None => first_of(view, tube, tags_of(State::Delayed), now),
         best => Ok(best),
     }
 }
 
 /// The keys from `from` on of the first range in which tasks of a state are left.
 pub(crate) fn listed_range(tube: &TubeEntry, state: State, from: &Key) -> Option<(Key, Key)> {
-    let mut left = ranges(state).iter().map(|tag| {
-        let range = tube.range(*tag);
+    let mut left = tags_of(state).map(|tag| {
+        let range = tube.range(tag);
         (range.start().max(key::copy(from)), range.end())
     });
     left.find(|(start, end)| start < end)
@@ -284,7 +297,7 @@ pub(crate) fn listed_range(tube: &TubeEntry, state: State, from: &Key) -> Option
 /// The task of a row of its state.
 ///
 /// # Errors
-/// `Damaged` if one of its rows is, or is gone.
+/// `Damaged` if one of its rows is damaged or missing.
 pub(crate) fn listed(
     view: &dyn View,
     tube: &TubeEntry,
@@ -303,7 +316,7 @@ pub(crate) fn listed(
 /// The taken task of a row: id, holder's name, lease time of the hand-out.
 ///
 /// # Errors
-/// `Damaged` if one of its rows is.
+/// `Damaged` if one of its rows is damaged.
 pub(crate) fn taken(view: &dyn View, (met, row): &Met) -> Result<(TaskId, Option<String>, u64)> {
     let id = key::id_of(met).ok_or_else(|| damaged("taken"))?;
     let row = row.as_deref().and_then(TakenRow::decode);

@@ -1,18 +1,19 @@
-//! At open every lease is void: the lock on the folder proves that no holder is alive. Tasks
-//! of a named consumer with grace stay taken, without a holder, until the stored end of its grace.
-//! In bounded steps, proportional to what was taken. At close leases return too, uncharged.
+//! At open every lease is void: the lock on the folder proves that no holder is alive. Tasks of a
+//! named consumer with grace stay taken, without a holder, until the stored end of its grace. The
+//! steps are bounded, and their number grows with the taken tasks. At close leases return too,
+//! uncharged.
 
-use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::stored::{self, TaskRef};
+use crate::engine::sweep::TaskSweep;
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, settle};
+use crate::engine::{consumers, query, settle};
 use crate::format::key;
 use crate::format::row::{ConsumerRow, TakenRow};
 use crate::format::{Scan, Tag, View};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
-use crate::words::limits::SWEEP_TASKS;
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
 
@@ -27,7 +28,7 @@ pub(crate) struct ExpiredSessions {
     pub(crate) void_to: u64,
 }
 
-/// Returns the leases of one tube from an id on, at open or at close. Returns where to continue.
+/// Gives back the leases of one tube from an id on, at open or at close. Returns where to continue.
 pub(crate) struct ReturnLeases {
     pub(crate) tube: u32,
     pub(crate) from: TaskId,
@@ -52,7 +53,7 @@ impl Op for ExpireSessions {
         for (number, row) in consumers::all(ctx)? {
             let mut expired = ConsumerRow { void_to, ..row.clone() };
             if row.until == NEVER {
-                expired.until = ctx.now.queue.saturating_add(row.grace).min(NEVER - 1);
+                expired.until = consumers::end_of_grace(&row, ctx.now);
             }
             if row.grace == 0 || expired.until <= ctx.now.queue {
                 over.push(number);
@@ -73,26 +74,18 @@ impl Op for ReturnLeases {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let Some(tube) = ctx.sound_tube(self.tube)? else { return Ok(None) };
         let range = tube.range(Tag::Taken);
-        let mut rows = Scan::over(range);
-        rows.skip_to(key::taken(tube.run(), self.from));
-        let mut last = self.from;
-        for _ in 0..SWEEP_TASKS {
-            if ctx.count(range) == 0 {
-                return Ok(None);
-            }
-            if ctx.is_sweep_long() {
-                break;
-            }
-            let Some((met, row)) = rows.next(ctx)? else { return Ok(None) };
-            let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
-            last = id;
-            let row = row.ok_or_else(|| damaged("taken"));
-            if let Some((stored, taken)) = stored::mended_lease(ctx, &tube, id, row)? {
-                // What is damaged so that the task cannot return keeps none from returning.
+        if ctx.count(range) == 0 {
+            return Ok(None);
+        }
+        let from = key::taken(tube.run(), self.from);
+        let mut leases = TaskSweep::new(Scan::over(range), from);
+        while let Some((id, (_, row))) = leases.next(ctx)? {
+            if let Some((stored, taken)) = stored::lease_or_repair(ctx, &tube, id, Ok(row))? {
+                // If the task is so damaged that it cannot return, the other tasks still do.
                 sound(self.give_back(ctx, &tube, &stored.task()?, taken))?;
             }
         }
-        Ok(Some(TaskId::new(last.get().saturating_add(1))))
+        Ok(leases.next)
     }
 }
 
@@ -111,7 +104,7 @@ impl ReturnLeases {
                 _ => transition::suspend(ctx, tube, task, taken),
             };
         }
-        settle::end_lease(ctx, tube, task, taken, self.charged)
+        settle::give_back(ctx, tube, task, taken, settle::cause_of_end(self.charged))
     }
 }
 
@@ -120,7 +113,6 @@ fn waits(ctx: &OpContext<'_>, holder: u32) -> Result<bool> {
     if holder == 0 {
         return Ok(false);
     }
-    let Some(row) = ctx.get(&key::consumer(holder))? else { return Ok(false) };
-    let row = ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))?;
-    Ok(row.grace > 0 && row.until > ctx.now.queue)
+    let consumer = query::consumer(ctx, holder)?;
+    Ok(consumer.is_some_and(|row| row.grace > 0 && row.until > ctx.now.queue))
 }

@@ -1,20 +1,21 @@
-//! The one op that mends damage. A rule that meets a damaged row ends with an error that names the
-//! row. The commit then runs this op for the row and tries the rule again. The op buries a damaged
-//! task under its id, with what other rows still say of it, and writes index rows again. A row that
-//! no other row explains stays as it is. No rule calls this file.
+//! The one op that repairs damage. A rule that meets a damaged row ends with an error that names
+//! the row. The commit then runs this op for the row and tries the rule again. The op buries a
+//! damaged task under its id, with what other rows still say of it, and writes index rows again. A
+//! row that no other row explains stays as it is. No rule calls this file.
 
 use crate::engine::consumers;
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::groups::{group_value, in_flight, line_head, whose_turn};
+use crate::engine::groups::{group_value, in_flight, whose_turn};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::position;
+use crate::engine::settle::buried;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Rank};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
-    self, BuriedRow, ConsumerRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
+    self, ConsumerRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
 };
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -22,9 +23,9 @@ use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::task::{Cause, Reason, State, TaskId};
 use std::collections::BTreeMap;
 
-/// Mends as far as that is possible.
+/// Repairs as far as that is possible.
 pub(crate) enum Repair {
-    /// What a rule met.
+    /// The row that a rule met.
     Row(DamagedRow),
     /// All rows of consumers and of their names.
     Consumers,
@@ -38,13 +39,13 @@ impl Op for Repair {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let Self::Row(DamagedRow { tube, key }) = self else { return mend_consumers(ctx) };
+        let Self::Row(DamagedRow { tube, key }) = self else { return repair_consumers(ctx) };
         let (tube, key) = (&*ctx.tube(*tube)?, Key::from_slice(key));
         let Some(range) = Range::holding(&key) else { return Ok(()) };
         match range.tag {
-            Tag::Turn => mend_turns(ctx, tube),
+            Tag::Turn => repair_turns(ctx, tube),
             Tag::Group => match key::group_of(&key) {
-                Some(group) => mend_group(ctx, tube, group, &key),
+                Some(group) => repair_group(ctx, tube, group, &key),
                 None => Ok(()),
             },
             tag => bury(ctx, tube, (tag, key)),
@@ -60,50 +61,46 @@ struct Known {
     place: Rank,
     group: Option<String>,
     state: TaskState,
-    fault: Error,
 }
 
 /// Buries the task of the state's row of this key, if that row, the task's own or its payload is
 /// damaged.
 fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Result<()> {
     let (Some(state), Some(id)) = (tag.state(), key::id_of(&at)) else { return Ok(()) };
-    let Some((_, raw)) = ctx.first(&at, &key::after(&at))? else { return Ok(()) };
+    let Some((_, raw)) = ctx.row(&at)? else { return Ok(()) };
     let standing = key::standing_place(tag, &at);
     let opened = raw.ok_or_else(|| damaged("state"));
     let opened = opened.and_then(|raw| stored::open(ctx, tube, (tag, id, standing), &raw));
-    let known = match opened {
-        Ok((stored, state)) => {
-            let content = stored.task().and_then(|task| task.content(ctx, tube));
-            let Err(fault) = content else { return Ok(()) };
-            let (home, place) = stored.places();
-            let group = group(ctx, tube, (tag, id), &at)?;
-            Known { id, home, place, group, state, fault }
-        }
-        Err(fault) if fault.kind() == ErrorKind::Damaged => {
-            let position = position::of(ctx, tube, id);
-            let (home, place) = match (standing, sound(position)?) {
-                (Some(place), Some((home, _, _))) => (home, place),
-                (Some(place), None) => (place, place),
-                (None, Some((home, place, _))) => (home, place),
-                (None, None) => return Ok(()),
-            };
-            let group = group(ctx, tube, (tag, id), &at)?;
-            let state = match state {
-                State::Ready => TaskState::Ready(unknown()),
-                State::Delayed => delayed(ctx, tube, group.as_deref())?,
-                State::Taken => taken(ctx, tube, id)?,
-                // It is buried already.
-                State::Buried => return Ok(()),
-            };
-            Known { id, home, place, group, state, fault }
-        }
-        Err(error) => return Err(error),
+    let (known, fault) = match opened {
+        Ok((stored, state)) => match stored.task().and_then(|task| task.content(ctx, tube)) {
+            Ok(_) => return Ok(()),
+            Err(fault) => (Some((stored.home, stored.place, state)), fault),
+        },
+        Err(fault) => (None, fault),
     };
-    if known.fault.kind() == ErrorKind::Damaged {
-        set_aside(ctx, tube, known)
-    } else {
-        Err(known.fault)
+    if fault.kind() != ErrorKind::Damaged {
+        return Err(fault);
     }
+    let (home, place) = match (&known, standing) {
+        (Some((home, place, _)), _) => (*home, *place),
+        (None, at) => match (at, sound(position::of(ctx, tube, id))?) {
+            (Some(place), Some((home, _, _))) => (home, place),
+            (Some(place), None) => (place, place),
+            (None, Some((home, place, _))) => (home, place),
+            (None, None) => return Ok(()),
+        },
+    };
+    let group = group(ctx, tube, (tag, id), &at)?;
+    let state = match (known, state) {
+        (Some((_, _, state)), _) => state,
+        (None, State::Ready) => TaskState::Ready(unknown()),
+        (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
+        (None, State::Taken) => taken(ctx, tube, id)?,
+        // It is buried already.
+        (None, State::Buried) => return Ok(()),
+    };
+    let known = Known { id, home, place, group, state };
+    set_aside(ctx, tube, known, &fault)
 }
 
 /// The group of a task with this row of its state.
@@ -120,16 +117,14 @@ fn group(
     }
 }
 
-/// Buries a task. If its own row is damaged another stands in for it, with the payload if that
-/// stands apart. If another row gives a state of the task, the damage is in the key of the state's
-/// row, which is of another task that is not known: it stays as it is.
-fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known) -> Result<()> {
-    let Known { id, home, place, group, state, fault } = known;
+/// Buries a task. If its own row is damaged, a new one replaces it, with the payload if that is in
+/// pieces. If another row gives a state of the task, the damage is in the key of the state's row,
+/// which is of another task that is not known: it stays as it is.
+fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Error) -> Result<()> {
+    let Known { id, home, place, group, state } = known;
     let group = group.as_deref();
     let key = key::task(tube.run(), &home, id);
-    let kept = ctx.first(&key, &key::after(&key))?;
-    let is_there = kept.is_some();
-    let (raw, found) = match kept.and_then(|(_, raw)| raw) {
+    let (raw, found) = match ctx.row(&key)?.and_then(|(_, raw)| raw) {
         Some(raw) if TaskRow::decode(&raw).is_some() => (raw, None),
         _ => {
             let found = pieces::find(ctx, (tube.run(), id))?;
@@ -141,15 +136,10 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known) -> Result<
     if transition::has_other_state(ctx, tube, id, &transition::state_key(tube, &task, &state))? {
         return Ok(());
     }
-    let head = state.head();
-    let head = TaskProgress { buries: head.buries.saturating_add(1), ..head.clone() };
-    let reason = Reason::Undecodable(fault.to_string());
-    let to = TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason });
+    let to = buried(ctx, state.head().clone(), &Reason::Undecodable(fault.to_string()));
     transition::move_task(ctx, tube, &task, &state, &to, Cause::Bury)?;
-    match (&found, is_there) {
-        (None, _) => {}
-        (Some(_), true) => ctx.change(key, raw.clone()),
-        (Some(_), false) => ctx.add(key, raw.clone()),
+    if found.is_some() {
+        ctx.set(key, raw.clone())?;
     }
     if matches!(found, Some(PiecesFound::Parts)) {
         pieces::discard(ctx, (tube.run(), id), PieceWork::unknown())?;
@@ -157,7 +147,7 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known) -> Result<
     Ok(())
 }
 
-/// The row of a task of which nothing is known but what stands beside it.
+/// The row of a task of which only the payload and the group are known.
 fn unknown_task(ctx: &OpContext<'_>, found: &PiecesFound, group: Option<&str>) -> Value {
     let payload = match found {
         PiecesFound::Whole(pieces) => PayloadPlace::Apart(*pieces),
@@ -173,25 +163,25 @@ fn unknown() -> TaskProgress {
     TaskProgress::fresh(NEVER, NEVER)
 }
 
-/// What stands for a lease whose row is damaged.
+/// The state of a taken task whose lease row is damaged.
 fn taken(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<TaskState> {
     let holder = holder(ctx, tube, id)?;
     Ok(TaskState::Taken(TakenRow { head: unknown(), token: 0, holder, since: 0, deadline: NEVER }))
 }
 
-/// What stands for a delay whose row is damaged. Its deadline stays: the rule that meets it again
-/// finds no delayed task and removes it.
+/// The state of a delayed task whose row is damaged. Its deadline stays: the rule that meets it
+/// again finds no delayed task and removes it.
 fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result<TaskState> {
     let holds_group = match group {
-        // If the kept count is higher than what can be counted, damaged delayed tasks hold the
-        // group. Which of several do so is not known any more.
+        // If the stored count is higher than the tasks that can be counted, damaged delayed tasks
+        // hold the group. Which ones of several is not known.
         Some(group) => in_flight(ctx, tube, group)? > recount(ctx, tube, group)?,
         None => false,
     };
     Ok(TaskState::Delayed(DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group }))
 }
 
-/// The named consumer that holds a task, or 0, where the task's own row does not state it.
+/// The named consumer that holds a task, or 0, by the index rows of the consumers' leases.
 fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
     let mut rows = Scan::over(tube.range(Tag::Held));
     while let Some((met, _)) = rows.next(ctx)? {
@@ -203,7 +193,7 @@ fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
     Ok(0)
 }
 
-/// Counts who is in flight in a group. As long as what is taken.
+/// Counts the tasks of a group that are in flight. Reads every taken task of the tube.
 fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
     let mut tasks = 0;
@@ -222,10 +212,10 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
     Ok(tasks)
 }
 
-/// Counts again how many of a group are in flight. The count before it may have been another, so
-/// the group's turn is set right too.
-fn mend_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Key) -> Result<()> {
-    match ctx.first(key, &key::after(key))? {
+/// Counts again how many tasks of a group are in flight, and repairs the group's turn, which the
+/// count decides.
+fn repair_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Key) -> Result<()> {
+    match ctx.row(key)? {
         Some((_, row)) if row.as_deref().and_then(row::read_number).is_none() => {}
         _ => return Ok(()),
     }
@@ -250,11 +240,9 @@ fn set_turn(
     first: &Key,
 ) -> Result<()> {
     let line = key::line_of(tube.run(), group);
-    let Some((place, id)) = sound(line_head(first, line.len()))?.map(|it| (it.place, it.id)) else {
-        return Ok(());
-    };
+    let Some((place, id)) = sound(position::in_key(first, line.len()))? else { return Ok(()) };
     let turn = key::turn(tube.run(), &place, id);
-    let is_there = ctx.first(&turn, &key::after(&turn))?.is_some();
+    let is_there = ctx.row(&turn)?.is_some();
     match (tasks < u64::from(tube.row.options.in_flight), is_there) {
         (true, false) => {
             ctx.add(turn, group_value(group));
@@ -266,13 +254,12 @@ fn set_turn(
     Ok(())
 }
 
-/// Removes the turns that lead to no task, and gives one to each group that should have one: which
-/// group a damaged turn was of is not known any more. This reads one row of each group of the tube.
-fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
+/// Removes the turns that lead to no task, and gives a turn to each group that should have one:
+/// which group a damaged turn belonged to is not known. Reads one row of each group of the tube.
+fn repair_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     let mut rows = Scan::over(tube.range(Tag::Turn));
     while let Some((met, group)) = rows.next(ctx)? {
-        let place = key::place_of(&met, key::RUN_PREFIX).zip(key::id_of(&met));
-        let whose = match place {
+        let whose = match sound(position::in_key(&met, key::RUN_PREFIX))? {
             Some((place, id)) => whose_turn(ctx, tube, (&place, id), group)?,
             None => None,
         };
@@ -290,9 +277,9 @@ fn mend_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     Ok(())
 }
 
-/// Removes consumers whose rows are damaged, since their grace is not known. Then it makes each
-/// name lead to its consumer again.
-fn mend_consumers(ctx: &mut OpContext<'_>) -> Result<()> {
+/// Removes consumers whose rows are damaged, since their grace is not known. Then makes each name
+/// lead to its consumer again.
+fn repair_consumers(ctx: &mut OpContext<'_>) -> Result<()> {
     let mut rows = Scan::over(Range::of(Tag::Consumer));
     while let Some((met, row)) = rows.next(ctx)? {
         if row.as_deref().and_then(ConsumerRow::decode).is_none() {
@@ -304,9 +291,9 @@ fn mend_consumers(ctx: &mut OpContext<'_>) -> Result<()> {
         consumers.map(|(number, row)| (key::consumer_name(&row.name), number)).collect();
     let mut rows = Scan::over(Range::of(Tag::ConsumerName));
     while let Some((met, row)) = rows.next(ctx)? {
-        let told = row.as_deref().and_then(row::read_number);
+        let stored = row.as_deref().and_then(row::read_number);
         match names.remove(&met).map(u64::from) {
-            Some(number) if told == Some(number) => {}
+            Some(number) if stored == Some(number) => {}
             Some(number) => ctx.change(met, row::number(number)),
             None => ctx.remove(met),
         }

@@ -1,13 +1,13 @@
-//! The verbs on a taken task: ack, release, retry, bury, touch, and the return of a task whose
-//! holder is gone. Each checks the token first; a stale one changes nothing.
+//! The verbs on a taken task: ack, release, retry, bury, touch, and the return of a task without
+//! its holder. Each verb checks the token first; an old token changes nothing.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
-use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{query, transition};
 use crate::format::View;
 use crate::format::key::{self, Order, Rank};
-use crate::format::row::{BuriedRow, ConsumerRow, DelayedRow, TakenRow, TaskProgress};
+use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::REASON_BYTES_MAX;
@@ -42,8 +42,7 @@ pub(crate) fn held(
         return Err(lost());
     }
     if taken.holder != 0 {
-        let consumer = view.get(&key::consumer(taken.holder))?.ok_or_else(lost)?;
-        let consumer = ConsumerRow::decode(&consumer).ok_or_else(|| damaged("consumer"))?;
+        let consumer = query::consumer(view, taken.holder)?.ok_or_else(lost)?;
         if taken.token <= consumer.void_to {
             return Err(lost());
         }
@@ -56,8 +55,9 @@ pub(crate) fn is_voided(tube: &TubeEntry, taken: &TakenRow) -> bool {
     taken.token <= tube.row.void_to
 }
 
-/// Returns a task to its rank, or buries it if its attempts are used up. A lease that a
-/// `release_all` has voided is returned uncharged, also before the sweep of that call reaches it.
+/// Returns a task to its rank. If the holder is lost or the ttr has passed, the attempt counts, and
+/// a task without attempts left is buried. A lease that a `release_all` has voided is returned
+/// uncharged, also before the sweep of that call reaches it.
 pub(crate) fn give_back(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -65,67 +65,50 @@ pub(crate) fn give_back(
     taken: TakenRow,
     cause: Cause,
 ) -> Result<()> {
-    if is_voided(tube, &taken) {
-        return give_back_uncharged(ctx, tube, task, taken, Cause::Release);
-    }
-    let from = TaskState::Taken(taken);
-    let head = from.head().clone();
-    let to =
-        if exhausted(tube, &head) { bury(ctx, head, exhaustion) } else { TaskState::Ready(head) };
-    transition::move_task(ctx, tube, task, &from, &to, cause)
+    let cause = match cause {
+        Cause::Lost | Cause::Ttr if is_voided(tube, &taken) => Cause::Release,
+        cause => cause,
+    };
+    let mut head = taken.head.clone();
+    let to = if matches!(cause, Cause::Lost | Cause::Ttr) {
+        unless_exhausted(ctx, tube, head, TaskState::Ready)
+    } else {
+        head.attempts = head.attempts.saturating_sub(1);
+        TaskState::Ready(head)
+    };
+    transition::move_task(ctx, tube, task, &TaskState::Taken(taken), &to, cause)
 }
 
-/// Ends a lease without its holder: charged if that was lost, and not at a close.
-pub(crate) fn end_lease(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    taken: TakenRow,
-    charged: bool,
-) -> Result<()> {
-    match charged {
-        true => give_back(ctx, tube, task, taken, Cause::Lost),
-        false => give_back_uncharged(ctx, tube, task, taken, Cause::Close),
-    }
+/// Why a lease ends without its holder: its holder is lost, which is charged, or the queue closes.
+pub(crate) fn cause_of_end(charged: bool) -> Cause {
+    if charged { Cause::Lost } else { Cause::Close }
 }
 
-/// Returns a task to its rank as if it had not been taken.
-pub(crate) fn give_back_uncharged(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    taken: TakenRow,
-    cause: Cause,
-) -> Result<()> {
-    let from = TaskState::Taken(taken);
-    let mut head = from.head().clone();
-    head.attempts = head.attempts.saturating_sub(1);
-    transition::move_task(ctx, tube, task, &from, &TaskState::Ready(head), cause)
-}
-
-fn exhausted(tube: &TubeEntry, head: &TaskProgress) -> bool {
-    tube.row.options.max_attempts.is_some_and(|most| head.attempts >= most)
-}
-
-fn exhaustion(head: &TaskProgress) -> Reason {
-    Reason::Exhausted(head.last_error.clone())
-}
-
-pub(crate) fn bury(
+/// The state after a failed attempt: buried if that was the last one, otherwise `next`.
+fn unless_exhausted(
     ctx: &OpContext<'_>,
-    mut head: TaskProgress,
-    reason: impl FnOnce(&TaskProgress) -> Reason,
+    tube: &TubeEntry,
+    head: TaskProgress,
+    next: impl FnOnce(TaskProgress) -> TaskState,
 ) -> TaskState {
+    if tube.row.options.max_attempts.is_some_and(|most| head.attempts >= most) {
+        let reason = Reason::Exhausted(head.last_error.clone());
+        return buried(ctx, head, &reason);
+    }
+    next(head)
+}
+
+/// Buried now. The texts of the reason are cut to the stored length.
+pub(crate) fn buried(ctx: &OpContext<'_>, mut head: TaskProgress, reason: &Reason) -> TaskState {
     head.buries = head.buries.saturating_add(1);
-    let reason = reason(&head);
+    let reason = bounded(reason);
     if let Reason::Failed { message, .. } = &reason {
         head.last_error.clone_from(message);
     }
     TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason })
 }
 
-/// Cuts the texts of a reason to the stored length.
-pub(crate) fn bounded(reason: &Reason) -> Reason {
+fn bounded(reason: &Reason) -> Reason {
     let kept = |text: &str| cut(text, REASON_BYTES_MAX).to_owned();
     match reason {
         Reason::Buried(text) => Reason::Buried(kept(text)),
@@ -223,48 +206,54 @@ fn too_short(time: &str) -> Result<()> {
 fn settle(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    task: TaskRef<'_>,
+    mut task: TaskRef<'_>,
     taken: TakenRow,
     verdict: &Verdict<'_>,
 ) -> Result<()> {
-    match verdict {
-        Verdict::Ack => transition::erase(ctx, tube, &task, &TaskState::Taken(taken), Cause::Ack),
-        Verdict::Release(terms) => release(ctx, tube, task, taken, terms),
-        Verdict::Retry { error, after } => retry(ctx, tube, &task, taken, error, *after),
-        Verdict::Bury(reason) => {
-            let to = bury(ctx, taken.head.clone(), |_| bounded(reason));
-            let from = TaskState::Taken(taken);
-            transition::move_task(ctx, tube, &task, &from, &to, Cause::Bury)
+    let (to, cause) = match verdict {
+        Verdict::Ack => {
+            return transition::erase(ctx, tube, &task, &TaskState::Taken(taken), Cause::Ack);
         }
-        Verdict::Lost => give_back(ctx, tube, &task, taken, Cause::Lost),
-        Verdict::Touch(how) => touch(ctx, tube, &task, taken, *how),
-    }
+        Verdict::Lost => return give_back(ctx, tube, &task, taken, Cause::Lost),
+        Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
+        Verdict::Touch(how) => (extended(ctx, taken.clone(), *how), Cause::Touch),
+        Verdict::Release(terms) => {
+            task.place = rank_after(ctx, tube, &task, terms);
+            (released(ctx, tube, taken.head.clone(), terms), Cause::Release)
+        }
+        Verdict::Retry { error, after } => {
+            (retried(ctx, tube, taken.head.clone(), error, *after), Cause::Retry)
+        }
+        Verdict::Bury(reason) => (buried(ctx, taken.head.clone(), reason), Cause::Bury),
+    };
+    transition::move_task(ctx, tube, &task, &TaskState::Taken(taken), &to, cause)
 }
 
-/// Returns a task, uncharged.
-fn release(
-    ctx: &mut OpContext<'_>,
+/// After a release, uncharged.
+fn released(
+    ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    task: TaskRef<'_>,
-    taken: TakenRow,
+    mut head: TaskProgress,
     terms: &Terms,
-) -> Result<()> {
-    let mut head = taken.head.clone();
+) -> TaskState {
     head.attempts = head.attempts.saturating_sub(1);
     head.releases = head.releases.saturating_add(1);
     if let Some(ttl) = terms.ttl {
         head.expires = ctx.now.queue.saturating_add(micros(ttl));
     }
-    let mut task = task;
-    if terms.priority.is_some() || terms.to_back {
-        task.place = replaced(ctx, tube, &task, terms);
-    }
-    let to = later(ctx, tube, head, terms.delay.unwrap_or_default());
-    transition::move_task(ctx, tube, &task, &TaskState::Taken(taken), &to, Cause::Release)
+    later(ctx, tube, head, terms.delay.unwrap_or_default())
 }
 
-/// Sets a new rank for a taken task. Its home stays.
-fn replaced(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>, terms: &Terms) -> Rank {
+/// The rank of a task after its release; its position row is written. The home stays.
+fn rank_after(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
+    terms: &Terms,
+) -> Rank {
+    if terms.priority.is_none() && !terms.to_back {
+        return task.place;
+    }
     let before = task.position_row(tube);
     let order = if terms.to_back { Order::back(ctx.id()) } else { task.place.order };
     let place = Rank { priority: terms.priority.unwrap_or(task.place.priority), order };
@@ -278,47 +267,33 @@ fn replaced(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>, terms
     place
 }
 
-/// Returns a task after a failure, charged. `after` replaces the tube's back-off.
-fn retry(
-    ctx: &mut OpContext<'_>,
+/// After a failure, charged. `after` replaces the tube's back-off.
+fn retried(
+    ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    taken: TakenRow,
+    mut head: TaskProgress,
     error: &str,
     after: Option<Duration>,
-) -> Result<()> {
-    let mut head = taken.head.clone();
+) -> TaskState {
     head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
-    let to = if exhausted(tube, &head) {
-        bury(ctx, head, exhaustion)
-    } else {
+    unless_exhausted(ctx, tube, head, |head| {
         let wait = after.unwrap_or_else(|| tube.row.options.backoff.wait(head.attempts));
         later(ctx, tube, head, wait)
-    };
-    transition::move_task(ctx, tube, task, &TaskState::Taken(taken), &to, Cause::Retry)
+    })
 }
 
-/// Extends a lease.
-fn touch(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    taken: TakenRow,
-    how: Extend,
-) -> Result<()> {
+/// After the lease was extended.
+fn extended(ctx: &OpContext<'_>, mut taken: TakenRow, how: Extend) -> TaskState {
     let now = ctx.now.lease;
-    let mut to = taken.clone();
     match how {
-        Extend::Add(by) if by.is_zero() => return Ok(()),
         Extend::Add(by) => {
             let by = micros(by);
-            to.deadline = to.deadline.saturating_add(by);
-            to.head.ttr = to.head.ttr.saturating_add(by);
-            to.head.expires = to.head.expires.saturating_add(by);
+            taken.deadline = taken.deadline.saturating_add(by);
+            taken.head.ttr = taken.head.ttr.saturating_add(by);
+            taken.head.expires = taken.head.expires.saturating_add(by);
         }
-        Extend::Renew => to.deadline = now.saturating_add(to.head.ttr),
-        Extend::RenewFor(length) => to.deadline = now.saturating_add(micros(length)),
+        Extend::Renew => taken.deadline = now.saturating_add(taken.head.ttr),
+        Extend::RenewFor(length) => taken.deadline = now.saturating_add(micros(length)),
     }
-    let (from, to) = (TaskState::Taken(taken), TaskState::Taken(to));
-    transition::move_task(ctx, tube, task, &from, &to, Cause::Touch)
+    TaskState::Taken(taken)
 }

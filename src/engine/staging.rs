@@ -1,21 +1,23 @@
 //! A large payload is put in turns: its pieces are written a few at a time under a work row, and
-//! the put itself then makes the task and removes that row. No crash leaves a piece that nothing
-//! names: an opening removes what a put had written that did not finish.
+//! the put itself then makes the task and removes that row. No crash leaves a piece that no row
+//! names: an opening removes the pieces of a put that did not finish.
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::pieces::{self, Staged};
 use crate::engine::put::PutTasks;
+use crate::format::key::{self, Work};
 use crate::format::piece::{PieceWork, Pieces};
-use crate::format::{Range, Tag, View};
+use crate::format::{Scan, View};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::PIECES_OF_STEP;
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
 
-/// Writes the first pieces of a payload, or the next ones. Answers how far it came; `None` if the
+/// Writes the first pieces of a payload, or the next ones. Returns what is written; `None` if the
 /// payload is not to be written in turns.
 pub(crate) struct StagePieces<'a> {
     pub(crate) put: &'a PutTasks<'a>,
-    /// Of the batch, whose payload it is.
+    /// Index of the task in the batch.
     pub(crate) task: usize,
     pub(crate) pieces: Pieces,
     /// The most pieces of this turn.
@@ -25,13 +27,13 @@ pub(crate) struct StagePieces<'a> {
     pub(crate) first: Option<u64>,
 }
 
-/// Gives up what was written of a put that does not finish.
+/// Removes the pieces of a put that does not finish.
 pub(crate) struct GiveUpPut {
     pub(crate) staged: Staged,
 }
 
-/// Gives up what puts have written that did not finish before the opening. Answers whether there
-/// may be more.
+/// Removes the pieces of puts that did not finish before the opening, of a few puts at a time.
+/// Returns whether there may be more.
 pub(crate) struct RollBack;
 
 impl Op for StagePieces<'_> {
@@ -42,7 +44,7 @@ impl Op for StagePieces<'_> {
     }
 
     fn numbers(&self) -> Numbers {
-        // Those of the whole batch, whose tasks stand in the order of their ids.
+        // The ids of the whole batch, whose tasks are in the order of their ids.
         let tasks = if self.first.is_none() { self.put.tasks.len() } else { 0 };
         Numbers::of_ids(tasks as u64)
     }
@@ -96,9 +98,11 @@ impl Op for RollBack {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        if ctx.count(Range::of(Tag::Work)) == 0 {
-            return Ok(false);
+        let mut rows = Scan::prefixed(key::work_of(Work::Staged));
+        for _ in 0..PIECES_OF_STEP {
+            let Some(met) = rows.next(ctx)? else { return Ok(false) };
+            pieces::roll_back(ctx, met)?;
         }
-        pieces::roll_back(ctx)
+        Ok(true)
     }
 }

@@ -1,5 +1,5 @@
-//! A task as its rows store it: the small row of its state, and the row of the put, which is read
-//! only when it is needed.
+//! A task as its rows store it: the small row of its state, and the task's own row, which the put
+//! wrote and which is read only when it is needed.
 
 use crate::engine::context::{OpContext, damaged};
 use crate::engine::payload::Payload;
@@ -25,9 +25,8 @@ pub(crate) enum TaskState {
 }
 
 impl TaskState {
-    /// Delayed until the row's `due`. The end of the task's ttl is moved by the length of the delay
-    /// here, when the delay is asked for. Neither the end of the delay nor a verb that finds the
-    /// delay ended moves it again.
+    /// Delayed until the row's `due`. The end of the task's ttl moves by the length of the delay
+    /// here, when a call requests the delay. It does not move again when the delay ends.
     pub(crate) fn delayed(mut row: DelayedRow, now: Now) -> Self {
         row.head.expires = row.head.expires.saturating_add(wait_left(&row, now));
         Self::Delayed(row)
@@ -58,24 +57,24 @@ pub(crate) fn wait_left(row: &DelayedRow, now: Now) -> u64 {
     if row.due == NEVER { NEVER } else { row.due.saturating_sub(now) }
 }
 
-/// A task as its state row states it, with the row of the put as far as it was read.
+/// A task as the row of its state gives it, with its own row as far as that was read.
 pub(crate) struct StoredTask {
     id: TaskId,
-    home: Rank,
-    place: Rank,
-    said: Said,
+    pub(crate) home: Rank,
+    pub(crate) place: Rank,
+    own: OwnRow,
 }
 
-/// The row of the put.
-enum Said {
-    /// Its row was not read: the state's row says that it has no key, the group of its tube's kind,
-    /// and a payload of so many bytes in its own row.
+/// The task's own row, which the put wrote.
+enum OwnRow {
+    /// It was not read. By the row of the state the task has no key, the group of its tube's kind,
+    /// and a payload of this many bytes in its own row.
     Plain {
         group: Option<&'static str>,
         bytes: u64,
     },
     Read(Value),
-    /// The row is damaged or missing.
+    /// It is damaged or missing.
     Lost,
 }
 
@@ -112,29 +111,24 @@ impl StoredTask {
     #[inline]
     pub(crate) fn task(&self) -> Result<TaskRef<'_>> {
         let Self { id, home, place, .. } = *self;
-        match &self.said {
-            Said::Plain { group, bytes } => {
+        match &self.own {
+            OwnRow::Plain { group, bytes } => {
                 let (group, bytes) = (*group, *bytes);
                 let (key, extended, read) = (None, false, None);
                 Ok(TaskRef { id, home, place, group, key, bytes, extended, read })
             }
-            Said::Read(raw) => {
+            OwnRow::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
                 Ok(TaskRef::new(id, (home, place), raw, row))
             }
-            Said::Lost => Err(damaged("task")),
+            OwnRow::Lost => Err(damaged("task")),
         }
     }
 
-    /// The home and the rank of the task.
-    pub(crate) fn places(&self) -> (Rank, Rank) {
-        (self.home, self.place)
-    }
-
-    /// The same, with the task's own row read in any case.
+    /// The same task, with the task's own row read in any case.
     pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
-        if matches!(self.said, Said::Plain { .. }) {
-            self.said = said(view, tube, self.id, &self.home)?;
+        if matches!(self.own, OwnRow::Plain { .. }) {
+            self.own = own_row(view, tube, self.id, &self.home)?;
         }
         Ok(self)
     }
@@ -152,7 +146,7 @@ impl<'a> TaskRef<'a> {
         Self { id, home, place, group, key, bytes, extended, read: Some((raw, row)) }
     }
 
-    /// The payload, if it stands in pieces. The own row of such a task was read.
+    /// The pieces of the payload, if it is stored in pieces. The own row of such a task was read.
     #[inline]
     pub(crate) fn pieces(&self) -> Option<Pieces> {
         self.read.and_then(|(_, row)| row.payload.pieces())
@@ -162,29 +156,29 @@ impl<'a> TaskRef<'a> {
     ///
     /// # Errors
     /// `Damaged` if a needed row is damaged or missing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn content(&self, view: &dyn View, tube: &TubeEntry) -> Result<Content> {
-        match &self.read {
-            Some((raw, row)) => content(view, tube, self.id, raw, row),
-            None => self.read_content(view, tube),
-        }
+        let own;
+        let (raw, row) = match self.read {
+            Some(read) => read,
+            None => {
+                own = self.read_row(view, tube)?;
+                (&own, TaskRow::decode(&own).ok_or_else(|| damaged("task"))?)
+            }
+        };
+        let payload = Payload::read(view, tube.run(), self.id, raw, row.payload)?;
+        Ok(Content { codec: row.codec, version: row.version, payload })
     }
 
-    fn read_content(&self, view: &dyn View, tube: &TubeEntry) -> Result<Content> {
-        let raw = view.get(&key::task(tube.run(), &self.home, self.id))?;
-        let raw = raw.ok_or_else(|| damaged("task"))?;
-        let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
-        content(view, tube, self.id, &raw, &row)
-    }
-
-    /// Its home and rank, as a position row would state them.
-    fn position(&self) -> PositionRow<'a> {
-        PositionRow { home: self.home, place: self.place, group: self.group }
+    #[cold]
+    fn read_row(&self, view: &dyn View, tube: &TubeEntry) -> Result<Value> {
+        view.get(&key::task(tube.run(), &self.home, self.id))?.ok_or_else(|| damaged("task"))
     }
 
     /// The position row of the task, if it needs one.
     pub(crate) fn position_row(&self, tube: &TubeEntry) -> Option<Value> {
-        position::row_of(tube, self.id, &self.position())
+        let position = PositionRow { home: self.home, place: self.place, group: self.group };
+        (position != position::plain(tube, self.id)).then(|| position.encode())
     }
 
     /// The fields of a state row without a rank in its key.
@@ -201,25 +195,13 @@ impl<'a> TaskRef<'a> {
     }
 }
 
-#[inline]
-fn content(
-    view: &dyn View,
-    tube: &TubeEntry,
-    id: TaskId,
-    raw: &Value,
-    row: &TaskRow<'_>,
-) -> Result<Content> {
-    let payload = Payload::read(view, tube.run(), id, raw, row.payload)?;
-    Ok(Content { codec: row.codec, version: row.version, payload })
-}
-
-/// Reads what the caller said of a task.
+/// Reads the task's own row.
 #[inline(always)]
-fn said(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<Said> {
+fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<OwnRow> {
     match view.get(&key::task(tube.run(), home, id)) {
-        Ok(Some(raw)) => Ok(Said::Read(raw)),
-        Ok(None) => Ok(Said::Lost),
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(Said::Lost),
+        Ok(Some(raw)) => Ok(OwnRow::Read(raw)),
+        Ok(None) => Ok(OwnRow::Lost),
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(OwnRow::Lost),
         Err(error) => Err(error),
     }
 }
@@ -257,8 +239,8 @@ pub(crate) fn open(
         (Some(State::Ready | State::Buried) | None, _) => return Err(damaged("state")),
     };
     let home = home.unwrap_or(place);
-    let said = said(view, tube, id, &home)?;
-    Ok((StoredTask { id, home, place, said }, standing))
+    let own = own_row(view, tube, id, &home)?;
+    Ok((StoredTask { id, home, place, own }, standing))
 }
 
 #[inline(always)]
@@ -272,12 +254,12 @@ fn open_away<T>(
     let plain = position::plain(tube, id);
     let place = away.place.unwrap_or(plain.place);
     let home = home.unwrap_or(place);
-    let said = if away.grouped || away.keyed || away.extended || away.apart {
-        said(view, tube, id, &home)?
+    let own = if away.grouped || away.keyed || away.extended || away.apart {
+        own_row(view, tube, id, &home)?
     } else {
-        Said::Plain { group: plain.group, bytes: u64::from(away.bytes) }
+        OwnRow::Plain { group: plain.group, bytes: u64::from(away.bytes) }
     };
-    Ok((StoredTask { id, home, place, said }, row))
+    Ok((StoredTask { id, home, place, own }, row))
 }
 
 /// Reads the state in the row of a taken task, and the task with it.
@@ -295,21 +277,21 @@ pub(crate) fn lease(
     open_away(view, tube, id, &away, homed)
 }
 
-/// The same; `None` for a task that is damaged and that repair has left so.
+/// The same for a row that may be damaged; `None` if its repair did not help.
 ///
 /// # Errors
 /// `Damaged`, with the row, if it was not repaired yet.
-pub(crate) fn mended_lease(
+pub(crate) fn lease_or_repair(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     id: TaskId,
-    row: Result<Value>,
+    row: Result<Option<Value>>,
 ) -> Result<Option<(StoredTask, TakenRow)>> {
     let opened = row.and_then(|row| {
-        let opened = open(ctx, tube, (Tag::Taken, id, None), &row)?;
-        let (stored, TaskState::Taken(taken)) = opened else { return Err(damaged("taken")) };
+        let row = row.ok_or_else(|| damaged("taken"))?;
+        let (stored, taken) = lease(ctx, tube, id, &row)?;
         stored.task()?;
         Ok((stored, taken))
     });
-    ctx.mended(tube, || key::taken(tube.run(), id), opened)
+    ctx.or_repair(tube, || key::taken(tube.run(), id), opened)
 }

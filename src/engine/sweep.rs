@@ -7,7 +7,7 @@ use crate::engine::{pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{TaskRow, WorkRow};
-use crate::format::{Met, Range, Tag, View};
+use crate::format::{Met, Range, Scan, Tag, View};
 use crate::words::error::Result;
 use crate::words::limits::{PIECES_OF_STEP, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::task::{Cause, TaskId};
@@ -35,6 +35,39 @@ impl Op for Sweep {
     }
 }
 
+/// The rows of one sweep over keys that end with a task's id, one for each task, in order.
+pub(crate) struct TaskSweep {
+    rows: Scan,
+    /// The most rows that this sweep still reads.
+    left: usize,
+    /// The task at which the next sweep begins; `None` after the last.
+    pub(crate) next: Option<TaskId>,
+}
+
+impl TaskSweep {
+    /// Begins at this key.
+    pub(crate) fn new(mut rows: Scan, from: Key) -> Self {
+        let next = key::id_of(&from);
+        rows.skip_to(from);
+        Self { rows, left: SWEEP_TASKS, next }
+    }
+
+    /// The next row, with its task. `None` after the last row, and when the sweep has done enough.
+    pub(crate) fn next(&mut self, ctx: &OpContext<'_>) -> Result<Option<(TaskId, Met)>> {
+        if self.left == 0 || self.next.is_none() || ctx.is_sweep_long() {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let Some(met) = self.rows.next(ctx)? else {
+            self.next = None;
+            return Ok(None);
+        };
+        let id = key::id_of(&met.0).ok_or_else(|| damaged("index"))?;
+        self.next = id.get().checked_add(1).map(TaskId::new);
+        Ok(Some((id, met)))
+    }
+}
+
 /// Does one sweep of a work row, and stores where to continue.
 pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Result<()> {
     let run = key::run_of_work(&at).ok_or_else(|| damaged("work"))?;
@@ -46,7 +79,7 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
             let work = row.as_deref().and_then(PieceWork::decode);
             pieces::step(ctx, pieces::owner_of(&at)?, work)?.map(|left| left.encode())
         }
-        // The put that writes them ends it, or an opening.
+        // The put that writes the pieces ends this work, or an opening does.
         Work::Staged => return Ok(()),
     };
     match left {
@@ -59,20 +92,19 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
 /// Bytes of a row that count as one more row of a sweep.
 const ROW_BYTES: usize = SWEEP_BYTES / (SWEEP_TASKS * 2);
 
-/// Removes rows of a run that belongs to no tube any more, whose payload bytes are held until
-/// then. Whether there are more.
+/// Removes rows of a run that belongs to no tube any more. The payload bytes of its tasks count
+/// until then. Returns whether there are more rows.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
     // The rows of tasks go first: they lead to the pieces.
     for tag in [Tag::Task].into_iter().chain(Tag::in_runs().filter(|tag| *tag != Tag::Task)) {
         let range = Range::in_run(tag, run);
-        let mut from: Key = range.start();
+        let mut rows = Scan::over(range);
         while ctx.count(range) > 0 {
             if left == 0 {
                 return Ok(true);
             }
-            let Some(met) = ctx.first(&from, &range.end())? else { break };
-            from = key::after(&met.0);
+            let Some(met) = rows.next(ctx)? else { break };
             ctx.remove(key::copy(&met.0));
             let read = met.1.as_ref().map_or(0, |row| row.len());
             left = left.saturating_sub(1 + read / ROW_BYTES);
@@ -87,7 +119,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     Ok(false)
 }
 
-/// Removes the payload of a task whose own row goes. How many pieces at most.
+/// Removes the payload of a task whose own row is removed. Returns the number of pieces, or more.
 fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<usize> {
     let Some(id) = key::id_of(key) else { return Ok(0) };
     let Some(task) = row.as_deref().and_then(TaskRow::decode) else {
@@ -125,25 +157,18 @@ fn tube_of<'a>(
 /// longer belongs to a tube.
 fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
     let Some(tube) = tube_of(ctx, run, work.as_ref())? else { return Ok(None) };
-    let range = tube.range(Tag::Taken);
-    let mut from = TaskId::new(work.as_ref().map_or(0, |work| work.from));
-    for _ in 0..SWEEP_TASKS {
-        if ctx.is_sweep_long() {
-            break;
-        }
-        let start = key::taken(run, from);
-        let Some((met, row)) = ctx.first(&start, &range.end())? else { return Ok(None) };
-        let id = key::id_of(&met).ok_or_else(|| damaged("taken"))?;
-        from = TaskId::new(id.get().saturating_add(1));
+    let work = work.unwrap_or_default();
+    let from = key::taken(run, TaskId::new(work.from));
+    let mut leases = TaskSweep::new(Scan::over(tube.range(Tag::Taken)), from);
+    while let Some((id, (_, row))) = leases.next(ctx)? {
         // A damaged lease stays: its task is unknown.
         let lease = row.map(|row| stored::lease(ctx, &tube, id, &row));
         let Some(Ok((stored, taken))) = lease else { continue };
         let Ok(task) = stored.task() else { continue };
         if settle::is_voided(&tube, &taken) {
-            // Where it is damaged nothing of it was written; the others are returned.
-            sound(settle::give_back_uncharged(ctx, &tube, &task, taken, Cause::Release))?;
+            // If the task is damaged, none of its rows was written. The other tasks return.
+            sound(settle::give_back(ctx, &tube, &task, taken, Cause::Release))?;
         }
     }
-    let (tube, from) = (tube.number, from.get());
-    Ok(Some(WorkRow { tube, from, ..work.unwrap_or_default() }))
+    Ok(leases.next.map(|next| WorkRow { tube: tube.number, from: next.get(), ..work }))
 }

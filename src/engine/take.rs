@@ -2,13 +2,12 @@
 //! written before the task is handed out, so that a task that kills its process is charged.
 
 use crate::engine::context::{Op, OpContext, damaged};
-use crate::engine::groups;
 use crate::engine::payload::Payload;
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
-use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{groups, position, query, transition};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
-use crate::format::row::TakenRow;
+use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
@@ -44,6 +43,13 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    #[inline]
+    pub(crate) fn new(id: TaskId, lease: &TakenRow, content: Content) -> Self {
+        let Content { codec, version, payload } = content;
+        let TaskProgress { attempts, deliveries, .. } = lease.head;
+        Self { id, token: lease.token, attempts, deliveries, codec, version, payload }
+    }
+
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket { id: self.id, token: self.token }
     }
@@ -69,11 +75,11 @@ impl Op for Take {
         }
         // Taken tasks come before the next one in key order, so the scan continues after them and
         // never over rows that this op itself removed.
-        let mut ready = Cursor::new(tube.range(Tag::Ready));
-        let mut turn = Cursor::new(tube.range(Tag::Turn));
+        let mut ready = Cursor { range: tube.range(Tag::Ready), last: None };
+        let mut turns = Cursor { range: tube.range(Tag::Turn), last: None };
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
-            let Some(met) = next(ctx, &tube, &mut ready, &mut turn)? else { break };
-            if let Some(task) = hand_over(ctx, &tube, met, self.holder)? {
+            let Some(best) = next(ctx, &tube, &mut ready, &mut turns)? else { break };
+            if let Some(task) = hand_over(ctx, &tube, best, self.holder)? {
                 handed.push(task);
             }
         }
@@ -123,10 +129,10 @@ fn ensure_session_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
     if holder == 0 || ctx.get(&key::consumer(holder))?.is_some() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Closed).because("the consumer was closed; open it again"))
+    Err(query::consumer_closed())
 }
 
-/// A scan over a range that never goes back.
+/// A scan that reads each row once. A take of one task builds no key to continue from.
 struct Cursor {
     range: Range,
     /// It continues after this row.
@@ -134,10 +140,6 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn new(range: Range) -> Self {
-        Self { range, last: None }
-    }
-
     fn peek(&self, ctx: &OpContext<'_>) -> Result<Option<Met>> {
         let from = self.last.as_ref().map_or_else(|| self.range.start(), |last| key::after(last));
         ctx.first(&from, &self.range.end())
@@ -149,45 +151,34 @@ fn next(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     ready: &mut Cursor,
-    turn: &mut Cursor,
+    turns: &mut Cursor,
 ) -> Result<Option<Candidate>> {
     let free = ready.peek(ctx)?;
     // Most tubes have no groups.
-    let grouped = if ctx.count(turn.range) == 0 { None } else { turn.peek(ctx)? };
-    let (key, row) = match (free, grouped) {
-        (Some(free), Some(grouped)) if free.0.get(RUN_PREFIX..) <= grouped.0.get(RUN_PREFIX..) => {
-            free
+    if ctx.count(turns.range) > 0
+        && let Some(turn) = turns.peek(ctx)?
+    {
+        let is_better = |free: &Met| turn.0.get(RUN_PREFIX..) < free.0.get(RUN_PREFIX..);
+        if free.as_ref().is_none_or(is_better) {
+            turns.last = Some(key::copy(&turn.0));
+            return in_turn(ctx, tube, turn).map(Some);
         }
-        (_, Some(grouped)) => return in_turn(ctx, tube, turn, grouped).map(Some),
-        (Some(free), None) => free,
-        (None, None) => return Ok(None),
-    };
-    let (place, id) = position(tube, &key)?;
+    }
+    let Some((key, row)) = free else { return Ok(None) };
+    let (place, id) = position::in_key(&key, RUN_PREFIX)?;
     ready.last = Some(key);
     Ok(Some(Candidate { id, place, at: None, row }))
 }
 
 /// The task of a turn.
-fn in_turn(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    turn: &mut Cursor,
-    (key, group): Met,
-) -> Result<Candidate> {
-    let (place, id) = position(tube, &key)?;
-    turn.last = Some(key::copy(&key));
+fn in_turn(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<Candidate> {
+    let (place, id) = position::in_key(&key, RUN_PREFIX)?;
     // A turn that leads to no row is damaged itself.
     let (key, row) = groups::whose_turn(ctx, tube, (&place, id), group)?.unwrap_or((key, None));
     Ok(Candidate { id, place, at: Some(key), row })
 }
 
-#[inline]
-fn position(tube: &TubeEntry, key: &[u8]) -> Result<(Rank, TaskId)> {
-    let position = key::place_of(key, RUN_PREFIX).zip(key::id_of(key));
-    position.ok_or_else(|| damaged("ready").in_tube(&tube.row.name))
-}
-
-/// What the index states of the next task.
+/// What the index rows give of the next task.
 struct Candidate {
     id: TaskId,
     place: Rank,
@@ -197,7 +188,7 @@ struct Candidate {
     row: Option<Value>,
 }
 
-/// Takes the task. One that is damaged and that repair has left so is passed by.
+/// Takes the task. A task that is damaged is skipped if its repair did not help.
 fn hand_over(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -207,9 +198,9 @@ fn hand_over(
     let key = || at.clone().unwrap_or_else(|| key::ready(tube.run(), &place, id));
     let row = row.ok_or_else(|| damaged("ready"));
     let opened = row.and_then(|row| stored::open(ctx, tube, (Tag::Ready, id, Some(place)), &row));
-    let Some((stored, standing)) = ctx.mended(tube, key, opened)? else { return Ok(None) };
+    let Some((stored, standing)) = ctx.or_repair(tube, key, opened)? else { return Ok(None) };
     let task = stored.task().and_then(|task| Ok((task, task.content(ctx, tube)?)));
-    let Some((task, content)) = ctx.mended(tube, key, task)? else { return Ok(None) };
+    let Some((task, content)) = ctx.or_repair(tube, key, task)? else { return Ok(None) };
     take(ctx, tube, &task, standing, content, holder).map(Some)
 }
 
@@ -221,15 +212,13 @@ fn take(
     content: Content,
     holder: u32,
 ) -> Result<Delivery> {
-    let Content { codec, version, payload, .. } = content;
     let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);
-    let token = ctx.token();
-    let now = ctx.now;
-    let deadline = now.lease.saturating_add(head.ttr);
-    let (attempts, deliveries) = (head.attempts, head.deliveries);
-    let taken = TaskState::Taken(TakenRow { head, token, holder, since: now.lease, deadline });
-    transition::move_task(ctx, tube, task, &standing, &taken, Cause::Take)?;
-    Ok(Delivery { id: task.id, token, attempts, deliveries, codec, version, payload })
+    let since = ctx.now.lease;
+    let deadline = since.saturating_add(head.ttr);
+    let taken = TakenRow { head, token: ctx.token(), holder, since, deadline };
+    let delivery = Delivery::new(task.id, &taken, content);
+    transition::move_task(ctx, tube, task, &standing, &TaskState::Taken(taken), Cause::Take)?;
+    Ok(delivery)
 }

@@ -48,7 +48,7 @@ pub(crate) fn find_due(
         Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
     };
     let found = look(ctx, tube, (tag, id, None), key::copy(&key));
-    ctx.mended(tube, || key, found).map(Option::flatten)
+    ctx.or_repair(tube, || key, found).map(Option::flatten)
 }
 
 fn look(

@@ -1,5 +1,4 @@
-//! Decoded tubes: every verb reads its tube first, so the caller of the verbs keeps the tubes
-//! decoded.
+//! Decoded tubes. Every verb reads its tube first, so the runtime keeps all tubes decoded.
 
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
@@ -24,7 +23,7 @@ impl TubeEntry {
 
 /// The tube of an op: a cached one, or one read from the rows, as for the verbs of a transaction.
 pub(crate) enum TubeRef<'a> {
-    TubeCache(&'a TubeEntry),
+    Known(&'a TubeEntry),
     Read(Box<TubeEntry>),
 }
 
@@ -33,7 +32,7 @@ impl Deref for TubeRef<'_> {
 
     fn deref(&self) -> &TubeEntry {
         match self {
-            Self::TubeCache(tube) => tube,
+            Self::Known(tube) => tube,
             Self::Read(tube) => tube,
         }
     }

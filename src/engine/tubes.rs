@@ -35,7 +35,7 @@ pub(crate) enum Exists {
 /// Removes a tube and its tasks.
 pub(crate) struct Drop {
     pub(crate) tube: u32,
-    /// Whether takers wait.
+    /// Whether takers wait for its tasks.
     pub(crate) awaited: bool,
     pub(crate) force: bool,
 }
@@ -57,17 +57,13 @@ pub(crate) struct ReleaseAll {
 }
 
 fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
-    counters.run += 1;
-    if counters.run >= Run::TEMPORARY {
-        return Err(Error::new(ErrorKind::Invalid)
-            .because("2^31 tubes were made and truncated; no number is left"));
-    }
-    Ok(Run(if temporary { counters.run | Run::TEMPORARY } else { counters.run }))
+    let run = query::next_number(&mut counters.run, Run::TEMPORARY - 1, "run of a tube")?;
+    Ok(Run(if temporary { run | Run::TEMPORARY } else { run }))
 }
 
 /// Starts the sweep that removes the rows of a run which no longer belongs to a tube.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<()> {
-    ctx.set_work(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default())
+    ctx.set_work(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default().encode())
 }
 
 impl Op for Create<'_> {
@@ -98,12 +94,10 @@ impl Op for Create<'_> {
             return if same { Ok(number) } else { Err(Error::new(ErrorKind::TubeMismatch)) };
         }
         let mut counters = query::counters(ctx)?;
-        counters.tube = counters.tube.checked_add(1).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid).because("2^32 tubes were made; no number is left")
-        })?;
+        let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;
         let run = next_run(&mut counters, self.options.temporary)?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
-        ctx.add(key::name(self.name), row::number(u64::from(counters.tube)));
+        ctx.add(key::name(self.name), row::number(u64::from(number)));
         let tube = TubeRow {
             name: self.name.to_owned(),
             run,
@@ -113,8 +107,8 @@ impl Op for Create<'_> {
             options: self.options.clone(),
             extension: Extension::default(),
         };
-        ctx.set_tube(counters.tube, tube)?;
-        Ok(counters.tube)
+        ctx.set_tube(number, tube)?;
+        Ok(number)
     }
 }
 
@@ -204,13 +198,13 @@ impl Op for ReleaseAll {
         if ctx.count(tube.range(Tag::Taken)) == 0 {
             return Ok(());
         }
-        // Tokens only grow, so every lease so far has a smaller one.
+        // Tokens only grow, so every earlier lease has a smaller token.
         let row = TubeRow { void_to: ctx.token(), ..tube.row.clone() };
         ctx.set_tube(self.tube, row)?;
         // A running sweep begins again: leases that it has passed may be void now.
         let work = key::work(Work::Release, tube.run(), TaskId::new(0));
-        let under_way = ctx.first(&work, &key::after(&work))?.and_then(|(_, row)| row);
-        let under_way = under_way.as_deref().and_then(WorkRow::decode).unwrap_or_default();
-        ctx.set_work(work, WorkRow { tube: self.tube, from: 0, ..under_way })
+        let running = ctx.row(&work)?.and_then(|(_, row)| row);
+        let running = running.as_deref().and_then(WorkRow::decode).unwrap_or_default();
+        ctx.set_work(work, WorkRow { tube: self.tube, from: 0, ..running }.encode())
     }
 }

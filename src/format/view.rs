@@ -66,6 +66,11 @@ pub(crate) trait View {
     /// The first live row with `from <= key < to`; all keys between are of one tag.
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>>;
 
+    /// The row of a key, also if its value is damaged.
+    fn row(&self, key: &[u8]) -> Result<Option<Met>> {
+        self.first(key, &after(key))
+    }
+
     /// The number of live rows in a range. Stored, never counted by a scan.
     fn count(&self, range: Range) -> u64;
 
@@ -90,6 +95,11 @@ impl Scan {
     /// All rows whose keys begin with `prefix`.
     pub(crate) fn prefixed(prefix: Key) -> Self {
         Self { end: end_of(&prefix), from: prefix }
+    }
+
+    /// The rows from the first key on, up to the last and with it.
+    pub(crate) fn through(from: Key, last: &[u8]) -> Self {
+        Self { from, end: after(last) }
     }
 
     /// Continues from this key, if it comes later.

@@ -1,6 +1,7 @@
 //! Whether each piece of a payload is named by its task or by a work row, and whether each payload
 //! is whole.
 
+use super::counted;
 use crate::engine::pieces::{Owner, owner_of};
 use crate::format::key::{self, Key, Range, Work};
 use crate::format::piece::{PayloadHash, PieceWork, Pieces};
@@ -12,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Bytes of a piece's key before its number.
 const UP_TO_NUMBER: usize = 13;
 
-/// What names pieces of one payload.
+/// The pieces of one payload that a row names.
 struct Named {
     numbers: std::ops::Range<u32>,
-    /// `None` if it is a work row.
+    /// `None` if the row is a work row.
     pieces: Option<Pieces>,
     seen: u32,
 }
@@ -29,16 +30,13 @@ pub(super) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     for tag in [Tag::Piece, Tag::PieceTemporary] {
         let range = Range::of(tag);
         let mut rows = Scan::over(range);
-        let mut counted = 0;
+        let mut rows_seen = 0;
         while let Some(met) = rows.next(view)? {
-            counted += 1;
+            rows_seen += 1;
             audit.piece(tag, met);
         }
         audit.end_payload();
-        let kept = view.count(range);
-        if kept != counted {
-            (audit.report)(format!("{tag:?}: {counted} rows, but {kept} are kept count of"));
-        }
+        counted(view, range, rows_seen).map(&mut *audit.report);
     }
     for (at, named) in &audit.named {
         if named.seen as usize != named.numbers.len() {
@@ -52,14 +50,14 @@ struct PieceAudit<'a> {
     report: &'a mut dyn FnMut(String),
     /// By the key of their pieces up to the number.
     named: BTreeMap<Key, Named>,
-    /// Tasks of which no row says what pieces they have, by the key of these up to the generation.
+    /// Tasks whose pieces no row states, by the beginning of the keys of all their pieces.
     unknown: BTreeSet<Key>,
     /// The current payload.
     last: Option<(Key, PayloadHash)>,
 }
 
 impl PieceAudit<'_> {
-    /// The tasks, those included that a sweep has still to remove.
+    /// The tasks, including those that a sweep still has to remove.
     fn tasks(&mut self, view: &dyn View) -> Result<()> {
         let mut rows = Scan::over(Range::of(Tag::Task));
         while let Some((met, row)) = rows.next(view)? {
@@ -88,7 +86,7 @@ impl PieceAudit<'_> {
                     continue;
                 };
                 if met != key::work(kind, owner.0, owner.1) {
-                    (self.report)(format!("Work: a key that is none: {met:02x?}"));
+                    (self.report)(format!("Work: an invalid key: {met:02x?}"));
                 }
                 if work.to == PieceWork::UNKNOWN {
                     self.unknown.insert(key::pieces_of(owner.0, owner.1));

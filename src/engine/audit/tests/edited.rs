@@ -4,6 +4,7 @@
 use super::{NOTHING, Rows, work};
 use crate::api::queue::Queue;
 use crate::engine::by_id::{Tool, Verb};
+use crate::engine::consumers::{Join, Leave, Resume};
 use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
 use crate::engine::pieces::Staged;
@@ -16,10 +17,10 @@ use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tubes::{Pause, ReleaseAll, Truncate};
 use crate::engine::{query, transition};
 use crate::format::extension::Extension;
-use crate::format::key::{self, Work};
+use crate::format::key::{self, Run, Work};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
-use crate::format::row::{TaskProgress, TaskRow, WorkRow};
-use crate::format::{RowOp, Tag};
+use crate::format::row::{Counters, TaskProgress, TaskRow, WorkRow};
+use crate::format::{RowOp, Tag, Value};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::numbers::Numbers;
@@ -155,6 +156,51 @@ fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
 }
 
 const NOTHING_OF: [key::Key; 0] = [];
+
+/// Regression: after a `release_all` whose sweep had not reached it, as on a full disk, a lease was
+/// handed out again with a new token. The sweep then left it taken.
+#[test]
+fn a_resume_hands_out_no_lease_that_release_all_voided() {
+    let mut played = Played::new();
+    let join = Join { name: "ada", grace: 1_000 };
+    let holder = played.run(&join).unwrap();
+    let id = played.put(NewRow::default());
+    assert_eq!(played.run(&Take { tube: 1, most: 1, holder }).unwrap().len(), 1);
+    played.run(&Leave { consumer: holder }).unwrap();
+    played.run(&ReleaseAll { tube: 1 }).unwrap();
+    assert_eq!(played.run(&join).unwrap(), holder);
+    let resume = Resume { tube: 1, consumer: holder, from: TaskId::new(0) };
+    assert!(played.run(&resume).unwrap().0.is_empty());
+    while played.run(&Sweep).unwrap() {}
+    assert_eq!((played.state(id), played.rows.faults()), (State::Ready, vec![]));
+}
+
+/// Regression: the last number of a row of counters that another program wrote overflowed, and the
+/// next tube would have had the run of the whole queue.
+#[test]
+fn a_truncate_without_a_number_left_is_refused() {
+    let mut played = Played::new();
+    for run in [Run::TEMPORARY - 1, u32::MAX] {
+        let counters = Counters { run, tube: 1, ..Counters::default() };
+        played.rows.set(key::meta(Counters::WHAT), counters.encode());
+        let refused = played.run(&Truncate { tube: 1 }).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+    }
+}
+
+/// Regression: a damaged lease with the highest id, which only another program writes, kept the
+/// sweep busy without end.
+#[test]
+fn a_damaged_lease_of_the_highest_id_does_not_keep_a_sweep_busy() {
+    let mut played = Played::new();
+    played.put(NewRow::default());
+    played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
+    let last = key::taken(played.rows.tube("first").run(), TaskId::new(u64::MAX));
+    played.rows.set(last, Value::from([]));
+    played.run(&ReleaseAll { tube: 1 }).unwrap();
+    let sweeps = (0..9).take_while(|_| played.run(&Sweep).unwrap()).count();
+    assert_eq!(sweeps, 1);
+}
 
 /// Regression: a payload was journaled with the put and again with the take. Now it is written
 /// once, and the other rows are so small that the journal of a task of 64 bytes or more does not
