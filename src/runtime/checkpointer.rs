@@ -6,6 +6,7 @@ use crate::runtime::reentrancy;
 use crate::runtime::shared::{PostCommit, Shared};
 use crate::store::{IoPacer, Retired};
 use crate::words::error::{ErrorKind, Result};
+use crate::words::sync::plain::yield_now;
 use crate::words::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub(crate) fn run_post_commit(parts: &Shared, post: &PostCommit) {
     if parts.settings.by_hand {
         checkpoint_if_free(parts);
     } else {
-        parts.checkpointer.ring();
+        parts.checkpointer.wake();
     }
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn checkpoint_if_free(parts: &Shared) {
     let may_go_on = || {
         let is_free = !parts.throttle.is_awaited() && !is_wanted();
         if is_free {
-            parts.throttle.yield_cpu();
+            yield_now();
         }
         is_free
     };

@@ -78,11 +78,11 @@ pub(crate) struct TubeWakeups {
 }
 
 impl Notices {
-    fn tell(&mut self, tube: u32, ready: usize, gone: usize) {
+    fn add(&mut self, tube: u32, ready: usize, gone: usize) {
         match self.tubes.last_mut() {
-            Some(told) if told.tube == tube => {
-                told.ready = told.ready.saturating_add(ready);
-                told.gone = told.gone.saturating_add(gone);
+            Some(last) if last.tube == tube => {
+                last.ready = last.ready.saturating_add(ready);
+                last.gone = last.gone.saturating_add(gone);
             }
             _ => self.tubes.push(TubeWakeups { tube, ready, gone }),
         }
@@ -159,11 +159,11 @@ impl DerivedState {
             self.count(change);
         }
         for (tube, tasks) in &effects.wakes {
-            self.outbox.tell(*tube, *tasks, 0);
+            self.outbox.add(*tube, *tasks, 0);
         }
         let tubes = &self.tubes;
         let name = |tube: u32| tubes.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
-        hub.tell(name, effects, mark);
+        hub.send(name, effects, mark);
         effects.drop_payloads();
         for change in effects.tubes.drain(..) {
             match change {
@@ -189,7 +189,7 @@ impl DerivedState {
         }
         self.tasks_put += u64::from(change.cause == Cause::Put);
         if change.to.is_none() {
-            self.outbox.tell(change.tube, 0, 1);
+            self.outbox.add(change.tube, 0, 1);
         }
     }
 

@@ -4,12 +4,13 @@
 use crate::engine::PayloadSubscribers;
 use crate::engine::effects::{Change, Effects};
 use crate::runtime::group_commit::Mark;
+use crate::words::clock::machine_now;
 use crate::words::options::EventOptions;
 use crate::words::sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::words::task::{Cause, State, TaskId};
 use std::collections::VecDeque;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A task's step from one state to another. It is sent after the commit; a power cut may undo a
 /// commit that was not synced, see [`Events::synced`](crate::Events::synced).
@@ -132,7 +133,7 @@ impl Hub {
 
     /// Sends the changes of one commit. Called in commit order.
     #[inline]
-    pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
+    pub(crate) fn send(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
         let changes = effects.changes();
         // Only the holder of the engine's lock comes here.
         let last = self.seq.load(Ordering::Relaxed);
@@ -255,7 +256,7 @@ impl Subscriber {
     /// The next event; waits for it, at most for `timeout`. `None` after the timeout or the end of
     /// the stream.
     pub(crate) fn next(&self, timeout: Option<Duration>) -> Option<Event> {
-        let until = timeout.and_then(deadline);
+        let until = timeout.and_then(|timeout| machine_now().checked_add(timeout));
         let mut stream = self.stream.lock();
         loop {
             if let Some(event) = stream.pop() {
@@ -274,10 +275,6 @@ impl Subscriber {
             }
         }
     }
-}
-
-fn deadline(timeout: Duration) -> Option<Instant> {
-    crate::words::clock::machine_now().checked_add(timeout)
 }
 
 impl fmt::Debug for Event {
@@ -322,7 +319,7 @@ mod tests {
         assert_eq!(commits.into_values().max(), Some(SWEEP_BYTES));
     }
 
-    /// What a commit had to drop before it was told is dropped for the reader too.
+    /// A payload that a commit dropped before its events were sent counts as dropped for the reader.
     #[test]
     fn a_large_commit_leaves_the_newest_payloads() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
@@ -332,13 +329,13 @@ mod tests {
         let plain = queue.events();
         tube.put(b"before").unwrap();
         let ids = tube.put_many(vec![vec![7; 1000]; 5]).unwrap();
-        let told = |events: &crate::Events| -> Vec<(TaskId, usize)> {
+        let received = |events: &crate::Events| -> Vec<(TaskId, usize)> {
             let events = std::iter::from_fn(|| events.try_recv());
             events.map(|event| (event.task, event.payload().map_or(0, <[u8]>::len))).collect()
         };
-        assert_eq!(told(&kept), [(ids[3], 1000), (ids[4], 1000)]);
-        assert_eq!(told(&less), [(ids[4], 1000)]);
+        assert_eq!(received(&kept), [(ids[3], 1000), (ids[4], 1000)]);
+        assert_eq!(received(&less), [(ids[4], 1000)]);
         assert_eq!((kept.dropped(), less.dropped()), (4, 5));
-        assert_eq!(told(&plain).len(), 6);
+        assert_eq!(received(&plain).len(), 6);
     }
 }

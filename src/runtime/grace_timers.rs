@@ -48,10 +48,13 @@ impl GraceTimers {
         self.change(|waiting| waiting.retain(|grace| *grace != ended));
     }
 
-    /// A grace that is over. It stays in the list until `remove`, so that a concurrent call also
-    /// returns its leases before it goes on.
-    pub(crate) fn expired(&self, now: u64) -> Option<Grace> {
-        self.waiting.lock().iter().find(|grace| grace.until <= now).copied()
+    /// The graces that are over. They stay in the list until `remove`, so that concurrent calls
+    /// also return their leases before they go on.
+    pub(crate) fn expired(&self, now: u64) -> Vec<Grace> {
+        if now < self.next() {
+            return Vec::new();
+        }
+        self.waiting.lock().iter().filter(|grace| grace.until <= now).copied().collect()
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Grace>)) {

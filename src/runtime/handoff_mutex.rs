@@ -14,6 +14,9 @@ const SPINS: usize = if cfg!(shuttle) { 1 } else { 30 };
 const PAUSES: usize = if cfg!(shuttle) { 0 } else { 8 };
 /// How often it then yields and tries again: the holder of the lock may wait for a processor.
 const YIELDS: usize = if cfg!(shuttle) { 1 } else { 10 };
+/// How often a thread yields so that a woken thread gets the lock before it: far longer than it
+/// takes to wake a thread.
+const HANDOFF_YIELDS: usize = if cfg!(shuttle) { 10 } else { 1000 };
 
 /// A value that one thread at a time may access.
 pub(crate) struct HandoffMutex<T> {
@@ -57,10 +60,14 @@ impl<T> HandoffMutex<T> {
     }
 
     /// Lets the thread that is being woken take the lock first, if there is one. For a caller that
-    /// has just released the lock and wants it again.
+    /// has just released the lock and wants it again. The wait is bounded: a third thread may have
+    /// taken the lock, and may hold it for long.
     pub(crate) fn pass_on(&self) {
         yield_now();
-        while self.handoff_pending.load(Ordering::SeqCst) {
+        for _ in 0..HANDOFF_YIELDS {
+            if !self.handoff_pending.load(Ordering::SeqCst) {
+                return;
+            }
             yield_now();
         }
     }
@@ -247,6 +254,17 @@ mod tests {
         let mutex = HandoffMutex::new(0);
         mutex.wake_one();
         is_at_rest(&mutex);
+    }
+
+    /// Regression: a thread that passed the lock on yielded until the woken thread had the lock. If
+    /// a third thread had taken it, for a transaction of seconds, that kept a processor busy.
+    #[test]
+    fn passing_on_does_not_wait_for_a_holder() {
+        with_sleepers(|mutex| {
+            mutex.wake_one();
+            mutex.pass_on();
+            assert!(mutex.handoff_pending.load(Ordering::SeqCst), "the lock is not free yet");
+        });
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::engine::staging::{GiveUpPut, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::core::Core;
 use crate::runtime::group_commit::Mark;
-use crate::runtime::pipeline::submit_internal;
+use crate::runtime::pipeline::submit;
 use crate::words::error::Result;
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
 
@@ -71,7 +71,7 @@ impl<'a> StagedPut<'a> {
     fn give_up(&mut self) {
         for staged in self.staged.drain(..) {
             // Where this fails the work row stays, and the next opening gives it up.
-            let _ = submit_internal(self.core, &GiveUpPut { staged });
+            let _ = submit(self.core, &GiveUpPut { staged });
         }
     }
 

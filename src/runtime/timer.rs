@@ -7,8 +7,8 @@ use crate::engine::effects::NextDue;
 use crate::engine::sweep::Sweep;
 use crate::runtime::checkpointer::checkpoint;
 use crate::runtime::deadlines::Walk;
-use crate::runtime::pipeline::submit_internal;
-use crate::runtime::sessions::end_graces;
+use crate::runtime::pipeline::submit;
+use crate::runtime::sessions::step_graces;
 use crate::runtime::shared::Shared;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::Result;
@@ -28,7 +28,7 @@ pub(crate) fn keep_time(parts: &Shared) {
             Err(_) if is_broken(parts) => None,
             Err(_) => parts.settings.clock.nap(AGAIN),
         };
-        if !parts.alarm.sleep(nap) {
+        if !parts.timer.sleep(nap) {
             return;
         }
     }
@@ -64,9 +64,9 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
     Ok(parts.state.lock().derived.first_due())
 }
 
-/// One step of the sweeps, then one of each tube in which work is due, so that no tube waits for
-/// all the work of another. Returns whether there may be more. A step that fails does not stop the
-/// others.
+/// One step of the sweeps, then one of each tube in which work is due, then one of each consumer
+/// whose grace is over, so that none waits for all the work of another. Returns whether there may be
+/// more. A step that fails does not stop the others.
 fn work_off_round(parts: &Shared) -> Result<bool> {
     let (mut more, mut failed, mut walk) = (false, None, Walk::default());
     parts.state.pass_on();
@@ -84,10 +84,9 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
             Err(error) => failed = Some(error),
         }
     }
-    end_graces(parts)?;
     match failed {
         Some(error) => Err(error),
-        None => Ok(more),
+        None => Ok(step_graces(parts)? | more),
     }
 }
 
@@ -105,7 +104,7 @@ fn submit_own<O: Op>(parts: &Shared, op: &O) -> Result<Option<O::Done>> {
     if parts.health.serves().is_err() {
         return Ok(None);
     }
-    match submit_internal(parts, op) {
+    match submit(parts, op) {
         Ok((done, _)) => Ok(Some(done)),
         // The tube was dropped in the meantime.
         Err(error) if error.is_not_found() => Ok(None),
@@ -116,7 +115,7 @@ fn submit_own<O: Op>(parts: &Shared, op: &O) -> Result<Option<O::Done>> {
 /// Lease time at which the queue will have been quiet for long enough.
 fn next_quiet(parts: &Shared) -> u64 {
     parts
-        .alarm
+        .timer
         .quiet_since()
         .map_or(NEVER, |since| since.saturating_add(micros(QUIET_BEFORE_CHECKPOINT)))
 }
@@ -126,7 +125,7 @@ fn checkpoint_if_quiet(parts: &Shared) -> Result<()> {
     if parts.lease_now() < next_quiet(parts) {
         return Ok(());
     }
-    parts.alarm.mind_no_quiet();
+    parts.timer.end_busy_time();
     let worth_it = parts.state.lock().store.wants_quiet_checkpoint();
     if worth_it && parts.health.serves().is_ok() { checkpoint(parts) } else { Ok(()) }
 }
