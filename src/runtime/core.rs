@@ -114,7 +114,9 @@ impl Core {
     #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         self.enter()?;
-        end_graces(self, op.tube())?;
+        if let Some(tube) = op.tube() {
+            end_graces(self, Some(tube))?;
+        }
         submit(self, op)
     }
 
@@ -234,15 +236,12 @@ impl Core {
         mut look: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let since = self.lease_now();
-        let until = match &wait {
+        let (until, stopped) = match &wait {
             Wait::No => return Ok(None),
-            Wait::For(length) => since.saturating_add(micros(*length)),
-            Wait::By(until) => *until,
-            Wait::Ever | Wait::Until(_) => NEVER,
-        };
-        let stopped = match &wait {
-            Wait::Until(stop) => stop.stopped().clone(),
-            _ => never(),
+            Wait::For(length) => (since.saturating_add(micros(*length)), never()),
+            Wait::By(until) => (*until, never()),
+            Wait::Ever => (NEVER, never()),
+            Wait::Until(stop) => (NEVER, stop.stopped().clone()),
         };
         let entry = wake.register(Waiting { tube, holder, since, until });
         loop {
@@ -318,6 +317,9 @@ impl Core {
 
     /// Opens a consumer or joins it.
     pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
+        self.enter()?;
+        // If its grace is over it gets none of its leases back.
+        end_graces(self, None)?;
         let consumer = self.run(op, durability)?;
         self.grace_timers.forget(consumer);
         Ok(consumer)

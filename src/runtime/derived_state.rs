@@ -120,7 +120,7 @@ impl DerivedState {
             return false;
         };
         let first = self.deadlines.first();
-        self.deadlines.refile(number, std::mem::replace(&mut state.next, next), next);
+        self.deadlines.move_tube(number, std::mem::replace(&mut state.next, next), next);
         first.earlier(next) != first
     }
 

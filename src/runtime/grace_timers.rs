@@ -1,11 +1,10 @@
-//! Sessions that have ended and wait for their grace: until then their leases may be resumed,
-//! afterwards they return. The leases are in the rows only; what is lost here is found in the rows
-//! at the next opening.
+//! The sessions that have ended: until the end of their grace their leases may be resumed, after it
+//! they return. This list is in memory only, and an opening makes it again from the rows.
 
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicU64, Mutex, Ordering};
 
-/// The consumers whose session has ended.
+/// The graces of the sessions that have ended.
 pub(crate) struct GraceTimers {
     waiting: Mutex<Vec<Grace>>,
     /// Lease time at which the first grace ends, or [`NEVER`], so that a check costs one load.

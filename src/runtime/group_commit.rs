@@ -23,7 +23,7 @@ pub(crate) struct Mark(pub(crate) u64);
 pub(crate) struct GroupCommit {
     /// `None` for a queue in memory, where nothing is synced.
     journal: Option<Arc<Journal>>,
-    line: Mutex<Line>,
+    queue: Mutex<SyncQueue>,
     health: Arc<Health>,
     /// Whether the flusher will look again by itself, so that it need not be woken.
     flusher_awake: AtomicBool,
@@ -31,8 +31,10 @@ pub(crate) struct GroupCommit {
     flusher_condvar: Condvar,
 }
 
+/// The callers that wait for a sync.
 #[derive(Default)]
-struct Line {
+struct SyncQueue {
+    /// A caller syncs, or was woken to do so.
     leading: bool,
     waiters: VecDeque<Arc<SyncWaiter>>,
 }
@@ -79,7 +81,7 @@ impl GroupCommit {
     pub(crate) fn new(journal: Option<Arc<Journal>>, health: Arc<Health>) -> Self {
         Self {
             journal,
-            line: Mutex::default(),
+            queue: Mutex::default(),
             health,
             flusher_awake: AtomicBool::new(false),
             flusher: Mutex::default(),
@@ -98,10 +100,7 @@ impl GroupCommit {
     #[inline]
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
         let Some(journal) = &self.journal else { return Ok(()) };
-        if journal.synced() >= mark.0 {
-            return Ok(());
-        }
-        let mut line = self.line.lock();
+        let mut queue = self.queue.lock();
         if journal.synced() >= mark.0 {
             return Ok(());
         }
@@ -109,15 +108,15 @@ impl GroupCommit {
         if journal.has_failed() {
             return Err(unknown());
         }
-        if !line.leading {
-            line.leading = true;
-            drop(line);
+        if !queue.leading {
+            queue.leading = true;
+            drop(queue);
             return self.lead(journal);
         }
         let waiter =
             Arc::new(SyncWaiter { mark, outcome: Mutex::new(None), ready: Condvar::new() });
-        line.waiters.push_back(waiter.clone());
-        drop(line);
+        queue.waiters.push_back(waiter.clone());
+        drop(queue);
         match waiter.wait() {
             SyncOutcome::Covered => Ok(()),
             SyncOutcome::Lead => self.lead(journal),
@@ -134,24 +133,24 @@ impl GroupCommit {
         {
             self.health.break_down(error.to_string(), false);
         }
-        let mut line = self.line.lock();
+        let mut queue = self.queue.lock();
         let Ok(synced) = synced else {
-            line.leading = false;
-            for waiter in line.waiters.drain(..) {
+            queue.leading = false;
+            for waiter in queue.waiters.drain(..) {
                 waiter.finish(SyncOutcome::Failed);
             }
             return Err(unknown());
         };
-        line.waiters.retain(|waiter| {
+        queue.waiters.retain(|waiter| {
             let waits = waiter.mark.0 > synced;
             if !waits {
                 waiter.finish(SyncOutcome::Covered);
             }
             waits
         });
-        match line.waiters.pop_front() {
+        match queue.waiters.pop_front() {
             Some(next) => next.finish(SyncOutcome::Lead),
-            None => line.leading = false,
+            None => queue.leading = false,
         }
         Ok(())
     }

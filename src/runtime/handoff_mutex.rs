@@ -21,14 +21,14 @@ const HANDOFF_YIELDS: usize = if cfg!(shuttle) { 10 } else { 1000 };
 /// A value that one thread at a time may access.
 pub(crate) struct HandoffMutex<T> {
     value: Mutex<T>,
-    /// How many threads sleep and were not woken. Changes under `waiters`, and is read without.
+    /// How many threads sleep and were not woken. Changes under `permits`, and is read without.
     sleeping: AtomicUsize,
     /// A thread is being woken, or was woken and does not have the lock yet. No other thread is
     /// woken in the meantime; the woken thread wakes the next one when it releases the lock.
     handoff_pending: AtomicBool,
     /// Wake-ups that no thread has consumed yet. Locked to fall asleep and to wake a thread, not to
     /// wait for `value`.
-    waiters: Mutex<usize>,
+    permits: Mutex<usize>,
     condvar: Condvar,
 }
 
@@ -47,7 +47,7 @@ impl<T> HandoffMutex<T> {
             value: Mutex::new(value),
             sleeping: AtomicUsize::new(0),
             handoff_pending: AtomicBool::new(false),
-            waiters: Mutex::new(0),
+            permits: Mutex::new(0),
             condvar: Condvar::new(),
         }
     }
@@ -101,7 +101,7 @@ impl<T> HandoffMutex<T> {
 
     /// Sleeps until it is woken, unless the lock is free by now.
     fn sleep(&self) -> Option<MutexGuard<'_, T>> {
-        let mut permits = self.waiters.lock();
+        let mut permits = self.permits.lock();
         self.sleeping.fetch_add(1, Ordering::SeqCst);
         // A releasing thread first frees the lock and then reads `sleeping`; here the order is
         // reversed. One of the two always sees the other.
@@ -126,7 +126,7 @@ impl<T> HandoffMutex<T> {
         if handoff_pending.load(Ordering::SeqCst) || handoff_pending.swap(true, Ordering::SeqCst) {
             return;
         }
-        let mut permits = self.waiters.lock();
+        let mut permits = self.permits.lock();
         if self.sleeping.load(Ordering::SeqCst) == 0 {
             // The last sleeping thread has found the lock free.
             handoff_pending.store(false, Ordering::SeqCst);
@@ -182,7 +182,7 @@ mod tests {
     fn is_at_rest<T>(mutex: &HandoffMutex<T>) {
         assert_eq!(mutex.sleeping.load(Ordering::SeqCst), 0);
         assert!(!mutex.handoff_pending.load(Ordering::SeqCst), "no thread is being woken");
-        assert_eq!(*mutex.waiters.lock(), 0, "every wake-up was consumed");
+        assert_eq!(*mutex.permits.lock(), 0, "every wake-up was consumed");
     }
 
     /// Threads sleep before the mutex while its holder runs `meanwhile`; all get the lock
@@ -235,13 +235,13 @@ mod tests {
             // The steps of `wake_one` before the notification, which follows after one more thread
             // sleeps.
             mutex.handoff_pending.store(true, Ordering::SeqCst);
-            let mut permits = mutex.waiters.lock();
+            let mut permits = mutex.permits.lock();
             mutex.sleeping.fetch_sub(1, Ordering::SeqCst);
             *permits += 1;
             drop(permits);
             scope.spawn(|| mutex.lock().push(THREADS));
             wait_until_asleep(&mutex, THREADS);
-            assert_eq!(*mutex.waiters.lock(), 1, "the new waiter must not consume it");
+            assert_eq!(*mutex.permits.lock(), 1, "the new waiter must not consume it");
             mutex.condvar.notify_one();
             drop(inside);
         });

@@ -1,6 +1,5 @@
-//! Whose leases live how long: sessions begin and end, graces run out, and an opening or a
-//! close voids what no holder may keep. Every step is an op; here is only who does them, and
-//! when.
+//! When leases return: at the end of a session, at the end of its grace, at an opening and at a
+//! close. Every step is an op; this file decides which thread does it, and when.
 
 use crate::engine::consumers::{self, End, Left};
 use crate::engine::query;
@@ -26,50 +25,41 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
         return Ok(());
     }
     let returned = end_session(parts, ended, None);
-    // Before its last task had returned, its waiting takes could look and find the session open.
+    // A waiting take of this consumer that looked before the consumer was removed looks again.
     parts.takers.recheck_all();
     returned
 }
 
-/// Returns the leases of consumers whose grace is over: all in this tube, or in every tube. A call
-/// does so for its own tube before it looks at the tube. The timer does the rest, so that no call
-/// waits for the leases of other tubes.
+/// Returns all leases of the consumers whose grace is over, in this tube or in all tubes. An op in
+/// a tube needs only those of its tube; the timer does the rest.
 #[inline]
 pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
-    for grace in expired(parts) {
+    for grace in expired_graces(parts) {
         end_session(parts, grace, tube)?;
     }
     Ok(())
 }
 
-/// Does one step for each consumer whose grace is over. Returns whether work is left.
-pub(crate) fn step_graces(parts: &Shared) -> Result<bool> {
-    let mut more = false;
-    for grace in expired(parts) {
-        parts.state.pass_on();
-        more |= step(parts, grace, None)?;
-    }
-    Ok(more)
-}
-
+/// The graces that are over.
 #[inline]
-fn expired(parts: &Shared) -> Vec<Grace> {
+pub(crate) fn expired_graces(parts: &Shared) -> Vec<Grace> {
     match parts.grace_timers.next() {
         NEVER => Vec::new(),
         _ => parts.grace_timers.expired(parts.lease_now()),
     }
 }
 
+/// Returns all leases of a session, in this tube or in all tubes.
 fn end_session(parts: &Shared, grace: Grace, tube: Option<u32>) -> Result<()> {
-    while step(parts, grace, tube)? {
+    while return_leases(parts, grace, tube)? {
         parts.state.pass_on();
     }
     Ok(())
 }
 
-/// Returns some leases of a session, in this tube or in all, and returns whether some are left. After
-/// a failing disk the next call tries again; after damage no call does.
-fn step(parts: &Shared, grace: Grace, tube: Option<u32>) -> Result<bool> {
+/// Returns some leases of a session, in this tube or in all tubes. Answers whether some are left.
+/// After a failing disk the next call tries again; after damage no call does.
+pub(crate) fn return_leases(parts: &Shared, grace: Grace, tube: Option<u32>) -> Result<bool> {
     let Grace { consumer, left, .. } = grace;
     let (more, is_over) = match submit(parts, &End { consumer, left, charged: true, tube }) {
         Ok((more, _)) => (Ok(more), !more && tube.is_none()),
@@ -168,12 +158,13 @@ mod tests {
         take_all(&queue, &tube, TASKS);
         let core = tube.hold.core();
         let taken = || core.state.lock().store.count(Range::of(Tag::Taken)) as usize;
-        let other = queue.tube("other").unwrap();
         clock.advance(MINUTE);
+        let other = queue.tube("other").unwrap();
         other.put(b"x").unwrap();
         assert_eq!(other.stats().unwrap().ready, 1);
         assert_eq!(taken(), TASKS);
-        assert!(step_graces(core).unwrap());
+        let grace = expired_graces(core).remove(0);
+        assert!(return_leases(core, grace, None).unwrap());
         assert_eq!(taken(), TASKS - SWEEP_TASKS, "the timer goes step by step");
         tube.put(b"x").unwrap();
         assert_eq!(taken(), 0);

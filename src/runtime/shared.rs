@@ -53,8 +53,8 @@ pub(crate) struct Shared {
     pub(crate) health: Arc<Health>,
 }
 
-/// What the holder of the engine's lock leaves for after its release. The blocking callers do it at
-/// once, see `checkpoints`.
+/// What a caller does after it has released the engine's lock; see `sync_overdue` and
+/// `run_post_commit`.
 #[must_use = "the caller does it without the engine's lock"]
 pub(crate) struct PostCommit {
     /// The oldest unsynced record has reached the limit: sync up to this mark.
@@ -137,15 +137,12 @@ impl Shared {
     pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
         let outbox = state.take_outbox();
         let written = state.written();
-        let mut post = PostCommit {
-            sync: None,
-            wants_checkpoint: state.store.wants_checkpoint(),
-            checkpoints: state.store.checkpoints(),
-            pause: state.pause(&*self.settings.clock),
-        };
+        let wants_checkpoint = state.store.wants_checkpoint();
+        let checkpoints = state.store.checkpoints();
+        let pause = state.pause(&*self.settings.clock);
         drop(state);
-        post.sync = self.publish(outbox).then_some(written);
-        post
+        let sync = self.publish(outbox).then_some(written);
+        PostCommit { sync, wants_checkpoint, checkpoints, pause }
     }
 
     /// Publishes. Returns whether the oldest unsynced record has reached the limit.
@@ -161,7 +158,7 @@ impl Shared {
                 self.room.wake(tube, room);
             }
         }
-        // Room for the bytes of one put in any tube may be room for two others, or for none.
+        // The freed bytes may be room for any number of puts, in any tube.
         let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
         if freed || outbox.relief {
             self.room.recheck_all();

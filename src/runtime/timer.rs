@@ -8,7 +8,7 @@ use crate::engine::sweep::Sweep;
 use crate::runtime::checkpointer::checkpoint;
 use crate::runtime::deadlines::Walk;
 use crate::runtime::pipeline::submit;
-use crate::runtime::sessions::step_graces;
+use crate::runtime::sessions::{expired_graces, return_leases};
 use crate::runtime::shared::Shared;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::Result;
@@ -25,17 +25,13 @@ pub(crate) fn keep_time(parts: &Shared) {
             Ok(next) => nap(parts, next),
             // A verb meets the same failure and reports it. A disk error may end; a broken queue
             // stays broken.
-            Err(_) if is_broken(parts) => None,
+            Err(_) if parts.health.serves().is_err() => None,
             Err(_) => parts.settings.clock.nap(AGAIN),
         };
         if !parts.timer.sleep(nap) {
             return;
         }
     }
-}
-
-fn is_broken(parts: &Shared) -> bool {
-    parts.health.serves().is_err() || parts.health.runs().is_err()
 }
 
 /// How long the timer may sleep; `None` until it is woken.
@@ -64,29 +60,31 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
     Ok(parts.state.lock().derived.first_due())
 }
 
-/// One step of the sweeps, then one of each tube in which work is due, then one of each consumer
-/// whose grace is over, so that none waits for all the work of another. Returns whether there may be
+/// One step of the sweeps, one of each tube in which work is due, and one of each consumer whose
+/// grace is over, so that none waits for all the work of another. Returns whether there may be
 /// more. A step that fails does not stop the others.
 fn work_off_round(parts: &Shared) -> Result<bool> {
     let (mut more, mut failed, mut walk) = (false, None, Walk::default());
-    parts.state.pass_on();
-    match submit_own(parts, &Sweep) {
-        Ok(stepped) => more = stepped == Some(true),
+    let mut note = |stepped: Result<bool>| match stepped {
+        Ok(left) => more |= left,
         Err(error) => failed = Some(error),
-    }
+    };
+    parts.state.pass_on();
+    note(submit_own(parts, &Sweep).map(|left| left == Some(true)));
     while let Some((tube, most)) = next_due(parts, &mut walk)? {
         if most == 0 {
             continue;
         }
         parts.state.pass_on();
-        match submit_own(parts, &WorkOff { tube, most }) {
-            Ok(stepped) => more |= stepped.is_some(),
-            Err(error) => failed = Some(error),
-        }
+        note(submit_own(parts, &WorkOff { tube, most }).map(|left| left.is_some()));
+    }
+    for grace in expired_graces(parts) {
+        parts.state.pass_on();
+        note(return_leases(parts, grace, None));
     }
     match failed {
         Some(error) => Err(error),
-        None => Ok(step_graces(parts)? | more),
+        None => Ok(more),
     }
 }
 
