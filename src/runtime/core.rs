@@ -22,7 +22,7 @@ use crate::words::numbers::Numbers;
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
 use crate::words::sync::{Arc, FirstReady, JoinHandle, Mutex, ThreadBuilder};
-use crate::words::sync::{current, first_of, never};
+use crate::words::sync::{current, first_of, has_ended, never};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl Core {
         let thread = thread.map_err(Error::io)?;
         let mut threads = self.threads.lock();
         // A thread's memory is freed with its handle.
-        threads.retain(|thread| !thread.is_finished());
+        threads.retain(|thread| !has_ended(thread));
         threads.push(thread);
         Ok(())
     }
@@ -394,6 +394,7 @@ impl Op for TakeUnlessStopped<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::Queue;
 
     /// Regression: the handle of every thread that had ended was kept until the close, and with it
@@ -405,7 +406,7 @@ mod tests {
         let core = tube.hold.core();
         for _ in 0..10 {
             core.spawn("t", |_| ()).unwrap();
-            while core.threads.lock().iter().any(|thread| !thread.is_finished()) {
+            while !core.threads.lock().iter().all(has_ended) {
                 crate::words::sync::yield_now();
             }
         }

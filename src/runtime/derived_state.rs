@@ -102,11 +102,6 @@ impl DerivedState {
         self.tubes.get(&number).map(|state| &state.calls)
     }
 
-    #[cfg(test)]
-    pub(crate) fn tubes(&self) -> usize {
-        self.tubes.len()
-    }
-
     /// A tube, and a lower bound of its first deadlines.
     pub(crate) fn bound(&self, number: u32) -> Option<(&TubeEntry, NextDue)> {
         self.visit();
@@ -197,5 +192,29 @@ impl DerivedState {
     fn visit(&self) {
         #[cfg(test)]
         self.visits.set(self.visits.get() + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, Queue};
+    use std::time::Duration;
+
+    /// The counters of a dropped tube stayed: 200 000 tubes made and dropped left 60 MiB.
+    #[test]
+    fn a_dropped_tube_leaves_nothing_in_memory() {
+        let queue = Queue::builder().clock(ManualClock::new()).by_hand(true).in_memory().unwrap();
+        let kept = queue.tube("kept").unwrap();
+        for number in 0..1000 {
+            let tube = queue.tube(&number.to_string()).unwrap();
+            tube.task(b"x").delay(Duration::from_secs(1)).put().unwrap();
+            queue.force_drop_tube(&number.to_string()).unwrap();
+        }
+        queue.tick().unwrap();
+        let core = kept.hold.core();
+        assert_eq!(core.state.lock().derived.tubes.len(), 1);
+        assert_eq!(core.state.lock().derived.first_due(), NextDue::NONE);
+        assert_eq!(queue.space().unwrap().tasks_put, 1000);
     }
 }

@@ -9,7 +9,6 @@ use crate::engine::staging::RollBack;
 use crate::runtime::grace_timers::Grace;
 use crate::runtime::pipeline::submit;
 use crate::runtime::shared::Shared;
-use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 
@@ -34,19 +33,10 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
 /// a tube needs only those of its tube; the timer does the rest.
 #[inline]
 pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
-    for grace in expired_graces(parts) {
+    for grace in parts.grace_timers.expired(|| parts.lease_now()) {
         end_session(parts, grace, tube)?;
     }
     Ok(())
-}
-
-/// The graces that are over.
-#[inline]
-pub(crate) fn expired_graces(parts: &Shared) -> Vec<Grace> {
-    match parts.grace_timers.next() {
-        NEVER => Vec::new(),
-        _ => parts.grace_timers.expired(parts.lease_now()),
-    }
 }
 
 /// Returns all leases of a session, in this tube or in all tubes.
@@ -114,6 +104,7 @@ pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
 mod tests {
     use super::*;
     use crate::format::{Range, Tag, View};
+    use crate::words::clock::NEVER;
     use crate::words::limits::SWEEP_TASKS;
     use crate::{ManualClock, Queue, Tube};
     use std::time::Duration;
@@ -143,7 +134,7 @@ mod tests {
         take_all(&queue, &tube, 1000);
         clock.advance(MINUTE);
         // Another thread has begun to end it.
-        assert_eq!(tube.hold.core().grace_timers.expired(MINUTE.as_micros() as u64 * 9).len(), 1);
+        assert_eq!(tube.hold.core().grace_timers.expired(|| NEVER - 1).len(), 1);
         queue.tick().unwrap();
         assert_eq!(tube.stats().unwrap().taken, 0);
         assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
@@ -163,7 +154,7 @@ mod tests {
         other.put(b"x").unwrap();
         assert_eq!(other.stats().unwrap().ready, 1);
         assert_eq!(taken(), TASKS);
-        let grace = expired_graces(core).remove(0);
+        let grace = core.grace_timers.expired(|| core.lease_now()).remove(0);
         assert!(return_leases(core, grace, None).unwrap());
         assert_eq!(taken(), TASKS - SWEEP_TASKS, "the timer goes step by step");
         tube.put(b"x").unwrap();
@@ -179,7 +170,7 @@ mod tests {
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, 1);
         let core = tube.hold.core();
-        let stale = core.grace_timers.expired(NEVER - 1).remove(0);
+        let stale = core.grace_timers.expired(|| NEVER - 1).remove(0);
         let again = queue.consumer_with_grace("ada", MINUTE).unwrap();
         clock.advance(MINUTE / 2);
         drop(again);
