@@ -60,9 +60,9 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
     Ok(parts.state.lock().derived.first_due())
 }
 
-/// One step of the sweeps, one of each tube in which work is due, and one of each consumer whose
-/// grace is over, so that none waits for all the work of another. Returns whether there may be
-/// more. A step that fails does not stop the others.
+/// One step of the sweeps, one of each consumer whose grace is over, and one of each tube in which
+/// work is due, so that none waits for all the work of another. Returns whether there may be more.
+/// A step that fails does not stop the others.
 fn work_off_round(parts: &Shared) -> Result<bool> {
     let (mut more, mut failed, mut walk) = (false, None, Walk::default());
     let mut note = |stepped: Result<bool>| match stepped {
@@ -71,16 +71,17 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     };
     parts.state.pass_on();
     note(submit_own(parts, &Sweep).map(|left| left == Some(true)));
+    // Before the due work, as in a verb: both may concern the same lease.
+    for grace in parts.grace_timers.expired(|| parts.lease_now()) {
+        parts.state.pass_on();
+        note(return_leases(parts, grace, None));
+    }
     while let Some((tube, most)) = next_due(parts, &mut walk)? {
         if most == 0 {
             continue;
         }
         parts.state.pass_on();
         note(submit_own(parts, &WorkOff { tube, most }).map(|left| left.is_some()));
-    }
-    for grace in parts.grace_timers.expired(|| parts.lease_now()) {
-        parts.state.pass_on();
-        note(return_leases(parts, grace, None));
     }
     match failed {
         Some(error) => Err(error),
