@@ -39,14 +39,16 @@ pub(crate) struct Left {
     pub(crate) grace: u64,
 }
 
-/// Returns leases of a consumer whose session has ended, one sweep at a time, and removes the
-/// consumer at the end. Does nothing if another session of the consumer has begun since. Returns
-/// whether work is left.
+/// Returns leases of a consumer whose session has ended, one sweep at a time: those in one tube, or
+/// all of them and at the end the consumer. Does nothing if another session of the consumer has
+/// begun since. Returns whether work is left.
 pub(crate) struct End {
     pub(crate) consumer: u32,
     /// The number of the session's end, see [`Left`].
     pub(crate) left: u64,
     pub(crate) charged: bool,
+    /// The only tube whose leases return.
+    pub(crate) tube: Option<u32>,
 }
 
 /// Hands out leases without a holder again, with new tokens: one sweep's leases from an id on, also
@@ -134,7 +136,11 @@ impl Op for End {
             return Ok(false);
         }
         let mut left = SWEEP_TASKS;
-        for number in query::numbers(ctx)? {
+        let numbers = match self.tube {
+            Some(number) => vec![number],
+            None => query::numbers(ctx)?,
+        };
+        for number in numbers {
             let Some(tube) = ctx.sound_tube(number)? else { continue };
             if ctx.count(tube.range(Tag::Held)) == 0 {
                 continue;
@@ -149,8 +155,10 @@ impl Op for End {
                 left -= usize::from(self.give_back(ctx, &tube, id, met)?);
             }
         }
-        ctx.remove(key::consumer(self.consumer));
-        ctx.remove(key::consumer_name(&row.name));
+        if self.tube.is_none() {
+            ctx.remove(key::consumer(self.consumer));
+            ctx.remove(key::consumer_name(&row.name));
+        }
         Ok(false)
     }
 }

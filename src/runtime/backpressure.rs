@@ -80,21 +80,20 @@ impl Backpressure {
 /// Where callers pause until the checkpoint has ended.
 #[derive(Default)]
 pub(crate) struct PausedCallers {
-    over: Mutex<()>,
-    called: Condvar,
+    lock: Mutex<()>,
+    condvar: Condvar,
 }
 
 impl PausedCallers {
     /// Pauses at most this long.
     pub(crate) fn rest(&self, length: Duration) {
-        let mut over = self.over.lock();
         // A notification just before this wait is missed; that costs one pause.
-        self.called.wait_for(&mut over, length);
+        self.condvar.wait_for(&mut self.lock.lock(), length);
     }
 
     /// The checkpoint has ended: all callers continue.
     pub(crate) fn over(&self) {
-        self.called.notify_all();
+        self.condvar.notify_all();
     }
 }
 

@@ -6,12 +6,19 @@ use crate::runtime::reentrancy;
 use crate::runtime::shared::{PostCommit, Shared};
 use crate::store::{IoPacer, Retired};
 use crate::words::error::{ErrorKind, Result};
+use crate::words::sync::plain::yield_now;
 use crate::words::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// What a caller does for the journal after a successful op.
+/// What a caller does for the journal after a successful op: it pauses if it writes too fast, and
+/// requests a checkpoint if one is wanted.
 pub(crate) fn run_post_commit(parts: &Shared, post: &PostCommit) {
-    pause(parts, post.pause);
+    // With a manual clock a pause would not end.
+    if post.pause > 0
+        && let Some(nap) = parts.settings.clock.nap(Duration::from_micros(post.pause))
+    {
+        parts.pausing.rest(nap);
+    }
     if !post.wants_checkpoint {
         return;
     }
@@ -19,7 +26,7 @@ pub(crate) fn run_post_commit(parts: &Shared, post: &PostCommit) {
     if parts.settings.by_hand {
         checkpoint_if_free(parts);
     } else {
-        parts.checkpointer.ring();
+        parts.checkpointer.wake();
     }
 }
 
@@ -46,7 +53,7 @@ pub(crate) fn checkpoint_if_free(parts: &Shared) {
     let may_go_on = || {
         let is_free = !parts.throttle.is_awaited() && !is_wanted();
         if is_free {
-            parts.throttle.yield_cpu();
+            yield_now();
         }
         is_free
     };
@@ -63,16 +70,6 @@ pub(crate) fn checkpoint(parts: &Shared) -> Result<()> {
     reentrancy::ensure_outside()?;
     let writer = parts.writer();
     checkpoint_with(parts, &writer, None).map(drop)
-}
-
-/// Pauses for the debt of the backpressure. With a manual clock it does nothing.
-fn pause(parts: &Shared, owed: u64) {
-    if owed == 0 {
-        return;
-    }
-    if let Some(nap) = parts.settings.clock.nap(Duration::from_micros(owed)) {
-        parts.pausing.rest(nap);
-    }
 }
 
 /// Waits for the running checkpoint. Returns if a checkpoint has finished since the caller counted

@@ -9,12 +9,12 @@ use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free};
 use crate::runtime::commit::EngineState;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
-use crate::runtime::pipeline::submit_internal;
+use crate::runtime::pipeline::submit;
 use crate::runtime::reentrancy;
 use crate::runtime::sessions::{self, end_graces, roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
-use crate::runtime::wake::Wake;
+use crate::runtime::wake::{Waiting, Wake};
 use crate::store::Opened;
 use crate::words::clock::{NEVER, Now, micros};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -22,7 +22,7 @@ use crate::words::numbers::Numbers;
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
 use crate::words::sync::{Arc, FirstReady, JoinHandle, Mutex, ThreadBuilder};
-use crate::words::sync::{current, first_of, never};
+use crate::words::sync::{current, first_of, has_ended, never};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Core {
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {
                 core.recheck_all();
-                core.alarm.ring();
+                core.timer.wake();
             }
         }));
         if !core.settings.by_hand {
@@ -89,9 +89,8 @@ impl Core {
             }
         })?;
         self.spawn("tubewell-flush", |core| {
-            let written = || core.state.lock().written();
             let idle = || core.state.lock().idle();
-            core.gate.flush_until_closed(core.settings.flush_interval, written, idle);
+            core.gate.flush_until_closed(core.settings.flush_interval, idle);
         })
     }
 
@@ -103,7 +102,11 @@ impl Core {
     ) -> Result<()> {
         let core = self.clone();
         let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || run(&core));
-        self.threads.lock().push(thread.map_err(Error::io)?);
+        let thread = thread.map_err(Error::io)?;
+        let mut threads = self.threads.lock();
+        // A thread's memory is freed with its handle.
+        threads.retain(|thread| !has_ended(thread));
+        threads.push(thread);
         Ok(())
     }
 
@@ -111,8 +114,10 @@ impl Core {
     #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         self.enter()?;
-        end_graces(self)?;
-        submit_internal(self, op)
+        if let Some(tube) = op.tube() {
+            end_graces(self, Some(tube))?;
+        }
+        submit(self, op)
     }
 
     /// Waits until no op is half-way and keeps others out; `None` if this thread is in a
@@ -136,7 +141,8 @@ impl Core {
         self.finish(op, self.apply(op), durability)
     }
 
-    /// Step two of an op that may have been refused.
+    /// Step two of an op that may have been refused. If the sync fails, the error lists the op's
+    /// tasks.
     pub(crate) fn finish<O: Op>(
         &self,
         op: &O,
@@ -144,29 +150,21 @@ impl Core {
         durability: Durability,
     ) -> Result<O::Done> {
         let (done, mark) = applied.or_else(|error| self.refused(error, durability))?;
-        match durability {
-            Durability::Relaxed => Ok(done),
-            Durability::Durable => self.sync(op, done, mark),
+        if durability == Durability::Durable
+            && let Err(error) = self.wait(mark)
+        {
+            return Err(error.with_tasks(op.in_doubt(&done)));
         }
+        Ok(done)
     }
 
     /// Step two of a refusal: if it depends on rows and the call is durable, waits until these are
     /// synced.
     pub(crate) fn refused<D>(&self, error: Error, durability: Durability) -> Result<D> {
         if durability == Durability::Durable && depends_on_rows(error.kind()) {
-            let seen = self.state.lock().written();
-            self.wait(seen)?;
+            self.wait(self.gate.last_written())?;
         }
         Err(error)
-    }
-
-    /// Step two of an op. If the sync fails, the error lists the op's tasks.
-    #[inline]
-    pub(crate) fn sync<O: Op>(&self, op: &O, done: O::Done, mark: Mark) -> Result<O::Done> {
-        match self.wait(mark) {
-            Ok(()) => Ok(done),
-            Err(error) => Err(error.with_tasks(op.in_doubt(&done))),
-        }
     }
 
     /// Reads rows under the engine's lock. Changes nothing and does no due work.
@@ -205,7 +203,7 @@ impl Core {
         self.apply(&CatchUp { tube }).map(drop)
     }
 
-    /// The same wait as one that ends at an instant, for a call that waits more than once.
+    /// The wait as one that ends at a fixed time, for a call that waits more than once.
     pub(crate) fn begin_wait<'a>(&self, wait: Wait<'a>) -> Wait<'a> {
         match wait {
             Wait::For(length) => Wait::By(self.lease_now().saturating_add(micros(length))),
@@ -238,33 +236,24 @@ impl Core {
         mut look: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let since = self.lease_now();
-        let until = match &wait {
+        let (until, stopped) = match &wait {
             Wait::No => return Ok(None),
-            Wait::For(length) => since.saturating_add(micros(*length)),
-            Wait::By(until) => *until,
-            Wait::Ever | Wait::Until(_) => NEVER,
+            Wait::For(length) => (since.saturating_add(micros(*length)), never()),
+            Wait::By(until) => (*until, never()),
+            Wait::Ever => (NEVER, never()),
+            Wait::Until(stop) => (NEVER, stop.stopped().clone()),
         };
-        let stopped = match &wait {
-            Wait::Until(stop) => stop.stopped().clone(),
-            _ => never(),
-        };
-        let entry = wake.register(tube, holder, since, Some(until));
+        let entry = wake.register(Waiting { tube, holder, since, until });
         loop {
-            entry.look();
+            entry.use_wakeup();
             match look() {
-                Ok(None) if wait.is_stopped() => {
-                    // It may have used up a wake-up that it does not need.
-                    drop(entry);
-                    wake.wake(tube, 1);
-                    return Ok(None);
-                }
-                Ok(None) => {}
-                Ok(found) => return Ok(found),
-                Err(error) => {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) if !wait.is_stopped() => {}
+                ended => {
                     // What it was woken for is still there, for another waiter.
                     drop(entry);
                     wake.wake(tube, 1);
-                    return Err(error);
+                    return ended;
                 }
             }
             let left = until.saturating_sub(self.lease_now());
@@ -273,7 +262,7 @@ impl Core {
             }
             let nap =
                 (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));
-            if first_of(entry.signal(), &stopped, nap.flatten()) == FirstReady::Right {
+            if first_of(&entry.signal, &stopped, nap.flatten()) == FirstReady::Right {
                 return Ok(None);
             }
         }
@@ -286,7 +275,7 @@ impl Core {
             return Err(Error::new(ErrorKind::Closed));
         }
         self.throttle.note_durable_caller();
-        self.gate.flush(|| self.state.lock().written())?;
+        self.gate.flush()?;
         if self.settings.by_hand {
             self.state.lock().idle();
         }
@@ -301,7 +290,7 @@ impl Core {
             return Ok(());
         }
         self.recheck_all();
-        self.alarm.close();
+        self.timer.close();
         self.checkpointer.close();
         self.gate.close();
         // A failure in a checkpoint that no call waited for is reported here at the latest.
@@ -328,6 +317,9 @@ impl Core {
 
     /// Opens a consumer or joins it.
     pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
+        self.enter()?;
+        // If its grace is over it gets none of its leases back.
+        end_graces(self, None)?;
         let consumer = self.run(op, durability)?;
         self.grace_timers.forget(consumer);
         Ok(consumer)
@@ -341,7 +333,7 @@ impl Core {
         }
     }
 
-    /// Waits for the threads, without their lock: a callback on one of them may start
+    /// Waits for the threads, without the lock of their list: a callback on one of them may start
     /// another.
     fn join_threads(&self) {
         let myself = current().id();
@@ -374,8 +366,8 @@ fn depends_on_rows(kind: ErrorKind) -> bool {
     )
 }
 
-/// Takes nothing after the wait was stopped. Checked under the engine's lock: a task that is put
-/// after the stop is never taken.
+/// A take that takes nothing after the wait was stopped. It checks that under the engine's lock, so
+/// a task that is put after the stop is never taken.
 struct TakeUnlessStopped<'a> {
     take: Take,
     wait: Wait<'a>,
@@ -397,5 +389,27 @@ impl Op for TakeUnlessStopped<'_> {
     #[inline]
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         if self.wait.is_stopped() { Ok(Self::Done::new()) } else { self.take.decide(ctx) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Queue;
+
+    /// Regression: the handle of every thread that had ended was kept until the close, and with it
+    /// the thread's stack: one for each time that a first callback was set.
+    #[test]
+    fn an_ended_thread_leaves_no_handle() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let core = tube.hold.core();
+        for _ in 0..10 {
+            core.spawn("t", |_| ()).unwrap();
+            while !core.threads.lock().iter().all(has_ended) {
+                crate::words::sync::yield_now();
+            }
+        }
+        assert_eq!(core.threads.lock().len(), 1);
     }
 }

@@ -27,7 +27,7 @@ fn by_clock(next: NextDue) -> [u64; CLOCKS] {
 
 impl Deadlines {
     /// Moves a tube from its old bound to a new one.
-    pub(crate) fn refile(&mut self, tube: u32, old: NextDue, new: NextDue) {
+    pub(crate) fn move_tube(&mut self, tube: u32, old: NextDue, new: NextDue) {
         let moves = by_clock(old).into_iter().zip(by_clock(new));
         for (set, (old, new)) in self.by_clock.iter_mut().zip(moves) {
             if old == new {
@@ -82,10 +82,10 @@ mod tests {
     fn a_walk_returns_every_due_tube_once() {
         let mut deadlines = Deadlines::default();
         for tube in 0..100 {
-            deadlines.refile(tube, NextDue::NONE, queue(u64::from(tube)));
+            deadlines.move_tube(tube, NextDue::NONE, queue(u64::from(tube)));
         }
-        deadlines.refile(7, queue(7), NextDue { lease: 3, ..queue(70) });
-        deadlines.refile(9, queue(9), NextDue::NONE);
+        deadlines.move_tube(7, queue(7), NextDue { lease: 3, ..queue(70) });
+        deadlines.move_tube(9, queue(9), NextDue::NONE);
         let now = Now { queue: 10, wall: 10, lease: 10 };
         let mut walk = Walk::default();
         let met: Vec<u32> = std::iter::from_fn(|| deadlines.next_due(now, &mut walk)).collect();

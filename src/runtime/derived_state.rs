@@ -78,11 +78,11 @@ pub(crate) struct TubeWakeups {
 }
 
 impl Notices {
-    fn tell(&mut self, tube: u32, ready: usize, gone: usize) {
+    fn add(&mut self, tube: u32, ready: usize, gone: usize) {
         match self.tubes.last_mut() {
-            Some(told) if told.tube == tube => {
-                told.ready = told.ready.saturating_add(ready);
-                told.gone = told.gone.saturating_add(gone);
+            Some(last) if last.tube == tube => {
+                last.ready = last.ready.saturating_add(ready);
+                last.gone = last.gone.saturating_add(gone);
             }
             _ => self.tubes.push(TubeWakeups { tube, ready, gone }),
         }
@@ -102,11 +102,6 @@ impl DerivedState {
         self.tubes.get(&number).map(|state| &state.calls)
     }
 
-    #[cfg(test)]
-    pub(crate) fn tubes(&self) -> usize {
-        self.tubes.len()
-    }
-
     /// A tube, and a lower bound of its first deadlines.
     pub(crate) fn bound(&self, number: u32) -> Option<(&TubeEntry, NextDue)> {
         self.visit();
@@ -120,7 +115,7 @@ impl DerivedState {
             return false;
         };
         let first = self.deadlines.first();
-        self.deadlines.refile(number, std::mem::replace(&mut state.next, next), next);
+        self.deadlines.move_tube(number, std::mem::replace(&mut state.next, next), next);
         first.earlier(next) != first
     }
 
@@ -159,11 +154,11 @@ impl DerivedState {
             self.count(change);
         }
         for (tube, tasks) in &effects.wakes {
-            self.outbox.tell(*tube, *tasks, 0);
+            self.outbox.add(*tube, *tasks, 0);
         }
         let tubes = &self.tubes;
         let name = |tube: u32| tubes.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
-        hub.tell(name, effects, mark);
+        hub.send(name, effects, mark);
         effects.drop_payloads();
         for change in effects.tubes.drain(..) {
             match change {
@@ -189,7 +184,7 @@ impl DerivedState {
         }
         self.tasks_put += u64::from(change.cause == Cause::Put);
         if change.to.is_none() {
-            self.outbox.tell(change.tube, 0, 1);
+            self.outbox.add(change.tube, 0, 1);
         }
     }
 
@@ -197,5 +192,29 @@ impl DerivedState {
     fn visit(&self) {
         #[cfg(test)]
         self.visits.set(self.visits.get() + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, Queue};
+    use std::time::Duration;
+
+    /// The counters of a dropped tube stayed: 200 000 tubes made and dropped left 60 MiB.
+    #[test]
+    fn a_dropped_tube_leaves_nothing_in_memory() {
+        let queue = Queue::builder().clock(ManualClock::new()).by_hand(true).in_memory().unwrap();
+        let kept = queue.tube("kept").unwrap();
+        for number in 0..1000 {
+            let tube = queue.tube(&number.to_string()).unwrap();
+            tube.task(b"x").delay(Duration::from_secs(1)).put().unwrap();
+            queue.force_drop_tube(&number.to_string()).unwrap();
+        }
+        queue.tick().unwrap();
+        let core = kept.hold.core();
+        assert_eq!(core.state.lock().derived.tubes.len(), 1);
+        assert_eq!(core.state.lock().derived.first_due(), NextDue::NONE);
+        assert_eq!(queue.space().unwrap().tasks_put, 1000);
     }
 }

@@ -4,12 +4,13 @@
 use crate::engine::PayloadSubscribers;
 use crate::engine::effects::{Change, Effects};
 use crate::runtime::group_commit::Mark;
+use crate::words::clock::machine_now;
 use crate::words::options::EventOptions;
 use crate::words::sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::words::task::{Cause, State, TaskId};
 use std::collections::VecDeque;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A task's step from one state to another. It is sent after the commit; a power cut may undo a
 /// commit that was not synced, see [`Events::synced`](crate::Events::synced).
@@ -52,8 +53,8 @@ impl Event {
 /// Sends events to subscribers.
 #[derive(Default)]
 pub(crate) struct Hub {
-    listeners: Mutex<Subscribers>,
-    listening: AtomicUsize,
+    subscribers: Mutex<Subscribers>,
+    subscribed: AtomicUsize,
     /// How many of them may want payloads.
     wanting: AtomicUsize,
     seq: AtomicU64,
@@ -72,7 +73,7 @@ pub(crate) type InterestFilter = Box<dyn Fn(&str) -> Interest + Send + Sync>;
 
 #[derive(Default)]
 struct Subscribers {
-    subscribers: Vec<Arc<Subscriber>>,
+    list: Vec<Arc<Subscriber>>,
     /// No event will follow; a new subscription ends at once.
     ended: bool,
 }
@@ -83,7 +84,6 @@ pub(crate) struct Subscriber {
     interest: InterestFilter,
     stream: Mutex<Stream>,
     arrived: Condvar,
-    dropped: AtomicU64,
 }
 
 #[derive(Default)]
@@ -91,6 +91,8 @@ struct Stream {
     events: VecDeque<Event>,
     /// Payload bytes of the kept events.
     bytes: usize,
+    /// How many events were dropped so far.
+    dropped: u64,
     ended: bool,
 }
 
@@ -100,28 +102,27 @@ impl Hub {
         options: EventOptions,
         interest: InterestFilter,
     ) -> Arc<Subscriber> {
-        let mut listeners = self.listeners.lock();
+        let mut subscribers = self.subscribers.lock();
         let subscriber = Arc::new(Subscriber {
             options,
             interest,
-            stream: Mutex::new(Stream { ended: listeners.ended, ..Stream::default() }),
+            stream: Mutex::new(Stream { ended: subscribers.ended, ..Stream::default() }),
             arrived: Condvar::new(),
-            dropped: AtomicU64::new(0),
         });
-        listeners.subscribers.push(subscriber.clone());
-        self.count(&listeners.subscribers);
+        subscribers.list.push(subscriber.clone());
+        self.count(&subscribers.list);
         subscriber
     }
 
     pub(crate) fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
-        let mut listeners = self.listeners.lock();
-        listeners.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
-        self.count(&listeners.subscribers);
+        let mut subscribers = self.subscribers.lock();
+        subscribers.list.retain(|other| !Arc::ptr_eq(other, subscriber));
+        self.count(&subscribers.list);
     }
 
     fn count(&self, subscribers: &[Arc<Subscriber>]) {
         let wanting = subscribers.iter().filter(|subscriber| subscriber.options.payloads).count();
-        self.listening.store(subscribers.len(), Ordering::Release);
+        self.subscribed.store(subscribers.len(), Ordering::Release);
         self.wanting.store(wanting, Ordering::Release);
     }
 
@@ -132,12 +133,12 @@ impl Hub {
 
     /// Sends the changes of one commit. Called in commit order.
     #[inline]
-    pub(crate) fn tell(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
+    pub(crate) fn send(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
         let changes = effects.changes();
         // Only the holder of the engine's lock comes here.
         let last = self.seq.load(Ordering::Relaxed);
         self.seq.store(last + changes.len() as u64, Ordering::Relaxed);
-        if self.listening.load(Ordering::Acquire) == 0 {
+        if self.subscribed.load(Ordering::Acquire) == 0 {
             return;
         }
         let event = |(place, change): (usize, &Change)| {
@@ -154,16 +155,16 @@ impl Hub {
                 payload: payload.flatten(),
             }
         };
-        for subscriber in &self.listeners.lock().subscribers {
+        for subscriber in &self.subscribers.lock().list {
             subscriber.push(changes.iter().enumerate().map(event));
         }
     }
 
     /// Ends every stream after its kept events are read, and every later subscription.
     pub(crate) fn end(&self) {
-        let mut listeners = self.listeners.lock();
-        listeners.ended = true;
-        for subscriber in &listeners.subscribers {
+        let mut subscribers = self.subscribers.lock();
+        subscribers.ended = true;
+        for subscriber in &subscribers.list {
             subscriber.end();
         }
     }
@@ -171,15 +172,12 @@ impl Hub {
 
 impl PayloadSubscribers for Hub {
     fn payloads_of(&self, tube: &str) -> bool {
-        let listeners = self.listeners.lock();
-        listeners
-            .subscribers
-            .iter()
-            .any(|subscriber| (subscriber.interest)(tube) == Interest::Payloads)
+        let subscribers = &self.subscribers.lock().list;
+        subscribers.iter().any(|subscriber| (subscriber.interest)(tube) == Interest::Payloads)
     }
 
     fn bytes_kept(&self) -> usize {
-        let subscribers = &self.listeners.lock().subscribers;
+        let subscribers = &self.subscribers.lock().list;
         let wanting = subscribers.iter().filter(|subscriber| subscriber.options.payloads);
         wanting.map(|subscriber| subscriber.options.bytes_kept).max().unwrap_or(0)
     }
@@ -197,18 +195,16 @@ impl Stream {
         Some(event)
     }
 
-    /// Drops the oldest events until an event with `bytes` fits. Returns how many were dropped.
-    fn make_room(&mut self, bytes: usize, options: &EventOptions) -> u64 {
-        let mut dropped = 0;
+    /// Drops the oldest events until an event with `bytes` fits.
+    fn make_room(&mut self, bytes: usize, options: &EventOptions) {
         while self.events.len() >= options.kept.max(1)
             || self.bytes.saturating_add(bytes) > options.bytes_kept
         {
             if self.pop().is_none() {
-                break;
+                return;
             }
-            dropped += 1;
+            self.dropped += 1;
         }
-        dropped
     }
 }
 
@@ -216,23 +212,22 @@ impl Subscriber {
     /// Pushes all events of one commit at once: waking the reader costs more than many events.
     fn push(&self, events: impl Iterator<Item = Event>) {
         let mut stream = self.stream.lock();
-        let (mut arrived, mut dropped) = (false, 0);
+        let mut arrived = false;
         for mut event in events {
             match (self.interest)(&event.tube) {
                 Interest::Nothing => continue,
                 Interest::Events => event.payload = None,
                 Interest::Payloads if event.is_outrun => {
-                    dropped += stream.events.len() as u64 + 1;
+                    stream.dropped += stream.events.len() as u64 + 1;
                     (stream.events, stream.bytes) = (VecDeque::new(), 0);
                     continue;
                 }
                 Interest::Payloads => {}
             }
-            dropped += stream.make_room(event.bytes(), &self.options);
+            stream.make_room(event.bytes(), &self.options);
             stream.push(event);
             arrived = true;
         }
-        self.dropped.fetch_add(dropped, Ordering::Relaxed);
         drop(stream);
         if arrived {
             self.arrived.notify_all();
@@ -245,7 +240,7 @@ impl Subscriber {
     }
 
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.stream.lock().dropped
     }
 
     pub(crate) fn try_next(&self) -> Option<Event> {
@@ -255,7 +250,7 @@ impl Subscriber {
     /// The next event; waits for it, at most for `timeout`. `None` after the timeout or the end of
     /// the stream.
     pub(crate) fn next(&self, timeout: Option<Duration>) -> Option<Event> {
-        let until = timeout.and_then(deadline);
+        let until = timeout.and_then(|timeout| machine_now().checked_add(timeout));
         let mut stream = self.stream.lock();
         loop {
             if let Some(event) = stream.pop() {
@@ -274,10 +269,6 @@ impl Subscriber {
             }
         }
     }
-}
-
-fn deadline(timeout: Duration) -> Option<Instant> {
-    crate::words::clock::machine_now().checked_add(timeout)
 }
 
 impl fmt::Debug for Event {
@@ -322,7 +313,7 @@ mod tests {
         assert_eq!(commits.into_values().max(), Some(SWEEP_BYTES));
     }
 
-    /// What a commit had to drop before it was told is dropped for the reader too.
+    /// What a commit dropped before its events were sent counts as dropped for the reader.
     #[test]
     fn a_large_commit_leaves_the_newest_payloads() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
@@ -332,13 +323,13 @@ mod tests {
         let plain = queue.events();
         tube.put(b"before").unwrap();
         let ids = tube.put_many(vec![vec![7; 1000]; 5]).unwrap();
-        let told = |events: &crate::Events| -> Vec<(TaskId, usize)> {
+        let received = |events: &crate::Events| -> Vec<(TaskId, usize)> {
             let events = std::iter::from_fn(|| events.try_recv());
             events.map(|event| (event.task, event.payload().map_or(0, <[u8]>::len))).collect()
         };
-        assert_eq!(told(&kept), [(ids[3], 1000), (ids[4], 1000)]);
-        assert_eq!(told(&less), [(ids[4], 1000)]);
+        assert_eq!(received(&kept), [(ids[3], 1000), (ids[4], 1000)]);
+        assert_eq!(received(&less), [(ids[4], 1000)]);
         assert_eq!((kept.dropped(), less.dropped()), (4, 5));
-        assert_eq!(told(&plain).len(), 6);
+        assert_eq!(received(&plain).len(), 6);
     }
 }

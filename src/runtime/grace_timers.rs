@@ -1,11 +1,10 @@
-//! Sessions that have ended and wait for their grace: until then their leases may be resumed,
-//! afterwards they return. The leases are in the rows only; what is lost here is found in the rows
-//! at the next opening.
+//! The sessions that have ended: until the end of their grace their leases may be resumed, after it
+//! they return. This list is in memory only, and an opening makes it again from the rows.
 
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicU64, Mutex, Ordering};
 
-/// The consumers whose session has ended.
+/// The graces of the sessions that have ended.
 pub(crate) struct GraceTimers {
     waiting: Mutex<Vec<Grace>>,
     /// Lease time at which the first grace ends, or [`NEVER`], so that a check costs one load.
@@ -48,10 +47,19 @@ impl GraceTimers {
         self.change(|waiting| waiting.retain(|grace| *grace != ended));
     }
 
-    /// A grace that is over. It stays in the list until `remove`, so that a concurrent call also
-    /// returns its leases before it goes on.
-    pub(crate) fn expired(&self, now: u64) -> Option<Grace> {
-        self.waiting.lock().iter().find(|grace| grace.until <= now).copied()
+    /// The graces that are over. They stay in the list until `remove`, so that concurrent calls
+    /// also return their leases before they go on. Reads the clock only if there may be some.
+    #[inline]
+    pub(crate) fn expired(&self, now: impl FnOnce() -> u64) -> Vec<Grace> {
+        let next = self.next();
+        if next == NEVER {
+            return Vec::new();
+        }
+        let now = now();
+        if now < next {
+            return Vec::new();
+        }
+        self.waiting.lock().iter().filter(|grace| grace.until <= now).copied().collect()
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Grace>)) {

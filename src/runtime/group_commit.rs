@@ -11,6 +11,8 @@ use std::time::Duration;
 /// The flusher begins 1/EARLY_DIVISOR of the interval before its end. Otherwise callers would find
 /// the limit passed and sync themselves, each time for as long as a sync takes.
 const EARLY_DIVISOR: u32 = 4;
+/// The least time between two looks whether another thread's sync has ended.
+const IDLE_WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// The number of a record. What a caller has read is synced when this record is. 0 is always
 /// synced.
@@ -21,16 +23,18 @@ pub(crate) struct Mark(pub(crate) u64);
 pub(crate) struct GroupCommit {
     /// `None` for a queue in memory, where nothing is synced.
     journal: Option<Arc<Journal>>,
-    line: Mutex<Line>,
+    queue: Mutex<SyncQueue>,
     health: Arc<Health>,
     /// Whether the flusher will look again by itself, so that it need not be woken.
     flusher_awake: AtomicBool,
     flusher: Mutex<Flusher>,
-    flusher_called: Condvar,
+    flusher_condvar: Condvar,
 }
 
+/// The callers that wait for a sync.
 #[derive(Default)]
-struct Line {
+struct SyncQueue {
+    /// A caller syncs, or was woken to do so.
     leading: bool,
     waiters: VecDeque<Arc<SyncWaiter>>,
 }
@@ -39,7 +43,7 @@ struct Line {
 struct Flusher {
     closed: bool,
     /// A record was written since the flusher looked.
-    flusher_called: bool,
+    woken: bool,
 }
 
 struct SyncWaiter {
@@ -77,18 +81,12 @@ impl GroupCommit {
     pub(crate) fn new(journal: Option<Arc<Journal>>, health: Arc<Health>) -> Self {
         Self {
             journal,
-            line: Mutex::default(),
+            queue: Mutex::default(),
             health,
             flusher_awake: AtomicBool::new(false),
             flusher: Mutex::default(),
-            flusher_called: Condvar::new(),
+            flusher_condvar: Condvar::new(),
         }
-    }
-
-    /// Whether a sync has failed. From then on it is unknown what was written since the last good
-    /// one.
-    fn has_failed(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.has_failed())
     }
 
     pub(crate) fn is_synced(&self, mark: Mark) -> bool {
@@ -102,25 +100,23 @@ impl GroupCommit {
     #[inline]
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
         let Some(journal) = &self.journal else { return Ok(()) };
+        let mut queue = self.queue.lock();
         if journal.synced() >= mark.0 {
             return Ok(());
         }
-        let mut line = self.line.lock();
-        if journal.synced() >= mark.0 {
-            return Ok(());
-        }
-        if self.has_failed() {
+        // It is unknown what was written since the last good sync.
+        if journal.has_failed() {
             return Err(unknown());
         }
-        if !line.leading {
-            line.leading = true;
-            drop(line);
+        if !queue.leading {
+            queue.leading = true;
+            drop(queue);
             return self.lead(journal);
         }
         let waiter =
             Arc::new(SyncWaiter { mark, outcome: Mutex::new(None), ready: Condvar::new() });
-        line.waiters.push_back(waiter.clone());
-        drop(line);
+        queue.waiters.push_back(waiter.clone());
+        drop(queue);
         match waiter.wait() {
             SyncOutcome::Covered => Ok(()),
             SyncOutcome::Lead => self.lead(journal),
@@ -137,24 +133,24 @@ impl GroupCommit {
         {
             self.health.break_down(error.to_string(), false);
         }
-        let mut line = self.line.lock();
+        let mut queue = self.queue.lock();
         let Ok(synced) = synced else {
-            line.leading = false;
-            for waiter in line.waiters.drain(..) {
+            queue.leading = false;
+            for waiter in queue.waiters.drain(..) {
                 waiter.finish(SyncOutcome::Failed);
             }
             return Err(unknown());
         };
-        line.waiters.retain(|waiter| {
+        queue.waiters.retain(|waiter| {
             let waits = waiter.mark.0 > synced;
             if !waits {
                 waiter.finish(SyncOutcome::Covered);
             }
             waits
         });
-        match line.waiters.pop_front() {
+        match queue.waiters.pop_front() {
             Some(next) => next.finish(SyncOutcome::Lead),
-            None => line.leading = false,
+            None => queue.leading = false,
         }
         Ok(())
     }
@@ -163,7 +159,7 @@ impl GroupCommit {
     /// record is older than `limit`: then the caller syncs, so that the limit does not depend on
     /// the flusher.
     #[inline]
-    pub(crate) fn written(&self, lease: u64, limit: u64) -> bool {
+    pub(crate) fn note_write(&self, lease: u64, limit: u64) -> bool {
         let Some(journal) = &self.journal else { return false };
         // 0 means that there is none, so a record at time 0 counts as written at 1.
         let now = lease.max(1);
@@ -179,8 +175,8 @@ impl GroupCommit {
                 // Under the lock, because otherwise the flusher could miss it between its check and
                 // its sleep.
                 let mut flusher = self.flusher.lock();
-                flusher.flusher_called = true;
-                self.flusher_called.notify_one();
+                flusher.woken = true;
+                self.flusher_condvar.notify_one();
                 drop(flusher);
                 false
             }
@@ -191,39 +187,35 @@ impl GroupCommit {
     /// The flusher's thread: sleeps while everything is synced, otherwise looks once an interval
     /// and syncs what is unsynced. Calls `idle` after an interval without writes, until that
     /// returns that all is synced: a durable caller's own sync may take longer.
-    pub(crate) fn flush_until_closed(
-        &self,
-        interval: Duration,
-        written: impl Fn() -> Mark,
-        idle: impl Fn() -> bool,
-    ) {
+    pub(crate) fn flush_until_closed(&self, interval: Duration, idle: impl Fn() -> bool) {
+        let Some(journal) = &self.journal else { return };
+        // After a failed sync there is nothing left to do.
+        let is_synced = || journal.oldest.load(Ordering::SeqCst) == 0 || journal.has_failed();
+        let rests = |flusher: &mut Flusher| !flusher.closed && !flusher.woken && is_synced();
         let mut flusher = self.flusher.lock();
         let mut owes_idle = false;
         while !flusher.closed {
             // Cleared before `oldest` is read, and a writer sets `oldest` before it reads this: one
             // of the two always sees the other's write.
             self.flusher_awake.store(false, Ordering::SeqCst);
-            let rests = |flusher: &Flusher| {
-                !flusher.closed && !flusher.flusher_called && self.oldest() == 0
-            };
             if !owes_idle {
-                self.flusher_called.wait_while(&mut flusher, |flusher| rests(flusher));
-            } else if rests(&flusher) {
-                self.flusher_called.wait_for(&mut flusher, interval);
-                if rests(&flusher) {
+                self.flusher_condvar.wait_while(&mut flusher, rests);
+            } else if rests(&mut flusher) {
+                self.flusher_condvar.wait_for(&mut flusher, interval.max(IDLE_WAIT_MIN));
+                if rests(&mut flusher) {
                     drop(flusher);
                     owes_idle = !idle();
                     flusher = self.flusher.lock();
                 }
                 continue;
             }
-            (flusher.flusher_called, owes_idle) = (false, true);
+            (flusher.woken, owes_idle) = (false, true);
             self.flusher_awake.store(true, Ordering::SeqCst);
-            self.flusher_called.wait_for(&mut flusher, interval - interval / EARLY_DIVISOR);
-            if self.oldest() != 0 && !flusher.closed && !self.has_failed() {
+            self.flusher_condvar.wait_for(&mut flusher, interval - interval / EARLY_DIVISOR);
+            if !flusher.closed && !is_synced() {
                 drop(flusher);
                 // The failure is stored, and every later call returns it.
-                let _ = self.flush(&written);
+                let _ = self.flush();
                 flusher = self.flusher.lock();
             }
         }
@@ -233,23 +225,24 @@ impl GroupCommit {
     ///
     /// # Errors
     /// As [`wait`](GroupCommit::wait).
-    pub(crate) fn flush(&self, written: impl Fn() -> Mark) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         // A writer may set `oldest` only after another thread's sync has covered its record.
-        // Cleared before `written` is called, because a later writer sets it again.
+        // Cleared before the last record is read, because a later writer sets it again.
         if let Some(journal) = &self.journal {
-            journal.oldest.store(0, Ordering::SeqCst);
+            journal.oldest.swap(0, Ordering::SeqCst);
         }
-        self.wait(written())
+        self.wait(self.last_written())
     }
 
-    fn oldest(&self) -> u64 {
-        self.journal.as_ref().map_or(0, |journal| journal.oldest.load(Ordering::SeqCst))
+    /// The last record written so far, and so the last one that a caller can have read.
+    pub(crate) fn last_written(&self) -> Mark {
+        Mark(self.journal.as_ref().map_or(0, |journal| journal.written()))
     }
 
     /// Ends the flusher's thread.
     pub(crate) fn close(&self) {
         self.flusher.lock().closed = true;
-        self.flusher_called.notify_all();
+        self.flusher_condvar.notify_all();
     }
 }
 

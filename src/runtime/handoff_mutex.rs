@@ -14,18 +14,21 @@ const SPINS: usize = if cfg!(shuttle) { 1 } else { 30 };
 const PAUSES: usize = if cfg!(shuttle) { 0 } else { 8 };
 /// How often it then yields and tries again: the holder of the lock may wait for a processor.
 const YIELDS: usize = if cfg!(shuttle) { 1 } else { 10 };
+/// How often a thread yields so that a woken thread gets the lock before it: far longer than it
+/// takes to wake a thread.
+const HANDOFF_YIELDS: usize = if cfg!(shuttle) { 10 } else { 1000 };
 
 /// A value that one thread at a time may access.
 pub(crate) struct HandoffMutex<T> {
     value: Mutex<T>,
-    /// How many threads sleep and were not woken. Changes under `waiters`, and is read without.
+    /// How many threads sleep and were not woken. Changes under `permits`, and is read without.
     sleeping: AtomicUsize,
     /// A thread is being woken, or was woken and does not have the lock yet. No other thread is
     /// woken in the meantime; the woken thread wakes the next one when it releases the lock.
     handoff_pending: AtomicBool,
     /// Wake-ups that no thread has consumed yet. Locked to fall asleep and to wake a thread, not to
     /// wait for `value`.
-    waiters: Mutex<usize>,
+    permits: Mutex<usize>,
     condvar: Condvar,
 }
 
@@ -44,7 +47,7 @@ impl<T> HandoffMutex<T> {
             value: Mutex::new(value),
             sleeping: AtomicUsize::new(0),
             handoff_pending: AtomicBool::new(false),
-            waiters: Mutex::new(0),
+            permits: Mutex::new(0),
             condvar: Condvar::new(),
         }
     }
@@ -57,10 +60,14 @@ impl<T> HandoffMutex<T> {
     }
 
     /// Lets the thread that is being woken take the lock first, if there is one. For a caller that
-    /// has just released the lock and wants it again.
+    /// has just released the lock and wants it again. The wait is bounded: a third thread may have
+    /// taken the lock, and may hold it for long.
     pub(crate) fn pass_on(&self) {
         yield_now();
-        while self.handoff_pending.load(Ordering::SeqCst) {
+        for _ in 0..HANDOFF_YIELDS {
+            if !self.handoff_pending.load(Ordering::SeqCst) {
+                return;
+            }
             yield_now();
         }
     }
@@ -94,7 +101,7 @@ impl<T> HandoffMutex<T> {
 
     /// Sleeps until it is woken, unless the lock is free by now.
     fn sleep(&self) -> Option<MutexGuard<'_, T>> {
-        let mut permits = self.waiters.lock();
+        let mut permits = self.permits.lock();
         self.sleeping.fetch_add(1, Ordering::SeqCst);
         // A releasing thread first frees the lock and then reads `sleeping`; here the order is
         // reversed. One of the two always sees the other.
@@ -119,7 +126,7 @@ impl<T> HandoffMutex<T> {
         if handoff_pending.load(Ordering::SeqCst) || handoff_pending.swap(true, Ordering::SeqCst) {
             return;
         }
-        let mut permits = self.waiters.lock();
+        let mut permits = self.permits.lock();
         if self.sleeping.load(Ordering::SeqCst) == 0 {
             // The last sleeping thread has found the lock free.
             handoff_pending.store(false, Ordering::SeqCst);
@@ -175,7 +182,7 @@ mod tests {
     fn is_at_rest<T>(mutex: &HandoffMutex<T>) {
         assert_eq!(mutex.sleeping.load(Ordering::SeqCst), 0);
         assert!(!mutex.handoff_pending.load(Ordering::SeqCst), "no thread is being woken");
-        assert_eq!(*mutex.waiters.lock(), 0, "every wake-up was consumed");
+        assert_eq!(*mutex.permits.lock(), 0, "every wake-up was consumed");
     }
 
     /// Threads sleep before the mutex while its holder runs `meanwhile`; all get the lock
@@ -228,13 +235,13 @@ mod tests {
             // The steps of `wake_one` before the notification, which follows after one more thread
             // sleeps.
             mutex.handoff_pending.store(true, Ordering::SeqCst);
-            let mut permits = mutex.waiters.lock();
+            let mut permits = mutex.permits.lock();
             mutex.sleeping.fetch_sub(1, Ordering::SeqCst);
             *permits += 1;
             drop(permits);
             scope.spawn(|| mutex.lock().push(THREADS));
             wait_until_asleep(&mutex, THREADS);
-            assert_eq!(*mutex.waiters.lock(), 1, "the new waiter must not consume it");
+            assert_eq!(*mutex.permits.lock(), 1, "the new waiter must not consume it");
             mutex.condvar.notify_one();
             drop(inside);
         });
@@ -247,6 +254,17 @@ mod tests {
         let mutex = HandoffMutex::new(0);
         mutex.wake_one();
         is_at_rest(&mutex);
+    }
+
+    /// Regression: a thread that passed the lock on yielded until the woken thread had the lock. If
+    /// a third thread had taken it, for a transaction of seconds, that kept a processor busy.
+    #[test]
+    fn passing_on_does_not_wait_for_a_holder() {
+        with_sleepers(|mutex| {
+            mutex.wake_one();
+            mutex.pass_on();
+            assert!(mutex.handoff_pending.load(Ordering::SeqCst), "the lock is not free yet");
+        });
     }
 
     #[test]

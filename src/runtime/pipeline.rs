@@ -12,7 +12,7 @@ use crate::words::error::Result;
 
 /// Carries an op out: tries until it is done or refused. It is synced once the mark is.
 #[inline]
-pub(crate) fn submit_internal<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
+pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
     let mut attempts = Attempts::default();
     loop {
         let mut state = parts.state.lock();

@@ -24,9 +24,9 @@ impl Core {
         read: impl Fn(&Snapshot, T) -> Result<R>,
     ) -> Result<R> {
         loop {
-            let (snapshot, told) = self.look_at(&take)?;
+            let (snapshot, context) = self.look_at(&take)?;
             let opening = snapshot.opening();
-            let read = read(&snapshot, told);
+            let read = read(&snapshot, context);
             drop(snapshot);
             let Err(error) = read else { return read };
             let mut state = self.state.lock();
@@ -40,7 +40,7 @@ impl Core {
         }
     }
 
-    /// Reads rows that are lacking, as many as a page holds, or one.
+    /// Reads rows that are lacking: at least one, and no more after a page's worth of bytes.
     fn gather(&self, rows: &mut Gathered) -> Result<()> {
         let keys: Vec<_> = rows.lacking.take().into_iter().collect();
         let read = self.read_snapshot(
@@ -92,7 +92,7 @@ impl Core {
                 Err(error) => return Err(error),
             }
         }
-        // Perhaps the task went after it was found. Under the lock that cannot happen.
+        // The task may have gone after it was found. Under the lock that cannot happen.
         self.look(|view, now| {
             let tube = query::tube(view, number)?;
             let Some(found) = find(view, &tube, now)? else { return Ok(None) };
@@ -115,13 +115,13 @@ impl Gathered {
         !self.lacking.borrow().is_empty()
     }
 
-    /// Whether it notes no more keys before what it lacks is read.
+    /// Whether it notes no more keys until the noted ones are read.
     fn lacks_many(&self) -> bool {
         self.lacking.borrow().len() >= PAGE_TASKS
     }
 
     /// Releases a payload that was read.
-    fn forget(&mut self, run: Run, id: TaskId) {
+    fn remove_payload(&mut self, run: Run, id: TaskId) {
         let pieces = key::pieces_of(run, id);
         while let Some((piece, _)) = self.found.range(key::copy(&pieces)..).next()
             && piece.starts_with(&pieces)
@@ -132,7 +132,7 @@ impl Gathered {
     }
 }
 
-/// What is lacking is not there, for now. Only single rows are ever asked for.
+/// Answers as if the lacking rows did not exist, and notes their keys. Only `get` is used.
 impl View for Gathered {
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         match self.found.get(key) {
@@ -220,7 +220,7 @@ impl Listing {
             };
             let described = describe(&self.rows, tube, row, *now);
             if self.rows.lacks_some() {
-                // Those of the whole page are read together.
+                // The rows of the whole page are read together.
                 for row in self.page.iter().skip(1) {
                     if self.rows.lacks_many() {
                         break;
@@ -231,11 +231,11 @@ impl Listing {
                 continue;
             }
             if let Some(id) = key::id_of(&row.0) {
-                self.rows.forget(tube.run(), id);
+                self.rows.remove_payload(tube.run(), id);
             }
             self.page.pop_front();
             match described {
-                // It does not hide its neighbours; `check` names it. Or the task is gone.
+                // A damaged task is skipped; `check` names it. Or the task is gone.
                 Err(error) if error.kind() == ErrorKind::Damaged => {}
                 described => return described.map(Some),
             }

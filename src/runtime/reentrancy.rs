@@ -1,5 +1,5 @@
 //! Whether this thread is inside `transact` and so holds both locks: a plain verb there would wait
-//! for itself. The work of guards and sessions that are dropped inside is stored, and done after
+//! for itself. The work of guards and sessions that are dropped inside is deferred until the end of
 //! the transaction.
 
 use crate::words::error::{Error, ErrorKind, Result};

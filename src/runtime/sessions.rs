@@ -1,6 +1,5 @@
-//! Whose leases live how long: sessions begin and end, graces run out, and an opening or a
-//! close voids what no holder may keep. Every step is an op; here is only who does them, and
-//! when.
+//! When leases return: at the end of a session, at the end of its grace, at an opening and at a
+//! close. Every step is an op; this file decides which thread does it, and when.
 
 use crate::engine::consumers::{self, End, Left};
 use crate::engine::query;
@@ -8,9 +7,8 @@ use crate::engine::recover::{ExpireSessions, ExpiredSessions, ReturnLeases};
 use crate::engine::repair::Repair;
 use crate::engine::staging::RollBack;
 use crate::runtime::grace_timers::Grace;
-use crate::runtime::pipeline::submit_internal;
+use crate::runtime::pipeline::submit;
 use crate::runtime::shared::Shared;
-use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 
@@ -22,68 +20,73 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
     let ended = Grace { consumer, left: left.number, until };
     parts.grace_timers.insert(ended);
     if grace > 0 {
-        parts.alarm.ring();
+        parts.timer.wake();
         return Ok(());
     }
-    let returned = end_session(parts, ended);
-    // Before its last task had returned, its waiting takes could look and find the session open.
+    let returned = end_session(parts, ended, None);
+    // A waiting take of this consumer that looked before the consumer was removed looks again.
     parts.takers.recheck_all();
     returned
 }
 
-/// Returns the leases of consumers whose grace is over.
-pub(crate) fn end_graces(parts: &Shared) -> Result<()> {
-    let next = parts.grace_timers.next();
-    if next == NEVER {
-        return Ok(());
-    }
-    let now = parts.lease_now();
-    if now < next {
-        return Ok(());
-    }
-    while let Some(grace) = parts.grace_timers.expired(now) {
-        end_session(parts, grace)?;
+/// Returns all leases of the consumers whose grace is over, in this tube or in all tubes. An op in
+/// a tube needs only those of its tube; the timer does the rest.
+#[inline]
+pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
+    for grace in parts.grace_timers.expired(|| parts.lease_now()) {
+        end_session(parts, grace, tube)?;
     }
     Ok(())
 }
 
-/// After a failing disk the next call tries again; after damage no call does.
-fn end_session(parts: &Shared, grace: Grace) -> Result<()> {
-    let Grace { consumer, left, .. } = grace;
-    let ended = end_all(parts, &End { consumer, left, charged: true });
-    if ended.as_ref().map_or_else(|error| error.kind() == ErrorKind::Damaged, |()| true) {
-        parts.grace_timers.remove(grace);
-    }
-    ended
-}
-
-fn end_all(parts: &Shared, end: &End) -> Result<()> {
-    while submit_internal(parts, end)?.0 {
+/// Returns all leases of a session, in this tube or in all tubes.
+fn end_session(parts: &Shared, grace: Grace, tube: Option<u32>) -> Result<()> {
+    while return_leases(parts, grace, tube)? {
         parts.state.pass_on();
     }
     Ok(())
 }
 
+/// Returns some leases of a session, in this tube or in all tubes. Answers whether some are left.
+/// After a failing disk the next call tries again; after damage no call does.
+pub(crate) fn return_leases(parts: &Shared, grace: Grace, tube: Option<u32>) -> Result<bool> {
+    let Grace { consumer, left, .. } = grace;
+    let (more, is_over) = match submit(parts, &End { consumer, left, charged: true, tube }) {
+        Ok((more, _)) => (Ok(more), !more && tube.is_none()),
+        // The tube was dropped, and its leases with it.
+        Err(error) if error.is_not_found() && tube.is_some() => (Ok(false), false),
+        Err(error) => {
+            let is_damaged = error.kind() == ErrorKind::Damaged;
+            (Err(error), is_damaged)
+        }
+    };
+    if is_over {
+        parts.grace_timers.remove(grace);
+    }
+    more
+}
+
 /// Gives up the puts that wrote pieces of their payloads and did not finish before the opening.
 pub(crate) fn roll_back_puts(parts: &Shared) -> Result<()> {
-    while submit_internal(parts, &RollBack)?.0 {}
+    while submit(parts, &RollBack)?.0 {}
     Ok(())
 }
 
 /// Returns every lease that does not wait for a named consumer, and ends the consumers that have
 /// no grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
-    submit_internal(parts, &Repair::Consumers)?;
-    let (ExpiredSessions { over, void_to }, _) = submit_internal(parts, &ExpireSessions)?;
+    submit(parts, &Repair::Consumers)?;
+    let (ExpiredSessions { over, void_to }, _) = submit(parts, &ExpireSessions)?;
     let tubes = query::numbers(&parts.state.lock().store)?;
     for tube in tubes {
         let mut from = Some(TaskId::new(0));
         while let Some(start) = from {
-            from = submit_internal(parts, &ReturnLeases { tube, from: start, charged })?.0;
+            from = submit(parts, &ReturnLeases { tube, from: start, charged })?.0;
         }
     }
     for consumer in over {
-        end_all(parts, &End { consumer, left: void_to, charged })?;
+        let end = End { consumer, left: void_to, charged, tube: None };
+        while submit(parts, &end)?.0 {}
     }
     let consumers = consumers::all(&parts.state.lock().store)?;
     let (queue, lease) = {
@@ -100,6 +103,9 @@ pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::{Range, Tag, View};
+    use crate::words::clock::NEVER;
+    use crate::words::limits::SWEEP_TASKS;
     use crate::{ManualClock, Queue, Tube};
     use std::time::Duration;
 
@@ -128,10 +134,33 @@ mod tests {
         take_all(&queue, &tube, 1000);
         clock.advance(MINUTE);
         // Another thread has begun to end it.
-        assert!(tube.hold.core().grace_timers.expired(MINUTE.as_micros() as u64 * 9).is_some());
+        assert_eq!(tube.hold.core().grace_timers.expired(|| NEVER - 1).len(), 1);
         queue.tick().unwrap();
         assert_eq!(tube.stats().unwrap().taken, 0);
         assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
+    }
+
+    /// Regression: every call first returned all leases of an ended session, also in other tubes. A
+    /// put waited while 500 000 tasks of another tube returned.
+    #[test]
+    fn a_call_returns_no_leases_of_other_tubes() {
+        const TASKS: usize = 4 * SWEEP_TASKS;
+        let (queue, tube, clock) = queue();
+        take_all(&queue, &tube, TASKS);
+        let core = tube.hold.core();
+        let taken = || core.state.lock().store.count(Range::of(Tag::Taken)) as usize;
+        clock.advance(MINUTE);
+        let other = queue.tube("other").unwrap();
+        other.put(b"x").unwrap();
+        assert_eq!(other.stats().unwrap().ready, 1);
+        assert_eq!(taken(), TASKS);
+        let grace = core.grace_timers.expired(|| core.lease_now()).remove(0);
+        assert!(return_leases(core, grace, None).unwrap());
+        assert_eq!(taken(), TASKS - SWEEP_TASKS, "the timer goes step by step");
+        tube.put(b"x").unwrap();
+        assert_eq!(taken(), 0);
+        queue.tick().unwrap();
+        assert_eq!(core.grace_timers.next(), NEVER);
     }
 
     /// Regression: a consumer was opened again before the end of its session was noted. The stale
@@ -141,7 +170,7 @@ mod tests {
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, 1);
         let core = tube.hold.core();
-        let stale = core.grace_timers.expired(NEVER - 1).unwrap();
+        let stale = core.grace_timers.expired(|| NEVER - 1).remove(0);
         let again = queue.consumer_with_grace("ada", MINUTE).unwrap();
         clock.advance(MINUTE / 2);
         drop(again);

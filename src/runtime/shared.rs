@@ -4,7 +4,7 @@
 
 use crate::runtime::backpressure::{Backpressure, PausedCallers};
 use crate::runtime::commit::{CommitEnv, EngineState};
-use crate::runtime::derived_state::Notices;
+use crate::runtime::derived_state::{Notices, TubeWakeups};
 use crate::runtime::events::Hub;
 use crate::runtime::grace_timers::GraceTimers;
 use crate::runtime::group_commit::{GroupCommit, Mark};
@@ -44,7 +44,8 @@ pub(crate) struct Shared {
     pub(crate) room: Wake,
     pub(crate) ready_waiters: Wake,
     pub(crate) hub: Hub,
-    pub(crate) alarm: Parker,
+    /// Wakes the timer.
+    pub(crate) timer: Parker,
     /// Wakes the thread that runs checkpoints in the background.
     pub(crate) checkpointer: Parker,
     pub(crate) pausing: PausedCallers,
@@ -52,8 +53,8 @@ pub(crate) struct Shared {
     pub(crate) health: Arc<Health>,
 }
 
-/// What the holder of the engine's lock leaves for after its release. The blocking callers do it at
-/// once, see `checkpoints`.
+/// What a caller does after it has released the engine's lock; see `sync_overdue` and
+/// `run_post_commit`.
 #[must_use = "the caller does it without the engine's lock"]
 pub(crate) struct PostCommit {
     /// The oldest unsynced record has reached the limit: sync up to this mark.
@@ -85,7 +86,7 @@ impl Shared {
             room: Wake::default(),
             ready_waiters: Wake::default(),
             hub: Hub::default(),
-            alarm: Parker::default(),
+            timer: Parker::default(),
             checkpointer: Parker::default(),
             pausing: PausedCallers::default(),
             grace_timers: GraceTimers::default(),
@@ -136,41 +137,38 @@ impl Shared {
     pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
         let outbox = state.take_outbox();
         let written = state.written();
-        let mut post = PostCommit {
-            sync: None,
-            wants_checkpoint: state.store.wants_checkpoint(),
-            checkpoints: state.store.checkpoints(),
-            pause: state.pause(&*self.settings.clock),
-        };
+        let wants_checkpoint = state.store.wants_checkpoint();
+        let checkpoints = state.store.checkpoints();
+        let pause = state.pause(&*self.settings.clock);
         drop(state);
-        post.sync = self.publish(outbox).then_some(written);
-        post
+        let sync = self.publish(outbox).then_some(written);
+        PostCommit { sync, wants_checkpoint, checkpoints, pause }
     }
 
     /// Publishes. Returns whether the oldest unsynced record has reached the limit.
     fn publish(&self, outbox: Notices) -> bool {
-        for told in outbox.tubes {
-            if told.ready > 0 {
-                self.takers.wake(told.tube, told.ready);
-                self.ready_waiters.wake(told.tube, usize::MAX);
+        for TubeWakeups { tube, ready, gone } in outbox.tubes {
+            if ready > 0 {
+                self.takers.wake(tube, ready);
+                self.ready_waiters.wake(tube, usize::MAX);
             }
             // `usize::MAX` wakes all takers, and then also all that wait for room.
-            let room = if told.ready == usize::MAX { usize::MAX } else { told.gone };
+            let room = if ready == usize::MAX { usize::MAX } else { gone };
             if room > 0 {
-                self.room.wake(told.tube, room);
+                self.room.wake(tube, room);
             }
         }
-        // Room for the bytes of one put in any tube may be room for two others, or for none.
+        // The freed bytes may be room for any number of puts, in any tube.
         let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
         if freed || outbox.relief {
             self.room.recheck_all();
         }
         if outbox.sooner {
-            self.alarm.ring();
+            self.timer.wake();
         }
         let Some(lease) = outbox.wrote else { return false };
-        self.alarm.wrote(lease);
-        self.gate.written(lease, micros(self.settings.flush_interval))
+        self.timer.note_write(lease);
+        self.gate.note_write(lease, micros(self.settings.flush_interval))
     }
 
     /// Makes all waiters look again.

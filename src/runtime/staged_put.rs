@@ -1,5 +1,5 @@
-//! A put whose payload is too large for one record: its pieces are written in turns of a few, and
-//! then the put makes the task. What was written of a put that does not finish is given up.
+//! A put whose payload is too large for one record: some pieces are written at a time, and after
+//! the last of them the put makes the task. The pieces of a put that does not finish are removed.
 
 use crate::engine::Op;
 use crate::engine::pieces::Staged;
@@ -8,13 +8,13 @@ use crate::engine::staging::{GiveUpPut, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::core::Core;
 use crate::runtime::group_commit::Mark;
-use crate::runtime::pipeline::submit_internal;
+use crate::runtime::pipeline::submit;
 use crate::words::error::Result;
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
 
 type Applied = (<PutTasks<'static> as Op>::Done, Mark);
 
-/// What is written of a put that has not happened yet. Dropped, it is given up.
+/// The pieces that are written of a put that is not done yet. The drop removes them.
 pub(crate) struct StagedPut<'a> {
     core: &'a Core,
     staged: Vec<Staged>,
@@ -26,7 +26,7 @@ impl<'a> StagedPut<'a> {
         Self { core, staged: Vec::new() }
     }
 
-    /// Carries the put out. It may be tried again; what is written stays until then.
+    /// Does the put. After a refusal it may be tried again; the written pieces stay until then.
     #[inline]
     pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<Applied> {
         let is_small = |task: &NewRow<'_>| task.payload.len() <= PIECE_BYTES_MAX;
@@ -54,15 +54,14 @@ impl<'a> StagedPut<'a> {
     /// Writes the pieces of one payload.
     fn stage(&mut self, put: &PutTasks<'_>, at: usize, pieces: Pieces, most: u32) -> Result<()> {
         loop {
-            let place = self.staged.iter().position(|staged| staged.task == at);
-            let before = place.and_then(|place| self.staged.get(place)).copied();
+            let before = self.staged.iter().find(|staged| staged.task == at).copied();
             if before.is_some_and(|staged| staged.written == pieces.count()) {
                 return Ok(());
             }
             let first = self.staged.first().map(|staged| staged.first);
             let stage = StagePieces { put, task: at, pieces, most, before, first };
             let Some(staged) = self.core.apply(&stage)?.0 else { return Ok(()) };
-            place.map(|place| self.staged.swap_remove(place));
+            self.staged.retain(|staged| staged.task != at);
             self.staged.push(staged);
         }
     }
@@ -70,12 +69,12 @@ impl<'a> StagedPut<'a> {
     #[cold]
     fn give_up(&mut self) {
         for staged in self.staged.drain(..) {
-            // Where this fails the work row stays, and the next opening gives it up.
-            let _ = submit_internal(self.core, &GiveUpPut { staged });
+            // If this fails the work row stays, and the next opening removes the pieces.
+            let _ = submit(self.core, &GiveUpPut { staged });
         }
     }
 
-    /// The most pieces of one record: a few, and fewer where the journal is small.
+    /// The most pieces of one record. They are fewer if the journal is small.
     fn pieces_of_step(&self) -> u32 {
         let (_, ring) = self.core.state.lock().store.ring();
         let fit = ring as usize / 8 / PIECE_BYTES_MAX;

@@ -93,12 +93,6 @@ impl Throttle {
         !late && !self.ring_half_full.load(Ordering::Relaxed) && !self.is_awaited()
     }
 
-    /// Yields the processor. If all processors are busy, a caller that was just woken would
-    /// otherwise wait for the end of this thread's time slice, which is milliseconds.
-    pub(crate) fn yield_cpu(&self) {
-        yield_now();
-    }
-
     /// Microseconds that the checkpoint has left to others between its pieces.
     pub(crate) fn yielded_micros(&self) -> u64 {
         self.yielded_micros.load(Ordering::Relaxed)
@@ -106,9 +100,11 @@ impl Throttle {
 }
 
 impl IoPacer for Throttle {
+    /// If all processors are busy, a caller that was just woken would otherwise wait for the end of
+    /// this thread's time slice, which is milliseconds.
     fn yield_cpu(&self) {
         if self.may_yield() {
-            self.yield_cpu();
+            yield_now();
         }
     }
 

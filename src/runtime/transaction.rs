@@ -23,7 +23,8 @@ use std::collections::BTreeSet;
 pub(crate) struct TransactionCommit<'a> {
     parts: &'a Shared,
     app: Option<AppTransaction>,
-    // Dropped in this order: the engine's lock, the writer's, then the work deferred to after both.
+    // Dropped in this order: the engine's lock, the writer's lock, then the scope, which does the
+    // deferred work.
     decided: RefCell<Decided<'a>>,
     _turn: MutexGuard<'a, ()>,
     _inside: TransactionScope,
@@ -122,10 +123,10 @@ impl Decided<'_> {
         Ok(done)
     }
 
-    /// Works off what is due in the tube of the next verb. Before the first verb in a tube these
-    /// are commits of their own, one sweep's worth each: nothing that was decided depends on the
-    /// tube's rows, and the list does not grow with what was due. Later, when little has fallen due
-    /// since, and where the journal has no room, it joins the list.
+    /// Does the work that is due in the tube of the next verb. Before the first verb in a tube it
+    /// goes in commits of its own, one sweep each: no decision depends on the tube's rows yet, and
+    /// the draft does not grow with what is due. Before later verbs, when little is due, and if the
+    /// journal has no space, it joins the draft.
     fn run_due_work(
         &mut self,
         state: &mut EngineState,

@@ -2,7 +2,6 @@
 //! be lost. Entries are woken first come, first served. A waiter that leaves with an unused wake-up
 //! passes it on.
 
-use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicUsize, Mutex, Ordering, Receiver, Sender, bounded};
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,11 +20,10 @@ struct WaitLists {
 }
 
 struct WaitEntry {
+    /// It was woken and has not looked since.
     woken: bool,
     signal: Sender<()>,
-    holder: u32,
-    since: u64,
-    until: u64,
+    waiting: Waiting,
 }
 
 /// An entry in the order of waiting. Its drop passes an unused wake-up on.
@@ -33,35 +31,30 @@ pub(crate) struct Registration<'a> {
     wake: &'a Wake,
     tube: u32,
     entry: u64,
-    signal: Receiver<()>,
+    /// Receives a message for a wake-up, or to look again.
+    pub(crate) signal: Receiver<()>,
 }
 
-/// One waiter, for listings.
+/// One waiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) tube: u32,
     pub(crate) holder: u32,
     /// Lease time.
     pub(crate) since: u64,
-    /// Lease time; [`NEVER`] without a limit.
+    /// Lease time.
     pub(crate) until: u64,
 }
 
 impl Wake {
     /// Adds an entry after the others of a tube.
-    pub(crate) fn register(
-        &self,
-        tube: u32,
-        holder: u32,
-        since: u64,
-        until: Option<u64>,
-    ) -> Registration<'_> {
-        let (ring, signal) = bounded(1);
+    pub(crate) fn register(&self, waiting: Waiting) -> Registration<'_> {
+        let tube = waiting.tube;
+        let (sender, signal) = bounded(1);
         let mut lists = self.lists.lock();
         let entry = lists.next;
         lists.next += 1;
-        let until = until.unwrap_or(NEVER);
-        let waiter = WaitEntry { woken: false, signal: ring, holder, since, until };
+        let waiter = WaitEntry { woken: false, signal: sender, waiting };
         lists.tubes.entry(tube).or_default().insert(entry, waiter);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         Registration { wake: self, tube, entry, signal }
@@ -84,13 +77,10 @@ impl Wake {
 
     /// Makes every waiter look again, at the clock or at the end of the queue, without a wake-up.
     pub(crate) fn recheck_all(&self) {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        for entries in self.lists.lock().tubes.values() {
-            for entry in entries.values() {
-                let _ = entry.signal.try_send(());
-            }
+        // Not only if `waiting` says that there are some: what changed, such as the end of the
+        // queue, may be protected by no lock. A waiter that registers after this sees the change.
+        for entry in self.lists.lock().tubes.values().flat_map(BTreeMap::values) {
+            let _ = entry.signal.try_send(());
         }
     }
 
@@ -102,26 +92,15 @@ impl Wake {
     /// All waiters, in the order of the entries.
     pub(crate) fn list(&self) -> Vec<Waiting> {
         let lists = self.lists.lock();
-        let mut list: Vec<(u64, Waiting)> = Vec::new();
-        for (tube, entries) in &lists.tubes {
-            for (number, entry) in entries {
-                let WaitEntry { holder, since, until, .. } = *entry;
-                list.push((*number, Waiting { tube: *tube, holder, since, until }));
-            }
-        }
-        list.sort_unstable_by_key(|(number, _)| *number);
-        list.into_iter().map(|(_, waiting)| waiting).collect()
+        let mut entries: Vec<_> = lists.tubes.values().flatten().collect();
+        entries.sort_unstable_by_key(|(number, _)| **number);
+        entries.into_iter().map(|(_, entry)| entry.waiting).collect()
     }
 }
 
 impl Registration<'_> {
-    /// The signal for this waiter's wake-up, or for looking again.
-    pub(crate) fn signal(&self) -> &Receiver<()> {
-        &self.signal
-    }
-
     /// Uses up the wake-up: the waiter is about to look. A later wake-up signals again.
-    pub(crate) fn look(&self) {
+    pub(crate) fn use_wakeup(&self) {
         let mut lists = self.wake.lists.lock();
         if let Some(entry) =
             lists.tubes.get_mut(&self.tube).and_then(|entries| entries.get_mut(&self.entry))
@@ -153,35 +132,35 @@ impl Drop for Registration<'_> {
 mod tests {
     use super::*;
 
-    fn rung(entry: &Registration<'_>) -> bool {
-        entry.signal().try_recv().is_ok()
+    fn register(wake: &Wake, tube: u32) -> Registration<'_> {
+        wake.register(Waiting { tube, holder: 0, since: 0, until: 0 })
+    }
+
+    fn is_signalled(entry: &Registration<'_>) -> bool {
+        entry.signal.try_recv().is_ok()
     }
 
     #[test]
     fn first_come_first_served_and_one_each() {
         let wake = Wake::default();
-        let (a, b, c) = (
-            wake.register(1, 0, 0, None),
-            wake.register(1, 0, 0, None),
-            wake.register(2, 0, 0, None),
-        );
+        let (a, b, c) = (register(&wake, 1), register(&wake, 1), register(&wake, 2));
         wake.wake(1, 1);
-        assert!(rung(&a) && !rung(&b) && !rung(&c));
+        assert!(is_signalled(&a) && !is_signalled(&b) && !is_signalled(&c));
         wake.wake(1, 1);
-        assert!(!rung(&a) && rung(&b), "the first still has its wake-up");
-        a.look();
+        assert!(!is_signalled(&a) && is_signalled(&b), "the first still has its wake-up");
+        a.use_wakeup();
         wake.wake(1, 5);
-        assert!(rung(&a) && !rung(&b) && !rung(&c));
+        assert!(is_signalled(&a) && !is_signalled(&b) && !is_signalled(&c));
     }
 
     #[test]
     fn a_waiter_that_leaves_passes_its_wake_up_on() {
         let wake = Wake::default();
-        let (a, b) = (wake.register(1, 0, 0, None), wake.register(1, 0, 0, None));
+        let (a, b) = (register(&wake, 1), register(&wake, 1));
         wake.wake(1, 1);
         drop(a);
-        assert!(rung(&b));
-        b.look();
+        assert!(is_signalled(&b));
+        b.use_wakeup();
         drop(b);
         assert_eq!((wake.count(1), wake.list().len()), (0, 0));
     }

@@ -23,8 +23,8 @@ pub(crate) use std::thread_local;
 #[cfg(shuttle)]
 pub(crate) use explored::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, MutexGuard, Receiver, RwLock,
-    Sender, ThreadBuilder, bounded, current, fence, first_of, never, spin_loop, thread_local,
-    yield_now,
+    Sender, ThreadBuilder, bounded, current, fence, first_of, has_ended, never, spin_loop,
+    thread_local, yield_now,
 };
 
 pub(crate) use std::sync::atomic::Ordering;
@@ -48,6 +48,12 @@ pub(crate) enum FirstReady {
     Right,
     /// Neither within the time given.
     Neither,
+}
+
+/// Whether the thread has ended, so that a join would not wait.
+#[cfg(not(shuttle))]
+pub(crate) fn has_ended(thread: &JoinHandle<()>) -> bool {
+    thread.is_finished()
 }
 
 /// Waits for the first of two receivers, at most for `most`, and takes its message.
