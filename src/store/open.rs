@@ -140,7 +140,9 @@ impl Store {
         }
         let features = slot.features.union(&copied_features(anchor)?)?;
         let mut rows = Rows::load(&base)?;
-        let carry = read_carry(&*file, &head, anchor)?;
+        let last_carry = read_last_carry(&*file, &head, anchor)?;
+        // A carry that was made for an earlier base is not valid.
+        let carry = last_carry.filter(|carry| carry.serial == anchor.serial);
         let floor = carry.map_or(anchor.span, |carry| carry.floor);
         let tail = replay(&*file, &head, (anchor, carry), &mut rows, progress)?;
         let lost = RingReader::new(&*file, &head)
@@ -151,12 +153,14 @@ impl Store {
         report(progress, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
         journal_reader::write_again(&*file, &head, floor.end, tail.span.end).map_err(Error::io)?;
-        // After a failed sync the carry's slot, too, may be in the system's memory only. Without it
-        // the next opening would begin at the anchor, where the ring is overwritten by then.
+        // The slots, too, may be in the system's memory only. Without its feature a row could not
+        // be read, and without its carry the next opening would begin at the anchor, where the ring
+        // is overwritten by then.
+        file.write_at(slot.at(), &slot.encode(head.seed())).map_err(Error::io)?;
         if let Some(carry) = carry {
             file.write_at(carry.at(), &carry.encode(head.seed())).map_err(Error::io)?;
         }
-        let carries = carry.map_or(0, |carry| carry.sequence);
+        let carries = last_carry.map_or(0, |carry| carry.sequence);
         let ring = Ring::resume(file.clone(), (&head, slot), floor, tail.span, carries);
         let (reckoning, step) = clocks.resume(tail.meta.marks, tail.boot);
         let number = tail.span.link.number;
@@ -293,8 +297,8 @@ struct Tail {
     boot: Option<Boot>,
 }
 
-/// The carry that an opening begins with, if one was made for this base.
-fn read_carry(
+/// The last carry, for this base or for an earlier one.
+fn read_last_carry(
     file: &dyn DiskFile,
     head: &JournalHead,
     anchor: &CheckpointPosition,
@@ -304,7 +308,7 @@ fn read_carry(
     match Carry::of(&page, head.seed()) {
         // The base is an older copy.
         Some(carry) if carry.serial > anchor.serial => Err(damaged(MISMATCHED)),
-        carry => Ok(carry.filter(|carry| carry.serial == anchor.serial)),
+        carry => Ok(carry),
     }
 }
 

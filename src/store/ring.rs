@@ -7,7 +7,7 @@ mod carried;
 
 use super::carry::{KEPT_PART, Load, RECORD_PART, ROW_PART};
 use super::disk::{DiskFile, write_zeros};
-use super::features::{Features, SLOT_BYTES, Slot};
+use super::features::{Features, Slot};
 use super::head::{self, HEAD_BYTES, JournalHead};
 use super::journal::Journal;
 use super::record::{HEADER_BYTES, Link, RecordMeta, Span};
@@ -289,9 +289,8 @@ impl Ring {
     /// Writes these features into the slot that is not valid now, and syncs it.
     pub(crate) fn use_features(&mut self, features: Features) -> Result<(), WriteFault> {
         let slot = Slot { sequence: self.slot.sequence + 1, features };
-        let at = head::PAGE as u64 + slot.place() * SLOT_BYTES as u64;
         // A slot that was written in part is not valid, and the next write goes to it again.
-        self.file.write_at(at, &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
+        self.file.write_at(slot.at(), &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
         self.sync()?;
         self.slot = slot;
         Ok(())

@@ -1,6 +1,7 @@
 //! The store compared with a map, over a disk that fails.
 
 mod calls;
+mod carry;
 mod disk;
 mod failing;
 mod features;
