@@ -78,7 +78,7 @@ impl Store {
         let Some(ring) = &self.ring else { return Ok(()) };
         let anchor = self.base()?.anchor();
         let head = JournalHead { queue: anchor.queue, ring: ring.size() };
-        let mut reader = RingReader::new(ring.file(), &head);
+        let mut reader = RingReader::new(ring.file(), &head, ring.carried_upto());
         let mut last = ring.floor();
         let mut meta = Some(anchor.meta);
         while last.link.number < ring.last().link.number {

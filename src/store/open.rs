@@ -144,8 +144,13 @@ impl Store {
         // A carry that was made for an earlier base is not valid.
         let carry = last_carry.filter(|carry| carry.serial == anchor.serial);
         let floor = carry.map_or(anchor.span, |carry| carry.floor);
-        let tail = replay(&*file, &head, (anchor, carry), &mut rows, progress)?;
-        let lost = RingReader::new(&*file, &head)
+        let upto = carry.map_or(0, |carry| carry.upto);
+        let mut reader = RingReader::new(&*file, &head, upto);
+        let tail = replay(&mut reader, anchor, floor, &mut rows, progress)?;
+        if tail.span.link.number < upto {
+            return Err(damaged(LOST_CARRIED_ROW));
+        }
+        let lost = reader
             .beyond(tail.span.link.number, |done| report(progress, Stage::Scan, done, head.ring))?;
         if !lost.is_empty() && !config.accept_loss {
             return Err(damaged(LOST_RECORD));
@@ -160,8 +165,7 @@ impl Store {
         if let Some(carry) = carry {
             file.write_at(carry.at(), &carry.encode(head.seed())).map_err(Error::io)?;
         }
-        let carries = last_carry.map_or(0, |carry| carry.sequence);
-        let ring = Ring::resume(file.clone(), (&head, slot), floor, tail.span, carries);
+        let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
         let (reckoning, step) = clocks.resume(tail.meta.marks, tail.boot);
         let number = tail.span.link.number;
         let meta = tail.meta;
@@ -313,23 +317,16 @@ fn read_last_carry(
 }
 
 fn replay(
-    file: &dyn DiskFile,
-    head: &JournalHead,
-    (anchor, carry): (&CheckpointPosition, Option<Carry>),
+    reader: &mut RingReader<'_>,
+    anchor: &CheckpointPosition,
+    floor: Span,
     rows: &mut Rows,
     progress: ProgressFn<'_>,
 ) -> Result<Tail> {
-    let mut reader = RingReader::new(file, head);
-    let floor = carry.map_or(anchor.span, |carry| carry.floor);
-    let upto = carry.map_or(0, |carry| carry.upto);
     let mut tail = Tail { span: floor, meta: anchor.meta, boot: anchor.boot() };
-    let (mut done, mut reported) = (0, 0);
-    report(progress, Stage::Replay, 0, head.ring)?;
+    let (mut done, mut reported, ring) = (0, 0, reader.ring_bytes());
+    report(progress, Stage::Replay, 0, ring)?;
     while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
-        // A carry that was not finished.
-        if header.kind.is_carried() && header.number > upto {
-            break;
-        }
         let preamble = replay_record(header.kind, body, rows)
             .ok_or_else(|| damaged("a record of the journal cannot be read"))?;
         let boot = boot_of(&preamble.extension).or(tail.boot);
@@ -337,11 +334,8 @@ fn replay(
         done += header.size();
         if done - reported >= 1 << 20 {
             reported = done;
-            report(progress, Stage::Replay, done, head.ring)?;
+            report(progress, Stage::Replay, done, ring)?;
         }
-    }
-    if tail.span.link.number < upto {
-        return Err(damaged(LOST_CARRIED_ROW));
     }
     // If no record follows the anchor's record, that record itself must be in the ring, or this is
     // the journal of another copy. The first anchor has no record.

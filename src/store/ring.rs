@@ -5,7 +5,7 @@
 
 mod carried;
 
-use super::carry::{KEPT_PART, Load, RECORD_PART, ROW_PART};
+use super::carry::{Carry, KEPT_PART, Load, RECORD_PART, ROW_PART};
 use super::disk::{DiskFile, write_zeros};
 use super::features::{Features, Slot};
 use super::head::{self, HEAD_BYTES, JournalHead};
@@ -55,18 +55,21 @@ pub(crate) struct Ring {
     is_idle: bool,
     slot: Slot,
     record: RecordBuilder,
-    /// Counts the carries.
+    /// The sequence of the last carry.
     carries: u64,
+    /// The last record of the last carry.
+    carried_upto: u64,
 }
 
 impl Ring {
-    /// Continues after `last`, the end of the chain, which begins after `floor`.
+    /// Continues after `last`, the end of the chain, which begins after `floor`. `last_carry` may be
+    /// one of an earlier base.
     pub(crate) fn resume(
         file: Arc<dyn DiskFile>,
         (head, slot): (&JournalHead, Slot),
+        last_carry: Option<Carry>,
         floor: Span,
         last: Span,
-        carries: u64,
     ) -> Self {
         let journal = Arc::new(Journal::new(file.clone(), last.link.number));
         Self {
@@ -79,7 +82,8 @@ impl Ring {
             is_idle: true,
             slot,
             record: RecordBuilder::default(),
-            carries,
+            carries: last_carry.map_or(0, |carry| carry.sequence),
+            carried_upto: last_carry.map_or(0, |carry| carry.upto),
         }
     }
 
@@ -117,6 +121,10 @@ impl Ring {
     /// The record after which an opening would begin.
     pub(crate) fn floor(&self) -> Span {
         self.floor
+    }
+
+    pub(crate) fn carried_upto(&self) -> u64 {
+        self.carried_upto
     }
 
     /// Bytes of the largest record. A larger one might not fit after a checkpoint together with a
@@ -343,7 +351,7 @@ mod tests {
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
         for (size, alone) in [(300, true), (300, false), (PAGE as usize, true), (5000, true)] {
             let file = Arc::new(OsFile(tempfile::tempfile().unwrap()));
-            let mut ring = Ring::resume(file, head.clone(), last, last, 0);
+            let mut ring = Ring::resume(file, head.clone(), None, last, last);
             let value = Value::from([7; 5000].get(..size - 112).unwrap());
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {

@@ -41,6 +41,7 @@ impl Ring {
             return Err(fault);
         }
         self.carries += 1;
+        self.carried_upto = self.last.link.number;
         self.floor = floor;
         self.is_idle = true;
         self.journal.set_written(self.last.link.number);

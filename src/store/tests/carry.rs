@@ -108,3 +108,34 @@ fn a_carry_counts_after_those_of_an_earlier_opening() {
         checked(&mut store);
     }
 }
+
+/// Regression: a carry failed after it had written a short record. The next record began at the
+/// next page, and an opening found the carried one before it: all later records were lost.
+#[test]
+fn a_failed_carry_hides_no_later_record() {
+    let mut failed = 0;
+    for (at, filler) in (0..24).flat_map(|at| (0..12).map(move |step| (at, step * 330))) {
+        let disk = SimDisk::new(at);
+        let mut store = open(&disk).unwrap();
+        write(&mut store, vec![add(1, b"a value"), add(2, &vec![7; filler])]).unwrap();
+        store.checkpoint().unwrap();
+        write(&mut store, vec![add(3, b"a value")]).unwrap();
+        sync(&store).unwrap();
+        let error = checkpoint_on_full_disk(&disk, &mut store, Some((at, Plan::FailOnce)));
+        if error.kind() == ErrorKind::Broken {
+            continue;
+        }
+        failed += 1;
+        for number in 4..8 {
+            write(&mut store, vec![add(number, &[7; 1500])]).unwrap();
+            sync(&store).unwrap();
+        }
+        checked(&mut store);
+        disk.kill();
+        drop(store);
+        let mut store = open(&disk).unwrap();
+        assert_eq!(numbers(&store), (1..8).collect::<Vec<_>>(), "call {at}, filler {filler}");
+        checked(&mut store);
+    }
+    assert!(failed > 10, "{failed}");
+}
