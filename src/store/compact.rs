@@ -27,7 +27,7 @@ impl Store {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Broken => return Err(self.stop(error)),
             Err(error) => {
-                self.heal()?;
+                self.reopen_if_failed()?;
                 return Err(self.with_folder(error));
             }
         }
@@ -45,7 +45,7 @@ impl Store {
         &mut self,
         work: impl FnOnce(&mut redb::Database) -> std::result::Result<T, redb::Error>,
     ) -> Result<Option<T>> {
-        self.heal()?;
+        self.reopen_if_failed()?;
         if self.rows.frozen.is_some() {
             return Ok(None);
         }

@@ -28,7 +28,6 @@ mod journal_reader;
 mod view;
 mod merge;
 mod checkpoint;
-mod app_tables;
 mod faults;
 mod marks;
 mod snapshot;
@@ -39,10 +38,10 @@ mod progress;
 mod create;
 mod open_base;
 mod health;
-mod heal;
+mod reopen;
 mod freeze;
 mod full;
-mod app_commit;
+mod app_tables;
 mod open;
 mod check;
 mod compact;
@@ -244,7 +243,7 @@ impl Store {
     }
 
     /// Whether a checkpoint is running.
-    pub(crate) fn is_moving(&self) -> bool {
+    pub(crate) fn is_checkpointing(&self) -> bool {
         self.rows.frozen.is_some()
     }
 
@@ -276,13 +275,19 @@ impl Store {
 
     /// Runs a whole checkpoint, with the store's lock held.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
-        let Some(checkpoint) = self.freeze()? else { return Ok(()) };
-        match checkpoint.run() {
+        let failed = self.try_checkpoint()?;
+        failed.map_or(Ok(()), |error| self.continue_after(error))
+    }
+
+    /// Runs a whole checkpoint. Returns why it failed, if the store can continue.
+    fn try_checkpoint(&mut self) -> Result<Option<Error>> {
+        let Some(checkpoint) = self.freeze()? else { return Ok(None) };
+        match checkpoint.run(None) {
             Ok(renewed) => {
                 drop(self.renew(renewed));
-                Ok(())
+                Ok(None)
             }
-            Err(failure) => self.mend(failure),
+            Err(failure) => self.take_back(failure),
         }
     }
 
@@ -291,15 +296,18 @@ impl Store {
     ///
     /// # Errors
     /// Why the checkpoint failed, if the store continues without it; `Broken` if it does not.
-    pub(crate) fn mend(&mut self, failure: CheckpointFailure) -> Result<()> {
-        match self.take_back(failure)? {
-            None => Ok(()),
-            Some(error) if error.kind() == ErrorKind::DiskFull => self.handle_full_disk(error),
-            Some(error) => {
-                self.reopen()?;
-                Err(self.with_folder(error))
-            }
+    pub(crate) fn checkpoint_failed(&mut self, failure: CheckpointFailure) -> Result<()> {
+        let failed = self.take_back(failure)?;
+        failed.map_or(Ok(()), |error| self.continue_after(error))
+    }
+
+    /// Continues after this error of a checkpoint that was taken back.
+    fn continue_after(&mut self, error: Error) -> Result<()> {
+        if error.kind() == ErrorKind::DiskFull {
+            return self.handle_full_disk(error);
         }
+        self.reopen()?;
+        Err(self.with_folder(error))
     }
 
     /// Runs a last checkpoint and closes both files, also after an error.

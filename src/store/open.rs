@@ -25,7 +25,7 @@ use crate::format::FORMAT;
 use crate::format::extension::Extension;
 use crate::format::key::Run;
 use crate::format::pack::Unpacker;
-use crate::words::clock::{Boot, Clock, ClockMarks, ClockStep, QueueClock};
+use crate::words::clock::{Boot, Clock, ClockStep, QueueClock};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::NUMBER_BLOCK;
 use crate::words::numbers::Numbers;
@@ -37,7 +37,7 @@ const TRIES: u32 = 8;
 /// A store as it was opened.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    pub(crate) reckoning: QueueClock,
+    pub(crate) queue_clock: QueueClock,
     /// How the wall clock has moved since the last opening.
     pub(crate) step: Option<ClockStep>,
     /// The first numbers that were never given out. They are durably reserved.
@@ -51,12 +51,6 @@ pub(crate) struct Clocks<'a> {
     pub(crate) clock: &'a dyn Clock,
     /// Microseconds that queue time advances at most for a time that only the wall clock measured.
     pub(crate) gap_max: u64,
-}
-
-impl Clocks<'_> {
-    fn resume(&self, marks: ClockMarks, boot: Option<Boot>) -> (QueueClock, Option<ClockStep>) {
-        QueueClock::resume(marks, boot, self.clock, self.gap_max)
-    }
 }
 
 fn damaged(what: &str) -> Error {
@@ -88,52 +82,24 @@ impl Store {
     ) -> Result<Opened> {
         let folder = disk.folder().to_owned();
         let (disk, io_counters) = IoCounters::of(disk);
-        Self::open_or_create(disk, io_counters, config, clocks, progress)
+        find_or_create(&*disk, config.journal_bytes, progress)
+            .and_then(|()| Self::open_files(disk, io_counters, config, clocks, progress))
             .map_err(|error| corruption_as_damage(error).during("open").at(&folder))
     }
 
-    fn open_or_create(
+    fn open_files(
         disk: Arc<dyn Disk>,
         io_counters: Arc<IoCounters>,
         config: Config,
         clocks: &Clocks<'_>,
         progress: ProgressFn<'_>,
     ) -> Result<Opened> {
-        for tries in 0.. {
-            match disk.found().map_err(Error::io)? {
-                Found::Whole => break,
-                // Other processes begin creations and give them up again and again.
-                Found::Nothing | Found::Unfinished if tries == TRIES => {
-                    return Err(Error::new(ErrorKind::Locked));
-                }
-                Found::Nothing | Found::Unfinished => {
-                    create(&*disk, config.journal_bytes, progress)?;
-                }
-                Found::Missing(FileName::Journal) => {
-                    return Err(damaged(NO_JOURNAL));
-                }
-                Found::Missing(FileName::Base) => return Err(missing_base(&*disk)),
-                Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
-            }
-        }
-        let Some(journal) = disk.open_journal().map_err(Error::io)? else {
+        let Some(file) = disk.open_journal().map_err(Error::io)? else {
             return Err(Error::new(ErrorKind::Locked));
         };
-        let (head, slot) = read_head(&*journal)?;
+        let (head, slot) = read_head(&*file)?;
         slot.features.admit(config.known)?;
         let base = open_base(&*disk, &config)?;
-        let disk = (disk, io_counters);
-        Self::open_files(disk, (config, clocks), progress, journal, base, (head, slot))
-    }
-
-    fn open_files(
-        (disk, io_counters): (Arc<dyn Disk>, Arc<IoCounters>),
-        (config, clocks): (Config, &Clocks<'_>),
-        progress: ProgressFn<'_>,
-        file: Arc<dyn DiskFile>,
-        base: Base,
-        (head, slot): (JournalHead, Slot),
-    ) -> Result<Opened> {
         let anchor = base.anchor();
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));
@@ -166,11 +132,19 @@ impl Store {
             file.write_at(carry.at(), &carry.encode(head.seed())).map_err(Error::io)?;
         }
         let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
-        let (reckoning, step) = clocks.resume(tail.meta.marks, tail.boot);
-        let number = tail.span.link.number;
-        let meta = tail.meta;
-        let mut store = Self::of((Some(disk), io_counters), config, Some(ring), base, rows);
-        (store.number, store.meta, store.boot) = (number, meta, reckoning.boot());
+        let Tail { span, meta, boot } = tail;
+        let (queue_clock, step) =
+            QueueClock::resume(meta.marks, boot, clocks.clock, clocks.gap_max);
+        let mut store = Self {
+            disk: Some(disk),
+            io_counters,
+            ring: Some(ring),
+            rows,
+            meta,
+            boot: queue_clock.boot(),
+            number: span.link.number,
+            ..Self::over(base, config)
+        };
         // The replayed records must be on the medium before a checkpoint's anchor names one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
         if store.ring.as_ref().is_some_and(|ring| *ring.features() != features) {
@@ -179,28 +153,23 @@ impl Store {
         store.full = !store.restore_reserve();
         store.make_room_for_opening()?;
         let reserved = meta.reserved.plus(Numbers::both(NUMBER_BLOCK));
-        let advance = MetaDelta { marks: reckoning.marks(), reserved, durable_bytes: 0 };
+        let advance = MetaDelta { marks: queue_clock.marks(), reserved, durable_bytes: 0 };
         store.write_opening(meta.advanced(advance))?;
         if let Some(journal) = store.journal() {
             journal.sync()?;
         }
         report(progress, Stage::Settle, 1, 1)?;
-        Ok(Opened { store, reckoning, step, first: meta.reserved, reserved })
+        Ok(Opened { store, queue_clock, step, first: meta.reserved, reserved })
     }
 
-    fn of(
-        (disk, io_counters): (Option<Arc<dyn Disk>>, Arc<IoCounters>),
-        config: Config,
-        ring: Option<Ring>,
-        base: Base,
-        rows: Rows,
-    ) -> Self {
+    /// A store in memory over this base, without rows.
+    fn over(base: Base, config: Config) -> Self {
         Self {
-            disk,
-            io_counters,
+            disk: None,
+            io_counters: Arc::default(),
             config,
-            ring,
-            rows,
+            ring: None,
+            rows: Rows::default(),
             meta: base.anchor().meta,
             base: Some(base),
             boot: None,
@@ -239,7 +208,7 @@ impl Store {
 
     /// The error of an opening that failed at the rows. A row that refers to a missing tube is
     /// damage, too.
-    pub(crate) fn blamed(&self, error: Error) -> Error {
+    pub(crate) fn opening_failed(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
             // Another call may have got the error that stopped the store.
@@ -252,12 +221,31 @@ impl Store {
     pub(crate) fn in_memory(config: Config, clocks: &Clocks<'_>) -> Result<Opened> {
         let anchor = CheckpointPosition::genesis(QueueId::default(), 0);
         let base = Base::in_memory(config.cache_bytes, &anchor)?;
-        let (reckoning, step) = clocks.resume(anchor.meta.marks, None);
+        let (queue_clock, step) =
+            QueueClock::resume(anchor.meta.marks, None, clocks.clock, clocks.gap_max);
         let first = anchor.meta.reserved;
         let reserved = first.plus(Numbers::both(NUMBER_BLOCK));
-        let mut store = Self::of((None, Arc::default()), config, None, base, Rows::default());
+        let mut store = Self::over(base, config);
         store.meta.reserved = reserved;
-        Ok(Opened { store, reckoning, step, first, reserved })
+        Ok(Opened { store, queue_clock, step, first, reserved })
+    }
+}
+
+/// Finds the two files, or makes them.
+fn find_or_create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'_>) -> Result<()> {
+    for _ in 0..TRIES {
+        match disk.found().map_err(Error::io)? {
+            Found::Whole => return Ok(()),
+            Found::Nothing | Found::Unfinished => create(disk, journal_bytes, progress)?,
+            Found::Missing(FileName::Journal) => return Err(damaged(NO_JOURNAL)),
+            Found::Missing(FileName::Base) => return Err(missing_base(disk)),
+            Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
+        }
+    }
+    match disk.found().map_err(Error::io)? {
+        Found::Whole => Ok(()),
+        // Other processes begin creations and give them up again and again.
+        _ => Err(Error::new(ErrorKind::Locked)),
     }
 }
 

@@ -36,13 +36,13 @@ fn last_value(store: &Store) -> u64 {
 fn checkpoint_on_full_disk(disk: &SimDisk, store: &mut Store, then: Option<(u64, Plan)>) -> Error {
     let checkpoint = store.freeze().unwrap().unwrap();
     disk.plan(0, Plan::FullOnce);
-    let failure = checkpoint.run().map(drop).unwrap_err();
+    let failure = checkpoint.run(None).map(drop).unwrap_err();
     disk.no_plan();
     if let Some((at, plan)) = then {
         disk.plan(at, plan);
     }
     disk.quota(Some(disk.blocks()));
-    let error = store.mend(failure).unwrap_err();
+    let error = store.checkpoint_failed(failure).unwrap_err();
     disk.no_plan();
     error
 }

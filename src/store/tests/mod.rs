@@ -162,9 +162,9 @@ impl IoPacer for Short {
 
 fn checkpoint_in_pieces(store: &mut Store) -> Result<()> {
     let Some(checkpoint) = store.freeze()? else { return Ok(()) };
-    match checkpoint.run_with(Some(Arc::new(Short))) {
+    match checkpoint.run(Some(Arc::new(Short))) {
         Ok(renewed) => drop(store.renew(renewed)),
-        Err(failure) => store.mend(failure)?,
+        Err(failure) => store.checkpoint_failed(failure)?,
     }
     Ok(())
 }
