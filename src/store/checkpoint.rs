@@ -35,7 +35,8 @@ pub(crate) struct Checkpoint {
     pub(super) last: Option<Key>,
 }
 
-/// A checkpoint that failed. The store can continue after `Store::checkpoint_failed` was called with it.
+/// A checkpoint that failed. The store can continue after `Store::checkpoint_failed` was called
+/// with it.
 #[derive(Debug)]
 pub(crate) struct CheckpointFailure {
     pub(super) frozen: Arc<Layer>,

@@ -1,9 +1,12 @@
 //! Makes sets of row writes durable and visible, and returns the rows as they are now. The only
 //! folder that names redb. It does not know what a row means.
 //!
-//! Each set of writes becomes one record of the journal and is then applied to the overlay. A
-//! checkpoint moves the overlay into the base. The store starts no thread, and holds no lock during
-//! a call to code outside it.
+//! Each set of writes becomes one record of the journal and is then applied to the overlay, which is
+//! the active and the frozen layer. A checkpoint moves the overlay into the base and commits the
+//! *anchor* with it: which record was the last one in the overlay. An opening replays the records
+//! after the anchor. On a full disk a *carry* journals the overlay once more, so that the ring is
+//! free without the base. The store starts no thread, and holds no lock during a call to code
+//! outside it.
 
 pub(crate) mod disk;
 mod io_counters;
@@ -210,12 +213,6 @@ impl Store {
     pub(crate) fn has_relief(&mut self) -> bool {
         let bytes = self.rows.temporary_bytes();
         self.refused_at.take_if(|refused| bytes < *refused).is_some()
-    }
-
-    /// Bytes read from the disk so far.
-    #[cfg(test)]
-    pub(crate) fn read_bytes(&self) -> u64 {
-        self.io_counters.read()
     }
 
     /// The number of the last record written.

@@ -30,6 +30,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::NUMBER_BLOCK;
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
+use std::io;
 
 /// How often a creation is tried while other processes begin one and give it up.
 const TRIES: u32 = 8;
@@ -63,8 +64,9 @@ const UNRELEASED: &str = "made by a version before the first release: finish its
 const LOST_RECORD: &str = "a synced record of the journal is missing; restore the folder from a \
                            copy, or open with accept_loss to continue without the records after it";
 
-// Also an error with accept_loss: the base has only a part of the carried rows, so the rest of them
-// would be a state that the queue never had.
+// Also an error with accept_loss. The journal has no earlier record to continue from, and the base
+// already has some of the carried rows, but neither the others nor the row counts: tasks without
+// their index rows, and counts that hide rows.
 const LOST_CARRIED_ROW: &str = "a row that the journal has kept since the disk was full is \
                                 missing; restore the folder from a copy";
 
@@ -123,14 +125,9 @@ impl Store {
         }
         report(progress, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
-        journal_reader::write_again(&*file, &head, floor.end, tail.span.end).map_err(Error::io)?;
-        // The slots, too, may be in the system's memory only. Without its feature a row could not
-        // be read, and without its carry the next opening would begin at the anchor, where the ring
-        // is overwritten by then.
-        file.write_at(slot.at(), &slot.encode(head.seed())).map_err(Error::io)?;
-        if let Some(carry) = carry {
-            file.write_at(carry.at(), &carry.encode(head.seed())).map_err(Error::io)?;
-        }
+        journal_reader::write_again(&*file, &head, floor.end, tail.span.end)
+            .and_then(|()| write_slots_again(&*file, &head, &slot, carry))
+            .map_err(Error::io)?;
         let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
         let Tail { span, meta, boot } = tail;
         let (queue_clock, step) =
@@ -336,6 +333,19 @@ fn replay(
     }
     rows.count_mirror();
     Ok(tail)
+}
+
+/// Writes the valid slots again, byte for byte: after a failed sync they may be in the system's
+/// memory only. Without its feature a row could not be read, and without its carry the next opening
+/// would begin at the anchor, where the ring is overwritten by then.
+fn write_slots_again(
+    file: &dyn DiskFile,
+    head: &JournalHead,
+    slot: &Slot,
+    carry: Option<Carry>,
+) -> io::Result<()> {
+    file.write_at(slot.at(), &slot.encode(head.seed()))?;
+    carry.map_or(Ok(()), |carry| file.write_at(carry.at(), &carry.encode(head.seed())))
 }
 
 /// Applies the rows of a record, and returns its preamble. `None` if the record cannot be read.

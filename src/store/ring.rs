@@ -62,8 +62,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Continues after `last`, the end of the chain, which begins after `floor`. `last_carry` may be
-    /// one of an earlier base.
+    /// Continues after `last`, the end of the chain, which begins after `floor`. The last carry may
+    /// be one of an earlier base.
     pub(crate) fn resume(
         file: Arc<dyn DiskFile>,
         (head, slot): (&JournalHead, Slot),
@@ -127,12 +127,6 @@ impl Ring {
         self.carried_upto
     }
 
-    /// Bytes of the largest record. A larger one might not fit after a checkpoint together with a
-    /// carry and the one record before it that is still protected then, wherever that record is.
-    pub(crate) fn record_max(&self) -> u64 {
-        self.size / RECORD_PART
-    }
-
     /// Where a record of this size can begin. One byte between head and tail always stays free, so
     /// that a full ring differs from an empty one.
     fn place(&self, size: u64) -> Option<u64> {
@@ -193,18 +187,14 @@ impl Ring {
             }
             before = after;
         }
-        let size = self.record.size();
-        if size <= self.record_max() && !self.has_space(size, load) {
-            return Err(WriteFault::NoRoom);
-        }
-        self.write()
+        self.write(Some(load))
     }
 
     /// Writes a record without rows, for the numbers that it reserves, into the part of the ring
     /// that is kept free.
     pub(crate) fn note(&mut self, meta: &RecordMeta) -> Result<u64, WriteFault> {
         self.record.begin(meta, true);
-        self.write()
+        self.write(None)
     }
 
     /// Writes a record which only says that all records before it are synced, once after the last
@@ -220,14 +210,13 @@ impl Ring {
             return Ok(false);
         }
         self.record.begin(meta, false);
-        self.write()?;
+        self.write(None)?;
         self.is_idle = true;
         Ok(true)
     }
 
-    /// Whether there is space for a record of this size, and after it for a carry of all rows.
-    fn has_space(&self, size: u64, load: Load) -> bool {
-        let Some(start) = self.place(size) else { return false };
+    /// Whether all rows can still be carried after a record of this size at this position.
+    fn leaves_space(&self, start: u64, size: u64, load: Load) -> bool {
         let (floor, end, carried) = (self.floor.start, start + size, load.carried + size);
         let used = if start >= floor { end - floor } else { self.size - floor + end };
         carried <= load.most && used + carried + self.size / KEPT_PART <= self.size
@@ -254,15 +243,17 @@ impl Ring {
     ) -> Result<u64, WriteFault> {
         self.record.begin(meta, true);
         self.record.opening(extension, nonce);
-        let number = self.write()?;
+        let number = self.write(None)?;
         // It has no rows, so its loss loses nothing.
         self.is_idle = true;
         Ok(number)
     }
 
+    /// Writes the built record, if the overlay can still be carried after it; without a load it is
+    /// written into the part that is kept free.
     #[inline(always)]
-    fn write(&mut self) -> Result<u64, WriteFault> {
-        let link = self.write_unpublished(self.journal.synced())?;
+    fn write(&mut self, load: Option<Load>) -> Result<u64, WriteFault> {
+        let link = self.write_unpublished(self.journal.synced(), load)?;
         self.is_idle = false;
         self.journal.set_written(link.number);
         Ok(link.number)
@@ -271,13 +262,16 @@ impl Ring {
     /// Writes the built record after the last one. The journal's number of the last written record
     /// does not change.
     #[inline(always)]
-    fn write_unpublished(&mut self, synced: u64) -> Result<Link, WriteFault> {
+    fn write_unpublished(&mut self, synced: u64, load: Option<Load>) -> Result<Link, WriteFault> {
         let size = self.record.size();
-        if size > self.record_max() {
+        if size > self.size / RECORD_PART {
             self.record.shrink(BUFFER_KEPT);
             return Err(WriteFault::TooLarge);
         }
         let start = self.place(size).ok_or(WriteFault::NoRoom)?;
+        if load.is_some_and(|load| !self.leaves_space(start, size, load)) {
+            return Err(WriteFault::NoRoom);
+        }
         let end = start + size;
         let link = self.record.seal(self.last.link, synced, self.seed);
         self.record.pad(self.padded_end(start, end) - end);
