@@ -36,11 +36,11 @@ impl Store {
     ) -> Result<()> {
         self.reopen_if_failed()?;
         self.check_journal(report)?;
-        let Some(file) = self.base()?.opening().file() else {
+        let Some(file) = &self.base()?.opening().file else {
             let checked = Checked { store: self, base: self.base()? };
             return checked.check_rows(report).and_then(|()| audit(&checked, report));
         };
-        let scratch = ScratchFile::over(file).map(Arc::new).map_err(Error::io)?;
+        let scratch = ScratchFile::over(file.file.clone()).map(Arc::new).map_err(Error::io)?;
         let scratch = BaseFile::new(scratch).map_err(Error::io)?;
         let opened = Base::open(scratch, self.config.cache_bytes);
         let Some(scratch) = undamaged(opened, UNSOUND, report)? else { return Ok(()) };

@@ -133,11 +133,6 @@ impl Opening {
         self.file.as_ref().and_then(|file| file.file.len().ok()).unwrap_or(0)
     }
 
-    /// `None` in memory.
-    pub(crate) fn file(&self) -> Option<Arc<dyn DiskFile>> {
-        self.file.as_ref().map(|file| file.file.clone())
-    }
-
     pub(crate) fn begin_write(&self) -> Result<WriteTransaction> {
         fenced(&self.health, || {
             let mut txn = self.db()?.begin_write()?;
