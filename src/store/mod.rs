@@ -1,12 +1,12 @@
 //! Makes sets of row writes durable and visible, and returns the rows as they are now. The only
 //! folder that names redb. It does not know what a row means.
 //!
-//! Each set of writes becomes one record of the journal and is then applied to the overlay, which is
-//! the active and the frozen layer. A checkpoint moves the overlay into the base and commits the
-//! *anchor* with it: which record was the last one in the overlay. An opening replays the records
-//! after the anchor. On a full disk a *carry* journals the overlay once more, so that the ring is
-//! free without the base. The store starts no thread, and holds no lock during a call to code
-//! outside it.
+//! Each set of writes becomes one record of the journal and is then applied to the overlay, which
+//! is the active and the frozen layer. A checkpoint moves the overlay into the base and commits the
+//! *anchor* with it: the position of the last record that the base holds. An opening replays the
+//! records after the anchor. On a full disk a *carry* journals the overlay once more, so that the
+//! ring is free without the base. The store starts no thread, and holds no lock during a call to
+//! code outside it.
 
 pub(crate) mod disk;
 mod io_counters;
