@@ -146,8 +146,8 @@ impl Reading {
 
     fn begin(core: &Core) -> Result<Self> {
         core.enter()?;
-        let reader = core.running()?.store.reader()?;
-        Ok(Self(reader.begin()?))
+        let opening = core.running()?.store.opening()?;
+        Ok(Self(opening.begin_read()?))
     }
 
     /// One of the application's own tables.

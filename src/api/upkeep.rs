@@ -37,8 +37,8 @@ pub(crate) fn space(core: &Core) -> Result<Space> {
 /// What the base's file consists of. Other calls do not wait.
 pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
     core.enter()?;
-    let surveyor = core.running()?.store.surveyor()?;
-    surveyor.measure()
+    let opening = core.running()?.store.opening()?;
+    BaseSpace::measure(&opening)
 }
 
 /// Shrinks the base, and calls `progress` after each round.

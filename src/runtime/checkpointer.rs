@@ -121,13 +121,13 @@ fn checkpoint_with(
             None => return Ok(None),
         }
     };
-    let moved = checkpoint.run_with(pacer);
+    let moved = checkpoint.run(pacer);
     let mut state = parts.state.lock();
     state.backpressure.finish(parts.lease_now());
     parts.pausing.over();
     match moved {
         Ok(renewed) => Ok(Some(state.store.renew(renewed))),
-        Err(failure) => match state.store.mend(failure) {
+        Err(failure) => match state.store.checkpoint_failed(failure) {
             Ok(()) => Ok(None),
             Err(error) => {
                 if error.kind() == ErrorKind::Broken || error.is_outcome_unknown() {

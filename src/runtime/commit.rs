@@ -90,7 +90,7 @@ impl EngineState {
             numbers: Reserve { next: opened.first, end: opened.reserved },
             reserved: opened.reserved,
             reserved_at: Mark(0),
-            reckoning: opened.reckoning,
+            reckoning: opened.queue_clock,
             derived: DerivedState::default(),
             draft: Decision::default(),
             refill_at: 0,
@@ -138,7 +138,7 @@ impl EngineState {
     /// otherwise wait for a checkpoint that may never come.
     pub(crate) fn heal_after(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Io
-            && let Err(error) = self.store.heal()
+            && let Err(error) = self.store.reopen_if_failed()
         {
             self.health.break_down(error.to_string(), false);
         }
@@ -376,7 +376,7 @@ impl EngineState {
     /// Microseconds that the caller pauses after its write.
     #[inline]
     pub(crate) fn pause(&mut self, clock: &dyn Clock) -> u64 {
-        if !self.store.is_moving() {
+        if !self.store.is_checkpointing() {
             self.backpressure.written(self.store.ring_used());
             return 0;
         }

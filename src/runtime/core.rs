@@ -66,7 +66,7 @@ impl Core {
         let learnt = core.state.lock().learn(&*core.settings.clock);
         let begun = learnt.and_then(|()| void_leases(&core, true));
         let begun = begun.and_then(|()| roll_back_puts(&core));
-        begun.map_err(|error| core.state.lock().store.blamed(error))?;
+        begun.map_err(|error| core.state.lock().store.opening_failed(error))?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {

@@ -47,9 +47,9 @@ impl<'a> TransactionCommit<'a> {
         reentrancy::ensure_outside()?;
         let turn = parts.writer();
         look_for_room(parts, &turn)?;
-        let writer = parts.running()?.store.writer()?;
+        let opening = parts.running()?.store.opening()?;
         // No other thread has the writer of redb: our own lock comes before it.
-        let app = writer.begin()?;
+        let app = AppTransaction::begin(opening)?;
         let state = parts.running()?;
         Ok(Self {
             parts,
@@ -165,7 +165,7 @@ impl Drop for TransactionCommit<'_> {
         drop(self.app.take());
         if let Some(mut state) = self.decided.get_mut().state.take() {
             // The base may have failed during the closure; from now on a failed sync is reported.
-            let _ = state.store.heal();
+            let _ = state.store.reopen_if_failed();
             sync_overdue(self.parts, &self.parts.release(state));
         }
     }

@@ -1,52 +1,42 @@
-//! Transactions and reads of the base with the application's own tables; `store::app_commit` ends
-//! the transactions.
+//! Transactions of the base with the application's own tables. At their end the layers, a set of
+//! row writes and those tables become one commit of the base. It is a checkpoint too, so no record
+//! is written for it.
+//!
 //! Locks are taken in this order: redb's writer first, without the store's lock, then the store.
 
-use super::checkpoint::abort;
+use super::base::Base;
+use super::checkpoint::{abort, keep_reserve, serial, sync_up_to, write_rows, write_state};
 use super::database::Opening;
-use super::tables::OWN_NAMES;
+use super::record::MetaDelta;
+use super::redb_errors::fenced;
+use super::tables::{CheckpointPosition, OWN_NAMES, Tally};
+use super::{Failure, Store};
+use crate::format::key::{Run, is_temporary};
+use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
-use redb::{ReadTransaction, WriteTransaction};
+use redb::WriteTransaction;
 
-/// Begins commits that include the application's tables. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct AppWriter {
-    pub(super) opening: Arc<Opening>,
-}
-
-impl AppWriter {
-    /// Waits for redb's writer. Must not be called with the store's lock held: a checkpoint may
-    /// hold the writer and wait for that lock.
-    pub(crate) fn begin(&self) -> Result<AppTransaction> {
-        let txn = self.opening.begin_write()?;
-        Ok(AppTransaction { txn: Some(txn), opening: self.opening.clone() })
-    }
-}
-
-/// Begins reads of the application's tables. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct AppReader {
-    pub(super) opening: Arc<Opening>,
-}
-
-impl AppReader {
-    /// A snapshot of the base. Drop it soon: it keeps every page that is replaced in the meantime.
-    /// Must not be called with the store's lock held: redb blocks it while the file grows, and with
-    /// a small cache for a piece of a checkpoint.
-    pub(crate) fn begin(&self) -> Result<ReadTransaction> {
-        self.opening.begin_read()
-    }
+/// Whether the application may use a table of this name.
+pub(crate) fn is_app_table(name: &str) -> bool {
+    !name.starts_with(OWN_NAMES)
 }
 
 /// A write transaction of the base with the application's writes. Dropped without a commit, it is
 /// aborted and changes nothing.
 pub(crate) struct AppTransaction {
-    pub(super) txn: Option<WriteTransaction>,
-    pub(super) opening: Arc<Opening>,
+    txn: Option<WriteTransaction>,
+    opening: Arc<Opening>,
 }
 
 impl AppTransaction {
+    /// Waits for redb's writer. Must not be called with the store's lock held: a checkpoint may
+    /// hold the writer and wait for that lock.
+    pub(crate) fn begin(opening: Arc<Opening>) -> Result<Self> {
+        let txn = Some(opening.begin_write()?);
+        Ok(Self { txn, opening })
+    }
+
     /// The transaction in which to open the application's tables.
     ///
     /// # Errors
@@ -64,7 +54,114 @@ impl Drop for AppTransaction {
     }
 }
 
-/// Whether the application may use a table of this name.
-pub(crate) fn is_app_table(name: &str) -> bool {
-    !name.starts_with(OWN_NAMES)
+impl Store {
+    /// The opening of the base in use, for transactions without the store's lock. Reopens the base
+    /// first if an earlier call to it has failed.
+    pub(crate) fn opening(&mut self) -> Result<Arc<Opening>> {
+        self.reopen_if_failed()?;
+        Ok(self.base()?.opening().clone())
+    }
+
+    /// Commits the layers, the row writes and the application's tables together. The commit is on
+    /// the medium when this returns. Returns the number of the last record.
+    ///
+    /// # Errors
+    /// `Refused`: nothing has changed. `Broken`: the store has stopped; with the kind `Unknown` the
+    /// next opening shows whether the commit took place.
+    pub(crate) fn finish(
+        &mut self,
+        mut app: AppTransaction,
+        mut writes: Layer,
+        advance: MetaDelta,
+    ) -> Result<u64, Failure> {
+        self.ensure_running().map_err(Failure::Broken)?;
+        let base = self.base().map_err(Failure::Broken)?;
+        if !Arc::ptr_eq(base.opening(), &app.opening) {
+            let error = Error::new(ErrorKind::Io);
+            let why = "base.redb was opened again after an error; try again";
+            return Err(Failure::Refused(error.because(why)));
+        }
+        let meta = self.meta.advanced(advance);
+        let anchor = self.next_anchor(base.anchor(), meta);
+        let Some(txn) = app.txn.take() else {
+            return Err(Failure::Refused(Error::new(ErrorKind::Closed)));
+        };
+        if let Some(journal) = self.journal()
+            && let Err(error) = sync_up_to(&journal, anchor.span.link.number)
+        {
+            abort(txn, &app.opening);
+            return Err(Failure::Broken(self.stop(error)));
+        }
+        self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+        self.rows.count(&writes, true);
+        let tallies = self.rows.counts.freeze();
+        self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
+        let opening = app.opening.clone();
+        match self.commit_all(txn, &opening, &writes, anchor, &tallies) {
+            Ok(base) => {
+                self.meta = meta;
+                self.rows.active = Layer::default();
+                writes.drain_into(|row| self.rows.absorb(row));
+                drop(self.adopt(base));
+                Ok(self.number)
+            }
+            Err(failure) => {
+                // The runs stay marked as changed, so that the next checkpoint writes their counts,
+                // also those of a running checkpoint.
+                self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+                self.rows.count(&writes, false);
+                Err(failure)
+            }
+        }
+    }
+
+    fn commit_all(
+        &mut self,
+        txn: WriteTransaction,
+        opening: &Arc<Opening>,
+        writes: &Layer,
+        mut anchor: CheckpointPosition,
+        tallies: &[(Run, Tally)],
+    ) -> Result<Base, Failure> {
+        let written = (|| {
+            // A checkpoint may have committed and not called `renew` yet.
+            anchor.serial = serial(&txn, opening)? + 1;
+            if let Some(frozen) = &self.rows.frozen {
+                write_rows(&txn, opening, frozen.iter())?;
+            }
+            write_rows(&txn, opening, self.rows.active.iter())?;
+            write_rows(&txn, opening, writes.iter().filter(|(key, _)| !is_temporary(key)))?;
+            write_state(&txn, opening, &anchor, tallies)?;
+            keep_reserve(&txn, opening)
+        })();
+        let was_tried = written.is_ok();
+        let done = match written {
+            Ok(()) => fenced(&opening.health, || Ok(txn.commit()?)),
+            Err(error) => {
+                abort(txn, opening);
+                Err(error)
+            }
+        };
+        let error = match done.and_then(|()| Base::over(opening.clone())) {
+            Ok(base) => return Ok(base),
+            Err(error) => error,
+        };
+        let fault = opening.health.fault();
+        let error = self.recoverable(error, fault).map_err(|stopped| {
+            Failure::Broken(Error::new(ErrorKind::Unknown).caused_by(stopped))
+        })?;
+        let reopened = match error.kind() {
+            ErrorKind::DiskFull => self.reopen_larger().map(drop),
+            _ => self.reopen(),
+        };
+        reopened.map_err(Failure::Broken)?;
+        // A commit that returned an error may have taken place; the serial shows it.
+        match self.base.take() {
+            Some(base) if was_tried && base.anchor().serial == anchor.serial => Ok(base),
+            base => {
+                self.base = base;
+                Err(Failure::Refused(self.with_folder(error)))
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use super::database::Opening;
 use super::disk::DiskFile;
 use super::range_cache::{CachedRange, RangeCache, SequentialScan};
-use super::redb_errors::fenced;
+use super::redb_errors::{FileHealth, fenced};
 use super::reserve::BaseFile;
 use super::tables::{
     ANCHOR, Bytes, CheckpointPosition, ROWS, STATE, Tally, decode_tally, run_of, seal, unseal,
@@ -13,7 +13,7 @@ use crate::format::key::{Key, Run, after, copy};
 use crate::format::{Met, Value};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
-use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata};
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::cell::RefCell;
 
 /// Rows that are read ahead between two questions whether to continue: a few pages.
@@ -54,17 +54,9 @@ impl Base {
 
     /// Takes a snapshot of what is committed.
     pub(crate) fn over(opening: Arc<Opening>) -> Result<Self> {
-        let (rows, anchor) = fenced(&opening.health, || {
-            let read = opening.db()?.begin_read()?;
-            let state = read.open_table(STATE)?;
-            let anchor = state.get(ANCHOR)?;
-            let anchor = anchor.and_then(|sealed| {
-                unseal(ANCHOR, sealed.value()).and_then(CheckpointPosition::decode)
-            });
-            Ok((Arc::new(read.open_table(ROWS)?), anchor))
-        })?;
-        let anchor = anchor
-            .ok_or_else(|| Error::new(ErrorKind::Damaged).because("base.redb has no anchor"))?;
+        let read = opening.begin_read()?;
+        let anchor = read_anchor(&opening.health, || Ok(read.open_table(STATE)?))?;
+        let rows = fenced(&opening.health, || Ok(Arc::new(read.open_table(ROWS)?)))?;
         Ok(Self { opening, rows, cache: RefCell::default(), anchor })
     }
 
@@ -210,6 +202,20 @@ impl Base {
     }
 }
 
+/// Reads the anchor from the table of one transaction.
+pub(super) fn read_anchor<T: ReadableTable<Bytes, Bytes>>(
+    health: &FileHealth,
+    open: impl FnOnce() -> std::result::Result<T, redb::Error>,
+) -> Result<CheckpointPosition> {
+    let anchor = fenced(health, || {
+        let table = open()?;
+        let sealed = table.get(ANCHOR)?;
+        Ok(sealed
+            .and_then(|sealed| unseal(ANCHOR, sealed.value()).and_then(CheckpointPosition::decode)))
+    })?;
+    anchor.ok_or_else(|| Error::new(ErrorKind::Damaged).because("base.redb has no anchor"))
+}
+
 fn initialise(opening: &Opening, anchor: &CheckpointPosition) -> Result<()> {
     let txn = opening.begin_write()?;
     fenced(&opening.health, || {
@@ -221,9 +227,13 @@ fn initialise(opening: &Opening, anchor: &CheckpointPosition) -> Result<()> {
     })
 }
 
+/// A key in messages.
+pub(super) fn hex(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn damaged_row(key: &[u8]) -> Error {
-    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    Error::new(ErrorKind::Damaged).because(format!("the row {key} in base.redb"))
+    Error::new(ErrorKind::Damaged).because(format!("the row {} in base.redb", hex(key)))
 }
 
 fn copied((key, value): &Met) -> Met {

@@ -11,8 +11,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The largest row that is journaled is the ring divided by this. A larger one goes to the base at
 /// once.
 pub(super) const ROW_PART: u64 = 12;
-/// The largest record is the ring divided by this. One ring has space for the last record, the next
-/// one, the bytes lost where that wraps, its rows carried, and the part that is kept free.
+/// The largest record is the ring divided by this. After a checkpoint the ring has space for the
+/// last record, which is still protected then, the next one, the bytes lost where that wraps, its
+/// rows carried, and the part that is kept free.
 pub(super) const RECORD_PART: u64 = 5;
 /// The ring divided by this stays free, for the records of openings and for the bytes that are lost
 /// where a carried record does not fit before the ring's end. It is larger than the largest row.

@@ -3,7 +3,7 @@
 //! repairs, or drops its list of free pages, and the opening in use must not be affected.
 
 use super::Store;
-use super::base::Base;
+use super::base::{Base, hex};
 use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
@@ -13,7 +13,7 @@ use super::scratch::ScratchFile;
 use crate::format::key::is_temporary;
 use crate::format::key::{Key, Range, Scope, Tag};
 use crate::format::pack::Unpacker;
-use crate::format::{Value, View};
+use crate::format::{Met, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 use std::collections::BTreeMap;
@@ -21,10 +21,6 @@ use std::collections::BTreeMap;
 type Report<'a> = &'a mut dyn FnMut(String);
 
 const UNSOUND: &str = "base.redb fails redb's own check";
-
-fn hex(key: &[u8]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 impl Store {
     /// Reports each fault as text; of a sound store it reports nothing. `audit` checks the meaning
@@ -38,38 +34,24 @@ impl Store {
         report: Report<'_>,
         audit: impl FnOnce(&dyn View, Report<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.heal()?;
+        self.reopen_if_failed()?;
         self.check_journal(report)?;
-        let Some(file) = self.base()?.opening().file() else {
-            self.check_rows(report)?;
-            return audit(self, report);
+        let Some(file) = &self.base()?.opening().file else {
+            let checked = Checked { store: self, base: self.base()? };
+            return checked.check_rows(report).and_then(|()| audit(&checked, report));
         };
-        let scratch = ScratchFile::over(file).map(Arc::new).map_err(Error::io)?;
+        let scratch = ScratchFile::over(file.file.clone()).map(Arc::new).map_err(Error::io)?;
         let scratch = BaseFile::new(scratch).map_err(Error::io)?;
-        let scratch = Base::open(scratch, self.config.cache_bytes);
-        let scratch = match scratch.map_err(corruption_as_damage) {
-            Err(error) if error.kind() == ErrorKind::Damaged => {
-                report(format!("{UNSOUND}: {error}"));
-                return Ok(());
-            }
-            scratch => scratch?,
-        };
-        let dead = self.rows.dead.borrow().clone();
-        let served = self.base.replace(scratch);
-        // A panic of redb in the checked copy must not break the queue.
-        let health = std::mem::take(&mut self.health);
-        let looked = self.check_rows(report).and_then(|()| audit(self, report));
-        let scratch = std::mem::replace(&mut self.base, served);
+        let opened = Base::open(scratch, self.config.cache_bytes);
+        let Some(scratch) = undamaged(opened, UNSOUND, report)? else { return Ok(()) };
         // Dead ranges found in the copy are not valid for the opening in use.
+        let dead = self.rows.dead.borrow().clone();
+        let checked = Checked { store: self, base: &scratch };
+        let looked = checked.check_rows(report).and_then(|()| audit(&checked, report));
         self.rows.dead.replace(dead);
-        self.health = health;
-        match looked.map_err(corruption_as_damage) {
-            Err(error) if error.kind() == ErrorKind::Damaged => {
-                report(format!("base.redb cannot be read: {error}"));
-            }
-            looked => looked?,
-        }
-        scratch.map_or(Ok(()), |scratch| Self::check_base(scratch, report))
+        undamaged(looked, "base.redb cannot be read", report)
+            .map_err(|error| self.with_folder(error))?;
+        check_base(scratch, report)
     }
 
     /// Checks the chain of records in the file, from where an opening begins to the last record
@@ -78,7 +60,7 @@ impl Store {
         let Some(ring) = &self.ring else { return Ok(()) };
         let anchor = self.base()?.anchor();
         let head = JournalHead { queue: anchor.queue, ring: ring.size() };
-        let mut reader = RingReader::new(ring.file(), &head);
+        let mut reader = RingReader::new(ring.file(), &head, ring.carried_upto());
         let mut last = ring.floor();
         let mut meta = Some(anchor.meta);
         while last.link.number < ring.last().link.number {
@@ -107,12 +89,20 @@ impl Store {
         }
         Ok(())
     }
+}
 
+/// The rows of a store over another opening of its base.
+struct Checked<'a> {
+    store: &'a Store,
+    base: &'a Base,
+}
+
+impl Checked<'_> {
     /// The row in the layers and the base; a damaged row counts as missing.
     fn kept(&self, key: &Key) -> Result<Option<Value>> {
-        match self.rows.entry(key) {
+        match self.store.rows.entry(key) {
             Some(op) => Ok(op.value().cloned()),
-            None => match self.base()?.get(key) {
+            None => match self.base.get(key) {
                 Err(error) if error.kind() == ErrorKind::Damaged => Ok(None),
                 kept => kept,
             },
@@ -120,10 +110,9 @@ impl Store {
     }
 
     fn check_rows(&self, report: Report<'_>) -> Result<()> {
-        let base = self.base()?;
         let mut counted: BTreeMap<Range, u64> = BTreeMap::new();
         let mut mirrored = 0;
-        let mut skipped = self.rows.skipped();
+        let mut skipped = self.store.rows.skipped();
         skipped.sort();
         let mut lives = |key: &[u8], report: &mut dyn FnMut(String)| {
             let Some(range) = Range::holding(key) else {
@@ -138,11 +127,11 @@ impl Store {
                 report(format!("the row {} is inside a dead range", hex(key)));
             }
         };
-        base.each(&[], &[u8::MAX; 8], |key, value| {
+        self.base.each(&[], &[u8::MAX; 8], |key, value| {
             if is_temporary(key) {
                 report(format!("the row {} of a temporary tube is in the base", hex(key)));
             }
-            if self.rows.entry(key).is_some() {
+            if self.store.rows.entry(key).is_some() {
                 return;
             }
             if value.is_none() {
@@ -155,18 +144,18 @@ impl Store {
                 lives(&key, report);
             }
         }
-        for key in self.rows.temporary_rows() {
+        for key in self.store.rows.temporary_rows() {
             lives(key, report);
         }
-        for (key, value) in self.rows.mirrored() {
+        for (key, value) in self.store.rows.mirrored() {
             if value != self.kept(key)?.as_ref() {
                 report(format!("the row {} in memory differs from the stored one", hex(key)));
             }
         }
-        if mirrored != self.rows.mirrored().count() {
+        if mirrored != self.store.rows.mirrored().count() {
             report("the rows kept in memory are not those stored".into());
         }
-        let runs = self.rows.counted_runs();
+        let runs = self.store.rows.counted_runs();
         let stale = runs.into_iter().flat_map(|run| {
             Tag::ALL.into_iter().filter_map(move |tag| match tag.scope() {
                 Scope::Run => Some(Range::in_run(tag, run)),
@@ -179,7 +168,7 @@ impl Store {
         }
         for (range, count) in counted {
             // Tags without runs have one count for each tag, as here.
-            let kept = self.rows.counted(range);
+            let kept = self.store.rows.counted(range);
             if kept != count {
                 report(format!("{range:?} counts {kept} rows and has {count}"));
             }
@@ -190,35 +179,56 @@ impl Store {
     /// Every key of the layers, and whether its upper entry is a live row.
     fn layers(&self) -> impl Iterator<Item = (Key, bool)> {
         let mut keys: BTreeMap<Key, bool> = BTreeMap::new();
-        if let Some(frozen) = &self.rows.frozen {
+        if let Some(frozen) = &self.store.rows.frozen {
             keys.extend(frozen.iter().map(|(key, op)| (key.clone(), !op.is_remove())));
         }
-        let active = self.rows.active.iter();
+        let active = self.store.rows.active.iter();
         keys.extend(active.map(|(key, op)| (key.clone(), !op.is_remove())));
         keys.into_iter()
     }
+}
 
-    /// Lets redb verify every page, and repair in memory what it finds.
-    fn check_base(scratch: Base, report: Report<'_>) -> Result<()> {
-        let mut opening = scratch.into_opening();
-        let health = opening.health.clone();
-        let verified = fenced(&health, || match Arc::get_mut(&mut opening) {
-            Some(own) => Ok(own.db_mut()?.check_integrity()?),
-            None => Err(redb::Error::TransactionInProgress),
-        });
-        match verified.map_err(corruption_as_damage) {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                report(format!("{UNSOUND} and is to be repaired"));
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::Damaged => {
-                report(format!("{UNSOUND}: {error}"));
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+impl View for Checked<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.store.rows.get(self.base, key)
     }
+
+    fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+        self.store.rows.first(self.base, from, to)
+    }
+
+    fn count(&self, range: Range) -> u64 {
+        self.store.count(range)
+    }
+
+    fn durable_bytes(&self) -> u64 {
+        self.store.durable_bytes()
+    }
+}
+
+/// Reports damage of the base, and passes every other result on. `None` after damage.
+fn undamaged<T>(result: Result<T>, what: &str, report: Report<'_>) -> Result<Option<T>> {
+    match result.map_err(corruption_as_damage) {
+        Err(error) if error.kind() == ErrorKind::Damaged => {
+            report(format!("{what}: {error}"));
+            Ok(None)
+        }
+        result => result.map(Some),
+    }
+}
+
+/// Lets redb verify every page, and repair in memory what it finds.
+fn check_base(scratch: Base, report: Report<'_>) -> Result<()> {
+    let mut opening = scratch.into_opening();
+    let health = opening.health.clone();
+    let verified = fenced(&health, || match Arc::get_mut(&mut opening) {
+        Some(own) => Ok(own.db_mut()?.check_integrity()?),
+        None => Err(redb::Error::TransactionInProgress),
+    });
+    if undamaged(verified, UNSOUND, report)? == Some(false) {
+        report(format!("{UNSOUND} and is to be repaired"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,21 +2,19 @@
 //! One commit contains the rows, the counts and the anchor, so that the base always holds the queue
 //! as it was after one record.
 
-use super::base::Base;
+use super::base::{Base, read_anchor};
 use super::database::Opening;
 use super::journal::Journal;
 use super::merge::merge;
 use super::paced_io::IoPacer;
 use super::redb_errors::{Fault, fenced};
-use super::tables::{
-    ANCHOR, CheckpointPosition, ROWS, STATE, Tally, encode_tally, run_key, seal, unseal,
-};
+use super::tables::{ANCHOR, CheckpointPosition, ROWS, STATE, Tally, encode_tally, run_key, seal};
 use crate::format::RowOp;
 use crate::format::key::{Key, Run};
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
-use redb::{ReadableTable, WriteTransaction};
+use redb::WriteTransaction;
 
 /// Rows of a step, which takes some tenths of a millisecond.
 const STEP: usize = 256;
@@ -31,20 +29,14 @@ pub(crate) struct Checkpoint {
     pub(super) frozen: Arc<Layer>,
     pub(super) journal: Option<Arc<Journal>>,
     pub(super) opening: Arc<Opening>,
-    /// The serial of the base at the freeze.
-    pub(super) base_serial: u64,
     pub(super) anchor: CheckpointPosition,
     pub(super) tallies: Vec<(Run, Tally)>,
     pub(super) txn: Option<WriteTransaction>,
     pub(super) last: Option<Key>,
 }
 
-/// A checkpoint that is on the medium, with a snapshot that contains it.
-pub(crate) struct Renewed {
-    pub(super) base: Base,
-}
-
-/// A checkpoint that failed. The store can continue after `Store::mend` was called with it.
+/// A checkpoint that failed. The store can continue after `Store::checkpoint_failed` was called
+/// with it.
 #[derive(Debug)]
 pub(crate) struct CheckpointFailure {
     pub(super) frozen: Arc<Layer>,
@@ -59,11 +51,9 @@ impl Checkpoint {
         if let Some(journal) = &self.journal {
             sync_up_to(journal, self.anchor.span.link.number)?;
         }
-        let txn = self.opening.begin_write()?;
-        let base_serial = serial(&txn, &self.opening);
-        self.txn = Some(txn);
+        let txn = self.txn.insert(self.opening.begin_write()?);
         // Its rows are in the base already; written again, they would hide later ones.
-        if base_serial? != self.base_serial {
+        if serial(txn, &self.opening)? + 1 != self.anchor.serial {
             return Err(Error::new(ErrorKind::Closed)
                 .because("a transaction was committed first; try again"));
         }
@@ -75,29 +65,22 @@ impl Checkpoint {
         let Some(txn) = &self.txn else { return Err(Error::new(ErrorKind::Closed)) };
         let slice = self.frozen.after(self.last.as_ref()).take(rows);
         let last = write_rows(txn, &self.opening, slice)?;
-        if last.is_some() {
-            self.last = last;
-        }
+        self.last = last.or(self.last.take());
         Ok(self.frozen.after(self.last.as_ref()).next().is_some())
     }
 
-    /// Commits. On return everything up to the anchor is in the base, on the medium.
-    pub(crate) fn commit(mut self) -> std::result::Result<Renewed, CheckpointFailure> {
-        match self.try_commit() {
-            Ok(base) => Ok(Renewed { base }),
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    fn try_commit(&mut self) -> Result<Base> {
-        let Some(txn) = self.txn.take() else { return Err(Error::new(ErrorKind::Closed)) };
-        write_state(&txn, &self.opening, &self.anchor, &self.tallies)?;
-        keep_reserve(&txn, &self.opening)?;
-        fenced(&self.opening.health, || Ok(txn.commit()?))?;
+    /// Commits. On return everything up to the anchor is in the base, on the medium. Returns a
+    /// snapshot that contains it.
+    pub(crate) fn commit(&mut self) -> Result<Base> {
+        let Some(txn) = &self.txn else { return Err(Error::new(ErrorKind::Closed)) };
+        write_state(txn, &self.opening, &self.anchor, &self.tallies)?;
+        keep_reserve(txn, &self.opening)?;
+        let commit = || Ok(self.txn.take().map_or(Ok(()), WriteTransaction::commit)?);
+        fenced(&self.opening.health, commit)?;
         Base::over(self.opening.clone())
     }
 
-    /// Turns an error of `begin` or `step` into a failure for `Store::mend`.
+    /// Turns an error of a step into a failure for `Store::checkpoint_failed`.
     pub(crate) fn failed(mut self, error: Error) -> CheckpointFailure {
         if let Some(txn) = self.txn.take() {
             abort(txn, &self.opening);
@@ -105,37 +88,26 @@ impl Checkpoint {
         CheckpointFailure { frozen: self.frozen, error, fault: self.opening.health.fault() }
     }
 
-    /// Runs all steps without pauses.
-    pub(crate) fn run(self) -> std::result::Result<Renewed, CheckpointFailure> {
-        self.run_with(None)
-    }
-
-    /// Runs all steps, with the pauses that `pacer` asks for.
-    pub(crate) fn run_with(
-        self,
-        pacer: Option<Arc<dyn IoPacer>>,
-    ) -> std::result::Result<Renewed, CheckpointFailure> {
-        let opening = self.opening.clone();
-        opening.writer.set_pacer(pacer.clone());
-        let done = self.all_steps(pacer.as_deref());
-        opening.writer.set_pacer(None);
-        done
-    }
-
-    fn all_steps(
+    /// Runs all steps, with the pauses that `pacer` asks for. Returns a snapshot that contains what
+    /// was frozen.
+    pub(crate) fn run(
         mut self,
-        pacer: Option<&dyn IoPacer>,
-    ) -> std::result::Result<Renewed, CheckpointFailure> {
-        if let Err(error) = self.begin() {
-            return Err(self.failed(error));
-        }
-        loop {
-            match self.step(STEP) {
-                Ok(true) => pacer.map_or((), IoPacer::yield_cpu),
-                Ok(false) => return self.commit(),
-                Err(error) => return Err(self.failed(error)),
+        pacer: Option<Arc<dyn IoPacer>>,
+    ) -> std::result::Result<Base, CheckpointFailure> {
+        self.opening.writer.set_pacer(pacer.clone());
+        let done = self.all_steps(pacer.as_deref());
+        self.opening.writer.set_pacer(None);
+        done.map_err(|error| self.failed(error))
+    }
+
+    fn all_steps(&mut self, pacer: Option<&dyn IoPacer>) -> Result<Base> {
+        self.begin()?;
+        while self.step(STEP)? {
+            if let Some(pacer) = pacer {
+                pacer.yield_cpu();
             }
         }
+        self.commit()
     }
 }
 
@@ -151,15 +123,7 @@ pub(super) fn sync_up_to(journal: &Journal, number: u64) -> Result<()> {
 
 /// The serial of the anchor in a write transaction.
 pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
-    let anchor = fenced(&opening.health, || {
-        let state = txn.open_table(STATE)?;
-        let anchor = state.get(ANCHOR)?;
-        Ok(anchor
-            .and_then(|sealed| unseal(ANCHOR, sealed.value()).and_then(CheckpointPosition::decode)))
-    })?;
-    anchor
-        .map(|anchor| anchor.serial)
-        .ok_or_else(|| Error::new(ErrorKind::Damaged).because("base.redb has no anchor"))
+    Ok(read_anchor(&opening.health, || Ok(txn.open_table(STATE)?))?.serial)
 }
 
 /// Writes entries; returns the last key written.

@@ -8,7 +8,7 @@ use super::reserve::BaseFile;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 use redb::backends::InMemoryBackend;
-use redb::{Database, ReadTransaction, ReadableDatabase, StorageBackend};
+use redb::{Database, ReadTransaction, ReadableDatabase, StorageBackend, WriteTransaction};
 use std::io;
 
 /// The base's file as redb uses it. redb's own file locks are not used: the opening holds the
@@ -133,12 +133,7 @@ impl Opening {
         self.file.as_ref().and_then(|file| file.file.len().ok()).unwrap_or(0)
     }
 
-    /// `None` in memory.
-    pub(crate) fn file(&self) -> Option<Arc<dyn DiskFile>> {
-        self.file.as_ref().map(|file| file.file.clone())
-    }
-
-    pub(crate) fn begin_write(&self) -> Result<redb::WriteTransaction> {
+    pub(crate) fn begin_write(&self) -> Result<WriteTransaction> {
         fenced(&self.health, || {
             let mut txn = self.db()?.begin_write()?;
             // With it redb also commits in two phases. Then the data of a visible commit is whole
@@ -148,6 +143,9 @@ impl Opening {
         })
     }
 
+    /// A snapshot of the base. Drop it soon: it keeps every page that is replaced in the meantime.
+    /// Must not be called with the store's lock held: redb blocks it while the file grows, and with
+    /// a small cache for a piece of a checkpoint.
     pub(crate) fn begin_read(&self) -> Result<ReadTransaction> {
         fenced(&self.health, || Ok(self.db()?.begin_read()?))
     }

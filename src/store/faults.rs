@@ -1,6 +1,6 @@
 //! The parts of a store while they can be used, and what a fault of one means: it stops the store
 //! for good, or the caller gets an error with the folder's path. It repairs nothing; see
-//! `store::heal`.
+//! `store::reopen`.
 
 use super::base::Base;
 use super::journal::Journal;

@@ -139,9 +139,9 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Which of the two slots it is.
-    pub(crate) fn place(&self) -> u64 {
-        self.sequence % 2
+    /// Its offset in the journal. The lead before the two slots is as long as a slot.
+    pub(crate) fn at(&self) -> u64 {
+        (1 + self.sequence % 2) * SLOT_BYTES as u64
     }
 
     /// `sequence: u64 · features · checksum: u64`, then zeros. The seed is that of the queue.
@@ -165,7 +165,7 @@ impl Slot {
     pub(crate) fn newest(pages: &[u8], seed: u64) -> Option<Self> {
         let slots = pages.chunks(SLOT_BYTES).zip(0..2);
         let valid = slots.filter_map(|(page, place)| {
-            Self::decode(page, seed).filter(|slot| slot.place() == place)
+            Self::decode(page, seed).filter(|slot| slot.sequence % 2 == place)
         });
         valid.max_by_key(|slot| slot.sequence)
     }

@@ -3,7 +3,7 @@
 
 use super::Store;
 use super::base::Base;
-use super::checkpoint::{Checkpoint, Renewed};
+use super::checkpoint::Checkpoint;
 use crate::format::layer::Layer;
 use crate::words::error::Result;
 use crate::words::limits::READ_AHEAD_DIVISOR;
@@ -25,7 +25,7 @@ impl Retired {
     /// knows how far the scans are, and nearly all its pages are also those of the new one.
     ///
     /// # Errors
-    /// As for any read. After an error the caller heals the store.
+    /// As for any read. After an error the caller calls `Store::reopen_if_failed`.
     pub(crate) fn read_ahead(self, may_go_on: &dyn Fn() -> bool) -> Result<()> {
         drop(self.frozen);
         self.base.map_or(Ok(()), |base| base.read_ahead(self.read_ahead_bytes, may_go_on))
@@ -37,7 +37,7 @@ impl Store {
     /// checkpoint without the store's lock. `None` while another one runs, or if there is nothing
     /// to write.
     pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
-        self.heal()?;
+        self.reopen_if_failed()?;
         let base = self.base()?;
         let before = base.anchor();
         let anchor = self.next_anchor(before, self.meta);
@@ -59,7 +59,6 @@ impl Store {
             frozen,
             journal: self.journal(),
             opening,
-            base_serial: anchor.serial - 1,
             anchor,
             tallies,
             txn: None,
@@ -69,14 +68,14 @@ impl Store {
 
     /// Ends a checkpoint that succeeded: reads use the new snapshot, and the journal up to its
     /// anchor is free.
-    pub(crate) fn renew(&mut self, renewed: Renewed) -> Retired {
-        let serial = renewed.base.anchor().serial;
+    pub(crate) fn renew(&mut self, renewed: Base) -> Retired {
+        let serial = renewed.anchor().serial;
         // A commit with the application's tables may have come between. Its base has all these rows
         // and more.
         if self.base.as_ref().is_some_and(|base| base.anchor().serial >= serial) {
-            return Retired { base: Some(renewed.base), frozen: None, read_ahead_bytes: 0 };
+            return Retired { base: Some(renewed), frozen: None, read_ahead_bytes: 0 };
         }
-        self.adopt(renewed.base)
+        self.adopt(renewed)
     }
 
     /// Continues with a base that contains the frozen layer.

@@ -52,7 +52,7 @@ impl Store {
             if !self.reopen_larger()? {
                 break;
             }
-            match self.try_again()? {
+            match self.try_checkpoint()? {
                 None => return Ok(()),
                 Some(failed) => error = failed,
             }
@@ -68,18 +68,6 @@ impl Store {
         let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size() / KEPT_PART);
         (self.number_when_full, self.retry_at) = (self.number, used);
         Err(self.with_folder(error))
-    }
-
-    /// Runs a whole checkpoint. Returns why it failed, if the store can continue.
-    fn try_again(&mut self) -> Result<Option<Error>> {
-        let Some(checkpoint) = self.freeze()? else { return Ok(None) };
-        match checkpoint.run() {
-            Ok(renewed) => {
-                drop(self.renew(renewed));
-                Ok(None)
-            }
-            Err(failure) => self.take_back(failure),
-        }
     }
 
     /// Opens the base again with more free pages. redb would double its file, and later grow it by

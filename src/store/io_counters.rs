@@ -9,7 +9,8 @@ use std::path::Path;
 /// Since the opening, for both files.
 #[derive(Debug, Default)]
 pub(crate) struct IoCounters {
-    read: AtomicU64,
+    /// Bytes asked for by reads. Only tests read it.
+    pub(super) read: AtomicU64,
     written: AtomicU64,
     syncs: AtomicU64,
 }
@@ -19,12 +20,6 @@ impl IoCounters {
     pub(crate) fn of(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Arc<Self>) {
         let counters = Arc::<Self>::default();
         (Arc::new(CountedDisk { disk, counters: counters.clone() }), counters)
-    }
-
-    /// Bytes asked for by reads.
-    #[cfg(test)]
-    pub(crate) fn read(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
     }
 
     /// Bytes given to writes, also to those that failed.

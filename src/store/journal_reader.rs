@@ -18,13 +18,19 @@ const NUMBER_AT: usize = 16;
 pub(crate) struct RingReader<'a> {
     file: &'a dyn DiskFile,
     head: &'a JournalHead,
+    /// The last carried record that is valid.
+    carried_upto: u64,
     chunk: Vec<u8>,
     at: u64,
 }
 
 impl<'a> RingReader<'a> {
-    pub(crate) fn new(file: &'a dyn DiskFile, head: &'a JournalHead) -> Self {
-        Self { file, head, chunk: Vec::new(), at: 0 }
+    pub(crate) fn new(file: &'a dyn DiskFile, head: &'a JournalHead, carried_upto: u64) -> Self {
+        Self { file, head, carried_upto, chunk: Vec::new(), at: 0 }
+    }
+
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        self.head.ring
     }
 
     /// `None` after the end of the ring.
@@ -60,16 +66,20 @@ impl<'a> RingReader<'a> {
     }
 
     /// The record that follows `last` in the chain: directly after it, at the next page if it would
-    /// have crossed into that, or at the ring's start if it did not fit.
+    /// have crossed into that, or at the ring's start if it did not fit. A carry that failed may
+    /// have left its records at the first of these positions.
     pub(crate) fn next(&mut self, last: Span) -> io::Result<Option<(Header, Span, &[u8])>> {
         let mut found = None;
-        for at in [last.end, next_page(last.end), 0] {
-            let follows = self.record(at)?.filter(|(header, _)| {
-                header.number == last.link.number + 1 && header.prev == last.link.checksum
+        for start in positions_after(last.end) {
+            let upto = self.carried_upto;
+            let follows = self.record(start)?.filter(|(header, _)| {
+                header.number == last.link.number + 1
+                    && header.prev == last.link.checksum
+                    && (!header.kind.is_carried() || header.number <= upto)
             });
             if let Some((header, _)) = follows {
-                let end = at + header.size();
-                found = Some((header, Span { link: header.link(), start: at, end }));
+                let end = start + header.size();
+                found = Some((header, Span { link: header.link(), start, end }));
                 break;
             }
         }
@@ -105,6 +115,11 @@ impl<'a> RingReader<'a> {
     }
 }
 
+/// Where the record after one that ends here may begin.
+fn positions_after(end: u64) -> [u64; 3] {
+    [end, next_page(end), 0]
+}
+
 /// Where in these bytes of a ring a header may begin whose record was written after the record
 /// `tail` was synced. Unsynced records are in the ring, so a record's number is at most as far from
 /// the last synced one as records fit into the ring: rows can look like headers at some of their
@@ -125,16 +140,18 @@ fn likely_headers(bytes: &[u8], tail: u64, records_max: u64) -> impl Iterator<It
 }
 
 /// Writes the replayed records again, byte for byte: after a kill or a failed sync the operating
-/// system may show bytes that are not on the medium and that no sync would write.
+/// system may show bytes that are not on the medium and that no sync would write. The same holds
+/// where the next record may begin: the medium may have a refused record there.
 pub(crate) fn write_again(
     file: &dyn DiskFile,
     head: &JournalHead,
     from: u64,
     to: u64,
 ) -> io::Result<()> {
-    let parts = if to >= from { [(from, to), (0, 0)] } else { [(from, head.ring), (0, to)] };
+    let records = if to >= from { [(from, to), (0, 0)] } else { [(from, head.ring), (0, to)] };
+    let next = positions_after(to).map(|at| (at, head.ring.min(at + HEADER_BYTES as u64)));
     let mut chunk = Vec::new();
-    for (mut at, end) in parts {
+    for (mut at, end) in records.into_iter().chain(next) {
         while at < end {
             chunk.resize((end - at).min(CHUNK as u64) as usize, 0);
             file.read_at(HEAD_BYTES as u64 + at, &mut chunk)?;
@@ -200,7 +217,7 @@ mod tests {
     fn rows_that_look_like_headers_are_read_once() {
         let file = Keys::default();
         let head = JournalHead { queue: [0; 16], ring: 8 << 20 };
-        let found = RingReader::new(&file, &head).beyond(1000, |_| Ok(())).unwrap();
+        let found = RingReader::new(&file, &head, 0).beyond(1000, |_| Ok(())).unwrap();
         assert_eq!(found, [0_u64; 0]);
         assert!(file.read.load(Ordering::SeqCst) < 9 << 20, "{file:?}");
     }

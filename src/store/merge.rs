@@ -11,18 +11,20 @@ use std::ops::Bound;
 
 /// For shorter runs a batch costs more than its rows one by one.
 const WORTH_IT: usize = 4;
-/// Maximum back-off, in rows, after failed batch attempts.
-const SHY_MAX: usize = 64;
+/// Rows that are written one by one after a failed batch attempt, at most.
+const BACKOFF_MAX: usize = 64;
 
 /// Decides whether to try a batch. Each failed attempt doubles the rows until the next one, so that
 /// scattered rows cost little more than necessary.
 struct RunProbe {
+    /// Rows until the next attempt.
     wait: usize,
-    shy: usize,
+    /// The last value of `wait` after a failed attempt.
+    backoff: usize,
 }
 
 impl RunProbe {
-    const NEW: Self = Self { wait: 0, shy: 1 };
+    const NEW: Self = Self { wait: 0, backoff: 1 };
 
     /// Whether to try at this row.
     fn tries(&mut self) -> bool {
@@ -31,9 +33,14 @@ impl RunProbe {
         tries
     }
 
-    fn had(&mut self, rows: usize) {
-        self.shy = if rows < WORTH_IT { (self.shy * 2).min(SHY_MAX) } else { 1 };
-        self.wait = if rows < WORTH_IT { self.shy } else { 0 };
+    /// Notes how many rows an attempt has written.
+    fn tried(&mut self, rows: usize) {
+        if rows < WORTH_IT {
+            self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+            self.wait = self.backoff;
+        } else {
+            *self = Self::NEW;
+        }
     }
 }
 
@@ -50,12 +57,12 @@ pub(super) fn merge<'a>(
         let run = match op.value() {
             Some(_) if inserts.tries() => {
                 let run = insert_run(table, &mut entries, &mut buffer)?;
-                inserts.had(run.rows);
+                inserts.tried(run.rows);
                 run.last
             }
             None if removals.tries() => {
                 let run = remove_run(table, &mut entries)?;
-                removals.had(run.rows);
+                removals.tried(run.rows);
                 run.last
             }
             _ => None,

@@ -1,9 +1,12 @@
 //! Makes sets of row writes durable and visible, and returns the rows as they are now. The only
 //! folder that names redb. It does not know what a row means.
 //!
-//! Each set of writes becomes one record of the journal and is then applied to the overlay. A
-//! checkpoint moves the overlay into the base. The store starts no thread, and holds no lock during
-//! a call to code outside it.
+//! Each set of writes becomes one record of the journal and is then applied to the overlay, which
+//! is the active and the frozen layer. A checkpoint moves the overlay into the base and commits the
+//! *anchor* with it: the position of the last record that the base holds. An opening replays the
+//! records after the anchor. On a full disk a *carry* journals the overlay once more, so that the
+//! ring is free without the base. The store starts no thread, and holds no lock during a call to
+//! code outside it.
 
 pub(crate) mod disk;
 mod io_counters;
@@ -28,7 +31,6 @@ mod journal_reader;
 mod view;
 mod merge;
 mod checkpoint;
-mod app_tables;
 mod faults;
 mod marks;
 mod snapshot;
@@ -39,10 +41,10 @@ mod progress;
 mod create;
 mod open_base;
 mod health;
-mod heal;
+mod reopen;
 mod freeze;
 mod full;
-mod app_commit;
+mod app_tables;
 mod open;
 mod check;
 mod compact;
@@ -214,12 +216,6 @@ impl Store {
         self.refused_at.take_if(|refused| rows.temporary_bytes() < *refused).is_some()
     }
 
-    /// Bytes read from the disk so far.
-    #[cfg(test)]
-    pub(crate) fn read_bytes(&self) -> u64 {
-        self.io_counters.read()
-    }
-
     /// The number of the last record written.
     pub(crate) fn written(&self) -> u64 {
         self.number
@@ -245,7 +241,7 @@ impl Store {
     }
 
     /// Whether a checkpoint is running.
-    pub(crate) fn is_moving(&self) -> bool {
+    pub(crate) fn is_checkpointing(&self) -> bool {
         self.rows.frozen.is_some()
     }
 
@@ -277,13 +273,19 @@ impl Store {
 
     /// Runs a whole checkpoint, with the store's lock held.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
-        let Some(checkpoint) = self.freeze()? else { return Ok(()) };
-        match checkpoint.run() {
+        let failed = self.try_checkpoint()?;
+        failed.map_or(Ok(()), |error| self.continue_after(error))
+    }
+
+    /// Runs a whole checkpoint. Returns why it failed, if the store can continue.
+    fn try_checkpoint(&mut self) -> Result<Option<Error>> {
+        let Some(checkpoint) = self.freeze()? else { return Ok(None) };
+        match checkpoint.run(None) {
             Ok(renewed) => {
                 drop(self.renew(renewed));
-                Ok(())
+                Ok(None)
             }
-            Err(failure) => self.mend(failure),
+            Err(failure) => self.take_back(failure),
         }
     }
 
@@ -292,15 +294,18 @@ impl Store {
     ///
     /// # Errors
     /// Why the checkpoint failed, if the store continues without it; `Broken` if it does not.
-    pub(crate) fn mend(&mut self, failure: CheckpointFailure) -> Result<()> {
-        match self.take_back(failure)? {
-            None => Ok(()),
-            Some(error) if error.kind() == ErrorKind::DiskFull => self.handle_full_disk(error),
-            Some(error) => {
-                self.reopen()?;
-                Err(self.with_folder(error))
-            }
+    pub(crate) fn checkpoint_failed(&mut self, failure: CheckpointFailure) -> Result<()> {
+        let failed = self.take_back(failure)?;
+        failed.map_or(Ok(()), |error| self.continue_after(error))
+    }
+
+    /// Continues after this error of a checkpoint that was taken back.
+    fn continue_after(&mut self, error: Error) -> Result<()> {
+        if error.kind() == ErrorKind::DiskFull {
+            return self.handle_full_disk(error);
         }
+        self.reopen()?;
+        Err(self.with_folder(error))
     }
 
     /// Runs a last checkpoint and closes both files, also after an error.

@@ -25,11 +25,12 @@ use crate::format::FORMAT;
 use crate::format::extension::Extension;
 use crate::format::key::Run;
 use crate::format::pack::Unpacker;
-use crate::words::clock::{Boot, Clock, ClockMarks, ClockStep, QueueClock};
+use crate::words::clock::{Boot, Clock, ClockStep, QueueClock};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::NUMBER_BLOCK;
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
+use std::io;
 
 /// How often a creation is tried while other processes begin one and give it up.
 const TRIES: u32 = 8;
@@ -37,7 +38,7 @@ const TRIES: u32 = 8;
 /// A store as it was opened.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    pub(crate) reckoning: QueueClock,
+    pub(crate) queue_clock: QueueClock,
     /// How the wall clock has moved since the last opening.
     pub(crate) step: Option<ClockStep>,
     /// The first numbers that were never given out. They are durably reserved.
@@ -53,12 +54,6 @@ pub(crate) struct Clocks<'a> {
     pub(crate) gap_max: u64,
 }
 
-impl Clocks<'_> {
-    fn resume(&self, marks: ClockMarks, boot: Option<Boot>) -> (QueueClock, Option<ClockStep>) {
-        QueueClock::resume(marks, boot, self.clock, self.gap_max)
-    }
-}
-
 fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::Damaged).because(what)
 }
@@ -69,8 +64,9 @@ const UNRELEASED: &str = "made by a version before the first release: finish its
 const LOST_RECORD: &str = "a synced record of the journal is missing; restore the folder from a \
                            copy, or open with accept_loss to continue without the records after it";
 
-// Also an error with accept_loss: the base has only a part of the carried rows, so the rest of them
-// would be a state that the queue never had.
+// Also an error with accept_loss. The journal has no earlier record to continue from, and the base
+// already has some of the carried rows, but neither the others nor the row counts: tasks without
+// their index rows, and counts that hide rows.
 const LOST_CARRIED_ROW: &str = "a row that the journal has kept since the disk was full is \
                                 missing; restore the folder from a copy";
 
@@ -88,81 +84,64 @@ impl Store {
     ) -> Result<Opened> {
         let folder = disk.folder().to_owned();
         let (disk, io_counters) = IoCounters::of(disk);
-        Self::open_or_create(disk, io_counters, config, clocks, progress)
+        find_or_create(&*disk, config.journal_bytes, progress)
+            .and_then(|()| Self::open_files(disk, io_counters, config, clocks, progress))
             .map_err(|error| corruption_as_damage(error).during("open").at(&folder))
     }
 
-    fn open_or_create(
+    fn open_files(
         disk: Arc<dyn Disk>,
         io_counters: Arc<IoCounters>,
         config: Config,
         clocks: &Clocks<'_>,
         progress: ProgressFn<'_>,
     ) -> Result<Opened> {
-        for tries in 0.. {
-            match disk.found().map_err(Error::io)? {
-                Found::Whole => break,
-                // Other processes begin creations and give them up again and again.
-                Found::Nothing | Found::Unfinished if tries == TRIES => {
-                    return Err(Error::new(ErrorKind::Locked));
-                }
-                Found::Nothing | Found::Unfinished => {
-                    create(&*disk, config.journal_bytes, progress)?;
-                }
-                Found::Missing(FileName::Journal) => {
-                    return Err(damaged(NO_JOURNAL));
-                }
-                Found::Missing(FileName::Base) => return Err(missing_base(&*disk)),
-                Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
-            }
-        }
-        let Some(journal) = disk.open_journal().map_err(Error::io)? else {
+        let Some(file) = disk.open_journal().map_err(Error::io)? else {
             return Err(Error::new(ErrorKind::Locked));
         };
-        let (head, slot) = read_head(&*journal)?;
+        let (head, slot) = read_head(&*file)?;
         slot.features.admit(config.known)?;
         let base = open_base(&*disk, &config)?;
-        let disk = (disk, io_counters);
-        Self::open_files(disk, (config, clocks), progress, journal, base, (head, slot))
-    }
-
-    fn open_files(
-        (disk, io_counters): (Arc<dyn Disk>, Arc<IoCounters>),
-        (config, clocks): (Config, &Clocks<'_>),
-        progress: ProgressFn<'_>,
-        file: Arc<dyn DiskFile>,
-        base: Base,
-        (head, slot): (JournalHead, Slot),
-    ) -> Result<Opened> {
         let anchor = base.anchor();
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));
         }
         let features = slot.features.union(&copied_features(anchor)?)?;
         let mut rows = Rows::load(&base)?;
-        let carry = read_carry(&*file, &head, anchor)?;
+        let last_carry = read_last_carry(&*file, &head, anchor)?;
+        // A carry that was made for an earlier base is not valid.
+        let carry = last_carry.filter(|carry| carry.serial == anchor.serial);
         let floor = carry.map_or(anchor.span, |carry| carry.floor);
-        let tail = replay(&*file, &head, (anchor, carry), &mut rows, progress)?;
-        let lost = RingReader::new(&*file, &head)
+        let upto = carry.map_or(0, |carry| carry.upto);
+        let mut reader = RingReader::new(&*file, &head, upto);
+        let tail = replay(&mut reader, anchor, floor, &mut rows, progress)?;
+        if tail.span.link.number < upto {
+            return Err(damaged(LOST_CARRIED_ROW));
+        }
+        let lost = reader
             .beyond(tail.span.link.number, |done| report(progress, Stage::Scan, done, head.ring))?;
         if !lost.is_empty() && !config.accept_loss {
             return Err(damaged(LOST_RECORD));
         }
         report(progress, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
-        journal_reader::write_again(&*file, &head, floor.end, tail.span.end).map_err(Error::io)?;
-        // After a failed sync the carry's slot, too, may be in the system's memory only. Without it
-        // the next opening would begin at the anchor, where the ring is overwritten by then.
-        if let Some(carry) = carry {
-            file.write_at(carry.at(), &carry.encode(head.seed())).map_err(Error::io)?;
-        }
-        let carries = carry.map_or(0, |carry| carry.sequence);
-        let ring = Ring::resume(file.clone(), (&head, slot), floor, tail.span, carries);
-        let (reckoning, step) = clocks.resume(tail.meta.marks, tail.boot);
-        let number = tail.span.link.number;
-        let meta = tail.meta;
-        let mut store = Self::of((Some(disk), io_counters), config, Some(ring), base, rows);
-        (store.number, store.meta, store.boot) = (number, meta, reckoning.boot());
+        journal_reader::write_again(&*file, &head, floor.end, tail.span.end)
+            .and_then(|()| write_slots_again(&*file, &head, &slot, carry))
+            .map_err(Error::io)?;
+        let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
+        let Tail { span, meta, boot } = tail;
+        let (queue_clock, step) =
+            QueueClock::resume(meta.marks, boot, clocks.clock, clocks.gap_max);
+        let mut store = Self {
+            disk: Some(disk),
+            io_counters,
+            ring: Some(ring),
+            rows,
+            meta,
+            boot: queue_clock.boot(),
+            number: span.link.number,
+            ..Self::over(base, config)
+        };
         // The replayed records must be on the medium before a checkpoint's anchor names one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
         if store.ring.as_ref().is_some_and(|ring| *ring.features() != features) {
@@ -171,28 +150,23 @@ impl Store {
         store.full = !store.restore_reserve();
         store.make_room_for_opening()?;
         let reserved = meta.reserved.plus(Numbers::both(NUMBER_BLOCK));
-        let advance = MetaDelta { marks: reckoning.marks(), reserved, durable_bytes: 0 };
+        let advance = MetaDelta { marks: queue_clock.marks(), reserved, durable_bytes: 0 };
         store.write_opening(meta.advanced(advance))?;
         if let Some(journal) = store.journal() {
             journal.sync()?;
         }
         report(progress, Stage::Settle, 1, 1)?;
-        Ok(Opened { store, reckoning, step, first: meta.reserved, reserved })
+        Ok(Opened { store, queue_clock, step, first: meta.reserved, reserved })
     }
 
-    fn of(
-        (disk, io_counters): (Option<Arc<dyn Disk>>, Arc<IoCounters>),
-        config: Config,
-        ring: Option<Ring>,
-        base: Base,
-        rows: Rows,
-    ) -> Self {
+    /// A store in memory over this base, without rows.
+    fn over(base: Base, config: Config) -> Self {
         Self {
-            disk,
-            io_counters,
+            disk: None,
+            io_counters: Arc::default(),
             config,
-            ring,
-            rows,
+            ring: None,
+            rows: Rows::default(),
             meta: base.anchor().meta,
             base: Some(base),
             boot: None,
@@ -231,7 +205,7 @@ impl Store {
 
     /// The error of an opening that failed at the rows. A row that refers to a missing tube is
     /// damage, too.
-    pub(crate) fn blamed(&self, error: Error) -> Error {
+    pub(crate) fn opening_failed(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::TubeNotFound => damaged("a tube is missing").caused_by(error),
             // Another call may have got the error that stopped the store.
@@ -244,12 +218,31 @@ impl Store {
     pub(crate) fn in_memory(config: Config, clocks: &Clocks<'_>) -> Result<Opened> {
         let anchor = CheckpointPosition::genesis(QueueId::default(), 0);
         let base = Base::in_memory(config.cache_bytes, &anchor)?;
-        let (reckoning, step) = clocks.resume(anchor.meta.marks, None);
+        let (queue_clock, step) =
+            QueueClock::resume(anchor.meta.marks, None, clocks.clock, clocks.gap_max);
         let first = anchor.meta.reserved;
         let reserved = first.plus(Numbers::both(NUMBER_BLOCK));
-        let mut store = Self::of((None, Arc::default()), config, None, base, Rows::default());
+        let mut store = Self::over(base, config);
         store.meta.reserved = reserved;
-        Ok(Opened { store, reckoning, step, first, reserved })
+        Ok(Opened { store, queue_clock, step, first, reserved })
+    }
+}
+
+/// Finds the two files, or makes them.
+fn find_or_create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'_>) -> Result<()> {
+    for _ in 0..TRIES {
+        match disk.found().map_err(Error::io)? {
+            Found::Whole => return Ok(()),
+            Found::Nothing | Found::Unfinished => create(disk, journal_bytes, progress)?,
+            Found::Missing(FileName::Journal) => return Err(damaged(NO_JOURNAL)),
+            Found::Missing(FileName::Base) => return Err(missing_base(disk)),
+            Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
+        }
+    }
+    match disk.found().map_err(Error::io)? {
+        Found::Whole => Ok(()),
+        // Other processes begin creations and give them up again and again.
+        _ => Err(Error::new(ErrorKind::Locked)),
     }
 }
 
@@ -293,8 +286,8 @@ struct Tail {
     boot: Option<Boot>,
 }
 
-/// The carry that an opening begins with, if one was made for this base.
-fn read_carry(
+/// The last carry, for this base or for an earlier one.
+fn read_last_carry(
     file: &dyn DiskFile,
     head: &JournalHead,
     anchor: &CheckpointPosition,
@@ -304,28 +297,21 @@ fn read_carry(
     match Carry::of(&page, head.seed()) {
         // The base is an older copy.
         Some(carry) if carry.serial > anchor.serial => Err(damaged(MISMATCHED)),
-        carry => Ok(carry.filter(|carry| carry.serial == anchor.serial)),
+        carry => Ok(carry),
     }
 }
 
 fn replay(
-    file: &dyn DiskFile,
-    head: &JournalHead,
-    (anchor, carry): (&CheckpointPosition, Option<Carry>),
+    reader: &mut RingReader<'_>,
+    anchor: &CheckpointPosition,
+    floor: Span,
     rows: &mut Rows,
     progress: ProgressFn<'_>,
 ) -> Result<Tail> {
-    let mut reader = RingReader::new(file, head);
-    let floor = carry.map_or(anchor.span, |carry| carry.floor);
-    let upto = carry.map_or(0, |carry| carry.upto);
     let mut tail = Tail { span: floor, meta: anchor.meta, boot: anchor.boot() };
-    let (mut done, mut reported) = (0, 0);
-    report(progress, Stage::Replay, 0, head.ring)?;
+    let (mut done, mut reported, ring) = (0, 0, reader.ring_bytes());
+    report(progress, Stage::Replay, 0, ring)?;
     while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
-        // A carry that was not finished.
-        if header.kind.is_carried() && header.number > upto {
-            break;
-        }
         let preamble = replay_record(header.kind, body, rows)
             .ok_or_else(|| damaged("a record of the journal cannot be read"))?;
         let boot = boot_of(&preamble.extension).or(tail.boot);
@@ -333,11 +319,8 @@ fn replay(
         done += header.size();
         if done - reported >= 1 << 20 {
             reported = done;
-            report(progress, Stage::Replay, done, head.ring)?;
+            report(progress, Stage::Replay, done, ring)?;
         }
-    }
-    if tail.span.link.number < upto {
-        return Err(damaged(LOST_CARRIED_ROW));
     }
     // If no record follows the anchor's record, that record itself must be in the ring, or this is
     // the journal of another copy. The first anchor has no record.
@@ -350,6 +333,19 @@ fn replay(
     }
     rows.count_mirror();
     Ok(tail)
+}
+
+/// Writes the valid slots again, byte for byte: after a failed sync they may be in the system's
+/// memory only. Without its feature a row could not be read, and without its carry the next opening
+/// would begin at the anchor, where the ring is overwritten by then.
+fn write_slots_again(
+    file: &dyn DiskFile,
+    head: &JournalHead,
+    slot: &Slot,
+    carry: Option<Carry>,
+) -> io::Result<()> {
+    file.write_at(slot.at(), &slot.encode(head.seed()))?;
+    carry.map_or(Ok(()), |carry| file.write_at(carry.at(), &carry.encode(head.seed())))
 }
 
 /// Applies the rows of a record, and returns its preamble. `None` if the record cannot be read.

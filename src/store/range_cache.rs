@@ -88,15 +88,15 @@ impl RangeCache {
     /// As [`CachedRange::lookup`], in the range that reaches far enough.
     #[inline]
     pub(super) fn lookup(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
-        if let Some(answer) = self.ask(self.last.get(), from, to) {
+        if let Some(answer) = self.lookup_in(self.last.get(), from, to) {
             return Some(answer);
         }
         let starts_before = |(start, _): &(Key, CachedRange)| start.as_slice() <= from;
-        self.ask(self.by_start.partition_point(starts_before).checked_sub(1)?, from, to)
+        self.lookup_in(self.by_start.partition_point(starts_before).checked_sub(1)?, from, to)
     }
 
     #[inline]
-    fn ask(&self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
+    fn lookup_in(&self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
         let (start, range) = self.by_start.get(at)?;
         if start.as_slice() > from {
             return None;

@@ -5,9 +5,9 @@
 
 mod carried;
 
-use super::carry::{KEPT_PART, Load, RECORD_PART, ROW_PART};
+use super::carry::{Carry, KEPT_PART, Load, RECORD_PART, ROW_PART};
 use super::disk::{DiskFile, write_zeros};
-use super::features::{Features, SLOT_BYTES, Slot};
+use super::features::{Features, Slot};
 use super::head::{self, HEAD_BYTES, JournalHead};
 use super::journal::Journal;
 use super::record::{HEADER_BYTES, Link, RecordMeta, Span};
@@ -55,18 +55,21 @@ pub(crate) struct Ring {
     is_idle: bool,
     slot: Slot,
     record: RecordBuilder,
-    /// Counts the carries.
+    /// The sequence of the last carry.
     carries: u64,
+    /// The last record of the last carry.
+    carried_upto: u64,
 }
 
 impl Ring {
-    /// Continues after `last`, the end of the chain, which begins after `floor`.
+    /// Continues after `last`, the end of the chain, which begins after `floor`. The last carry may
+    /// be one of an earlier base.
     pub(crate) fn resume(
         file: Arc<dyn DiskFile>,
         (head, slot): (&JournalHead, Slot),
+        last_carry: Option<Carry>,
         floor: Span,
         last: Span,
-        carries: u64,
     ) -> Self {
         let journal = Arc::new(Journal::new(file.clone(), last.link.number));
         Self {
@@ -79,7 +82,8 @@ impl Ring {
             is_idle: true,
             slot,
             record: RecordBuilder::default(),
-            carries,
+            carries: last_carry.map_or(0, |carry| carry.sequence),
+            carried_upto: last_carry.map_or(0, |carry| carry.upto),
         }
     }
 
@@ -119,10 +123,8 @@ impl Ring {
         self.floor
     }
 
-    /// Bytes of the largest record. A larger one might not fit after a checkpoint together with a
-    /// carry and the one record before it that is still protected then, wherever that record is.
-    pub(crate) fn record_max(&self) -> u64 {
-        self.size / RECORD_PART
+    pub(crate) fn carried_upto(&self) -> u64 {
+        self.carried_upto
     }
 
     /// Where a record of this size can begin. One byte between head and tail always stays free, so
@@ -185,18 +187,14 @@ impl Ring {
             }
             before = after;
         }
-        let size = self.record.size();
-        if size <= self.record_max() && !self.has_space(size, load) {
-            return Err(WriteFault::NoRoom);
-        }
-        self.write()
+        self.write(Some(load))
     }
 
     /// Writes a record without rows, for the numbers that it reserves, into the part of the ring
     /// that is kept free.
     pub(crate) fn note(&mut self, meta: &RecordMeta) -> Result<u64, WriteFault> {
         self.record.begin(meta, true);
-        self.write()
+        self.write(None)
     }
 
     /// Writes a record which only says that all records before it are synced, once after the last
@@ -212,14 +210,13 @@ impl Ring {
             return Ok(false);
         }
         self.record.begin(meta, false);
-        self.write()?;
+        self.write(None)?;
         self.is_idle = true;
         Ok(true)
     }
 
-    /// Whether there is space for a record of this size, and after it for a carry of all rows.
-    fn has_space(&self, size: u64, load: Load) -> bool {
-        let Some(start) = self.place(size) else { return false };
+    /// Whether all rows can still be carried after a record of this size at this position.
+    fn leaves_space(&self, start: u64, size: u64, load: Load) -> bool {
         let (floor, end, carried) = (self.floor.start, start + size, load.carried + size);
         let used = if start >= floor { end - floor } else { self.size - floor + end };
         carried <= load.most && used + carried + self.size / KEPT_PART <= self.size
@@ -246,15 +243,17 @@ impl Ring {
     ) -> Result<u64, WriteFault> {
         self.record.begin(meta, true);
         self.record.opening(extension, nonce);
-        let number = self.write()?;
+        let number = self.write(None)?;
         // It has no rows, so its loss loses nothing.
         self.is_idle = true;
         Ok(number)
     }
 
+    /// Writes the built record, if the overlay can still be carried after it; without a load it is
+    /// written into the part that is kept free.
     #[inline(always)]
-    fn write(&mut self) -> Result<u64, WriteFault> {
-        let link = self.write_unpublished(self.journal.synced())?;
+    fn write(&mut self, load: Option<Load>) -> Result<u64, WriteFault> {
+        let link = self.write_unpublished(self.journal.synced(), load)?;
         self.is_idle = false;
         self.journal.set_written(link.number);
         Ok(link.number)
@@ -263,13 +262,16 @@ impl Ring {
     /// Writes the built record after the last one. The journal's number of the last written record
     /// does not change.
     #[inline(always)]
-    fn write_unpublished(&mut self, synced: u64) -> Result<Link, WriteFault> {
+    fn write_unpublished(&mut self, synced: u64, load: Option<Load>) -> Result<Link, WriteFault> {
         let size = self.record.size();
-        if size > self.record_max() {
+        if size > self.size / RECORD_PART {
             self.record.shrink(BUFFER_KEPT);
             return Err(WriteFault::TooLarge);
         }
         let start = self.place(size).ok_or(WriteFault::NoRoom)?;
+        if load.is_some_and(|load| !self.leaves_space(start, size, load)) {
+            return Err(WriteFault::NoRoom);
+        }
         let end = start + size;
         let link = self.record.seal(self.last.link, synced, self.seed);
         self.record.pad(self.padded_end(start, end) - end);
@@ -289,9 +291,8 @@ impl Ring {
     /// Writes these features into the slot that is not valid now, and syncs it.
     pub(crate) fn use_features(&mut self, features: Features) -> Result<(), WriteFault> {
         let slot = Slot { sequence: self.slot.sequence + 1, features };
-        let at = head::PAGE as u64 + slot.place() * SLOT_BYTES as u64;
         // A slot that was written in part is not valid, and the next write goes to it again.
-        self.file.write_at(at, &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
+        self.file.write_at(slot.at(), &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
         self.sync()?;
         self.slot = slot;
         Ok(())
@@ -344,7 +345,7 @@ mod tests {
         let last = Span { link: Link { number: 1, checksum: 0 }, start: 0, end: 0 };
         for (size, alone) in [(300, true), (300, false), (PAGE as usize, true), (5000, true)] {
             let file = Arc::new(OsFile(tempfile::tempfile().unwrap()));
-            let mut ring = Ring::resume(file, head.clone(), last, last, 0);
+            let mut ring = Ring::resume(file, head.clone(), None, last, last);
             let value = Value::from([7; 5000].get(..size - 112).unwrap());
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {

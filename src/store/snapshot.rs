@@ -35,13 +35,6 @@ impl Store {
         Ok((self.snapshot(copied, Key::new(), Key::new())?, count))
     }
 
-    /// What a snapshot of a range copies, and how far it goes.
-    #[cfg(test)]
-    pub(crate) fn copied_range(&self, from: &[u8], to: &[u8]) -> (Layer, Key) {
-        let (copied, _, to) = self.rows.copy_range(from, to);
-        (copied, to)
-    }
-
     fn snapshot(&self, copied: Layer, from: Key, to: Key) -> Result<Snapshot> {
         let (base, frozen) = (self.base()?.share(), self.rows.frozen.clone());
         Ok(Snapshot { base, frozen, copied, from, to })

@@ -5,7 +5,6 @@ use super::database::Opening;
 use super::redb_errors::fenced;
 use super::ring::Ring;
 use crate::words::error::Result;
-use crate::words::sync::Arc;
 use redb::{ReadableDatabase, ReadableTableMetadata, TableStats};
 
 /// How full things are, and how much was written. All numbers are counters in memory.
@@ -64,11 +63,6 @@ pub struct BaseSpace {
     pub rows: u64,
 }
 
-/// Measures the base without the store's lock.
-pub(crate) struct BaseSurvey {
-    opening: Arc<Opening>,
-}
-
 impl Store {
     pub(crate) fn space(&self) -> Space {
         let file = self.base.as_ref().map_or(0, |base| base.opening().bytes());
@@ -86,19 +80,14 @@ impl Store {
             tasks_put: 0,
         }
     }
-
-    pub(crate) fn surveyor(&mut self) -> Result<BaseSurvey> {
-        self.heal()?;
-        Ok(BaseSurvey { opening: self.base()?.opening().clone() })
-    }
 }
 
-impl BaseSurvey {
-    /// Reads every page that leads to a row.
-    pub(crate) fn measure(&self) -> Result<BaseSpace> {
-        let mut space = BaseSpace { bytes: self.opening.bytes(), ..BaseSpace::default() };
-        fenced(&self.opening.health, || {
-            let read = self.opening.db()?.begin_read()?;
+impl BaseSpace {
+    /// Reads every page that leads to a row. Needs no lock of the store.
+    pub(crate) fn measure(opening: &Opening) -> Result<Self> {
+        let mut space = Self { bytes: opening.bytes(), ..Self::default() };
+        fenced(&opening.health, || {
+            let read = opening.db()?.begin_read()?;
             let mut add = |stats: TableStats, rows: u64| {
                 space.live_bytes += stats.stored_bytes() + stats.metadata_bytes();
                 space.rows += rows;

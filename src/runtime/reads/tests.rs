@@ -123,7 +123,7 @@ fn a_listing_goes_on_over_layers_that_change() {
             if seen.len() == 300 {
                 // Rows of temporary tubes are in no checkpoint.
                 if let Some(checkpoint) = checkpoint.take() {
-                    let renewed = checkpoint.run().ok().unwrap();
+                    let renewed = checkpoint.run(None).ok().unwrap();
                     drop(core.state.lock().store.renew(renewed));
                 }
                 tube.delete(ids[690]).unwrap();

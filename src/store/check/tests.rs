@@ -6,7 +6,7 @@ use super::super::head::HEAD_BYTES;
 use super::super::record::MetaDelta;
 use super::super::redb_errors::fenced;
 use super::super::tables::{ROWS, seal};
-use super::super::{Clocks, Config, Folder, Store};
+use super::super::{AppTransaction, Clocks, Config, Folder, Store};
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Tag, Value, View};
@@ -179,8 +179,8 @@ fn a_changed_page_of_redb_is_reported() {
 #[test]
 fn a_base_in_use_is_verified() {
     let (home, mut store) = made();
-    let reader = store.reader().unwrap().begin().unwrap();
-    let writer = store.writer().unwrap().begin().unwrap();
+    let reader = store.opening().unwrap().begin_read().unwrap();
+    let writer = AppTransaction::begin(store.opening().unwrap()).unwrap();
     assert_eq!(check_report(&mut store), Vec::<String>::new());
     let base = home.path().join("q").join("base.redb");
     let mut bytes = fs::read(&base).unwrap();

@@ -41,6 +41,7 @@ impl Ring {
             return Err(fault);
         }
         self.carries += 1;
+        self.carried_upto = self.last.link.number;
         self.floor = floor;
         self.is_idle = true;
         self.journal.set_written(self.last.link.number);
@@ -76,7 +77,7 @@ impl Ring {
             self.write_if_full(&mut has_rows, full, meta, synced)?;
         }
         // Also without rows: an opening expects at least one carried record.
-        self.write_unpublished(synced).map(drop)
+        self.write_unpublished(synced, None).map(drop)
     }
 
     fn write_if_full(
@@ -87,7 +88,7 @@ impl Ring {
         synced: u64,
     ) -> Result<(), WriteFault> {
         if *has_rows && self.record.size() >= full {
-            self.write_unpublished(synced)?;
+            self.write_unpublished(synced, None)?;
             self.record.begin(meta, false);
             self.record.carried(&Extension::default());
             *has_rows = false;

@@ -266,7 +266,7 @@ fn a_commit_with_app_tables_may_end_at_every_call() {
             prepared,
             |disk| {
                 let mut store = open(disk)?;
-                let app = store.writer()?.begin()?;
+                let app = AppTransaction::begin(store.opening()?)?;
                 let failed = |_| Error::new(ErrorKind::Io);
                 let insert = |value| -> std::result::Result<(), redb::Error> {
                     app.transaction().unwrap().open_table(APP_ROWS)?.insert(1, value)?;
@@ -287,7 +287,7 @@ fn a_commit_with_app_tables_may_end_at_every_call() {
             |disk, done| {
                 let mut store = open(disk).unwrap();
                 let found = numbers(&store);
-                let read = store.reader().unwrap().begin().unwrap();
+                let read = store.opening().unwrap().begin_read().unwrap();
                 let app_row = read.open_table(APP_ROWS).is_ok();
                 drop(read);
                 assert_eq!(found.contains(&700), app_row, "both or neither");

@@ -71,7 +71,7 @@ fn a_failed_checkpoint_brings_nothing_back() {
         write(&mut store, vec![add(number, &[3; 40])]).unwrap();
     }
     let before = disk.calls();
-    store.freeze().unwrap().unwrap().run().map_err(|failed| failed.error).unwrap();
+    store.freeze().unwrap().unwrap().run(None).map_err(|failed| failed.error).unwrap();
     let calls = disk.calls() - before;
     disk.kill();
     drop(store);
@@ -84,9 +84,9 @@ fn a_failed_checkpoint_brings_nothing_back() {
         let checkpoint = store.freeze().unwrap().unwrap();
         write(&mut store, vec![remove(0), add(300, b"x")]).unwrap();
         disk.plan(at, Plan::FullOnce);
-        match checkpoint.run() {
+        match checkpoint.run(None) {
             Ok(renewed) => drop(store.renew(renewed)),
-            Err(failure) => match store.mend(failure) {
+            Err(failure) => match store.checkpoint_failed(failure) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Broken => continue,
                 Err(_) => {}
@@ -109,9 +109,9 @@ fn a_checkpoint_adopted_late_undoes_nothing() {
     let mut store = open(&disk).unwrap();
     write(&mut store, vec![add(1, b"x")]).unwrap();
     let checkpoint = store.freeze().unwrap().unwrap();
-    let renewed = checkpoint.run().map_err(|failed| failed.error).unwrap();
+    let renewed = checkpoint.run(None).map_err(|failed| failed.error).unwrap();
     write(&mut store, vec![add(2, b"x")]).unwrap();
-    let app = store.writer().unwrap().begin().unwrap();
+    let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, vec![add(3, b"x"), remove(1)]).unwrap();
     drop(store.renew(renewed));
     assert_eq!(numbers(&store), [2, 3]);
@@ -139,11 +139,11 @@ fn slices_that_fail_half_way_bring_nothing_back() {
         let anchored = store.base().unwrap().anchor().serial;
         sync(&store).unwrap();
         disk.plan(0, Plan::FullOnce);
-        let failure = store.freeze().unwrap().unwrap().run().map(drop).unwrap_err();
+        let failure = store.freeze().unwrap().unwrap().run(None).map(drop).unwrap_err();
         disk.plan(at, Plan::FullOnce);
         // Nor is there room for a smaller step.
         disk.quota(Some(disk.blocks()));
-        let done = store.mend(failure);
+        let done = store.checkpoint_failed(failure);
         disk.no_plan();
         disk.quota(None);
         // All of this is still in the journal.

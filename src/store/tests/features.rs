@@ -129,6 +129,25 @@ fn an_entry_is_complete_or_absent_after_every_end() {
     }
 }
 
+/// Regression: a kill after the failed sync of an entry. Reads showed the feature, the medium did
+/// not have it, and the next opening did not write it again.
+#[test]
+fn what_a_failed_sync_of_an_entry_shows_is_made_true() {
+    let disk = SimDisk::new(1);
+    let mut store = open(&disk).unwrap();
+    disk.plan(1, Plan::FailSync);
+    assert_eq!(store.use_feature(&NAP).unwrap_err().kind(), ErrorKind::Broken);
+    disk.kill();
+    drop(store);
+    let mut store = open_with(&disk, knowing(&[NAP])).unwrap();
+    store.use_feature(&NAP).unwrap();
+    write(&mut store, vec![add(1, b"nap")]).unwrap();
+    sync(&store).unwrap();
+    disk.power_cut();
+    drop(store);
+    is_refused(&disk, "nap");
+}
+
 #[test]
 fn one_torn_slot_is_accepted_and_two_are_damage() {
     let disk = SimDisk::new(1);

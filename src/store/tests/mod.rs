@@ -1,6 +1,7 @@
 //! The store compared with a map, over a disk that fails.
 
 mod calls;
+mod carry;
 mod disk;
 mod failing;
 mod features;
@@ -23,11 +24,25 @@ use crate::words::clock::{ClockMarks, ManualClock};
 use crate::words::error::{Error, Result};
 use crate::words::limits::JOURNAL_BYTES_MIN;
 use crate::words::numbers::Numbers;
-use crate::words::sync::Arc;
+use crate::words::sync::{Arc, Ordering};
 use disk::SimDisk;
 use seeds::seeds;
 use std::io;
 use std::ops::ControlFlow;
+
+/// For the tests of other rooms.
+impl Store {
+    /// Bytes read from the disk so far.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.io_counters.read.load(Ordering::Relaxed)
+    }
+
+    /// What a snapshot of a range copies, and how far it goes.
+    pub(crate) fn copied_range(&self, from: &[u8], to: &[u8]) -> (Layer, Key) {
+        let (copied, _, to) = self.rows.copy_range(from, to);
+        (copied, to)
+    }
+}
 
 /// A table of the application.
 const APP_ROWS: redb::TableDefinition<'static, u64, u64> = redb::TableDefinition::new("app rows");
@@ -161,9 +176,9 @@ impl IoPacer for Short {
 
 fn checkpoint_in_pieces(store: &mut Store) -> Result<()> {
     let Some(checkpoint) = store.freeze()? else { return Ok(()) };
-    match checkpoint.run_with(Some(Arc::new(Short))) {
+    match checkpoint.run(Some(Arc::new(Short))) {
         Ok(renewed) => drop(store.renew(renewed)),
-        Err(failure) => store.mend(failure)?,
+        Err(failure) => store.checkpoint_failed(failure)?,
     }
     Ok(())
 }

@@ -4,7 +4,8 @@
 use super::disk::{Dice, Plan, SimDisk};
 use super::*;
 use crate::format::{Range, Tag};
-use crate::store::checkpoint::{Checkpoint, Renewed};
+use crate::store::base::Base;
+use crate::store::checkpoint::Checkpoint;
 use std::collections::BTreeMap;
 
 type Map = BTreeMap<Key, Vec<u8>>;
@@ -16,7 +17,7 @@ struct Run_ {
     /// The map after each record since the last that is known to be synced.
     history: Vec<(u64, Map)>,
     checkpoint: Option<Checkpoint>,
-    renewed: Option<Renewed>,
+    renewed: Option<Base>,
     dice: Dice,
 }
 
@@ -103,7 +104,7 @@ impl Run_ {
                 checkpoint.begin().unwrap();
             }
             while checkpoint.step(7).unwrap() {}
-            self.renewed = Some(checkpoint.commit().map_err(|failed| failed.error).unwrap());
+            self.renewed = Some(checkpoint.commit().unwrap());
         }
         if let Some(renewed) = self.renewed.take() {
             drop(self.store.renew(renewed));
@@ -125,12 +126,12 @@ impl Run_ {
                     .take()
                     .unwrap()
                     .failed(Error::new(crate::words::error::ErrorKind::Io));
-                self.store.mend(failed).unwrap_err();
+                self.store.checkpoint_failed(failed).unwrap_err();
             }
             _ => {
                 let mut checkpoint = self.checkpoint.take().unwrap();
                 while checkpoint.step(5).unwrap() {}
-                self.renewed = Some(checkpoint.commit().map_err(|failed| failed.error).unwrap());
+                self.renewed = Some(checkpoint.commit().unwrap());
             }
         }
     }

@@ -114,8 +114,8 @@ fn files_of_two_times_or_two_queues_are_refused() {
 
 #[test]
 fn app_tables_and_rows_are_one_commit() {
-    let app_row = |store: &Store| {
-        let read = store.reader().unwrap().begin().unwrap();
+    let app_row = |store: &mut Store| {
+        let read = store.opening().unwrap().begin_read().unwrap();
         let table = read.open_table(APP_ROWS).ok();
         table.and_then(|table| table.get(1).unwrap().map(|value| value.value()))
     };
@@ -132,20 +132,20 @@ fn app_tables_and_rows_are_one_commit() {
         write(&mut store, vec![RowWrite { op: RowOp::Change(Value::from([])), ..other }]).unwrap();
         write(&mut store, vec![add(2, b"x")]).unwrap();
 
-        let app = store.writer().unwrap().begin().unwrap();
+        let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
         app.transaction().unwrap().open_table(APP_ROWS).unwrap().insert(1, 1).unwrap();
         drop(app);
-        assert_eq!(app_row(&store), None);
+        assert_eq!(app_row(&mut store), None);
         assert_eq!(numbers(&store), [1, 2]);
 
-        let app = store.writer().unwrap().begin().unwrap();
+        let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
         app.transaction().unwrap().open_table(APP_ROWS).unwrap().insert(1, 7).unwrap();
         finish(&mut store, app, vec![add(3, b"x"), remove(1)]).unwrap();
         if let Some(pending) = pending {
-            let failure = pending.run().map(|_| ()).unwrap_err();
-            store.mend(failure).unwrap();
+            let failure = pending.run(None).map(|_| ()).unwrap_err();
+            store.checkpoint_failed(failure).unwrap();
         }
-        assert_eq!(app_row(&store), Some(7));
+        assert_eq!(app_row(&mut store), Some(7));
         assert_eq!(numbers(&store), [2, 3]);
         write(&mut store, vec![remove(2)]).unwrap();
         checked(&mut store);
@@ -153,7 +153,7 @@ fn app_tables_and_rows_are_one_commit() {
         disk.power_cut();
         drop(store);
         let mut store = open(&disk).unwrap();
-        assert_eq!(app_row(&store), Some(7));
+        assert_eq!(app_row(&mut store), Some(7));
         assert_eq!(numbers(&store), [3]);
         checked(&mut store);
     }
@@ -217,7 +217,7 @@ fn a_store_in_memory_does_the_same() {
     assert!(came <= config().journal_bytes, "{came}");
     write(&mut store, (2000..2000 + came / 100).step_by(100).map(remove).collect()).unwrap();
     store.checkpoint().unwrap();
-    let app = store.writer().unwrap().begin().unwrap();
+    let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, vec![add(1, b"x")]).unwrap();
     store.compact().unwrap();
     assert_eq!(numbers(&store).len(), 11);
@@ -320,7 +320,7 @@ fn sequential_scans_are_read_ahead_after_a_checkpoint() {
     let checkpoint = |store: &mut Store, number: u64| {
         write(store, vec![add(number, b"x")]).unwrap();
         let checkpoint = store.freeze().unwrap().unwrap();
-        let renewed = checkpoint.run().map_err(|failed| failed.error).unwrap();
+        let renewed = checkpoint.run(None).map_err(|failed| failed.error).unwrap();
         store.renew(renewed)
     };
     let fetched = |retired: Retired| {

@@ -201,10 +201,7 @@ impl Journal {
     ) -> Read<Vec<Record>> {
         let mut records: Vec<Record> = Vec::new();
         let mut last = (number, checksum, end);
-        while let Some(record) = self.following(last)? {
-            if record.carried && record.number > upto {
-                break;
-            }
+        while let Some(record) = self.following(last, upto)? {
             last = (record.number, record.checksum, record.end);
             records.push(record);
         }
@@ -219,7 +216,11 @@ impl Journal {
         Ok(records)
     }
 
-    fn following(&self, (number, checksum, end): (u64, u64, u64)) -> Read<Option<Record>> {
+    fn following(
+        &self,
+        (number, checksum, end): (u64, u64, u64),
+        upto: u64,
+    ) -> Read<Option<Record>> {
         for at in [end, end.next_multiple_of(PAGE as u64), 0] {
             // A fault in a record with a valid checksum matters only where a record is expected.
             let follows =
@@ -227,6 +228,7 @@ impl Journal {
             let bytes = self.ring.get(at as usize..).filter(|bytes| bytes.len() >= HEADER);
             if bytes.is_some_and(follows)
                 && let Some(record) = self.record(at)?
+                && (!record.carried || record.number <= upto)
             {
                 return Ok(Some(record));
             }

@@ -1,6 +1,6 @@
-//! What happens after a failure: the store continues with all its rows, or stops. A failed sync is
-//! never tried again and stops the store. After a failed write or on a full disk the base is opened
-//! again, because redb refuses all calls of an opening after its first error.
+//! What the store does after a failure of the base: it continues with all its rows, or stops. A
+//! failed sync is never tried again and stops the store. After a failed write or on a full disk the
+//! base is opened again, because redb refuses all calls of an opening after its first error.
 
 use super::Store;
 use super::checkpoint::CheckpointFailure;
@@ -31,7 +31,7 @@ impl Store {
     ///
     /// # Errors
     /// `Broken` if that is not possible.
-    pub(crate) fn heal(&mut self) -> Result<()> {
+    pub(crate) fn reopen_if_failed(&mut self) -> Result<()> {
         self.ensure_running()?;
         match self.base()?.opening().health.fault() {
             Some(Fault::Sync) => {
@@ -43,7 +43,7 @@ impl Store {
     }
 
     /// Whether an op or a read failed because the running checkpoint has met a full disk. redb then
-    /// refuses reads as well, until [`Store::mend`] has opened the base again.
+    /// refuses reads as well, until [`Store::checkpoint_failed`] has opened the base again.
     pub(crate) fn refuses_reads(&self, error: &Error) -> bool {
         let fault = self.base.as_ref().and_then(|base| base.opening().health.fault());
         error.kind() == ErrorKind::DiskFull
