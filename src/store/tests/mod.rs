@@ -18,7 +18,7 @@ use super::record::MetaDelta;
 use super::{AppTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
 use crate::format::key::Key;
 use crate::format::key::{Run, is_temporary};
-use crate::format::layer::WriteSet;
+use crate::format::layer::{Layer, WriteSet};
 use crate::format::{RowOp, Value, View};
 use crate::words::clock::{ClockMarks, ManualClock};
 use crate::words::error::{Error, Result};
