@@ -1,7 +1,7 @@
 //! Large payloads as rows of pieces. How long each piece is follows from the length of the payload
 //! alone, so pieces are written and removed by arithmetic on keys. Never reads or writes a row.
 
-use crate::format::extension::Extension;
+use crate::format::extension::{Extension, pack_extension, unpack_extension};
 use crate::format::pack::{Packer, Unpacker};
 use crate::format::value::Value;
 use crate::words::limits::PAYLOAD_BYTES_MAX;
@@ -131,19 +131,14 @@ impl PieceWork {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.generation).u32(self.from).u32(self.to);
-        if !self.extension.is_empty() {
-            self.extension.encode(&mut row);
-        }
+        pack_extension(&mut row, &self.extension);
         row.done()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let (generation, from, to) = (row.u32()?, row.u32()?, row.u32()?);
-        let mut extension = Extension::default();
-        if !row.rest().is_empty() {
-            extension = Extension::decode(&mut row).filter(|extension| !extension.is_empty())?;
-        }
+        let extension = unpack_extension(&mut row)?;
         row.end(Self { generation, from, to, extension }).filter(|_| from <= to)
     }
 }

@@ -7,7 +7,7 @@ mod state;
 pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, TakenRow, TaskProgress};
 pub(crate) use task::{PayloadPlace, PositionRow, TaskRow};
 
-use crate::format::extension::Extension;
+use crate::format::extension::{Extension, pack_extension, unpack_extension};
 use crate::format::key::Run;
 use crate::format::pack::{Packer, Unpacker};
 use crate::format::piece::PieceWork;
@@ -16,21 +16,6 @@ use crate::words::backoff::Backoff;
 use crate::words::clock::NEVER;
 use crate::words::options::{TubeKind, TubeOptions};
 use std::time::Duration;
-
-/// Writes the fields of later versions at the end of a row, if there are any.
-fn pack_extension(row: &mut Packer, extension: &Extension) {
-    if !extension.is_empty() {
-        extension.encode(row);
-    }
-}
-
-/// Reads the rest of a row as fields of later versions. Usually nothing is left.
-fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
-    if row.rest().is_empty() {
-        return Some(Extension::default());
-    }
-    Extension::decode(row).filter(|extension| !extension.is_empty())
-}
 
 /// Counters of the whole queue: the next numbers to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

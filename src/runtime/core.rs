@@ -103,7 +103,10 @@ impl Core {
     ) -> Result<()> {
         let core = self.clone();
         let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || run(&core));
-        self.threads.lock().push(thread.map_err(Error::io)?);
+        let mut threads = self.threads.lock();
+        // The handle of an ended thread keeps its stack, and callbacks may come and go many times.
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread.map_err(Error::io)?);
         Ok(())
     }
 
@@ -397,5 +400,29 @@ impl Op for TakeUnlessStopped<'_> {
     #[inline]
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         if self.wait.is_stopped() { Ok(Self::Done::new()) } else { self.take.decide(ctx) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::words::sync::yield_now;
+    use crate::{Event, Queue};
+
+    /// Regression: the handles of ended threads were kept until the close, and each keeps the
+    /// thread's stack.
+    #[test]
+    fn a_thread_that_has_ended_is_not_kept() {
+        let queue = Queue::in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let core = &tube.hold.core;
+        for _ in 0..5 {
+            tube.on_task_change(Some(|_: &Event| {})).unwrap();
+            assert_eq!(core.threads.lock().len(), 4);
+            tube.on_task_change(None::<fn(&Event)>).unwrap();
+            let running = || core.threads.lock().iter().filter(|it| !it.is_finished()).count();
+            while running() > 3 {
+                yield_now();
+            }
+        }
     }
 }

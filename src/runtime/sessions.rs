@@ -128,10 +128,10 @@ mod tests {
         take_all(&queue, &tube, 1000);
         clock.advance(MINUTE);
         // Another thread has begun to end it.
-        assert!(tube.hold.core().grace_timers.expired(MINUTE.as_micros() as u64 * 9).is_some());
+        assert!(tube.hold.core.grace_timers.expired(MINUTE.as_micros() as u64 * 9).is_some());
         queue.tick().unwrap();
         assert_eq!(tube.stats().unwrap().taken, 0);
-        assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
+        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
     }
 
     /// Regression: a consumer was opened again before the end of its session was noted. The stale
@@ -140,7 +140,7 @@ mod tests {
     fn a_stale_grace_ends_no_later_session() {
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, 1);
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         let stale = core.grace_timers.expired(NEVER - 1).unwrap();
         let again = queue.consumer_with_grace("ada", MINUTE).unwrap();
         clock.advance(MINUTE / 2);
@@ -164,6 +164,6 @@ mod tests {
             consumer.close().unwrap();
         }
         assert_eq!(tube.hold.sessions.lock().len(), 0);
-        assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
+        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
     }
 }

@@ -152,7 +152,7 @@ mod tests {
         tube.task(b"a").delay(Duration::from_secs(1)).put().unwrap();
         tube.task(b"b").ttr(Duration::from_secs(1)).put().unwrap();
         tube.take().unwrap().detach();
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         assert_ne!(work_off_all(core).unwrap(), NextDue::NONE);
         queue.force_drop_tube("t").unwrap();
         assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
@@ -206,7 +206,7 @@ mod tests {
             let clock = ManualClock::new();
             let queue = by_hand(&clock);
             let first = queue.tube("first").unwrap();
-            let core = first.hold.core();
+            let core = &first.hold.core;
             let seen = || core.state.lock().derived.visits.replace(0);
             seen();
             for number in 0..tubes {
@@ -250,7 +250,7 @@ mod tests {
         delayed(&busy, 10 * SWEEP_TASKS);
         large.truncate().unwrap();
         clock.advance(SECOND);
-        let core = large.hold.core();
+        let core = &large.hold.core;
         let count = |tag| core.state.lock().store.count(crate::format::Range::of(tag));
         assert!(work_off_round(core).unwrap());
         assert_eq!(count(crate::format::Tag::Work), 1, "the sweep has come one step further");
@@ -275,7 +275,7 @@ mod tests {
         let tube = queue.tube("t").unwrap();
         (0..20 * SWEEP_TASKS).for_each(|_| _ = tube.task(b"x").delay(SECOND).put().unwrap());
         clock.advance(SECOND);
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         let take = Take { tube: tube.at.number, most: 1, holder: 0 };
         let (mut attempts, mut turns) = (Attempts::default(), 0);
         let left = |state: &EngineState| {
@@ -316,7 +316,7 @@ mod tests {
             }
             queue.close().unwrap();
             let (queue, tube) = open(case);
-            let core = tube.hold.core();
+            let core = &tube.hold.core;
             let read = || core.state.lock().store.read_bytes();
             let before = read();
             match case {
@@ -343,7 +343,7 @@ mod tests {
             queue.force_drop_tube(&number.to_string()).unwrap();
         }
         queue.tick().unwrap();
-        let core = kept.hold.core();
+        let core = &kept.hold.core;
         assert_eq!(core.state.lock().derived.tubes(), 1);
         assert_eq!(core.state.lock().derived.first_due(), NextDue::NONE);
         assert_eq!(queue.space().unwrap().tasks_put, 1000);
