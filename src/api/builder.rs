@@ -123,12 +123,13 @@ setters! {
     /// A put that would exceed it is refused as [`Full`](ErrorKind::Full) before anything is
     /// written, at once or after its [`wait_for_room`](crate::NewTask::wait_for_room). A batch is
     /// refused as a whole. A keyed put that replaces a task counts the bytes that this frees. Every
-    /// other verb goes on, also above the limit: a queue that is opened with a lower limit accepts
-    /// puts again after its takers have removed enough. The bytes of a tube that was truncated or
-    /// dropped become free while a sweep removes its rows, in steps and soon after the call.
+    /// other verb still works, also above the limit: a queue that is opened with a lower limit
+    /// accepts puts again after its takers have removed enough. The bytes of a tube that was
+    /// truncated or dropped become free while a sweep removes its rows, in steps and soon after the
+    /// call.
     ///
-    /// Keys, groups and the rows around a payload do not count, nor do temporary tubes, which have
-    /// [their own limit](Builder::temporary_bytes_max).
+    /// Keys, groups and the rows around a payload do not count. Temporary tubes do not count
+    /// either: they have [their own limit](Builder::temporary_bytes_max).
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};

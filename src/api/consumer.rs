@@ -98,10 +98,6 @@ impl Consumer {
         identity.close().map_err(fail)
     }
 
-    pub(crate) fn hold(&self) -> &Arc<QueueInner> {
-        &self.identity().hold
-    }
-
     /// Its number, while it may hold tasks.
     pub(crate) fn number(&self) -> Result<u32> {
         if self.is_closed() {
@@ -111,7 +107,7 @@ impl Consumer {
         Ok(self.identity().number)
     }
 
-    fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.0.0
     }
 }

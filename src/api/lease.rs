@@ -36,7 +36,7 @@ use std::ops::Deref;
 /// ```
 #[must_use = "a lease dropped without a verdict returns the task, and the attempt counts"]
 pub struct Lease {
-    held: TicketHandle,
+    pub(crate) held: TicketHandle,
     /// Keeps the session open while its guards exist.
     consumer: Option<Consumer>,
     armed: bool,
@@ -47,10 +47,6 @@ pub struct Lease {
 impl Lease {
     pub(crate) fn new(held: TicketHandle, consumer: Option<Consumer>) -> Self {
         Self { held, consumer, armed: true, seen: false }
-    }
-
-    pub(crate) fn held(&self) -> &TicketHandle {
-        &self.held
     }
 
     /// Ends the guard and keeps the lease.

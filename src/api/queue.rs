@@ -296,8 +296,9 @@ impl Queue {
     /// # Errors
     /// [`Rejected`](ErrorKind::Rejected) with the closure's error, which
     /// [`Error::into_source`] returns; [`InTransaction`](ErrorKind::InTransaction);
-    /// [`Closed`](ErrorKind::Closed); [`DiskFull`](ErrorKind::DiskFull) and
-    /// [`Io`](ErrorKind::Io), and then nothing happened; [`Unknown`](ErrorKind::Unknown).
+    /// [`Closed`](ErrorKind::Closed); [`Full`](ErrorKind::Full) if the verbs together exceed the
+    /// limit of the temporary tubes, [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io),
+    /// and then nothing happened; [`Unknown`](ErrorKind::Unknown) if the sync failed.
     pub fn transact<R, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<R, E>) -> Result<R>
     where
         E: Into<Box<dyn StdError + Send + Sync>>,

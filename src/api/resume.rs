@@ -1,4 +1,4 @@
-//! Leases of a consumer's earlier session, handed out again page by page. Holds at most one page.
+//! Takes over the leases of a consumer's earlier session, page by page. Holds at most one page.
 
 use crate::api::consumer::Consumer;
 use crate::api::lease::{Lease, Task};

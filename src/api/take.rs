@@ -304,8 +304,11 @@ impl<T: ?Sized> Tube<T> {
     }
 
     fn do_ack_many(&self, leases: &mut [Lease]) -> Result<()> {
-        if let Some(other) = leases.iter().find(|lease| !self.is_of(lease.held())) {
-            let text = format!("task {} is of tube {:?}", other.id(), other.held().at.name);
+        let is_own = |held: &TicketHandle| {
+            Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
+        };
+        if let Some(other) = leases.iter().find(|lease| !is_own(&lease.held)) {
+            let text = format!("task {} is of tube {:?}", other.id(), other.tube());
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         let (mut lost, mut done, mut at_once) = (Vec::new(), 0, BATCH_TASKS_MAX);
@@ -335,28 +338,25 @@ impl<T: ?Sized> Tube<T> {
         Err(Error::new(ErrorKind::LeaseLost).because(text).with_tasks(lost))
     }
 
-    /// Whether a task is in this tube of this queue.
-    pub(crate) fn is_of(&self, held: &TicketHandle) -> bool {
-        Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
-    }
-
     pub(crate) fn holder(&self) -> Result<u32> {
         match &self.consumer {
             None => Ok(0),
-            Some(consumer) if Arc::ptr_eq(consumer.hold(), &self.hold) => consumer.number(),
+            Some(consumer) if Arc::ptr_eq(&consumer.identity().hold, &self.hold) => {
+                consumer.number()
+            }
             Some(_) => {
                 Err(Error::new(ErrorKind::Invalid).because("the consumer is of another queue"))
             }
         }
     }
 
-    /// Guards what was handed out, before a codec decodes it: otherwise a codec that panics would
-    /// leave the task taken without a guard.
+    /// Makes a guard before a codec decodes the payload: otherwise a codec that panics would leave
+    /// the task taken without a guard.
     pub(crate) fn guard(&self, handed: Delivery) -> (Lease, Delivery) {
         (Lease::new(self.ticket(handed.ticket()), self.consumer.clone()), handed)
     }
 
-    /// Makes a task of what was handed out, or buries it and returns why.
+    /// Decodes the payload. If that fails, buries the task and returns why.
     pub(crate) fn open_task(
         &self,
         (mut lease, handed): (Lease, Delivery),
@@ -368,7 +368,7 @@ impl<T: ?Sized> Tube<T> {
             Err(cause) => {
                 let text = cause.to_string();
                 let bury = Verdict::Bury(Reason::Undecodable(text.clone()));
-                match lease.held().settle(bury) {
+                match lease.held.settle(bury) {
                     // The lease was lost in the meantime: the next taker will find the same fault.
                     Err(error) if !error.is_lease_lost() => Err(error),
                     _ => {

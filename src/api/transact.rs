@@ -68,7 +68,7 @@ impl<'a> Transaction<'a> {
 
     /// Adds a verdict.
     pub(crate) fn settle(&self, task: &impl AsRef<Lease>, verdict: Verdict<'_>) -> Result<()> {
-        let held = task.as_ref().held();
+        let held = &task.as_ref().held;
         held.settle_by(verdict, |op, _| {
             self.same_queue(&held.hold)?;
             self.session.run(op)

@@ -299,7 +299,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Stops takes until [`resume`](Tube::resume), also after the queue is opened again. All other
-    /// verbs go on.
+    /// verbs still work.
     ///
     /// ```
     /// use tubewell::Queue;

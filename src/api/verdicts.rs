@@ -36,10 +36,10 @@ macro_rules! verdicts {
                 self.settle($settled)
             })*
             $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
-                self.held().settle($kept)
+                self.held.settle($kept)
             })*
             $($(#[$reading])* pub fn $read(&self) -> $found {
-                self.held().$read()
+                self.held.$read()
             })*
         }
 
@@ -48,10 +48,10 @@ macro_rules! verdicts {
                 self.lease.settle($settled)
             })*
             $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
-                self.lease.held().settle($kept)
+                self.lease.held.settle($kept)
             })*
             $($(#[$reading])* pub fn $read(&self) -> $found {
-                self.lease.held().$read()
+                self.lease.held.$read()
             })*
         }
 

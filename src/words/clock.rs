@@ -44,10 +44,9 @@ pub trait Clock: Send + Sync + 'static {
     /// The time of day. It may jump forward or back.
     fn wall(&self) -> SystemTime;
 
-    /// Time since the machine was started, or since another origin. Never goes back, and goes on
+    /// Time since the machine was started, or since another origin. Never goes back, and advances
     /// while the machine sleeps. `None` where the system has no such clock: steps of the wall clock
-    /// forward then count as time, at most
-    /// [`clock_gap_max`](crate::Builder::clock_gap_max) each.
+    /// forward then count as time, at most [`clock_gap_max`](crate::Builder::clock_gap_max) each.
     fn boot_time(&self) -> Option<Duration> {
         None
     }

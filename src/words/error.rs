@@ -108,7 +108,7 @@ pub enum ErrorKind {
     /// decides which. [`Error::tasks`] lists the tasks that the call put or that it was given.
     Unknown,
     /// The disk is full. Puts are refused, and later also other verbs that add bytes, such as a
-    /// bury with a reason. Takes, acks and deletes go on.
+    /// bury with a reason. Takes, acks and deletes still work.
     DiskFull,
     /// Another queue, in this process or in another, has the folder open.
     Locked,
