@@ -21,7 +21,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
-use crate::words::sync::{Arc, FirstReady, JoinHandle, Mutex, ThreadBuilder};
+use crate::words::sync::{Arc, FirstReady, JoinHandle, Mutex, ThreadBuilder, Weak};
 use crate::words::sync::{current, first_of, never};
 use std::ops::Deref;
 use std::time::Duration;
@@ -29,7 +29,14 @@ use std::time::Duration;
 /// The running queue.
 pub(crate) struct Core {
     parts: Shared,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Thread>>,
+}
+
+/// A thread of the queue.
+struct Thread {
+    /// Without owners once the thread has ended.
+    running: Weak<()>,
+    handle: JoinHandle<()>,
 }
 
 impl Deref for Core {
@@ -101,12 +108,16 @@ impl Core {
         name: &str,
         run: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<()> {
-        let core = self.clone();
-        let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || run(&core));
+        let (core, runs) = (self.clone(), Arc::new(()));
+        let running = Arc::downgrade(&runs);
+        let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || {
+            run(&core);
+            drop(runs);
+        });
         let mut threads = self.threads.lock();
         // The handle of an ended thread keeps its stack, and callbacks may come and go many times.
-        threads.retain(|thread| !thread.is_finished());
-        threads.push(thread.map_err(Error::io)?);
+        threads.retain(|thread| thread.running.strong_count() > 0);
+        threads.push(Thread { running, handle: thread.map_err(Error::io)? });
         Ok(())
     }
 
@@ -354,8 +365,9 @@ impl Core {
                 return;
             }
             // The last handle may be dropped in a callback, on one of these threads.
-            for thread in threads.into_iter().filter(|thread| thread.thread().id() != myself) {
-                let _ = thread.join();
+            let handles = threads.into_iter().map(|thread| thread.handle);
+            for handle in handles.filter(|handle| handle.thread().id() != myself) {
+                let _ = handle.join();
             }
         }
     }
@@ -405,6 +417,7 @@ impl Op for TakeUnlessStopped<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::Thread;
     use crate::words::sync::yield_now;
     use crate::{Event, Queue};
 
@@ -419,8 +432,8 @@ mod tests {
             tube.on_task_change(Some(|_: &Event| {})).unwrap();
             assert_eq!(core.threads.lock().len(), 4);
             tube.on_task_change(None::<fn(&Event)>).unwrap();
-            let running = || core.threads.lock().iter().filter(|it| !it.is_finished()).count();
-            while running() > 3 {
+            let runs = |thread: &&Thread| thread.running.strong_count() > 0;
+            while core.threads.lock().iter().filter(runs).count() > 3 {
                 yield_now();
             }
         }
