@@ -63,7 +63,7 @@
 //!
 //! A call goes one way: handle → op → `runtime` (one commit, one sync) → `engine` (decides) → row
 //! writes → `store` (journal, layers, redb). Wake-ups, timers and events come after the commit. A
-//! file imports only from files above it in the list of modules.
+//! file imports only from files above it in the list of modules. A *room* is a folder of `src`.
 //!
 //! | room | what it does | what it never does |
 //! |---|---|---|
@@ -81,14 +81,14 @@
 //! | tube | a named collection of tasks, with options of its own |
 //! | task | a payload with an id, a priority and a state |
 //! | put, take, ack | add a task; lease the best ready one; finish it |
-//! | release, retry | return a task uncharged; return it after a failure |
-//! | bury, kick | keep a task aside with a reason; bring it back |
+//! | release, retry | return a task, the attempt not counted; return it after a failure |
+//! | bury, kick | keep a task from takers, with a reason; make it ready again |
 //! | touch, renew | extend a lease |
 //! | lease | the right to settle a taken task, until its ttr is over |
 //! | ticket | a lease as plain data: the task's id and a token |
 //! | token | the number of one lease; an older token settles nothing |
 //! | ttr, ttl | how long a taker may hold a task; how long a task lives |
-//! | attempt, delivery | a start that counts against `max_attempts`; any hand-out |
+//! | attempt, delivery | a take that counts against `max_attempts`; any take |
 //! | group | tasks of a tube of which a bounded number is taken at a time, in order |
 //! | rank | the position of a task among the ready ones: priority, then order, then id |
 //! | run | one incarnation of a tube; truncate gives the tube a new one |
@@ -130,9 +130,7 @@ pub use api::builder::Builder;
 pub use api::codec::{BoxError, Codec};
 pub use api::consumer::Consumer;
 pub use api::events::Events;
-pub use api::inspect::{
-    BaseSpace, Calls, Space, Summaries, TakenInfo, Tasks, TubeInfo, TubeStats, WaiterInfo,
-};
+pub use api::inspect::{Calls, Summaries, Tasks, TubeInfo, TubeStats, WaiterInfo};
 pub use api::lease::{Lease, Task};
 pub use api::placement::{Place, Placement, PutView};
 pub use api::put::NewTask;
@@ -147,11 +145,11 @@ pub use api::tube::Tube;
 #[cfg(feature = "bincode")]
 pub use api::typed::Bincode;
 pub use runtime::events::Event;
-pub use store::{Progress, Stage};
+pub use store::{BaseSpace, Progress, Space, Stage};
 pub use words::backoff::Backoff;
 pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::stop::Stop;
-pub use words::task::{Cause, Reason, State, TaskId, TaskInfo, TaskSummary, Ticket};
+pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 pub use words::verb::{Conflict, Put, PutOutcome, Release};

@@ -43,6 +43,7 @@ use std::time::Duration;
 ///     .accept_loss(false)
 ///     .by_hand(false)
 ///     .open(&path)?; // and no placement, no progress
+/// assert!(spelled_out.tubes()?.is_empty());
 /// # Ok(())
 /// # }
 /// ```
@@ -58,11 +59,9 @@ pub struct Builder {
     placements: Vec<(String, Arc<dyn Placement>)>,
     by_hand: bool,
     config: Config,
-    progress: Watch,
+    progress: Box<dyn FnMut(Progress) -> ControlFlow<()>>,
     disk: Option<Arc<dyn Disk>>,
 }
-
-type Watch = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -92,8 +91,9 @@ impl Default for Builder {
 setters! {
     [] Builder;
 
-    /// When calls return; a tube handle and a put may say otherwise, and a
-    /// [`transact`](Queue::transact) is always durable. Default: [`Durability::Durable`].
+    /// When calls return. A [tube handle](crate::Tube::durability) and a
+    /// [put](crate::NewTask::durability) may have another, and a [`transact`](Queue::transact) is
+    /// always durable. Default: [`Durability::Durable`].
     durability(durability: Durability) => durability = durability;
 
     /// How long a relaxed write may stay unsynced. Default: 50 ms.
@@ -123,12 +123,13 @@ setters! {
     /// A put that would exceed it is refused as [`Full`](ErrorKind::Full) before anything is
     /// written, at once or after its [`wait_for_room`](crate::NewTask::wait_for_room). A batch is
     /// refused as a whole. A keyed put that replaces a task counts the bytes that this frees. Every
-    /// other verb goes on, also above the limit: a queue that is opened with a lower limit accepts
-    /// puts again after its takers have removed enough. The bytes of a tube that was truncated or
-    /// dropped become free while a sweep removes its rows, in steps and soon after the call.
+    /// other verb still works, also above the limit: a queue that is opened with a lower limit
+    /// accepts puts again after its takers have removed enough. The bytes of a tube that was
+    /// truncated or dropped become free while a sweep removes its rows, in steps and soon after the
+    /// call.
     ///
-    /// Keys, groups and the rows around a payload do not count, nor do temporary tubes, which have
-    /// [their own limit](Builder::temporary_bytes_max).
+    /// Keys, groups and the rows around a payload do not count. Temporary tubes do not count
+    /// either: they have [their own limit](Builder::temporary_bytes_max).
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};
@@ -156,12 +157,22 @@ setters! {
     /// [`Queue::clock_step`](crate::Queue::clock_step). Default: 30 days.
     clock_gap_max(length: Duration) => clock_gap_max = length;
 
-    /// How long the leases of a [`Consumer`](crate::Consumer) outlive it, unless it
-    /// [says otherwise](crate::Queue::consumer_with_grace). Default: not at all.
+    /// How long the leases of a [`Consumer`](crate::Consumer) outlive it, unless it was opened with
+    /// [a grace of its own](crate::Queue::consumer_with_grace). Default: not at all.
     session_grace(grace: Duration) => session_grace = grace;
 
-    /// Is told how far a long opening has come, in the caller's thread; `Break` stops it, and
-    /// leaves everything for the next one.
+    /// Calls `progress` in the caller's thread with how far a long opening has come. `Break` stops
+    /// the opening; the next one begins where this one did. Default: none.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let stopped = Queue::builder().progress(|_| ControlFlow::Break(())).open(&path);
+    /// assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+    /// ```
     progress(progress: impl FnMut(Progress) -> ControlFlow<()> + 'static) =>
         progress = Box::new(progress);
 
@@ -219,8 +230,8 @@ impl Builder {
     /// [`NotAQueue`](ErrorKind::NotAQueue) if there is something else, which is not changed;
     /// [`NewerFormat`](ErrorKind::NewerFormat); [`Damaged`](ErrorKind::Damaged);
     /// [`Io`](ErrorKind::Io) such as for a missing parent; [`Cancelled`](ErrorKind::Cancelled) by
-    /// the progress function; [`Invalid`](ErrorKind::Invalid) for a setting outside its limits or
-    /// two placements of one name.
+    /// the progress function; [`Invalid`](ErrorKind::Invalid) for a setting outside its limits, two
+    /// placements of one name, or a placement's name that is not allowed.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Queue> {
         let path = path.as_ref();
         let disk = Arc::new(Folder::at(path));
@@ -241,32 +252,32 @@ impl Builder {
     }
 
     /// Makes a queue in memory, which ends with its last handle. Everything else is the same, also
-    /// `transact`. `journal_bytes` are then the bytes that gather before they are moved to the
-    /// base; `progress` and `accept_loss` have no effect.
+    /// `transact`. `journal_bytes` is then how many bytes are collected before a checkpoint moves
+    /// them to the base; `progress` and `accept_loss` have no effect.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).
     pub fn in_memory(self) -> Result<Queue> {
-        let opened = self.check().and_then(|placements| {
-            let clocks = Clocks { clock: &*self.clock, gap_max: micros(self.clock_gap_max) };
-            let opened = Store::in_memory(self.config.clone(), &clocks)?;
-            self.start(opened, placements)
-        });
+        let opened = self.start(|config, clocks, _| Store::in_memory(config, clocks));
         opened.map_err(|error| error.during("open"))
     }
 
-    fn open_on(mut self, disk: Arc<dyn Disk>) -> Result<Queue> {
-        let placements = self.check()?;
-        let clocks = Clocks { clock: &*self.clock, gap_max: micros(self.clock_gap_max) };
-        let opened = Store::open(disk, self.config.clone(), &clocks, &mut *self.progress)?;
-        self.start(opened, placements)
+    fn open_on(self, disk: Arc<dyn Disk>) -> Result<Queue> {
+        self.start(|config, clocks, progress| Store::open(disk, config, clocks, progress))
     }
 
+    /// Checks the settings, opens the store with `open` and starts the queue over it.
     fn start(
-        self,
-        opened: Opened,
-        placements: BTreeMap<String, Arc<dyn Placement>>,
+        mut self,
+        open: impl FnOnce(
+            Config,
+            &Clocks<'_>,
+            &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        ) -> Result<Opened>,
     ) -> Result<Queue> {
+        let placements = self.check()?;
+        let clocks = Clocks { clock: &*self.clock, gap_max: micros(self.clock_gap_max) };
+        let opened = open(self.config, &clocks, &mut *self.progress)?;
         let settings = shared::CoreSettings {
             clock: self.clock,
             flush_interval: self.flush_interval,

@@ -10,17 +10,12 @@ use crate::words::sync::{Arc, AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A callback of one tube.
-pub(crate) type Call = Arc<dyn Fn(&Event) + Send + Sync>;
-
-/// A callback, and whether it receives the payloads.
+/// The callback of one tube.
 pub(crate) struct Callback {
-    pub(crate) call: Call,
+    pub(crate) call: Arc<dyn Fn(&Event) + Send + Sync>,
+    /// Whether its events have the payloads.
     pub(crate) payloads: bool,
 }
-
-/// By the tube's name.
-type CallbackList = BTreeMap<Box<str>, Callback>;
 
 /// Events kept for slow callbacks; above that the oldest are dropped. Any callback may ask for
 /// payloads.
@@ -28,48 +23,41 @@ const KEPT: EventOptions = EventOptions::new().kept(16 * EVENTS_KEPT).payloads()
 
 /// The callbacks of a queue.
 #[derive(Default)]
-pub(crate) struct Watchers {
-    calls: Arc<Mutex<CallbackList>>,
+pub(crate) struct Callbacks {
+    /// By the tube's name.
+    by_tube: Arc<Mutex<BTreeMap<Box<str>, Callback>>>,
+    /// `None` without callbacks.
     stream: Mutex<Option<Arc<Subscriber>>>,
     /// Events that earlier streams dropped.
     dropped: AtomicU64,
 }
 
-impl Watchers {
+impl Callbacks {
     /// Sets, replaces or removes a tube's callback. The first callback starts the thread, the
     /// removal of the last one ends it.
     pub(crate) fn set(
         self: &Arc<Self>,
         core: &Arc<Core>,
         tube: &str,
-        watcher: Option<Callback>,
+        callback: Option<Callback>,
     ) -> Result<()> {
-        let asks = watcher.as_ref().is_some_and(|watcher| watcher.payloads);
+        let asks = callback.as_ref().is_some_and(|callback| callback.payloads);
         // An op that is running may have skipped the payloads of its first steps.
         let between = asks.then(|| core.quiesce());
         let mut stream = self.stream.lock();
-        if watcher.is_some() {
+        if callback.is_some() {
             core.health.serves()?;
-        }
-        if watcher.is_some() && stream.is_none() {
-            let subscriber = core.hub.subscribe(KEPT, self.interest());
-            let (watchers, events) = (self.clone(), subscriber.clone());
-            if !core.settings.by_hand {
-                core.spawn("tubewell-events", move |_| {
-                    while let Some(event) = events.next(None) {
-                        watchers.tell(&event);
-                    }
-                })?;
+            if stream.is_none() {
+                *stream = Some(self.start(core)?);
             }
-            *stream = Some(subscriber);
         }
         let (old, none_left) = {
-            let mut calls = self.calls.lock();
-            let old = match watcher {
-                Some(watcher) => calls.insert(tube.into(), watcher),
-                None => calls.remove(tube),
+            let mut by_tube = self.by_tube.lock();
+            let old = match callback {
+                Some(callback) => by_tube.insert(tube.into(), callback),
+                None => by_tube.remove(tube),
             };
-            (old, calls.is_empty())
+            (old, by_tube.is_empty())
         };
         if none_left && let Some(subscriber) = stream.take() {
             core.hub.unsubscribe(&subscriber);
@@ -87,10 +75,25 @@ impl Watchers {
         Ok(())
     }
 
+    /// Subscribes, and starts the thread that calls the callbacks.
+    fn start(self: &Arc<Self>, core: &Arc<Core>) -> Result<Arc<Subscriber>> {
+        let subscriber = core.hub.subscribe(KEPT, self.interest());
+        let (callbacks, events) = (self.clone(), subscriber.clone());
+        if !core.settings.by_hand {
+            let started = core.spawn("tubewell-events", move |_| {
+                while let Some(event) = events.next(None) {
+                    callbacks.call(&event);
+                }
+            });
+            started.inspect_err(|_| core.hub.unsubscribe(&subscriber))?;
+        }
+        Ok(subscriber)
+    }
+
     /// What the present callbacks need from events.
     fn interest(&self) -> InterestFilter {
-        let calls = self.calls.clone();
-        Box::new(move |tube| match calls.lock().get(tube) {
+        let by_tube = self.by_tube.clone();
+        Box::new(move |tube| match by_tube.lock().get(tube) {
             None => Interest::Nothing,
             Some(Callback { payloads: false, .. }) => Interest::Events,
             Some(Callback { payloads: true, .. }) => Interest::Payloads,
@@ -98,16 +101,16 @@ impl Watchers {
     }
 
     /// Calls the callbacks for all events that wait, for a queue without threads.
-    pub(crate) fn tell_all(&self) {
+    pub(crate) fn call_all(&self) {
         loop {
             let stream = self.stream.lock().clone();
             let Some(event) = stream.and_then(|stream| stream.try_next()) else { return };
-            self.tell(&event);
+            self.call(&event);
         }
     }
 
-    fn tell(&self, event: &Event) {
-        let call = self.calls.lock().get(&*event.tube).map(|watcher| watcher.call.clone());
+    fn call(&self, event: &Event) {
+        let call = self.by_tube.lock().get(&*event.tube).map(|callback| callback.call.clone());
         if let Some(call) = call {
             // The panic hook has reported the panic; the callback is kept for the next event.
             let _ = catch_unwind(AssertUnwindSafe(|| call(event)));
@@ -123,7 +126,7 @@ impl Watchers {
 
     /// Removes all callbacks, with the handles that they may have captured.
     pub(crate) fn clear(&self) {
-        let calls = std::mem::take(&mut *self.calls.lock());
-        drop(calls);
+        let removed = std::mem::take(&mut *self.by_tube.lock());
+        drop(removed);
     }
 }

@@ -1,13 +1,12 @@
 //! Named consumers: sessions that own leases.
 
-use crate::api::queue_inner::QueueInner;
+use crate::api::queue_inner::{Identity, QueueInner, Session};
 use crate::engine::consumers::Join;
 use crate::runtime::reentrancy;
 use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::sync::{Arc, AtomicBool, Ordering, Weak};
-use std::any::Any;
 use std::time::Duration;
 
 /// A named session that owns the leases of the tubes bound to it with
@@ -44,16 +43,6 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Consumer(Arc<Session>);
 
-/// A session. The drop of its last handle ends it.
-struct Session(Arc<Identity>);
-
-struct Identity {
-    hold: Arc<QueueInner>,
-    name: String,
-    number: u32,
-    closed: AtomicBool,
-}
-
 impl Consumer {
     /// Opens the session or joins it. Without `grace` the stored one is kept.
     pub(crate) fn open(
@@ -67,23 +56,21 @@ impl Consumer {
         // Held over the join, so that the drop of an earlier session's last handle cannot end this
         // one.
         let mut sessions = hold.sessions.lock();
-        let open = sessions.get(name).and_then(Weak::upgrade);
-        let open = open.and_then(|session| session.downcast::<Session>().ok()).map(Self);
+        let open = sessions.get(name).and_then(Weak::upgrade).map(Self);
         let open = open.filter(|consumer| !consumer.is_closed());
         if let (Some(consumer), None) = (&open, grace) {
-            hold.core().health.serves()?;
+            hold.core.health.serves()?;
             return Ok(consumer.clone());
         }
         let op = Join { name, grace: micros(grace.unwrap_or(hold.settings.session_grace)) };
-        let number = hold.core().join(&op, hold.settings.durability)?;
+        let number = hold.core.join(&op, hold.settings.durability)?;
         if let Some(consumer) = open {
             return Ok(consumer);
         }
         let closed = AtomicBool::new(false);
         let identity = Identity { hold: hold.clone(), name: name.to_owned(), number, closed };
         let session = Arc::new(Session(Arc::new(identity)));
-        let weak: Weak<dyn Any + Send + Sync> = Arc::<Session>::downgrade(&session);
-        sessions.insert(name.to_owned(), weak);
+        sessions.insert(name.to_owned(), Arc::downgrade(&session));
         Ok(Self(session))
     }
 
@@ -111,10 +98,6 @@ impl Consumer {
         identity.close().map_err(fail)
     }
 
-    pub(crate) fn hold(&self) -> &Arc<QueueInner> {
-        &self.identity().hold
-    }
-
     /// Its number, while it may hold tasks.
     pub(crate) fn number(&self) -> Result<u32> {
         if self.is_closed() {
@@ -124,7 +107,7 @@ impl Consumer {
         Ok(self.identity().number)
     }
 
-    fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.0.0
     }
 }
@@ -145,7 +128,7 @@ impl Identity {
 
     /// Ends the session, and returns its tasks if there is no grace.
     fn end(&self, at_once: bool) -> Result<()> {
-        self.hold.core().leave(self.number, at_once, self.hold.settings.durability)
+        self.hold.core.leave(self.number, at_once, self.hold.settings.durability)
     }
 
     /// The drop of the last handle.

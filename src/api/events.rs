@@ -42,10 +42,10 @@ pub struct Events {
 
 impl Events {
     pub(crate) fn subscribe(hold: &Arc<QueueInner>, options: EventOptions) -> Self {
-        let heed = if options.payloads { Interest::Payloads } else { Interest::Events };
+        let interest = if options.payloads { Interest::Payloads } else { Interest::Events };
         // An op that is running may have skipped the payloads of its first steps.
-        let _between = options.payloads.then(|| hold.core().quiesce());
-        let subscriber = hold.core().hub.subscribe(options, Box::new(move |_| heed));
+        let _between = options.payloads.then(|| hold.core.quiesce());
+        let subscriber = hold.core.hub.subscribe(options, Box::new(move |_| interest));
         Self { hold: hold.clone(), subscriber }
     }
 
@@ -69,12 +69,13 @@ impl Events {
         self.subscriber.dropped()
     }
 
-    /// Waits until the change of this event is synced; then no power cut can undo it.
+    /// Waits until the change of this event, of the same queue, is synced; then no power cut can
+    /// undo it.
     ///
     /// # Errors
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
     pub fn synced(&self, event: &Event) -> Result<()> {
-        self.hold.core().wait(Mark(event.mark)).map_err(|error| error.during("sync"))
+        self.hold.core.wait(Mark(event.mark)).map_err(|error| error.during("sync"))
     }
 }
 
@@ -88,7 +89,7 @@ impl Iterator for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.hold.core().hub.unsubscribe(&self.subscriber);
+        self.hold.core.hub.unsubscribe(&self.subscriber);
     }
 }
 

@@ -4,20 +4,19 @@
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::{query, tube_cache};
-use crate::format::View;
-use crate::format::key;
-use crate::format::row::ConsumerRow;
 use crate::runtime::commit::EngineState as Engine;
 use crate::runtime::reads::Listing;
+use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::debug;
 use crate::words::options::TubeOptions;
 use crate::words::sync::Arc;
-use crate::words::task::{Cause, State, TaskId, TaskInfo, TaskSummary};
-use std::fmt;
+use crate::words::task::{Cause, State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::time::Duration;
 
-/// How many tasks a tube has in each state, and how often each verb was called, as of one instant.
-/// The cost does not depend on the number of tasks.
+/// How many tasks a tube has in each state, and how many each verb has moved, as of one instant.
+/// From [`Tube::stats`] and [`Queue::stats`](crate::Queue::stats); the cost does not depend on the
+/// number of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TubeStats {
@@ -27,39 +26,40 @@ pub struct TubeStats {
     pub ready: u64,
     /// Tasks whose delay has not ended.
     pub delayed: u64,
-    /// Tasks that a taker holds.
+    /// Tasks that a taker holds, or that wait for a consumer's grace to end.
     pub taken: u64,
     /// Buried tasks.
     pub buried: u64,
-    /// All of them.
+    /// The tasks in all states together.
     pub total: u64,
     /// Tasks that were acked or deleted since the queue was opened.
     pub done: u64,
-    /// Calls since the queue was opened.
+    /// Tasks that each verb has moved since the queue was opened.
     pub calls: Calls,
 }
 
-/// How many tasks each verb, or the passing of time, has moved since the queue was opened.
+/// How many tasks each verb, or the passing of time, has moved since the queue was opened. Each
+/// field counts the steps of one [`Cause`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Calls {
     /// Tasks put.
     pub put: u64,
-    /// Tasks taken.
+    /// Tasks taken or claimed.
     pub take: u64,
-    /// Leases extended.
+    /// Leases extended, or taken over by `resume`.
     pub touch: u64,
     /// Tasks acked.
     pub ack: u64,
-    /// Tasks released.
+    /// Tasks released, also by `release_all`.
     pub release: u64,
-    /// Tasks returned after a failure.
+    /// Tasks given to `retry`, also those that it buried after their last attempt.
     pub retry: u64,
-    /// Tasks buried, by `bury` or `fail`.
+    /// Tasks buried by `bury` or `fail`, or because they could not be decoded.
     pub bury: u64,
     /// Tasks kicked.
     pub kick: u64,
-    /// Tasks deleted.
+    /// Tasks deleted, or replaced by a keyed put.
     pub delete: u64,
     /// Delays that ended.
     pub delay: u64,
@@ -71,7 +71,7 @@ pub struct Calls {
     pub lost: u64,
 }
 
-/// A tube and its present state.
+/// A tube and its present state, from [`Tube::info`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TubeInfo {
@@ -83,13 +83,13 @@ pub struct TubeInfo {
     pub paused: bool,
     /// Whether its tasks are in memory only.
     pub temporary: bool,
-    /// How many calls wait for a task of it.
+    /// How many takes wait for a task of it.
     pub waiters: usize,
     /// Its counts.
     pub stats: TubeStats,
 }
 
-/// A call that waits for a task.
+/// A take that waits for a task, from [`Queue::waiters`](crate::Queue::waiters).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaiterInfo {
@@ -103,34 +103,18 @@ pub struct WaiterInfo {
     pub left: Option<Duration>,
 }
 
-/// A taken task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TakenInfo {
-    /// The tube's name.
-    pub tube: String,
-    /// The task.
-    pub id: TaskId,
-    /// The consumer that holds it, if it has a name.
-    pub holder: Option<String>,
-    /// How long it has been held, in [lease time](crate#time).
-    pub held_for: Duration,
-}
-
-pub use crate::store::{BaseSpace, Space};
-
 /// The counts of one tube, after all that is due in it was handled.
 pub(crate) fn stats(hold: &QueueInner, number: u32) -> Result<TubeStats> {
-    hold.core().catch_up(number)?;
-    hold.core().look_at(|state, _| Ok(counted(state, query::tube(&state.store, number)?)))
+    hold.core.catch_up(number)?;
+    hold.core.look_at(|state, _| Ok(counted(state, query::tube(&state.store, number)?)))
 }
 
 /// The counts of all tubes as of one instant, after all that is due in each was handled.
 pub(crate) fn all_stats(hold: &QueueInner) -> Result<Vec<TubeStats>> {
-    for number in hold.core().look(|view, _| query::sound_numbers(view))? {
-        hold.core().catch_up(number)?;
+    for number in hold.core.look(|view, _| query::sound_numbers(view))? {
+        hold.core.catch_up(number)?;
     }
-    hold.core().look_at(|state, _| {
+    hold.core.look_at(|state, _| {
         let mut all = Vec::new();
         for number in query::numbers(&state.store)? {
             let tube = query::sound_tube(&state.store, number)?;
@@ -174,18 +158,18 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
 
 /// The calls that wait for tasks, the longest wait first.
 pub(crate) fn waiters(hold: &QueueInner) -> Result<Vec<WaiterInfo>> {
-    let core = hold.core();
+    let core = &hold.core;
     let waiting = core.takers.list();
     core.look(|view, now| {
         let mut waiters = Vec::new();
         for seat in &waiting {
             // A tube that was dropped while calls wait has no name.
             let Ok(tube) = query::tube(view, seat.tube) else { continue };
-            let left = (seat.until != crate::words::clock::NEVER)
+            let left = (seat.until != NEVER)
                 .then(|| Duration::from_micros(seat.until.saturating_sub(now.lease)));
             waiters.push(WaiterInfo {
                 tube: tube.row.name,
-                consumer: name_of(view, seat.holder)?,
+                consumer: query::holder(view, seat.holder)?,
                 waiting_for: Duration::from_micros(now.lease.saturating_sub(seat.since)),
                 left,
             });
@@ -194,21 +178,14 @@ pub(crate) fn waiters(hold: &QueueInner) -> Result<Vec<WaiterInfo>> {
     })
 }
 
-fn name_of(view: &dyn View, consumer: u32) -> Result<Option<String>> {
-    let row = view.get(&key::consumer(consumer))?;
-    Ok(row.and_then(|row| ConsumerRow::decode(&row)).map(|row| row.name))
-}
-
 /// The taken tasks of all tubes, in pages.
 pub(crate) fn taken(hold: &QueueInner) -> Result<Vec<TakenInfo>> {
     let mut taken = Vec::new();
-    for number in hold.core().look(|view, _| query::sound_numbers(view))? {
+    for number in hold.core.look(|view, _| query::sound_numbers(view))? {
         let mut listing = Listing::new(number, State::Taken);
         loop {
-            match listing.next_taken(hold.core()) {
-                Ok(Some((tube, id, holder, held_for))) => {
-                    taken.push(TakenInfo { tube, id, holder, held_for });
-                }
+            match listing.next_taken(&hold.core) {
+                Ok(Some(info)) => taken.push(info),
                 Ok(None) => break,
                 Err(error) if error.kind() == ErrorKind::TubeNotFound => break,
                 Err(error) => return Err(error),
@@ -221,11 +198,24 @@ pub(crate) fn taken(hold: &QueueInner) -> Result<Vec<TakenInfo>> {
 impl<T: ?Sized> Tube<T> {
     /// The tube's options, whether it is paused, its waiters and its counts.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.pause()?;
+    /// let info = tube.info()?;
+    /// assert_eq!((info.name.as_str(), info.paused, info.stats.ready), ("letters", true, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped;
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn info(&self) -> Result<TubeInfo> {
-        let (core, number) = (self.hold.core(), self.at.number);
+        let (core, number) = (&self.hold.core, self.at.number);
         let look = |state: &Engine, _| {
             let tube = query::tube(&state.store, number)?;
             Ok((tube.row.clone(), counted(state, tube)))
@@ -243,6 +233,20 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Its counts, after all that is due was handled.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"a")?;
+    /// tube.put(b"b")?;
+    /// tube.take()?.ack()?;
+    /// let stats = tube.stats()?;
+    /// assert_eq!((stats.ready, stats.done, stats.calls.put), (1, 1, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`info`](Tube::info).
@@ -287,7 +291,7 @@ impl<T: ?Sized> Tube<T> {
     pub fn peek(&self, id: TaskId) -> Result<TaskInfo> {
         let found = self
             .hold
-            .core()
+            .core
             .peek(self.at.number, |view, tube, now| query::info(view, tube, id, now).map(Some));
         let missing = || Error::new(ErrorKind::TaskNotFound);
         let info = found.and_then(|info| info.ok_or_else(missing));
@@ -298,19 +302,32 @@ impl<T: ?Sized> Tube<T> {
     /// delayed ones the first to become ready, of the buried ones the first to be kicked, of the
     /// taken ones the lowest id.
     ///
+    /// ```
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// assert!(tube.peek_next(State::Ready)?.is_none());
+    /// tube.put(b"later")?;
+    /// tube.task(b"first").priority(-1).put()?;
+    /// assert_eq!(tube.peek_next(State::Ready)?.unwrap().payload, b"first");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn peek_next(&self, state: State) -> Result<Option<TaskInfo>> {
         let info = self
             .hold
-            .core()
+            .core
             .peek(self.at.number, |view, tube, now| query::next(view, tube, state, now));
         self.name_errors("peek", info)
     }
 
-    /// The tasks of a state, read page by page: a task that moves meanwhile may be missed or met
-    /// in the state it was in when its page was read. No other call waits for more than the copy of
-    /// 256 small rows; a page ends after 64 KiB.
+    /// The tasks of a state, read page by page: a task that moves in the meantime may be missed, or
+    /// is listed as it was when its page was read. Damaged tasks are left out. No other call waits
+    /// for more than the copy of 256 small rows; a page ends after 64 KiB.
     ///
     /// ```
     /// use tubewell::{Queue, Result, State};
@@ -370,7 +387,7 @@ impl Iterator for Summaries {
     type Item = Result<TaskSummary>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.listing.next_summary(self.hold.core());
+        let found = self.listing.next_summary(&self.hold.core);
         self.item(found)
     }
 }
@@ -379,19 +396,11 @@ impl Iterator for Tasks {
     type Item = Result<TaskInfo>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.0.listing.next_info(self.0.hold.core());
+        let found = self.0.listing.next_info(&self.0.hold.core);
         self.0.item(found)
     }
 }
 
-impl fmt::Debug for Summaries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Summaries").field("tube", &self.name).finish_non_exhaustive()
-    }
-}
+debug!([] Summaries, "Summaries", this, "tube": &this.name);
 
-impl fmt::Debug for Tasks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tasks").field("tube", &self.0.name).finish_non_exhaustive()
-    }
-}
+debug!([] Tasks, "Tasks", this, "tube": &this.0.name);

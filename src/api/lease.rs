@@ -9,10 +9,9 @@ use crate::runtime::reentrancy;
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::macros::debug;
-use crate::words::task::{TaskId, Ticket};
+use crate::words::task::Ticket;
 use crate::words::verb::{Release, Verdict};
 use std::ops::Deref;
-use std::time::Duration;
 
 /// The lease on one taken task, as a guard. Every verdict consumes it. Dropped without a verdict,
 /// it returns the task to its place and counts the attempt; after the last attempt it buries the
@@ -21,23 +20,33 @@ use std::time::Duration;
 /// A lease keeps its queue open. After [`Queue::close`](crate::Queue::close) it has lost its task:
 /// verdicts return [`Closed`](ErrorKind::Closed), the drop does nothing. When a verdict fails and
 /// nothing happened, such as on a full disk, the task is returned as by the drop.
-#[must_use = "a lease dropped without a verdict returns the task, charged"]
+///
+/// ```
+/// use tubewell::Queue;
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// tube.put(b"hello")?;
+/// let (payload, lease) = tube.take()?.split();
+/// assert_eq!(&*payload, b"hello");
+/// lease.ack()?; // at most once: from here on the payload is only in memory
+/// assert!(tube.is_empty()?);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a lease dropped without a verdict returns the task, and the attempt counts"]
 pub struct Lease {
-    held: TicketHandle,
+    pub(crate) held: TicketHandle,
     /// Keeps the session open while its guards exist.
     consumer: Option<Consumer>,
     armed: bool,
-    /// Whether a drop counts the attempt.
-    charged: bool,
+    /// Whether user code has seen the payload. Only then a drop counts the attempt.
+    pub(crate) seen: bool,
 }
 
 impl Lease {
     pub(crate) fn new(held: TicketHandle, consumer: Option<Consumer>) -> Self {
-        Self { held, consumer, armed: true, charged: true }
-    }
-
-    pub(crate) fn held(&self) -> &TicketHandle {
-        &self.held
+        Self { held, consumer, armed: true, seen: false }
     }
 
     /// Ends the guard and keeps the lease.
@@ -45,43 +54,12 @@ impl Lease {
         self.armed = false;
     }
 
-    /// Returns the task of which the caller has seen nothing, uncharged.
-    pub(crate) fn return_unseen(mut self) {
-        self.charged = false;
-    }
-
-    /// Carries a verdict out and ends the guard. One that fails leaves the rest to the drop.
+    /// Applies a verdict and ends the guard. If the verdict fails, the drop returns the task.
     #[inline]
     pub(crate) fn settle(mut self, verdict: Verdict<'_>) -> Result<()> {
         self.held.settle(verdict)?;
         self.disarm();
         Ok(())
-    }
-
-    /// The task.
-    pub fn id(&self) -> TaskId {
-        self.held.ticket.id
-    }
-
-    /// The name of the task's tube.
-    pub fn tube(&self) -> &str {
-        self.held.tube()
-    }
-
-    /// The right to settle the task, as plain data. The guard stays valid; the first of the two to
-    /// settle wins.
-    pub fn ticket(&self) -> Ticket {
-        self.held.ticket
-    }
-
-    /// How long the task may still be held: until its deadline or the end of its ttl, the earlier
-    /// of the two. `None`: without a limit.
-    ///
-    /// # Errors
-    /// [`LeaseLost`](ErrorKind::LeaseLost) if it is not held any more;
-    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
-    pub fn left(&self) -> Result<Option<Duration>> {
-        self.held.left()
     }
 
     /// Ends the guard and keeps the lease: the task stays taken until the ticket settles it, its
@@ -98,7 +76,7 @@ impl Drop for Lease {
             return;
         }
         let (held, consumer) = (self.held.clone(), self.consumer.take());
-        let verdict = if self.charged { Verdict::Lost } else { Verdict::Release(Release::new()) };
+        let verdict = if self.seen { Verdict::Lost } else { Verdict::Release(Release::new()) };
         reentrancy::defer_until_outside(move || {
             // Lost, closed or broken: then there is nothing to return.
             drop(held.settle(verdict));
@@ -128,7 +106,7 @@ impl AsRef<Lease> for Lease {
 ///
 /// let task = tube.take()?;
 /// assert_eq!((&task[..], task.attempt()), (&b"hello"[..], 1));
-/// drop(task); // no verdict: returned, and charged
+/// drop(task); // no verdict: it returns, and the attempt counts
 ///
 /// let task = tube.take()?;
 /// assert_eq!(task.attempt(), 2);
@@ -137,7 +115,7 @@ impl AsRef<Lease> for Lease {
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a task dropped without a verdict returns to its tube, charged"]
+#[must_use = "a task dropped without a verdict returns to its tube, and the attempt counts"]
 pub struct Task<T: ?Sized = [u8]> {
     payload: Box<T>,
     pub(crate) lease: Lease,
@@ -148,21 +126,6 @@ pub struct Task<T: ?Sized = [u8]> {
 impl<T: ?Sized> Task<T> {
     pub(crate) fn new(payload: Box<T>, lease: Lease, attempt: u32, deliveries: u32) -> Self {
         Self { payload, lease, attempt, deliveries }
-    }
-
-    /// Its number.
-    pub fn id(&self) -> TaskId {
-        self.lease.id()
-    }
-
-    /// The name of its tube, for a loop that works on tasks of several tubes.
-    pub fn tube(&self) -> &str {
-        self.lease.tube()
-    }
-
-    /// The right to settle it, as plain data.
-    pub fn ticket(&self) -> Ticket {
-        self.lease.ticket()
     }
 
     /// The number of this attempt, from 1: compared with `max_attempts`. A release subtracts it
@@ -184,14 +147,6 @@ impl<T: ?Sized> Task<T> {
     /// Splits the task into payload and lease, for example to ack first and work afterwards.
     pub fn split(self) -> (Box<T>, Lease) {
         (self.payload, self.lease)
-    }
-
-    /// As [`Lease::left`].
-    ///
-    /// # Errors
-    /// As [`Lease::left`].
-    pub fn left(&self) -> Result<Option<Duration>> {
-        self.lease.left()
     }
 
     /// As [`Lease::detach`].

@@ -4,8 +4,8 @@ use crate::api::codec::Coding;
 use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
-use crate::engine::put::NewRow;
-use crate::engine::{Op, put};
+use crate::engine::Op;
+use crate::engine::put::{NewRow, PutTasks};
 use crate::runtime::core::Wait;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::StagedPut;
@@ -24,6 +24,17 @@ impl<T: ?Sized> Tube<T> {
     /// Puts a task after all others of its priority. The payload is only borrowed, so after a
     /// refusal the caller still has it.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// assert_eq!(tube.peek(id)?.payload, b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TooLarge`](ErrorKind::TooLarge) above the queue's payload limit;
     /// [`Full`](ErrorKind::Full) at the tube's capacity, or at the limit of all
@@ -40,6 +51,18 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Puts a task before all others of its priority, also before earlier front puts.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"to ada")?;
+    /// tube.put_front(b"to bob")?;
+    /// assert_eq!(&tube.take()?[..], b"to bob");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`put`](Tube::put); [`Unsupported`](ErrorKind::Unsupported) if the tube has a placement.
@@ -77,9 +100,9 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # fn main() -> tubewell::Result<()> {
     /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// let receipt = tube.put_receipt(b"hello")?; // already to be taken
+    /// let receipt = tube.put_receipt(b"hello")?; // it can be taken already
     /// assert_eq!(receipt.id(), tube.take()?.id());
-    /// receipt.wait()?; // from here on no power cut takes the put back
+    /// receipt.wait()?; // from here on no power cut undoes the put
     /// # Ok(())
     /// # }
     /// ```
@@ -150,14 +173,6 @@ impl<T: ?Sized> Tube<T> {
         let placement = self.hold.settings.placements.get(&**name);
         Ok(placement.map(|placement| placement.place(&PutView::of(row))))
     }
-
-    #[inline]
-    fn op<'a>(&self, tasks: &'a [NewRow<'a>]) -> put::PutTasks<'a> {
-        let payload_bytes_max = self.hold.settings.payload_bytes_max;
-        let durable_bytes_max = self.hold.core().settings.durable_bytes_max;
-        let (tube, staged) = (self.at.number, &[][..]);
-        put::PutTasks { tube, tasks, staged, payload_bytes_max, durable_bytes_max }
-    }
 }
 
 /// A put with options: of one task, from [`Tube::task`], or of a `Vec` of them, from
@@ -212,14 +227,14 @@ setters! {
     /// set afterwards moves the start of the task, not its end.
     run_at(time: SystemTime) => row.run_at = Some(time);
 
-    /// How long it lives in [queue time](crate#time), delays not counted; then it is gone, wherever
-    /// it is. A microsecond or more. Default: the tube's, which is without end unless it was
+    /// How long it lives in [queue time](crate#time), delays not counted; then it is removed, in
+    /// every state. A microsecond or more. Default: the tube's, which is without end unless it was
     /// made with another.
     ttl(ttl: Duration) => row.ttl = Some(ttl);
 
-    /// How long a taker may hold it in [lease time](crate#time); then it returns to its place,
-    /// charged. A microsecond or more. Default: the tube's, which is without end unless it was
-    /// made with another.
+    /// How long a taker may hold it in [lease time](crate#time); then it returns to its place, and
+    /// the attempt counts. A microsecond or more. Default: the tube's, which is without end unless
+    /// it was made with another.
     ttr(ttr: Duration) => row.ttr = Some(ttr);
 
     /// In this group, whose tasks are taken in order and, unless the tube
@@ -235,13 +250,22 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// Makes the op and passes it to the function that runs it.
     pub(crate) fn submit<R>(
         self,
-        carry_out: impl FnOnce(&Tube<T>, &put::PutTasks<'_>) -> Result<R>,
+        carry_out: impl FnOnce(&Tube<T>, &PutTasks<'_>) -> Result<R>,
     ) -> Result<R>
     where
         P: Payloads<T>,
     {
         let Self { tube, payload, row, .. } = self;
-        let done = payload.rows(tube, row, |rows| carry_out(tube, &tube.op(rows)));
+        let done = payload.rows(tube, row, |tasks| {
+            let op = PutTasks {
+                tube: tube.at.number,
+                tasks,
+                staged: &[],
+                payload_bytes_max: tube.hold.settings.payload_bytes_max,
+                durable_bytes_max: tube.hold.core.settings.durable_bytes_max,
+            };
+            carry_out(tube, &op)
+        });
         tube.name_errors("put", done)
     }
 }
@@ -255,11 +279,12 @@ setters! {
     /// replaced. 1 to 255 bytes without control characters.
     key(key: &'a str) => row.key = Some(key);
 
-    /// What to do if the key is taken. Default: [`Conflict::Keep`].
+    /// What to do if a task has the key. Default: [`Conflict::Keep`]. It has no effect without a
+    /// [`key`](NewTask::key).
     on_conflict(conflict: Conflict) => row.conflict = conflict;
 
-    /// Before all others of its priority, also before earlier front puts. Refused by a tube with a
-    /// [placement](crate::TubeOptions::placement), which decides that itself.
+    /// Before all others of its priority, also before earlier front puts. A tube with a
+    /// [placement](crate::TubeOptions::placement) refuses it.
     front() => row.front = true;
 
     /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity, or
@@ -310,7 +335,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     pub fn put_outcome(self) -> Result<Put> {
         let (durability, room) = (self.durability, self.room);
         self.submit(|tube, op| {
-            one(&tube.hold.core().finish(op, apply(tube, op, room), durability)?)
+            one(&tube.hold.core.finish(op, apply(tube, op, room), durability)?)
         })
     }
 
@@ -322,7 +347,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     pub fn put_receipt(self) -> Result<Receipt> {
         let (durability, room) = (self.durability, self.room);
         self.submit(|tube, op| {
-            let core = tube.hold.core();
+            let core = &tube.hold.core;
             let applied = apply(tube, op, room);
             let (done, mark) = applied.or_else(|error| core.refused(error, durability))?;
             Ok(Receipt { hold: tube.hold.clone(), put: one(&done)?, mark })
@@ -343,8 +368,8 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     pub fn put(self) -> Result<Vec<TaskId>> {
         let durability = self.durability;
         self.submit(|tube, op| {
-            let applied = StagedPut::new(tube.hold.core()).apply(op);
-            Ok(ids(&tube.hold.core().finish(op, applied, durability)?))
+            let applied = StagedPut::new(&tube.hold.core).apply(op);
+            Ok(ids(&tube.hold.core.finish(op, applied, durability)?))
         })
     }
 }
@@ -400,14 +425,13 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
     }
 }
 
+/// What each put of an op did.
+pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
+
 /// Runs the put, and again after each wake-up, until it succeeds or its wait ends.
 #[inline]
-fn apply<T: ?Sized>(
-    tube: &Tube<T>,
-    op: &put::PutTasks<'_>,
-    room: Wait<'_>,
-) -> Result<(<put::PutTasks<'static> as Op>::Done, Mark)> {
-    let core = tube.hold.core();
+fn apply<T: ?Sized>(tube: &Tube<T>, op: &PutTasks<'_>, room: Wait<'_>) -> Result<(PutsDone, Mark)> {
+    let core = &tube.hold.core;
     let (mut full, mut put) = (None, StagedPut::new(core));
     let mut attempt = || match put.apply(op) {
         Ok(done) => Ok(Some(done)),

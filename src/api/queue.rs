@@ -3,19 +3,21 @@
 
 use crate::api::consumer::Consumer;
 use crate::api::events::Events;
-use crate::api::inspect::{self, BaseSpace, Space, TakenInfo, TubeStats, WaiterInfo};
+use crate::api::inspect::{self, TubeStats, WaiterInfo};
 use crate::api::queue_inner::QueueInner;
 use crate::api::transact::{Reading, Transaction};
 use crate::api::tube::Tube;
 use crate::api::upkeep;
 use crate::engine::{query, tubes};
 use crate::runtime::checkpointer::checkpoint;
-use crate::store::Progress;
+use crate::store::{BaseSpace, Progress, Space};
 use crate::words::clock::ClockStep;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
+use crate::words::name::label;
 use crate::words::options::{EventOptions, TubeOptions};
 use crate::words::sync::Arc;
+use crate::words::task::TakenInfo;
 use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -54,10 +56,24 @@ impl Queue {
 
     /// Opens the tube of this name, of any kind, or makes it with the general kind.
     ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?; // makes it
+    /// assert_eq!(tube.info()?.options, TubeOptions::default());
+    /// tube.put(b"hello")?;
+    /// assert_eq!(queue.tube("letters")?.len()?, 1); // the same tube
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
     /// control characters; [`Closed`](ErrorKind::Closed);
-    /// [`InTransaction`](ErrorKind::InTransaction).
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync of
+    /// a new tube failed.
     pub fn tube(&self, name: &str) -> Result<Tube> {
         let tube = match self.find(name) {
             Ok(None) => self.create(name, &TubeOptions::default(), tubes::Exists::Any),
@@ -103,25 +119,56 @@ impl Queue {
 
     fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
         let op = tubes::Create { name, options, exists };
-        let number = self.hold.core().run(&op, self.hold.settings.durability)?;
-        Tube::open(&self.hold, number)
+        let tube = self.hold.core.run(&op, self.hold.settings.durability)?;
+        Ok(Tube::over(&self.hold, tube))
     }
 
     /// The tube of this name, if there is one. Never makes one.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// assert!(queue.find_tube("letters")?.is_none());
+    /// queue.tube("letters")?;
+    /// assert!(queue.find_tube("letters")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// As [`tube`](Queue::tube).
+    /// [`Invalid`](ErrorKind::Invalid) for a name as [`tube`](Queue::tube) refuses it;
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn find_tube(&self, name: &str) -> Result<Option<Tube>> {
         self.find(name).map_err(|error| error.during("find tube").in_tube(name))
     }
 
     fn find(&self, name: &str) -> Result<Option<Tube>> {
-        crate::words::name::tube_name(name)?;
-        let number = self.hold.core().look(|view, _| query::tube_named(view, name))?;
-        number.map(|number| Tube::open(&self.hold, number)).transpose()
+        label("tube name", name)?;
+        let found = self.hold.core.look(|view, _| {
+            query::tube_named(view, name)?.map(|number| query::tube(view, number)).transpose()
+        })?;
+        Ok(found.map(|tube| Tube::over(&self.hold, tube)))
     }
 
     /// Removes a tube and its tasks, in one small step for any number of tasks.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// assert_eq!(queue.drop_tube("letters").unwrap_err().kind(), ErrorKind::TubeBusy);
+    /// task.release()?;
+    /// queue.drop_tube("letters")?;
+    /// assert_eq!(tube.put(b"hello").unwrap_err().kind(), ErrorKind::TubeNotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`TubeBusy`](ErrorKind::TubeBusy) while calls
@@ -131,7 +178,21 @@ impl Queue {
     }
 
     /// Removes a tube and its tasks, also while calls wait for them or they are taken. Waiting
-    /// takes return [`TubeNotFound`](ErrorKind::TubeNotFound), leases are lost.
+    /// takes and the verdicts on its tasks return [`TubeNotFound`](ErrorKind::TubeNotFound).
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// queue.force_drop_tube("letters")?;
+    /// assert!(task.ack().unwrap_err().is_not_found());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`TubeNotFound`](ErrorKind::TubeNotFound); as [`tube`](Queue::tube).
@@ -142,26 +203,39 @@ impl Queue {
     fn remove(&self, name: &str, force: bool) -> Result<()> {
         let removed = (|| {
             let tube = self.find(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
-            let core = self.hold.core();
+            let core = &self.hold.core;
             let awaited = core.takers.count(tube.at.number) > 0;
             let op = tubes::Drop { tube: tube.at.number, awaited, force };
-            self.hold.core().run(&op, self.hold.settings.durability)?;
-            self.hold.watchers.set(core, name, None)
+            core.run(&op, self.hold.settings.durability)?;
+            self.hold.callbacks.set(core, name, None)
         })();
         removed.map_err(|error| error.during("drop tube").in_tube(name))
     }
 
-    /// The names of all tubes, sorted.
+    /// The names of all tubes, sorted by their bytes.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("mail")?;
+    /// queue.tube("letters")?;
+    /// assert_eq!(queue.tubes()?, ["letters", "mail"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn tubes(&self) -> Result<Vec<String>> {
-        let names = self.hold.core().look(|view, _| query::names(view));
+        let names = self.hold.core.look(|view, _| query::names(view));
         names.map_err(|error| error.during("list tubes"))
     }
 
-    /// Joins the open session of this name, which keeps its grace. If there is none, it begins one
-    /// with the builder's grace, also if an earlier session has left leases.
+    /// Joins the open session of this name, which keeps its grace. If there is none, begins one
+    /// with the [builder's grace](crate::Builder::session_grace), also if an earlier session has
+    /// left leases. [`Consumer`] has an example.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
@@ -222,8 +296,9 @@ impl Queue {
     /// # Errors
     /// [`Rejected`](ErrorKind::Rejected) with the closure's error, which
     /// [`Error::into_source`] returns; [`InTransaction`](ErrorKind::InTransaction);
-    /// [`Closed`](ErrorKind::Closed); [`DiskFull`](ErrorKind::DiskFull) and
-    /// [`Io`](ErrorKind::Io), and then nothing happened; [`Unknown`](ErrorKind::Unknown).
+    /// [`Closed`](ErrorKind::Closed); [`Full`](ErrorKind::Full) if the verbs together exceed the
+    /// limit of the temporary tubes, [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io),
+    /// and then nothing happened; [`Unknown`](ErrorKind::Unknown) if the sync failed.
     pub fn transact<R, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<R, E>) -> Result<R>
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
@@ -248,13 +323,27 @@ impl Queue {
     /// damaged tube is left out; [`check`](Queue::check) reports it. Other calls wait in the
     /// meantime, for one or two reads for each tube.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// queue.tube("mail")?;
+    /// let stats = queue.stats()?;
+    /// assert_eq!((stats[0].tube.as_str(), stats[0].ready), ("letters", 1));
+    /// assert_eq!((stats[1].tube.as_str(), stats[1].ready), ("mail", 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn stats(&self) -> Result<Vec<TubeStats>> {
         inspect::all_stats(&self.hold).map_err(|error| error.during("stats"))
     }
 
-    /// The calls that wait for tasks, the longest wait first.
+    /// The takes that wait for tasks, the longest wait first.
     ///
     /// # Errors
     /// As [`stats`](Queue::stats).
@@ -263,6 +352,20 @@ impl Queue {
     }
 
     /// The taken tasks of all tubes, by tube and id, without those of damaged tubes.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// let taken = queue.taken()?;
+    /// assert_eq!((taken[0].id, taken[0].tube.as_str()), (task.id(), "letters"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`stats`](Queue::stats).
@@ -301,18 +404,29 @@ impl Queue {
     /// How many steps were dropped before a [callback](Tube::on_task_change) was called for them,
     /// because the callbacks of this queue were too slow.
     pub fn callbacks_dropped(&self) -> u64 {
-        self.hold.watchers.dropped()
+        self.hold.callbacks.dropped()
     }
 
     /// Reads both files and every row, and returns one line for each disagreement; for a sound
     /// queue none. It changes and repairs nothing. Other calls wait in the meantime, and it needs
     /// as much memory again as [`cache_bytes`](crate::Builder::cache_bytes).
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// assert!(queue.check()?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Io`](ErrorKind::Io).
     pub fn check(&self) -> Result<Vec<String>> {
-        upkeep::check(self.hold.core()).map_err(|error| error.during("check"))
+        upkeep::check(&self.hold.core).map_err(|error| error.during("check"))
     }
 
     /// The bytes that the queue uses, on the disk and in memory, and how much it has written since
@@ -336,19 +450,35 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn space(&self) -> Result<Space> {
-        upkeep::space(self.hold.core()).map_err(|error| error.during("space"))
+        upkeep::space(&self.hold.core).map_err(|error| error.during("space"))
     }
 
     /// Moves the writes since the last checkpoint from memory to the folder's base now. The queue
     /// does so by itself when an eighth of the journal is in use, or half of that after a minute
     /// without writes, and at its close.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// assert!(queue.space()?.overlay_rows > 0);
+    /// queue.checkpoint()?;
+    /// assert_eq!(queue.space()?.overlay_rows, 0);
+    /// assert!(queue.base_space()?.rows > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`DiskFull`](ErrorKind::DiskFull) if there is space for only a part, and then the journal
     /// keeps the rest; [`Io`](ErrorKind::Io), and then nothing has changed.
     pub fn checkpoint(&self) -> Result<()> {
-        checkpoint(self.hold.core()).map_err(|error| error.during("checkpoint"))
+        checkpoint(&self.hold.core).map_err(|error| error.during("checkpoint"))
     }
 
     /// What the base's file consists of, the application's own tables included. Reads every page
@@ -359,7 +489,7 @@ impl Queue {
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Io`](ErrorKind::Io).
     pub fn base_space(&self) -> Result<BaseSpace> {
-        upkeep::base_space(self.hold.core()).map_err(|error| error.during("base space"))
+        upkeep::base_space(&self.hold.core).map_err(|error| error.during("base space"))
     }
 
     /// Returns unused space to the file system. Other calls wait in the meantime, long if there is
@@ -403,37 +533,69 @@ impl Queue {
     /// As [`checkpoint`](Queue::checkpoint); [`Cancelled`](ErrorKind::Cancelled) by `progress`; the
     /// rounds before it are kept.
     pub fn compact_with(&self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<()> {
-        upkeep::compact(self.hold.core(), progress).map_err(|error| error.during("compact"))
+        upkeep::compact(&self.hold.core, progress).map_err(|error| error.during("compact"))
     }
 
     /// How far the wall clock moved between the last write and this opening, if queue time did not
     /// follow it entirely: it moved back, or by more than
     /// [`clock_gap_max`](crate::Builder::clock_gap_max). `None` also if the machine was not
     /// restarted in the meantime and its boot clock shows how much time has passed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let (clock, day) = (ManualClock::new(), Duration::from_secs(86_400));
+    /// Queue::builder().clock(clock.clone()).open(&path)?.close()?;
+    /// clock.reboot(40 * day);
+    /// let queue = Queue::builder().clock(clock).open(&path)?;
+    /// let step = queue.clock_step().unwrap();
+    /// assert_eq!((step.by, step.counted), (40 * day, 30 * day));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn clock_step(&self) -> Option<ClockStep> {
-        self.hold.core().clock_step
+        self.hold.core.clock_step
     }
 
     /// Returns after everything written so far is synced.
+    ///
+    /// ```
+    /// use tubewell::{Durability, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::builder().durability(Durability::Relaxed).open(&path)?;
+    /// let receipt = queue.tube("letters")?.put_receipt(b"hello")?;
+    /// queue.flush()?;
+    /// assert!(receipt.is_synced());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed), because
     /// the close has synced everything; [`InTransaction`](ErrorKind::InTransaction).
     pub fn flush(&self) -> Result<()> {
-        self.hold.core().flush().map_err(|error| error.during("flush"))
+        self.hold.core.flush().map_err(|error| error.during("flush"))
     }
 
     /// Handles all that is due now, the removals that are left, and the callbacks. The queue's
-    /// threads do this by themselves, unless it was opened [`by_hand`](crate::Builder::by_hand).
+    /// threads do this by themselves, unless it was opened [`by_hand`](crate::Builder::by_hand),
+    /// which has an example.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Broken`](ErrorKind::Broken).
     pub fn tick(&self) -> Result<()> {
-        let core = self.hold.core();
+        let core = &self.hold.core;
         let ticked = upkeep::tick(core);
         if core.settings.by_hand {
-            self.hold.watchers.tell_all();
+            self.hold.callbacks.call_all();
         }
         ticked.map_err(|error| error.during("tick"))
     }
@@ -469,14 +631,14 @@ impl Queue {
     /// [`Broken`](ErrorKind::Broken) if the queue had stopped before. The folder is released also
     /// then, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
     pub fn close(&self) -> Result<()> {
-        let closed = self.hold.core().close();
-        self.hold.watchers.clear();
+        let closed = self.hold.core.close();
+        self.hold.callbacks.clear();
         closed.map_err(|error| error.during("close"))
     }
 
     /// Whether it was closed.
     pub fn is_closed(&self) -> bool {
-        self.hold.core().health.is_closing()
+        self.hold.core.health.is_closing()
     }
 }
 

@@ -1,22 +1,21 @@
 //! What every handle and guard shares: the running queue, and with it the folder. The drop of the
 //! last one closes it.
 
-use crate::api::callbacks::Watchers;
+use crate::api::callbacks::Callbacks;
 use crate::api::placement::Placement;
 use crate::runtime::core::Core;
 use crate::runtime::reentrancy;
 use crate::words::options::Durability;
-use crate::words::sync::{Arc, Mutex, Weak};
-use std::any::Any;
+use crate::words::sync::{Arc, AtomicBool, Mutex, Weak};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) struct QueueInner {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     pub(crate) settings: HandleSettings,
-    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) callbacks: Arc<Callbacks>,
     /// The open sessions by name, so that a second `consumer(name)` joins the first.
-    pub(crate) sessions: Mutex<BTreeMap<String, Weak<dyn Any + Send + Sync>>>,
+    pub(crate) sessions: Mutex<BTreeMap<String, Weak<Session>>>,
 }
 
 /// The builder's options that only handles use.
@@ -27,26 +26,32 @@ pub(crate) struct HandleSettings {
     pub(crate) placements: BTreeMap<String, Arc<dyn Placement>>,
 }
 
+/// The session of a consumer. The drop of its last handle ends it.
+pub(crate) struct Session(pub(crate) Arc<Identity>);
+
+/// What a session is known by. It outlives the session for as long as its end takes.
+pub(crate) struct Identity {
+    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) name: String,
+    pub(crate) number: u32,
+    pub(crate) closed: AtomicBool,
+}
+
 impl QueueInner {
     pub(crate) fn new(core: Arc<Core>, settings: HandleSettings) -> Arc<Self> {
-        Arc::new(Self { core, settings, watchers: Arc::default(), sessions: Mutex::default() })
-    }
-
-    #[inline]
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+        Arc::new(Self { core, settings, callbacks: Arc::default(), sessions: Mutex::default() })
     }
 }
 
 impl Drop for QueueInner {
     fn drop(&mut self) {
-        let (core, watchers) = (self.core.clone(), self.watchers.clone());
+        let (core, callbacks) = (self.core.clone(), self.callbacks.clone());
         // Inside another queue's transaction the close would be refused, and no later call would
         // close it.
         reentrancy::defer_until_outside(move || {
             // No caller can receive an error here. The next opening replays what was written.
             let _ = core.close();
-            watchers.clear();
+            callbacks.clear();
         });
     }
 }

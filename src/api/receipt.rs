@@ -48,7 +48,7 @@ impl Receipt {
 
     /// Whether the put is synced, as far as is known by now.
     pub fn is_synced(&self) -> bool {
-        self.hold.core().gate.is_synced(self.mark)
+        self.hold.core.gate.is_synced(self.mark)
     }
 
     /// Waits until the put is synced.
@@ -57,7 +57,7 @@ impl Receipt {
     /// [`Unknown`](ErrorKind::Unknown), naming the task, if the sync failed.
     pub fn wait(self) -> Result<TaskId> {
         let id = self.put.id;
-        let waited = self.hold.core().wait(self.mark);
+        let waited = self.hold.core.wait(self.mark);
         waited.map_err(|error| error.during("put").on_task(id).with_tasks(vec![id]))?;
         Ok(id)
     }

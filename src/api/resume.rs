@@ -1,4 +1,4 @@
-//! Leases of a consumer's earlier session, handed out again page by page. Holds at most one page.
+//! Takes over the leases of a consumer's earlier session, page by page. Holds at most one page.
 
 use crate::api::consumer::Consumer;
 use crate::api::lease::{Lease, Task};
@@ -8,17 +8,17 @@ use crate::engine::take::Delivery;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
+use crate::words::macros::debug;
 use crate::words::options::Durability;
 use crate::words::task::TaskId;
 use std::collections::VecDeque;
-use std::fmt;
 
 impl Consumer {
     /// Takes over the leases in `tube` that this consumer's earlier session left, one after the
-    /// other as the iterator continues: with new tickets, the same number of attempts used, and
-    /// their full ttr from now. At most 64 tasks, or 1 MiB of payloads but at least one task, are
+    /// other as the iterator continues: with new tickets, the same number of attempts, and their
+    /// full ttr from then on. At most 64 tasks, or 1 MiB of payloads but at least one task, are
     /// taken over in advance. When the iterator is dropped, those that the caller has not seen are
-    /// released. A task whose payload does not decode is buried, as by [`take`](Tube::take).
+    /// released. A task whose payload cannot be decoded is buried, as by [`take`](Tube::take).
     ///
     /// ```
     /// use std::time::Duration;
@@ -59,19 +59,19 @@ impl Consumer {
 }
 
 /// The leases of an earlier session, from [`Consumer::resume`].
-#[must_use = "an iterator resumes nothing until it is asked"]
+#[must_use = "nothing is taken over before `next`"]
 pub struct Resumed<T: ?Sized = [u8]> {
     tube: Tube<T>,
-    /// Taken over, and not asked for yet.
+    /// Taken over, and not seen by the caller yet.
     ahead: VecDeque<(Lease, Delivery)>,
-    /// Where the next page begins; none after the last.
+    /// Where the next page begins; `None` after the last.
     next: Option<TaskId>,
 }
 
 impl<T: ?Sized> Resumed<T> {
     fn take_over(&mut self, from: TaskId) -> Result<()> {
         let op = Resume { tube: self.tube.at.number, consumer: self.tube.holder()?, from };
-        let core = self.tube.hold.core();
+        let core = &self.tube.hold.core;
         // The next page follows at once, so threads that wait for the lock get it before.
         core.state.pass_on();
         let (handed, next) = core.run(&op, Durability::Relaxed)?;
@@ -106,14 +106,4 @@ impl<T: ?Sized> Iterator for Resumed<T> {
     }
 }
 
-impl<T: ?Sized> Drop for Resumed<T> {
-    fn drop(&mut self) {
-        self.ahead.drain(..).for_each(|(lease, _)| lease.return_unseen());
-    }
-}
-
-impl<T: ?Sized> fmt::Debug for Resumed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resumed").field("tube", &self.tube.at.name).finish_non_exhaustive()
-    }
-}
+debug!([T: ?Sized] Resumed<T>, "Resumed", this, "tube": &this.tube.at.name);

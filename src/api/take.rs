@@ -4,6 +4,7 @@
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
+use crate::engine::query;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Delivery, Take};
 use crate::runtime::core::Wait;
@@ -27,9 +28,25 @@ impl<T: ?Sized> Tube<T> {
     /// A task whose payload cannot be decoded is buried as
     /// [`Reason::Undecodable`](crate::Reason::Undecodable), and the next one is taken.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let taker = std::thread::spawn({
+    ///     let tube = tube.clone();
+    ///     move || tube.take()?.ack() // waits for the put
+    /// });
+    /// tube.put(b"hello")?;
+    /// taker.join().unwrap()?;
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// [`Closed`](ErrorKind::Closed) when the queue or the handle's consumer is closed, also during
-    /// the wait; [`TubeNotFound`](ErrorKind::TubeNotFound) when the tube is dropped;
+    /// [`Closed`](ErrorKind::Closed) if the queue or the handle's consumer is closed, also during
+    /// the wait; [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped, also during it;
     /// [`Invalid`](ErrorKind::Invalid) if the handle's consumer is of another queue;
     /// [`InTransaction`](ErrorKind::InTransaction); [`Broken`](ErrorKind::Broken).
     pub fn take(&self) -> Result<Task<T>> {
@@ -40,6 +57,18 @@ impl<T: ?Sized> Tube<T> {
 
     /// Takes the best ready task, if there is one now.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// assert!(tube.try_take()?.is_none());
+    /// tube.put(b"hello")?;
+    /// assert!(tube.try_take()?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`take`](Tube::take).
     pub fn try_take(&self) -> Result<Option<Task<T>>> {
@@ -47,6 +76,19 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Takes the best ready task; waits for one at most this long, in [lease time](crate#time).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// assert!(tube.take_timeout(Duration::from_millis(1))?.is_none());
+    /// tube.put(b"hello")?;
+    /// assert!(tube.take_timeout(Duration::from_millis(1))?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`take`](Tube::take).
@@ -83,7 +125,7 @@ impl<T: ?Sized> Tube<T> {
 
     fn take_waiting(&self, wait: Wait<'_>) -> Result<Option<Task<T>>> {
         let taken = (|| {
-            let core = self.hold.core();
+            let core = &self.hold.core;
             let wait = core.begin_wait(wait);
             loop {
                 let holder = self.holder()?;
@@ -103,7 +145,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Takes up to `most` of the best ready tasks in one step, at most 65 536: those that are ready
-    /// now, without waiting.
+    /// now, without waiting. On a full disk it may return fewer.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -128,7 +170,7 @@ impl<T: ?Sized> Tube<T> {
             while tasks.len() < most {
                 let left = (most - tasks.len()).min(at_once);
                 let op = Take { tube: self.at.number, most: left, holder: self.holder()? };
-                let handed = match self.hold.core().run(&op, Durability::Relaxed) {
+                let handed = match self.hold.core.run(&op, Durability::Relaxed) {
                     // A full disk has room for some of them.
                     Err(_) if !tasks.is_empty() && at_once < most => break,
                     Err(error) if error.kind() == ErrorKind::DiskFull && at_once > 1 => {
@@ -137,14 +179,14 @@ impl<T: ?Sized> Tube<T> {
                     }
                     handed => handed?,
                 };
-                let all = handed.len() == left;
-                let before = tasks.len();
+                let may_be_more = handed.len() == left;
                 self.open_tasks(handed, &mut tasks)?;
-                // Takes more in place of the tasks that were buried, if there are more.
-                if !all || tasks.len() == before {
+                // The tasks that were buried are replaced by the next ones.
+                if !may_be_more {
                     break;
                 }
             }
+            tasks.iter_mut().for_each(|task| task.lease.seen = true);
             Ok(tasks)
         })();
         self.name_errors("take", taken)
@@ -169,11 +211,12 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongState`](ErrorKind::WrongState) if it is
+    /// not ready, its group is locked or the tube is paused; [`Codec`](ErrorKind::Codec) if its
     /// payload cannot be decoded, and then it is buried; as [`take`](Tube::take).
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.at.number, id, holder: self.holder()? };
-            let handed = self.hold.core().run(&op, Durability::Relaxed)?;
+            let handed = self.hold.core.run(&op, Durability::Relaxed)?;
             let undecodable = |text: String| Error::new(ErrorKind::Codec).because(text);
             self.open_task(self.guard(handed))?.map_err(undecodable)
         })();
@@ -198,7 +241,9 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`take`](Tube::take).
+    /// [`Closed`](ErrorKind::Closed) if the queue is closed, also during the wait;
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped, also during it;
+    /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn wait_ready(&self, timeout: Duration) -> Result<bool> {
         self.look_waiting(Wait::For(timeout))
     }
@@ -207,7 +252,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`stop`](Stop::stop) is called. After that it returns `false` without a look at the tube.
     ///
     /// # Errors
-    /// As [`take`](Tube::take).
+    /// As [`wait_ready`](Tube::wait_ready).
     pub fn wait_ready_until(&self, stop: &Stop) -> Result<bool> {
         self.look_waiting(Wait::Until(stop))
     }
@@ -216,21 +261,17 @@ impl<T: ?Sized> Tube<T> {
         if wait.is_stopped() {
             return Ok(false);
         }
-        let core = self.hold.core();
+        let (core, number) = (&self.hold.core, self.at.number);
         let look = || {
-            core.look_in(self.at.number, |view, now| {
-                let tube = crate::engine::query::tube(view, self.at.number)?;
-                let next = match tube.row.paused {
-                    true => None,
-                    false => crate::engine::query::next(view, &tube, State::Ready, now)?,
-                };
-                Ok(next.map(|_| ()))
+            core.look_in(number, |view, now| {
+                let tube = query::tube(view, number)?;
+                if tube.row.paused {
+                    return Ok(None);
+                }
+                Ok(query::next(view, &tube, State::Ready, now)?.map(drop))
             })
         };
-        let ready = match look() {
-            Ok(None) => core.wait_for(&core.ready_waiters, self.at.number, 0, wait, look),
-            ready => ready,
-        };
+        let ready = core.wait_for(&core.ready_waiters, number, 0, wait, look);
         self.name_errors("wait", ready.map(|ready| ready.is_some()))
     }
 
@@ -263,31 +304,30 @@ impl<T: ?Sized> Tube<T> {
     }
 
     fn do_ack_many(&self, leases: &mut [Lease]) -> Result<()> {
-        if let Some(other) = leases.iter().find(|lease| !self.is_of(lease.held())) {
-            let text = format!("task {} is of tube {:?}", other.id(), other.held().at.name);
+        let is_own = |held: &TicketHandle| {
+            Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
+        };
+        if let Some(other) = leases.iter().find(|lease| !is_own(&lease.held)) {
+            let text = format!("task {} is of tube {:?}", other.id(), other.tube());
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        let mut lost = Vec::new();
-        let mut rest = &mut *leases;
-        let mut at_once = BATCH_TASKS_MAX;
+        let (mut lost, mut done, mut at_once) = (Vec::new(), 0, BATCH_TASKS_MAX);
         // At least once: a call without tasks also waits for the sync of the writes that it has
         // read.
         loop {
-            let (batch, _) = rest.split_at_mut(rest.len().min(at_once));
-            let tickets: Vec<Ticket> = batch.iter().map(Lease::ticket).collect();
-            let verdict = Verdict::Ack;
-            let op = Settle { tube: self.at.number, tickets: &tickets, verdict };
-            match self.hold.core().run(&op, self.durability) {
-                Err(error) if error.kind() == ErrorKind::DiskFull && batch.len() > 1 => {
-                    at_once = batch.len().div_ceil(PARTS);
+            let batch = leases.iter().skip(done).take(at_once);
+            let tickets: Vec<Ticket> = batch.map(Lease::ticket).collect();
+            let op = Settle { tube: self.at.number, tickets: &tickets, verdict: Verdict::Ack };
+            match self.hold.core.run(&op, self.durability) {
+                Err(error) if error.kind() == ErrorKind::DiskFull && tickets.len() > 1 => {
+                    at_once = tickets.len().div_ceil(PARTS);
                     continue;
                 }
                 acked => lost.extend(acked?),
             }
-            batch.iter_mut().for_each(Lease::disarm);
-            let done = batch.len();
-            rest = std::mem::take(&mut rest).split_at_mut(done).1;
-            if rest.is_empty() {
+            leases.iter_mut().skip(done).take(tickets.len()).for_each(Lease::disarm);
+            done += tickets.len();
+            if done == leases.len() {
                 break;
             }
         }
@@ -298,38 +338,37 @@ impl<T: ?Sized> Tube<T> {
         Err(Error::new(ErrorKind::LeaseLost).because(text).with_tasks(lost))
     }
 
-    /// Whether a task is in this tube of this queue.
-    pub(crate) fn is_of(&self, held: &TicketHandle) -> bool {
-        Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
-    }
-
     pub(crate) fn holder(&self) -> Result<u32> {
         match &self.consumer {
             None => Ok(0),
-            Some(consumer) if Arc::ptr_eq(consumer.hold(), &self.hold) => consumer.number(),
+            Some(consumer) if Arc::ptr_eq(&consumer.identity().hold, &self.hold) => {
+                consumer.number()
+            }
             Some(_) => {
                 Err(Error::new(ErrorKind::Invalid).because("the consumer is of another queue"))
             }
         }
     }
 
-    /// Guards what was handed out, before a codec decodes it: a codec that panics would leave the
-    /// task taken without a holder.
+    /// Makes a guard before a codec decodes the payload: otherwise a codec that panics would leave
+    /// the task taken without a guard.
     pub(crate) fn guard(&self, handed: Delivery) -> (Lease, Delivery) {
         (Lease::new(self.ticket(handed.ticket()), self.consumer.clone()), handed)
     }
 
-    /// Makes a task of what was handed out; or sets it aside and answers why.
+    /// Decodes the payload. If that fails, buries the task and returns why.
     pub(crate) fn open_task(
         &self,
         (mut lease, handed): (Lease, Delivery),
     ) -> Result<Result<Task<T>, String>> {
+        // If the codec panics, the attempt counts.
+        lease.seen = true;
         match (self.coding.decode)(handed.codec, handed.version, &handed.payload) {
             Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries))),
             Err(cause) => {
                 let text = cause.to_string();
                 let bury = Verdict::Bury(Reason::Undecodable(text.clone()));
-                match lease.held().settle(bury) {
+                match lease.held.settle(bury) {
                     // The lease was lost in the meantime: the next taker will find the same fault.
                     Err(error) if !error.is_lease_lost() => Err(error),
                     _ => {
@@ -348,7 +387,9 @@ impl<T: ?Sized> Tube<T> {
     ) -> Result<()> {
         let guarded: Vec<_> = handed.into_iter().map(|handed| self.guard(handed)).collect();
         for guarded in guarded {
-            if let Ok(task) = self.open_task(guarded)? {
+            if let Ok(mut task) = self.open_task(guarded)? {
+                // The caller sees it when the whole batch is decoded.
+                task.lease.seen = false;
                 tasks.push(task);
             }
         }

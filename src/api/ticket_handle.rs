@@ -1,4 +1,4 @@
-//! The right to settle a task, and the verdicts, without a guard. A guard adds only its drop.
+//! The right to settle a task, without a guard. A guard adds only its drop.
 
 use crate::api::queue_inner::QueueInner;
 use crate::engine::query;
@@ -36,7 +36,7 @@ impl TicketHandle {
     /// Applies a verdict.
     #[inline]
     pub(crate) fn settle(&self, verdict: Verdict<'_>) -> Result<()> {
-        self.settle_by(verdict, |op, durability| self.hold.core().run(op, durability))
+        self.settle_by(verdict, |op, durability| self.hold.core.run(op, durability))
     }
 
     /// Applies a verdict through `run`, which passes the op to the queue or to a transaction.
@@ -60,7 +60,7 @@ impl TicketHandle {
         error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
     }
 
-    /// The task.
+    /// The task's number.
     pub fn id(&self) -> TaskId {
         self.ticket.id
     }
@@ -80,7 +80,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::left`](crate::Lease::left).
     pub fn left(&self) -> Result<Option<Duration>> {
-        let left = self.hold.core().look(|view, now| {
+        let left = self.hold.core.look(|view, now| {
             let tube = query::tube(view, self.at.number)?;
             let (_, taken) = settle::held(view, &tube, self.ticket)?;
             time_left(&taken, now)

@@ -2,10 +2,9 @@
 //! that names redb, and only for the application's own tables.
 
 use crate::api::lease::Lease;
-use crate::api::put::{NewTask, ids, one};
+use crate::api::put::{NewTask, Payloads, PutsDone, ids, one};
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
-use crate::runtime::core::Core;
 use crate::runtime::transaction::TransactionCommit;
 use crate::store::is_app_table;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -36,11 +35,10 @@ impl<'a> Transaction<'a> {
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        hold.core().enter()?;
-        let session = TransactionCommit::begin(hold.core())?;
+        hold.core.enter()?;
+        let session = TransactionCommit::begin(&hold.core)?;
         let tx = Transaction { hold, session };
-        let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause));
-        let done = done?;
+        let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause))?;
         tx.session.commit()?;
         Ok(done)
     }
@@ -70,7 +68,7 @@ impl<'a> Transaction<'a> {
 
     /// Adds a verdict.
     pub(crate) fn settle(&self, task: &impl AsRef<Lease>, verdict: Verdict<'_>) -> Result<()> {
-        let held = task.as_ref().held();
+        let held = &task.as_ref().held;
         held.settle_by(verdict, |op, _| {
             self.same_queue(&held.hold)?;
             self.session.run(op)
@@ -98,6 +96,18 @@ impl<T: ?Sized> Tube<T> {
     }
 }
 
+impl<T: ?Sized, P> NewTask<'_, T, P> {
+    fn run_in(self, tx: &Transaction<'_>) -> Result<PutsDone>
+    where
+        P: Payloads<T>,
+    {
+        self.submit(|tube, op| {
+            tx.same_queue(&tube.hold)?;
+            tx.session.run(op)
+        })
+    }
+}
+
 impl<T: ?Sized> NewTask<'_, T> {
     /// Puts the task inside a transaction: it can be taken after the commit. Never waits for room.
     ///
@@ -105,10 +115,7 @@ impl<T: ?Sized> NewTask<'_, T> {
     /// As [`put`](NewTask::put); [`Invalid`](ErrorKind::Invalid) if the transaction is of another
     /// queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<TaskId> {
-        self.submit(|tube, op| {
-            tx.same_queue(&tube.hold)?;
-            one(&tx.session.run(op)?).map(|put| put.id)
-        })
+        one(&self.run_in(tx)?).map(|put| put.id)
     }
 }
 
@@ -120,10 +127,7 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     /// As [`put`](NewTask::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
     /// transaction is of another queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<Vec<TaskId>> {
-        self.submit(|tube, op| {
-            tx.same_queue(&tube.hold)?;
-            Ok(ids(&tx.session.run(op)?))
-        })
+        self.run_in(tx).map(|done| ids(&done))
     }
 }
 
@@ -140,14 +144,10 @@ impl Reading {
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        work(&Self::begin(hold.core())?)
+        hold.core.enter()?;
+        let opening = hold.core.running()?.store.opening()?;
+        work(&Self(opening.begin_read()?))
             .map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause))
-    }
-
-    fn begin(core: &Core) -> Result<Self> {
-        core.enter()?;
-        let opening = core.running()?.store.opening()?;
-        Ok(Self(opening.begin_read()?))
     }
 
     /// One of the application's own tables.

@@ -1,13 +1,14 @@
 //! The tube handle: its tube, consumer and durability, and the verbs that concern the whole tube or
 //! a task by its id.
 
-use crate::api::callbacks::{Call, Callback};
+use crate::api::callbacks::Callback;
 use crate::api::codec::{Codec, Coding};
 use crate::api::consumer::Consumer;
 use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::{At, TicketHandle};
 use crate::engine::by_id::{self, Tool, Verb};
-use crate::engine::{Op, query, tubes};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{Op, tubes};
 use crate::runtime::events::Event;
 use crate::words::error::{Error, Result};
 use crate::words::limits::SWEEP_TASKS;
@@ -54,18 +55,16 @@ pub struct Tube<T: ?Sized = [u8]> {
 }
 
 impl Tube {
-    /// The tube of this number.
-    pub(crate) fn open(hold: &Arc<QueueInner>, number: u32) -> Result<Self> {
-        let row = hold.core().look(|view, _| Ok(query::tube(view, number)?.row))?;
+    pub(crate) fn over(hold: &Arc<QueueInner>, TubeEntry { number, row }: TubeEntry) -> Self {
         let placement = row.options.placement.map(String::into_boxed_str);
         let at = At { number, name: row.name.into_boxed_str(), placement };
-        Ok(Self {
+        Self {
             hold: hold.clone(),
             at: Arc::new(at),
             consumer: None,
             durability: hold.settings.durability,
             coding: Coding::BYTES,
-        })
+        }
     }
 }
 
@@ -92,6 +91,25 @@ impl<T: ?Sized> Tube<T> {
 
     /// The tube with this durability instead of the queue's, for the verbs of this handle and of
     /// its guards.
+    ///
+    /// ```
+    /// use tubewell::{Durability, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// let relaxed = tube.durability(Durability::Relaxed);
+    /// let syncs = queue.space()?.syncs;
+    /// for _ in 0..100 {
+    ///     relaxed.put(b"hello")?; // returns when the operating system has it
+    /// }
+    /// tube.put(b"the last")?; // returns when this and all before it is synced
+    /// assert!(queue.space()?.syncs < syncs + 100);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn durability(&self, durability: Durability) -> Self {
         Self { durability, ..self.clone() }
@@ -119,7 +137,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Makes up to `most` buried tasks ready again, smallest priority first, then put order, with
-    /// their attempts set to zero. Works in steps of 128; other calls run between them. Returns how
+    /// their attempts set to zero. Works in steps of 64; other calls run between them. Returns how
     /// many.
     ///
     /// A ttl continues. If it passed while the task was buried, in a tube with
@@ -143,9 +161,11 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if it was dropped;
+    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
     /// [`Closed`](crate::ErrorKind::Closed);
-    /// [`InTransaction`](crate::ErrorKind::InTransaction).
+    /// [`InTransaction`](crate::ErrorKind::InTransaction);
+    /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed. After an error the steps before
+    /// it stay done.
     pub fn kick(&self, most: u64) -> Result<u64> {
         let mut kicked = 0;
         while kicked < most {
@@ -162,10 +182,23 @@ impl<T: ?Sized> Tube<T> {
 
     /// Makes one buried task ready again, as [`kick`](Tube::kick) does.
     ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// tube.take()?.bury("no stamp")?;
+    /// tube.kick_task(id)?;
+    /// assert_eq!(tube.kick_task(id).unwrap_err().kind(), ErrorKind::WrongState); // it is ready
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
-    /// [`kick`](Tube::kick).
+    /// [`delete`](Tube::delete).
     pub fn kick_task(&self, id: TaskId) -> Result<()> {
         self.run_on("kick", id, Verb::Kick)
     }
@@ -186,7 +219,11 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
+    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
+    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
+    /// [`Closed`](crate::ErrorKind::Closed);
+    /// [`InTransaction`](crate::ErrorKind::InTransaction);
+    /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
     pub fn delete(&self, id: TaskId) -> Result<()> {
         self.run_on("delete", id, Verb::Delete)
     }
@@ -194,17 +231,45 @@ impl<T: ?Sized> Tube<T> {
     /// Buries a task, in any state, with a reason cut to 4096 bytes. A lease on it is lost. A task
     /// that is buried already keeps its first reason.
     ///
+    /// ```
+    /// use tubewell::{Queue, Reason};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// tube.bury(id, "the sender has called it back")?;
+    /// tube.bury(id, "too late")?;
+    /// let reason = tube.peek(id)?.reason.clone();
+    /// assert_eq!(reason, Some(Reason::Buried("the sender has called it back".into())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound); as [`kick`](Tube::kick).
+    /// As [`delete`](Tube::delete).
     pub fn bury(&self, id: TaskId, reason: impl Display) -> Result<()> {
         let reason = Reason::Buried(reason.to_string());
         self.run_on("bury", id, Verb::Bury(reason))
     }
 
-    /// Returns every taken task to its place. All leases are lost.
+    /// Returns every taken task to its place. All leases are lost, and their attempts do not count.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// tube.release_all()?;
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// assert_eq!(tube.take()?.attempt(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`kick`](Tube::kick).
+    /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn release_all(&self) -> Result<()> {
         self.run("release all", &tubes::ReleaseAll { tube: self.at.number }).map(drop)
     }
@@ -228,13 +293,13 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`kick`](Tube::kick).
+    /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn truncate(&self) -> Result<u64> {
         self.run("truncate", &tubes::Truncate { tube: self.at.number })
     }
 
     /// Stops takes until [`resume`](Tube::resume), also after the queue is opened again. All other
-    /// verbs go on.
+    /// verbs still work.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -252,7 +317,7 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`kick`](Tube::kick).
+    /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn pause(&self) -> Result<()> {
         self.run("pause", &tubes::Pause { tube: self.at.number, paused: true }).map(drop)
     }
@@ -260,7 +325,7 @@ impl<T: ?Sized> Tube<T> {
     /// Allows takes again.
     ///
     /// # Errors
-    /// As [`kick`](Tube::kick).
+    /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn resume(&self) -> Result<()> {
         self.run("resume", &tubes::Pause { tube: self.at.number, paused: false }).map(drop)
     }
@@ -271,7 +336,8 @@ impl<T: ?Sized> Tube<T> {
     /// earlier callback; `None` removes it. A panic in it is caught. A close of the queue removes
     /// it. The queue never waits for it: of the steps that no callback was called for yet, the
     /// newest 65 536 are kept (and 64 MiB of their payloads), and
-    /// [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the others.
+    /// [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the others. A callback
+    /// that owns a handle of its queue keeps the queue open until it is removed.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -280,13 +346,13 @@ impl<T: ?Sized> Tube<T> {
     /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let tube = queue.tube("letters")?;
-    /// let (told, heard) = mpsc::channel();
+    /// let (sender, received) = mpsc::channel();
     /// tube.on_task_change(Some(move |event: &Event| {
-    ///     let _ = told.send(event.cause);
+    ///     let _ = sender.send(event.cause);
     /// }))?;
     /// tube.put(b"hello")?;
     /// tube.take()?.ack()?;
-    /// let causes: Vec<Cause> = heard.iter().take(3).collect();
+    /// let causes: Vec<Cause> = received.iter().take(3).collect();
     /// assert_eq!(causes, [Cause::Put, Cause::Take, Cause::Ack]);
     /// # Ok(())
     /// # }
@@ -299,8 +365,7 @@ impl<T: ?Sized> Tube<T> {
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<()> {
-        let call = on_change.map(|call| Arc::new(call) as Call);
-        self.watch(call.map(|call| Callback { call, payloads: false }))
+        self.set_callback(on_change, false)
     }
 
     /// As [`on_task_change`](Tube::on_task_change), with the task's payload in every event; each of
@@ -314,12 +379,12 @@ impl<T: ?Sized> Tube<T> {
     /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let tube = queue.tube("letters")?;
-    /// let (told, heard) = mpsc::channel();
+    /// let (sender, received) = mpsc::channel();
     /// tube.on_task_change_with_payload(Some(move |event: &Event| {
-    ///     let _ = told.send((event.cause, event.payload().map(<[u8]>::to_vec)));
+    ///     let _ = sender.send((event.cause, event.payload().map(<[u8]>::to_vec)));
     /// }))?;
     /// tube.delete(tube.put(b"hello")?)?;
-    /// let (payload, last) = (Some(b"hello".to_vec()), heard.iter().nth(1));
+    /// let (payload, last) = (Some(b"hello".to_vec()), received.iter().nth(1));
     /// assert_eq!(last, Some((Cause::Delete, payload)));
     /// # Ok(())
     /// # }
@@ -331,22 +396,26 @@ impl<T: ?Sized> Tube<T> {
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<()> {
-        let call = on_change.map(|call| Arc::new(call) as Call);
-        self.watch(call.map(|call| Callback { call, payloads: true }))
+        self.set_callback(on_change, true)
     }
 
-    fn watch(&self, watcher: Option<Callback>) -> Result<()> {
-        let set = self.hold.watchers.set(self.hold.core(), &self.at.name, watcher);
+    fn set_callback(
+        &self,
+        on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
+        payloads: bool,
+    ) -> Result<()> {
+        let callback = on_change.map(|call| Callback { call: Arc::new(call), payloads });
+        let set = self.hold.callbacks.set(&self.hold.core, &self.at.name, callback);
         self.name_errors("on_task_change", set)
     }
 
     pub(crate) fn run<O: Op>(&self, action: &'static str, op: &O) -> Result<O::Done> {
-        self.name_errors(action, self.hold.core().run(op, self.durability))
+        self.name_errors(action, self.hold.core.run(op, self.durability))
     }
 
     fn run_on(&self, action: &'static str, id: TaskId, verb: Verb) -> Result<()> {
         let op = Tool { tube: self.at.number, id, verb };
-        let done = self.hold.core().run(&op, self.durability);
+        let done = self.hold.core.run(&op, self.durability);
         self.name_errors(action, done.map_err(|error| error.on_task(id)))
     }
 

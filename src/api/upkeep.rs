@@ -44,14 +44,14 @@ pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
 /// Shrinks the base, and calls `progress` after each round.
 pub(crate) fn compact(
     core: &Core,
-    mut told: impl FnMut(Progress) -> ControlFlow<()>,
+    mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<()> {
     checkpoint(core)?;
     let total = core.state.lock().store.space().base_bytes;
     // Each round frees space into which the next one can move pages.
     while let Some(bytes) = compact_once(core)? {
         let done = total.saturating_sub(bytes);
-        if told(Progress { stage: Stage::Compact, done, total }).is_break() {
+        if progress(Progress { stage: Stage::Compact, done, total }).is_break() {
             return Err(Error::new(ErrorKind::Cancelled));
         }
     }

@@ -1,5 +1,5 @@
-//! The verdicts as users call them, each written once: for a task, its lease, a ticket and a
-//! transaction.
+//! The verdicts on a taken task and what can be read of it, each written once: for a task, its
+//! lease, a ticket and a transaction.
 
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
@@ -7,15 +7,15 @@ use crate::api::transact::Transaction;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
-use crate::words::task::Reason;
+use crate::words::task::{Reason, TaskId, Ticket};
 use crate::words::verb::{Extend, Release, Verdict};
 use std::fmt::Display;
 use std::time::Duration;
 
 /// Makes a public method of each verdict for each of the four types. A verdict that settles a task
 /// consumes the guard, or borrows it inside a transaction; one that keeps the task takes a
-/// reference. [`Lease`] and [`Task`] have the docs that are written here, the two others refer to
-/// them.
+/// reference. What can be read of a ticket can be read of the two guards. [`Lease`] and [`Task`]
+/// have the docs that are written here, the two others refer to them.
 macro_rules! verdicts {
     (
         settles { $(
@@ -26,13 +26,20 @@ macro_rules! verdicts {
             $(#[$keeping:meta])*
             $keep:ident($($length:ident: $span:ty),*) => $kept:expr;
         )* }
+        reads { $(
+            $(#[$reading:meta])*
+            $read:ident() -> $found:ty;
+        )* }
     ) => {
         impl Lease {
             $($(#[$settling])* pub fn $settle(self, $($word: $type),*) -> Result<()> {
                 self.settle($settled)
             })*
             $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
-                self.held().settle($kept)
+                self.held.settle($kept)
+            })*
+            $($(#[$reading])* pub fn $read(&self) -> $found {
+                self.held.$read()
             })*
         }
 
@@ -41,7 +48,10 @@ macro_rules! verdicts {
                 self.lease.settle($settled)
             })*
             $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
-                self.lease.held().settle($kept)
+                self.lease.held.settle($kept)
+            })*
+            $($(#[$reading])* pub fn $read(&self) -> $found {
+                self.lease.held.$read()
             })*
         }
 
@@ -83,20 +93,47 @@ verdicts! {
     settles {
         /// Finishes the task: it is removed.
         ///
+        /// ```
+        /// use tubewell::Queue;
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// tube.put(b"hello")?;
+        /// tube.take()?.ack()?;
+        /// assert!(tube.is_empty()?);
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
         /// # Errors
         /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended: the task was settled,
-        /// buried, deleted or taken again, or its ttr passed; [`Closed`](ErrorKind::Closed);
-        /// [`InTransaction`](ErrorKind::InTransaction);
+        /// buried, deleted or taken again, its ttr or ttl passed, or its session ended;
+        /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
+        /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
         /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
         ack() => Verdict::Ack;
 
         /// Returns the task: ready at once at its place. The attempt does not count.
         ///
+        /// ```
+        /// use tubewell::Queue;
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// tube.put(b"a")?;
+        /// tube.put(b"b")?;
+        /// tube.take()?.release()?;
+        /// let task = tube.take()?;
+        /// assert_eq!((&task[..], task.attempt()), (&b"a"[..], 1));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
         /// # Errors
         /// As [`ack`](Self::ack).
         release() => Verdict::Release(Release::new());
 
-        /// Returns the task on these terms. The attempt does not count.
+        /// Returns the task on these terms; [`Release`] has an example. The attempt does not count.
         ///
         /// # Errors
         /// As [`ack`](Self::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind does
@@ -160,14 +197,30 @@ verdicts! {
             after: Some(wait),
         };
 
-        /// Buries the task with a reason cut to 4096 bytes, until it is kicked or deleted.
+        /// Buries the task with a reason cut to 4096 bytes: no take returns it until it is
+        /// [kicked](crate::Tube::kick).
+        ///
+        /// ```
+        /// use tubewell::{Queue, Reason, State};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// tube.put(b"hello")?;
+        ///
+        /// tube.take()?.bury("no such address")?;
+        /// assert!(tube.try_take()?.is_none());
+        /// let buried = tube.peek_next(State::Buried)?.unwrap();
+        /// assert_eq!(buried.reason, Some(Reason::Buried("no such address".into())));
+        /// # Ok(())
+        /// # }
+        /// ```
         ///
         /// # Errors
         /// As [`ack`](Self::ack).
         bury(reason: impl Display) => Verdict::Bury(Reason::Buried(reason.to_string()));
 
         /// Buries the task as [`bury`](Self::bury) does, under a failure group; see
-        /// [`Reason::Failed`](crate::Reason::Failed). Group and message are cut to 4096 bytes each.
+        /// [`Reason::Failed`]. Group and message are cut to 4096 bytes each.
         ///
         /// ```
         /// use tubewell::{Queue, Reason, State};
@@ -217,6 +270,7 @@ verdicts! {
         /// # Errors
         /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is no longer held;
         /// [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no times;
+        /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
         /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
         touch(by: Duration) => Verdict::Touch(Extend::Add(by));
 
@@ -271,5 +325,25 @@ verdicts! {
         /// As [`touch`](Self::touch); [`Invalid`](ErrorKind::Invalid) for a length of less than a
         /// microsecond, and the lease stays as it was.
         renew_for(length: Duration) => Verdict::Touch(Extend::RenewFor(length));
+    }
+    reads {
+        /// The task's number.
+        id() -> TaskId;
+
+        /// The name of the task's tube, for a loop that works on tasks of several tubes.
+        tube() -> &str;
+
+        /// The right to settle the task, as plain data. The guard stays valid; the first of the two
+        /// to settle wins.
+        ticket() -> Ticket;
+
+        /// How long the task may still be held: until its deadline or the end of its ttl, the
+        /// earlier of the two. `None`: without a limit.
+        ///
+        /// # Errors
+        /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is no longer held;
+        /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
+        /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+        left() -> Result<Option<Duration>>;
     }
 }

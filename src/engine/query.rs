@@ -11,7 +11,7 @@ use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Deadline, Met, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::task::{State, TaskId, TaskInfo, TaskSummary};
+use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How many tasks of a tube are in each state.
@@ -205,18 +205,18 @@ fn describe(
         }
         TaskState::Taken(taken) => {
             info.lease_left = left(taken.deadline, now.lease);
-            info.holder = holder(view, taken)?;
+            info.holder = holder(view, taken.holder)?;
         }
         TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
     }
     Ok(TaskDescription { stored, summary: info })
 }
 
-/// The name of the consumer that holds a task.
-fn holder(view: &dyn View, taken: &TakenRow) -> Result<Option<String>> {
-    match taken.holder {
+/// The name of the consumer of this number; `None` for 0.
+pub(crate) fn holder(view: &dyn View, number: u32) -> Result<Option<String>> {
+    match number {
         0 => Ok(None),
-        holder => Ok(sound(consumer(view, holder))?.flatten().map(|row| row.name)),
+        number => Ok(sound(consumer(view, number))?.flatten().map(|row| row.name)),
     }
 }
 
@@ -313,13 +313,23 @@ pub(crate) fn listed(
     describe(view, tube, stored, &standing, now)
 }
 
-/// The taken task of a row: id, holder's name, lease time of the hand-out.
+/// The taken task of a row.
 ///
 /// # Errors
 /// `Damaged` if one of its rows is damaged.
-pub(crate) fn taken(view: &dyn View, (met, row): &Met) -> Result<(TaskId, Option<String>, u64)> {
+pub(crate) fn taken(
+    view: &dyn View,
+    tube: &TubeEntry,
+    (met, row): &Met,
+    now: Now,
+) -> Result<TakenInfo> {
     let id = key::id_of(met).ok_or_else(|| damaged("taken"))?;
     let row = row.as_deref().and_then(TakenRow::decode);
     let (_, (taken, _)) = row.ok_or_else(|| damaged("taken"))?;
-    Ok((id, holder(view, &taken)?, taken.since))
+    Ok(TakenInfo {
+        tube: tube.row.name.clone(),
+        id,
+        holder: holder(view, taken.holder)?,
+        held_for: Duration::from_micros(now.lease.saturating_sub(taken.since)),
+    })
 }

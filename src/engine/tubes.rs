@@ -3,17 +3,18 @@
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::query;
+use crate::engine::tube_cache::TubeEntry;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::name::tube_name;
+use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
 use crate::words::task::TaskId;
 
-/// Makes a tube, or finds it. Returns its number.
+/// Makes a tube, or finds it. Returns it.
 pub(crate) struct Create<'a> {
     pub(crate) name: &'a str,
     pub(crate) options: &'a TubeOptions,
@@ -67,7 +68,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<()> {
 }
 
 impl Op for Create<'_> {
-    type Done = u32;
+    type Done = TubeEntry;
 
     fn tube(&self) -> Option<u32> {
         None
@@ -77,28 +78,29 @@ impl Op for Create<'_> {
         true
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u32> {
-        tube_name(self.name)?;
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<TubeEntry> {
+        label("tube name", self.name)?;
         self.options.check()?;
         if let Some(number) = query::tube_named(ctx, self.name)? {
-            let same = match self.exists {
-                Exists::Refuse => return Err(Error::new(ErrorKind::TubeExists)),
+            if self.exists == Exists::Refuse {
+                return Err(Error::new(ErrorKind::TubeExists));
+            }
+            let row = ctx.tube(number)?.row.clone();
+            if self.exists == Exists::Same {
                 // As they are stored, with times in whole microseconds.
-                Exists::Same => {
-                    let row = &ctx.tube(number)?.row;
-                    let asked = TubeRow { options: self.options.clone(), ..row.clone() };
-                    asked.encode() == row.encode()
+                let asked = TubeRow { options: self.options.clone(), ..row.clone() };
+                if asked.encode() != row.encode() {
+                    return Err(Error::new(ErrorKind::TubeMismatch));
                 }
-                Exists::Any => true,
-            };
-            return if same { Ok(number) } else { Err(Error::new(ErrorKind::TubeMismatch)) };
+            }
+            return Ok(TubeEntry { number, row });
         }
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;
         let run = next_run(&mut counters, self.options.temporary)?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
         ctx.add(key::name(self.name), row::number(u64::from(number)));
-        let tube = TubeRow {
+        let row = TubeRow {
             name: self.name.to_owned(),
             run,
             paused: false,
@@ -107,8 +109,8 @@ impl Op for Create<'_> {
             options: self.options.clone(),
             extension: Extension::default(),
         };
-        ctx.set_tube(number, tube)?;
-        Ok(number)
+        ctx.set_tube(number, row.clone())?;
+        Ok(TubeEntry { number, row })
     }
 }
 

@@ -79,6 +79,21 @@ fn next_field<'a>(fields: &mut Unpacker<'a>) -> Option<(u16, &'a [u8])> {
     Some((number, fields.bytes(length)?))
 }
 
+/// Writes the fields of later versions at the end of a row, if there are any.
+pub(super) fn pack_extension(row: &mut Packer, extension: &Extension) {
+    if !extension.is_empty() {
+        extension.encode(row);
+    }
+}
+
+/// Reads the rest of a row as fields of later versions. Usually nothing is left.
+pub(super) fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
+    if row.rest().is_empty() {
+        return Some(Extension::default());
+    }
+    Extension::decode(row).filter(|extension| !extension.is_empty())
+}
+
 /// Reads the bytes as a section. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {
     let mut fields = Unpacker::new(bytes);

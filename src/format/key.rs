@@ -217,10 +217,14 @@ pub(crate) fn meta(what: u8) -> Key {
     key
 }
 
-pub(crate) fn name(name: &str) -> Key {
-    let mut key = tagged(Tag::Name);
+fn named(tag: Tag, name: &str) -> Key {
+    let mut key = tagged(tag);
     key.extend_from_slice(name.as_bytes());
     key
+}
+
+pub(crate) fn name(name: &str) -> Key {
+    named(Tag::Name, name)
 }
 
 fn numbered(tag: Tag, number: u32) -> Key {
@@ -257,9 +261,7 @@ pub(crate) fn consumer(number: u32) -> Key {
 }
 
 pub(crate) fn consumer_name(name: &str) -> Key {
-    let mut key = tagged(Tag::ConsumerName);
-    key.extend_from_slice(name.as_bytes());
-    key
+    named(Tag::ConsumerName, name)
 }
 
 pub(crate) fn position(run: Run, id: TaskId) -> Key {
@@ -312,9 +314,7 @@ pub(crate) fn due_of(run: Run, what: Deadline) -> Key {
 }
 
 pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
-    let mut key = due_of(run, what);
-    key.extend_from_slice(&when.to_be_bytes());
-    with_id(key, id)
+    with_id(with_time(due_of(run, what), when), id)
 }
 
 /// The beginning of the rows of one caller's key. The scope is the run of its tube; [`Run::QUEUE`]

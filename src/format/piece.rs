@@ -1,7 +1,7 @@
 //! Large payloads as rows of pieces. How long each piece is follows from the length of the payload
 //! alone, so pieces are written and removed by arithmetic on keys. Never reads or writes a row.
 
-use crate::format::extension::Extension;
+use crate::format::extension::{Extension, pack_extension, unpack_extension};
 use crate::format::pack::{Packer, Unpacker};
 use crate::format::value::Value;
 use crate::words::limits::PAYLOAD_BYTES_MAX;
@@ -20,7 +20,7 @@ const fn filling(page: usize) -> usize {
     page - PAGE_OVERHEAD
 }
 
-/// A payload that stands in pieces.
+/// A payload that is stored in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pieces {
     /// Of the payload.
@@ -57,7 +57,7 @@ impl Pieces {
         }
         let end = self.bytes as usize;
         for _ in full..number {
-            // None has so many; the number may be any that a key has.
+            // There is no such piece; a damaged key may have any number.
             if rest == 0 {
                 return None;
             }
@@ -102,20 +102,20 @@ impl PayloadHash {
     }
 }
 
-/// Work on the pieces of one payload: these are written by a put that is not done, or are to be
-/// removed.
+/// Work on the pieces of one payload: a put that is not done writes them, or a sweep removes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PieceWork {
     pub(crate) generation: u32,
     /// The first of them.
     pub(crate) from: u32,
-    /// The first piece after them; [`PieceWork::UNKNOWN`] if a damaged row does not say it.
+    /// The first piece after them; [`PieceWork::UNKNOWN`] if it is not known because of a damaged
+    /// row.
     pub(crate) to: u32,
     pub(crate) extension: Extension,
 }
 
 impl PieceWork {
-    /// All pieces of the task, whatever their generation is.
+    /// All pieces of the task, of every generation.
     pub(crate) const UNKNOWN: u32 = u32::MAX;
 
     pub(crate) fn new(generation: u32, pieces: Range<u32>) -> Self {
@@ -131,19 +131,14 @@ impl PieceWork {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.generation).u32(self.from).u32(self.to);
-        if !self.extension.is_empty() {
-            self.extension.encode(&mut row);
-        }
+        pack_extension(&mut row, &self.extension);
         row.done()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let (generation, from, to) = (row.u32()?, row.u32()?, row.u32()?);
-        let mut extension = Extension::default();
-        if !row.rest().is_empty() {
-            extension = Extension::decode(&mut row).filter(|extension| !extension.is_empty())?;
-        }
+        let extension = unpack_extension(&mut row)?;
         row.end(Self { generation, from, to, extension }).filter(|_| from <= to)
     }
 }

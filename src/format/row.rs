@@ -7,32 +7,17 @@ mod state;
 pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, TakenRow, TaskProgress};
 pub(crate) use task::{PayloadPlace, PositionRow, TaskRow};
 
-use crate::format::extension::Extension;
+use crate::format::extension::{Extension, pack_extension, unpack_extension};
 use crate::format::key::Run;
 use crate::format::pack::{Packer, Unpacker};
 use crate::format::piece::PieceWork;
 use crate::format::value::Value;
 use crate::words::backoff::Backoff;
-use crate::words::clock::NEVER;
+use crate::words::clock::{NEVER, micros};
 use crate::words::options::{TubeKind, TubeOptions};
 use std::time::Duration;
 
-/// Writes the fields of later versions at the end of a row, if there are any.
-fn pack_extension(row: &mut Packer, extension: &Extension) {
-    if !extension.is_empty() {
-        extension.encode(row);
-    }
-}
-
-/// Reads the rest of a row as fields of later versions. Usually nothing is left.
-fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
-    if row.rest().is_empty() {
-        return Some(Extension::default());
-    }
-    Extension::decode(row).filter(|extension| !extension.is_empty())
-}
-
-/// Counters of the whole queue: the next numbers to assign.
+/// Counters of the whole queue: the last numbers that were assigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) tube: u32,
@@ -87,8 +72,8 @@ impl TubeRow {
         row.u64(self.made_priority as u64).u64(options.priority as u64);
         row.u64(length(options.ttl)).u64(length(options.ttr));
         row.u64(options.capacity.unwrap_or(0)).u32(options.max_attempts.unwrap_or(0));
-        row.u64(length(Some(options.backoff.first))).u32(options.backoff.factor);
-        row.u64(length(Some(options.backoff.most))).u32(options.in_flight);
+        row.u64(micros(options.backoff.first)).u32(options.backoff.factor);
+        row.u64(micros(options.backoff.most)).u32(options.in_flight);
         row.short(options.placement.as_deref().unwrap_or(""));
         pack_extension(&mut row, &self.extension);
         row.done()
@@ -124,11 +109,11 @@ impl TubeRow {
 }
 
 fn length(length: Option<Duration>) -> u64 {
-    length.map_or(NEVER, crate::words::clock::micros)
+    length.map_or(NEVER, micros)
 }
 
-fn duration(micros: u64) -> Option<Duration> {
-    (micros != NEVER).then(|| Duration::from_micros(micros))
+fn duration(length: u64) -> Option<Duration> {
+    (length != NEVER).then(|| Duration::from_micros(length))
 }
 
 /// The work that is left for a sweep.

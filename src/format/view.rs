@@ -26,7 +26,7 @@ impl RowOp {
         }
     }
 
-    /// The row's value after the write.
+    /// The same, owned.
     #[inline]
     pub(crate) fn into_value(self) -> Option<Value> {
         match self {
@@ -52,7 +52,7 @@ impl RowOp {
 }
 
 /// A row found by a scan. `None` is a value that is damaged on the disk: the caller decides what to
-/// do about it, and the scan can go on.
+/// do about it, and the scan can continue.
 pub(crate) type Met = (Key, Option<Value>);
 
 /// The rows that the engine reads.

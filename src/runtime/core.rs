@@ -403,7 +403,7 @@ mod tests {
     fn an_ended_thread_leaves_no_handle() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let tube = queue.tube("t").unwrap();
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         for _ in 0..10 {
             core.spawn("t", |_| ()).unwrap();
             while !core.threads.lock().iter().all(has_ended) {

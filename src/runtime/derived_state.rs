@@ -212,7 +212,7 @@ mod tests {
             queue.force_drop_tube(&number.to_string()).unwrap();
         }
         queue.tick().unwrap();
-        let core = kept.hold.core();
+        let core = &kept.hold.core;
         assert_eq!(core.state.lock().derived.tubes.len(), 1);
         assert_eq!(core.state.lock().derived.first_due(), NextDue::NONE);
         assert_eq!(queue.space().unwrap().tasks_put, 1000);

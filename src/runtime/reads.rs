@@ -11,10 +11,9 @@ use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
-use crate::words::task::{State, TaskId, TaskInfo, TaskSummary};
+use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
 impl Core {
     /// Reads a snapshot that is taken under the engine's lock, without it.
@@ -160,9 +159,6 @@ impl View for Gathered {
     }
 }
 
-/// A taken task: its tube's name, its id, its holder's name, and for how long it is held.
-type Taken = (String, TaskId, Option<String>, Duration);
-
 /// A walk over the tasks of one state, page by page.
 pub(crate) struct Listing {
     number: u32,
@@ -198,12 +194,8 @@ impl Listing {
     }
 
     /// The next taken task.
-    pub(crate) fn next_taken(&mut self, core: &Core) -> Result<Option<Taken>> {
-        self.next(core, |rows, tube, row, now| {
-            let (id, holder, since) = query::taken(rows, row)?;
-            let held_for = Duration::from_micros(now.lease.saturating_sub(since));
-            Ok((tube.row.name.clone(), id, holder, held_for))
-        })
+    pub(crate) fn next_taken(&mut self, core: &Core) -> Result<Option<TakenInfo>> {
+        self.next(core, |rows, tube, row, now| query::taken(rows, tube, row, now))
     }
 
     fn next<T>(

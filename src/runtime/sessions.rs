@@ -134,10 +134,10 @@ mod tests {
         take_all(&queue, &tube, 1000);
         clock.advance(MINUTE);
         // Another thread has begun to end it.
-        assert_eq!(tube.hold.core().grace_timers.expired(|| NEVER - 1).len(), 1);
+        assert_eq!(tube.hold.core.grace_timers.expired(|| NEVER - 1).len(), 1);
         queue.tick().unwrap();
         assert_eq!(tube.stats().unwrap().taken, 0);
-        assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
+        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
     }
 
     /// Regression: every call first returned all leases of an ended session, also in other tubes. A
@@ -147,7 +147,7 @@ mod tests {
         const TASKS: usize = 4 * SWEEP_TASKS;
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, TASKS);
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         let taken = || core.state.lock().store.count(Range::of(Tag::Taken)) as usize;
         clock.advance(MINUTE);
         let other = queue.tube("other").unwrap();
@@ -169,7 +169,7 @@ mod tests {
     fn a_stale_grace_ends_no_later_session() {
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, 1);
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         let stale = core.grace_timers.expired(|| NEVER - 1).remove(0);
         let again = queue.consumer_with_grace("ada", MINUTE).unwrap();
         clock.advance(MINUTE / 2);
@@ -193,6 +193,6 @@ mod tests {
             consumer.close().unwrap();
         }
         assert_eq!(tube.hold.sessions.lock().len(), 0);
-        assert_eq!(tube.hold.core().grace_timers.next(), NEVER);
+        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
     }
 }

@@ -150,7 +150,7 @@ mod tests {
         tube.task(b"a").delay(Duration::from_secs(1)).put().unwrap();
         tube.task(b"b").ttr(Duration::from_secs(1)).put().unwrap();
         tube.take().unwrap().detach();
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         assert_ne!(work_off_all(core).unwrap(), NextDue::NONE);
         queue.force_drop_tube("t").unwrap();
         assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
@@ -204,7 +204,7 @@ mod tests {
             let clock = ManualClock::new();
             let queue = by_hand(&clock);
             let first = queue.tube("first").unwrap();
-            let core = first.hold.core();
+            let core = &first.hold.core;
             let seen = || core.state.lock().derived.visits.replace(0);
             seen();
             for number in 0..tubes {
@@ -248,7 +248,7 @@ mod tests {
         delayed(&busy, 10 * SWEEP_TASKS);
         large.truncate().unwrap();
         clock.advance(SECOND);
-        let core = large.hold.core();
+        let core = &large.hold.core;
         let count = |tag| core.state.lock().store.count(crate::format::Range::of(tag));
         assert!(work_off_round(core).unwrap());
         assert_eq!(count(crate::format::Tag::Work), 1, "the sweep has come one step further");
@@ -273,7 +273,7 @@ mod tests {
         let tube = queue.tube("t").unwrap();
         (0..20 * SWEEP_TASKS).for_each(|_| _ = tube.task(b"x").delay(SECOND).put().unwrap());
         clock.advance(SECOND);
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         let take = Take { tube: tube.at.number, most: 1, holder: 0 };
         let (mut attempts, mut turns) = (Attempts::default(), 0);
         let left = |state: &EngineState| {
@@ -314,7 +314,7 @@ mod tests {
             }
             queue.close().unwrap();
             let (queue, tube) = open(case);
-            let core = tube.hold.core();
+            let core = &tube.hold.core;
             let read = || core.state.lock().store.read_bytes();
             let before = read();
             match case {

@@ -23,7 +23,7 @@ pub(crate) fn micros(length: Duration) -> u64 {
     whole.and_then(|whole| whole.checked_add(u64::from(length.subsec_micros()))).unwrap_or(NEVER)
 }
 
-/// One look at a clock.
+/// One reading of a [`Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
     /// See [`Clock::monotonic`].
@@ -34,8 +34,8 @@ pub struct ClockReading {
     pub wall: SystemTime,
 }
 
-/// The clocks that the queue reads. [`SystemClock`] is the machine's; a test moves a
-/// [`ManualClock`] by hand.
+/// The clocks that the queue reads, for [`Builder::clock`](crate::Builder::clock). [`SystemClock`]
+/// is the machine's; a test moves a [`ManualClock`] by hand.
 pub trait Clock: Send + Sync + 'static {
     /// Time since an origin of the clock's own. Never goes back. Does not advance while the machine
     /// sleeps, where the system has such a clock.
@@ -44,10 +44,9 @@ pub trait Clock: Send + Sync + 'static {
     /// The time of day. It may jump forward or back.
     fn wall(&self) -> SystemTime;
 
-    /// Time since the machine was started, or since another origin. Never goes back, and goes on
+    /// Time since the machine was started, or since another origin. Never goes back, and advances
     /// while the machine sleeps. `None` where the system has no such clock: steps of the wall clock
-    /// forward then count as time, at most
-    /// [`clock_gap_max`](crate::Builder::clock_gap_max) each.
+    /// forward then count as time, at most [`clock_gap_max`](crate::Builder::clock_gap_max) each.
     fn boot_time(&self) -> Option<Duration> {
         None
     }
@@ -58,13 +57,13 @@ pub trait Clock: Send + Sync + 'static {
         None
     }
 
-    /// Reads the clocks at once, the wall clock first.
+    /// Reads the three clocks one after the other, the wall clock first.
     fn read(&self) -> ClockReading {
         let wall = self.wall();
         ClockReading { monotonic: self.monotonic(), boot: self.boot_time(), wall }
     }
 
-    /// How long a thread may sleep until `left` has passed on this clock. `None`: until the
+    /// How long a thread that waits for `left` to pass on this clock may sleep. `None`: until the
     /// function given to [`watch`](Clock::watch) is called.
     fn nap(&self, left: Duration) -> Option<Duration> {
         Some(left)
@@ -82,8 +81,8 @@ pub(crate) fn machine_now() -> Instant {
     Instant::now()
 }
 
-/// How a queue has counted the time for which it was not open, if the wall clock cannot be trusted;
-/// see [`Queue::clock_step`](crate::Queue::clock_step).
+/// How much time a queue has counted for the time in which it was not open, where the wall clock
+/// may be wrong; from [`Queue::clock_step`](crate::Queue::clock_step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockStep {

@@ -39,7 +39,7 @@ struct Inner {
     source: Option<ErrorCause>,
 }
 
-/// A damaged row that a rule met, and that can be mended.
+/// A damaged row that a rule met, and that can be repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRow {
     pub(crate) tube: u32,
@@ -50,7 +50,24 @@ pub(crate) struct DamagedRow {
 ///
 /// Four of them may come from any call that reads or writes the folder, whether it names them under
 /// `# Errors` or not: [`Io`](ErrorKind::Io), [`Damaged`](ErrorKind::Damaged),
-/// [`DiskFull`](ErrorKind::DiskFull) and [`Broken`](ErrorKind::Broken).
+/// [`DiskFull`](ErrorKind::DiskFull) and [`Broken`](ErrorKind::Broken). A fifth,
+/// [`Unknown`](ErrorKind::Unknown), may come from any call that waits for a sync.
+///
+/// ```
+/// use tubewell::{ErrorKind, Queue, TubeOptions};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
+/// tube.put(b"to ada")?;
+/// match tube.put(b"to bob") {
+///     Err(error) if error.kind() == ErrorKind::Full => tube.take()?.ack()?,
+///     other => panic!("{other:?}"),
+/// }
+/// tube.put(b"to bob")?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -63,14 +80,15 @@ pub enum ErrorKind {
     /// The tube has reached its capacity, or all durable tubes or all temporary tubes together have
     /// reached their byte limit. Nothing happened.
     Full,
-    /// A task with this key exists, and the put asked for a refusal. Nothing happened.
+    /// A task with this key exists, and the put had [`Conflict::Reject`](crate::Conflict::Reject).
+    /// Nothing happened.
     KeyExists,
     /// No task has this id in this tube.
     TaskNotFound,
     /// The verb does not apply to a task in this state. Nothing happened.
     WrongState,
-    /// The lease has ended: the task was settled, its ttr passed, its session ended, or the task
-    /// was given to another taker. Nothing happened.
+    /// The lease has ended: the task was settled, buried, deleted or taken again, its ttr or ttl
+    /// passed, or its session ended. Nothing happened.
     LeaseLost,
     /// No tube has this name.
     TubeNotFound,
@@ -87,10 +105,10 @@ pub enum ErrorKind {
     /// An earlier failure stopped the queue. Close it and open it again.
     Broken,
     /// A sync failed: the call took place entirely or not at all, and opening the queue again
-    /// decides which. [`Error::tasks`] lists the tasks.
+    /// decides which. [`Error::tasks`] lists the tasks that the call put or that it was given.
     Unknown,
     /// The disk is full. Puts are refused, and later also other verbs that add bytes, such as a
-    /// bury with a reason. Takes, acks and deletes go on.
+    /// bury with a reason. Takes, acks and deletes still work.
     DiskFull,
     /// Another queue, in this process or in another, has the folder open.
     Locked,
@@ -224,7 +242,7 @@ impl Error {
         self
     }
 
-    /// The row that is damaged and can be mended.
+    /// The row that is damaged and can be repaired.
     pub(crate) fn row(&self) -> Option<&DamagedRow> {
         self.0.row.as_ref()
     }

@@ -1,11 +1,9 @@
-//! Every bound of the library; each comment gives the unit. The compiler checks the relations
-//! between them. Before a change, check what folders on disk already hold.
+//! The bounds of the library; each comment gives the unit. The compiler checks the relations
+//! between them. Before a change of one, consider the folders that exist.
 
 use std::time::Duration;
 
-/// Bytes of a tube's name.
-pub(crate) const NAME_BYTES_MAX: usize = 255;
-/// Bytes of a group's name and of a caller's own key.
+/// Bytes of the name of a tube, group, consumer or placement, and of a caller's own key.
 pub(crate) const LABEL_BYTES_MAX: usize = 255;
 /// Bytes of an order key made by a `Placement`.
 pub(crate) const ORDER_BYTES_MAX: usize = 16;
@@ -22,12 +20,12 @@ pub(crate) const NUMBER_BLOCK: u64 = 65_536;
 /// The block for a transaction that needs more; a second reservation may find no room.
 pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 /// Due tasks or left-over rows that one sweep handles, and leases that one step resumes, so that no
-/// commit takes long. A neighbour waits for one at each call: with 128 and 256 of them it fell
-/// behind its 2 000 cycles a second by 24 and 112 ms.
+/// commit takes long. Each call in another tube waits for one sweep: at 2 000 cycles a second those
+/// calls were late by 24 ms with 128 tasks, and by 112 ms with 256.
 pub(crate) const SWEEP_TASKS: usize = 64;
 /// The same on a full disk, where each task takes space until it is done.
 pub(crate) const SWEEP_TASKS_FULL: usize = 8;
-/// Pieces of a payload that one step writes, beside what the caller holds: 512 KiB.
+/// Pieces of a payload that one step writes: 512 KiB beside the payload that the caller holds.
 pub(crate) const PIECES_OF_STEP: usize = 8;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.
 pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
@@ -35,7 +33,7 @@ pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
 pub(crate) const PAGE_TASKS: usize = 256;
 /// Bytes of one page of a listing; the task with which it reaches them is its last.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
-/// Bytes of payloads that one sweep reads for the readers of events, or hands out.
+/// Bytes of payloads that one sweep reads for the readers of events, or that one step resumes.
 pub(crate) const SWEEP_BYTES: usize = 1 << 20;
 
 /// Bytes of the journal's ring.
@@ -79,6 +77,6 @@ pub(crate) const ATTEMPTS_MAX: u32 = 20;
 
 const _: () = assert!(JOURNAL_BYTES_MIN <= JOURNAL_BYTES && JOURNAL_BYTES <= JOURNAL_BYTES_MAX);
 const _: () = assert!(PAYLOAD_BYTES <= PAYLOAD_BYTES_MAX);
-const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize && LABEL_BYTES_MAX <= u8::MAX as usize);
+const _: () = assert!(LABEL_BYTES_MAX <= u8::MAX as usize);
 const _: () = assert!(BATCH_TASKS_MAX as u64 <= NUMBER_BLOCK);
 const _: () = assert!(SWEEP_TASKS <= PAGE_TASKS);

@@ -1,5 +1,5 @@
 //! Plain values that every other room uses: bounds, names, tasks, options, errors, the clock, and
-//! the only way to locks, channels and threads. Nothing here decides anything.
+//! the only way to locks, channels and threads. No rule of the queue is here.
 
 pub(crate) mod macros;
 pub(crate) mod limits;

@@ -1,31 +1,25 @@
-//! Names of tubes, and the labels of groups, keys and consumers: UTF-8 without control characters,
-//! so that every message and listing can print them. Checked once, when the caller gives them.
+//! Names of tubes, groups, consumers and placements, and callers' keys: UTF-8 without control
+//! characters, so that every message and listing can print them. They are checked once, at the call
+//! that brings them.
 
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{LABEL_BYTES_MAX, NAME_BYTES_MAX};
+use crate::words::limits::LABEL_BYTES_MAX;
 
-/// Refuses a tube's name that is empty, longer than 255 bytes, or has control characters.
-pub(crate) fn tube_name(name: &str) -> Result<&str> {
-    text("tube name", name, 1, NAME_BYTES_MAX)
-}
-
-/// Refuses the name of a group or consumer, or a caller's key, by the same rules.
-pub(crate) fn label<'a>(what: &'static str, label: &'a str) -> Result<&'a str> {
-    text(what, label, 1, LABEL_BYTES_MAX)
-}
-
-fn text<'a>(what: &'static str, text: &'a str, min: usize, max: usize) -> Result<&'a str> {
-    let fault = if text.len() < min {
+/// The name, unless it is empty, longer than 255 bytes, or has control characters. `what` says in
+/// the message what it names.
+pub(crate) fn label<'a>(what: &'static str, name: &'a str) -> Result<&'a str> {
+    let fault = if name.is_empty() {
         "is empty".to_owned()
-    } else if text.len() > max {
-        format!("has {} bytes", text.len())
-    } else if text.chars().any(char::is_control) {
-        format!("has a control character: {text:?}")
+    } else if name.len() > LABEL_BYTES_MAX {
+        format!("has {} bytes", name.len())
+    } else if name.chars().any(char::is_control) {
+        format!("has a control character: {name:?}")
     } else {
-        return Ok(text);
+        return Ok(name);
     };
-    let rule =
-        format!("{what} {fault}; it takes {min} to {max} bytes of text without control characters");
+    let rule = format!(
+        "{what} {fault}; it takes 1 to {LABEL_BYTES_MAX} bytes of text without control characters"
+    );
     Err(Error::new(ErrorKind::Invalid).because(rule))
 }
 
@@ -44,14 +38,15 @@ mod tests {
 
     #[test]
     fn names_on_both_sides_of_each_limit() {
-        assert!(tube_name("").is_err());
-        assert!(tube_name("a").is_ok());
-        assert!(tube_name(&"n".repeat(255)).is_ok());
-        assert!(tube_name(&"n".repeat(256)).is_err());
-        assert!(tube_name("with: any/separator.at|all 日本").is_ok());
-        assert!(tube_name("line\nbreak").is_err());
-        assert!(tube_name("nul\0").is_err());
-        assert!(tube_name("\u{85}").is_err(), "C1 controls too");
+        let refused = |name: &str| label("tube name", name).is_err();
+        assert!(refused(""));
+        assert!(!refused("a"));
+        assert!(!refused(&"n".repeat(255)));
+        assert!(refused(&"n".repeat(256)));
+        assert!(!refused("with: any/separator.at|all 日本"));
+        assert!(refused("line\nbreak"));
+        assert!(refused("nul\0"));
+        assert!(refused("\u{85}"), "C1 controls too");
     }
 
     #[test]

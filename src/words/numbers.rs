@@ -25,27 +25,24 @@ impl Numbers {
 
     #[inline]
     pub(crate) fn plus(self, other: Self) -> Self {
-        self.with(other, u64::saturating_add)
+        let ids = self.ids.saturating_add(other.ids);
+        Self { ids, tokens: self.tokens.saturating_add(other.tokens) }
     }
 
     #[inline]
     pub(crate) fn less(self, other: Self) -> Self {
-        self.with(other, u64::saturating_sub)
+        let ids = self.ids.saturating_sub(other.ids);
+        Self { ids, tokens: self.tokens.saturating_sub(other.tokens) }
     }
 
     #[inline]
     pub(crate) fn max(self, other: Self) -> Self {
-        self.with(other, u64::max)
+        Self { ids: self.ids.max(other.ids), tokens: self.tokens.max(other.tokens) }
     }
 
     /// Whether both counts are at least those of `need`.
     #[inline]
     pub(crate) fn covers(self, need: Self) -> bool {
         self.ids >= need.ids && self.tokens >= need.tokens
-    }
-
-    #[inline]
-    fn with(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
-        Self { ids: join(self.ids, other.ids), tokens: join(self.tokens, other.tokens) }
     }
 }

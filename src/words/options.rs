@@ -1,5 +1,5 @@
-//! Options for opening a queue, making a tube and subscribing to events, with every default written
-//! out. Plain values; other rooms decide what they mean.
+//! Options for making a tube and subscribing to events, and the durability of a call. Plain values,
+//! with the defaults; other rooms apply them.
 
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Take, touch, renew, release and the drop of a guard return as soon as they are written, at
 /// either level. A power cut can undo them; the task is then where it was before, and its attempt
 /// is not counted. A release with other terms, such as a delay, follows this setting. A
-/// [`transact`](crate::Queue::transact) is synced at either level. A temporary tube writes nothing
+/// [`transact`](crate::Queue::transact) is synced at either level. A temporary tube writes no task
 /// to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -63,8 +63,8 @@ impl EventOptions {
     }
 
     /// Each event with a copy of the task's payload, see
-    /// [`Event::payload`](crate::Event::payload). Every verb then makes that copy, and for payloads
-    /// of more than 3500 bytes it may have to read.
+    /// [`Event::payload`](crate::Event::payload). Every verb then makes that copy, and for a
+    /// payload of more than 3500 bytes it may have to read the disk. Default: off.
     pub const fn payloads(mut self) -> Self {
         self.payloads = true;
         self
@@ -96,6 +96,18 @@ pub(crate) struct Switches {
 /// The kinds of tube: the general one, and the five of the tarantool queue as presets of the four
 /// switches priority, timed (ttl, ttr, delay, back-off), grouped and capacity. Keys and a limit of
 /// attempts work in each, a placement in the general one only.
+///
+/// ```
+/// use tubewell::{ErrorKind, Queue, TubeKind, TubeOptions};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let tube = queue.create_tube("letters", TubeOptions::new(TubeKind::Fifo))?;
+/// let refused = tube.task(b"hello").priority(1).put().unwrap_err();
+/// assert_eq!(refused.kind(), ErrorKind::Unsupported);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TubeKind {
@@ -134,6 +146,7 @@ impl TubeKind {
         matches!(self, Self::Utube | Self::UtubeTtl)
     }
 
+    /// Its number on the disk.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::General => 0,
@@ -146,15 +159,15 @@ impl TubeKind {
     }
 
     pub(crate) fn of_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::General,
-            1 => Self::Fifo,
-            2 => Self::FifoTtl,
-            3 => Self::LimFifoTtl,
-            4 => Self::Utube,
-            5 => Self::UtubeTtl,
-            _ => return None,
-        })
+        let all = [
+            Self::General,
+            Self::Fifo,
+            Self::FifoTtl,
+            Self::LimFifoTtl,
+            Self::Utube,
+            Self::UtubeTtl,
+        ];
+        all.into_iter().find(|kind| kind.code() == code)
     }
 }
 
@@ -311,9 +324,9 @@ setters! {
     /// general kind; no wait for the others.
     backoff(backoff: Backoff) => backoff = backoff;
 
-    /// How many tasks of one group may be taken at the same time. Default 1: a task is handed out
-    /// when the one before it is settled. One that waits for a retry lets the next one pass, unless
-    /// the group [is held](TubeOptions::hold_group_while_delayed).
+    /// How many tasks of one group may be taken at the same time, 1 or more. Default 1: a task is
+    /// handed out when the one before it is settled. While a task waits for a retry, the next one
+    /// is handed out, unless the group [is held](TubeOptions::hold_group_while_delayed).
     in_flight(tasks: u32) => in_flight = tasks;
 
     /// Keeps a group locked while a task of it waits after a release or retry with a delay, so that

@@ -2,7 +2,7 @@
 
 use crate::words::sync::{Arc, Mutex, Receiver, Sender, bounded};
 
-/// Ends every wait that was given it, now and later: [`take_until`](crate::Tube::take_until),
+/// Ends every wait that it is passed to, now and later: [`take_until`](crate::Tube::take_until),
 /// [`wait_ready_until`](crate::Tube::wait_ready_until) and
 /// [`wait_for_room_until`](crate::NewTask::wait_for_room_until). All clones are the same switch.
 ///

@@ -1,5 +1,4 @@
-//! A task in plain values: its id, its state, its ticket, and what a user may read of it. No rule
-//! is here.
+//! A task in plain values: its id, its state, its ticket, and what a user may read of it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -53,8 +52,8 @@ impl Ticket {
     }
 }
 
-/// The state of a task. A paused tube, a locked group and a reached limit are not states: they only
-/// prevent that a ready task is taken.
+/// The state of a task. A paused tube and a locked group are not states: they only prevent that a
+/// ready task is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum State {
@@ -64,7 +63,7 @@ pub enum State {
     Ready,
     /// A taker holds it.
     Taken,
-    /// Kept aside: no take returns it until it is kicked.
+    /// Kept with a [`Reason`]: no take returns it until it is kicked.
     Buried,
 }
 
@@ -134,7 +133,8 @@ pub enum Cause {
     Close,
 }
 
-/// Everything there is to know of one task: its summary, which it derefs to, and its payload.
+/// All that the queue knows of one task: its summary, which it derefs to, and its payload. From
+/// [`Tube::peek`](crate::Tube::peek).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -152,7 +152,8 @@ impl Deref for TaskInfo {
     }
 }
 
-/// Everything there is to know of one task but its payload, which is not read for it.
+/// All that the queue knows of one task except its payload. From
+/// [`Tube::summaries`](crate::Tube::summaries).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskSummary {
@@ -162,7 +163,7 @@ pub struct TaskSummary {
     pub tube: String,
     /// Its state.
     pub state: State,
-    /// Smaller first.
+    /// Its priority. Smaller first.
     pub priority: i64,
     /// Its group, if it has one.
     pub group: Option<String>,
@@ -196,4 +197,18 @@ pub struct TaskSummary {
     pub reason: Option<Reason>,
     /// The text of its last failure.
     pub last_error: Option<String>,
+}
+
+/// A taken task, from [`Queue::taken`](crate::Queue::taken).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TakenInfo {
+    /// The tube's name.
+    pub tube: String,
+    /// The task.
+    pub id: TaskId,
+    /// The named consumer that holds it, if there is one.
+    pub holder: Option<String>,
+    /// How long it has been held, in [lease time](crate#time).
+    pub held_for: Duration,
 }

@@ -1,6 +1,5 @@
-//! The words that some verbs take and answer: terms of a release, what to do about a key that is
-//! taken, what a put did, what a holder says of a task. Plain values; what they mean is the
-//! engine's.
+//! Arguments and results of some verbs: the terms of a release, what a put does about an existing
+//! key, what it did, and the verdicts on a taken task. Plain values, which the engine applies.
 
 use crate::words::options::Durability;
 use crate::words::task::{Reason, TaskId};
@@ -31,13 +30,13 @@ pub enum PutOutcome {
     Replaced,
 }
 
-/// What a put did, and to which task.
+/// What a put did, and to which task; from [`NewTask::put_outcome`](crate::NewTask::put_outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Put {
     /// The task: the new one, or the existing one that was kept.
     pub id: TaskId,
-    /// Which of them.
+    /// Whether the task is new.
     pub outcome: PutOutcome,
 }
 

@@ -113,6 +113,21 @@ fn a_codec_that_panics_keeps_no_task() {
     }
 }
 
+/// Regression: a codec that panicked in a batch counted an attempt of every task of it. One such
+/// payload buried its neighbours as exhausted.
+#[test]
+fn a_codec_that_panics_counts_no_attempt_of_its_neighbours() {
+    let (bytes, _) = lone();
+    let tube = bytes.with_codec::<String, Fragile>();
+    let ids = tube.put_many(["fine", "crack", "good"].map(str::to_owned)).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| tube.take_many(3))).is_err());
+    let attempts =
+        || -> Vec<u32> { ids.iter().map(|id| bytes.peek(*id).unwrap().attempts).collect() };
+    assert_eq!(attempts(), [0, 1, 0]);
+    drop(bytes.take_many(3).unwrap());
+    assert_eq!(attempts(), [1, 2, 1], "those that the caller has seen count");
+}
+
 thread_local! {
     /// The clock that `Slow` moves, and the number of its calls.
     static CLOCK: RefCell<Option<(ManualClock, usize)>> = const { RefCell::new(None) };

@@ -1,6 +1,8 @@
 //! Tubes: made, found, listed, emptied, dropped.
 
 use crate::{counts, drain, kind, lone, next, secs, still};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 use tubewell::{Backoff, ErrorKind, Place, Placement, PutView};
 use tubewell::{Queue, TubeKind, TubeOptions};
@@ -99,6 +101,27 @@ fn a_dropped_tube_is_gone_with_its_tasks() {
     assert_eq!(kind(tube.try_take()), ErrorKind::TubeNotFound);
     assert_eq!(queue.tube("t").unwrap().len().unwrap(), 0, "a new one of this name is empty");
     assert_eq!(kind(tube.put(b"b")), ErrorKind::TubeNotFound, "old handles refer to the old one");
+}
+
+/// Regression: a call that opens a tube read the tube's number and then its row. A drop between the
+/// two failed the call with `TubeNotFound`.
+#[test]
+fn a_drop_at_the_same_time_fails_no_call_that_opens_the_tube() {
+    let queue = Queue::in_memory().unwrap();
+    let done = AtomicBool::new(false);
+    let failed = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let _ = queue.force_drop_tube("t");
+            }
+        });
+        let shared = || queue.create_tube("t", TubeOptions::default().if_not_exists());
+        let open = |_| queue.tube("t").and(shared()).and(queue.find_tube("t")).err();
+        let failed = (0..3000).find_map(open);
+        done.store(true, Ordering::Relaxed);
+        failed
+    });
+    assert!(failed.is_none(), "{failed:?}");
 }
 
 #[test]

@@ -65,6 +65,18 @@ fn take_many_replaces_undecodable_tasks() {
     assert_eq!(tasks.iter().map(|task| task.to.as_str()).collect::<Vec<_>>(), ["ada", "bob"]);
 }
 
+/// Regression: a batch that could not be decoded at all ended the call, which returned nothing.
+#[test]
+fn take_many_goes_on_after_a_batch_that_does_not_decode() {
+    let (bytes, _) = lone();
+    bytes.put_many([b"plain".to_vec(), b"bytes".to_vec()]).unwrap();
+    let tube = bytes.typed::<Mail>();
+    tube.put_many([mail("ada"), mail("bob")]).unwrap();
+    let tasks = tube.take_many(2).unwrap();
+    assert_eq!(tasks.iter().map(|task| task.to.as_str()).collect::<Vec<_>>(), ["ada", "bob"]);
+    assert_eq!(counts(&bytes), [0, 0, 2, 2]);
+}
+
 #[test]
 fn a_claimed_task_that_does_not_decode_is_buried() {
     let (bytes, _) = lone();

@@ -66,7 +66,7 @@ impl Rows {
     /// Copies the rows of a queue.
     fn of(queue: &Queue) -> Self {
         let tube = queue.tube("first").unwrap();
-        let copied = tube.hold.core().look(|view, _| {
+        let copied = tube.hold.core.look(|view, _| {
             let (counts, reads, bytes) = (None, Cell::default(), view.durable_bytes());
             let mut copy = Self { rows: BTreeMap::new(), counts, bytes, reads };
             let mut from = Key::new();

@@ -1,4 +1,4 @@
-//! Where a task stands among the ready ones, as it is written into keys. It compares as bytes.
+//! The position of a task among the ready ones, as it is written into keys. It compares as bytes.
 
 use crate::words::limits::ORDER_BYTES_MAX;
 
@@ -16,7 +16,7 @@ impl Order {
     /// In the middle of all numbers, so that a front put has room before it.
     const MIDDLE: u64 = 1 << 63;
 
-    /// At the end: after everything that was put before `number` was drawn.
+    /// At the back: after everything that was put before `number` was drawn.
     pub(crate) fn back(number: u64) -> Self {
         Self::number(Self::MIDDLE | number)
     }
@@ -59,7 +59,8 @@ impl Order {
     }
 }
 
-/// Where a task stands among the ready ones: priority, smaller first, then order, then id.
+/// The position of a task among the ready ones: by priority, smaller first, then by order. Tasks of
+/// one rank are in the order of their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank {
     pub(crate) priority: i64,

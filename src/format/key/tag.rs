@@ -1,9 +1,10 @@
-//! Tags: what kind of row a key names, whose it is, and which state it gives. The numbers are on
-//! the disk, so none is ever given to another kind.
+//! Tags: what kind of row a key names, to what the row belongs, and which state it gives. The
+//! numbers are on the disk, so no number is ever given to another kind.
 
 use crate::words::task::State;
 
-/// The tags: of each its number on the disk, whose its rows are, and the state that a row gives.
+/// The tags: the number of each on the disk, to what its rows belong, and the state that a row
+/// gives.
 macro_rules! tags {
     ($($(#[$doc:meta])* $tag:ident = $byte:literal, $scope:ident, $state:expr;)*) => {
         /// What kind of row a key names. The numbers are on the disk.
@@ -49,7 +50,7 @@ tags! {
     Consumer = 0x05, Mirrored, None;
     /// consumer name → consumer number
     ConsumerName = 0x06, Mirrored, None;
-    /// run, id → `PositionRow`, for a task that does not stand where its id says
+    /// run, id → `PositionRow`, for a task whose rank does not follow from its id
     Position = 0x10, Run, None;
     /// run, priority, order, id → `TaskProgress`: ready, and in no group
     Ready = 0x12, Run, Some(State::Ready);
@@ -87,21 +88,21 @@ tags! {
     PieceTemporary = 0x23, Temporary, None;
 }
 
-/// Whose the rows of a tag are.
+/// To what the rows of a tag belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The queue's; few and often read, so they are kept in memory as a whole.
+    /// To the queue. They are few and often read, so all of them are kept in memory.
     Mirrored,
-    /// The queue's; as many as the tasks are.
+    /// To the queue. There may be as many as there are tasks.
     Queue,
-    /// The queue's, of temporary tubes: they never reach the disk.
+    /// To the queue, about temporary tubes: they never reach the disk.
     Temporary,
-    /// A tube's, under its run.
+    /// To a tube, under its run.
     Run,
 }
 
 impl Tag {
-    /// Every tag is smaller. Tables that are indexed by tags have so many places.
+    /// The length of a table that is indexed by tags: every tag is smaller.
     #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
     pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
 
@@ -129,7 +130,7 @@ impl Tag {
         Self::ALL.into_iter().filter(|tag| tag.state().is_some())
     }
 
-    /// The tags whose rows stand under a tube's run.
+    /// The tags whose keys contain a tube's run.
     pub(crate) fn in_runs() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|tag| tag.scope() == Scope::Run)
     }
@@ -140,7 +141,7 @@ impl Tag {
         matches!(self.scope(), Scope::Queue | Scope::Run)
     }
 
-    /// Where among the counts of a run this tag's stands, if it is counted so.
+    /// The index of this tag's count among the counts of a run; `None` if it is not counted there.
     #[inline]
     pub(crate) fn tallied(self) -> Option<usize> {
         #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
@@ -199,5 +200,5 @@ const _: () = {
         assert!((Tag::ALL[at - 1] as u8) < Tag::ALL[at] as u8);
         at += 1;
     }
-    assert!(Tag::SPACE < u8::MAX as usize, "the key behind a range needs a tag");
+    assert!(Tag::SPACE < u8::MAX as usize, "the key after a range needs a tag");
 };

@@ -15,12 +15,12 @@ fn open(home: &tempfile::TempDir) -> (Queue, Tube) {
 }
 
 fn read_bytes(tube: &Tube) -> u64 {
-    tube.hold.core().state.lock().store.read_bytes()
+    tube.hold.core.state.lock().store.read_bytes()
 }
 
 /// The rows and the bytes of each copy that a listing of the ready tasks makes of the active layer.
 fn copies(tube: &Tube) -> Vec<(usize, usize)> {
-    let state = tube.hold.core().state.lock();
+    let state = tube.hold.core.state.lock();
     let run = state.derived.bound(tube.at.number).unwrap().0.run();
     let range = Range::in_run(Tag::Ready, run);
     let (mut from, mut copies) = (range.start(), Vec::new());
@@ -45,7 +45,7 @@ fn a_listing_copies_a_bounded_part_of_the_active_layer() {
     tube.put_many(vec![&b"x"[..]; 1000]).unwrap();
     assert_eq!(most(&tube).0, PAGE_TASKS);
     // Tombstones count, too.
-    tube.hold.core().state.lock().store.checkpoint().unwrap();
+    tube.hold.core.state.lock().store.checkpoint().unwrap();
     tube.take_many(999).unwrap().into_iter().for_each(|task| _ = task.detach());
     assert_eq!(most(&tube).0, PAGE_TASKS);
     // Where a look has learnt that all are dead they are not copied, and hide what is below them.
@@ -108,7 +108,7 @@ fn a_listing_goes_on_over_layers_that_change() {
         let payload = |number: u32| number.to_string().repeat(600).into_bytes();
         let ids = tube.put_many((0..700).map(payload).collect::<Vec<_>>()).unwrap();
         queue.checkpoint().unwrap();
-        let core = tube.hold.core();
+        let core = &tube.hold.core;
         let mut listing = Listing::new(tube.at.number, State::Ready);
         let first = listing.next_info(core).unwrap().unwrap();
         assert_eq!((first.id, first.payload), (ids[0], payload(0)));

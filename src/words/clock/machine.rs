@@ -1,4 +1,4 @@
-//! The clocks of the machine. Only this file and the two beside it read one.
+//! The clocks of the machine.
 
 use crate::words::clock::{Clock, ClockReading};
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -55,16 +55,17 @@ fn boot_id() -> Option<u128> {
     u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
 }
 
-/// How far the boot clock is ahead of the monotonic one, in nanoseconds. That moves only while the
-/// machine sleeps, so a third clock need not be read for every verb: only if the second has passed
-/// a second, or if the wall clock has moved by another length than the monotonic one.
+/// How far the boot clock is ahead of the monotonic one, in nanoseconds. That changes only while
+/// the machine sleeps, so most verbs need not read the boot clock: it is read when a second has
+/// passed since the last reading, or when the wall clock and the monotonic clock have not advanced
+/// by the same length.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[derive(Debug, Default)]
 struct Asleep {
     ahead: AtomicU64,
-    /// Monotonic time of the last look.
+    /// Monotonic time of the last reading.
     looked: AtomicU64,
-    /// The wall clock less the monotonic one, at the last look.
+    /// The wall clock minus the monotonic one, at the last reading.
     wall_ahead: AtomicU64,
 }
 
@@ -89,7 +90,8 @@ impl Asleep {
             let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
             let boot = Duration::try_from(boot).map_or(0, nanos);
             // Read after the boot clock: if the thread is paused between the two, that time is
-            // missing until the next look. In the other order it would be added and never removed.
+            // missing until the next reading. In the other order it would be added and never
+            // removed.
             let ahead = boot.saturating_sub(nanos(origin.elapsed()));
             self.ahead.fetch_max(ahead, Ordering::Relaxed);
             self.looked.store(passed, Ordering::Relaxed);

@@ -6,8 +6,8 @@ use crate::words::sync::plain::AtomicU64;
 use crate::words::sync::{Arc, Mutex, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A clock that stands still until it is moved, for tests. Clones share their readings; each other
-/// clock is of another start of the machine.
+/// A clock that does not advance until it is moved, for tests. Clones share their readings; any
+/// other clock belongs to another start of the machine.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ struct Readings {
 }
 
 impl Readings {
-    /// Moves those on that go while the machine is awake, save the wall clock.
+    /// Advances the clocks that go while the machine is awake, except the wall clock.
     fn pass(&mut self, by: Duration) {
         self.monotonic = self.monotonic.saturating_add(by);
         self.boot = self.boot.saturating_add(by);
@@ -45,11 +45,12 @@ impl Readings {
     }
 }
 
-/// Starts of machines so far.
+/// How many starts were simulated so far.
 static BOOTS: AtomicU64 = AtomicU64::new(0);
 
 fn next_boot() -> u128 {
-    // With the time of day, or the files of another process would pass for those of this start.
+    // With the time of day: otherwise files that another process made could seem to be of the same
+    // start.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
     now << 64 | u128::from(BOOTS.fetch_add(1, Ordering::Relaxed))
 }
@@ -73,7 +74,7 @@ impl ManualClock {
         Self { readings: Arc::new(Mutex::new(readings)), watchers: Arc::default() }
     }
 
-    /// Lets time pass: all readings move on.
+    /// Lets time pass: all readings advance.
     pub fn advance(&self, by: Duration) {
         self.turn(|readings| {
             readings.pass(by);
@@ -81,7 +82,7 @@ impl ManualClock {
         });
     }
 
-    /// Suspends the machine: the wall clock and the boot clock move on.
+    /// Suspends the machine: only the wall clock and the boot clock advance.
     pub fn suspend(&self, by: Duration) {
         self.turn(|readings| {
             readings.boot = readings.boot.saturating_add(by);

@@ -116,7 +116,7 @@ impl Scene {
         let held = tube.take().unwrap().detach();
         let free = tube.task(b"free").put().unwrap();
         in_the_way(&tube, tasks);
-        let now = tube.hold.core().look(|_, now| Ok(now)).unwrap();
+        let now = tube.hold.core.look(|_, now| Ok(now)).unwrap();
         let rows = Rows::of(&queue).with_kept_counts();
         let known = query::tube(&rows, tube.at.number).unwrap();
         Self { rows, tube: known, now, held, free, buried }
