@@ -114,8 +114,8 @@ impl Core {
     #[inline]
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         self.enter()?;
-        if let Some(tube) = op.tube() {
-            end_graces(self, Some(tube))?;
+        if self.grace_timers.next() != NEVER && op.tube().is_some() {
+            end_graces(self, op.tube())?;
         }
         submit(self, op)
     }

@@ -48,15 +48,9 @@ impl GraceTimers {
     }
 
     /// The graces that are over. They stay in the list until `remove`, so that concurrent calls
-    /// also return their leases before they go on. Reads the clock only if there may be some.
-    #[inline]
-    pub(crate) fn expired(&self, now: impl FnOnce() -> u64) -> Vec<Grace> {
-        let next = self.next();
-        if next == NEVER {
-            return Vec::new();
-        }
-        let now = now();
-        if now < next {
+    /// also return their leases before they go on.
+    pub(crate) fn expired(&self, now: u64) -> Vec<Grace> {
+        if now < self.next() {
             return Vec::new();
         }
         self.waiting.lock().iter().filter(|grace| grace.until <= now).copied().collect()

@@ -31,9 +31,9 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
 
 /// Returns all leases of the consumers whose grace is over, in this tube or in all tubes. An op in
 /// a tube needs only those of its tube; the timer does the rest.
-#[inline]
+#[cold]
 pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
-    for grace in parts.grace_timers.expired(|| parts.lease_now()) {
+    for grace in parts.grace_timers.expired(parts.lease_now()) {
         end_session(parts, grace, tube)?;
     }
     Ok(())
@@ -134,7 +134,7 @@ mod tests {
         take_all(&queue, &tube, 1000);
         clock.advance(MINUTE);
         // Another thread has begun to end it.
-        assert_eq!(tube.hold.core.grace_timers.expired(|| NEVER - 1).len(), 1);
+        assert_eq!(tube.hold.core.grace_timers.expired(NEVER - 1).len(), 1);
         queue.tick().unwrap();
         assert_eq!(tube.stats().unwrap().taken, 0);
         assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
@@ -154,7 +154,7 @@ mod tests {
         other.put(b"x").unwrap();
         assert_eq!(other.stats().unwrap().ready, 1);
         assert_eq!(taken(), TASKS);
-        let grace = core.grace_timers.expired(|| core.lease_now()).remove(0);
+        let grace = core.grace_timers.expired(core.lease_now()).remove(0);
         assert!(return_leases(core, grace, None).unwrap());
         assert_eq!(taken(), TASKS - SWEEP_TASKS, "the timer goes step by step");
         tube.put(b"x").unwrap();
@@ -170,7 +170,7 @@ mod tests {
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, 1);
         let core = &tube.hold.core;
-        let stale = core.grace_timers.expired(|| NEVER - 1).remove(0);
+        let stale = core.grace_timers.expired(NEVER - 1).remove(0);
         let again = queue.consumer_with_grace("ada", MINUTE).unwrap();
         clock.advance(MINUTE / 2);
         drop(again);

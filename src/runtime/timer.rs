@@ -72,7 +72,7 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     parts.state.pass_on();
     note(submit_own(parts, &Sweep).map(|left| left == Some(true)));
     // Before the due work, as in a verb: both may concern the same lease.
-    for grace in parts.grace_timers.expired(|| parts.lease_now()) {
+    for grace in parts.grace_timers.expired(parts.lease_now()) {
         parts.state.pass_on();
         note(return_leases(parts, grace, None));
     }
