@@ -1,6 +1,7 @@
-//! One thread that puts, takes and acks by a clock that stands still: for counting the instructions
-//! of each verb in memory, which `.ci/instructions` compares, and with `durable` the functions that
-//! a put on a disk passes, which `.ci/functions` counts. By itself it says nothing.
+//! One thread that puts, takes and acks, one by one and in batches, by a clock that stands still:
+//! for counting the instructions of each verb in memory, which `.ci/instructions` compares, and with
+//! `durable` the functions that a put on a disk passes, which `.ci/functions` counts. By itself it
+//! says nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,9 +26,9 @@ fn main() {
         counted_ack(task);
     }
     for _ in 0..if durable { 0 } else { CYCLES / BATCH } {
-        black_box(batch_put(&tube));
-        let tasks = batch_take(&tube);
-        batch_ack(&tube, tasks);
+        black_box(counted_batch_put(&tube));
+        let tasks = counted_batch_take(&tube);
+        counted_batch_ack(&tube, tasks);
     }
 }
 
@@ -47,16 +48,16 @@ fn counted_ack(task: Task) {
 }
 
 #[inline(never)]
-fn batch_put(tube: &Tube) -> Vec<TaskId> {
+fn counted_batch_put(tube: &Tube) -> Vec<TaskId> {
     tube.put_many([&PAYLOAD[..]; BATCH]).unwrap()
 }
 
 #[inline(never)]
-fn batch_take(tube: &Tube) -> Vec<Task> {
+fn counted_batch_take(tube: &Tube) -> Vec<Task> {
     tube.take_many(BATCH).unwrap()
 }
 
 #[inline(never)]
-fn batch_ack(tube: &Tube, tasks: Vec<Task>) {
+fn counted_batch_ack(tube: &Tube, tasks: Vec<Task>) {
     tube.ack_many(tasks).unwrap();
 }
