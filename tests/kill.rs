@@ -192,8 +192,8 @@ impl Worker {
     fn take(&mut self) -> Result<()> {
         let Some(task) = self.tube.try_take()? else { return Ok(()) };
         let id = task.id();
-        let told = head_of(&task).unwrap_or_else(|| panic!("task {id} came back altered"));
-        say(&format!("t {id} {} {} {told}", task.deliveries(), task.attempt()));
+        let reported = head_of(&task).unwrap_or_else(|| panic!("task {id} came back altered"));
+        say(&format!("t {id} {} {} {reported}", task.deliveries(), task.attempt()));
         match self.dice.below(20) {
             0..10 => {
                 say(&format!("a {id}"));
@@ -342,12 +342,12 @@ fn live_and_die(path: &Path, seed: u64, life: u64, run: u64, truth: &mut Truth) 
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut heard = BufReader::new(child.stdout.take().unwrap());
-    let (told, lines) = mpsc::channel();
+    let mut received = BufReader::new(child.stdout.take().unwrap());
+    let (reported, lines) = mpsc::channel();
     let reader = thread::spawn(move || {
         let mut line = String::new();
-        while heard.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
-            let _ = told.send(line.trim_end().to_owned());
+        while received.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
+            let _ = reported.send(line.trim_end().to_owned());
             line.clear();
         }
     });

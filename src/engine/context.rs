@@ -193,7 +193,7 @@ impl<'a> OpContext<'a> {
     }
 
     /// Adds the payload of the task that made the last step.
-    pub(crate) fn tell_payload(&mut self, payload: Arc<[u8]>) {
+    pub(crate) fn record_payload(&mut self, payload: Arc<[u8]>) {
         let most = self.wants.map_or(0, PayloadSubscribers::bytes_kept);
         self.draft.effects.payload_of_last(payload, most);
     }

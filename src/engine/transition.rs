@@ -213,7 +213,7 @@ impl<'a> Transition<'a> {
     #[inline]
     fn carry_out(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         step(ctx, tube, self)?;
-        self.tell(ctx, tube, cause)
+        self.record(ctx, tube, cause)
     }
 
     /// The key of the row that gives one of the two standings.
@@ -238,23 +238,23 @@ impl<'a> Transition<'a> {
 
     /// Records the step for publication, while the payload row still exists.
     #[inline]
-    fn tell(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
+    fn record(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
         ctx.effects().change(Change { tube: tube.number, task: self.task.id, from, to, cause });
-        if ctx.wants_payloads() { tell_payload(ctx, tube, self.task) } else { Ok(()) }
+        if ctx.wants_payloads() { record_payload(ctx, tube, self.task) } else { Ok(()) }
     }
 }
 
 /// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out; an
 /// error means that nothing could be read, and ends the op.
 #[cold]
-fn tell_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -> Result<()> {
+fn record_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -> Result<()> {
     if !ctx.wants_payloads_of(tube) {
         return Ok(());
     }
     match task.content(ctx, tube) {
         // A separate copy, because the row's memory may be shared with others.
-        Ok(content) => ctx.tell_payload(Arc::from(&*content.payload)),
+        Ok(content) => ctx.record_payload(Arc::from(&*content.payload)),
         Err(error) if error.kind() == ErrorKind::Damaged => {}
         Err(error) => return Err(error),
     }
@@ -384,7 +384,7 @@ pub(crate) fn erase(
     let (run, id) = (tube.run(), task.id);
     let way = Transition { task, from: Some(from), to: None };
     step(ctx, tube, &way)?;
-    way.tell(ctx, tube, cause)?;
+    way.record(ctx, tube, cause)?;
     ctx.remove(key::task(run, &task.home, id));
     if task.position_row(tube).is_some() {
         ctx.remove(key::position(run, id));

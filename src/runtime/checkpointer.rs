@@ -62,7 +62,7 @@ pub(crate) fn checkpoint_if_free(parts: &Shared) {
     if error.kind() == ErrorKind::Broken {
         state.health.break_down(error.to_string(), false);
     }
-    state.heal_after(&error);
+    state.reopen_after(&error);
 }
 
 /// Moves the rows in memory to the base and frees the journal.

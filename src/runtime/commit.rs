@@ -29,12 +29,12 @@ pub(crate) struct EngineState {
     /// Numbers below these are reserved after the record of this mark is synced.
     reserved: Numbers,
     reserved_at: Mark,
-    reckoning: QueueClock,
+    queue_clock: QueueClock,
     pub(crate) derived: DerivedState,
     /// The decision of the running op; between two ops, memory for the next.
     draft: Decision,
     /// Lease time before which no call looks for space again after a full disk.
-    refill_at: u64,
+    space_check_at: u64,
     pub(crate) backpressure: Backpressure,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Retry {
     /// The reserved numbers are used up: sync up to this mark.
     Numbers(Mark),
     /// A checkpoint met a full disk, and the base cannot be read before it is open again.
-    Mending,
+    Reopening,
     /// More is due in the tube than one turn works off, or a damaged row was repaired: others get
     /// the lock first.
     Yield,
@@ -90,10 +90,10 @@ impl EngineState {
             numbers: Reserve { next: opened.first, end: opened.reserved },
             reserved: opened.reserved,
             reserved_at: Mark(0),
-            reckoning: opened.queue_clock,
+            queue_clock: opened.queue_clock,
             derived: DerivedState::default(),
             draft: Decision::default(),
-            refill_at: 0,
+            space_check_at: 0,
             backpressure,
         }
     }
@@ -119,14 +119,14 @@ impl EngineState {
 
     #[inline]
     pub(crate) fn now(&mut self, clock: &dyn Clock) -> Now {
-        self.reckoning.read(clock)
+        self.queue_clock.read(clock)
     }
 
     /// The metadata of the next record, whose rows change the stored payload bytes by
     /// `durable_bytes`.
     #[inline]
     pub(crate) fn advance(&self, durable_bytes: i64) -> MetaDelta {
-        MetaDelta { marks: self.reckoning.marks(), reserved: self.reserved, durable_bytes }
+        MetaDelta { marks: self.queue_clock.marks(), reserved: self.reserved, durable_bytes }
     }
 
     /// The last record written so far, and so the last one that a caller can have read.
@@ -136,7 +136,7 @@ impl EngineState {
 
     /// After a failed read or write: reopens the base, which remembers the failure and would
     /// otherwise wait for a checkpoint that may never come.
-    pub(crate) fn heal_after(&mut self, error: &Error) {
+    pub(crate) fn reopen_after(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Io
             && let Err(error) = self.store.reopen_if_failed()
         {
@@ -311,9 +311,9 @@ impl EngineState {
 
     /// On a full disk: whether it is time to look for space again, at most once a second.
     pub(crate) fn tries_for_room(&mut self, now: Now) -> bool {
-        let is_time = now.lease >= self.refill_at;
+        let is_time = now.lease >= self.space_check_at;
         if is_time {
-            self.refill_at = now.lease.saturating_add(1_000_000);
+            self.space_check_at = now.lease.saturating_add(1_000_000);
         }
         is_time
     }
@@ -337,7 +337,7 @@ impl EngineState {
                 Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
                     // It may have failed to read a payload that only event subscribers want. That
                     // must not stop the op.
-                    self.heal_after(&error);
+                    self.reopen_after(&error);
                     (wants, self.numbers) = (None, numbers);
                 }
                 decided => return decided,

@@ -181,9 +181,9 @@ impl Core {
             match look(&state, now) {
                 Err(error) if state.store.refuses_reads(&error) => {
                     drop(state);
-                    self.await_mending();
+                    self.await_reopening();
                 }
-                looked => return looked.inspect_err(|error| state.heal_after(error)),
+                looked => return looked.inspect_err(|error| state.reopen_after(error)),
             }
         }
     }

@@ -19,9 +19,9 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
         let mut attempted = state.execute(op, &mut attempts, &parts.env());
         if let Err(Undone::Refused(error)) = &attempted {
             if state.store.refuses_reads(error) {
-                attempted = Err(Undone::Retry(Retry::Mending));
+                attempted = Err(Undone::Retry(Retry::Reopening));
             } else {
-                state.heal_after(error);
+                state.reopen_after(error);
             }
         }
         let post = parts.release(state);
@@ -34,7 +34,7 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
             Err(Undone::Refused(error)) => return Err(error),
             Err(Undone::Retry(Retry::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
             Err(Undone::Retry(Retry::Numbers(mark))) => parts.gate.wait(mark)?,
-            Err(Undone::Retry(Retry::Mending)) => parts.await_mending(),
+            Err(Undone::Retry(Retry::Reopening)) => parts.await_reopening(),
             Err(Undone::Retry(Retry::Yield)) => {
                 run_post_commit(parts, &post);
                 parts.state.pass_on();

@@ -31,9 +31,9 @@ impl Core {
             let mut state = self.state.lock();
             if state.store.refuses_reads(&error) {
                 drop(state);
-                self.await_mending();
+                self.await_reopening();
             } else if let Some(error) = state.store.failed_read(&opening, error) {
-                state.heal_after(&error);
+                state.reopen_after(&error);
                 return Err(error);
             }
         }

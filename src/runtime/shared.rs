@@ -114,7 +114,7 @@ impl Shared {
     }
 
     /// Waits until the base is open again after a checkpoint that met a full disk.
-    pub(crate) fn await_mending(&self) {
+    pub(crate) fn await_reopening(&self) {
         // The checkpoint opens the base again before it releases the writer.
         drop(self.writer());
     }

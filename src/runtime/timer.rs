@@ -94,7 +94,7 @@ fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<(u32, usize)>> {
     let mut state = parts.running()?;
     let now = state.now(&*parts.settings.clock);
     let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
-    let is_due = state.is_due(tube, now).inspect_err(|error| state.heal_after(error))?;
+    let is_due = state.is_due(tube, now).inspect_err(|error| state.reopen_after(error))?;
     Ok(Some((tube, if is_due { state.sweep_tasks(tube) } else { 0 })))
 }
 

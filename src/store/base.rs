@@ -3,13 +3,13 @@
 
 use super::database::Opening;
 use super::disk::DiskFile;
-use super::range_cache::{CachedRange, RangeCache, SequentialScan};
+use super::range_cache::{CachedRange, RANGE_ROWS, RangeCache, SequentialScan};
 use super::redb_errors::{FileHealth, fenced};
 use super::reserve::BaseFile;
 use super::tables::{
     ANCHOR, Bytes, CheckpointPosition, ROWS, STATE, Tally, decode_tally, run_of, seal, unseal,
 };
-use crate::format::key::{Key, Run, after, copy};
+use crate::format::key::{Run, after, copy};
 use crate::format::{Met, Value};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
@@ -89,17 +89,38 @@ impl Base {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        // The row of a task that is taken is usually cached: the scan that found the task read it.
-        if let Some(met) = self.cache.borrow().lookup(key, &after(key)) {
-            let value = |(_, value): &Met| value.clone().ok_or_else(|| damaged_row(key));
-            return met.map(value).transpose();
+        let end = after(key);
+        let read = |met: Option<&Met>| {
+            met.map(|(_, value)| value.clone().ok_or_else(|| damaged_row(key))).transpose()
+        };
+        if let Some(met) = self.cache.borrow().lookup(key, &end) {
+            return read(met);
         }
-        fenced(&self.opening.health, || {
+        // Takes look up the rows of tasks in order.
+        let next = self.cache.borrow().next_range(key);
+        if let Some((from, most)) = next {
+            let range = self.read_range(&from, most)?;
+            if let Some(met) = range.lookup(key, &end) {
+                let read = read(met);
+                self.cache.borrow_mut().keep(from, range);
+                return read;
+            }
+        }
+        let row = fenced(&self.opening.health, || {
             let Some(sealed) = self.rows.get(key)? else { return Ok(None) };
-            Ok(Some(unseal(key, sealed.value()).map(Value::from)))
-        })?
-        .map(|value| value.ok_or_else(|| damaged_row(key)))
-        .transpose()
+            let mut range = CachedRange::default();
+            range.push(
+                key.first().copied().unwrap_or_default(),
+                key,
+                unseal(key, sealed.value()),
+                1,
+            );
+            Ok(Some(range))
+        })?;
+        let Some(range) = row else { return Ok(None) };
+        let read = read(range.lookup(key, &end).flatten());
+        self.cache.borrow_mut().keep(copy(key), range);
+        read
     }
 
     /// The first row with `from <= key < to`, from a cached range of rows if possible. The snapshot
@@ -114,21 +135,19 @@ impl Base {
 
     #[cold]
     fn first_of_new_range(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        let range = self.read_range(from)?;
+        let range = self.read_range(from, RANGE_ROWS)?;
         let met = range.lookup(from, to).flatten().map(copied);
-        if range.is_small() {
-            self.cache.borrow_mut().keep(Key::from_slice(from), range);
-        }
+        self.cache.borrow_mut().keep(copy(from), range);
         Ok(met)
     }
 
-    fn read_range(&self, from: &[u8]) -> Result<CachedRange> {
+    fn read_range(&self, from: &[u8], most: usize) -> Result<CachedRange> {
         let tag = from.first().copied().unwrap_or_default();
         fenced(&self.opening.health, || {
             let mut range = CachedRange::default();
             for row in self.rows.range::<&[u8]>(from..)? {
                 let (key, sealed) = row?;
-                if range.push(tag, key.value(), unseal(key.value(), sealed.value())) {
+                if range.push(tag, key.value(), unseal(key.value(), sealed.value()), most) {
                     return Ok(range);
                 }
             }

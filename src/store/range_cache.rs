@@ -1,13 +1,15 @@
 //! Rows of a snapshot that were read ahead, so that reading in order costs one seek for many rows.
 //! Independent of redb; the cached rows are those of the snapshot and are dropped with it.
 
-use crate::format::key::{Key, after};
+use crate::format::key::{Key, Range, after};
 use crate::format::{Met, Value};
 use std::cell::Cell;
 
 /// A range ends at this many rows or at `BYTES`, whichever comes first.
-const ROWS: usize = 64;
+pub(super) const RANGE_ROWS: usize = 64;
 const BYTES: usize = 32 << 10;
+/// How much longer a range is than the one before it, while single rows are looked up in order.
+const GROWTH: usize = 4;
 /// How many ranges are kept.
 const RANGES_MAX: usize = 32;
 
@@ -22,6 +24,10 @@ pub(super) struct CachedRange {
     ends: bool,
     /// Bytes of the ranges just before this one.
     before: usize,
+    /// Where the last look-up ended: the next one usually ends there or at the row after it.
+    near: Cell<usize>,
+    /// Whether the last row was looked up.
+    is_read: Cell<bool>,
     used: Cell<u64>,
 }
 
@@ -34,16 +40,16 @@ pub(super) struct SequentialScan {
 }
 
 impl CachedRange {
-    /// Adds the next row; a damaged value is `None`. Whether the range ends here: it is full, or
-    /// the row has another tag. Such a row is not added, since it may be large.
-    pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>) -> bool {
+    /// Adds the next row; a damaged value is `None`. Whether the range ends here: it is full, has
+    /// `most` rows, or the row has another tag. Such a row is not added, since it may be large.
+    pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>, most: usize) -> bool {
         if key.first() != Some(&tag) {
             self.end = Key::from_slice(key);
             return true;
         }
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         self.rows.push((Key::from_slice(key), value.map(Value::from)));
-        let is_full = self.rows.len() >= ROWS || self.bytes >= BYTES;
+        let is_full = self.rows.len() >= most || self.bytes >= BYTES;
         if is_full {
             self.end = after(key);
         }
@@ -51,7 +57,7 @@ impl CachedRange {
     }
 
     /// Whether it is small enough to be kept. A long row makes it too large.
-    pub(super) fn is_small(&self) -> bool {
+    fn is_small(&self) -> bool {
         self.bytes <= 2 * BYTES
     }
 
@@ -61,13 +67,34 @@ impl CachedRange {
         self
     }
 
+    /// The index of the first row with `from <= key`.
+    #[inline]
+    fn position(&self, from: &[u8]) -> usize {
+        let near = self.near.get();
+        let is_before = |at: usize| self.rows.get(at).is_some_and(|(key, _)| key.as_slice() < from);
+        if is_before(near) {
+            if near + 1 >= self.rows.len() || !is_before(near + 1) {
+                return near + 1;
+            }
+        } else if near <= self.rows.len() && near.checked_sub(1).is_none_or(is_before) {
+            return near;
+        }
+        self.rows.partition_point(|(key, _)| key.as_slice() < from)
+    }
+
     /// The first row with `from <= key < to`, if there is one. `None` if the range ends too early
     /// to know.
     #[inline]
     pub(super) fn lookup(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
-        let at = self.rows.partition_point(|(key, _)| key.as_slice() < from);
+        let at = self.position(from);
+        self.near.set(at);
         match self.rows.get(at) {
-            Some(met) if met.0.as_slice() < to => Some(Some(met)),
+            Some(met) if met.0.as_slice() < to => {
+                if at + 1 == self.rows.len() {
+                    self.is_read.set(true);
+                }
+                Some(Some(met))
+            }
             Some(_) => Some(None),
             None if self.ends || to <= self.end.as_slice() => Some(None),
             None => None,
@@ -98,7 +125,8 @@ impl RangeCache {
     #[inline]
     fn lookup_in(&self, at: usize, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
         let (start, range) = self.by_start.get(at)?;
-        if start.as_slice() > from {
+        let is_of_tag = range.ends || start.first() == from.first();
+        if !is_of_tag || start.as_slice() > from {
             return None;
         }
         let answer = range.lookup(from, to)?;
@@ -111,6 +139,15 @@ impl RangeCache {
     fn tick(&self) -> u64 {
         self.clock.set(self.clock.get() + 1);
         self.clock.get()
+    }
+
+    /// Where to begin a range for a key that was not found here, and how many rows it should have,
+    /// if rows are looked up in order: the range before it was read to its end.
+    pub(super) fn next_range(&self, key: &[u8]) -> Option<(Key, usize)> {
+        let before = self.by_start.partition_point(|(start, _)| start.as_slice() <= key);
+        let (_, range) = self.by_start.get(before.checked_sub(1)?)?;
+        let is_next = range.is_read.get() && Range::holding(&range.end) == Range::holding(key);
+        is_next.then(|| (range.end.clone(), (range.rows.len() * GROWTH).min(RANGE_ROWS)))
     }
 
     /// The sequential scans: each continues more than one range and has more rows of its tag.
@@ -129,7 +166,11 @@ impl RangeCache {
         .collect()
     }
 
+    /// Keeps a range, unless it is too large.
     pub(super) fn keep(&mut self, start: Key, mut range: CachedRange) {
+        if !range.is_small() {
+            return;
+        }
         range.used.set(self.tick());
         let place = |kept: &[(Key, CachedRange)]| kept.partition_point(|(other, _)| *other < start);
         let mut at = place(&self.by_start);
@@ -151,5 +192,48 @@ impl RangeCache {
             self.by_start.insert(at, (start, range));
         }
         self.last.set(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u8) -> Key {
+        Key::from_slice(&[0x10, 0, 0, 0, 1, number])
+    }
+
+    /// Looks rows up as the base does. Returns how many rows each look-up reads.
+    fn read(cache: &mut RangeCache, numbers: impl IntoIterator<Item = u8>) -> Vec<usize> {
+        let read = |number| {
+            if cache.lookup(&key(number), &after(&key(number))).is_some() {
+                return 0;
+            }
+            let (from, most) = cache.next_range(&key(number)).unwrap_or((key(number), 1));
+            let mut range = CachedRange::default();
+            let first = if most == 1 { number } else { from[5] + 1 };
+            (first..).find(|row| range.push(0x10, &key(*row), Some(b"x"), most));
+            assert!(range.lookup(&key(number), &after(&key(number))).is_some());
+            cache.keep(from, range);
+            most
+        };
+        numbers.into_iter().map(read).filter(|rows| *rows > 0).collect()
+    }
+
+    #[test]
+    fn ranges_grow_while_rows_are_looked_up_in_order() {
+        let mut cache = RangeCache::default();
+        assert_eq!(read(&mut cache, 0..100), [1, 4, 16, 64, 64]);
+        let scans = cache.sequential_scans();
+        assert_eq!(scans.len(), 1, "so they are read ahead");
+        assert_eq!(scans[0].from, after(&key(148)));
+    }
+
+    #[test]
+    fn rows_looked_up_in_any_order_are_read_one_by_one_or_a_few() {
+        let mut cache = RangeCache::default();
+        assert_eq!(read(&mut cache, [90, 50, 30, 10]), [1; 4]);
+        assert_eq!(read(&mut cache, [93, 53, 33, 12]), [4; 4], "after a row that was read");
+        assert_eq!(read(&mut cache, [98, 58, 38, 16]), [1; 4], "after rows that were not");
     }
 }

@@ -65,8 +65,8 @@ impl Snapshot {
 
     /// The living rows of the range, at most a page of them, and where the next page begins.
     pub(crate) fn page(&self) -> Result<(VecDeque<Met>, Key)> {
-        let beneath = |from: &[u8], to: &[u8]| self.base.first(from, to);
-        let rows = Merged { upper: &self.copied, lower: self.frozen.as_deref(), beneath };
+        let below = |from: &[u8], to: &[u8]| self.base.first(from, to);
+        let rows = Merged { upper: &self.copied, lower: self.frozen.as_deref(), below };
         let (mut page, mut bytes, mut at) = (VecDeque::new(), 0, self.from.clone());
         let mut dead = DeadRangesOf::default();
         while page.len() < PAGE_TASKS && bytes < PAGE_BYTES {

@@ -197,8 +197,8 @@ impl Rows {
     fn first_durable(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let mut dead = self.dead.borrow_mut();
         let Some(dead) = dead.of(from) else { return Ok(None) };
-        let beneath = |from: &[u8], to: &[u8]| base.first(from, to);
-        Merged { upper: &self.active, lower: self.frozen.as_deref(), beneath }.first(
+        let below = |from: &[u8], to: &[u8]| base.first(from, to);
+        Merged { upper: &self.active, lower: self.frozen.as_deref(), below }.first(
             dead,
             (from, to),
             || self.is_empty_between(tag, from, to),

@@ -26,8 +26,8 @@ type Sleeper = Arc<dyn Fn() + Send + Sync>;
 
 impl Machine {
     fn new() -> (Self, Receiver<Duration>) {
-        let (naps, told) = channel();
-        (Self { hands: ManualClock::new(), naps, sleepers: Arc::default() }, told)
+        let (naps, reported) = channel();
+        (Self { hands: ManualClock::new(), naps, sleepers: Arc::default() }, reported)
     }
 
     /// Lets a nap end.

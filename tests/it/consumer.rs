@@ -295,10 +295,10 @@ fn the_builders_grace_is_every_consumers() {
 #[test]
 fn the_default_grace_is_zero() {
     let shortest = Duration::from_micros(1);
-    let (told, clock) = still();
+    let (reported, clock) = still();
     let builders = [(Queue::builder(), None), (still().0, None)];
-    let told = (told.session_grace(shortest), Some(clock));
-    for (builder, graced) in builders.into_iter().chain([told]) {
+    let reported = (reported.session_grace(shortest), Some(clock));
+    for (builder, graced) in builders.into_iter().chain([reported]) {
         let queue = builder.in_memory().unwrap();
         let tube = queue.tube("t").unwrap();
         tube.put(b"a").unwrap();

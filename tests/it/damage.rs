@@ -317,13 +317,13 @@ fn a_damaged_row_is_reported_and_its_neighbours_are_served() {
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
     let faults = queue.check().unwrap();
-    let told = |words: &str| faults.iter().any(|fault| fault.contains(words));
+    let reported = |words: &str| faults.iter().any(|fault| fault.contains(words));
     // Its tag and run, and at the end of the key its id.
     let own = faults.iter().filter(|fault| fault.contains("the row 1e00000001"));
     let id = format!("{:016x} is damaged", ids[1].get());
     assert_eq!(own.filter(|fault| fault.ends_with(&id)).count(), 1, "{faults:?}");
-    assert!(told("tube \"t\": Task: a damaged row"), "{faults:?}");
-    assert!(told("fails redb's own check"), "{faults:?}");
+    assert!(reported("tube \"t\": Task: a damaged row"), "{faults:?}");
+    assert!(reported("fails redb's own check"), "{faults:?}");
     assert_eq!(drain(&tube), "payload one payload three");
     let info = tube.peek(ids[1]).unwrap();
     assert_eq!((info.state, info.payload.len()), (State::Buried, 0));
@@ -430,15 +430,15 @@ fn a_second_open_in_another_process_is_refused() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut heard = std::io::BufReader::new(other.stdout.take().unwrap());
+    let mut received = std::io::BufReader::new(other.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("open") {
         line.clear();
-        assert_ne!(std::io::BufRead::read_line(&mut heard, &mut line).unwrap(), 0);
+        assert_ne!(std::io::BufRead::read_line(&mut received, &mut line).unwrap(), 0);
     }
     assert_eq!(refused(&path), ErrorKind::Locked);
     drop(other.stdin.take());
-    std::io::copy(&mut heard, &mut std::io::sink()).unwrap();
+    std::io::copy(&mut received, &mut std::io::sink()).unwrap();
     assert!(other.wait().unwrap().success());
     assert_eq!(drain(&open(&path).tube("t").unwrap()), "from the other");
 }

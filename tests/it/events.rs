@@ -14,7 +14,7 @@ fn queue() -> (Queue, Events, Tube) {
     (queue, events, tube)
 }
 
-fn told(events: &Events) -> Vec<Cause> {
+fn reported(events: &Events) -> Vec<Cause> {
     std::iter::from_fn(|| events.try_recv()).map(|event| event.cause).collect()
 }
 
@@ -22,12 +22,12 @@ fn told(events: &Events) -> Vec<Cause> {
 #[test]
 fn waiting_readers_are_woken() {
     let (_queue, events, tube) = queue();
-    let (heard, of) = mpsc::channel();
+    let (received, of) = mpsc::channel();
     thread::scope(|threads| {
         for _ in 0..2 {
-            let (events, heard) = (&events, heard.clone());
+            let (events, received) = (&events, received.clone());
             threads.spawn(move || {
-                (0..50).for_each(|_| heard.send(events.recv().unwrap().cause).unwrap());
+                (0..50).for_each(|_| received.send(events.recv().unwrap().cause).unwrap());
             });
         }
         for _ in 0..50 {
@@ -62,7 +62,7 @@ fn the_unlocking_of_a_group_makes_no_event() {
     tube.task(b"a").group("g").put().unwrap();
     tube.task(b"b").group("g").put().unwrap();
     tube.take().unwrap().ack().unwrap();
-    assert_eq!(told(&events), [Cause::Put, Cause::Put, Cause::Take, Cause::Ack]);
+    assert_eq!(reported(&events), [Cause::Put, Cause::Put, Cause::Take, Cause::Ack]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_refused_call_makes_no_event() {
     assert!(tube.task(b"a").ttl(secs(0)).put().is_err());
     assert!(tube.delete(tubewell::TaskId::new(9)).is_err());
     assert!(tube.try_take().unwrap().is_none());
-    assert!(told(&events).is_empty());
+    assert!(reported(&events).is_empty());
 }
 
 #[test]
@@ -91,12 +91,12 @@ fn a_blocked_callback_delays_nothing_and_misses_the_oldest_events() {
     let (slow, quick) = (queue.tube("slow").unwrap(), queue.tube("quick").unwrap());
     let (entered, has_entered) = mpsc::channel();
     let (go_on, gone_on) = mpsc::channel();
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     let gone_on = std::sync::Mutex::new(gone_on);
     slow.on_task_change(Some(move |event: &Event| {
         entered.send(()).unwrap();
         gone_on.lock().unwrap().recv().unwrap();
-        told.send(event.task).unwrap();
+        reported.send(event.task).unwrap();
     }))
     .unwrap();
     let first = slow.put(b"a").unwrap();
@@ -108,7 +108,7 @@ fn a_blocked_callback_delays_nothing_and_misses_the_oldest_events() {
     quick.put(b"c").unwrap();
     assert_eq!(queue.callbacks_dropped(), missed.len() as u64, "others' tubes do not count");
     (0..2).for_each(|_| go_on.send(()).unwrap());
-    assert_eq!([heard.recv().unwrap(), heard.recv().unwrap()], [first, next[0]]);
+    assert_eq!([received.recv().unwrap(), received.recv().unwrap()], [first, next[0]]);
     slow.on_task_change(None::<fn(&Event)>).unwrap();
     assert_eq!(queue.callbacks_dropped(), missed.len() as u64, "also once there is no callback");
     drop(go_on);
@@ -120,7 +120,7 @@ fn a_stream_begins_with_its_subscription_and_every_reader_has_its_own() {
     tube.put(b"a").unwrap();
     let late = queue.events();
     tube.put(b"b").unwrap();
-    assert_eq!((told(&early).len(), told(&late).len()), (2, 1));
+    assert_eq!((reported(&early).len(), reported(&late).len()), (2, 1));
 }
 
 #[test]
@@ -154,17 +154,17 @@ fn an_event_can_be_waited_for_until_it_is_safe() {
 #[test]
 fn a_callback_is_replaced_and_removed() {
     let (queue, _events, tube) = queue();
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     for name in ["first", "second"] {
-        let told = told.clone();
-        tube.on_task_change(Some(move |_: &Event| told.send(name).unwrap())).unwrap();
+        let reported = reported.clone();
+        tube.on_task_change(Some(move |_: &Event| reported.send(name).unwrap())).unwrap();
         tube.put(b"a").unwrap();
         queue.tick().unwrap();
     }
     tube.on_task_change(None::<fn(&Event)>).unwrap();
     tube.put(b"a").unwrap();
     queue.tick().unwrap();
-    assert_eq!(heard.try_iter().collect::<Vec<_>>(), ["first", "second"]);
+    assert_eq!(received.try_iter().collect::<Vec<_>>(), ["first", "second"]);
 }
 
 #[test]
@@ -173,39 +173,40 @@ fn a_callback_ends_with_its_tube() {
     let drops: [Drop; 2] = [Queue::drop_tube, Queue::force_drop_tube];
     for drop in drops {
         let (queue, _events, tube) = queue();
-        let (told, heard) = mpsc::channel();
-        tube.on_task_change(Some(move |event: &Event| told.send(event.task).unwrap())).unwrap();
+        let (reported, received) = mpsc::channel();
+        tube.on_task_change(Some(move |event: &Event| reported.send(event.task).unwrap())).unwrap();
         let id = tube.put(b"a").unwrap();
         queue.tick().unwrap();
         drop(&queue, "t").unwrap();
-        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [id]);
+        assert_eq!(received.try_iter().collect::<Vec<_>>(), [id]);
         let next = queue.tube("t").unwrap();
         next.put(b"b").unwrap();
         queue.tick().unwrap();
         assert_eq!(
-            heard.try_recv(),
+            received.try_recv(),
             Err(mpsc::TryRecvError::Disconnected),
             "it is not kept either"
         );
 
-        let (told, heard) = mpsc::channel();
-        next.on_task_change(Some(move |event: &Event| told.send(event.cause).unwrap())).unwrap();
+        let (reported, received) = mpsc::channel();
+        next.on_task_change(Some(move |event: &Event| reported.send(event.cause).unwrap()))
+            .unwrap();
         next.take().unwrap().ack().unwrap();
         queue.tick().unwrap();
-        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [Cause::Take, Cause::Ack]);
+        assert_eq!(received.try_iter().collect::<Vec<_>>(), [Cause::Take, Cause::Ack]);
     }
 }
 
 #[test]
 fn a_callback_gets_the_events_of_its_tube_in_order() {
     let queue = Queue::in_memory().unwrap();
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     let tube = queue.tube("t").unwrap();
-    tube.on_task_change(Some(move |event: &Event| told.send(event.cause).unwrap())).unwrap();
+    tube.on_task_change(Some(move |event: &Event| reported.send(event.cause).unwrap())).unwrap();
     queue.tube("other").unwrap().put(b"b").unwrap();
     tube.put(b"a").unwrap();
     tube.take().unwrap().ack().unwrap();
-    let causes: Vec<_> = heard.iter().take(3).collect();
+    let causes: Vec<_> = received.iter().take(3).collect();
     assert_eq!(causes, [Cause::Put, Cause::Take, Cause::Ack]);
 }
 
@@ -230,15 +231,15 @@ fn a_callback_may_call_any_verb() {
 fn a_panic_in_a_callback_stays_there() {
     let queue = Queue::in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     tube.on_task_change(Some(move |event: &Event| {
-        told.send(event.cause).unwrap();
+        reported.send(event.cause).unwrap();
         std::panic::resume_unwind(Box::new("a panic of the callback"));
     }))
     .unwrap();
     tube.put(b"a").unwrap();
     tube.take().unwrap().ack().unwrap();
-    assert_eq!(heard.iter().take(3).count(), 3, "the next event finds it in place");
+    assert_eq!(received.iter().take(3).count(), 3, "the next event finds it in place");
     queue.close().unwrap();
 }
 
@@ -246,11 +247,12 @@ fn a_panic_in_a_callback_stays_there() {
 fn a_callback_may_close_the_queue() {
     let queue = Queue::in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     let own = queue.clone();
-    tube.on_task_change(Some(move |_: &Event| told.send(own.close().is_ok()).unwrap())).unwrap();
+    tube.on_task_change(Some(move |_: &Event| reported.send(own.close().is_ok()).unwrap()))
+        .unwrap();
     tube.put(b"a").unwrap();
-    assert!(heard.recv().unwrap());
+    assert!(received.recv().unwrap());
     crate::until(|| queue.is_closed());
 }
 
@@ -433,11 +435,11 @@ fn a_payload_in_the_base_is_sent_and_a_damaged_one_stops_no_verb() {
 #[test]
 fn a_callback_gets_the_payload_if_it_asked() {
     let queue = Queue::in_memory().unwrap();
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     let watch = |name: &'static str| {
-        let told = told.clone();
+        let reported = reported.clone();
         move |event: &Event| {
-            told.send((name, event.cause, event.payload().map(<[u8]>::to_vec))).unwrap();
+            reported.send((name, event.cause, event.payload().map(<[u8]>::to_vec))).unwrap();
         }
     };
     let (plain, whole) = (queue.tube("plain").unwrap(), queue.tube("whole").unwrap());
@@ -449,7 +451,7 @@ fn a_callback_gets_the_payload_if_it_asked() {
     whole.take().unwrap().ack().unwrap();
     let a = || Some(b"a".to_vec());
     assert_eq!(
-        heard.iter().take(4).collect::<Vec<_>>(),
+        received.iter().take(4).collect::<Vec<_>>(),
         [
             ("plain", Cause::Put, None),
             ("whole", Cause::Put, a()),
@@ -459,9 +461,9 @@ fn a_callback_gets_the_payload_if_it_asked() {
     );
     whole.on_task_change(Some(watch("replaced"))).unwrap();
     whole.put(b"a").unwrap();
-    assert_eq!(heard.recv().unwrap(), ("replaced", Cause::Put, None));
+    assert_eq!(received.recv().unwrap(), ("replaced", Cause::Put, None));
     whole.on_task_change_with_payload(None::<fn(&Event)>).unwrap();
     whole.put(b"a").unwrap();
     queue.close().unwrap();
-    assert_eq!(heard.try_iter().count(), 0);
+    assert_eq!(received.try_iter().count(), 0);
 }

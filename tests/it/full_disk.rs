@@ -74,10 +74,10 @@ struct Hog {
 impl Hog {
     fn new(mount: &Mount) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, path) = (stop.clone(), mount.at().join("hog"));
+        let (reported, path) = (stop.clone(), mount.at().join("hog"));
         let thread = std::thread::spawn(move || {
             let mut file = File::create(path).unwrap();
-            while !told.load(Ordering::Relaxed) {
+            while !reported.load(Ordering::Relaxed) {
                 for size in [64 << 10, 4096] {
                     while file.write_all(&vec![7; size]).is_ok() {}
                 }

@@ -130,13 +130,13 @@ fn a_guard_and_a_consumer_go_in_a_callback() {
         let id = tube.put(b"a").unwrap();
         let ada = queue.consumer("ada").unwrap();
         let guard = tube.by(&ada).take().unwrap();
-        let ((go, gone), (told, heard)) = (mpsc::channel(), mpsc::channel());
+        let ((go, gone), (reported, received)) = (mpsc::channel(), mpsc::channel());
         let owned = Mutex::new(Some((guard, ada, gone)));
         let drop_all = move |_: &Event| {
             let (guard, ada, gone) = owned.lock().unwrap().take().unwrap();
             let () = gone.recv().unwrap();
             drop((guard, ada));
-            told.send(()).unwrap();
+            reported.send(()).unwrap();
         };
         other.on_task_change(Some(drop_all)).unwrap();
         other.put(b"b").unwrap();
@@ -146,7 +146,7 @@ fn a_guard_and_a_consumer_go_in_a_callback() {
             go.send(()).unwrap();
         } else {
             go.send(()).unwrap();
-            heard.recv().unwrap();
+            received.recv().unwrap();
             let task = tube.peek(id).unwrap();
             assert_eq!((task.state, task.attempts), (State::Ready, 1));
             drop((queue, tube, other));

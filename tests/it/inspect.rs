@@ -72,8 +72,8 @@ fn one_read_returns_the_counts_of_all_tubes() {
     queue.tube("a").unwrap().put(b"x").unwrap();
     queue.tube("b").unwrap();
     let stats = queue.stats().unwrap();
-    let told: Vec<_> = stats.iter().map(|stats| (stats.tube.as_str(), stats.total)).collect();
-    assert_eq!(told, [("a", 1), ("b", 0)]);
+    let reported: Vec<_> = stats.iter().map(|stats| (stats.tube.as_str(), stats.total)).collect();
+    assert_eq!(reported, [("a", 1), ("b", 0)]);
 }
 
 /// Regression: each tube was read by itself: a task that moved from one to the next was counted
@@ -216,10 +216,10 @@ fn taken_tasks_are_listed_over_many_pages_by_tube_and_id() {
         }
         held.extend(tube.take_many(count).unwrap());
     }
-    let told = || queue.taken().unwrap().into_iter().map(|task| (task.tube, task.id));
-    assert_eq!(told().collect::<Vec<_>>(), wanted);
+    let reported = || queue.taken().unwrap().into_iter().map(|task| (task.tube, task.id));
+    assert_eq!(reported().collect::<Vec<_>>(), wanted);
     held.remove(300).ack().unwrap();
-    assert_eq!((told().count(), told().collect::<BTreeSet<_>>().len()), (856, 856));
+    assert_eq!((reported().count(), reported().collect::<BTreeSet<_>>().len()), (856, 856));
 }
 
 #[test]
@@ -235,13 +235,13 @@ fn waiters_are_listed_by_how_long_they_wait() {
         crate::until_waiting(&late, 1);
         clock.advance(secs(3));
         let waiters = queue.waiters().unwrap();
-        let told: Vec<_> = waiters
+        let reported: Vec<_> = waiters
             .iter()
             .map(|waiter| (waiter.tube.as_str(), waiter.waiting_for, waiter.left))
             .collect();
         early.put(b"x").unwrap();
         late.put(b"x").unwrap();
-        assert_eq!(told, [("early", secs(5), None), ("late", secs(3), Some(secs(57)))]);
+        assert_eq!(reported, [("early", secs(5), None), ("late", secs(3), Some(secs(57)))]);
         assert!(waiters.iter().all(|waiter| waiter.consumer.is_none()));
     });
     assert!(queue.waiters().unwrap().is_empty());
@@ -338,14 +338,14 @@ fn space_shrinks_by_compaction() {
     queue.checkpoint().unwrap();
     let base = queue.base_space().unwrap();
     assert!(base.live_bytes < 10_000 && base.rows < 20, "{base:?}");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let stopped = queue.compact_with(|progress| {
         assert_eq!((progress.stage, progress.total), (Stage::Compact, full));
-        told.push(progress.done);
+        reported.push(progress.done);
         ControlFlow::Break(())
     });
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
-    assert_eq!(told, [full - size()], "stopped after the first round, whose work is kept");
+    assert_eq!(reported, [full - size()], "stopped after the first round, whose work is kept");
     // Regression: it was called with the engine's lock held, and waited for itself.
     tube.put_many((0..2000).map(|_| vec![7; 2000])).unwrap();
     queue.checkpoint().unwrap();

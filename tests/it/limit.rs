@@ -390,8 +390,8 @@ fn the_bytes_of_a_damaged_task_are_known_if_its_payload_has_its_own_row() {
         assert_eq!(tube.len().unwrap(), 0);
         assert_eq!(queue.space().unwrap().durable_bytes, left);
         let lines = queue.check().unwrap();
-        let told = lines.iter().any(|line| line.contains("the stored count is"));
-        assert_eq!(told, left > 0, "{lines:?}");
+        let reported = lines.iter().any(|line| line.contains("the stored count is"));
+        assert_eq!(reported, left > 0, "{lines:?}");
         // redb has found its page damaged and releases the file.
         drop(queue.close());
     }

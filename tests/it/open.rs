@@ -215,13 +215,13 @@ fn opening_shows_its_progress_and_can_be_stopped() {
     let stopped = still().0.progress(|_| ControlFlow::Break(())).open(&copy);
     assert_eq!(kind(stopped), ErrorKind::Cancelled);
 
-    let (told, heard) = std::sync::mpsc::channel();
+    let (reported, received) = std::sync::mpsc::channel();
     let tell = move |progress: tubewell::Progress| {
-        told.send(format!("{progress:?}")).unwrap();
+        reported.send(format!("{progress:?}")).unwrap();
         ControlFlow::Continue(())
     };
     let queue = still().0.progress(tell).open(&copy).unwrap();
-    assert!(heard.try_iter().count() > 0);
+    assert!(received.try_iter().count() > 0);
     assert_eq!(queue.tube("t").unwrap().len().unwrap(), 2000);
     close_sound(queue);
 }

@@ -191,8 +191,8 @@ impl Placement for ByAsked {
 
 #[test]
 fn a_placement_sees_the_priority_group_and_key_that_were_asked_for() {
-    let (told, shown) = mpsc::channel();
-    let queue = still().0.placement("asked", ByAsked(told)).in_memory().unwrap();
+    let (reported, shown) = mpsc::channel();
+    let queue = still().0.placement("asked", ByAsked(reported)).in_memory().unwrap();
     let options = TubeOptions::default().priority(5).placement("asked");
     let tube = queue.create_tube("t", options).unwrap();
     tube.task(b"e").group("z").put().unwrap();

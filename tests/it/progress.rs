@@ -10,22 +10,22 @@ use tubewell::{Builder, Durability, Progress, Queue, Stage};
 const ORDER: [Stage; 4] = [Stage::Create, Stage::Replay, Stage::Scan, Stage::Settle];
 
 /// Opens it; returns the queue and the reported progress.
-fn told(builder: Builder, path: &Path) -> (Queue, Vec<Progress>) {
-    let told = Rc::new(RefCell::new(Vec::new()));
-    let telling = told.clone();
+fn reported(builder: Builder, path: &Path) -> (Queue, Vec<Progress>) {
+    let reported = Rc::new(RefCell::new(Vec::new()));
+    let telling = reported.clone();
     let builder = builder.progress(move |progress| {
         telling.borrow_mut().push(progress);
         ControlFlow::Continue(())
     });
     let queue = builder.open(path).unwrap();
-    let told = told.borrow().clone();
-    (queue, told)
+    let reported = reported.borrow().clone();
+    (queue, reported)
 }
 
 /// The reported stages, in order; each begins at 0, grows and has an end.
-fn stages(told: &[Progress]) -> Vec<Stage> {
+fn stages(reported: &[Progress]) -> Vec<Stage> {
     let mut stages = Vec::new();
-    for part in told.chunk_by(|one, next| one.stage == next.stage) {
+    for part in reported.chunk_by(|one, next| one.stage == next.stage) {
         let Progress { stage, total, .. } = part[0];
         assert!(part.is_sorted_by_key(|progress| progress.done), "{part:?}");
         assert!(part.iter().all(|progress| progress.total == total), "{part:?}");
@@ -34,19 +34,19 @@ fn stages(told: &[Progress]) -> Vec<Stage> {
         stages.push(stage);
     }
     let place = |stage| ORDER.iter().position(|other| other == stage);
-    assert!(stages.is_sorted_by_key(place), "{told:?}");
+    assert!(stages.is_sorted_by_key(place), "{reported:?}");
     stages
 }
 
 /// The last progress of a stage.
-fn last(told: &[Progress], stage: Stage) -> Progress {
-    *told.iter().rfind(|progress| progress.stage == stage).unwrap()
+fn last(reported: &[Progress], stage: Stage) -> Progress {
+    *reported.iter().rfind(|progress| progress.stage == stage).unwrap()
 }
 
 #[test]
 fn a_creation_and_an_opening_after_a_clean_close_report_their_stages_in_order() {
     let (_home, path) = home();
-    let (queue, created) = told(still().0, &path);
+    let (queue, created) = reported(still().0, &path);
     assert_eq!(stages(&created), ORDER);
     let create = last(&created, Stage::Create);
     assert_eq!((created[0].stage, created[0].done), (Stage::Create, 0));
@@ -56,7 +56,7 @@ fn a_creation_and_an_opening_after_a_clean_close_report_their_stages_in_order() 
     drop(tube);
     queue.close().unwrap();
 
-    let (_queue, opened) = told(still().0, &path);
+    let (_queue, opened) = reported(still().0, &path);
     assert_eq!(stages(&opened), ORDER[1..]);
     assert_eq!(last(&opened, Stage::Replay).done, 0, "a close leaves nothing to replay");
     assert_eq!((last(&opened, Stage::Settle).done, last(&opened, Stage::Settle).total), (1, 1));
@@ -75,7 +75,7 @@ fn an_opening_after_a_kill_reports_the_replay() {
     let used = queue.space().unwrap().journal_used;
     let (_copy, copy) = killed(&path);
 
-    let (reopened, opened) = told(still().0, &copy);
+    let (reopened, opened) = reported(still().0, &copy);
     assert_eq!(reopened.tube("t").unwrap().len().unwrap(), 8000);
     assert_eq!(stages(&opened), ORDER[1..]);
     let replay: Vec<_> = opened.iter().filter(|progress| progress.stage == Stage::Replay).collect();

@@ -93,13 +93,13 @@ fn a_paused_tube_hands_nothing_out() {
 fn as_many_waiting_takers_as_puts_get_one_each() {
     const TAKERS: usize = 8;
     let tube = Queue::in_memory().unwrap().tube("t").unwrap();
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     let takers: Vec<_> = (0..TAKERS)
         .map(|_| {
-            let (tube, told) = (tube.clone(), told.clone());
+            let (tube, reported) = (tube.clone(), reported.clone());
             thread::spawn(move || {
                 let task = tube.take().unwrap();
-                told.send(task.id()).unwrap();
+                reported.send(task.id()).unwrap();
                 task.ack().unwrap();
             })
         })
@@ -107,7 +107,7 @@ fn as_many_waiting_takers_as_puts_get_one_each() {
     crate::until_waiting(&tube, TAKERS);
     let put: BTreeSet<TaskId> = (0..TAKERS).map(|_| tube.put(b"x").unwrap()).collect();
     takers.into_iter().for_each(|taker| taker.join().unwrap());
-    assert_eq!(heard.try_iter().collect::<BTreeSet<_>>(), put);
+    assert_eq!(received.try_iter().collect::<BTreeSet<_>>(), put);
     assert_eq!(tube.len().unwrap(), 0);
 }
 

@@ -130,8 +130,8 @@ fn a_put_waiting_for_bytes_gets_them_from_any_tube() {
         },
     ];
     for leave in leaves {
-        let (told, heard) = channel();
-        let builder = Queue::builder().clock(Told(ManualClock::new(), told));
+        let (reported, received) = channel();
+        let builder = Queue::builder().clock(Told(ManualClock::new(), reported));
         let queue = builder.temporary_bytes_max(64 << 10).in_memory().unwrap();
         let tube = queue.create_tube("t", temporary()).unwrap();
         let other = queue.create_tube("other", temporary()).unwrap();
@@ -140,7 +140,7 @@ fn a_put_waiting_for_bytes_gets_them_from_any_tube() {
             let tube = tube.clone();
             let put = move || tube.task(&[0; 20 << 10]).wait_for_room(secs(1000)).put().unwrap();
             let putter = thread::Builder::new().name("putter".into()).spawn(put).unwrap();
-            heard.recv().unwrap();
+            received.recv().unwrap();
             putter
         });
         leave(&queue, &other);

@@ -100,9 +100,9 @@ fn a_consumer_resumes_values_and_what_does_not_decode_is_buried() {
 
     let eve = eve();
     let tasks = crate::resumed(&eve, &tube);
-    let told = |task: &Task<Mail>| (task.to.clone(), task.attempt());
+    let reported = |task: &Task<Mail>| (task.to.clone(), task.attempt());
     assert_eq!(
-        tasks.iter().map(told).collect::<Vec<_>>(),
+        tasks.iter().map(reported).collect::<Vec<_>>(),
         [("ada".to_owned(), 1), ("bob".to_owned(), 1)]
     );
     assert_eq!(counts(&bytes), [0, 0, 2, 1]);

@@ -217,13 +217,13 @@ fn close_ends_every_wait() {
         waiting(&tube, |tube| kind(tube.take_timeout(secs(5)))),
         waiting(&tube, |tube| kind(tube.take_until(&Stop::new()))),
     ];
-    let (told, heard) = channel();
+    let (reported, received) = channel();
     let others = [
-        announced(&told, &tube, |tube| kind(tube.wait_ready(secs(5)))),
-        announced(&told, &full, |tube| kind(tube.task(b"b").wait_for_room(secs(5)).put())),
+        announced(&reported, &tube, |tube| kind(tube.wait_ready(secs(5)))),
+        announced(&reported, &full, |tube| kind(tube.task(b"b").wait_for_room(secs(5)).put())),
     ];
     for _ in &others {
-        heard.recv().unwrap();
+        received.recv().unwrap();
     }
     queue.close().unwrap();
     for waiter in takers.into_iter().chain(others) {
@@ -233,13 +233,13 @@ fn close_ends_every_wait() {
 
 /// Starts a thread that reports before it waits.
 fn announced<R: Send + 'static>(
-    told: &std::sync::mpsc::Sender<()>,
+    reported: &std::sync::mpsc::Sender<()>,
     tube: &Tube,
     wait: impl FnOnce(&Tube) -> R + Send + 'static,
 ) -> JoinHandle<R> {
-    let (told, tube) = (told.clone(), tube.clone());
+    let (reported, tube) = (reported.clone(), tube.clone());
     thread::spawn(move || {
-        told.send(()).unwrap();
+        reported.send(()).unwrap();
         wait(&tube)
     })
 }
@@ -283,9 +283,9 @@ fn wait_ready_returns_and_takes_nothing() {
     assert!(tube.wait_ready(Duration::ZERO).unwrap());
     assert_eq!(next(&tube), "a");
 
-    let (told, heard) = channel();
-    let onlooker = announced(&told, &tube, |tube| tube.wait_ready(secs(5)).unwrap());
-    heard.recv().unwrap();
+    let (reported, received) = channel();
+    let onlooker = announced(&reported, &tube, |tube| tube.wait_ready(secs(5)).unwrap());
+    received.recv().unwrap();
     clock.advance(secs(5));
     until_over(&onlooker, &clock);
     assert!(!onlooker.join().unwrap());
@@ -302,12 +302,12 @@ fn until_over<R>(thread: &JoinHandle<R>, clock: &ManualClock) {
 #[test]
 fn wait_ready_never_uses_up_a_takers_wake_up() {
     let (_queue, tube, _) = queue();
-    let (told, heard): (_, Receiver<()>) = channel();
+    let (reported, received): (_, Receiver<()>) = channel();
     let onlookers: Vec<_> = (0..3)
-        .map(|_| announced(&told, &tube, |tube| tube.wait_ready(Duration::MAX).unwrap()))
+        .map(|_| announced(&reported, &tube, |tube| tube.wait_ready(Duration::MAX).unwrap()))
         .collect();
     for _ in &onlookers {
-        heard.recv().unwrap();
+        received.recv().unwrap();
     }
     let taker = waiting(&tube, |tube| tube.take().unwrap());
     tube.put(b"a").unwrap();
@@ -336,11 +336,11 @@ fn a_put_waits_for_room() {
     for leave in leaves {
         tube.task(b"a").ttl(secs(100)).put().unwrap();
         let task = tube.take().unwrap();
-        let (told, heard) = channel();
-        let putter = announced(&told, &tube, |tube| {
+        let (reported, received) = channel();
+        let putter = announced(&reported, &tube, |tube| {
             tube.task(b"b").wait_for_room(secs(1000)).put().unwrap()
         });
-        heard.recv().unwrap();
+        received.recv().unwrap();
         leave(&tube, task, &clock);
         let id = putter.join().unwrap();
         tube.delete(id).unwrap();
@@ -353,9 +353,10 @@ fn a_put_that_finds_no_room_in_time_is_refused() {
     let options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(1);
     let tube = queue.create_tube("full", options).unwrap();
     tube.put(b"a").unwrap();
-    let (told, heard) = channel();
-    let putter = announced(&told, &tube, |tube| kind(tube.task(b"b").wait_for_room(secs(5)).put()));
-    heard.recv().unwrap();
+    let (reported, received) = channel();
+    let putter =
+        announced(&reported, &tube, |tube| kind(tube.task(b"b").wait_for_room(secs(5)).put()));
+    received.recv().unwrap();
     until_over(&putter, &clock);
     assert_eq!(putter.join().unwrap(), ErrorKind::Full);
     assert_eq!(crate::drain(&tube), "a");
@@ -367,17 +368,17 @@ fn stop_ends_the_waits_for_room_and_for_what_is_ready() {
     let full = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
     full.put(b"a").unwrap();
     let stop = Stop::new();
-    let (told, heard) = channel();
-    let onlooker = announced(&told, &tube, {
+    let (reported, received) = channel();
+    let onlooker = announced(&reported, &tube, {
         let stop = stop.clone();
         move |tube| tube.wait_ready_until(&stop).unwrap()
     });
-    let putter = announced(&told, &full, {
+    let putter = announced(&reported, &full, {
         let stop = stop.clone();
         move |tube| kind(tube.task(b"b").wait_for_room_until(&stop).put())
     });
-    heard.recv().unwrap();
-    heard.recv().unwrap();
+    received.recv().unwrap();
+    received.recv().unwrap();
     stop.stop();
     assert!(!onlooker.join().unwrap());
     assert_eq!(putter.join().unwrap(), ErrorKind::Full);
@@ -395,13 +396,13 @@ fn without_a_stop_a_put_gets_room_and_wait_ready_returns() {
     let full = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
     full.put(b"a").unwrap();
     let task = full.take().unwrap();
-    let (told, heard) = channel();
-    let onlooker = announced(&told, &full, |tube| tube.wait_ready_until(&Stop::new()).unwrap());
-    let putter = announced(&told, &full, |tube| {
+    let (reported, received) = channel();
+    let onlooker = announced(&reported, &full, |tube| tube.wait_ready_until(&Stop::new()).unwrap());
+    let putter = announced(&reported, &full, |tube| {
         tube.task(b"b").wait_for_room_until(&Stop::new()).put().unwrap()
     });
-    heard.recv().unwrap();
-    heard.recv().unwrap();
+    received.recv().unwrap();
+    received.recv().unwrap();
     task.ack().unwrap();
     let id = putter.join().unwrap();
     assert!(onlooker.join().unwrap());

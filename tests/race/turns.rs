@@ -6,11 +6,11 @@ use shuttle::thread::spawn;
 use tubewell::{Stop, Tube, TubeKind, TubeOptions};
 
 /// Takes until the queue is closed.
-fn taker(tube: &Tube, told: impl Fn(Vec<u8>)) {
+fn taker(tube: &Tube, reported: impl Fn(Vec<u8>)) {
     while let Some(task) = unless_closed(tube.take()) {
         let payload = task.to_vec();
         task.ack().unwrap();
-        told(payload);
+        reported(payload);
     }
 }
 
@@ -18,11 +18,11 @@ fn taker(tube: &Tube, told: impl Fn(Vec<u8>)) {
 fn every_task_is_taken_once() {
     explore(|| {
         let (queue, tube, clock) = lone();
-        let (told, heard) = channel();
+        let (reported, received) = channel();
         let takers: Vec<_> = (0..3)
             .map(|_| {
-                let (tube, told) = (tube.clone(), told.clone());
-                spawn(move || taker(&tube, |payload| told.send(payload).unwrap()))
+                let (tube, reported) = (tube.clone(), reported.clone());
+                spawn(move || taker(&tube, |payload| reported.send(payload).unwrap()))
             })
             .collect();
         let producers: Vec<_> = [b"a", b"b"]
@@ -37,10 +37,10 @@ fn every_task_is_taken_once() {
             .collect();
         producers.into_iter().for_each(|producer| producer.join().unwrap());
         clock.advance(secs(1));
-        let mut got: Vec<Vec<u8>> = (0..4).map(|_| heard.recv().unwrap()).collect();
+        let mut got: Vec<Vec<u8>> = (0..4).map(|_| received.recv().unwrap()).collect();
         queue.close().unwrap();
         takers.into_iter().for_each(|taker| taker.join().unwrap());
-        got.extend(heard.try_iter());
+        got.extend(received.try_iter());
         got.sort();
         assert_eq!(got, [b"a".to_vec(), b"a!".to_vec(), b"b".to_vec(), b"b!".to_vec()]);
     });

@@ -198,10 +198,11 @@ fn r3_a_transaction_at_every_block_budget_is_done_or_not() {
             match transact(number) {
                 Ok(()) => there.push(number),
                 Err(error) => {
-                    let told = error.kind();
+                    let reported = error.kind();
                     let cause = error.into_source().and_then(|cause| cause.downcast().ok());
-                    let told = cause.map_or(told, |cause: Box<tubewell::Error>| cause.kind());
-                    assert_eq!(told, ErrorKind::DiskFull, "budget {budget}");
+                    let reported =
+                        cause.map_or(reported, |cause: Box<tubewell::Error>| cause.kind());
+                    assert_eq!(reported, ErrorKind::DiskFull, "budget {budget}");
                     refusals += 1;
                 }
             }

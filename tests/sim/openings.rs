@@ -86,14 +86,14 @@ impl Left {
         let opened = open_on(self.disk.lend(), Durability::Durable);
         let was_struck = self.disk.strikes() > 0;
         self.disk.plan(Fault::None);
-        let told = kind_of(&opened);
+        let reported = kind_of(&opened);
         self.disk.kill();
         drop(opened);
         let queue = open_on(self.disk.lend(), Durability::Durable).unwrap();
         assert_eq!(numbers(&queue), (0..TASKS).collect::<Vec<_>>(), "{fault:?}");
         self.disk.kill();
-        assert!(was_struck || told.is_none(), "{fault:?}");
-        (told, was_struck)
+        assert!(was_struck || reported.is_none(), "{fault:?}");
+        (reported, was_struck)
     }
 
     /// The calls of an opening that change something: whether each is a sync. And the number of its
@@ -116,11 +116,11 @@ fn s1_s2_i2_a_read_that_fails_in_an_opening_is_reported_and_loses_nothing() {
         for fault in [Fault::ReadOnce, Fault::ReadSticky] {
             let mut at = 1;
             loop {
-                let (told, was_struck) = left.opened(fault(at));
+                let (reported, was_struck) = left.opened(fault(at));
                 if !was_struck {
                     break;
                 }
-                assert_eq!(told, Some(ErrorKind::Io), "{:?}", fault(at));
+                assert_eq!(reported, Some(ErrorKind::Io), "{:?}", fault(at));
                 at += 1;
             }
             assert!(at > 10, "{at} reads");
@@ -170,11 +170,14 @@ fn i2_a_spoilt_page_under_an_opening_that_makes_room_is_damage() {
             left.disk.set_bytes(FileName::Base, spoilt);
             left.disk.plan(Fault::None);
             let opened = open_on(left.disk.lend(), Durability::Durable);
-            let told = kind_of(&opened);
+            let reported = kind_of(&opened);
             left.disk.kill();
             drop(opened);
-            assert!(matches!(told, None | Some(ErrorKind::Damaged)), "page {page}: {told:?}");
-            damaged += usize::from(told.is_some());
+            assert!(
+                matches!(reported, None | Some(ErrorKind::Damaged)),
+                "page {page}: {reported:?}"
+            );
+            damaged += usize::from(reported.is_some());
         }
     }
     assert!(damaged > 0);

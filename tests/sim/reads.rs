@@ -151,13 +151,13 @@ fn a_payload_that_cannot_be_read_for_an_event_stops_no_verb() {
         let events = queue.events_with(EventOptions::new().payloads());
         disk.plan(Fault::ReadOnce(struck + 1));
         tube.ack_many(tasks).unwrap();
-        let told = std::iter::from_fn(|| events.try_recv());
-        let told: Vec<_> = told.map(|event| event.payload().map(<[u8]>::to_vec)).collect();
+        let reported = std::iter::from_fn(|| events.try_recv());
+        let reported: Vec<_> = reported.map(|event| event.payload().map(<[u8]>::to_vec)).collect();
         if disk.strikes() == 0 {
-            assert_eq!(told, payloads.map(Some));
+            assert_eq!(reported, payloads.map(Some));
             break;
         }
-        assert_eq!(told, [None, None], "read {struck}");
+        assert_eq!(reported, [None, None], "read {struck}");
         struck += 1;
         assert!(tube.is_empty().unwrap() && queue.check().unwrap().is_empty());
     }

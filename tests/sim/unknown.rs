@@ -146,8 +146,8 @@ fn s5_s6_a_failed_sync_names_every_task_of_a_call() {
                         assert_eq!(named.len(), count, "{name} at {at} names {named:?}");
                         either.push(&before ^ &named);
                     }
-                    let told = format!("{name} at {at}: {error}, {either:?}");
-                    assert!(either.contains(&decided), "{told}, {decided:?}");
+                    let reported = format!("{name} at {at}: {error}, {either:?}");
+                    assert!(either.contains(&decided), "{reported}, {decided:?}");
                 }
             }
             disk.cut_power();

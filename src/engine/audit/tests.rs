@@ -246,10 +246,10 @@ fn an_extra_row_is_reported() {
     for tag in Tag::in_runs() {
         let mut more = sound.clone();
         more.set(Range::in_run(tag, Run(77)).start(), Value::from([]));
-        let told = more.faults();
+        let reported = more.faults();
         assert!(
-            told.iter().any(|line| line.contains("which belongs to no tube")),
-            "{tag:?}: {told:?}"
+            reported.iter().any(|line| line.contains("which belongs to no tube")),
+            "{tag:?}: {reported:?}"
         );
     }
 }
@@ -391,8 +391,8 @@ fn every_fault_has_its_line() {
     for (line, spoil) in faults {
         let mut spoilt = sound.clone();
         spoil(&mut spoilt);
-        let told = spoilt.faults();
-        assert!(told.iter().any(|told| told.contains(line)), "{line}: {told:?}");
+        let reported = spoilt.faults();
+        assert!(reported.iter().any(|reported| reported.contains(line)), "{line}: {reported:?}");
     }
 }
 
@@ -403,10 +403,13 @@ fn the_tasks_of_a_run_without_a_tube_are_reported() {
     let TubeEntry { number, row } = rows.tube("first");
     let row = TubeRow { run: Run(1000), ..row };
     rows.set(key::tube(number), row.encode());
-    let told = rows.faults();
+    let reported = rows.faults();
     for tag in Tag::in_runs() {
         let line = format!("{tag:?}: rows under run");
-        assert!(told.iter().any(|told| told.starts_with(&line)), "{line}: {told:?}");
+        assert!(
+            reported.iter().any(|reported| reported.starts_with(&line)),
+            "{line}: {reported:?}"
+        );
     }
 }
 

@@ -8,15 +8,15 @@ use crate::format::key::{Key, after, copy};
 use crate::format::{Met, RowOp};
 use crate::words::error::Result;
 
-/// One or two layers over `beneath`, a function with the same contract as `first`.
-pub(crate) struct Merged<'a, Beneath> {
+/// One or two layers over `below`, a function with the same contract as `first`.
+pub(crate) struct Merged<'a, Below> {
     pub(crate) upper: &'a Layer,
     pub(crate) lower: Option<&'a Layer>,
     /// The first live row with `from <= key < to` below the layers.
-    pub(crate) beneath: Beneath,
+    pub(crate) below: Below,
 }
 
-impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
+impl<'a, Below: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Below> {
     /// The first live row with `from <= key < to`; all keys between are of one tag. `dead` holds
     /// the known ranges without live rows and gets new ones. `is_empty` says whether the range is
     /// known to have no live row; it is called only when that matters.
@@ -39,8 +39,8 @@ impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
             return Ok(None);
         }
         // A row below is visible only before the first key of the layers.
-        let met = match ((self.beneath)(at, above.map_or(to, |(key, _)| key))?, above) {
-            (Some(beneath), _) => Some(beneath),
+        let met = match ((self.below)(at, above.map_or(to, |(key, _)| key))?, above) {
+            (Some(below), _) => Some(below),
             (None, Some((_, RowOp::Remove))) => return self.walk(dead, from, to),
             (None, above) => above.and_then(living),
         };
@@ -73,17 +73,17 @@ impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
             let mut upper = self.upper.range(&at, to).peekable();
             let lower = self.lower.into_iter();
             let mut lower = lower.flat_map(|lower| lower.range(&at, to)).peekable();
-            let mut beneath = (self.beneath)(&at, to)?;
+            let mut below = (self.below)(&at, to)?;
             loop {
                 step();
                 let (key, op) = match (upper.peek().copied(), lower.peek().copied()) {
                     (Some(upper), Some(lower)) if lower.0 < upper.0 => lower,
                     (Some(upper), _) => upper,
                     (None, Some(lower)) => lower,
-                    (None, None) => break 'seek beneath,
+                    (None, None) => break 'seek below,
                 };
-                if beneath.as_ref().is_some_and(|(found, _)| found < key) {
-                    break 'seek beneath;
+                if below.as_ref().is_some_and(|(found, _)| found < key) {
+                    break 'seek below;
                 }
                 if let Some(met) = living((key, op)) {
                     break 'seek Some(met);
@@ -92,8 +92,8 @@ impl<'a, Beneath: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Beneath> {
                     at = copy(key);
                     continue 'seek;
                 }
-                if beneath.as_ref().is_some_and(|(found, _)| found == key) {
-                    beneath = (self.beneath)(&after(key), to)?;
+                if below.as_ref().is_some_and(|(found, _)| found == key) {
+                    below = (self.below)(&after(key), to)?;
                 }
                 upper.next_if(|(dead, _)| *dead == key);
                 lower.next_if(|(dead, _)| *dead == key);

@@ -105,23 +105,29 @@ impl<T> LeafMap<T> {
         found
     }
 
-    /// Compares the key with the two rows where the last search ended. `None` if it is neither of
-    /// them nor between them.
+    /// Compares the key with the rows where the last search ended. `None` if it is neither one of
+    /// them nor beside one.
     fn search_near(&self, key: &[u8]) -> Option<Result<Position, Position>> {
         let near = self.hint.get();
         let Leaf { low, rows } = self.leaves.get(near.leaf)?;
         let at = |row| Position { row, ..near };
-        let order = |row: usize| Some(rows.get(row)?.0.as_slice().cmp(key));
-        match (order(near.row)?, near.row.checked_sub(1)) {
-            (Ordering::Equal, _) => Some(Ok(near)),
-            (Ordering::Less, _) => match order(near.row + 1)? {
-                Ordering::Greater => Some(Err(at(near.row + 1))),
-                Ordering::Equal => Some(Ok(at(near.row + 1))),
-                Ordering::Less => None,
+        let order = |row: usize| rows.get(row).map(|(row, _)| row.as_slice().cmp(key));
+        // Tombstones grow at the end of a leaf between others, row by row.
+        let is_before_next_leaf =
+            || self.leaves.get(near.leaf + 1).is_none_or(|next| next.low.as_slice() > key);
+        match (order(near.row), near.row.checked_sub(1)) {
+            (Some(Ordering::Equal), _) => Some(Ok(near)),
+            (Some(Ordering::Less), _) => match order(near.row + 1) {
+                Some(Ordering::Greater) => Some(Err(at(near.row + 1))),
+                Some(Ordering::Equal) => Some(Ok(at(near.row + 1))),
+                Some(Ordering::Less) => None,
+                None => is_before_next_leaf().then_some(Err(at(near.row + 1))),
             },
-            (Ordering::Greater, None) => (low.as_slice() <= key).then_some(Err(near)),
-            (Ordering::Greater, Some(before)) => match order(before)? {
-                Ordering::Less => Some(Err(near)),
+            (Some(Ordering::Greater), None) => (low.as_slice() <= key).then_some(Err(near)),
+            (None, None) => None,
+            (greater_or_end, Some(before)) => match order(before)? {
+                Ordering::Less if greater_or_end.is_some() => Some(Err(near)),
+                Ordering::Less => is_before_next_leaf().then_some(Err(near)),
                 Ordering::Equal => Some(Ok(at(before))),
                 Ordering::Greater => None,
             },

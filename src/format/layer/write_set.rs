@@ -103,8 +103,8 @@ impl WriteSet {
         debug_assert!(from >= to || from.first().is_some_and(is_one_tag), "more than one tag");
         let mut dead = self.dead.borrow_mut();
         let Some(dead) = dead.of(from) else { return Ok(None) };
-        let beneath = |from: &[u8], to: &[u8]| view.first(from, to);
-        Merged { upper: &self.layer, lower: None, beneath }.first(dead, (from, to), || false)
+        let below = |from: &[u8], to: &[u8]| view.first(from, to);
+        Merged { upper: &self.layer, lower: None, below }.first(dead, (from, to), || false)
     }
 
     /// By how many rows the writes change a range.

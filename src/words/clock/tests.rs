@@ -26,17 +26,17 @@ impl Clock for Bare {
 #[test]
 fn queue_time_follows_the_boot_clock_and_no_set_wall_clock() {
     let clock = ManualClock::new();
-    let mut reckoning = fresh(&clock);
-    let start = reckoning.read(&clock);
+    let mut queue_clock = fresh(&clock);
+    let start = queue_clock.read(&clock);
     assert_eq!(start.queue, start.wall, "a new queue starts at the wall clock");
     clock.set_wall(UNIX_EPOCH);
     clock.freeze_wall(Duration::from_secs(5));
-    let back = reckoning.read(&clock);
+    let back = queue_clock.read(&clock);
     assert_eq!((back.queue, back.wall), (start.queue + 5_000_000, 0));
     clock.set_wall(UNIX_EPOCH + 40_000 * DAY);
-    assert_eq!(reckoning.read(&clock).queue, back.queue);
+    assert_eq!(queue_clock.read(&clock).queue, back.queue);
     clock.suspend(Duration::from_secs(3600));
-    let woken = reckoning.read(&clock);
+    let woken = queue_clock.read(&clock);
     assert_eq!(woken.queue, back.queue + 3_600_000_000);
     assert_eq!(woken.lease, back.lease, "a suspend ends no lease");
 }
@@ -45,18 +45,18 @@ fn queue_time_follows_the_boot_clock_and_no_set_wall_clock() {
 fn without_a_boot_clock_steps_of_the_wall_clock_count_up_to_the_gap() {
     let clock = ManualClock::new();
     let bare = Bare(clock.clone());
-    let mut reckoning = fresh(&bare);
-    let start = reckoning.read(&bare);
+    let mut queue_clock = fresh(&bare);
+    let start = queue_clock.read(&bare);
     clock.set_wall(UNIX_EPOCH);
     clock.freeze_wall(Duration::from_secs(5));
-    let back = reckoning.read(&bare);
+    let back = queue_clock.read(&bare);
     assert_eq!((back.queue, back.wall), (start.queue + 5_000_000, 0));
     clock.set_wall(UNIX_EPOCH + Duration::from_micros(start.wall) + Duration::from_secs(3600));
-    let forward = reckoning.read(&bare);
+    let forward = queue_clock.read(&bare);
     assert_eq!(forward.queue, start.queue + 3_600_000_000, "the five seconds count once");
     assert_eq!(forward.lease, back.lease, "a jump ends no lease");
     clock.set_wall(clock.wall() + 3650 * DAY);
-    assert_eq!(reckoning.read(&bare).queue, forward.queue + MONTH);
+    assert_eq!(queue_clock.read(&bare).queue, forward.queue + MONTH);
 }
 
 /// One reading far ahead stayed without end: the highest wall clock ever seen was kept, and queue
@@ -108,15 +108,15 @@ fn the_machines_boot_clock_never_goes_back_and_keeps_up() {
 fn jitter_between_the_clocks_does_not_add_up() {
     let clock = ManualClock::new();
     let bare = Bare(clock.clone());
-    let mut reckoning = fresh(&bare);
-    let start = reckoning.read(&bare);
+    let mut queue_clock = fresh(&bare);
+    let start = queue_clock.read(&bare);
     for _ in 0..1000 {
         clock.freeze_wall(Duration::from_micros(3));
-        reckoning.read(&bare);
+        queue_clock.read(&bare);
         clock.suspend(Duration::from_micros(3));
-        reckoning.read(&bare);
+        queue_clock.read(&bare);
     }
-    assert_eq!(reckoning.read(&bare).queue, start.queue + 3_000);
+    assert_eq!(queue_clock.read(&bare).queue, start.queue + 3_000);
 }
 
 /// A thread lost the processor for 5 ms between the two clocks, the wall clock seemed to have
@@ -148,15 +148,15 @@ fn a_thread_that_stops_between_the_two_clocks_brings_nothing_forward() {
     }
 
     let clock = Stops(ManualClock::new(), AtomicBool::new(false));
-    let mut reckoning = fresh(&clock);
-    let start = reckoning.read(&clock);
+    let mut queue_clock = fresh(&clock);
+    let start = queue_clock.read(&clock);
     clock.1.store(true, Ordering::SeqCst);
     let passed = |now: u64| micros(clock.0.monotonic()) - now;
     for _ in 0..10 {
-        let queue = reckoning.read(&clock).queue;
+        let queue = queue_clock.read(&clock).queue;
         assert!(queue - start.queue <= passed(start.lease), "ahead of the machine");
     }
     clock.1.store(false, Ordering::SeqCst);
-    let queue = reckoning.read(&clock).queue;
+    let queue = queue_clock.read(&clock).queue;
     assert_eq!(queue - start.queue, passed(start.lease), "and nothing is lost");
 }

@@ -70,17 +70,17 @@ struct Life {
     tube: Tube,
     id: Option<TaskId>,
     task: Option<Task>,
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Life {
     fn tell<T>(&mut self, done: Result<T>) {
-        self.told.push(format!("{:?}", done.map(drop).map_err(|error| error.kind())));
+        self.reported.push(format!("{:?}", done.map(drop).map_err(|error| error.kind())));
     }
 
     fn look(&mut self) {
         let task = self.id.map(|id| self.tube.peek(id).map_err(|error| error.kind()));
-        self.told.push(format!("{:?} {task:?}", counts(&self.tube)));
+        self.reported.push(format!("{:?} {task:?}", counts(&self.tube)));
     }
 }
 
@@ -181,8 +181,8 @@ fn play(calls: &[Call], at: usize, when: When, (early, jump): (bool, Jump)) -> O
     let jumpy = Jumpy { hands: clock.clone(), next: Arc::default() };
     let queue = Queue::builder().clock(jumpy.clone()).by_hand(true).in_memory().unwrap();
     let (tube, noon) = (queue.tube("t").unwrap(), clock.wall());
-    let (id, task, told) = (None, None, Vec::new());
-    let mut life = Life { clock, noon, queue, tube, id, task, told };
+    let (id, task, reported) = (None, None, Vec::new());
+    let mut life = Life { clock, noon, queue, tube, id, task, reported };
     for (no, call) in calls.iter().enumerate() {
         let is_hit = no == at;
         match when {
@@ -206,7 +206,7 @@ fn play(calls: &[Call], at: usize, when: When, (early, jump): (bool, Jump)) -> O
         life.queue.tick().unwrap();
         life.look();
     }
-    Some(life.told)
+    Some(life.reported)
 }
 
 /// Regression: the clocks were read one after the other, the monotonic one first. If the process
@@ -218,16 +218,17 @@ fn a_jump_inside_a_call_is_one_before_it_or_after_it() {
     for (jump_name, early, jump) in JUMPS {
         for (life, calls) in LIVES {
             for at in 0..calls.len() {
-                let told = |when| play(calls, at, when, (early, jump));
-                let (before, after) = (told(When::Before).unwrap(), told(When::After).unwrap());
+                let reported = |when| play(calls, at, when, (early, jump));
+                let (before, after) =
+                    (reported(When::Before).unwrap(), reported(When::After).unwrap());
                 differ += usize::from(before != after);
                 for readings in 1.. {
-                    let Some(told) = told(When::Behind(readings)) else { break };
+                    let Some(reported) = reported(When::Behind(readings)) else { break };
                     inside += 1;
                     assert!(
-                        told == before || told == after,
+                        reported == before || reported == after,
                         "{jump_name}, {life}, call {at}, after reading {readings}:\n{}",
-                        [told, before, after].map(|told| told.join("\n")).join("\n\n"),
+                        [reported, before, after].map(|reported| reported.join("\n")).join("\n\n"),
                     );
                 }
             }

@@ -77,7 +77,7 @@ fn a_queue_works_after_a_check_as_without_one() {
     let image = image();
     let pages = image[FileName::Base as usize].len() / PAGE;
     assert!(pages > 100, "{pages}");
-    let (mut told, mut sound) = (0, 0);
+    let (mut reported, mut sound) = (0, 0);
     for page in 0..pages {
         // Where the page has its kind, its first lengths, its middle.
         let at = page * PAGE + [0, 2, 8, PAGE / 2][page % 4];
@@ -89,11 +89,11 @@ fn a_queue_works_after_a_check_as_without_one() {
         let lines = queue.check().unwrap_or_else(|error| panic!("a flip at {at}: {error}"));
         assert_eq!(disk.begin(), before, "a flip at {at}: nothing is written");
         assert_eq!(goes_on(&disk, queue), without, "a flip at {at}: {lines:?}");
-        told += usize::from(!lines.is_empty());
+        reported += usize::from(!lines.is_empty());
         sound +=
             usize::from(!without.iter().any(|said| said == &format!("{:?}", ErrorKind::Broken)));
     }
-    assert!(told > 60, "{told} of {pages} were reported");
+    assert!(reported > 60, "{reported} of {pages} were reported");
     assert!(sound > pages / 2, "{sound} of {pages} went on");
-    println!("{pages} pages, {told} reported, {sound} went on");
+    println!("{pages} pages, {reported} reported, {sound} went on");
 }

@@ -37,8 +37,9 @@ pub(crate) fn not_as_root(test: &str, body: fn()) {
         .gid(NOBODY)
         .output()
         .unwrap();
-    let told = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(done.status.success() && told[0].contains("1 passed"), "{}", told.join("\n"));
+    let reported =
+        [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(done.status.success() && reported[0].contains("1 passed"), "{}", reported.join("\n"));
 }
 
 fn is_denied(path: &Path) {

@@ -41,7 +41,7 @@ pub(crate) struct Base {
     pub(crate) others: Vec<String>,
 }
 
-pub(crate) fn told<E: Debug>(error: E) -> String {
+pub(crate) fn reported<E: Debug>(error: E) -> String {
     format!("{error:?}")
 }
 
@@ -96,12 +96,12 @@ pub(crate) fn part(length: u64) -> Option<u64> {
 
 /// Opens redb's part of the file, in memory.
 pub(crate) fn database(path: &Path) -> Read<Database> {
-    let file = fs::read(path).map_err(told)?;
+    let file = fs::read(path).map_err(reported)?;
     let part = part(file.len() as u64).ok_or_else(|| format!("{} bytes", file.len()))?;
     let backend = InMemoryBackend::new();
-    backend.set_len(part).map_err(told)?;
-    backend.write(0, &file[..part as usize]).map_err(told)?;
-    Database::builder().create_with_backend(backend).map_err(told)
+    backend.set_len(part).map_err(reported)?;
+    backend.write(0, &file[..part as usize]).map_err(reported)?;
+    Database::builder().create_with_backend(backend).map_err(reported)
 }
 
 impl Base {
@@ -110,14 +110,14 @@ impl Base {
     }
 
     pub(crate) fn from(base: &Database) -> Read<Self> {
-        let snapshot = base.begin_read().map_err(told)?;
-        let names = snapshot.list_tables().map_err(told)?;
+        let snapshot = base.begin_read().map_err(reported)?;
+        let names = snapshot.list_tables().map_err(reported)?;
         let mut others: Vec<_> = names.map(|table| table.name().to_owned()).collect();
         others.retain(|name| ![OWN.name(), ROWS.name()].contains(&name.as_str()));
 
         let (mut anchor, mut counted) = (None, Counts::new());
-        for row in snapshot.open_table(OWN).map_err(told)?.iter().map_err(told)? {
-            let (key, sealed) = row.map_err(told)?;
+        for row in snapshot.open_table(OWN).map_err(reported)?.iter().map_err(reported)? {
+            let (key, sealed) = row.map_err(reported)?;
             let value = unsealed(key.value(), sealed.value())?;
             match key.value() {
                 b"anchor" => anchor = Some(Anchor::read(value)?),
@@ -128,8 +128,8 @@ impl Base {
             }
         }
         let mut rows = Rows::new();
-        for row in snapshot.open_table(ROWS).map_err(told)?.iter().map_err(told)? {
-            let (key, sealed) = row.map_err(told)?;
+        for row in snapshot.open_table(ROWS).map_err(reported)?.iter().map_err(reported)? {
+            let (key, sealed) = row.map_err(reported)?;
             let value = unsealed(key.value(), sealed.value())?;
             rows.insert(key.value().to_vec(), value.to_vec());
         }

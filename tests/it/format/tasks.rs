@@ -152,8 +152,8 @@ impl Contents {
     pub(crate) fn read(rows: &Rows) -> Read<Self> {
         let mut sorted = Sorted::default();
         for (key, value) in rows {
-            let told = |wrong| format!("row {key:02x?}: {wrong}");
-            sorted.add(Key::read(key)?, value).map_err(told)?;
+            let reported = |wrong| format!("row {key:02x?}: {wrong}");
+            sorted.add(Key::read(key)?, value).map_err(reported)?;
         }
         let Sorted { mut contents, tube_names, consumer_names, parts, payloads, mut index } =
             sorted;
@@ -176,8 +176,8 @@ impl Contents {
         let mut tasks = BTreeMap::new();
         for ((run, id), parts) in parts.into_iter().filter(|((run, _), _)| !cleared.contains(run)) {
             let tube = runs.get(&run).ok_or_else(|| format!("run {run} is of no tube"))?;
-            let told = |wrong| format!("task {id} of run {run}: {wrong}");
-            let task = parts.task(tube, run, id, &payloads, &mut derived).map_err(told)?;
+            let reported = |wrong| format!("task {id} of run {run}: {wrong}");
+            let task = parts.task(tube, run, id, &payloads, &mut derived).map_err(reported)?;
             tasks.insert((run, id), task);
         }
         lines(&runs, &tasks, &mut derived);
@@ -229,9 +229,9 @@ fn beside(
     length: usize,
     place: Option<&Place>,
 ) -> Read<()> {
-    let told = [away.grouped, away.keyed, away.apart, away.extended];
-    ensure(told == found && away.place.as_ref() == place, || format!("{away:?} of {found:?}"))?;
-    ensure(bytes as usize == length, || format!("{length} bytes, told {bytes}"))
+    let reported = [away.grouped, away.keyed, away.apart, away.extended];
+    ensure(reported == found && away.place.as_ref() == place, || format!("{away:?} of {found:?}"))?;
+    ensure(bytes as usize == length, || format!("{length} bytes, reported {bytes}"))
 }
 
 impl Parts {
@@ -280,8 +280,8 @@ impl Parts {
             State::Buried { .. } => {}
         }
         let moved = (place != home).then(|| place.clone());
-        let told = progress.home.as_ref();
-        ensure(told == moved.is_some().then_some(&home), || format!("home {told:?}"))?;
+        let reported = progress.home.as_ref();
+        ensure(reported == moved.is_some().then_some(&home), || format!("home {reported:?}"))?;
         if home != plain_home || moved.is_some() || grouped {
             let group = group.clone().filter(|_| grouped);
             let position = PositionRow { home, moved, group };

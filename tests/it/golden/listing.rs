@@ -80,19 +80,19 @@ pub(crate) fn describe(queue: &Queue, tubes: &Tubes) -> String {
             writeln!(text, "  paused").unwrap();
         }
         let stats = info.stats;
-        for (state, told, count) in [
+        for (state, reported, count) in [
             (State::Ready, "ready", stats.ready),
             (State::Delayed, "delayed", stats.delayed),
             (State::Taken, "taken", stats.taken),
             (State::Buried, "buried", stats.buried),
         ] {
             let tasks: Vec<_> = tube.tasks(state).map(Result::unwrap).collect();
-            assert_eq!(tasks.len() as u64, count, "{told} tasks of {name}");
+            assert_eq!(tasks.len() as u64, count, "{reported} tasks of {name}");
             for task in tasks {
                 assert_eq!((&*task.tube, task.state), (&*name, state));
                 let again = tube.peek(task.id).unwrap();
                 assert_eq!(format!("{again:?}"), format!("{task:?}"));
-                writeln!(text, "  {told} {}", line(&task)).unwrap();
+                writeln!(text, "  {reported} {}", line(&task)).unwrap();
             }
         }
     }
@@ -184,7 +184,7 @@ fn app_rows(queue: &Queue) -> String {
 /// Finishes every task, by every way that a task can be taken, and returns their order.
 pub(crate) fn work_off(queue: &Queue, clock: &ManualClock) -> String {
     let mut text = String::new();
-    let mut told = |what: &str, tube: &Tube, tasks: Vec<TaskId>| {
+    let mut reported = |what: &str, tube: &Tube, tasks: Vec<TaskId>| {
         if !tasks.is_empty() {
             let tasks: Vec<_> = tasks.iter().map(TaskId::to_string).collect();
             writeln!(text, "{what} {}: {}", tube.name(), tasks.join(" ")).unwrap();
@@ -199,26 +199,26 @@ pub(crate) fn work_off(queue: &Queue, clock: &ManualClock) -> String {
         let consumer = queue.consumer(&holder).unwrap();
         for tube in &tubes {
             let tasks = consumer.resume(tube).map(Result::unwrap);
-            told(&format!("resumed by {holder} from"), tube, acked(tasks));
+            reported(&format!("resumed by {holder} from"), tube, acked(tasks));
         }
     }
     for tube in &tubes {
         tube.resume().unwrap();
-        told("taken from", tube, drained(tube));
+        reported("taken from", tube, drained(tube));
         tube.kick(u64::MAX).unwrap();
-        told("kicked in", tube, drained(tube));
+        reported("kicked in", tube, drained(tube));
     }
     for _ in 0..3 {
         clock.advance(secs(86_400));
         queue.tick().unwrap();
         for tube in &tubes {
-            told("later from", tube, drained(tube));
+            reported("later from", tube, drained(tube));
         }
     }
     for tube in &tubes {
         assert!(tube.is_empty().unwrap(), "{} is not empty", tube.name());
         let new = tube.put(b"new").unwrap();
-        told("new in", tube, vec![new]);
+        reported("new in", tube, vec![new]);
         assert_eq!(drained(tube), [new]);
     }
     text

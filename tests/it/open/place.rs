@@ -157,8 +157,8 @@ fn the_current_folder() {
         .current_dir(&path)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{told}");
+    let reported = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{reported}");
     assert_eq!(names(&path), FILES);
     assert_eq!(names(home.path()), ["q"]);
 }

@@ -32,10 +32,10 @@ fn closed<R>(work: impl FnOnce(&Queue, &Tube) -> R) -> (TempDir, PathBuf, R) {
 }
 
 /// Opens it, checks that the damage is reported and that the other tube is served.
-fn damaged(path: &PathBuf, told: &str) -> (Queue, Tube, ManualClock) {
+fn damaged(path: &PathBuf, reported: &str) -> (Queue, Tube, ManualClock) {
     let (builder, clock) = still();
     let queue = builder.open(path).unwrap();
-    assert!(faults(&queue).contains(told), "{}", faults(&queue));
+    assert!(faults(&queue).contains(reported), "{}", faults(&queue));
     assert_eq!(drain(&queue.tube("good").unwrap()), "a b");
     let tube = queue.tube("t").unwrap();
     (queue, tube, clock)
@@ -278,8 +278,8 @@ fn a_damaged_holder_row_hides_no_lease() {
         flip_value(&copy, &key(HELD, &held), b"");
 
         // Without a grace the opening has returned the lease and removed the row.
-        let told = if grace == 0 { "" } else { "Held: a damaged row" };
-        let (queue, tube, _) = damaged(&copy, told);
+        let reported = if grace == 0 { "" } else { "Held: a damaged row" };
+        let (queue, tube, _) = damaged(&copy, reported);
         let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
         let back = crate::resumed(&ada, &tube);
         let wanted = if grace == 0 { &[][..] } else { &ids[..] };

@@ -87,9 +87,9 @@ impl World {
             count(State::Buried),
             tasks.len() as u64,
         ];
-        let told = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.total];
-        if told != counted {
-            return Err(format!("tube {no} reports {told:?} and holds {counted:?}"));
+        let reported = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.total];
+        if reported != counted {
+            return Err(format!("tube {no} reports {reported:?} and holds {counted:?}"));
         }
         let calls = &stats.calls;
         let calls = [
