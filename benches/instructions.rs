@@ -1,6 +1,6 @@
-//! One thread that puts, takes and acks, one by one and in batches, by a clock that stands still:
-//! for counting the instructions of each verb in memory, which `.ci/instructions` compares, and with
-//! `durable` the functions that a put on a disk passes, which `.ci/functions` counts. By itself it
+//! One thread that puts, takes and acks, one by one and in batches, by a clock that stands still.
+//! It counts the instructions of each verb in memory, which `.ci/instructions` compares, and with
+//! `durable` the functions that a put on a disk enters, which `.ci/functions` counts. By itself it
 //! says nothing.
 
 #![allow(clippy::unwrap_used)]
