@@ -5,6 +5,7 @@
 //! third of the time for a batch in order, 0.77 to 0.86 of it for rows inserted and removed one by
 //! one.
 
+use super::steps::step;
 use crate::format::key::{Key, copy};
 use crate::words::sync::Ordering::Relaxed;
 use crate::words::sync::plain::AtomicUsize;
@@ -135,6 +136,7 @@ impl<T> LeafMap<T> {
     }
 
     fn search_all(&self, key: &[u8]) -> Result<Position, Position> {
+        step();
         let behind = self.leaves.partition_point(|leaf| leaf.low.as_slice() <= key);
         let leaf = behind.saturating_sub(1);
         let Some(Leaf { rows, .. }) = self.leaves.get(leaf) else {
@@ -385,6 +387,22 @@ mod tests {
         let back = (100..6500).rev();
         let behind_full = &mut (0..LEAF_ROWS as u16).chain([60_000]).chain(back);
         assert!(leaves(behind_full) <= 2 * full + 3);
+    }
+
+    /// Regression: at the end of a leaf between others, where tombstones grow while tasks are taken,
+    /// every look-up and every insertion searched the whole map.
+    #[test]
+    fn rows_appended_to_a_leaf_between_others_need_few_searches() {
+        let (mut map, mut model) = (LeafMap::default(), BTreeMap::new());
+        (0..200).for_each(|number| put(&mut map, &mut model, key(60_000 + number), 0));
+        let searches = crate::format::layer::steps::during(|| {
+            for number in 0..2000 {
+                assert_eq!(map.get(&key(number)), None);
+                put(&mut map, &mut model, key(number), 0);
+            }
+        });
+        assert!(searches <= 2000 / 8, "{searches}");
+        check(&map, &model);
     }
 
     /// The second map may have kept a leaf, whose bound is less than keys of the first map.
