@@ -389,7 +389,7 @@ mod tests {
         assert!(leaves(behind_full) <= 2 * full + 3);
     }
 
-    /// Regression: at the end of a leaf between others, where tombstones grow while tasks are taken,
+    /// Regression: at the end of a leaf between others, where tombstones grow as tasks are taken,
     /// every look-up and every insertion searched the whole map.
     #[test]
     fn rows_appended_to_a_leaf_between_others_need_few_searches() {
