@@ -1,6 +1,7 @@
 //! How values become payloads and payloads become values. Every task stores the number and the
 //! version of the codec that wrote its payload.
 
+use crate::engine::payload::Payload;
 use std::error::Error as StdError;
 
 /// Any error of a codec.
@@ -88,7 +89,8 @@ pub trait Codec<T> {
 }
 
 type Encode<T> = for<'a> fn(&'a T, &'a mut Vec<u8>) -> Result<&'a [u8], BoxError>;
-type Decode<T> = fn(u8, u16, &[u8]) -> Result<Box<T>, BoxError>;
+/// Consumes the payload: bytes that were put together from pieces are not copied again.
+type Decode<T> = fn(u8, u16, Payload) -> Result<Box<T>, BoxError>;
 
 /// A codec as a value, so that one `Tube` serves bytes and every type.
 pub(crate) struct Coding<T: ?Sized> {
@@ -113,7 +115,7 @@ impl Coding<[u8]> {
         codec: 0,
         version: 0,
         encode: |bytes, _| Ok(bytes),
-        decode: |_, _, bytes| Ok(bytes.into()),
+        decode: |_, _, payload| Ok(payload.into_vec().into()),
     };
 }
 
@@ -129,7 +131,7 @@ fn encode<'a, T, C: Codec<T>>(value: &'a T, out: &'a mut Vec<u8>) -> Result<&'a 
     Ok(out)
 }
 
-fn decode<T, C: Codec<T>>(codec: u8, version: u16, bytes: &[u8]) -> Result<Box<T>, BoxError> {
+fn decode<T, C: Codec<T>>(codec: u8, version: u16, payload: Payload) -> Result<Box<T>, BoxError> {
     if codec == 0 {
         return Err("it was put as plain bytes".into());
     }
@@ -137,8 +139,22 @@ fn decode<T, C: Codec<T>>(codec: u8, version: u16, bytes: &[u8]) -> Result<Box<T
         return Err(format!("written by codec {codec}, this is codec {}", C::ID).into());
     }
     let value = match version == C::VERSION {
-        true => C::decode(bytes)?,
-        false => C::decode_version(version, bytes)?,
+        true => C::decode(&payload)?,
+        false => C::decode_version(version, &payload)?,
     };
     Ok(Box::new(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a take of 16 MiB had the payload in memory three times.
+    #[test]
+    fn bytes_that_were_put_together_from_pieces_are_not_copied() {
+        let payload = vec![7; 1 << 20];
+        let at = payload.as_ptr();
+        let decoded = (Coding::BYTES.decode)(0, 0, Payload::Whole(payload)).unwrap();
+        assert_eq!((decoded.as_ptr(), decoded.len()), (at, 1 << 20));
+    }
 }

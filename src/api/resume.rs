@@ -5,13 +5,20 @@ use crate::api::lease::{Lease, Task};
 use crate::api::tube::Tube;
 use crate::engine::consumers::Resume;
 use crate::engine::take::Delivery;
+use crate::words::clock::machine_now;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::macros::debug;
 use crate::words::options::Durability;
+use crate::words::sync::plain::park_timeout;
 use crate::words::task::TaskId;
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How long the engine's lock is left to others at most: a page that waited for a checkpoint took
+/// much longer than its work.
+const LEFT_MAX: Duration = Duration::from_millis(10);
 
 impl Consumer {
     /// Takes over the leases in `tube` that this consumer's earlier session left, one after the
@@ -54,7 +61,12 @@ impl Consumer {
     /// [`Closed`](ErrorKind::Closed); [`TubeNotFound`](ErrorKind::TubeNotFound);
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn resume<T: ?Sized>(&self, tube: &Tube<T>) -> Resumed<T> {
-        Resumed { tube: tube.by(self), ahead: VecDeque::new(), next: Some(TaskId::new(0)) }
+        Resumed {
+            tube: tube.by(self),
+            ahead: VecDeque::new(),
+            next: Some(TaskId::new(0)),
+            left_until: None,
+        }
     }
 }
 
@@ -66,15 +78,27 @@ pub struct Resumed<T: ?Sized = [u8]> {
     ahead: VecDeque<(Lease, Delivery)>,
     /// Where the next page begins; `None` after the last.
     next: Option<TaskId>,
+    /// Until then the threads that waited for the last page have the engine's lock.
+    left_until: Option<Instant>,
 }
 
 impl<T: ?Sized> Resumed<T> {
     fn take_over(&mut self, from: TaskId) -> Result<()> {
         let op = Resume { tube: self.tube.at.number, consumer: self.tube.holder()?, from };
         let core = &self.tube.hold.core;
-        // The next page follows at once, so threads that wait for the lock get it before.
+        // The next page follows at once. Threads that waited meanwhile have the lock before, for as
+        // long as the last page took: with pages of one payload of 16 MiB, of which each takes
+        // 4 ms, a neighbour that got the lock once a page was late by 0.8 s in the end.
+        if let Some(until) = self.left_until.take() {
+            park_timeout(until.saturating_duration_since(machine_now()));
+        }
         core.state.pass_on();
+        let began = machine_now();
         let (handed, next) = core.run(&op, Durability::Relaxed)?;
+        self.left_until = core.state.is_awaited().then(|| {
+            let now = machine_now();
+            now + (now - began).min(LEFT_MAX)
+        });
         self.ahead.extend(handed.into_iter().map(|handed| self.tube.guard(handed)));
         self.next = next;
         Ok(())

@@ -363,7 +363,7 @@ impl<T: ?Sized> Tube<T> {
     ) -> Result<Result<Task<T>, String>> {
         // If the codec panics, the attempt counts.
         lease.seen = true;
-        match (self.coding.decode)(handed.codec, handed.version, &handed.payload) {
+        match (self.coding.decode)(handed.codec, handed.version, handed.payload) {
             Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries))),
             Err(cause) => {
                 let text = cause.to_string();

@@ -35,17 +35,23 @@ pub(crate) fn write(
 /// # Errors
 /// `Damaged` if a piece is damaged or missing, or if the pieces are not those of this payload.
 pub(crate) fn read(view: &dyn View, (run, id): Owner, pieces: &Pieces) -> Result<Vec<u8>> {
-    let mut rows = Vec::with_capacity(pieces.count() as usize);
-    // All pieces are asked for before a missing one ends the read: the view may collect the keys of
-    // rows that it does not have yet.
+    let (mut payload, mut is_missing) = (Vec::new(), false);
+    // After a missing piece the others are asked for, too: the view may collect the keys of rows
+    // that it does not have yet. Each piece is copied before the next one is read, so that the
+    // payload is in memory once.
     for number in 0..pieces.count() {
-        rows.push(view.get(&key::piece(run, id, pieces.generation, number))?);
+        match view.get(&key::piece(run, id, pieces.generation, number))? {
+            Some(piece) if !is_missing => {
+                payload.extend_from_slice(&piece);
+                // Not before the first piece: a view that still collects keys has none.
+                payload.reserve_exact((pieces.bytes as usize).saturating_sub(payload.len()));
+            }
+            Some(_) => {}
+            None => is_missing = true,
+        }
     }
-    let mut payload = Vec::new();
-    for piece in rows {
-        payload.extend_from_slice(&piece.ok_or_else(|| damaged("piece"))?);
-        // After the first piece: a view that still collects keys has none.
-        payload.reserve_exact((pieces.bytes as usize).saturating_sub(payload.len()));
+    if is_missing {
+        return Err(damaged("piece"));
     }
     let found = Pieces { generation: pieces.generation, ..Pieces::of(&payload) };
     if found == *pieces { Ok(payload) } else { Err(damaged("piece")) }

@@ -1,6 +1,6 @@
 //! Writes and reads fixed big-endian fields. Reading after the end returns `None`.
 
-use super::value::{Value, cut, piece};
+use super::value::{Value, WRITTEN, cut, piece};
 use bytes::BytesMut;
 
 /// Most rows are shorter. A longer one is moved once while it is packed.
@@ -12,7 +12,7 @@ pub(crate) struct Packer(BytesMut);
 impl Packer {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self(piece(ROW_BYTES))
+        Self(piece(ROW_BYTES, &WRITTEN))
     }
 
     #[inline]
@@ -63,7 +63,7 @@ impl Packer {
 
     #[inline]
     pub(crate) fn done(self) -> Value {
-        cut(self.0)
+        cut(self.0, &WRITTEN)
     }
 }
 

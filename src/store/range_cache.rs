@@ -48,7 +48,7 @@ impl CachedRange {
             return true;
         }
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
-        self.rows.push((Key::from_slice(key), value.map(Value::from)));
+        self.rows.push((Key::from_slice(key), value.map(Value::read)));
         let is_full = self.rows.len() >= most || self.bytes >= BYTES;
         if is_full {
             self.end = after(key);

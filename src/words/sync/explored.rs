@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use shuttle::hint::spin_loop;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+pub(crate) use shuttle::thread::LocalKey;
 pub(crate) use shuttle::thread::{Builder as ThreadBuilder, JoinHandle, current, yield_now};
 pub(crate) use shuttle::thread_local;
 
