@@ -215,7 +215,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped;
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn info(&self) -> Result<TubeInfo> {
-        let (core, number) = (&self.hold.core, self.at.number);
+        let (core, number) = (&self.hold.core, self.number);
         let look = |state: &Engine, _| {
             let tube = query::tube(&state.store, number)?;
             Ok((tube.row.clone(), counted(state, tube)))
@@ -251,7 +251,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn stats(&self) -> Result<TubeStats> {
-        self.name_errors("stats", stats(&self.hold, self.at.number))
+        self.name_errors("stats", stats(&self.hold, self.number))
     }
 
     /// How many tasks it has, in every state.
@@ -259,7 +259,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn len(&self) -> Result<u64> {
-        self.name_errors("len", stats(&self.hold, self.at.number).map(|stats| stats.total))
+        self.name_errors("len", stats(&self.hold, self.number).map(|stats| stats.total))
     }
 
     /// Whether it has no task, in any state.
@@ -292,7 +292,7 @@ impl<T: ?Sized> Tube<T> {
         let found = self
             .hold
             .core
-            .peek(self.at.number, |view, tube, now| query::info(view, tube, id, now).map(Some));
+            .peek(self.number, |view, tube, now| query::info(view, tube, id, now).map(Some));
         let missing = || Error::new(ErrorKind::TaskNotFound);
         let info = found.and_then(|info| info.ok_or_else(missing));
         self.name_errors("peek", info.map_err(|error| error.on_task(id)))
@@ -318,10 +318,8 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn peek_next(&self, state: State) -> Result<Option<TaskInfo>> {
-        let info = self
-            .hold
-            .core
-            .peek(self.at.number, |view, tube, now| query::next(view, tube, state, now));
+        let info =
+            self.hold.core.peek(self.number, |view, tube, now| query::next(view, tube, state, now));
         self.name_errors("peek", info)
     }
 
@@ -362,15 +360,15 @@ impl<T: ?Sized> Tube<T> {
     /// # }
     /// ```
     pub fn summaries(&self, state: State) -> Summaries {
-        let (hold, name) = (self.hold.clone(), self.at.name.clone());
-        Summaries { hold, name, listing: Listing::new(self.at.number, state) }
+        let (hold, name) = (self.hold.clone(), self.name.clone());
+        Summaries { hold, name, listing: Listing::new(self.number, state) }
     }
 }
 
 /// The tasks of one state without their payloads, from [`Tube::summaries`].
 pub struct Summaries {
     hold: Arc<QueueInner>,
-    name: Box<str>,
+    name: Arc<str>,
     listing: Listing,
 }
 

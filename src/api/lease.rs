@@ -175,11 +175,11 @@ impl<T: ?Sized> From<Task<T>> for Lease {
     }
 }
 
-debug!([] Lease, "Lease", this, "tube": &this.held.at.name, "ticket": &this.held.ticket);
+debug!([] Lease, "Lease", this, "tube": &this.held.name, "ticket": &this.held.ticket);
 
 debug!(
     [T: ?Sized + std::fmt::Debug] Task<T>, "Task", this,
-    "tube": &this.lease.held.at.name,
+    "tube": &this.lease.held.name,
     "id": &this.id(),
     "attempt": &this.attempt,
     "payload": &&*this.payload

@@ -169,7 +169,7 @@ impl<T: ?Sized> Tube<T> {
     /// Calls the tube's placement, if the tube has one and it is registered.
     #[inline]
     fn place(&self, row: &NewRow<'_>) -> Result<Option<Place>> {
-        let Some(name) = &self.at.placement else { return Ok(None) };
+        let Some(name) = &self.placement else { return Ok(None) };
         let placement = self.hold.settings.placements.get(&**name);
         Ok(placement.map(|placement| placement.place(&PutView::of(row))))
     }
@@ -258,7 +258,7 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
         let Self { tube, payload, row, .. } = self;
         let done = payload.rows(tube, row, |tasks| {
             let op = PutTasks {
-                tube: tube.at.number,
+                tube: tube.number,
                 tasks,
                 staged: &[],
                 payload_bytes_max: tube.hold.settings.payload_bytes_max,
@@ -443,7 +443,7 @@ fn apply<T: ?Sized>(tube: &Tube<T>, op: &PutTasks<'_>, room: Wait<'_>) -> Result
     };
     let done = match attempt()? {
         Some(done) => Some(done),
-        None => core.wait_for(&core.room, tube.at.number, 0, room, attempt)?,
+        None => core.wait_for(&core.room, tube.number, 0, room, attempt)?,
     };
     done.ok_or_else(|| full.unwrap_or_else(|| Error::new(ErrorKind::Full)))
 }
@@ -458,4 +458,4 @@ pub(crate) fn ids(done: &[Put]) -> Vec<TaskId> {
     done.iter().map(|done| done.id).collect()
 }
 
-debug!([T: ?Sized, P] NewTask<'_, T, P>, "NewTask", this, "tube": &this.tube.at.name);
+debug!([T: ?Sized, P] NewTask<'_, T, P>, "NewTask", this, "tube": &this.tube.name);

@@ -204,8 +204,8 @@ impl Queue {
         let removed = (|| {
             let tube = self.find(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
             let core = &self.hold.core;
-            let awaited = core.takers.count(tube.at.number) > 0;
-            let op = tubes::Drop { tube: tube.at.number, awaited, force };
+            let awaited = core.takers.count(tube.number) > 0;
+            let op = tubes::Drop { tube: tube.number, awaited, force };
             core.run(&op, self.hold.settings.durability)?;
             self.hold.callbacks.set(core, name, None)
         })();

@@ -84,7 +84,7 @@ pub struct Resumed<T: ?Sized = [u8]> {
 
 impl<T: ?Sized> Resumed<T> {
     fn take_over(&mut self, from: TaskId) -> Result<()> {
-        let op = Resume { tube: self.tube.at.number, consumer: self.tube.holder()?, from };
+        let op = Resume { tube: self.tube.number, consumer: self.tube.holder()?, from };
         let core = &self.tube.hold.core;
         // The next page follows at once. Threads that waited meanwhile have the lock before, for as
         // long as the last page took: with pages of one payload of 16 MiB, of which each takes
@@ -130,4 +130,4 @@ impl<T: ?Sized> Iterator for Resumed<T> {
     }
 }
 
-debug!([T: ?Sized] Resumed<T>, "Resumed", this, "tube": &this.tube.at.name);
+debug!([T: ?Sized] Resumed<T>, "Resumed", this, "tube": &this.tube.name);

@@ -52,7 +52,7 @@ impl<T: ?Sized> Tube<T> {
     pub fn take(&self) -> Result<Task<T>> {
         let task = self.take_waiting(Wait::Ever)?;
         // A wait without a time limit ends with a task or an error.
-        task.ok_or_else(|| Error::new(ErrorKind::Closed).during("take").in_tube(&self.at.name))
+        task.ok_or_else(|| Error::new(ErrorKind::Closed).during("take").in_tube(&self.name))
     }
 
     /// Takes the best ready task, if there is one now.
@@ -129,7 +129,7 @@ impl<T: ?Sized> Tube<T> {
             let wait = core.begin_wait(wait);
             loop {
                 let holder = self.holder()?;
-                let Some(handed) = core.take(self.at.number, holder, wait)? else {
+                let Some(handed) = core.take(self.number, holder, wait)? else {
                     return Ok(None);
                 };
                 if let Ok(task) = self.open_task(self.guard(handed))? {
@@ -169,7 +169,7 @@ impl<T: ?Sized> Tube<T> {
             let (mut tasks, mut at_once) = (Vec::new(), most);
             while tasks.len() < most {
                 let left = (most - tasks.len()).min(at_once);
-                let op = Take { tube: self.at.number, most: left, holder: self.holder()? };
+                let op = Take { tube: self.number, most: left, holder: self.holder()? };
                 let handed = match self.hold.core.run(&op, Durability::Relaxed) {
                     // A full disk has room for some of them.
                     Err(_) if !tasks.is_empty() && at_once < most => break,
@@ -215,7 +215,7 @@ impl<T: ?Sized> Tube<T> {
     /// payload cannot be decoded, and then it is buried; as [`take`](Tube::take).
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
-            let op = Claim { tube: self.at.number, id, holder: self.holder()? };
+            let op = Claim { tube: self.number, id, holder: self.holder()? };
             let handed = self.hold.core.run(&op, Durability::Relaxed)?;
             let undecodable = |text: String| Error::new(ErrorKind::Codec).because(text);
             self.open_task(self.guard(handed))?.map_err(undecodable)
@@ -261,7 +261,7 @@ impl<T: ?Sized> Tube<T> {
         if wait.is_stopped() {
             return Ok(false);
         }
-        let (core, number) = (&self.hold.core, self.at.number);
+        let (core, number) = (&self.hold.core, self.number);
         let look = || {
             core.look_in(number, |view, now| {
                 let tube = query::tube(view, number)?;
@@ -304,9 +304,8 @@ impl<T: ?Sized> Tube<T> {
     }
 
     fn do_ack_many(&self, leases: &mut [Lease]) -> Result<()> {
-        let is_own = |held: &TicketHandle| {
-            Arc::ptr_eq(&self.hold, &held.hold) && self.at.number == held.at.number
-        };
+        let is_own =
+            |held: &TicketHandle| Arc::ptr_eq(&self.hold, &held.hold) && self.number == held.number;
         if let Some(other) = leases.iter().find(|lease| !is_own(&lease.held)) {
             let text = format!("task {} is of tube {:?}", other.id(), other.tube());
             return Err(Error::new(ErrorKind::Invalid).because(text));
@@ -317,7 +316,7 @@ impl<T: ?Sized> Tube<T> {
         loop {
             let batch = leases.iter().skip(done).take(at_once);
             let tickets: Vec<Ticket> = batch.map(Lease::ticket).collect();
-            let op = Settle { tube: self.at.number, tickets: &tickets, verdict: Verdict::Ack };
+            let op = Settle { tube: self.number, tickets: &tickets, verdict: Verdict::Ack };
             match self.hold.core.run(&op, self.durability) {
                 Err(error) if error.kind() == ErrorKind::DiskFull && tickets.len() > 1 => {
                     at_once = tickets.len().div_ceil(PARTS);

@@ -13,21 +13,15 @@ use crate::words::task::{TaskId, Ticket};
 use crate::words::verb::Verdict;
 use std::time::Duration;
 
-/// The tube, for ops and messages.
-#[derive(Debug)]
-pub(crate) struct At {
-    pub(crate) number: u32,
-    pub(crate) name: Box<str>,
-    pub(crate) placement: Option<Box<str>>,
-}
-
 /// The right to settle a task, without a guard, from a [`Ticket`] with
 /// [`Tube::ticket`](crate::Tube::ticket). Dropping it changes nothing. Its verdicts are those of a
 /// [`Lease`](crate::Lease).
 #[derive(Clone)]
 pub struct TicketHandle {
     pub(crate) hold: Arc<QueueInner>,
-    pub(crate) at: Arc<At>,
+    /// Of the tube.
+    pub(crate) number: u32,
+    pub(crate) name: Arc<str>,
     pub(crate) ticket: Ticket,
     pub(crate) durability: Durability,
 }
@@ -47,7 +41,7 @@ impl TicketHandle {
         run: impl FnOnce(&Settle<'_>, Durability) -> Result<Vec<TaskId>>,
     ) -> Result<()> {
         let (action, durability) = (verdict.action(), verdict.durability(self.durability));
-        let op = Settle { tube: self.at.number, tickets: &[self.ticket], verdict };
+        let op = Settle { tube: self.number, tickets: &[self.ticket], verdict };
         let error = match run(&op, durability) {
             Ok(lost) if lost.is_empty() => return Ok(()),
             Ok(lost) => Error::new(ErrorKind::LeaseLost).with_tasks(lost),
@@ -57,7 +51,7 @@ impl TicketHandle {
     }
 
     fn named(&self, error: Error, action: &'static str) -> Error {
-        error.during(action).on_task(self.ticket.id).in_tube(&self.at.name)
+        error.during(action).on_task(self.ticket.id).in_tube(&self.name)
     }
 
     /// The task's number.
@@ -67,7 +61,7 @@ impl TicketHandle {
 
     /// The name of the task's tube.
     pub fn tube(&self) -> &str {
-        &self.at.name
+        &self.name
     }
 
     /// The ticket.
@@ -81,7 +75,7 @@ impl TicketHandle {
     /// As [`Lease::left`](crate::Lease::left).
     pub fn left(&self) -> Result<Option<Duration>> {
         let left = self.hold.core.look(|view, now| {
-            let tube = query::tube(view, self.at.number)?;
+            let tube = query::tube(view, self.number)?;
             let (_, taken) = settle::held(view, &tube, self.ticket)?;
             time_left(&taken, now)
         });
@@ -106,4 +100,4 @@ pub(crate) fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> 
     Ok(Some(Duration::from_micros(left)))
 }
 
-debug!([] TicketHandle, "TicketHandle", this, "tube": &this.at.name, "ticket": &this.ticket);
+debug!([] TicketHandle, "TicketHandle", this, "tube": &this.name, "ticket": &this.ticket);

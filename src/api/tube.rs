@@ -5,7 +5,7 @@ use crate::api::callbacks::Callback;
 use crate::api::codec::{Codec, Coding};
 use crate::api::consumer::Consumer;
 use crate::api::queue_inner::QueueInner;
-use crate::api::ticket_handle::{At, TicketHandle};
+use crate::api::ticket_handle::TicketHandle;
 use crate::engine::by_id::{self, Tool, Verb};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{Op, tubes};
@@ -48,7 +48,9 @@ use std::fmt::Display;
 /// ```
 pub struct Tube<T: ?Sized = [u8]> {
     pub(crate) hold: Arc<QueueInner>,
-    pub(crate) at: Arc<At>,
+    pub(crate) number: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) placement: Option<Arc<str>>,
     pub(crate) consumer: Option<Consumer>,
     pub(crate) durability: Durability,
     pub(crate) coding: Coding<T>,
@@ -56,11 +58,11 @@ pub struct Tube<T: ?Sized = [u8]> {
 
 impl Tube {
     pub(crate) fn over(hold: &Arc<QueueInner>, TubeEntry { number, row }: TubeEntry) -> Self {
-        let placement = row.options.placement.map(String::into_boxed_str);
-        let at = At { number, name: row.name.into_boxed_str(), placement };
         Self {
             hold: hold.clone(),
-            at: Arc::new(at),
+            number,
+            name: row.name.into(),
+            placement: row.options.placement.map(Arc::from),
             consumer: None,
             durability: hold.settings.durability,
             coding: Coding::BYTES,
@@ -71,14 +73,15 @@ impl Tube {
 impl<T: ?Sized> Tube<T> {
     /// The tube's name.
     pub fn name(&self) -> &str {
-        &self.at.name
+        &self.name
     }
 
     /// The tube for values of another type, through this codec. The tasks are the same: this handle
     /// encodes what it puts and decodes what it takes.
     pub fn with_codec<U, C: Codec<U>>(&self) -> Tube<U> {
-        let Self { hold, at, consumer, durability, .. } = self.clone();
-        Tube { hold, at, consumer, durability, coding: Coding::of::<C>() }
+        let Self { hold, number, name, placement, consumer, durability, .. } = self.clone();
+        let coding = Coding::of::<C>();
+        Tube { hold, number, name, placement, consumer, durability, coding }
     }
 
     /// The tube as used by this consumer, whose session owns the leases that are taken through this
@@ -132,8 +135,8 @@ impl<T: ?Sized> Tube<T> {
     /// # }
     /// ```
     pub fn ticket(&self, ticket: Ticket) -> TicketHandle {
-        let (hold, at) = (self.hold.clone(), self.at.clone());
-        TicketHandle { hold, at, ticket, durability: self.durability }
+        let (hold, name) = (self.hold.clone(), self.name.clone());
+        TicketHandle { hold, number: self.number, name, ticket, durability: self.durability }
     }
 
     /// Makes up to `most` buried tasks ready again, smallest priority first, then put order, with
@@ -170,7 +173,7 @@ impl<T: ?Sized> Tube<T> {
         let mut kicked = 0;
         while kicked < most {
             let step = (most - kicked).min(SWEEP_TASKS as u64);
-            let op = by_id::Kick { tube: self.at.number, most: step };
+            let op = by_id::Kick { tube: self.number, most: step };
             let done = self.run("kick", &op)?;
             kicked += done;
             if done < step {
@@ -271,7 +274,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn release_all(&self) -> Result<()> {
-        self.run("release all", &tubes::ReleaseAll { tube: self.at.number }).map(drop)
+        self.run("release all", &tubes::ReleaseAll { tube: self.number }).map(drop)
     }
 
     /// Removes all tasks, in every state, in one small step for any number of tasks. Returns how
@@ -295,7 +298,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn truncate(&self) -> Result<u64> {
-        self.run("truncate", &tubes::Truncate { tube: self.at.number })
+        self.run("truncate", &tubes::Truncate { tube: self.number })
     }
 
     /// Stops takes until [`resume`](Tube::resume), also after the queue is opened again. All other
@@ -319,7 +322,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn pause(&self) -> Result<()> {
-        self.run("pause", &tubes::Pause { tube: self.at.number, paused: true }).map(drop)
+        self.run("pause", &tubes::Pause { tube: self.number, paused: true }).map(drop)
     }
 
     /// Allows takes again.
@@ -327,7 +330,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn resume(&self) -> Result<()> {
-        self.run("resume", &tubes::Pause { tube: self.at.number, paused: false }).map(drop)
+        self.run("resume", &tubes::Pause { tube: self.number, paused: false }).map(drop)
     }
 
     /// Calls `on_change` for every step of a task of this tube, in commit order, on a thread that
@@ -405,7 +408,7 @@ impl<T: ?Sized> Tube<T> {
         payloads: bool,
     ) -> Result<()> {
         let callback = on_change.map(|call| Callback { call: Arc::new(call), payloads });
-        let set = self.hold.callbacks.set(&self.hold.core, &self.at.name, callback);
+        let set = self.hold.callbacks.set(&self.hold.core, &self.name, callback);
         self.name_errors("on_task_change", set)
     }
 
@@ -414,14 +417,14 @@ impl<T: ?Sized> Tube<T> {
     }
 
     fn run_on(&self, action: &'static str, id: TaskId, verb: Verb) -> Result<()> {
-        let op = Tool { tube: self.at.number, id, verb };
+        let op = Tool { tube: self.number, id, verb };
         let done = self.hold.core.run(&op, self.durability);
         self.name_errors(action, done.map_err(|error| error.on_task(id)))
     }
 
     /// Adds the verb and the tube's name to an error.
     pub(crate) fn name_errors<R>(&self, action: &'static str, result: Result<R>) -> Result<R> {
-        result.map_err(|error: Error| error.during(action).in_tube(&self.at.name))
+        result.map_err(|error: Error| error.during(action).in_tube(&self.name))
     }
 }
 
@@ -429,7 +432,9 @@ impl<T: ?Sized> Clone for Tube<T> {
     fn clone(&self) -> Self {
         Self {
             hold: self.hold.clone(),
-            at: self.at.clone(),
+            number: self.number,
+            name: self.name.clone(),
+            placement: self.placement.clone(),
             consumer: self.consumer.clone(),
             durability: self.durability,
             coding: self.coding,
@@ -437,4 +442,4 @@ impl<T: ?Sized> Clone for Tube<T> {
     }
 }
 
-debug!([T: ?Sized] Tube<T>, "Tube", this, "name": &this.at.name);
+debug!([T: ?Sized] Tube<T>, "Tube", this, "name": &this.name);

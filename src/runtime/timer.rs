@@ -253,7 +253,7 @@ mod tests {
         assert!(work_off_round(core).unwrap());
         assert_eq!(count(crate::format::Tag::Work), 1, "the sweep has come one step further");
         let ready = |tube: &crate::Tube| {
-            let number = tube.at.number;
+            let number = tube.number;
             let ready =
                 core.look(|view, _| Ok(query::counts(view, &query::tube(view, number)?).ready));
             ready.unwrap()
@@ -274,10 +274,10 @@ mod tests {
         (0..20 * SWEEP_TASKS).for_each(|_| _ = tube.task(b"x").delay(SECOND).put().unwrap());
         clock.advance(SECOND);
         let core = &tube.hold.core;
-        let take = Take { tube: tube.at.number, most: 1, holder: 0 };
+        let take = Take { tube: tube.number, most: 1, holder: 0 };
         let (mut attempts, mut turns) = (Attempts::default(), 0);
         let left = |state: &EngineState| {
-            let run = state.derived.bound(tube.at.number).unwrap().0.run();
+            let run = state.derived.bound(tube.number).unwrap().0.run();
             state.store.count(crate::format::Range::in_run(crate::format::Tag::Delayed, run))
         };
         loop {

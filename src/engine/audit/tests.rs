@@ -421,7 +421,7 @@ fn counts_are_stored_so_statistics_read_no_task() {
         tube.put_many((0..tasks).map(|_| b"x".to_vec())).unwrap();
         let rows = Rows::of(&queue);
         let rows = rows.with_kept_counts();
-        let counts = query::counts(&rows, &query::tube(&rows, tube.at.number).unwrap());
+        let counts = query::counts(&rows, &query::tube(&rows, tube.number).unwrap());
         assert_eq!(counts.ready, tasks as u64);
         rows.reads.get()
     };

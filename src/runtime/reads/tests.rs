@@ -21,7 +21,7 @@ fn read_bytes(tube: &Tube) -> u64 {
 /// The rows and the bytes of each copy that a listing of the ready tasks makes of the active layer.
 fn copies(tube: &Tube) -> Vec<(usize, usize)> {
     let state = tube.hold.core.state.lock();
-    let run = state.derived.bound(tube.at.number).unwrap().0.run();
+    let run = state.derived.bound(tube.number).unwrap().0.run();
     let range = Range::in_run(Tag::Ready, run);
     let (mut from, mut copies) = (range.start(), Vec::new());
     let before = state.store.read_bytes();
@@ -109,7 +109,7 @@ fn a_listing_goes_on_over_layers_that_change() {
         let ids = tube.put_many((0..700).map(payload).collect::<Vec<_>>()).unwrap();
         queue.checkpoint().unwrap();
         let core = &tube.hold.core;
-        let mut listing = Listing::new(tube.at.number, State::Ready);
+        let mut listing = Listing::new(tube.number, State::Ready);
         let first = listing.next_info(core).unwrap().unwrap();
         assert_eq!((first.id, first.payload), (ids[0], payload(0)));
         // Of the first the page has the task's row and not yet its payload.

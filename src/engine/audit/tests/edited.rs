@@ -50,7 +50,7 @@ struct Played {
 impl Played {
     fn new() -> Self {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-        let tube = queue.tube("first").unwrap().at.number;
+        let tube = queue.tube("first").unwrap().number;
         let rows = Rows::of(&queue);
         let (next, end) = (Numbers::both(1_000), Numbers::both(u64::MAX));
         Self { rows, tube, numbers: Reserve { next, end }, journaled: 0 }

@@ -118,7 +118,7 @@ impl Scene {
         in_the_way(&tube, tasks);
         let now = tube.hold.core.look(|_, now| Ok(now)).unwrap();
         let rows = Rows::of(&queue).with_kept_counts();
-        let known = query::tube(&rows, tube.at.number).unwrap();
+        let known = query::tube(&rows, tube.number).unwrap();
         Self { rows, tube: known, now, held, free, buried }
     }
 
