@@ -115,7 +115,7 @@ impl Coding<[u8]> {
         codec: 0,
         version: 0,
         encode: |bytes, _| Ok(bytes),
-        decode: |_, _, payload| Ok(payload.into_vec().into()),
+        decode: |_, _, payload| Ok(payload.into_bytes()),
     };
 }
 

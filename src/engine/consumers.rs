@@ -14,7 +14,7 @@ use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Range, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
-use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
+use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS, SWEEP_TUBES};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
@@ -41,7 +41,8 @@ pub(crate) struct Left {
 
 /// Returns leases of a consumer whose session has ended, one sweep at a time: those in one tube, or
 /// all of them and at the end the consumer. Does nothing if another session of the consumer has
-/// begun since. Returns whether work is left.
+/// begun since. Returns where to continue; `None` at the end. No lease appears before that
+/// place later, because a session that has ended gets none.
 pub(crate) struct End {
     pub(crate) consumer: u32,
     /// The number of the session's end, see [`Left`].
@@ -49,6 +50,15 @@ pub(crate) struct End {
     pub(crate) charged: bool,
     /// The only tube whose leases return.
     pub(crate) tube: Option<u32>,
+    /// The leases before it have returned, or are so damaged that they stay.
+    pub(crate) from: LeasePlace,
+}
+
+/// A place in the leases of a consumer, which are in the order of tubes, then of tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeasePlace {
+    pub(crate) tube: u32,
+    pub(crate) task: u64,
 }
 
 /// Hands out leases without a holder again, with new tokens: one sweep's leases from an id on, also
@@ -123,65 +133,79 @@ impl Op for Leave {
 }
 
 impl Op for End {
-    type Done = bool;
+    type Done = Option<LeasePlace>;
 
     fn tube(&self) -> Option<u32> {
         None
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let Some(row) = query::consumer(ctx, self.consumer)? else { return Ok(false) };
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<LeasePlace>> {
+        let Some(row) = query::consumer(ctx, self.consumer)? else { return Ok(None) };
         if row.until == NEVER || row.void_to != self.left {
             // The consumer was opened again: its leases wait for `resume`.
-            return Ok(false);
+            return Ok(None);
         }
-        let mut left = SWEEP_TASKS;
-        let numbers = match self.tube {
-            Some(number) => vec![number],
-            None => query::numbers(ctx)?,
-        };
-        for number in numbers {
+        let next = self.return_leases(ctx)?;
+        if next.is_none() && self.tube.is_none() {
+            ctx.remove(key::consumer(self.consumer));
+            ctx.remove(key::consumer_name(&row.name));
+        }
+        Ok(next)
+    }
+}
+
+impl End {
+    /// Returns one sweep's leases. Returns where to continue; `None` at the end.
+    fn return_leases(&self, ctx: &mut OpContext<'_>) -> Result<Option<LeasePlace>> {
+        if ctx.count(Range::of(Tag::Held)) == 0 {
+            return Ok(None);
+        }
+        let (first, last) = self.tube.map_or((self.from.tube, u32::MAX), |tube| (tube, tube));
+        let mut tubes = Scan::through(key::tube(first), &key::tube(last));
+        let (mut tubes_left, mut leases_left) = (SWEEP_TUBES, SWEEP_TASKS);
+        while let Some((met, _)) = tubes.next(ctx)? {
+            let number = query::number_in(&met).ok_or_else(|| damaged("tube"))?;
+            let task = if number == self.from.tube { self.from.task } else { 0 };
+            if tubes_left == 0 {
+                return Ok(Some(LeasePlace { tube: number, task }));
+            }
+            tubes_left -= 1;
             let Some(tube) = ctx.sound_tube(number)? else { continue };
             if ctx.count(tube.range(Tag::Held)) == 0 {
                 continue;
             }
             let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
+            rows.skip_to(key::held(tube.run(), self.consumer, TaskId::new(task)));
             while let Some((met, _)) = rows.next(ctx)? {
-                if left == 0 || ctx.is_sweep_long() {
-                    return Ok(true);
-                }
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
-                // A lease that stays does not count, so that the next sweep gets further.
-                left -= usize::from(self.give_back(ctx, &tube, id, met)?);
+                if leases_left == 0 || ctx.is_sweep_long() {
+                    return Ok(Some(LeasePlace { tube: number, task: id.get() }));
+                }
+                leases_left -= 1;
+                self.give_back(ctx, &tube, id, met)?;
             }
         }
-        if self.tube.is_none() {
-            ctx.remove(key::consumer(self.consumer));
-            ctx.remove(key::consumer_name(&row.name));
-        }
-        Ok(false)
+        Ok(None)
     }
-}
 
-impl End {
-    /// Returns one lease. Returns false if it is so damaged that it stays.
+    /// Returns one lease, unless it is so damaged that it stays.
     fn give_back(
         &self,
         ctx: &mut OpContext<'_>,
         tube: &TubeEntry,
         id: TaskId,
         held: Key,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let row = ctx.get(&key::taken(tube.run(), id));
         if matches!(row, Ok(None)) {
             ctx.remove(held);
-            return Ok(true);
+            return Ok(());
         }
         let lease = stored::lease_or_repair(ctx, tube, id, row)?;
-        let Some((stored, taken)) = lease else { return Ok(false) };
+        let Some((stored, taken)) = lease else { return Ok(()) };
         let cause = settle::cause_of_end(self.charged);
-        let returned = settle::give_back(ctx, tube, &stored.task()?, taken, cause);
-        Ok(sound(returned)?.is_some())
+        sound(settle::give_back(ctx, tube, &stored.task()?, taken, cause))?;
+        Ok(())
     }
 }
 
@@ -198,7 +222,7 @@ impl Op for Resume {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        let row = query::consumer(ctx, self.consumer)?.ok_or_else(query::consumer_closed)?;
+        let row = query::open_consumer(ctx, self.consumer)?;
         let rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
         let from = key::held(tube.run(), self.consumer, self.from);
         let mut leases = TaskSweep::new(rows, from);

@@ -39,10 +39,11 @@ impl Payload {
     }
 
     /// The bytes, which are copied only if a row holds them.
-    pub(crate) fn into_vec(self) -> Vec<u8> {
+    #[inline]
+    pub(crate) fn into_bytes(self) -> Box<[u8]> {
         match self {
-            Self::Inline(..) => self.to_vec(),
-            Self::Whole(payload) => payload,
+            Self::Inline(..) => Box::from(&*self),
+            Self::Whole(payload) => payload.into_boxed_slice(),
         }
     }
 }

@@ -74,6 +74,16 @@ pub(crate) fn consumer(view: &dyn View, number: u32) -> Result<Option<ConsumerRo
     row.map(|row| ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))).transpose()
 }
 
+/// The consumer of this number, if it may get leases. No call would return a lease that it got
+/// after the end of its session.
+///
+/// # Errors
+/// `Closed` if its session has ended.
+pub(crate) fn open_consumer(view: &dyn View, number: u32) -> Result<ConsumerRow> {
+    let open = consumer(view, number)?.filter(|row| row.until == NEVER);
+    open.ok_or_else(consumer_closed)
+}
+
 /// The error of a verb of a consumer that was closed.
 pub(crate) fn consumer_closed() -> Error {
     Error::new(ErrorKind::Closed).because("the consumer was closed; open it again")
@@ -142,7 +152,7 @@ impl TaskDescription {
 
     /// All of it, with its payload.
     pub(crate) fn with(self, payload: Payload) -> TaskInfo {
-        TaskInfo { summary: self.summary, payload: payload.into_vec() }
+        TaskInfo { summary: self.summary, payload: payload.into_bytes().into_vec() }
     }
 }
 

@@ -68,7 +68,9 @@ impl Op for Take {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        ensure_session_open(ctx, self.holder)?;
+        if self.holder != 0 {
+            query::open_consumer(ctx, self.holder)?;
+        }
         let mut handed = SmallVec::new();
         if tube.row.paused {
             return Ok(handed);
@@ -100,7 +102,9 @@ impl Op for Claim {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        ensure_session_open(ctx, self.holder)?;
+        if self.holder != 0 {
+            query::open_consumer(ctx, self.holder)?;
+        }
         let (stored, standing) = transition::find(ctx, &tube, self.id)?;
         let task = stored.task()?;
         let refused =
@@ -119,17 +123,6 @@ impl Op for Claim {
         let content = task.content(ctx, &tube)?;
         take(ctx, &tube, &task, standing, content, self.holder)
     }
-}
-
-/// Refuses a take after its consumer's end: no later call would return its tasks.
-///
-/// # Errors
-/// `Closed` if the named consumer no longer exists.
-fn ensure_session_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
-    if holder == 0 || ctx.get(&key::consumer(holder))?.is_some() {
-        return Ok(());
-    }
-    Err(query::consumer_closed())
 }
 
 /// A scan that reads each row once. A take of one task builds no key to continue from.

@@ -1,6 +1,7 @@
 //! The sessions that have ended: until the end of their grace their leases may be resumed, after it
 //! they return. This list is in memory only, and an opening makes it again from the rows.
 
+use crate::engine::consumers::LeasePlace;
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicU64, Mutex, Ordering};
 
@@ -19,6 +20,14 @@ pub(crate) struct Grace {
     pub(crate) left: u64,
     /// Lease time of the end of the grace.
     pub(crate) until: u64,
+    /// Where the return of the leases continues.
+    pub(crate) from: LeasePlace,
+}
+
+impl Grace {
+    fn is_of_session(&self, other: &Self) -> bool {
+        (self.consumer, self.left) == (other.consumer, other.left)
+    }
 }
 
 impl Default for GraceTimers {
@@ -44,7 +53,15 @@ impl GraceTimers {
 
     /// The leases of this session have returned.
     pub(crate) fn remove(&self, ended: Grace) {
-        self.change(|waiting| waiting.retain(|grace| *grace != ended));
+        self.change(|waiting| waiting.retain(|grace| !grace.is_of_session(&ended)));
+    }
+
+    /// The leases of this session before `from` have returned.
+    pub(crate) fn advance(&self, session: Grace, from: LeasePlace) {
+        for grace in self.waiting.lock().iter_mut().filter(|grace| grace.is_of_session(&session)) {
+            // Another thread may have got further.
+            grace.from = grace.from.max(from);
+        }
     }
 
     /// The graces that are over. They stay in the list until `remove`, so that concurrent calls

@@ -74,7 +74,7 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     // Before the due work, as in a verb: both may concern the same lease.
     for grace in parts.grace_timers.expired(parts.lease_now()) {
         parts.state.pass_on();
-        note(return_leases(parts, grace, None));
+        note(return_leases(parts, grace, None).map(|next| next.is_some()));
     }
     while let Some((tube, most)) = next_due(parts, &mut walk)? {
         if most == 0 {

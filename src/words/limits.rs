@@ -25,6 +25,8 @@ pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 pub(crate) const SWEEP_TASKS: usize = 64;
 /// The same on a full disk, where each task takes space until it is done.
 pub(crate) const SWEEP_TASKS_FULL: usize = 8;
+/// Tubes in which one step of the end of a session looks for leases.
+pub(crate) const SWEEP_TUBES: usize = 512;
 /// Pieces of a payload that one step writes: 512 KiB beside the payload that the caller holds.
 pub(crate) const PIECES_OF_STEP: usize = 8;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.

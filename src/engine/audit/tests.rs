@@ -83,6 +83,9 @@ impl Rows {
         let mut counts = BTreeMap::new();
         for range in self.rows.keys().filter_map(|key| Range::holding(key)) {
             *counts.entry(range).or_default() += 1;
+            if range.run.is_some() {
+                *counts.entry(Range::of(range.tag)).or_default() += 1;
+            }
         }
         counts
     }

@@ -4,7 +4,7 @@
 use super::{NOTHING, Rows, work};
 use crate::api::queue::Queue;
 use crate::engine::by_id::{Tool, Verb};
-use crate::engine::consumers::{Join, Leave, Resume};
+use crate::engine::consumers::{End, Join, LeasePlace, Leave, Resume};
 use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
 use crate::engine::pieces::Staged;
@@ -12,7 +12,7 @@ use crate::engine::put::{NewRow, PutTasks};
 use crate::engine::settle::Settle;
 use crate::engine::staging::{RollBack, StagePieces};
 use crate::engine::sweep::Sweep;
-use crate::engine::take::Take;
+use crate::engine::take::{Claim, Take};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tubes::{Pause, ReleaseAll, Truncate};
 use crate::engine::{query, transition};
@@ -22,7 +22,8 @@ use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::format::row::{Counters, TaskProgress, TaskRow, WorkRow};
 use crate::format::{RowOp, Tag, Value};
 use crate::words::clock::{NEVER, Now};
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::{DamagedRow, ErrorKind, Result};
+use crate::words::limits::SWEEP_TASKS;
 use crate::words::numbers::Numbers;
 use crate::words::task::{State, TaskId};
 use crate::words::verb::{Extend, Release, Verdict};
@@ -45,6 +46,7 @@ struct Played {
     numbers: Reserve,
     /// Bytes of the row writes in the journal.
     journaled: usize,
+    repaired: Repaired,
 }
 
 impl Played {
@@ -53,15 +55,14 @@ impl Played {
         let tube = queue.tube("first").unwrap().number;
         let rows = Rows::of(&queue);
         let (next, end) = (Numbers::both(1_000), Numbers::both(u64::MAX));
-        Self { rows, tube, numbers: Reserve { next, end }, journaled: 0 }
+        Self { rows, tube, numbers: Reserve { next, end }, journaled: 0, repaired: Repaired::new() }
     }
 
     /// Decides an op and applies it.
     fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
         let (known, mut draft) = (One(query::tube(&self.rows, self.tube)?), Decision::default());
-        let repaired = Repaired::new();
-        let mut ctx =
-            OpContext::new(&self.rows, &known, &mut self.numbers, &mut draft, None, &repaired, NOW);
+        let (rows, numbers, repaired) = (&self.rows, &mut self.numbers, &self.repaired);
+        let mut ctx = OpContext::new(rows, &known, numbers, &mut draft, None, repaired, NOW);
         let done = op.decide(&mut ctx)?;
         self.rows.bytes = self.rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
         let (rows, journaled) = (&mut self.rows.rows, &mut self.journaled);
@@ -403,4 +404,55 @@ fn fields_of_a_later_version_survive_every_rewrite() {
     );
     while played.run(&Sweep).unwrap() {}
     kept(&played);
+}
+
+/// Regression: a take whose caller had looked up the consumer before its session ended got a lease
+/// after it. The end of the session may have passed its tube by then.
+#[test]
+fn nothing_is_handed_to_a_session_that_has_ended() {
+    let mut played = Played::new();
+    let join = Join { name: "ada", grace: 1_000 };
+    let consumer = played.run(&join).unwrap();
+    let ids = [(); 3].map(|()| played.put(NewRow::default()));
+    let take = Take { tube: 1, most: 1, holder: consumer };
+    assert_eq!(played.run(&take).unwrap()[0].id, ids[0]);
+    played.run(&Leave { consumer }).unwrap();
+    let claim = Claim { tube: 1, id: ids[1], holder: consumer };
+    let resume = Resume { tube: 1, consumer, from: TaskId::new(0) };
+    assert_eq!(played.run(&take).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(played.run(&claim).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(played.run(&resume).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(played.run(&join).unwrap(), consumer);
+    assert_eq!(played.run(&resume).unwrap().0[0].id, ids[0]);
+    assert_eq!(played.run(&claim).unwrap().id, ids[1]);
+    assert_eq!(played.run(&take).unwrap()[0].id, ids[2]);
+}
+
+/// Leases that are so damaged that they stay were looked at in every step, and all in one step.
+#[test]
+fn the_end_of_a_session_passes_by_damaged_leases() {
+    let mut played = Played::new();
+    let consumer = played.run(&Join { name: "ada", grace: 0 }).unwrap();
+    let ids: Vec<_> = (0..3 * SWEEP_TASKS).map(|_| played.put(NewRow::default())).collect();
+    played.run(&Take { tube: 1, most: ids.len(), holder: consumer }).unwrap();
+    let run = played.rows.tube("first").run();
+    for id in &ids[..2 * SWEEP_TASKS] {
+        let key = key::taken(run, *id);
+        played.rows.rows.insert(key.clone(), None);
+        played.repaired.push(DamagedRow { tube: 1, key: key.as_slice().into() });
+    }
+    let left = played.run(&Leave { consumer }).unwrap().unwrap().number;
+    let mut from = LeasePlace::default();
+    for step in 1..3 {
+        let end = End { consumer, left, charged: true, tube: None, from };
+        from = played.run(&end).unwrap().unwrap();
+        assert_eq!(from, LeasePlace { tube: 1, task: ids[step * SWEEP_TASKS].get() });
+    }
+    for tube in [Some(1), None] {
+        let end = End { consumer, left, charged: true, tube, from };
+        assert_eq!(played.run(&end).unwrap(), None);
+        assert_eq!(played.rows.keys(Tag::Ready).len(), SWEEP_TASKS);
+        assert_eq!(played.rows.keys(Tag::Held).len(), 2 * SWEEP_TASKS);
+        assert_eq!(played.rows.keys(Tag::Consumer).is_empty(), tube.is_none());
+    }
 }
