@@ -25,6 +25,7 @@ mod database;
 mod base;
 mod counts;
 mod carry;
+mod clean_end;
 mod journal;
 mod ring;
 mod journal_reader;
@@ -338,6 +339,9 @@ impl Store {
             health.detach();
         }
         if let Some(ring) = self.ring.take() {
+            if !stopped {
+                ring.note_clean_end();
+            }
             ring.journal().release();
         }
         // A store without a ring would look like one in memory.

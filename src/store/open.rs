@@ -5,6 +5,7 @@
 
 use super::base::Base;
 use super::carry::{self, Carry};
+use super::clean_end;
 use super::create::{NO_JOURNAL, create, random};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::features::Slot;
@@ -118,15 +119,15 @@ impl Store {
         if tail.span.link.number < upto {
             return Err(damaged(LOST_CARRIED_ROW));
         }
-        let lost = reader
-            .beyond(tail.span.link.number, |done| report(progress, Stage::Scan, done, head.ring))?;
+        let is_clean = has_clean_end(&*file, &head, tail.span)?;
+        let lost = if is_clean { Vec::new() } else { search(&mut reader, tail.span, progress)? };
         if !lost.is_empty() && !config.accept_loss {
             return Err(damaged(LOST_RECORD));
         }
         report(progress, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
         journal_reader::write_again(&*file, &head, floor.end, tail.span.end)
-            .and_then(|()| write_slots_again(&*file, &head, &slot, carry))
+            .and_then(|()| write_head_again(&*file, &head, &slot, carry))
             .map_err(Error::io)?;
         let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
         let Tail { span, meta, boot } = tail;
@@ -301,6 +302,19 @@ fn read_last_carry(
     }
 }
 
+/// Whether the last close notes that nothing follows the end of the chain.
+fn has_clean_end(file: &dyn DiskFile, head: &JournalHead, tail: Span) -> Result<bool> {
+    let mut note = [0; clean_end::BYTES];
+    file.read_at(clean_end::AT, &mut note).map_err(Error::io)?;
+    Ok(note == clean_end::encode(tail.link, head.seed()))
+}
+
+/// Searches the ring for records after a gap. Returns their positions.
+fn search(reader: &mut RingReader<'_>, tail: Span, progress: ProgressFn<'_>) -> Result<Vec<u64>> {
+    let ring = reader.ring_bytes();
+    reader.beyond(tail.link.number, |done| report(progress, Stage::Scan, done, ring))
+}
+
 fn replay(
     reader: &mut RingReader<'_>,
     anchor: &CheckpointPosition,
@@ -335,16 +349,18 @@ fn replay(
     Ok(tail)
 }
 
-/// Writes the valid slots again, byte for byte: after a failed sync they may be in the system's
-/// memory only. Without its feature a row could not be read, and without its carry the next opening
-/// would begin at the anchor, where the ring is overwritten by then.
-fn write_slots_again(
+/// Writes the valid slots again, byte for byte, and removes the clean end, also where it looks
+/// removed: after a failed sync what is shown may be in the system's memory only. Without its
+/// feature a row could not be read, and without its carry the next opening would begin at the
+/// anchor, where the ring is overwritten by then.
+fn write_head_again(
     file: &dyn DiskFile,
     head: &JournalHead,
     slot: &Slot,
     carry: Option<Carry>,
 ) -> io::Result<()> {
     file.write_at(slot.at(), &slot.encode(head.seed()))?;
+    file.write_at(clean_end::AT, &[0; clean_end::BYTES])?;
     carry.map_or(Ok(()), |carry| file.write_at(carry.at(), &carry.encode(head.seed())))
 }
 

@@ -11,7 +11,8 @@ pub enum Stage {
     Create,
     /// The records after the last checkpoint are replayed.
     Replay,
-    /// The rest of the journal is searched for records that prove that one is missing.
+    /// The rest of the journal is searched for records that prove that one is missing. Not after a
+    /// clean close.
     Scan,
     /// The replayed records are made durable.
     Settle,

@@ -6,6 +6,7 @@
 mod carried;
 
 use super::carry::{Carry, KEPT_PART, Load, RECORD_PART, ROW_PART};
+use super::clean_end;
 use super::disk::{DiskFile, write_zeros};
 use super::features::{Features, Slot};
 use super::head::{self, HEAD_BYTES, JournalHead};
@@ -116,6 +117,12 @@ impl Ring {
         if anchor.link.number >= self.floor.link.number {
             self.floor = anchor;
         }
+    }
+
+    /// Notes that nothing follows the last record. It is not synced, and a failure is no failure of
+    /// the close: without the note the next opening searches the ring.
+    pub(crate) fn note_clean_end(&self) {
+        let _ = self.file.write_at(clean_end::AT, &clean_end::encode(self.last.link, self.seed));
     }
 
     /// The record after which an opening would begin.

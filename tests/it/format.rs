@@ -199,5 +199,10 @@ fn a_new_folder_is_read_as_the_golden_ones_are() {
     assert!(read(&copy).unwrap().contents.tubes[&1].void_to > token);
     drop(held);
     queue.close().unwrap();
-    assert_eq!(read(&path).unwrap().records.len(), 0);
+    let Folder { journal, base, records, .. } = read(&path).unwrap();
+    assert_eq!(records.len(), 0);
+    assert_eq!(journal.clean_end, Some((base.anchor.number, base.anchor.checksum)));
+    let _queue = crate::open(&path);
+    let (_copy, copy) = killed(&path);
+    assert_eq!(read(&copy).unwrap().journal.clean_end, None, "an opening removes it");
 }

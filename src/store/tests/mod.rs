@@ -2,6 +2,7 @@
 
 mod calls;
 mod carry;
+mod clean_end;
 mod disk;
 mod failing;
 mod features;

@@ -25,6 +25,8 @@ pub(crate) struct Journal {
     pub(crate) features: Vec<Feature>,
     /// Of the valid ones that with the higher sequence.
     pub(crate) carry: Option<Carry>,
+    /// The number and the checksum of the last record, from the last close.
+    pub(crate) clean_end: Option<(u64, u64)>,
     ring: Vec<u8>,
 }
 
@@ -145,12 +147,17 @@ impl Journal {
         let counts = slots.into_iter().filter_map(Read::ok).max_by_key(|slot| slot.0);
         let (_, features) = counts.ok_or("no slot is valid")?;
         let (even, odd) = file[CARRY_AT..RING_AT].split_at(PAGE / 2);
-        let rest = even[72..].iter().chain(&odd[72..]);
+        let note = &even[1024..1048];
+        let clean_end =
+            (be(&note[16..]) == xxh3_64(&note[..16]) ^ seed).then(|| (be(note), be(&note[8..])));
+        let is_removed = note.iter().all(|byte| *byte == 0);
+        ensure(is_removed || clean_end.is_some(), || "the clean end".into())?;
+        let rest = even[72..1024].iter().chain(&even[1048..]).chain(&odd[72..]);
         ensure(rest.copied().all(|byte| byte == 0), || "zeros of the carry".into())?;
         let carries = carry(even, 0, seed).into_iter().chain(carry(odd, 1, seed));
         let carry = carries.max_by_key(|carry| carry.sequence);
         let ring = file[RING_AT..].to_vec();
-        Ok(Self { id, seed, slots: valid, features, carry, ring })
+        Ok(Self { id, seed, slots: valid, features, carry, clean_end, ring })
     }
 
     /// The record at this place of the ring; `None` if its checksum is wrong.
