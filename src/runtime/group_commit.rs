@@ -3,13 +3,14 @@
 //! caller syncs, others apply and write, and the next sync covers them all.
 
 use crate::store::{Health, Journal};
+use crate::words::clock::machine_now;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The flusher begins 1/EARLY_DIVISOR of the interval before its end. Otherwise callers would find
-/// the limit passed and sync themselves, each time for as long as a sync takes.
+/// The flusher begins at least 1/EARLY_DIVISOR of the interval before its end. Otherwise callers
+/// would find the limit passed and sync themselves, each time for as long as a sync takes.
 const EARLY_DIVISOR: u32 = 4;
 /// The least time between two looks whether another thread's sync has ended.
 const IDLE_WAIT_MIN: Duration = Duration::from_millis(1);
@@ -194,6 +195,7 @@ impl GroupCommit {
         let rests = |flusher: &mut Flusher| !flusher.closed && !flusher.woken && is_synced();
         let mut flusher = self.flusher.lock();
         let mut owes_idle = false;
+        let (mut took, mut age) = (Duration::ZERO, Duration::ZERO);
         while !flusher.closed {
             // Cleared before `oldest` is read, and a writer sets `oldest` before it reads this: one
             // of the two always sees the other's write.
@@ -211,11 +213,16 @@ impl GroupCommit {
             }
             (flusher.woken, owes_idle) = (false, true);
             self.flusher_awake.store(true, Ordering::SeqCst);
-            self.flusher_condvar.wait_for(&mut flusher, interval - interval / EARLY_DIVISOR);
+            self.flusher_condvar.wait_for(&mut flusher, wait_before_sync(interval, took, age));
+            age = Duration::ZERO;
             if !flusher.closed && !is_synced() {
                 drop(flusher);
+                let began = machine_now();
                 // The failure is stored, and every later call returns it.
                 let _ = self.flush();
+                took = began.elapsed();
+                // What is unsynced now was written after the sync began.
+                age = if is_synced() { Duration::ZERO } else { took };
                 flusher = self.flusher.lock();
             }
         }
@@ -246,6 +253,38 @@ impl GroupCommit {
     }
 }
 
+/// How long the flusher waits before it syncs records of this age, after a sync that took so long.
+/// The next sync may take twice as long, and then no record is older than the interval at its end,
+/// if that is possible: while a checkpoint's pages go to the disk, a sync takes 30 ms instead of 1.
+fn wait_before_sync(interval: Duration, took: Duration, age: Duration) -> Duration {
+    let early = (interval / EARLY_DIVISOR).max(2 * took);
+    interval.saturating_sub(early).saturating_sub(age)
+}
+
 fn unknown() -> Error {
     Error::new(ErrorKind::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the flusher waited for three quarters of the interval after each sync, also
+    /// after one of 20 ms. What was written during that sync then was older than the interval, and
+    /// the next caller waited for a sync: 30 ms beside a checkpoint.
+    #[test]
+    fn records_are_synced_before_they_are_older_than_the_interval() {
+        let millis = Duration::from_millis;
+        let interval = millis(50);
+        assert_eq!(
+            wait_before_sync(interval, millis(1), Duration::ZERO),
+            millis(37) + millis(1) / 2
+        );
+        for (took, age) in [(0, 0), (1, 1), (10, 10), (16, 16), (16, 0), (25, 0)] {
+            let wait = wait_before_sync(interval, millis(took), millis(age));
+            assert!(millis(age) + wait + millis(2 * took) <= interval, "{took} ms, {age} ms old");
+        }
+        assert_eq!(wait_before_sync(interval, millis(40), millis(40)), Duration::ZERO);
+        assert_eq!(wait_before_sync(Duration::ZERO, millis(1), Duration::ZERO), Duration::ZERO);
+    }
 }
