@@ -2,6 +2,7 @@
 
 use super::Store;
 use super::base::Base;
+use super::base_transaction::BaseTransaction;
 use super::redb_errors::{Fault, fenced};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::sync::Arc;
@@ -60,8 +61,6 @@ impl Store {
         }
         // Compaction writes no list of free pages; after an unclean end redb would scan the whole
         // file.
-        let opening = self.base()?.opening();
-        let txn = opening.begin_write()?;
-        fenced(&opening.health, || Ok(txn.commit()?))
+        BaseTransaction::begin(self.base()?.opening().clone())?.commit()
     }
 }

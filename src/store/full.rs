@@ -5,17 +5,17 @@
 
 use super::Store;
 use super::base::Base;
+use super::base_transaction::BaseTransaction;
 use super::carry::{Burden, KEPT_PART, Load};
-use super::checkpoint::{abort, keep_reserve, write_rows};
 use super::database::Opening;
 use super::record::set_boot;
-use super::redb_errors::fenced;
 use super::ring::{Ring, WriteFault};
 use crate::format::extension::Extension;
 use crate::format::key::Key;
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SLICE_ROWS;
+use crate::words::sync::Arc;
 
 /// How often the base grows, by a smaller step than redb's, before the overlay is carried.
 const STEPS: usize = 4;
@@ -187,29 +187,22 @@ impl Store {
 
 /// Writes one slice. Returns the last key written, if there was one to write.
 fn write_slice(
-    opening: &Opening,
+    opening: &Arc<Opening>,
     layer: &Layer,
     dead: bool,
     last: Option<&Key>,
     most: usize,
 ) -> Result<Option<Key>> {
     let rest = layer.after(last).filter(|(_, op)| op.is_remove() == dead);
-    let txn = opening.begin_write()?;
-    let written = write_rows(&txn, opening, rest.take(most)).and_then(|written| {
-        // Rows that are added must leave the reserve to removals.
-        if !dead && written.is_some() {
-            keep_reserve(&txn, opening)?;
-        }
-        Ok(written)
-    });
-    match written {
-        Ok(Some(written)) => {
-            fenced(&opening.health, || Ok(txn.commit()?))?;
-            Ok(Some(written))
-        }
-        nothing => {
-            abort(txn, opening);
-            nothing
-        }
+    let txn = BaseTransaction::begin(opening.clone())?;
+    let written = txn.write_rows(rest.take(most))?;
+    if written.is_none() {
+        return Ok(None);
     }
+    // Rows that are added must leave the reserve to removals.
+    if !dead {
+        txn.keep_reserve()?;
+    }
+    txn.commit()?;
+    Ok(written)
 }

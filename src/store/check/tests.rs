@@ -6,7 +6,7 @@ use super::super::head::HEAD_BYTES;
 use super::super::record::MetaDelta;
 use super::super::redb_errors::fenced;
 use super::super::tables::{ROWS, seal};
-use super::super::{AppTransaction, Clocks, Config, Folder, Store};
+use super::super::{BaseTransaction, Clocks, Config, Folder, Store};
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Tag, Value, View};
@@ -180,7 +180,7 @@ fn a_changed_page_of_redb_is_reported() {
 fn a_base_in_use_is_verified() {
     let (home, mut store) = made();
     let reader = store.opening().unwrap().begin_read().unwrap();
-    let writer = AppTransaction::begin(store.opening().unwrap()).unwrap();
+    let writer = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     assert_eq!(check_report(&mut store), Vec::<String>::new());
     let base = home.path().join("q").join("base.redb");
     let mut bytes = fs::read(&base).unwrap();

@@ -111,7 +111,7 @@ fn a_checkpoint_adopted_late_undoes_nothing() {
     let checkpoint = store.freeze().unwrap().unwrap();
     let renewed = checkpoint.run(None).map_err(|failed| failed.error).unwrap();
     write(&mut store, vec![add(2, b"x")]).unwrap();
-    let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
+    let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, vec![add(3, b"x"), remove(1)]).unwrap();
     drop(store.renew(renewed));
     assert_eq!(numbers(&store), [2, 3]);

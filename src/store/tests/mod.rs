@@ -15,7 +15,7 @@ mod seeds;
 
 use super::head::HEAD_BYTES;
 use super::record::MetaDelta;
-use super::{AppTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
+use super::{BaseTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
 use crate::format::key::Key;
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::{Layer, WriteSet};
@@ -122,7 +122,7 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
 }
 
 /// Commits writes with the application's tables; returns success or failure.
-fn finish(store: &mut Store, app: AppTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
+fn finish(store: &mut Store, app: BaseTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
     let advance = moving(&writes, 9);
     store.finish(app, std::mem::take(written(&writes).layer()), advance)
 }

@@ -94,7 +94,7 @@ fn the_largest_record_fits_after_every_checkpoint() {
     // A carry could not split it.
     let mut writes = vec![add(999, &vec![7; most / 2])];
     assert!(matches!(append(&mut store, &mut writes), Err(Failure::TooLarge)));
-    let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
+    let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, writes).unwrap();
     assert_eq!(store.get(&key(999)).unwrap().unwrap().len(), most / 2);
     disk.kill();
