@@ -71,7 +71,7 @@ pub(crate) use features::KNOWN;
 pub(crate) use folder::Folder;
 pub(crate) use freeze::Retired;
 pub(crate) use health::Health;
-use io_counters::IoCounters;
+use io_counters::CountedDisk;
 pub(crate) use journal::Journal;
 pub(crate) use open::{Clocks, Opened};
 pub(crate) use paced_io::IoPacer;
@@ -122,8 +122,7 @@ pub(crate) enum Failure {
 /// The rows of one queue, and the two files that contain them.
 pub(crate) struct Store {
     /// `None` in memory.
-    disk: Option<Arc<dyn Disk>>,
-    io_counters: Arc<IoCounters>,
+    disk: Option<CountedDisk>,
     config: Config,
     /// `None` in memory.
     ring: Option<Ring>,

@@ -9,7 +9,7 @@ use super::create::{NO_JOURNAL, create, random};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::features::Slot;
 use super::head::{self, HEAD_BYTES, HeadFault, JournalHead, QueueId};
-use super::io_counters::IoCounters;
+use super::io_counters::CountedDisk;
 use super::journal_reader::{self, RingReader};
 use super::open_base::{copied_features, open_base};
 use super::progress::{ProgressFn, Stage, report};
@@ -83,25 +83,23 @@ impl Store {
         progress: ProgressFn<'_>,
     ) -> Result<Opened> {
         let folder = disk.folder().to_owned();
-        let (disk, io_counters) = IoCounters::of(disk);
         find_or_create(&*disk, config.journal_bytes, progress)
-            .and_then(|()| Self::open_files(disk, io_counters, config, clocks, progress))
+            .and_then(|()| Self::open_files(CountedDisk::new(disk), config, clocks, progress))
             .map_err(|error| corruption_as_damage(error).during("open").at(&folder))
     }
 
     fn open_files(
-        disk: Arc<dyn Disk>,
-        io_counters: Arc<IoCounters>,
+        disk: CountedDisk,
         config: Config,
         clocks: &Clocks<'_>,
         progress: ProgressFn<'_>,
     ) -> Result<Opened> {
-        let Some(file) = disk.open_journal().map_err(Error::io)? else {
+        let Some(file) = disk.open_journal()? else {
             return Err(Error::new(ErrorKind::Locked));
         };
         let (head, slot) = read_head(&*file)?;
         slot.features.admit(config.known)?;
-        let base = open_base(&*disk, &config)?;
+        let base = open_base(&disk, &config)?;
         let anchor = base.anchor();
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));
@@ -125,7 +123,7 @@ impl Store {
         }
         report(progress, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
-        journal_reader::write_again(&*file, &head, floor.end, tail.span.end)
+        journal_reader::write_records_again(&*file, &head, floor.end, tail.span.end)
             .and_then(|()| write_slots_again(&*file, &head, &slot, carry))
             .map_err(Error::io)?;
         let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
@@ -134,7 +132,6 @@ impl Store {
             QueueClock::resume(meta.marks, boot, clocks.clock, clocks.gap_max);
         let mut store = Self {
             disk: Some(disk),
-            io_counters,
             ring: Some(ring),
             rows,
             meta,
@@ -163,7 +160,6 @@ impl Store {
     fn over(base: Base, config: Config) -> Self {
         Self {
             disk: None,
-            io_counters: Arc::default(),
             config,
             ring: None,
             rows: Rows::default(),
@@ -326,7 +322,7 @@ fn replay(
     // the journal of another copy. The first anchor has no record.
     if tail.span == anchor.span && anchor.span.link.number > 0 {
         let own = reader.record(anchor.span.start).map_err(Error::io)?;
-        let is_there = own.is_some_and(|(header, _)| header.link() == anchor.span.link);
+        let is_there = own.is_some_and(|header| header.link() == anchor.span.link);
         if !is_there {
             return Err(damaged(MISMATCHED));
         }

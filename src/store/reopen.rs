@@ -113,7 +113,7 @@ impl Store {
             let error = Error::new(ErrorKind::Io);
             return Err(self.stop(error.because("a base in memory cannot be opened again")));
         };
-        let opened = reopen_base(&**disk, self.config.cache_bytes, change);
+        let opened = reopen_base(disk, self.config.cache_bytes, change);
         let base = opened.map_err(|error| self.stop(error))?;
         if let Some(ring) = &mut self.ring {
             // The commit that failed may have taken place.

@@ -66,6 +66,7 @@ pub struct BaseSpace {
 impl Store {
     pub(crate) fn space(&self) -> Space {
         let file = self.base.as_ref().map_or(0, |base| base.opening().bytes());
+        let counters = self.disk.as_ref().map(|disk| &disk.counters);
         Space {
             journal_used: self.ring.as_ref().map_or(0, Ring::used),
             journal_bytes: self.ring.as_ref().map_or(0, Ring::size),
@@ -75,8 +76,8 @@ impl Store {
             temporary_bytes: self.rows.temporary_bytes(),
             durable_bytes: self.meta.durable_bytes,
             checkpoints: self.checkpoints_done,
-            syncs: self.io_counters.syncs(),
-            written_bytes: self.io_counters.written(),
+            syncs: counters.map_or(0, |counters| counters.syncs()),
+            written_bytes: counters.map_or(0, |counters| counters.written()),
             tasks_put: 0,
         }
     }

@@ -34,7 +34,7 @@ use std::ops::ControlFlow;
 impl Store {
     /// Bytes read from the disk so far.
     pub(crate) fn read_bytes(&self) -> u64 {
-        self.io_counters.read.load(Ordering::Relaxed)
+        self.disk.as_ref().unwrap().counters.read.load(Ordering::Relaxed)
     }
 
     /// What a snapshot of a range copies, and how far it goes.
