@@ -50,16 +50,13 @@ impl Store {
         }
         let meta = self.meta.advanced(advance);
         let anchor = self.next_anchor(base.anchor(), meta);
-        if let Some(journal) = self.journal()
-            && let Err(error) = sync_up_to(&journal, anchor.span.link.number)
-        {
+        if let Err(error) = sync_up_to(self.journal().as_deref(), anchor.span.link.number) {
             drop(txn);
             return Err(Failure::Broken(self.stop(error)));
         }
-        self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+        self.rows.counts.thaw();
         self.rows.count(&writes, true);
         let tallies = self.rows.counts.freeze();
-        self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
         match self.commit_all(txn, &writes, anchor, &tallies) {
             Ok(base) => {
                 self.meta = meta;
@@ -71,7 +68,7 @@ impl Store {
             Err(failure) => {
                 // The runs stay marked as changed, so that the next checkpoint writes their counts,
                 // also those of a running checkpoint.
-                self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+                self.rows.counts.thaw();
                 self.rows.count(&writes, false);
                 Err(failure)
             }

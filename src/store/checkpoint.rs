@@ -41,9 +41,7 @@ impl Checkpoint {
     /// Waits for redb's writer and begins. Syncs the journal first: the record in the base's anchor
     /// must be on the medium before the base is.
     pub(crate) fn begin(&mut self) -> Result<()> {
-        if let Some(journal) = &self.journal {
-            sync_up_to(journal, self.anchor.span.link.number)?;
-        }
+        sync_up_to(self.journal.as_deref(), self.anchor.span.link.number)?;
         let txn = self.txn.insert(BaseTransaction::begin(self.opening.clone())?);
         // Its rows are in the base already; written again, they would hide later ones.
         if txn.serial()? + 1 != self.anchor.serial {
@@ -85,23 +83,23 @@ impl Checkpoint {
         pacer: Option<Arc<dyn IoPacer>>,
     ) -> std::result::Result<Base, CheckpointFailure> {
         self.opening.writer.set_pacer(pacer.clone());
-        let done = self.all_steps(pacer.as_deref());
+        let done = (|| {
+            self.begin()?;
+            while self.step(STEP)? {
+                if let Some(pacer) = &pacer {
+                    pacer.yield_cpu();
+                }
+            }
+            self.commit()
+        })();
         self.opening.writer.set_pacer(None);
         done.map_err(|error| self.failed(error))
     }
-
-    fn all_steps(&mut self, pacer: Option<&dyn IoPacer>) -> Result<Base> {
-        self.begin()?;
-        while self.step(STEP)? {
-            if let Some(pacer) = pacer {
-                pacer.yield_cpu();
-            }
-        }
-        self.commit()
-    }
 }
 
-pub(super) fn sync_up_to(journal: &Journal, number: u64) -> Result<()> {
+/// Syncs the journal up to this record. In memory there is none.
+pub(super) fn sync_up_to(journal: Option<&Journal>, number: u64) -> Result<()> {
+    let Some(journal) = journal else { return Ok(()) };
     if journal.has_failed() {
         return Err(Error::new(ErrorKind::Broken).because("the journal has failed"));
     }

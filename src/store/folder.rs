@@ -103,6 +103,7 @@ impl Disk for Folder {
     }
 
     fn stage(&self) -> io::Result<Box<dyn Staging>> {
+        use io::ErrorKind::{AlreadyExists, NotFound};
         static CREATIONS: AtomicU64 = AtomicU64::new(0);
         let place = self.place()?;
         let mut last = None;
@@ -121,12 +122,7 @@ impl Disk for Folder {
             match StagingFolder::new(spot, &place) {
                 Ok(Some(staging)) => return Ok(Box::new(staging)),
                 Ok(None) => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
-                    ) =>
-                {
+                Err(error) if [NotFound, AlreadyExists].contains(&error.kind()) => {
                     last = Some(error);
                 }
                 Err(error) => return Err(error),

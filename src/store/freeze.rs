@@ -54,7 +54,6 @@ impl Store {
         let frozen = Arc::new(std::mem::take(&mut self.rows.active));
         self.rows.frozen = Some(frozen.clone());
         let tallies = self.rows.counts.freeze();
-        self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
         Ok(Some(Checkpoint {
             frozen,
             journal: self.journal(),
@@ -86,14 +85,13 @@ impl Store {
         self.checkpoints_done += 1;
         let before = self.base.replace(base);
         let frozen = self.rows.frozen.take();
-        self.frozen_runs.clear();
+        self.rows.counts.frozen.clear();
         self.rows.settle_dead();
         self.full = false;
         self.restore_reserve();
         // In memory there is no disk to wait for.
-        let is_on_disk = self.disk.is_some();
-        let read_ahead_bytes =
-            if is_on_disk { (self.config.cache_bytes / READ_AHEAD_DIVISOR) as u64 } else { 0 };
+        let most = (self.config.cache_bytes / READ_AHEAD_DIVISOR) as u64;
+        let read_ahead_bytes = if self.disk.is_some() { most } else { 0 };
         Retired { base: before, frozen, read_ahead_bytes }
     }
 }

@@ -31,41 +31,40 @@ const ADDS_MIN: usize = 16;
 impl Store {
     #[inline]
     pub(super) fn load(&self, ring: &Ring, burden: Burden) -> Load {
-        Load::of(self.rows.carry_bytes(self.frozen_runs.len()), ring.size(), burden)
+        Load::of(self.rows.carry_bytes(), ring.size, burden)
     }
 
     /// Whether due tasks may be moved, which needs space. On a full disk they can wait: a take
     /// still gets the ready tasks, and their acks free space.
     pub(crate) fn promotes(&self) -> bool {
-        let room = |ring: &Ring| ring.left(self.load(ring, Burden::Adds)) >= ring.size() / 16;
+        let room = |ring: &Ring| ring.left(self.load(ring, Burden::Adds)) >= ring.size / 16;
         !self.full || self.ring.as_ref().is_none_or(room)
     }
 
-    /// Continues after a checkpoint that met a full disk. `Ok` if the checkpoint is done after all.
+    /// Continues after this error of a checkpoint that was taken back. `Ok` if the checkpoint is
+    /// done after all.
     ///
     /// # Errors
-    /// `DiskFull` if rows of the overlay do not fit into the base: the journal has them. `Broken`
-    /// if the store cannot continue.
-    pub(super) fn handle_full_disk(&mut self, error: Error) -> Result<()> {
-        let mut error = error;
-        for _ in 0..STEPS {
-            if !self.reopen_larger()? {
-                break;
-            }
+    /// The error; `DiskFull` if rows of the overlay do not fit into the base: the journal has them.
+    /// `Broken` if the store cannot continue.
+    pub(super) fn continue_after(&mut self, mut error: Error) -> Result<()> {
+        let mut steps = 0;
+        while error.kind() == ErrorKind::DiskFull && steps < STEPS && self.reopen_larger()? {
             match self.try_checkpoint()? {
                 None => return Ok(()),
                 Some(failed) => error = failed,
             }
-            if error.kind() != ErrorKind::DiskFull {
-                self.reopen()?;
-                return Err(self.with_folder(error));
-            }
+            steps += 1;
+        }
+        if error.kind() != ErrorKind::DiskFull {
+            self.reopen()?;
+            return Err(self.with_folder(error));
         }
         self.full = true;
         self.carry()?;
         self.reopen_after(|file| file.reveal().map_err(Error::io))?;
         self.write_what_fits()?;
-        let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size() / KEPT_PART);
+        let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size / KEPT_PART);
         (self.number_when_full, self.retry_at) = (self.number, used);
         Err(self.with_folder(error))
     }
@@ -73,7 +72,7 @@ impl Store {
     /// Opens the base again with more free pages. redb would double its file, and later grow it by
     /// gigabytes, for which the disk may have no space. Returns whether the file has grown.
     pub(super) fn reopen_larger(&mut self) -> Result<bool> {
-        let rows = self.rows.carry_bytes(0);
+        let rows = self.rows.carry_bytes();
         let mut grown = false;
         self.reopen_after(|file| {
             let mut step = (rows * 2 + STEP_BYTES).max(file.seen() / STEP_PART);
@@ -96,12 +95,10 @@ impl Store {
         let counts = self.rows.counts.moved();
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let mut extension = Extension::default();
-        if let Some(boot) = self.boot {
-            set_boot(&mut extension, boot);
-        }
+        set_boot(&mut extension, self.boot);
         match ring.carry(serial, (&self.meta, &extension), &self.rows.active, &counts) {
             Ok(()) => {
-                self.number = ring.last().link.number;
+                self.number = ring.last.link.number;
                 Ok(())
             }
             // The ring stays as full as it was.
@@ -115,7 +112,7 @@ impl Store {
     pub(super) fn make_room_for_opening(&mut self) -> Result<()> {
         let is_short = |store: &Self| {
             store.ring.as_ref().is_some_and(|ring| {
-                ring.lacks(store.load(ring, Burden::Frees), ring.size() / KEPT_PART / 4)
+                ring.lacks(store.load(ring, Burden::Frees), ring.size / KEPT_PART / 4)
             })
         };
         if !is_short(self) {

@@ -53,7 +53,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use crate::format::key::{Run, is_temporary};
+use crate::format::key::is_temporary;
 use crate::format::layer::{Layer, WriteSet};
 use crate::format::{Met, Range, Value, View};
 use crate::words::clock::Boot;
@@ -129,8 +129,6 @@ pub(crate) struct Store {
     /// `None` while the file is opened again, after that failed, and after a close.
     base: Option<Base>,
     rows: Rows,
-    /// Runs whose counts the running checkpoint writes.
-    frozen_runs: Vec<Run>,
     /// The metadata after all writes that were applied or replayed. Writes that failed do not
     /// change it; otherwise their bytes would be counted twice when the caller tries again.
     meta: RecordMeta,
@@ -173,8 +171,8 @@ impl Store {
             let written = match &mut self.ring {
                 Some(ring) => {
                     let burden = if adds { Burden::Adds } else { Burden::of(layer) };
-                    let carried = self.rows.carry_bytes(self.frozen_runs.len());
-                    let load = Load::of(carried, ring.size(), burden);
+                    let carried = self.rows.carry_bytes();
+                    let load = Load::of(carried, ring.size, burden);
                     let durable = layer.iter().filter(|(key, _)| !is_temporary(key));
                     let reserves = meta.reserved != self.meta.reserved;
                     ring.append(&meta, reserves, durable, load)
@@ -254,7 +252,7 @@ impl Store {
         match &self.ring {
             Some(ring) => {
                 let retry_at = if self.full { self.retry_at } else { 0 };
-                ring.used() >= retry_at.max(ring.size() / CHECKPOINT_AT_DIVISOR)
+                ring.used() >= retry_at.max(ring.size / CHECKPOINT_AT_DIVISOR)
             }
             None => self.rows.active.inserted_bytes() as u64 >= self.config.journal_bytes,
         }
@@ -262,7 +260,7 @@ impl Store {
 
     /// Whether an idle queue should checkpoint, so that its next opening is fast.
     pub(crate) fn wants_quiet_checkpoint(&self) -> bool {
-        let worth_it = |ring: &Ring| ring.used() >= ring.size() / QUIET_CHECKPOINT_DIVISOR;
+        let worth_it = |ring: &Ring| ring.used() >= ring.size / QUIET_CHECKPOINT_DIVISOR;
         self.ring.as_ref().is_some_and(worth_it) && self.rows.frozen.is_none()
     }
 
@@ -300,32 +298,21 @@ impl Store {
         failed.map_or(Ok(()), |error| self.continue_after(error))
     }
 
-    /// Continues after this error of a checkpoint that was taken back.
-    fn continue_after(&mut self, error: Error) -> Result<()> {
-        if error.kind() == ErrorKind::DiskFull {
-            return self.handle_full_disk(error);
-        }
-        self.reopen()?;
-        Err(self.with_folder(error))
-    }
-
     /// Runs a last checkpoint and closes both files, also after an error.
     pub(crate) fn close(&mut self) -> Result<()> {
         if self.base.is_none() && self.ring.is_none() {
             return Ok(());
         }
-        let done = match self.ensure_running() {
-            Ok(()) => {
-                // A checkpoint may have begun and never ended.
-                self.thaw();
-                match self.checkpoint() {
-                    // The journal has all rows.
-                    Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
-                    done => done,
-                }
-            }
-            Err(_) => Ok(()),
-        };
+        let mut done = Ok(());
+        if self.ensure_running().is_ok() {
+            // A checkpoint may have begun and never ended.
+            self.rows.thaw();
+            // On a full disk the journal has all rows.
+            done = self.checkpoint().or_else(|error| match error.kind() {
+                ErrorKind::DiskFull => Ok(()),
+                _ => Err(error),
+            });
+        }
         let stopped = self.ensure_running().is_err();
         if let Some(base) = self.base.take() {
             let opening = base.into_opening();
@@ -339,7 +326,7 @@ impl Store {
             health.detach();
         }
         if let Some(ring) = self.ring.take() {
-            ring.journal().release();
+            ring.journal.release();
         }
         // A store without a ring would look like one in memory.
         self.health.close();

@@ -13,9 +13,7 @@ use super::io_counters::CountedDisk;
 use super::journal_reader::{self, RingReader};
 use super::open_base::{copied_features, open_base};
 use super::progress::{ProgressFn, Stage, report};
-use super::record::{
-    Kind, MetaDelta, Preamble, RecordMeta, RecordRow, Span, boot_of, next_row, set_boot,
-};
+use super::record::{Kind, MetaDelta, Preamble, RecordMeta, Span, boot_of, next_row, set_boot};
 use super::redb_errors::{corruption_as_damage, unreadable};
 use super::ring::{Ring, WriteFault};
 use super::tables::{CheckpointPosition, decode_tally};
@@ -141,7 +139,7 @@ impl Store {
         };
         // The replayed records must be on the medium before a checkpoint's anchor names one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
-        if store.ring.as_ref().is_some_and(|ring| *ring.features() != features) {
+        if store.ring.as_ref().is_some_and(|ring| ring.slot.features != features) {
             store.use_features(features)?;
         }
         store.full = !store.restore_reserve();
@@ -172,7 +170,6 @@ impl Store {
             number_when_full: 0,
             retry_at: 0,
             refused_at: None,
-            frozen_runs: Vec::new(),
             health: Arc::default(),
         }
     }
@@ -180,9 +177,7 @@ impl Store {
     fn write_opening(&mut self, meta: RecordMeta) -> Result<()> {
         let nonce = u64::from_be_bytes(random()?);
         let mut extension = Extension::default();
-        if let Some(boot) = self.boot {
-            set_boot(&mut extension, boot);
-        }
+        set_boot(&mut extension, self.boot);
         for _ in 0..2 {
             let Some(ring) = &mut self.ring else { break };
             match ring.append_opening(&meta, &extension, nonce) {
@@ -351,16 +346,15 @@ fn replay_record(kind: Kind, body: &[u8], rows: &mut Rows) -> Option<Preamble> {
     if !kind.has_rows() {
         return Some(preamble);
     }
-    while let Some(row) = next_row(&mut fields) {
-        let RecordRow { key, value, adds, is_counts } = row.ok()?;
-        match (kind.is_carried(), is_counts) {
+    while !fields.rest().is_empty() {
+        let row = next_row(&mut fields)?;
+        match (kind.is_carried(), row.is_counts) {
+            (is_carried, false) => rows.replay(row, is_carried),
             (true, true) => {
-                let run = Run(u32::from_be_bytes(key.try_into().ok()?));
-                rows.counts.carry(run, decode_tally(value?)?);
+                let run = Run(u32::from_be_bytes(row.key.try_into().ok()?));
+                rows.counts.carry(run, decode_tally(row.value?)?);
             }
-            (true, false) => rows.replay_carried(key, value),
             (false, true) => return None,
-            (false, false) => rows.replay(key, value, adds),
         }
     }
     Some(preamble)

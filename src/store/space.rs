@@ -69,7 +69,7 @@ impl Store {
         let counters = self.disk.as_ref().map(|disk| &disk.counters);
         Space {
             journal_used: self.ring.as_ref().map_or(0, Ring::used),
-            journal_bytes: self.ring.as_ref().map_or(0, Ring::size),
+            journal_bytes: self.ring.as_ref().map_or(0, |ring| ring.size),
             overlay_bytes: self.rows.overlay_bytes() as u64,
             overlay_rows: self.rows.overlay_rows() as u64,
             base_bytes: file,

@@ -71,13 +71,8 @@ impl CheckpointPosition {
     /// The anchor of a queue without records. The first record is chained to the seed.
     pub(crate) fn genesis(queue: QueueId, seed: u64) -> Self {
         let span = Span { link: Link { number: 0, checksum: seed }, start: 0, end: 0 };
-        Self {
-            queue,
-            serial: 0,
-            span,
-            meta: RecordMeta::default(),
-            extension: Extension::default(),
-        }
+        let (meta, extension) = (RecordMeta::default(), Extension::default());
+        Self { queue, serial: 0, span, meta, extension }
     }
 
     pub(crate) fn boot(&self) -> Option<Boot> {
@@ -86,13 +81,9 @@ impl CheckpointPosition {
 
     /// The copy of the features in use. `None` if it is damaged.
     pub(crate) fn features(&self) -> Option<Features> {
-        match self.extension.get(FEATURES) {
-            Some(field) => {
-                let mut fields = Unpacker::new(field);
-                Features::decode(&mut fields).and_then(|features| fields.end(features))
-            }
-            None => Some(Features::default()),
-        }
+        let Some(field) = self.extension.get(FEATURES) else { return Some(Features::default()) };
+        let mut fields = Unpacker::new(field);
+        Features::decode(&mut fields).and_then(|features| fields.end(features))
     }
 
     /// The next anchor, at this record.
@@ -104,9 +95,7 @@ impl CheckpointPosition {
         features: &Features,
     ) -> Self {
         let mut extension = self.extension.clone();
-        if let Some(boot) = boot {
-            set_boot(&mut extension, boot);
-        }
+        set_boot(&mut extension, boot);
         if *features != Features::default() {
             // They fit into a slot of the head; a section holds sixteen times as much.
             let _ = extension.set(FEATURES, &features.encode());

@@ -225,7 +225,7 @@ fn rows_then_kill(disk: &SimDisk, rows: u64) -> Vec<u64> {
     let mut ends = Vec::new();
     for number in 0..rows {
         write(&mut store, vec![add(number, b"value")]).unwrap();
-        ends.push(store.ring.as_ref().unwrap().last().start);
+        ends.push(store.ring.as_ref().unwrap().last.start);
         sync(&store).unwrap();
     }
     disk.kill();
