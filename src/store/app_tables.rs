@@ -49,7 +49,7 @@ impl Store {
             return Err(Failure::Refused(error.because(why)));
         }
         let meta = self.meta.advanced(advance);
-        let anchor = self.next_anchor(base.anchor(), meta);
+        let anchor = self.next_anchor(&base.anchor, meta);
         if let Err(error) = sync_up_to(self.journal().as_deref(), anchor.span.link.number) {
             drop(txn);
             return Err(Failure::Broken(self.stop(error)));
@@ -114,12 +114,8 @@ impl Store {
         };
         reopened.map_err(Failure::Broken)?;
         // A commit that returned an error may have taken place; the serial shows it.
-        match self.base.take() {
-            Some(base) if was_tried && base.anchor().serial == anchor.serial => Ok(base),
-            base => {
-                self.base = base;
-                Err(Failure::Refused(self.with_folder(error)))
-            }
-        }
+        let is_done = |base: &mut Base| was_tried && base.anchor.serial == anchor.serial;
+        let done = self.base.take_if(is_done);
+        done.ok_or_else(|| Failure::Refused(self.with_folder(error)))
     }
 }

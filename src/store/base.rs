@@ -25,7 +25,7 @@ pub(crate) struct Base {
     opening: Arc<Opening>,
     rows: Arc<ReadOnlyTable<Bytes, Bytes>>,
     cache: RefCell<RangeCache>,
-    anchor: CheckpointPosition,
+    pub(super) anchor: CheckpointPosition,
 }
 
 impl Base {
@@ -72,10 +72,6 @@ impl Base {
         let (opening, rows, anchor) =
             (self.opening.clone(), self.rows.clone(), self.anchor.clone());
         Self { opening, rows, cache: RefCell::default(), anchor }
-    }
-
-    pub(crate) fn anchor(&self) -> &CheckpointPosition {
-        &self.anchor
     }
 
     /// Whether nothing was written to it since its creation.

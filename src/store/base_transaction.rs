@@ -90,13 +90,12 @@ impl BaseTransaction {
     /// Makes sure that the base has its reserve after this transaction: after redb's part of the
     /// file, or as free pages in it, which this allocates and frees.
     pub(super) fn keep_reserve(&self) -> Result<()> {
-        let Some(file) = self.opening.file.as_ref().filter(|file| !file.has_reserve()) else {
-            return Ok(());
-        };
+        let wanted = self.opening.file.as_ref().and_then(|file| file.reserve_wanted());
+        let Some(bytes) = wanted else { return Ok(()) };
         self.write(|txn| {
             let mut table = txn.open_table(STATE)?;
             let chunk = vec![0; RESERVE_CHUNK];
-            let chunks = file.reserve_wanted() / RESERVE_CHUNK as u64 + 1;
+            let chunks = bytes / RESERVE_CHUNK as u64 + 1;
             let key = |number: u64| [RESERVE, &number.to_be_bytes()].concat();
             for number in 0..chunks {
                 table.insert(key(number).as_slice(), chunk.as_slice())?;

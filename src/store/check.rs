@@ -8,8 +8,8 @@ use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
 use super::redb_errors::{corruption_as_damage, fenced};
-use crate::format::key::is_temporary;
-use crate::format::key::{Key, Range, Scope, Tag};
+use crate::format::key::{Key, Range, Scope, Tag, is_temporary};
+use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
 use crate::format::{Met, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -54,24 +54,20 @@ impl Store {
     /// written.
     fn check_journal(&self, report: Report<'_>) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
-        let anchor = self.base()?.anchor();
+        let anchor = &self.base()?.anchor;
         let head = JournalHead { queue: anchor.queue, ring: ring.size };
         let mut reader = RingReader::new(&*ring.file, &head, ring.carried_upto);
         let mut last = ring.floor;
         let mut meta = Some(anchor.meta);
         while last.link.number < ring.last.link.number {
-            match reader.next(last).map_err(Error::io)? {
-                Some((header, span, body)) => {
-                    last = span;
-                    let preamble = Preamble::read(header.kind, &mut Unpacker::new(body));
-                    meta = preamble.zip(meta).map(|(preamble, meta)| preamble.meta_after(meta));
-                }
-                None => {
-                    let number = last.link.number + 1;
-                    report(format!("journal: record {number} is missing or damaged"));
-                    return Ok(());
-                }
-            }
+            let Some((header, span, body)) = reader.next(last).map_err(Error::io)? else {
+                let number = last.link.number + 1;
+                report(format!("journal: record {number} is missing or damaged"));
+                return Ok(());
+            };
+            last = span;
+            let preamble = Preamble::read(header.kind, &mut Unpacker::new(body));
+            meta = preamble.zip(meta).map(|(preamble, meta)| preamble.meta_after(meta));
         }
         if last != ring.last {
             report("journal: its last record is not at the expected place".into());
@@ -137,7 +133,7 @@ impl Checked<'_> {
         })?;
         for (key, upper) in self.layers() {
             if upper {
-                lives(&key, report);
+                lives(key, report);
             }
         }
         for (key, _) in self.store.rows.temporary.iter() {
@@ -163,7 +159,7 @@ impl Checked<'_> {
         }
         for (range, count) in counted {
             // Tags without runs have one count for each tag, as here.
-            let kept = self.store.rows.counted(range);
+            let kept = self.store.rows.counts.of(range);
             if kept != count {
                 report(format!("{range:?} counts {kept} rows and has {count}"));
             }
@@ -172,14 +168,10 @@ impl Checked<'_> {
     }
 
     /// Every key of the layers, and whether its upper entry is a live row.
-    fn layers(&self) -> impl Iterator<Item = (Key, bool)> {
-        let mut keys: BTreeMap<Key, bool> = BTreeMap::new();
-        if let Some(frozen) = &self.store.rows.frozen {
-            keys.extend(frozen.iter().map(|(key, op)| (key.clone(), !op.is_remove())));
-        }
-        let active = self.store.rows.active.iter();
-        keys.extend(active.map(|(key, op)| (key.clone(), !op.is_remove())));
-        keys.into_iter()
+    fn layers(&self) -> BTreeMap<&Key, bool> {
+        let rows = &self.store.rows;
+        let upper_last = [rows.frozen.as_deref(), Some(&rows.active)].into_iter().flatten();
+        upper_last.flat_map(Layer::iter).map(|(key, op)| (key, !op.is_remove())).collect()
     }
 }
 

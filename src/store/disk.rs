@@ -199,17 +199,15 @@ impl DiskFile for OsFile {
     #[cfg(unix)]
     fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
-        use rustix::io::Errno;
-        loop {
-            match fallocate(&self.0, FallocateFlags::empty(), from, to.saturating_sub(from)) {
-                Err(Errno::INTR) => {}
-                // The file system has no such call.
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                    self.set_len(to)?;
-                    return write_zeros(self, from, to);
-                }
-                done => return Ok(done?),
+        use rustix::io::{Errno, retry_on_intr};
+        let (flags, len) = (FallocateFlags::empty(), to.saturating_sub(from));
+        match retry_on_intr(|| fallocate(&self.0, flags, from, len)) {
+            // The file system has no such call.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.set_len(to)?;
+                write_zeros(self, from, to)
             }
+            done => Ok(done?),
         }
     }
 

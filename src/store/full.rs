@@ -91,7 +91,7 @@ impl Store {
     /// # Errors
     /// `Broken` if the store cannot continue.
     fn carry(&mut self) -> Result<()> {
-        let serial = self.base()?.anchor().serial;
+        let serial = self.base()?.anchor.serial;
         let counts = self.rows.counts.moved();
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let mut extension = Extension::default();

@@ -17,7 +17,7 @@ const NUMBER_AT: usize = 16;
 /// Reads a ring by position, with one chunk of it in memory.
 pub(crate) struct RingReader<'a> {
     file: &'a dyn DiskFile,
-    head: &'a JournalHead,
+    pub(super) head: &'a JournalHead,
     /// The last carried record that is valid.
     carried_upto: u64,
     chunk: Vec<u8>,
@@ -27,10 +27,6 @@ pub(crate) struct RingReader<'a> {
 impl<'a> RingReader<'a> {
     pub(crate) fn new(file: &'a dyn DiskFile, head: &'a JournalHead, carried_upto: u64) -> Self {
         Self { file, head, carried_upto, chunk: Vec::new(), at: 0 }
-    }
-
-    pub(crate) fn ring_bytes(&self) -> u64 {
-        self.head.ring
     }
 
     /// `None` after the end of the ring.

@@ -43,12 +43,10 @@ mod create;
 mod open_base;
 mod health;
 mod reopen;
-mod freeze;
 mod full;
 mod app_tables;
 mod open;
 mod check;
-mod compact;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -65,11 +63,11 @@ use base::Base;
 pub(crate) use base_transaction::BaseTransaction;
 use carry::{Burden, Load};
 use checkpoint::CheckpointFailure;
+pub(crate) use checkpoint::Retired;
 pub(crate) use disk::Disk;
 use features::Feature;
 pub(crate) use features::KNOWN;
 pub(crate) use folder::Folder;
-pub(crate) use freeze::Retired;
 pub(crate) use health::Health;
 use io_counters::CountedDisk;
 pub(crate) use journal::Journal;
@@ -198,7 +196,7 @@ impl Store {
     /// `Full` if the tubes would exceed their limit.
     pub(crate) fn admit_temporary(&mut self, writes: &Layer) -> Result<()> {
         let growth = self.rows.temporary_growth(writes);
-        let before = self.rows.temporary_bytes();
+        let before = self.rows.temporary.bytes() as u64;
         let after = before.saturating_add_signed(growth);
         if growth > 0 && after > self.config.temporary_bytes_max {
             self.refused_at = self.refused_at.max(Some(before));
@@ -211,8 +209,8 @@ impl Store {
     /// limit. Returns true once.
     #[inline]
     pub(crate) fn has_relief(&mut self) -> bool {
-        let rows = &self.rows;
-        self.refused_at.take_if(|refused| rows.temporary_bytes() < *refused).is_some()
+        let bytes = self.rows.temporary.bytes() as u64;
+        self.refused_at.take_if(|refused| bytes < *refused).is_some()
     }
 
     /// The number of the last record written.
@@ -346,7 +344,7 @@ impl View for Store {
     }
 
     fn count(&self, range: Range) -> u64 {
-        self.rows.counted(range)
+        self.rows.counts.of(range)
     }
 
     fn durable_bytes(&self) -> u64 {

@@ -98,7 +98,7 @@ impl Store {
         let (head, slot) = read_head(&*file)?;
         slot.features.admit(config.known)?;
         let base = open_base(&disk, &config)?;
-        let anchor = base.anchor();
+        let anchor = &base.anchor;
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));
         }
@@ -161,7 +161,7 @@ impl Store {
             config,
             ring: None,
             rows: Rows::default(),
-            meta: base.anchor().meta,
+            meta: base.anchor.meta,
             base: Some(base),
             boot: None,
             number: 0,
@@ -300,7 +300,7 @@ fn replay(
     progress: ProgressFn<'_>,
 ) -> Result<Tail> {
     let mut tail = Tail { span: floor, meta: anchor.meta, boot: anchor.boot() };
-    let (mut done, mut reported, ring) = (0, 0, reader.ring_bytes());
+    let (mut done, mut reported, ring) = (0, 0, reader.head.ring);
     report(progress, Stage::Replay, 0, ring)?;
     while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
         let preamble = replay_record(header.kind, body, rows)

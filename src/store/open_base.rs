@@ -28,7 +28,7 @@ pub(super) fn open_base(disk: &CountedDisk, config: &Config) -> Result<Base> {
     let file = disk.open_base()?;
     let deferred = Arc::new(DeferredFile::over(file.clone()).map_err(Error::io)?);
     let base = Base::open(BaseFile::new(deferred.clone()).map_err(Error::io)?, config.cache_bytes)?;
-    copied_features(base.anchor())?.admit(config.known)?;
+    copied_features(&base.anchor)?.admit(config.known)?;
     rewrite_header(&*file)?;
     deferred.release()?;
     Ok(base)

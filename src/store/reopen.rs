@@ -111,7 +111,7 @@ impl Store {
         let base = opened.map_err(|error| self.stop(error))?;
         if let Some(ring) = &mut self.ring {
             // The commit that failed may have taken place.
-            ring.free_before(base.anchor().span);
+            ring.free_before(base.anchor.span);
         }
         self.base = Some(base);
         Ok(())

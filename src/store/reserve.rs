@@ -87,15 +87,11 @@ impl BaseFile {
         self.extent.lock().seen
     }
 
-    /// Bytes that the reserve should have.
-    pub(super) fn reserve_wanted(&self) -> u64 {
-        wanted(self.seen()) * UNIT
-    }
-
-    /// Whether the reserve is large enough.
-    pub(super) fn has_reserve(&self) -> bool {
+    /// Bytes that the reserve should have. `None` if it has them.
+    pub(super) fn reserve_wanted(&self) -> Option<u64> {
         let extent = self.extent.lock();
-        extent.units >= wanted(extent.seen)
+        let units = wanted(extent.seen);
+        (extent.units < units).then_some(units * UNIT)
     }
 
     /// Changes the part that redb sees. If it shrinks, the reserve gets the free blocks first.

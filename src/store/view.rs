@@ -74,24 +74,12 @@ impl Rows {
         self.counts.recount(self.mirror.keys().filter_map(|key| Range::holding(key)));
     }
 
-    pub(crate) fn temporary_bytes(&self) -> u64 {
-        self.temporary.bytes() as u64
-    }
-
-    pub(crate) fn overlay_bytes(&self) -> usize {
-        self.active.bytes() + self.frozen.as_ref().map_or(0, |frozen| frozen.bytes())
-    }
-
     /// Bytes that the layers and the counts take in carried records.
     #[inline]
     pub(crate) fn carry_bytes(&self) -> u64 {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.carry_bytes());
         let runs = self.counts.runs_unwritten() as u64;
         self.active.carry_bytes() + frozen + runs * COUNTS_BYTES
-    }
-
-    pub(crate) fn overlay_rows(&self) -> usize {
-        self.active.entries() + self.frozen.as_ref().map_or(0, |frozen| frozen.entries())
     }
 
     /// The entry for a key in the layers, the upper layer first.
@@ -117,10 +105,6 @@ impl Rows {
             Some(op) => Ok(op.value().cloned()),
             None => base.get(key),
         }
-    }
-
-    pub(crate) fn counted(&self, range: Range) -> u64 {
-        self.counts.of(range)
     }
 
     #[inline]
