@@ -32,9 +32,22 @@ fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>
     (Bound::Included(from), Bound::Excluded(to))
 }
 
-/// Whether a copied part of a layer is as large as it may be.
-fn is_full(part: &Layer) -> bool {
-    part.entries() >= PAGE_TASKS || part.bytes() >= PAGE_BYTES
+/// A part of a layer, bounded in rows and in bytes.
+#[derive(Default)]
+struct Part {
+    rows: Layer,
+    bytes: usize,
+}
+
+impl Part {
+    fn is_full(&self) -> bool {
+        self.rows.entries() >= PAGE_TASKS || self.bytes >= PAGE_BYTES
+    }
+
+    fn push(&mut self, key: Key, op: RowOp) {
+        self.bytes += key.len() + op.value().map_or(0, |value| value.len());
+        self.rows.write((key, op));
+    }
 }
 
 /// The rows above the base.
@@ -333,22 +346,22 @@ impl Rows {
         let moved = self.dead.borrow_mut().of(from).and_then(|dead| dead.end_around(from));
         let from = moved.unwrap_or_else(|| copy(from));
         let layer = if is_temporary(&from) { &self.temporary } else { &self.active };
-        let mut part = Layer::default();
+        let mut part = Part::default();
         for (key, op) in layer.range(&from, to) {
-            if is_full(&part) {
-                return (part, from, copy(key));
+            if part.is_full() {
+                return (part.rows, from, copy(key));
             }
-            part.write((copy(key), op.clone()));
+            part.push(copy(key), op.clone());
         }
-        (part, from, copy(to))
+        (part.rows, from, copy(to))
     }
 
     /// Copies what they say of the first of these keys; of how many.
     pub(super) fn copy_rows(&self, keys: &[Key]) -> (Layer, usize) {
-        let mut part = Layer::default();
+        let mut part = Part::default();
         for (count, key) in keys.iter().enumerate() {
-            if is_full(&part) {
-                return (part, count);
+            if part.is_full() {
+                return (part.rows, count);
             }
             let op = if is_temporary(key) {
                 Some(self.temporary.get(key).cloned().unwrap_or(RowOp::Remove))
@@ -363,9 +376,9 @@ impl Rows {
                 self.active.get(key).cloned()
             };
             if let Some(op) = op {
-                part.write((copy(key), op));
+                part.push(copy(key), op);
             }
         }
-        (part, keys.len())
+        (part.rows, keys.len())
     }
 }
