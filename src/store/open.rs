@@ -11,7 +11,7 @@ use super::features::Slot;
 use super::head::{self, HEAD_BYTES, HeadFault, JournalHead, QueueId};
 use super::io_counters::CountedDisk;
 use super::journal_reader::{self, RingReader};
-use super::open_base::{copied_features, open_base};
+use super::open_base::open_base;
 use super::progress::{ProgressFn, Stage, report};
 use super::record::{Kind, MetaDelta, Preamble, RecordMeta, Span, boot_of, next_row, set_boot};
 use super::redb_errors::{corruption_as_damage, unreadable};
@@ -102,7 +102,7 @@ impl Store {
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));
         }
-        let features = slot.features.union(&copied_features(anchor)?)?;
+        let features = slot.features.union(&anchor.features()?)?;
         let mut rows = Rows::load(&base)?;
         let last_carry = read_last_carry(&*file, &head, anchor)?;
         // A carry that was made for an earlier base is not valid.

@@ -5,11 +5,9 @@ use super::Config;
 use super::base::Base;
 use super::deferred_file::DeferredFile;
 use super::disk::{DiskFile, write_again};
-use super::features::Features;
 use super::io_counters::CountedDisk;
 use super::reserve::{BaseFile, touch_len};
-use super::tables::CheckpointPosition;
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::error::{Error, Result};
 use crate::words::sync::Arc;
 
 /// Bytes of redb's first block.
@@ -28,7 +26,7 @@ pub(super) fn open_base(disk: &CountedDisk, config: &Config) -> Result<Base> {
     let file = disk.open_base()?;
     let deferred = Arc::new(DeferredFile::over(file.clone()).map_err(Error::io)?);
     let base = Base::open(BaseFile::new(deferred.clone()).map_err(Error::io)?, config.cache_bytes)?;
-    copied_features(&base.anchor)?.admit(config.known)?;
+    base.anchor.features()?.admit(config.known)?;
     rewrite_header(&*file)?;
     deferred.release()?;
     Ok(base)
@@ -45,12 +43,6 @@ pub(super) fn reopen_base(
     let file = BaseFile::new(file).map_err(Error::io)?;
     change(&file)?;
     Base::open(file, cache)
-}
-
-/// The copy of the features in use that the anchor contains.
-pub(super) fn copied_features(anchor: &CheckpointPosition) -> Result<Features> {
-    let what = "the features in the anchor of base.redb";
-    anchor.features().ok_or_else(|| Error::new(ErrorKind::Damaged).because(what))
 }
 
 /// Writes redb's first block and the file's length again, and syncs them. The block says which of

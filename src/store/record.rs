@@ -251,7 +251,7 @@ pub(crate) fn probe(bytes: &[u8]) {
         let _ = Preamble::read(Kind(kind), &mut Unpacker::new(bytes));
     }
     let mut fields = Unpacker::new(bytes);
-    while let Some(_) = next_row(&mut fields) {}
+    while next_row(&mut fields).is_some() {}
 }
 
 #[cfg(test)]

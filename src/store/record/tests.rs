@@ -171,7 +171,7 @@ fn rows_are_read_back_and_every_changed_bit_is_found() {
     assert_eq!((fields.rest(), next_row(&mut fields)), (&[][..], None));
     for cut in META_BYTES + 1..body.len() {
         let mut fields = Unpacker::new(&body[META_BYTES..cut]);
-        while let Some(_) = next_row(&mut fields) {}
+        while next_row(&mut fields).is_some() {}
     }
     for at in 0..HEADER_BYTES + header.len {
         let mut flipped = record.bytes().to_vec();
