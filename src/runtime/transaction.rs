@@ -10,7 +10,7 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::reentrancy::{self, TransactionScope};
 use crate::runtime::shared::Shared;
-use crate::store::{AppTransaction, Failure};
+use crate::store::{BaseTransaction, Failure};
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 /// An open transaction.
 pub(crate) struct TransactionCommit<'a> {
     parts: &'a Shared,
-    app: Option<AppTransaction>,
+    app: Option<BaseTransaction>,
     // Dropped in this order: the engine's lock, the writer's lock, then the scope, which does the
     // deferred work.
     decided: RefCell<Decided<'a>>,
@@ -49,7 +49,7 @@ impl<'a> TransactionCommit<'a> {
         look_for_room(parts, &turn)?;
         let opening = parts.running()?.store.opening()?;
         // No other thread has the writer of redb: our own lock comes before it.
-        let app = AppTransaction::begin(opening)?;
+        let app = BaseTransaction::begin(opening)?;
         let state = parts.running()?;
         Ok(Self {
             parts,
@@ -66,7 +66,7 @@ impl<'a> TransactionCommit<'a> {
     }
 
     /// The application's tables.
-    pub(crate) fn app(&self) -> Result<&AppTransaction> {
+    pub(crate) fn app(&self) -> Result<&BaseTransaction> {
         self.app.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
     }
 

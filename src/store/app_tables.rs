@@ -5,53 +5,20 @@
 //! Locks are taken in this order: redb's writer first, without the store's lock, then the store.
 
 use super::base::Base;
-use super::checkpoint::{abort, keep_reserve, serial, sync_up_to, write_rows, write_state};
+use super::base_transaction::BaseTransaction;
+use super::checkpoint::sync_up_to;
 use super::database::Opening;
 use super::record::MetaDelta;
-use super::redb_errors::fenced;
 use super::tables::{CheckpointPosition, OWN_NAMES, Tally};
 use super::{Failure, Store};
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
-use redb::WriteTransaction;
 
 /// Whether the application may use a table of this name.
 pub(crate) fn is_app_table(name: &str) -> bool {
     !name.starts_with(OWN_NAMES)
-}
-
-/// A write transaction of the base with the application's writes. Dropped without a commit, it is
-/// aborted and changes nothing.
-pub(crate) struct AppTransaction {
-    txn: Option<WriteTransaction>,
-    opening: Arc<Opening>,
-}
-
-impl AppTransaction {
-    /// Waits for redb's writer. Must not be called with the store's lock held: a checkpoint may
-    /// hold the writer and wait for that lock.
-    pub(crate) fn begin(opening: Arc<Opening>) -> Result<Self> {
-        let txn = Some(opening.begin_write()?);
-        Ok(Self { txn, opening })
-    }
-
-    /// The transaction in which to open the application's tables.
-    ///
-    /// # Errors
-    /// `Closed` after the commit.
-    pub(crate) fn transaction(&self) -> Result<&WriteTransaction> {
-        self.txn.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed))
-    }
-}
-
-impl Drop for AppTransaction {
-    fn drop(&mut self) {
-        if let Some(txn) = self.txn.take() {
-            abort(txn, &self.opening);
-        }
-    }
 }
 
 impl Store {
@@ -70,34 +37,27 @@ impl Store {
     /// next opening shows whether the commit took place.
     pub(crate) fn finish(
         &mut self,
-        mut app: AppTransaction,
+        txn: BaseTransaction,
         mut writes: Layer,
         advance: MetaDelta,
     ) -> Result<u64, Failure> {
         self.ensure_running().map_err(Failure::Broken)?;
         let base = self.base().map_err(Failure::Broken)?;
-        if !Arc::ptr_eq(base.opening(), &app.opening) {
+        if !Arc::ptr_eq(base.opening(), txn.opening()) {
             let error = Error::new(ErrorKind::Io);
             let why = "base.redb was opened again after an error; try again";
             return Err(Failure::Refused(error.because(why)));
         }
         let meta = self.meta.advanced(advance);
-        let anchor = self.next_anchor(base.anchor(), meta);
-        let Some(txn) = app.txn.take() else {
-            return Err(Failure::Refused(Error::new(ErrorKind::Closed)));
-        };
-        if let Some(journal) = self.journal()
-            && let Err(error) = sync_up_to(&journal, anchor.span.link.number)
-        {
-            abort(txn, &app.opening);
+        let anchor = self.next_anchor(&base.anchor, meta);
+        if let Err(error) = sync_up_to(self.journal().as_deref(), anchor.span.link.number) {
+            drop(txn);
             return Err(Failure::Broken(self.stop(error)));
         }
-        self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+        self.rows.counts.thaw();
         self.rows.count(&writes, true);
         let tallies = self.rows.counts.freeze();
-        self.frozen_runs = tallies.iter().map(|(run, _)| *run).collect();
-        let opening = app.opening.clone();
-        match self.commit_all(txn, &opening, &writes, anchor, &tallies) {
+        match self.commit_all(txn, &writes, anchor, &tallies) {
             Ok(base) => {
                 self.meta = meta;
                 self.rows.active = Layer::default();
@@ -108,7 +68,7 @@ impl Store {
             Err(failure) => {
                 // The runs stay marked as changed, so that the next checkpoint writes their counts,
                 // also those of a running checkpoint.
-                self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
+                self.rows.counts.thaw();
                 self.rows.count(&writes, false);
                 Err(failure)
             }
@@ -117,32 +77,30 @@ impl Store {
 
     fn commit_all(
         &mut self,
-        txn: WriteTransaction,
-        opening: &Arc<Opening>,
+        txn: BaseTransaction,
         writes: &Layer,
         mut anchor: CheckpointPosition,
         tallies: &[(Run, Tally)],
     ) -> Result<Base, Failure> {
-        let written = (|| {
+        let opening = txn.opening().clone();
+        let mut was_tried = false;
+        let done = (|| {
+            // Aborted here if a write fails.
+            let txn = txn;
             // A checkpoint may have committed and not called `renew` yet.
-            anchor.serial = serial(&txn, opening)? + 1;
+            anchor.serial = txn.serial()? + 1;
             if let Some(frozen) = &self.rows.frozen {
-                write_rows(&txn, opening, frozen.iter())?;
+                txn.write_rows(frozen.iter())?;
             }
-            write_rows(&txn, opening, self.rows.active.iter())?;
-            write_rows(&txn, opening, writes.iter().filter(|(key, _)| !is_temporary(key)))?;
-            write_state(&txn, opening, &anchor, tallies)?;
-            keep_reserve(&txn, opening)
+            txn.write_rows(self.rows.active.iter())?;
+            txn.write_rows(writes.iter().filter(|(key, _)| !is_temporary(key)))?;
+            txn.write_state(&anchor, tallies)?;
+            txn.keep_reserve()?;
+            was_tried = true;
+            txn.commit()?;
+            Base::over(opening.clone())
         })();
-        let was_tried = written.is_ok();
-        let done = match written {
-            Ok(()) => fenced(&opening.health, || Ok(txn.commit()?)),
-            Err(error) => {
-                abort(txn, opening);
-                Err(error)
-            }
-        };
-        let error = match done.and_then(|()| Base::over(opening.clone())) {
+        let error = match done {
             Ok(base) => return Ok(base),
             Err(error) => error,
         };
@@ -156,12 +114,8 @@ impl Store {
         };
         reopened.map_err(Failure::Broken)?;
         // A commit that returned an error may have taken place; the serial shows it.
-        match self.base.take() {
-            Some(base) if was_tried && base.anchor().serial == anchor.serial => Ok(base),
-            base => {
-                self.base = base;
-                Err(Failure::Refused(self.with_folder(error)))
-            }
-        }
+        let is_done = |base: &mut Base| was_tried && base.anchor.serial == anchor.serial;
+        let done = self.base.take_if(is_done);
+        done.ok_or_else(|| Failure::Refused(self.with_folder(error)))
     }
 }

@@ -6,6 +6,7 @@ use super::disk::DiskFile;
 use super::range_cache::{CachedRange, RANGE_ROWS, RangeCache, SequentialScan};
 use super::redb_errors::{FileHealth, fenced};
 use super::reserve::BaseFile;
+use super::scratch::ScratchFile;
 use super::tables::{
     ANCHOR, Bytes, CheckpointPosition, ROWS, STATE, Tally, decode_tally, run_of, seal, unseal,
 };
@@ -24,7 +25,7 @@ pub(crate) struct Base {
     opening: Arc<Opening>,
     rows: Arc<ReadOnlyTable<Bytes, Bytes>>,
     cache: RefCell<RangeCache>,
-    anchor: CheckpointPosition,
+    pub(super) anchor: CheckpointPosition,
 }
 
 impl Base {
@@ -52,6 +53,12 @@ impl Base {
         Self::over(Arc::new(Opening::of_file(Arc::new(file), cache)?))
     }
 
+    /// Opens a base whose file stays unchanged: what redb writes is kept in memory.
+    pub(crate) fn open_scratch(file: Arc<dyn DiskFile>, cache: usize) -> Result<Self> {
+        let scratch = ScratchFile::over(file).map_err(Error::io)?;
+        Self::open(BaseFile::new(Arc::new(scratch)).map_err(Error::io)?, cache)
+    }
+
     /// Takes a snapshot of what is committed.
     pub(crate) fn over(opening: Arc<Opening>) -> Result<Self> {
         let read = opening.begin_read()?;
@@ -65,10 +72,6 @@ impl Base {
         let (opening, rows, anchor) =
             (self.opening.clone(), self.rows.clone(), self.anchor.clone());
         Self { opening, rows, cache: RefCell::default(), anchor }
-    }
-
-    pub(crate) fn anchor(&self) -> &CheckpointPosition {
-        &self.anchor
     }
 
     /// Whether nothing was written to it since its creation.
@@ -109,12 +112,8 @@ impl Base {
         let row = fenced(&self.opening.health, || {
             let Some(sealed) = self.rows.get(key)? else { return Ok(None) };
             let mut range = CachedRange::default();
-            range.push(
-                key.first().copied().unwrap_or_default(),
-                key,
-                unseal(key, sealed.value()),
-                1,
-            );
+            let tag = key.first().copied().unwrap_or_default();
+            range.push(tag, key, unseal(key, sealed.value()), 1);
             Ok(Some(range))
         })?;
         let Some(range) = row else { return Ok(None) };
@@ -151,7 +150,8 @@ impl Base {
                     return Ok(range);
                 }
             }
-            Ok(range.close())
+            range.ends = true;
+            Ok(range)
         })
     }
 

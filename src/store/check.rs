@@ -8,10 +8,8 @@ use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
 use super::redb_errors::{corruption_as_damage, fenced};
-use super::reserve::BaseFile;
-use super::scratch::ScratchFile;
-use crate::format::key::is_temporary;
-use crate::format::key::{Key, Range, Scope, Tag};
+use crate::format::key::{Key, Range, Scope, Tag, is_temporary};
+use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
 use crate::format::{Met, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -40,9 +38,7 @@ impl Store {
             let checked = Checked { store: self, base: self.base()? };
             return checked.check_rows(report).and_then(|()| audit(&checked, report));
         };
-        let scratch = ScratchFile::over(file.file.clone()).map(Arc::new).map_err(Error::io)?;
-        let scratch = BaseFile::new(scratch).map_err(Error::io)?;
-        let opened = Base::open(scratch, self.config.cache_bytes);
+        let opened = Base::open_scratch(file.file.clone(), self.config.cache_bytes);
         let Some(scratch) = undamaged(opened, UNSOUND, report)? else { return Ok(()) };
         // Dead ranges found in the copy are not valid for the opening in use.
         let dead = self.rows.dead.borrow().clone();
@@ -58,26 +54,22 @@ impl Store {
     /// written.
     fn check_journal(&self, report: Report<'_>) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
-        let anchor = self.base()?.anchor();
-        let head = JournalHead { queue: anchor.queue, ring: ring.size() };
-        let mut reader = RingReader::new(ring.file(), &head, ring.carried_upto());
-        let mut last = ring.floor();
+        let anchor = &self.base()?.anchor;
+        let head = JournalHead { queue: anchor.queue, ring: ring.size };
+        let mut reader = RingReader::new(&*ring.file, &head, ring.carried_upto);
+        let mut last = ring.floor;
         let mut meta = Some(anchor.meta);
-        while last.link.number < ring.last().link.number {
-            match reader.next(last).map_err(Error::io)? {
-                Some((header, span, body)) => {
-                    last = span;
-                    let preamble = Preamble::read(header.kind, &mut Unpacker::new(body));
-                    meta = preamble.zip(meta).map(|(preamble, meta)| preamble.meta_after(meta));
-                }
-                None => {
-                    let number = last.link.number + 1;
-                    report(format!("journal: record {number} is missing or damaged"));
-                    return Ok(());
-                }
-            }
+        while last.link.number < ring.last.link.number {
+            let Some((header, span, body)) = reader.next(last).map_err(Error::io)? else {
+                let number = last.link.number + 1;
+                report(format!("journal: record {number} is missing or damaged"));
+                return Ok(());
+            };
+            last = span;
+            let preamble = Preamble::read(header.kind, &mut Unpacker::new(body));
+            meta = preamble.zip(meta).map(|(preamble, meta)| preamble.meta_after(meta));
         }
-        if last != ring.last() {
+        if last != ring.last {
             report("journal: its last record is not at the expected place".into());
         }
         let (found, kept) = (meta.map(|meta| meta.durable_bytes), self.meta.durable_bytes);
@@ -112,7 +104,7 @@ impl Checked<'_> {
     fn check_rows(&self, report: Report<'_>) -> Result<()> {
         let mut counted: BTreeMap<Range, u64> = BTreeMap::new();
         let mut mirrored = 0;
-        let mut skipped = self.store.rows.skipped();
+        let mut skipped = self.store.rows.dead.borrow().all();
         skipped.sort();
         let mut lives = |key: &[u8], report: &mut dyn FnMut(String)| {
             let Some(range) = Range::holding(key) else {
@@ -141,22 +133,21 @@ impl Checked<'_> {
         })?;
         for (key, upper) in self.layers() {
             if upper {
-                lives(&key, report);
+                lives(key, report);
             }
         }
-        for key in self.store.rows.temporary_rows() {
+        for (key, _) in self.store.rows.temporary.iter() {
             lives(key, report);
         }
-        for (key, value) in self.store.rows.mirrored() {
-            if value != self.kept(key)?.as_ref() {
+        for (key, value) in &self.store.rows.mirror {
+            if *value != self.kept(key)? {
                 report(format!("the row {} in memory differs from the stored one", hex(key)));
             }
         }
-        if mirrored != self.store.rows.mirrored().count() {
+        if mirrored != self.store.rows.mirror.len() {
             report("the rows kept in memory are not those stored".into());
         }
-        let runs = self.store.rows.counted_runs();
-        let stale = runs.into_iter().flat_map(|run| {
+        let stale = self.store.rows.counts.each().flat_map(|(run, _)| {
             Tag::ALL.into_iter().filter_map(move |tag| match tag.scope() {
                 Scope::Run => Some(Range::in_run(tag, run)),
                 Scope::Queue => Some(Range::of(tag)),
@@ -168,7 +159,7 @@ impl Checked<'_> {
         }
         for (range, count) in counted {
             // Tags without runs have one count for each tag, as here.
-            let kept = self.store.rows.counted(range);
+            let kept = self.store.rows.counts.of(range);
             if kept != count {
                 report(format!("{range:?} counts {kept} rows and has {count}"));
             }
@@ -177,14 +168,10 @@ impl Checked<'_> {
     }
 
     /// Every key of the layers, and whether its upper entry is a live row.
-    fn layers(&self) -> impl Iterator<Item = (Key, bool)> {
-        let mut keys: BTreeMap<Key, bool> = BTreeMap::new();
-        if let Some(frozen) = &self.store.rows.frozen {
-            keys.extend(frozen.iter().map(|(key, op)| (key.clone(), !op.is_remove())));
-        }
-        let active = self.store.rows.active.iter();
-        keys.extend(active.map(|(key, op)| (key.clone(), !op.is_remove())));
-        keys.into_iter()
+    fn layers(&self) -> BTreeMap<&Key, bool> {
+        let rows = &self.store.rows;
+        let upper_last = [rows.frozen.as_deref(), Some(&rows.active)].into_iter().flatten();
+        upper_last.flat_map(Layer::iter).map(|(key, op)| (key, !op.is_remove())).collect()
     }
 }
 

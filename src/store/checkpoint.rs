@@ -2,27 +2,22 @@
 //! One commit contains the rows, the counts and the anchor, so that the base always holds the queue
 //! as it was after one record.
 
-use super::base::{Base, read_anchor};
+use super::Store;
+use super::base::Base;
+use super::base_transaction::BaseTransaction;
 use super::database::Opening;
 use super::journal::Journal;
-use super::merge::merge;
 use super::paced_io::IoPacer;
-use super::redb_errors::{Fault, fenced};
-use super::tables::{ANCHOR, CheckpointPosition, ROWS, STATE, Tally, encode_tally, run_key, seal};
-use crate::format::RowOp;
+use super::redb_errors::Fault;
+use super::tables::{CheckpointPosition, Tally};
 use crate::format::key::{Key, Run};
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::READ_AHEAD_DIVISOR;
 use crate::words::sync::Arc;
-use redb::WriteTransaction;
 
 /// Rows of a step, which takes some tenths of a millisecond.
 const STEP: usize = 256;
-
-/// Bytes that are taken at once where free pages are counted.
-const RESERVE_CHUNK: usize = 60 << 10;
-/// Their keys begin like this. No such key exists after a transaction.
-const RESERVE: &[u8] = b"reserve";
 
 /// A running checkpoint.
 pub(crate) struct Checkpoint {
@@ -31,7 +26,7 @@ pub(crate) struct Checkpoint {
     pub(super) opening: Arc<Opening>,
     pub(super) anchor: CheckpointPosition,
     pub(super) tallies: Vec<(Run, Tally)>,
-    pub(super) txn: Option<WriteTransaction>,
+    pub(super) txn: Option<BaseTransaction>,
     pub(super) last: Option<Key>,
 }
 
@@ -48,12 +43,10 @@ impl Checkpoint {
     /// Waits for redb's writer and begins. Syncs the journal first: the record in the base's anchor
     /// must be on the medium before the base is.
     pub(crate) fn begin(&mut self) -> Result<()> {
-        if let Some(journal) = &self.journal {
-            sync_up_to(journal, self.anchor.span.link.number)?;
-        }
-        let txn = self.txn.insert(self.opening.begin_write()?);
+        sync_up_to(self.journal.as_deref(), self.anchor.span.link.number)?;
+        let txn = self.txn.insert(BaseTransaction::begin(self.opening.clone())?);
         // Its rows are in the base already; written again, they would hide later ones.
-        if serial(txn, &self.opening)? + 1 != self.anchor.serial {
+        if txn.serial()? + 1 != self.anchor.serial {
             return Err(Error::new(ErrorKind::Closed)
                 .because("a transaction was committed first; try again"));
         }
@@ -64,7 +57,7 @@ impl Checkpoint {
     pub(crate) fn step(&mut self, rows: usize) -> Result<bool> {
         let Some(txn) = &self.txn else { return Err(Error::new(ErrorKind::Closed)) };
         let slice = self.frozen.after(self.last.as_ref()).take(rows);
-        let last = write_rows(txn, &self.opening, slice)?;
+        let last = txn.write_rows(slice)?;
         self.last = last.or(self.last.take());
         Ok(self.frozen.after(self.last.as_ref()).next().is_some())
     }
@@ -72,19 +65,16 @@ impl Checkpoint {
     /// Commits. On return everything up to the anchor is in the base, on the medium. Returns a
     /// snapshot that contains it.
     pub(crate) fn commit(&mut self) -> Result<Base> {
-        let Some(txn) = &self.txn else { return Err(Error::new(ErrorKind::Closed)) };
-        write_state(txn, &self.opening, &self.anchor, &self.tallies)?;
-        keep_reserve(txn, &self.opening)?;
-        let commit = || Ok(self.txn.take().map_or(Ok(()), WriteTransaction::commit)?);
-        fenced(&self.opening.health, commit)?;
+        let Some(txn) = self.txn.take() else { return Err(Error::new(ErrorKind::Closed)) };
+        txn.write_state(&self.anchor, &self.tallies)?;
+        txn.keep_reserve()?;
+        txn.commit()?;
         Base::over(self.opening.clone())
     }
 
     /// Turns an error of a step into a failure for `Store::checkpoint_failed`.
     pub(crate) fn failed(mut self, error: Error) -> CheckpointFailure {
-        if let Some(txn) = self.txn.take() {
-            abort(txn, &self.opening);
-        }
+        drop(self.txn.take());
         CheckpointFailure { frozen: self.frozen, error, fault: self.opening.health.fault() }
     }
 
@@ -95,23 +85,110 @@ impl Checkpoint {
         pacer: Option<Arc<dyn IoPacer>>,
     ) -> std::result::Result<Base, CheckpointFailure> {
         self.opening.writer.set_pacer(pacer.clone());
-        let done = self.all_steps(pacer.as_deref());
+        let done = (|| {
+            self.begin()?;
+            while self.step(STEP)? {
+                if let Some(pacer) = &pacer {
+                    pacer.yield_cpu();
+                }
+            }
+            self.commit()
+        })();
         self.opening.writer.set_pacer(None);
         done.map_err(|error| self.failed(error))
     }
+}
 
-    fn all_steps(&mut self, pacer: Option<&dyn IoPacer>) -> Result<Base> {
-        self.begin()?;
-        while self.step(STEP)? {
-            if let Some(pacer) = pacer {
-                pacer.yield_cpu();
-            }
-        }
-        self.commit()
+/// What a checkpoint has replaced. To drop a layer of many rows takes as long as thousands of
+/// verbs, so the caller drops it without the store's lock.
+#[must_use = "to be dropped without the store's lock"]
+pub(crate) struct Retired {
+    base: Option<Base>,
+    frozen: Option<Arc<Layer>>,
+    /// Bytes that are read ahead at most.
+    read_ahead_bytes: u64,
+}
+
+impl Retired {
+    /// Drops it, and first reads the rows that sequential scans will reach before the next
+    /// checkpoint, while `may_go_on`, so that they need not wait for the disk. The old snapshot
+    /// knows how far the scans are, and nearly all its pages are also those of the new one.
+    ///
+    /// # Errors
+    /// As for any read. After an error the caller calls `Store::reopen_if_failed`.
+    pub(crate) fn read_ahead(self, may_go_on: &dyn Fn() -> bool) -> Result<()> {
+        drop(self.frozen);
+        self.base.map_or(Ok(()), |base| base.read_ahead(self.read_ahead_bytes, may_go_on))
     }
 }
 
-pub(super) fn sync_up_to(journal: &Journal, number: u64) -> Result<()> {
+impl Store {
+    /// Begins a checkpoint: freezes the active layer. The caller runs the steps of the returned
+    /// checkpoint without the store's lock. `None` while another one runs, or if there is nothing
+    /// to write.
+    pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
+        self.reopen_if_failed()?;
+        let base = self.base()?;
+        let before = &base.anchor;
+        let anchor = self.next_anchor(before, self.meta);
+        if self.rows.frozen.is_some() {
+            return Ok(None);
+        }
+        let is_same = anchor.span == before.span && anchor.meta == before.meta;
+        // After a full disk also an empty checkpoint runs: it finds out whether the base has its
+        // reserve again.
+        if is_same && self.rows.active.is_empty() && !self.full {
+            return Ok(None);
+        }
+        let opening = base.opening().clone();
+        let frozen = Arc::new(std::mem::take(&mut self.rows.active));
+        self.rows.frozen = Some(frozen.clone());
+        let tallies = self.rows.counts.freeze();
+        Ok(Some(Checkpoint {
+            frozen,
+            journal: self.journal(),
+            opening,
+            anchor,
+            tallies,
+            txn: None,
+            last: None,
+        }))
+    }
+
+    /// Ends a checkpoint that succeeded: reads use the new snapshot, and the journal up to its
+    /// anchor is free.
+    pub(crate) fn renew(&mut self, renewed: Base) -> Retired {
+        let serial = renewed.anchor.serial;
+        // A commit with the application's tables may have come between. Its base has all these rows
+        // and more.
+        if self.base.as_ref().is_some_and(|base| base.anchor.serial >= serial) {
+            return Retired { base: Some(renewed), frozen: None, read_ahead_bytes: 0 };
+        }
+        self.adopt(renewed)
+    }
+
+    /// Continues with a base that contains the frozen layer.
+    pub(super) fn adopt(&mut self, base: Base) -> Retired {
+        if let Some(ring) = &mut self.ring {
+            ring.free_before(base.anchor.span);
+        }
+        self.checkpoints_done += 1;
+        let before = self.base.replace(base);
+        let frozen = self.rows.frozen.take();
+        self.rows.counts.frozen.clear();
+        self.rows.settle_dead();
+        self.full = false;
+        self.restore_reserve();
+        // In memory there is no disk to wait for.
+        let most = (self.config.cache_bytes / READ_AHEAD_DIVISOR) as u64;
+        let read_ahead_bytes = if self.disk.is_some() { most } else { 0 };
+        Retired { base: before, frozen, read_ahead_bytes }
+    }
+}
+
+/// Syncs the journal up to this record. In memory there is none.
+pub(super) fn sync_up_to(journal: Option<&Journal>, number: u64) -> Result<()> {
+    let Some(journal) = journal else { return Ok(()) };
     if journal.has_failed() {
         return Err(Error::new(ErrorKind::Broken).because("the journal has failed"));
     }
@@ -119,67 +196,4 @@ pub(super) fn sync_up_to(journal: &Journal, number: u64) -> Result<()> {
         journal.sync()?;
     }
     Ok(())
-}
-
-/// The serial of the anchor in a write transaction.
-pub(super) fn serial(txn: &WriteTransaction, opening: &Opening) -> Result<u64> {
-    Ok(read_anchor(&opening.health, || Ok(txn.open_table(STATE)?))?.serial)
-}
-
-/// Writes entries; returns the last key written.
-pub(super) fn write_rows<'a>(
-    txn: &WriteTransaction,
-    opening: &Opening,
-    entries: impl Iterator<Item = (&'a Key, &'a RowOp)>,
-) -> Result<Option<Key>> {
-    fenced(&opening.health, || merge(&mut txn.open_table(ROWS)?, entries))
-}
-
-/// Writes the anchor and the counts that have changed.
-pub(super) fn write_state(
-    txn: &WriteTransaction,
-    opening: &Opening,
-    anchor: &CheckpointPosition,
-    tallies: &[(Run, Tally)],
-) -> Result<()> {
-    fenced(&opening.health, || {
-        let mut table = txn.open_table(STATE)?;
-        let mut buffer = Vec::new();
-        table.insert(ANCHOR, seal(ANCHOR, &anchor.encode(), &mut buffer))?;
-        for (run, tally) in tallies {
-            let key = run_key(*run);
-            if *tally == Tally::default() {
-                table.remove(key.as_slice())?;
-            } else {
-                table.insert(key.as_slice(), seal(&key, &encode_tally(tally), &mut buffer))?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Makes sure that the base has its reserve after this transaction: after redb's part of the file,
-/// or as free pages in it, which this allocates and frees.
-pub(super) fn keep_reserve(txn: &WriteTransaction, opening: &Opening) -> Result<()> {
-    let Some(file) = opening.file.as_ref().filter(|file| !file.has_reserve()) else {
-        return Ok(());
-    };
-    fenced(&opening.health, || {
-        let mut table = txn.open_table(STATE)?;
-        let chunk = vec![0; RESERVE_CHUNK];
-        let chunks = file.reserve_wanted() / RESERVE_CHUNK as u64 + 1;
-        let key = |number: u64| [RESERVE, &number.to_be_bytes()].concat();
-        for number in 0..chunks {
-            table.insert(key(number).as_slice(), chunk.as_slice())?;
-        }
-        for number in 0..chunks {
-            table.remove(key(number).as_slice())?;
-        }
-        Ok(())
-    })
-}
-
-/// Drops a transaction; redb may read and write during the drop.
-pub(super) fn abort(txn: WriteTransaction, opening: &Opening) {
-    let _ = fenced(&opening.health, || Ok(txn.abort()?));
 }

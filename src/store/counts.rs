@@ -17,6 +17,8 @@ pub(crate) struct RowCounts {
     by_tag: ByTag<u64>,
     /// Runs whose counts have changed since the last freeze.
     moved: Vec<Run>,
+    /// Runs whose counts the running checkpoint writes.
+    pub(super) frozen: Vec<Run>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,16 +58,16 @@ impl RowCounts {
     fn counted_or_new(&mut self, run: Run) -> Option<&mut RunCounts> {
         self.last = match self.find(run) {
             Some(at) => at,
-            None => self.insert(run, Tally::default()),
+            None => self.insert(run),
         };
         self.by_run.get_mut(self.last)
     }
 
     /// Returns the index.
-    fn insert(&mut self, run: Run, tally: Tally) -> usize {
+    fn insert(&mut self, run: Run) -> usize {
         let at = self.by_run.len();
         self.places.insert(run, at);
-        self.by_run.push(RunCounts { run, tally, moved: false });
+        self.by_run.push(RunCounts { run, tally: Tally::default(), moved: false });
         at
     }
 
@@ -77,14 +79,24 @@ impl RowCounts {
         }
     }
 
+    /// Sets the counts of a run, as the base has them.
     pub(crate) fn set(&mut self, run: Run, tally: Tally) {
+        let Some(counted) = self.counted_or_new(run) else { return };
+        let before = std::mem::replace(&mut counted.tally, tally);
         for tag in Tag::ALL {
-            let count = tag.tallied().and_then(|place| tally.get(place));
-            if let (Some(total), Some(count)) = (self.by_tag.0.get_mut(tag as usize), count) {
-                *total = total.saturating_add(*count);
+            let Some(place) = tag.tallied() else { continue };
+            if let (Some(total), Some(before), Some(after)) =
+                (self.by_tag.0.get_mut(tag as usize), before.get(place), tally.get(place))
+            {
+                *total = total.saturating_sub(*before).saturating_add(*after);
             }
         }
-        self.insert(run, tally);
+    }
+
+    /// Sets the counts of a run that the base does not have yet.
+    pub(crate) fn carry(&mut self, run: Run, tally: Tally) {
+        self.set(run, tally);
+        self.mark_moved(run);
     }
 
     /// Sets the counts of the mirrored tags from these rows.
@@ -122,20 +134,18 @@ impl RowCounts {
         }
     }
 
-    /// The counts of the runs that have changed, which now count as written.
+    /// The counts of the runs that have changed, which now count as written, unless `thaw` is called
+    /// before they are.
     pub(crate) fn freeze(&mut self) -> Vec<(Run, Tally)> {
-        let moved = std::mem::take(&mut self.moved);
-        let mut frozen = Vec::with_capacity(moved.len());
-        for run in moved {
-            let at = self.find(run);
-            let Some(counted) = at.and_then(|at| self.by_run.get_mut(at)) else { continue };
-            counted.moved = false;
-            let tally = counted.tally;
-            frozen.push((run, tally));
-            if tally == Tally::default() {
-                self.remove(run);
+        let frozen = self.moved();
+        for (run, tally) in &frozen {
+            if *tally == Tally::default() {
+                self.remove(*run);
+            } else if let Some(counted) = self.counted_or_new(*run) {
+                counted.moved = false;
             }
         }
+        self.frozen = std::mem::take(&mut self.moved);
         frozen
     }
 
@@ -145,35 +155,23 @@ impl RowCounts {
         self.moved.iter().map(|run| (*run, tally(*run).unwrap_or_default())).collect()
     }
 
-    /// How many runs have changed.
+    /// How many runs have counts that the base does not have.
     #[inline]
-    pub(crate) fn runs_moved(&self) -> usize {
-        self.moved.len()
+    pub(crate) fn runs_unwritten(&self) -> usize {
+        self.moved.len() + self.frozen.len()
     }
 
-    /// Sets the counts of a run that the base does not have yet.
-    pub(crate) fn carry(&mut self, run: Run, tally: Tally) {
-        let Some(counted) = self.counted_or_new(run) else { return };
-        let before = std::mem::replace(&mut counted.tally, tally);
-        for tag in Tag::ALL {
-            let Some(place) = tag.tallied() else { continue };
-            if let (Some(total), Some(before), Some(after)) =
-                (self.by_tag.0.get_mut(tag as usize), before.get(place), tally.get(place))
-            {
-                *total = total.saturating_sub(*before).saturating_add(*after);
-            }
+    /// Marks the frozen runs as changed again, after a failed checkpoint.
+    pub(crate) fn thaw(&mut self) {
+        for run in std::mem::take(&mut self.frozen) {
+            self.mark_moved(run);
         }
-        self.thaw(vec![run]);
     }
 
-    /// Marks these runs as unwritten again, after a failed checkpoint.
-    pub(crate) fn thaw(&mut self, frozen: Vec<Run>) {
-        for run in frozen {
-            let Some(counted) = self.counted_or_new(run) else { continue };
-            if !counted.moved {
-                counted.moved = true;
-                self.moved.push(run);
-            }
+    fn mark_moved(&mut self, run: Run) {
+        if let Some(counted) = self.counted_or_new(run).filter(|counted| !counted.moved) {
+            counted.moved = true;
+            self.moved.push(run);
         }
     }
 

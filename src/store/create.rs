@@ -1,17 +1,14 @@
 //! Creation: both files of a new queue are made under other names, and then renamed together.
 
 use super::base::Base;
-use super::disk::{Disk, DiskFile, FileName, Found};
+use super::disk::{Disk, FileName, Found};
 use super::head::{JournalHead, PAGE, QueueId};
 use super::progress::{ProgressFn, Stage, report};
 use super::redb_errors::corruption_as_damage;
-use super::reserve::BaseFile;
 use super::ring;
-use super::scratch::ScratchFile;
 use super::tables::CheckpointPosition;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
-use crate::words::sync::Arc;
 use std::io;
 #[cfg(unix)]
 use std::io::Read;
@@ -78,9 +75,7 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'
 /// # Errors
 /// `Damaged` if something was written.
 fn is_new(disk: &dyn Disk) -> Result<()> {
-    let file: Arc<dyn DiskFile> = disk.open_base().map_err(Error::io)?;
-    let scratch = ScratchFile::over(file).map(Arc::new).map_err(Error::io)?;
-    let base = Base::open(BaseFile::new(scratch).map_err(Error::io)?, CACHE);
+    let base = Base::open_scratch(disk.open_base().map_err(Error::io)?, CACHE);
     match base.and_then(|base| base.is_new()).map_err(corruption_as_damage) {
         Err(error) if error.kind() != ErrorKind::Damaged => Err(error),
         Ok(true) => Ok(()),

@@ -71,6 +71,12 @@ fn is_too_short(error: &Error) -> bool {
     cause.is_some_and(|cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
+/// Opens the database of a backend, or makes one there.
+fn create(health: &FileHealth, backend: impl StorageBackend, cache: usize) -> Result<Database> {
+    let create = || Ok(Database::builder().set_cache_size(cache).create_with_backend(backend)?);
+    fenced(health, create)
+}
+
 /// One opening of the database. Threads that read or write it without the store's lock share it.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -88,11 +94,7 @@ impl Opening {
         let writer = Arc::new(PacedWriter::default());
         let backend =
             Backend { file: file.clone(), health: health.clone(), writer: writer.clone() };
-        let opened = fenced(&health, || {
-            let mut builder = Database::builder();
-            Ok(builder.set_cache_size(cache).create_with_backend(backend)?)
-        });
-        match (opened, health.fault()) {
+        match (create(&health, backend, cache), health.fault()) {
             (Ok(db), _) => Ok(Self { db: Some(db), file: Some(file), health, writer }),
             (Err(error), Some(Fault::Sync)) => Err(Error::not_synced("base.redb", error)),
             // The disk has reported no fault, or the file is too short: the bytes are not redb's.
@@ -113,10 +115,7 @@ impl Opening {
 
     pub(super) fn in_memory(cache: usize) -> Result<Self> {
         let health = Arc::new(FileHealth::default());
-        let db = fenced(&health, || {
-            let mut builder = Database::builder();
-            Ok(builder.set_cache_size(cache).create_with_backend(InMemoryBackend::new())?)
-        })?;
+        let db = create(&health, InMemoryBackend::new(), cache)?;
         Ok(Self { db: Some(db), file: None, health, writer: Arc::default() })
     }
 

@@ -86,6 +86,22 @@ pub(crate) fn write_zeros(file: &(impl DiskFile + ?Sized), from: u64, to: u64) -
     Ok(())
 }
 
+/// Bytes that are written again at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Writes the bytes from one offset to another again, as the file shows them: after a kill or a
+/// failed sync they may be in the system's memory only, and no sync would write them.
+pub(crate) fn write_again(file: &dyn DiskFile, mut at: u64, end: u64) -> io::Result<()> {
+    let mut chunk = Vec::new();
+    while at < end {
+        chunk.resize((end - at).min(CHUNK) as usize, 0);
+        file.read_at(at, &mut chunk)?;
+        file.write_at(at, &chunk)?;
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}
+
 /// A folder with a queue's two files, or the path where it will be.
 pub trait Disk: Send + Sync + Debug {
     /// Where it is, for messages.
@@ -183,17 +199,15 @@ impl DiskFile for OsFile {
     #[cfg(unix)]
     fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
-        use rustix::io::Errno;
-        loop {
-            match fallocate(&self.0, FallocateFlags::empty(), from, to.saturating_sub(from)) {
-                Err(Errno::INTR) => {}
-                // The file system has no such call.
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                    self.set_len(to)?;
-                    return write_zeros(self, from, to);
-                }
-                done => return Ok(done?),
+        use rustix::io::{Errno, retry_on_intr};
+        let (flags, len) = (FallocateFlags::empty(), to.saturating_sub(from));
+        match retry_on_intr(|| fallocate(&self.0, flags, from, len)) {
+            // The file system has no such call.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.set_len(to)?;
+                write_zeros(self, from, to)
             }
+            done => Ok(done?),
         }
     }
 

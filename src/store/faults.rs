@@ -19,14 +19,14 @@ impl Store {
 
     /// The journal, to sync it without the store's lock. `None` in memory.
     pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
-        self.ring.as_ref().map(|ring| ring.journal().clone())
+        self.ring.as_ref().map(|ring| ring.journal.clone())
     }
 
     /// # Errors
     /// `Broken` if an earlier failure has stopped the store; `Closed` after a close.
     #[inline]
     pub(super) fn ensure_running(&self) -> Result<()> {
-        if self.ring.as_ref().is_some_and(|ring| ring.journal().has_failed()) {
+        if self.ring.as_ref().is_some_and(|ring| ring.journal.has_failed()) {
             return Err(self.stop(Error::new(ErrorKind::Io).because("the journal was not synced")));
         }
         self.health.runs().map_err(|error| self.with_folder(error))

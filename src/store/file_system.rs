@@ -22,13 +22,17 @@ pub(super) fn create_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
+/// `None` if there was nothing of the name.
+pub(super) fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// Whether there is a file of this name.
 pub(super) fn is_file(path: &Path) -> io::Result<bool> {
-    match fs::metadata(path) {
-        Ok(metadata) => Ok(metadata.is_file()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(if_there(fs::metadata(path))?.is_some_and(|found| found.is_file()))
 }
 
 /// Takes the lock of a file. `false` while another handle has it.
@@ -46,11 +50,8 @@ pub(super) fn lock(file: &File) -> io::Result<bool> {
 pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let open = file.metadata()?;
-    match fs::metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+    let is_same = |there: fs::Metadata| (there.dev(), there.ino()) == (open.dev(), open.ino());
+    Ok(if_there(fs::metadata(path))?.is_some_and(is_same))
 }
 
 /// Without inodes only the name can be checked.

@@ -3,7 +3,7 @@
 //! medium. A new folder is renamed as a whole; in an existing one the journal is renamed last.
 
 use super::disk::{Disk, DiskFile, FileName, Found, OsFile, Staging};
-use super::file_system::{is_file, lock, options, sync_folder};
+use super::file_system::{if_there, is_file, lock, options, sync_folder};
 use super::staging_folder::{Spot, StagingFolder, clear_leftovers, staged, staging_prefix};
 use crate::words::sync::plain::AtomicU64;
 use crate::words::sync::{Arc, Ordering};
@@ -52,13 +52,14 @@ impl Folder {
 
     /// The path of the folder, with links followed, so that a rename goes to the target of a link.
     fn place(&self) -> io::Result<PathBuf> {
-        match (self.path.canonicalize(), self.path.parent(), self.path.file_name()) {
-            (Err(error), Some(parent), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
-                let here = parent.as_os_str().is_empty();
-                Ok(if here { Path::new(".") } else { parent }.canonicalize()?.join(name))
-            }
-            (place, ..) => place,
+        if let Some(place) = if_there(self.path.canonicalize())? {
+            return Ok(place);
         }
+        let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let here = parent.as_os_str().is_empty();
+        Ok(if here { Path::new(".") } else { parent }.canonicalize()?.join(name))
     }
 
     /// What is in a folder without the two files.
@@ -84,11 +85,7 @@ impl Disk for Folder {
     }
 
     fn found(&self) -> io::Result<Found> {
-        let kind = match fs::metadata(&self.path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-            Err(error) => return Err(error),
-        };
+        let Some(kind) = if_there(fs::metadata(&self.path))? else { return Ok(Found::Nothing) };
         if !kind.is_dir() {
             return Ok(Found::Foreign("it is a file".into()));
         }
@@ -106,13 +103,14 @@ impl Disk for Folder {
     }
 
     fn stage(&self) -> io::Result<Box<dyn Staging>> {
+        use io::ErrorKind::{AlreadyExists, NotFound};
         static CREATIONS: AtomicU64 = AtomicU64::new(0);
         let place = self.place()?;
         let mut last = None;
         for _ in 0..TRIES {
             let spot = match (place.parent(), place.file_name()) {
                 (Some(parent), Some(name)) if !place.is_dir() => {
-                    clear_leftovers(parent, name);
+                    clear_leftovers(&place);
                     let number = CREATIONS.fetch_add(1, Ordering::Relaxed);
                     let mut own = staging_prefix(name);
                     own.push(format!("{}-{number}", std::process::id()));
@@ -124,12 +122,7 @@ impl Disk for Folder {
             match StagingFolder::new(spot, &place) {
                 Ok(Some(staging)) => return Ok(Box::new(staging)),
                 Ok(None) => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
-                    ) =>
-                {
+                Err(error) if [NotFound, AlreadyExists].contains(&error.kind()) => {
                     last = Some(error);
                 }
                 Err(error) => return Err(error),
@@ -147,9 +140,7 @@ impl Disk for Folder {
         }
         self.keep_names()?;
         let place = self.place()?;
-        if let (Some(parent), Some(name)) = (place.parent(), place.file_name()) {
-            clear_leftovers(parent, name);
-        }
+        clear_leftovers(&place);
         Spot { path: place, is_within: true }.clear_if_dead();
         Ok(Some(Arc::new(OsFile(file))))
     }

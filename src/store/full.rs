@@ -5,17 +5,17 @@
 
 use super::Store;
 use super::base::Base;
+use super::base_transaction::BaseTransaction;
 use super::carry::{Burden, KEPT_PART, Load};
-use super::checkpoint::{abort, keep_reserve, write_rows};
 use super::database::Opening;
 use super::record::set_boot;
-use super::redb_errors::fenced;
 use super::ring::{Ring, WriteFault};
 use crate::format::extension::Extension;
 use crate::format::key::Key;
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SLICE_ROWS;
+use crate::words::sync::Arc;
 
 /// How often the base grows, by a smaller step than redb's, before the overlay is carried.
 const STEPS: usize = 4;
@@ -31,41 +31,40 @@ const ADDS_MIN: usize = 16;
 impl Store {
     #[inline]
     pub(super) fn load(&self, ring: &Ring, burden: Burden) -> Load {
-        Load::of(self.rows.carry_bytes(self.frozen_runs.len()), ring.size(), burden)
+        Load::of(self.rows.carry_bytes(), ring.size, burden)
     }
 
     /// Whether due tasks may be moved, which needs space. On a full disk they can wait: a take
     /// still gets the ready tasks, and their acks free space.
     pub(crate) fn promotes(&self) -> bool {
-        let room = |ring: &Ring| ring.left(self.load(ring, Burden::Adds)) >= ring.size() / 16;
+        let room = |ring: &Ring| ring.left(self.load(ring, Burden::Adds)) >= ring.size / 16;
         !self.full || self.ring.as_ref().is_none_or(room)
     }
 
-    /// Continues after a checkpoint that met a full disk. `Ok` if the checkpoint is done after all.
+    /// Continues after this error of a checkpoint that was taken back. `Ok` if the checkpoint is
+    /// done after all.
     ///
     /// # Errors
-    /// `DiskFull` if rows of the overlay do not fit into the base: the journal has them. `Broken`
-    /// if the store cannot continue.
-    pub(super) fn handle_full_disk(&mut self, error: Error) -> Result<()> {
-        let mut error = error;
-        for _ in 0..STEPS {
-            if !self.reopen_larger()? {
-                break;
-            }
+    /// The error; `DiskFull` if rows of the overlay do not fit into the base: the journal has them.
+    /// `Broken` if the store cannot continue.
+    pub(super) fn continue_after(&mut self, mut error: Error) -> Result<()> {
+        let mut steps = 0;
+        while error.kind() == ErrorKind::DiskFull && steps < STEPS && self.reopen_larger()? {
             match self.try_checkpoint()? {
                 None => return Ok(()),
                 Some(failed) => error = failed,
             }
-            if error.kind() != ErrorKind::DiskFull {
-                self.reopen()?;
-                return Err(self.with_folder(error));
-            }
+            steps += 1;
+        }
+        if error.kind() != ErrorKind::DiskFull {
+            self.reopen()?;
+            return Err(self.with_folder(error));
         }
         self.full = true;
         self.carry()?;
         self.reopen_after(|file| file.reveal().map_err(Error::io))?;
         self.write_what_fits()?;
-        let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size() / KEPT_PART);
+        let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size / KEPT_PART);
         (self.number_when_full, self.retry_at) = (self.number, used);
         Err(self.with_folder(error))
     }
@@ -73,7 +72,7 @@ impl Store {
     /// Opens the base again with more free pages. redb would double its file, and later grow it by
     /// gigabytes, for which the disk may have no space. Returns whether the file has grown.
     pub(super) fn reopen_larger(&mut self) -> Result<bool> {
-        let rows = self.rows.carry_bytes(0);
+        let rows = self.rows.carry_bytes();
         let mut grown = false;
         self.reopen_after(|file| {
             let mut step = (rows * 2 + STEP_BYTES).max(file.seen() / STEP_PART);
@@ -92,16 +91,14 @@ impl Store {
     /// # Errors
     /// `Broken` if the store cannot continue.
     fn carry(&mut self) -> Result<()> {
-        let serial = self.base()?.anchor().serial;
+        let serial = self.base()?.anchor.serial;
         let counts = self.rows.counts.moved();
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let mut extension = Extension::default();
-        if let Some(boot) = self.boot {
-            set_boot(&mut extension, boot);
-        }
+        set_boot(&mut extension, self.boot);
         match ring.carry(serial, (&self.meta, &extension), &self.rows.active, &counts) {
             Ok(()) => {
-                self.number = ring.last().link.number;
+                self.number = ring.last.link.number;
                 Ok(())
             }
             // The ring stays as full as it was.
@@ -115,7 +112,7 @@ impl Store {
     pub(super) fn make_room_for_opening(&mut self) -> Result<()> {
         let is_short = |store: &Self| {
             store.ring.as_ref().is_some_and(|ring| {
-                ring.lacks(store.load(ring, Burden::Frees), ring.size() / KEPT_PART / 4)
+                ring.lacks(store.load(ring, Burden::Frees), ring.size / KEPT_PART / 4)
             })
         };
         if !is_short(self) {
@@ -187,29 +184,22 @@ impl Store {
 
 /// Writes one slice. Returns the last key written, if there was one to write.
 fn write_slice(
-    opening: &Opening,
+    opening: &Arc<Opening>,
     layer: &Layer,
     dead: bool,
     last: Option<&Key>,
     most: usize,
 ) -> Result<Option<Key>> {
     let rest = layer.after(last).filter(|(_, op)| op.is_remove() == dead);
-    let txn = opening.begin_write()?;
-    let written = write_rows(&txn, opening, rest.take(most)).and_then(|written| {
-        // Rows that are added must leave the reserve to removals.
-        if !dead && written.is_some() {
-            keep_reserve(&txn, opening)?;
-        }
-        Ok(written)
-    });
-    match written {
-        Ok(Some(written)) => {
-            fenced(&opening.health, || Ok(txn.commit()?))?;
-            Ok(Some(written))
-        }
-        nothing => {
-            abort(txn, opening);
-            nothing
-        }
+    let txn = BaseTransaction::begin(opening.clone())?;
+    let written = txn.write_rows(rest.take(most))?;
+    if written.is_none() {
+        return Ok(None);
     }
+    // Rows that are added must leave the reserve to removals.
+    if !dead {
+        txn.keep_reserve()?;
+    }
+    txn.commit()?;
+    Ok(written)
 }

@@ -82,22 +82,19 @@ impl JournalHead {
         if format > FORMAT {
             return Err(HeadFault::Newer(format));
         }
-        // Formats begin at 1.
-        if format == 0 {
-            return Err(HeadFault::Damaged);
-        }
-        let queue = fields.bytes(16).and_then(|queue| queue.try_into().ok());
-        let (Some(queue), Some(ring), Some(checksum)) = (queue, fields.u64(), fields.u64()) else {
-            return Err(HeadFault::Damaged);
-        };
-        let sizes = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
-        let fits = sizes.contains(&ring) && ring.is_multiple_of(PAGE as u64);
-        if !fits || head.get(..LEAD_FIELDS).map(xxh3_64) != Some(checksum) {
-            return Err(HeadFault::Damaged);
-        }
-        let own = Self { queue, ring };
-        let slot = head.get(PAGE..).and_then(|slots| Slot::newest(slots, own.seed()));
-        slot.map(|slot| (own, slot)).ok_or(HeadFault::Damaged)
+        let decoded = (|| {
+            let queue = fields.bytes(16)?.try_into().ok()?;
+            let (ring, checksum) = (fields.u64()?, fields.u64()?);
+            let sizes = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
+            let fits = sizes.contains(&ring) && ring.is_multiple_of(PAGE as u64);
+            // Formats begin at 1.
+            if format == 0 || !fits || xxh3_64(head.get(..LEAD_FIELDS)?) != checksum {
+                return None;
+            }
+            let own = Self { queue, ring };
+            Some((own, Slot::newest(head.get(PAGE..)?, own.seed())?))
+        })();
+        decoded.ok_or(HeadFault::Damaged)
     }
 
     /// Part of every checksum of this queue's records, so that records of another queue are not

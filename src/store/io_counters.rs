@@ -1,7 +1,8 @@
 //! Counts the calls to the disk. It is between the store and its two files, passes every call on,
 //! and changes nothing.
 
-use super::disk::{Disk, DiskFile, Found, Staging};
+use super::disk::{Disk, DiskFile};
+use crate::words::error::{Error, Result};
 use crate::words::sync::{Arc, AtomicU64, Ordering};
 use std::io;
 use std::path::Path;
@@ -16,12 +17,6 @@ pub(crate) struct IoCounters {
 }
 
 impl IoCounters {
-    /// A disk whose calls are counted here.
-    pub(crate) fn of(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Arc<Self>) {
-        let counters = Arc::<Self>::default();
-        (Arc::new(CountedDisk { disk, counters: counters.clone() }), counters)
-    }
-
     /// Bytes given to writes, also to those that failed.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
@@ -32,37 +27,35 @@ impl IoCounters {
     }
 }
 
+/// A disk whose files are counted.
 #[derive(Debug)]
-struct CountedDisk {
+pub(crate) struct CountedDisk {
     disk: Arc<dyn Disk>,
-    counters: Arc<IoCounters>,
+    pub(super) counters: Arc<IoCounters>,
 }
 
 impl CountedDisk {
-    fn counted(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(CountedFile { file, counters: self.counters.clone() })
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, counters: Arc::default() }
     }
-}
 
-impl Disk for CountedDisk {
-    fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.disk.folder()
     }
 
-    fn found(&self) -> io::Result<Found> {
-        self.disk.found()
+    /// As [`Disk::open_journal`].
+    pub(crate) fn open_journal(&self) -> Result<Option<Arc<dyn DiskFile>>> {
+        let file = self.disk.open_journal().map_err(Error::io)?;
+        Ok(file.map(|file| self.counted(file)))
     }
 
-    fn stage(&self) -> io::Result<Box<dyn Staging>> {
-        self.disk.stage()
+    /// As [`Disk::open_base`].
+    pub(crate) fn open_base(&self) -> Result<Arc<dyn DiskFile>> {
+        self.disk.open_base().map(|file| self.counted(file)).map_err(Error::io)
     }
 
-    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        Ok(self.disk.open_journal()?.map(|file| self.counted(file)))
-    }
-
-    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.counted(self.disk.open_base()?))
+    fn counted(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(CountedFile { file, counters: self.counters.clone() })
     }
 }
 

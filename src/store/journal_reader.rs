@@ -2,14 +2,14 @@
 //! found bytes. It never accepts a record whose chain value does not follow from the one before.
 
 use super::carry::RECORD_PART;
-use super::disk::DiskFile;
+use super::disk::{DiskFile, write_again};
 use super::head::{HEAD_BYTES, JournalHead};
 use super::record::{ALIGN, HEADER_BYTES, Header, META_BYTES, Span, is_whole};
 use super::ring::next_page;
 use crate::words::error::{Error, Result};
 use std::io;
 
-/// Bytes read or written at a time where the whole ring is read.
+/// Bytes read at a time where the whole ring is read.
 const CHUNK: usize = 1 << 20;
 /// Where a header has its record's number, and after it the number of the last synced record.
 const NUMBER_AT: usize = 16;
@@ -17,7 +17,7 @@ const NUMBER_AT: usize = 16;
 /// Reads a ring by position, with one chunk of it in memory.
 pub(crate) struct RingReader<'a> {
     file: &'a dyn DiskFile,
-    head: &'a JournalHead,
+    pub(super) head: &'a JournalHead,
     /// The last carried record that is valid.
     carried_upto: u64,
     chunk: Vec<u8>,
@@ -27,10 +27,6 @@ pub(crate) struct RingReader<'a> {
 impl<'a> RingReader<'a> {
     pub(crate) fn new(file: &'a dyn DiskFile, head: &'a JournalHead, carried_upto: u64) -> Self {
         Self { file, head, carried_upto, chunk: Vec::new(), at: 0 }
-    }
-
-    pub(crate) fn ring_bytes(&self) -> u64 {
-        self.head.ring
     }
 
     /// `None` after the end of the ring.
@@ -52,8 +48,9 @@ impl<'a> RingReader<'a> {
         Ok(self.chunk.get(from..from + len))
     }
 
-    /// The record at this position, if there is a whole one.
-    pub(crate) fn record(&mut self, at: u64) -> io::Result<Option<(Header, &[u8])>> {
+    /// The header of the record at this position, if there is a whole one. The chunk in memory then
+    /// has the record.
+    pub(crate) fn record(&mut self, at: u64) -> io::Result<Option<Header>> {
         let (ring, seed) = (self.head.ring, self.head.seed());
         let Some(header) = self.get(at, HEADER_BYTES)?.and_then(Header::read) else {
             return Ok(None);
@@ -62,31 +59,24 @@ impl<'a> RingReader<'a> {
             return Ok(None);
         }
         let Some(record) = self.get(at, header.size() as usize)? else { return Ok(None) };
-        Ok(is_whole(record, &header, seed).then_some((header, record)))
+        Ok(is_whole(record, &header, seed).then_some(header))
     }
 
     /// The record that follows `last` in the chain: directly after it, at the next page if it would
     /// have crossed into that, or at the ring's start if it did not fit. A carry that failed may
     /// have left its records at the first of these positions.
     pub(crate) fn next(&mut self, last: Span) -> io::Result<Option<(Header, Span, &[u8])>> {
-        let mut found = None;
         for start in positions_after(last.end) {
-            let upto = self.carried_upto;
-            let follows = self.record(start)?.filter(|(header, _)| {
-                header.number == last.link.number + 1
-                    && header.prev == last.link.checksum
-                    && (!header.kind.is_carried() || header.number <= upto)
-            });
-            if let Some((header, _)) = follows {
-                let end = start + header.size();
-                found = Some((header, Span { link: header.link(), start, end }));
-                break;
+            let Some(header) = self.record(start)? else { continue };
+            let follows =
+                header.number == last.link.number + 1 && header.prev == last.link.checksum;
+            if follows && (!header.kind.is_carried() || header.number <= self.carried_upto) {
+                let span = Span { link: header.link(), start, end: start + header.size() };
+                let body = self.get(start + HEADER_BYTES as u64, header.len)?;
+                return Ok(body.map(|body| (header, span, body)));
             }
         }
-        let Some((header, span)) = found else { return Ok(None) };
-        let record = self.get(span.start, HEADER_BYTES + header.len)?;
-        let body = record.and_then(|record| record.get(HEADER_BYTES..));
-        Ok(body.map(|body| (header, span, body)))
+        Ok(None)
     }
 
     /// Searches the whole ring for records after a gap that prove that the missing record at `tail`
@@ -139,10 +129,9 @@ fn likely_headers(bytes: &[u8], tail: u64, records_max: u64) -> impl Iterator<It
     })
 }
 
-/// Writes the replayed records again, byte for byte: after a kill or a failed sync the operating
-/// system may show bytes that are not on the medium and that no sync would write. The same holds
-/// where the next record may begin: the medium may have a refused record there.
-pub(crate) fn write_again(
+/// Writes the replayed records again, byte for byte, and the bytes where the next record may begin:
+/// the medium may have a refused record there.
+pub(crate) fn write_records_again(
     file: &dyn DiskFile,
     head: &JournalHead,
     from: u64,
@@ -150,16 +139,11 @@ pub(crate) fn write_again(
 ) -> io::Result<()> {
     let records = if to >= from { [(from, to), (0, 0)] } else { [(from, head.ring), (0, to)] };
     let next = positions_after(to).map(|at| (at, head.ring.min(at + HEADER_BYTES as u64)));
-    let mut chunk = Vec::new();
-    for (mut at, end) in records.into_iter().chain(next) {
-        while at < end {
-            chunk.resize((end - at).min(CHUNK as u64) as usize, 0);
-            file.read_at(HEAD_BYTES as u64 + at, &mut chunk)?;
-            file.write_at(HEAD_BYTES as u64 + at, &chunk)?;
-            at += chunk.len() as u64;
-        }
-    }
-    Ok(())
+    let head = HEAD_BYTES as u64;
+    records
+        .into_iter()
+        .chain(next)
+        .try_for_each(|(at, end)| write_again(file, head + at, head + end))
 }
 
 /// Overwrites the headers of these records, so that no later opening finds them.

@@ -16,10 +16,8 @@ impl Store {
         self.ensure_running().map_err(Failure::Broken)?;
         let meta = self.meta.advanced(advance);
         if let Some(ring) = &mut self.ring {
-            match ring.note(&meta) {
-                Ok(number) => self.number = number,
-                Err(fault) => return Err(self.write_failed(fault)),
-            }
+            let noted = ring.note(&meta);
+            self.number = noted.map_err(|fault| self.write_failed(fault))?;
         }
         self.meta = meta;
         Ok(self.number)
@@ -31,7 +29,7 @@ impl Store {
         self.ensure_running().map_err(Failure::Broken)?;
         let Some(ring) = &mut self.ring else { return Ok(true) };
         let written = ring.idle(&self.meta);
-        self.number = ring.last().link.number;
+        self.number = ring.last.link.number;
         match written {
             Err(WriteFault::NoRoom) => Ok(true),
             written => written.map_err(|fault| self.write_failed(fault)),
@@ -53,8 +51,8 @@ impl Store {
     pub(crate) fn use_feature(&mut self, feature: &Feature) -> Result<()> {
         self.ensure_running()?;
         match &self.ring {
-            Some(ring) if !ring.features().has(feature.number) => {
-                let features = ring.features().with(feature)?;
+            Some(ring) if !ring.slot.features.has(feature.number) => {
+                let features = ring.slot.features.with(feature)?;
                 self.use_features(features)
             }
             _ => Ok(()),
@@ -80,7 +78,7 @@ impl Store {
         meta: RecordMeta,
     ) -> CheckpointPosition {
         match &self.ring {
-            Some(ring) => before.at(ring.last(), meta, self.boot, ring.features()),
+            Some(ring) => before.at(ring.last, meta, self.boot, &ring.slot.features),
             None => before.at(before.span, meta, self.boot, &Features::default()),
         }
     }

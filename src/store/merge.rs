@@ -54,21 +54,17 @@ pub(super) fn merge<'a>(
     let mut buffer = Vec::new();
     let mut last = None;
     while let Some((key, op)) = entries.peek().copied() {
-        let run = match op.value() {
+        let before = last;
+        match op.value() {
             Some(_) if inserts.tries() => {
-                let run = insert_run(table, &mut entries, &mut buffer)?;
-                inserts.tried(run.rows);
-                run.last
+                inserts.tried(insert_run(table, key, &mut entries, &mut last, &mut buffer)?);
             }
             None if removals.tries() => {
-                let run = remove_run(table, &mut entries)?;
-                removals.tried(run.rows);
-                run.last
+                removals.tried(remove_run(table, key, &mut entries, &mut last)?);
             }
-            _ => None,
-        };
-        if run.is_some() {
-            last = run;
+            _ => {}
+        }
+        if last != before {
             continue;
         }
         match op.value() {
@@ -81,20 +77,16 @@ pub(super) fn merge<'a>(
     Ok(last.cloned())
 }
 
-/// The result of one batch.
-struct Done<'a> {
-    rows: usize,
-    last: Option<&'a Key>,
-}
-
-/// Inserts new rows that are all in one gap of the table.
+/// Inserts new rows, from `first` on, that are all in one gap of the table. Returns how many, and
+/// sets `last` to the last of them.
 fn insert_run<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
+    first: &Key,
     entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a RowOp)>>,
+    last: &mut Option<&'a Key>,
     buffer: &mut Vec<u8>,
-) -> Result<Done<'a>, redb::Error> {
-    let mut done = Done { rows: 0, last: None };
-    let Some((first, _)) = entries.peek() else { return Ok(done) };
+) -> Result<usize, redb::Error> {
+    let mut rows = 0;
     let mut gap = table.lower_bound_mut(Bound::Included(first.as_slice()))?;
     while let Some((key, RowOp::Add(value) | RowOp::Change(value))) = entries.peek().copied() {
         match gap.insert_before(key.as_slice(), seal(key, value, buffer)) {
@@ -103,20 +95,23 @@ fn insert_run<'a>(
             Err(CursorError::UnorderedKey) => break,
             Err(error) => return Err(error.into()),
         }
-        done = Done { rows: done.rows + 1, last: Some(key) };
+        rows += 1;
+        *last = Some(key);
         entries.next();
     }
     gap.close()?;
-    Ok(done)
+    Ok(rows)
 }
 
-/// Removes rows that are adjacent in the table. Tombstones without a row there count as done.
+/// Removes rows, from `first` on, that are adjacent in the table. Returns how many, and sets `last`
+/// to the last tombstone that is done: those without a row in the table are done as well.
 fn remove_run<'a>(
     table: &mut Table<'_, Bytes, Bytes>,
+    first: &Key,
     entries: &mut Peekable<impl Iterator<Item = (&'a Key, &'a RowOp)>>,
-) -> Result<Done<'a>, redb::Error> {
-    let mut done = Done { rows: 0, last: None };
-    let Some((first, _)) = entries.peek().copied() else { return Ok(done) };
+    last: &mut Option<&'a Key>,
+) -> Result<usize, redb::Error> {
+    let mut removed = 0;
     let mut found: Option<(&Key, &Key)> = None;
     let mut rows = table.range::<&[u8]>(first.as_slice()..)?;
     let mut met = rows.next().transpose()?;
@@ -126,12 +121,12 @@ fn remove_run<'a>(
             Some(Ordering::Less) => break,
             Some(Ordering::Equal) => {
                 found = Some((found.map_or(key, |(first, _)| first), key));
-                done.rows += 1;
+                removed += 1;
                 met = rows.next().transpose()?;
             }
             _ => {}
         }
-        done.last = Some(key);
+        *last = Some(key);
         entries.next();
     }
     drop((met, rows));
@@ -142,7 +137,7 @@ fn remove_run<'a>(
         }
         None => {}
     }
-    Ok(done)
+    Ok(removed)
 }
 
 #[cfg(test)]

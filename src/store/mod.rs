@@ -31,6 +31,7 @@ mod ring;
 mod journal_reader;
 mod view;
 mod merge;
+mod base_transaction;
 mod checkpoint;
 mod faults;
 mod marks;
@@ -43,34 +44,33 @@ mod create;
 mod open_base;
 mod health;
 mod reopen;
-mod freeze;
 mod full;
 mod app_tables;
 mod open;
 mod check;
-mod compact;
 mod space;
 #[cfg(test)]
 mod tests;
 
-use crate::format::key::{Run, is_temporary};
+use crate::format::key::is_temporary;
 use crate::format::layer::{Layer, WriteSet};
 use crate::format::{Met, Range, Value, View};
 use crate::words::clock::Boot;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{CHECKPOINT_AT_DIVISOR, QUIET_CHECKPOINT_DIVISOR};
 use crate::words::sync::Arc;
-pub(crate) use app_tables::{AppTransaction, is_app_table};
+pub(crate) use app_tables::is_app_table;
 use base::Base;
+pub(crate) use base_transaction::BaseTransaction;
 use carry::{Burden, Load};
 use checkpoint::CheckpointFailure;
+pub(crate) use checkpoint::Retired;
 pub(crate) use disk::Disk;
 use features::Feature;
 pub(crate) use features::KNOWN;
 pub(crate) use folder::Folder;
-pub(crate) use freeze::Retired;
 pub(crate) use health::Health;
-use io_counters::IoCounters;
+use io_counters::CountedDisk;
 pub(crate) use journal::Journal;
 pub(crate) use open::{Clocks, Opened};
 pub(crate) use paced_io::IoPacer;
@@ -121,16 +121,13 @@ pub(crate) enum Failure {
 /// The rows of one queue, and the two files that contain them.
 pub(crate) struct Store {
     /// `None` in memory.
-    disk: Option<Arc<dyn Disk>>,
-    io_counters: Arc<IoCounters>,
+    disk: Option<CountedDisk>,
     config: Config,
     /// `None` in memory.
     ring: Option<Ring>,
     /// `None` while the file is opened again, after that failed, and after a close.
     base: Option<Base>,
     rows: Rows,
-    /// Runs whose counts the running checkpoint writes.
-    frozen_runs: Vec<Run>,
     /// The metadata after all writes that were applied or replayed. Writes that failed do not
     /// change it; otherwise their bytes would be counted twice when the caller tries again.
     meta: RecordMeta,
@@ -173,8 +170,8 @@ impl Store {
             let written = match &mut self.ring {
                 Some(ring) => {
                     let burden = if adds { Burden::Adds } else { Burden::of(layer) };
-                    let carried = self.rows.carry_bytes(self.frozen_runs.len());
-                    let load = Load::of(carried, ring.size(), burden);
+                    let carried = self.rows.carry_bytes();
+                    let load = Load::of(carried, ring.size, burden);
                     let durable = layer.iter().filter(|(key, _)| !is_temporary(key));
                     let reserves = meta.reserved != self.meta.reserved;
                     ring.append(&meta, reserves, durable, load)
@@ -200,7 +197,7 @@ impl Store {
     /// `Full` if the tubes would exceed their limit.
     pub(crate) fn admit_temporary(&mut self, writes: &Layer) -> Result<()> {
         let growth = self.rows.temporary_growth(writes);
-        let before = self.rows.temporary_bytes();
+        let before = self.rows.temporary.bytes() as u64;
         let after = before.saturating_add_signed(growth);
         if growth > 0 && after > self.config.temporary_bytes_max {
             self.refused_at = self.refused_at.max(Some(before));
@@ -213,8 +210,8 @@ impl Store {
     /// limit. Returns true once.
     #[inline]
     pub(crate) fn has_relief(&mut self) -> bool {
-        let rows = &self.rows;
-        self.refused_at.take_if(|refused| rows.temporary_bytes() < *refused).is_some()
+        let bytes = self.rows.temporary.bytes() as u64;
+        self.refused_at.take_if(|refused| bytes < *refused).is_some()
     }
 
     /// The number of the last record written.
@@ -254,7 +251,7 @@ impl Store {
         match &self.ring {
             Some(ring) => {
                 let retry_at = if self.full { self.retry_at } else { 0 };
-                ring.used() >= retry_at.max(ring.size() / CHECKPOINT_AT_DIVISOR)
+                ring.used() >= retry_at.max(ring.size / CHECKPOINT_AT_DIVISOR)
             }
             None => self.rows.active.inserted_bytes() as u64 >= self.config.journal_bytes,
         }
@@ -262,7 +259,7 @@ impl Store {
 
     /// Whether an idle queue should checkpoint, so that its next opening is fast.
     pub(crate) fn wants_quiet_checkpoint(&self) -> bool {
-        let worth_it = |ring: &Ring| ring.used() >= ring.size() / QUIET_CHECKPOINT_DIVISOR;
+        let worth_it = |ring: &Ring| ring.used() >= ring.size / QUIET_CHECKPOINT_DIVISOR;
         self.ring.as_ref().is_some_and(worth_it) && self.rows.frozen.is_none()
     }
 
@@ -300,32 +297,21 @@ impl Store {
         failed.map_or(Ok(()), |error| self.continue_after(error))
     }
 
-    /// Continues after this error of a checkpoint that was taken back.
-    fn continue_after(&mut self, error: Error) -> Result<()> {
-        if error.kind() == ErrorKind::DiskFull {
-            return self.handle_full_disk(error);
-        }
-        self.reopen()?;
-        Err(self.with_folder(error))
-    }
-
     /// Runs a last checkpoint and closes both files, also after an error.
     pub(crate) fn close(&mut self) -> Result<()> {
         if self.base.is_none() && self.ring.is_none() {
             return Ok(());
         }
-        let done = match self.ensure_running() {
-            Ok(()) => {
-                // A checkpoint may have begun and never ended.
-                self.thaw();
-                match self.checkpoint() {
-                    // The journal has all rows.
-                    Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
-                    done => done,
-                }
-            }
-            Err(_) => Ok(()),
-        };
+        let mut done = Ok(());
+        if self.ensure_running().is_ok() {
+            // A checkpoint may have begun and never ended.
+            self.rows.thaw();
+            // On a full disk the journal has all rows.
+            done = self.checkpoint().or_else(|error| match error.kind() {
+                ErrorKind::DiskFull => Ok(()),
+                _ => Err(error),
+            });
+        }
         let stopped = self.ensure_running().is_err();
         if let Some(base) = self.base.take() {
             let opening = base.into_opening();
@@ -342,7 +328,7 @@ impl Store {
             if !stopped {
                 ring.note_clean_end();
             }
-            ring.journal().release();
+            ring.journal.release();
         }
         // A store without a ring would look like one in memory.
         self.health.close();
@@ -362,7 +348,7 @@ impl View for Store {
     }
 
     fn count(&self, range: Range) -> u64 {
-        self.rows.counted(range)
+        self.rows.counts.of(range)
     }
 
     fn durable_bytes(&self) -> u64 {

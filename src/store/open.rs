@@ -10,13 +10,11 @@ use super::create::{NO_JOURNAL, create, random};
 use super::disk::{Disk, DiskFile, FileName, Found};
 use super::features::Slot;
 use super::head::{self, HEAD_BYTES, HeadFault, JournalHead, QueueId};
-use super::io_counters::IoCounters;
+use super::io_counters::CountedDisk;
 use super::journal_reader::{self, RingReader};
-use super::open_base::{copied_features, open_base};
+use super::open_base::open_base;
 use super::progress::{ProgressFn, Stage, report};
-use super::record::{
-    Kind, MetaDelta, Preamble, RecordMeta, RecordRow, Span, boot_of, next_row, set_boot,
-};
+use super::record::{Kind, MetaDelta, Preamble, RecordMeta, Span, boot_of, next_row, set_boot};
 use super::redb_errors::{corruption_as_damage, unreadable};
 use super::ring::{Ring, WriteFault};
 use super::tables::{CheckpointPosition, decode_tally};
@@ -84,30 +82,28 @@ impl Store {
         progress: ProgressFn<'_>,
     ) -> Result<Opened> {
         let folder = disk.folder().to_owned();
-        let (disk, io_counters) = IoCounters::of(disk);
         find_or_create(&*disk, config.journal_bytes, progress)
-            .and_then(|()| Self::open_files(disk, io_counters, config, clocks, progress))
+            .and_then(|()| Self::open_files(CountedDisk::new(disk), config, clocks, progress))
             .map_err(|error| corruption_as_damage(error).during("open").at(&folder))
     }
 
     fn open_files(
-        disk: Arc<dyn Disk>,
-        io_counters: Arc<IoCounters>,
+        disk: CountedDisk,
         config: Config,
         clocks: &Clocks<'_>,
         progress: ProgressFn<'_>,
     ) -> Result<Opened> {
-        let Some(file) = disk.open_journal().map_err(Error::io)? else {
+        let Some(file) = disk.open_journal()? else {
             return Err(Error::new(ErrorKind::Locked));
         };
         let (head, slot) = read_head(&*file)?;
         slot.features.admit(config.known)?;
-        let base = open_base(&*disk, &config)?;
-        let anchor = base.anchor();
+        let base = open_base(&disk, &config)?;
+        let anchor = &base.anchor;
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));
         }
-        let features = slot.features.union(&copied_features(anchor)?)?;
+        let features = slot.features.union(&anchor.features()?)?;
         let mut rows = Rows::load(&base)?;
         let last_carry = read_last_carry(&*file, &head, anchor)?;
         // A carry that was made for an earlier base is not valid.
@@ -126,7 +122,7 @@ impl Store {
         }
         report(progress, Stage::Settle, 0, 1)?;
         journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
-        journal_reader::write_again(&*file, &head, floor.end, tail.span.end)
+        journal_reader::write_records_again(&*file, &head, floor.end, tail.span.end)
             .and_then(|()| write_head_again(&*file, &head, &slot, carry))
             .map_err(Error::io)?;
         let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
@@ -135,7 +131,6 @@ impl Store {
             QueueClock::resume(meta.marks, boot, clocks.clock, clocks.gap_max);
         let mut store = Self {
             disk: Some(disk),
-            io_counters,
             ring: Some(ring),
             rows,
             meta,
@@ -145,7 +140,7 @@ impl Store {
         };
         // The replayed records must be on the medium before a checkpoint's anchor names one.
         file.sync().map_err(|error| Error::not_synced("the journal", error))?;
-        if store.ring.as_ref().is_some_and(|ring| *ring.features() != features) {
+        if store.ring.as_ref().is_some_and(|ring| ring.slot.features != features) {
             store.use_features(features)?;
         }
         store.full = !store.restore_reserve();
@@ -164,11 +159,10 @@ impl Store {
     fn over(base: Base, config: Config) -> Self {
         Self {
             disk: None,
-            io_counters: Arc::default(),
             config,
             ring: None,
             rows: Rows::default(),
-            meta: base.anchor().meta,
+            meta: base.anchor.meta,
             base: Some(base),
             boot: None,
             number: 0,
@@ -177,7 +171,6 @@ impl Store {
             number_when_full: 0,
             retry_at: 0,
             refused_at: None,
-            frozen_runs: Vec::new(),
             health: Arc::default(),
         }
     }
@@ -185,9 +178,7 @@ impl Store {
     fn write_opening(&mut self, meta: RecordMeta) -> Result<()> {
         let nonce = u64::from_be_bytes(random()?);
         let mut extension = Extension::default();
-        if let Some(boot) = self.boot {
-            set_boot(&mut extension, boot);
-        }
+        set_boot(&mut extension, self.boot);
         for _ in 0..2 {
             let Some(ring) = &mut self.ring else { break };
             match ring.append_opening(&meta, &extension, nonce) {
@@ -323,7 +314,7 @@ fn replay(
     progress: ProgressFn<'_>,
 ) -> Result<Tail> {
     let mut tail = Tail { span: floor, meta: anchor.meta, boot: anchor.boot() };
-    let (mut done, mut reported, ring) = (0, 0, reader.ring_bytes());
+    let (mut done, mut reported, ring) = (0, 0, reader.head.ring);
     report(progress, Stage::Replay, 0, ring)?;
     while let Some((header, span, body)) = reader.next(tail.span).map_err(Error::io)? {
         let preamble = replay_record(header.kind, body, rows)
@@ -340,7 +331,7 @@ fn replay(
     // the journal of another copy. The first anchor has no record.
     if tail.span == anchor.span && anchor.span.link.number > 0 {
         let own = reader.record(anchor.span.start).map_err(Error::io)?;
-        let is_there = own.is_some_and(|(header, _)| header.link() == anchor.span.link);
+        let is_there = own.is_some_and(|header| header.link() == anchor.span.link);
         if !is_there {
             return Err(damaged(MISMATCHED));
         }
@@ -371,16 +362,15 @@ fn replay_record(kind: Kind, body: &[u8], rows: &mut Rows) -> Option<Preamble> {
     if !kind.has_rows() {
         return Some(preamble);
     }
-    while let Some(row) = next_row(&mut fields) {
-        let RecordRow { key, value, adds, is_counts } = row.ok()?;
-        match (kind.is_carried(), is_counts) {
+    while !fields.rest().is_empty() {
+        let row = next_row(&mut fields)?;
+        match (kind.is_carried(), row.is_counts) {
+            (is_carried, false) => rows.replay(row, is_carried),
             (true, true) => {
-                let run = Run(u32::from_be_bytes(key.try_into().ok()?));
-                rows.counts.carry(run, decode_tally(value?)?);
+                let run = Run(u32::from_be_bytes(row.key.try_into().ok()?));
+                rows.counts.carry(run, decode_tally(row.value?)?);
             }
-            (true, false) => rows.replay_carried(key, value),
             (false, true) => return None,
-            (false, false) => rows.replay(key, value, adds),
         }
     }
     Some(preamble)

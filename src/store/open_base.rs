@@ -4,14 +4,15 @@
 use super::Config;
 use super::base::Base;
 use super::deferred_file::DeferredFile;
-use super::disk::{Disk, DiskFile};
-use super::features::Features;
+use super::disk::{DiskFile, write_again};
+use super::io_counters::CountedDisk;
 use super::reserve::{BaseFile, touch_len};
-use super::tables::CheckpointPosition;
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::error::{Error, Result};
 use crate::words::sync::Arc;
 
-/// Where redb's first block has its flags.
+/// Bytes of redb's first block.
+const BLOCK: u64 = 4096;
+/// Where it has its flags.
 const FLAGS_AT: usize = 9;
 /// The file was not closed since the last commit.
 const FLAG_UNCLEAN: u8 = 2;
@@ -21,11 +22,11 @@ const FLAG_TWO_PHASES: u8 = 4;
 /// Opens the base's file. This allocates no block of the disk, because no part of the file is
 /// sparse. Nothing is written if the anchor names features that this version does not know but
 /// must.
-pub(super) fn open_base(disk: &dyn Disk, config: &Config) -> Result<Base> {
-    let file = disk.open_base().map_err(Error::io)?;
+pub(super) fn open_base(disk: &CountedDisk, config: &Config) -> Result<Base> {
+    let file = disk.open_base()?;
     let deferred = Arc::new(DeferredFile::over(file.clone()).map_err(Error::io)?);
     let base = Base::open(BaseFile::new(deferred.clone()).map_err(Error::io)?, config.cache_bytes)?;
-    copied_features(base.anchor())?.admit(config.known)?;
+    base.anchor.features()?.admit(config.known)?;
     rewrite_header(&*file)?;
     deferred.release()?;
     Ok(base)
@@ -33,21 +34,15 @@ pub(super) fn open_base(disk: &dyn Disk, config: &Config) -> Result<Base> {
 
 /// Opens the base's file again, after a change of it.
 pub(super) fn reopen_base(
-    disk: &dyn Disk,
+    disk: &CountedDisk,
     cache: usize,
     change: impl FnOnce(&BaseFile) -> Result<()>,
 ) -> Result<Base> {
-    let file = disk.open_base().map_err(Error::io)?;
+    let file = disk.open_base()?;
     rewrite_header(&*file)?;
     let file = BaseFile::new(file).map_err(Error::io)?;
     change(&file)?;
     Base::open(file, cache)
-}
-
-/// The copy of the features in use that the anchor contains.
-pub(super) fn copied_features(anchor: &CheckpointPosition) -> Result<Features> {
-    let what = "the features in the anchor of base.redb";
-    anchor.features().ok_or_else(|| Error::new(ErrorKind::Damaged).because(what))
 }
 
 /// Writes redb's first block and the file's length again, and syncs them. The block says which of
@@ -56,18 +51,15 @@ pub(super) fn copied_features(anchor: &CheckpointPosition) -> Result<Features> {
 /// redb's compaction, which commits in one phase; after a compaction the whole file is written
 /// again.
 fn rewrite_header(file: &dyn DiskFile) -> Result<()> {
-    let len = file.len().map_err(Error::io)?;
-    let mut chunk = vec![0; usize::try_from(len.min(4096)).unwrap_or(0)];
-    file.read_at(0, &mut chunk).map_err(Error::io)?;
-    file.write_at(0, &chunk).map_err(Error::io)?;
-    let flags = chunk.get(FLAGS_AT).copied().unwrap_or(0);
-    let mut at = if flags & (FLAG_UNCLEAN | FLAG_TWO_PHASES) == FLAG_UNCLEAN { 4096 } else { len };
-    while at < len {
-        chunk.resize((len - at).min(1 << 20) as usize, 0);
-        file.read_at(at, &mut chunk).map_err(Error::io)?;
-        file.write_at(at, &chunk).map_err(Error::io)?;
-        at += chunk.len() as u64;
-    }
-    touch_len(file).map_err(Error::io)?;
+    let rewritten = (|| {
+        let len = file.len()?;
+        let mut block = vec![0; usize::try_from(len.min(BLOCK)).unwrap_or(0)];
+        file.read_at(0, &mut block)?;
+        let flags = block.get(FLAGS_AT).copied().unwrap_or(0);
+        let is_one_phase = flags & (FLAG_UNCLEAN | FLAG_TWO_PHASES) == FLAG_UNCLEAN;
+        write_again(file, 0, if is_one_phase { len } else { len.min(BLOCK) })?;
+        touch_len(file)
+    })();
+    rewritten.map_err(Error::io)?;
     file.sync().map_err(|error| Error::not_synced("base.redb", error))
 }

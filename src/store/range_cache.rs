@@ -21,7 +21,7 @@ pub(super) struct CachedRange {
     /// The first key not covered.
     end: Key,
     /// Whether the snapshot has no rows after these.
-    ends: bool,
+    pub(super) ends: bool,
     /// Bytes of the ranges just before this one.
     before: usize,
     /// Where the last look-up ended: the next one usually ends there or at the row after it.
@@ -54,17 +54,6 @@ impl CachedRange {
             self.end = after(key);
         }
         is_full
-    }
-
-    /// Whether it is small enough to be kept. A long row makes it too large.
-    fn is_small(&self) -> bool {
-        self.bytes <= 2 * BYTES
-    }
-
-    /// Marks that there is no row after these.
-    pub(super) fn close(mut self) -> Self {
-        self.ends = true;
-        self
     }
 
     /// The index of the first row with `from <= key`.
@@ -166,9 +155,9 @@ impl RangeCache {
         .collect()
     }
 
-    /// Keeps a range, unless it is too large.
+    /// Keeps a range, unless a long row makes it too large.
     pub(super) fn keep(&mut self, start: Key, mut range: CachedRange) {
-        if !range.is_small() {
+        if range.bytes > 2 * BYTES {
             return;
         }
         range.used.set(self.tick());

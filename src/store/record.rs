@@ -106,8 +106,9 @@ pub(crate) fn read_numbers(fields: &mut Unpacker<'_>) -> Option<Numbers> {
 /// Number of the extension field with the start of the machine, in a record or the anchor.
 const BOOT: u16 = 1;
 
-/// Adds the start of the machine.
-pub(crate) fn set_boot(to: &mut Extension, boot: Boot) {
+/// Adds the start of the machine, if the system has a boot clock.
+pub(crate) fn set_boot(to: &mut Extension, boot: Option<Boot>) {
+    let Some(boot) = boot else { return };
     let field = [boot.id.to_be_bytes().as_slice(), &boot.offset.to_be_bytes()].concat();
     // It always fits: 24 bytes of 64 KiB.
     let _ = to.set(BOOT, &field);
@@ -183,14 +184,8 @@ impl Header {
             [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
         let len = fields.u32()? as usize;
         let kind = Kind(fields.u32()?);
-        (number > synced && len >= META_BYTES).then_some(Self {
-            checksum,
-            prev,
-            number,
-            synced,
-            len,
-            kind,
-        })
+        let header = Self { checksum, prev, number, synced, len, kind };
+        (number > synced && len >= META_BYTES).then_some(header)
     }
 
     /// Bytes from this record to the next.
@@ -232,23 +227,19 @@ pub(crate) struct RecordRow<'a> {
     pub(crate) is_counts: bool,
 }
 
-/// The next row of a body after its preamble. `Err` for bytes that are not a row.
-pub(crate) fn next_row<'a>(fields: &mut Unpacker<'a>) -> Option<Result<RecordRow<'a>, ()>> {
-    let code = fields.u8()?;
-    let row = (|| {
-        let len = usize::from(fields.u16()?);
-        let key = fields.bytes(len)?;
-        let value = match code {
-            ADD | CHANGE | COUNTS => {
-                let len = fields.u32()? as usize;
-                Some(fields.bytes(len)?)
-            }
-            REMOVE => None,
-            _ => return None,
-        };
-        Some(RecordRow { key, value, adds: code == ADD, is_counts: code == COUNTS })
-    })();
-    Some(row.ok_or(()))
+/// The next row of a body after its preamble. `None` for bytes that are not a row.
+pub(crate) fn next_row<'a>(fields: &mut Unpacker<'a>) -> Option<RecordRow<'a>> {
+    let (code, len) = (fields.u8()?, usize::from(fields.u16()?));
+    let key = fields.bytes(len)?;
+    let value = match code {
+        ADD | CHANGE | COUNTS => {
+            let len = fields.u32()? as usize;
+            Some(fields.bytes(len)?)
+        }
+        REMOVE => None,
+        _ => return None,
+    };
+    Some(RecordRow { key, value, adds: code == ADD, is_counts: code == COUNTS })
 }
 
 /// Reads the bytes as a record. For fuzzing.
@@ -260,7 +251,7 @@ pub(crate) fn probe(bytes: &[u8]) {
         let _ = Preamble::read(Kind(kind), &mut Unpacker::new(bytes));
     }
     let mut fields = Unpacker::new(bytes);
-    while let Some(Ok(_)) = next_row(&mut fields) {}
+    while next_row(&mut fields).is_some() {}
 }
 
 #[cfg(test)]

@@ -51,11 +51,6 @@ impl FileHealth {
         self.detached.load(Ordering::Acquire)
     }
 
-    /// Whether no call of redb has failed or was refused.
-    fn is_clean(&self) -> bool {
-        self.fault().is_none() && !self.is_detached()
-    }
-
     /// Passes a result on, and keeps its fault.
     pub(super) fn note<T>(&self, result: io::Result<T>, is_sync: bool) -> io::Result<T> {
         if let Err(error) = &result {
@@ -89,7 +84,9 @@ pub(crate) fn fenced<T>(
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
             let error = Error::new(ErrorKind::Broken).because(format!("redb panicked: {text}"));
-            Err(if health.is_clean() { error.caused_by(CorruptionPanic) } else { error })
+            // No call of redb has failed or was refused before.
+            let is_clean = health.fault().is_none() && !health.is_detached();
+            Err(if is_clean { error.caused_by(CorruptionPanic) } else { error })
         }
     }
 }

@@ -23,7 +23,7 @@ impl Store {
             return Ok(None);
         }
         drop(frozen);
-        self.thaw();
+        self.rows.thaw();
         self.recoverable(error, fault).map(Some)
     }
 
@@ -62,19 +62,13 @@ impl Store {
         !self.full
     }
 
-    /// Makes the frozen rows and counts active again.
-    pub(super) fn thaw(&mut self) {
-        self.rows.thaw();
-        self.rows.counts.thaw(std::mem::take(&mut self.frozen_runs));
-    }
-
     /// Returns why a checkpoint failed, if the store can continue: `DiskFull` if the disk was full.
     ///
     /// # Errors
     /// `Broken` if it cannot continue.
     pub(super) fn recoverable(&self, error: Error, fault: Option<Fault>) -> Result<Error> {
         let is_fatal = fault == Some(Fault::Sync)
-            || self.ring.as_ref().is_some_and(|ring| ring.journal().has_failed())
+            || self.ring.as_ref().is_some_and(|ring| ring.journal.has_failed())
             || self.disk.is_none()
             || matches!(error.kind(), ErrorKind::Broken | ErrorKind::Damaged);
         if is_fatal {
@@ -113,11 +107,11 @@ impl Store {
             let error = Error::new(ErrorKind::Io);
             return Err(self.stop(error.because("a base in memory cannot be opened again")));
         };
-        let opened = reopen_base(&**disk, self.config.cache_bytes, change);
+        let opened = reopen_base(disk, self.config.cache_bytes, change);
         let base = opened.map_err(|error| self.stop(error))?;
         if let Some(ring) = &mut self.ring {
             // The commit that failed may have taken place.
-            ring.free_before(base.anchor().span);
+            ring.free_before(base.anchor.span);
         }
         self.base = Some(base);
         Ok(())

@@ -87,15 +87,11 @@ impl BaseFile {
         self.extent.lock().seen
     }
 
-    /// Bytes that the reserve should have.
-    pub(super) fn reserve_wanted(&self) -> u64 {
-        wanted(self.seen()) * UNIT
-    }
-
-    /// Whether the reserve is large enough.
-    pub(super) fn has_reserve(&self) -> bool {
+    /// Bytes that the reserve should have. `None` if it has them.
+    pub(super) fn reserve_wanted(&self) -> Option<u64> {
         let extent = self.extent.lock();
-        extent.units >= wanted(extent.seen)
+        let units = wanted(extent.seen);
+        (extent.units < units).then_some(units * UNIT)
     }
 
     /// Changes the part that redb sees. If it shrinks, the reserve gets the free blocks first.
@@ -105,13 +101,10 @@ impl BaseFile {
     pub(super) fn set_seen(&self, seen: u64) -> io::Result<()> {
         let mut extent = self.extent.lock();
         let mut next = Extent { seen, units: wanted(seen) };
-        if seen > extent.seen {
-            return self.grow(&mut extent, next);
+        if seen <= extent.seen {
+            next.units = next.units.min((extent.len() - seen) / (UNIT + UNIT_MARK));
         }
-        next.units = next.units.min((extent.len() - seen) / (UNIT + UNIT_MARK));
-        self.file.set_len(next.len())?;
-        *extent = next;
-        Ok(())
+        self.resize(&mut extent, next)
     }
 
     /// Makes the reserve as large as it should be.
@@ -121,7 +114,7 @@ impl BaseFile {
     pub(super) fn restore(&self) -> io::Result<()> {
         let mut extent = self.extent.lock();
         let next = Extent { units: wanted(extent.seen).max(extent.units), ..*extent };
-        if next == *extent { Ok(()) } else { self.grow(&mut extent, next) }
+        self.resize(&mut extent, next)
     }
 
     /// Shows redb so many bytes more, which the next opening uses as free pages. Must be called
@@ -139,24 +132,20 @@ impl BaseFile {
     pub(super) fn reveal(&self) -> io::Result<()> {
         let mut extent = self.extent.lock();
         let next = Extent { seen: extent.seen + extent.units * UNIT, units: 0 };
-        if next != *extent {
-            self.file.set_len(next.len())?;
-            *extent = next;
-        }
-        Ok(())
+        self.resize(&mut extent, next)
     }
 
-    fn grow(&self, extent: &mut Extent, next: Extent) -> io::Result<()> {
+    fn resize(&self, extent: &mut Extent, next: Extent) -> io::Result<()> {
+        if next == *extent {
+            return Ok(());
+        }
         let (from, to) = (extent.len(), next.len());
-        let grown = match to > from {
-            true => self.file.allocate(from, to),
-            false => self.file.set_len(to),
-        };
-        match grown {
+        let resized = if to > from { self.file.allocate(from, to) } else { self.file.set_len(to) };
+        match resized {
             Ok(()) => *extent = next,
             // Frees what was allocated.
             Err(_) => self.file.set_len(from)?,
         }
-        grown
+        resized
     }
 }

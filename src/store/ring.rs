@@ -45,21 +45,22 @@ pub(crate) enum WriteFault {
 /// The writing end of the journal. Belongs to the store, under its lock.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    file: Arc<dyn DiskFile>,
-    journal: Arc<Journal>,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) journal: Arc<Journal>,
     seed: u64,
-    size: u64,
+    /// Bytes of the ring.
+    pub(super) size: u64,
     /// An opening begins after this record. Nothing from here to `last` is overwritten.
-    floor: Span,
-    last: Span,
+    pub(super) floor: Span,
+    pub(super) last: Span,
     /// Whether the last record only says what is synced, or nothing was written since the opening.
     is_idle: bool,
-    slot: Slot,
+    pub(super) slot: Slot,
     record: RecordBuilder,
     /// The sequence of the last carry.
     carries: u64,
     /// The last record of the last carry.
-    carried_upto: u64,
+    pub(super) carried_upto: u64,
 }
 
 impl Ring {
@@ -88,23 +89,6 @@ impl Ring {
         }
     }
 
-    pub(crate) fn journal(&self) -> &Arc<Journal> {
-        &self.journal
-    }
-
-    pub(crate) fn file(&self) -> &dyn DiskFile {
-        &*self.file
-    }
-
-    pub(crate) fn last(&self) -> Span {
-        self.last
-    }
-
-    /// Bytes of the ring.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
     /// Bytes of the ring in use.
     pub(crate) fn used(&self) -> u64 {
         let (start, end) = (self.floor.start, self.last.end);
@@ -123,15 +107,6 @@ impl Ring {
     /// the close: without the note the next opening searches the ring.
     pub(crate) fn note_clean_end(&self) {
         let _ = self.file.write_at(clean_end::AT, &clean_end::encode(self.last.link, self.seed));
-    }
-
-    /// The record after which an opening would begin.
-    pub(crate) fn floor(&self) -> Span {
-        self.floor
-    }
-
-    pub(crate) fn carried_upto(&self) -> u64 {
-        self.carried_upto
     }
 
     /// Where a record of this size can begin. One byte between head and tail always stays free, so
@@ -290,11 +265,6 @@ impl Ring {
         Ok(link)
     }
 
-    /// The features in use.
-    pub(crate) fn features(&self) -> &Features {
-        &self.slot.features
-    }
-
     /// Writes these features into the slot that is not valid now, and syncs it.
     pub(crate) fn use_features(&mut self, features: Features) -> Result<(), WriteFault> {
         let slot = Slot { sequence: self.slot.sequence + 1, features };
@@ -356,11 +326,11 @@ mod tests {
             let value = Value::from([7; 5000].get(..size - 112).unwrap());
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {
-                let before = ring.last();
+                let before = ring.last;
                 let load = Load { carried: 0, most: u64::MAX };
                 ring.append(&RecordMeta::default(), false, [(&key, &op)].into_iter(), load)
                     .unwrap();
-                let Span { start, end, .. } = ring.last();
+                let Span { start, end, .. } = ring.last;
                 if alone && end - start <= PAGE {
                     ring.journal.set_synced(ring.journal.written());
                     assert_eq!(start / PAGE, (end - 1) / PAGE, "{size}: one page");

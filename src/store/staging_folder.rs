@@ -4,7 +4,7 @@
 //! journal's lock shows whether the creation is running.
 
 use super::disk::{DiskFile, FileName, OsFile, Staging};
-use super::file_system::{create_folder, is_at, is_file, lock, options, sync_folder};
+use super::file_system::{create_folder, if_there, is_at, is_file, lock, options, sync_folder};
 use crate::words::sync::{Arc, Mutex};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -34,10 +34,7 @@ impl Spot {
             let there = |name: FileName| is_file(&self.path.join(name.as_str())).unwrap_or(true);
             self.is_within && there(FileName::Base) && !there(FileName::Journal)
         };
-        let removed = |name| match fs::remove_file(self.file(name)) {
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-            Ok(()) => true,
-        };
+        let removed = |name| if_there(fs::remove_file(self.file(name))).is_ok();
         let is_clear = removed(FileName::Base) && !is_waited_for() && removed(FileName::Journal);
         if is_clear && !self.is_within {
             let _ = fs::remove_dir(&self.path);
@@ -171,8 +168,9 @@ pub(super) fn staged(name: FileName) -> &'static str {
     }
 }
 
-/// Removes what crashed creations have left next to a folder of this name.
-pub(super) fn clear_leftovers(parent: &Path, name: &OsStr) {
+/// Removes what crashed creations have left next to this folder.
+pub(super) fn clear_leftovers(place: &Path) {
+    let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { return };
     let Ok(entries) = fs::read_dir(parent) else { return };
     let prefix = staging_prefix(name);
     for entry in entries.flatten() {

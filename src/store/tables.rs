@@ -10,6 +10,7 @@ use crate::format::extension::Extension;
 use crate::format::key::{Run, Tag};
 use crate::format::pack::{Packer, Unpacker};
 use crate::words::clock::{Boot, ClockMarks};
+use crate::words::error::{Error, ErrorKind, Result};
 use redb::TableDefinition;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -71,28 +72,24 @@ impl CheckpointPosition {
     /// The anchor of a queue without records. The first record is chained to the seed.
     pub(crate) fn genesis(queue: QueueId, seed: u64) -> Self {
         let span = Span { link: Link { number: 0, checksum: seed }, start: 0, end: 0 };
-        Self {
-            queue,
-            serial: 0,
-            span,
-            meta: RecordMeta::default(),
-            extension: Extension::default(),
-        }
+        let (meta, extension) = (RecordMeta::default(), Extension::default());
+        Self { queue, serial: 0, span, meta, extension }
     }
 
     pub(crate) fn boot(&self) -> Option<Boot> {
         boot_of(&self.extension)
     }
 
-    /// The copy of the features in use. `None` if it is damaged.
-    pub(crate) fn features(&self) -> Option<Features> {
-        match self.extension.get(FEATURES) {
-            Some(field) => {
-                let mut fields = Unpacker::new(field);
-                Features::decode(&mut fields).and_then(|features| fields.end(features))
-            }
-            None => Some(Features::default()),
-        }
+    /// The copy of the features in use.
+    ///
+    /// # Errors
+    /// `Damaged` if it cannot be read.
+    pub(crate) fn features(&self) -> Result<Features> {
+        let Some(field) = self.extension.get(FEATURES) else { return Ok(Features::default()) };
+        let mut fields = Unpacker::new(field);
+        let features = Features::decode(&mut fields).and_then(|features| fields.end(features));
+        let what = "the features in the anchor of base.redb";
+        features.ok_or_else(|| Error::new(ErrorKind::Damaged).because(what))
     }
 
     /// The next anchor, at this record.
@@ -104,9 +101,7 @@ impl CheckpointPosition {
         features: &Features,
     ) -> Self {
         let mut extension = self.extension.clone();
-        if let Some(boot) = boot {
-            set_boot(&mut extension, boot);
-        }
+        set_boot(&mut extension, boot);
         if *features != Features::default() {
             // They fit into a slot of the head; a section holds sixteen times as much.
             let _ = extension.set(FEATURES, &features.encode());
@@ -212,8 +207,8 @@ mod tests {
             )
         );
         assert_eq!(CheckpointPosition::decode(&anchor.encode()).as_ref(), Some(&anchor));
-        assert_eq!((anchor.boot(), anchor.features()), (Some(boot), Some(features)));
-        assert_eq!((first.boot(), first.features()), (None, Some(Features::default())));
+        assert_eq!((anchor.boot(), anchor.features().unwrap()), (Some(boot), features));
+        assert_eq!((first.boot(), first.features().unwrap()), (None, Features::default()));
         let names = [ROWS.name(), STATE.name()];
         assert_eq!((names, ANCHOR), (["tubewell rows", "tubewell"], b"anchor".as_slice()));
         assert_eq!(hex(&run_key(Run(5))), "72756e00000005");

@@ -4,7 +4,8 @@
 
 use super::base::Base;
 use super::counts::RowCounts;
-use crate::format::key::{Key, Range, Run, Scope, Tag, copy, is_temporary};
+use super::record::RecordRow;
+use crate::format::key::{Key, Range, Scope, Tag, copy, is_temporary};
 use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet};
 use crate::format::{Met, RowOp, Value};
 use crate::words::error::Result;
@@ -33,7 +34,7 @@ fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>
 
 /// A part of a layer, bounded in rows and in bytes.
 #[derive(Default)]
-pub(super) struct Part {
+struct Part {
     rows: Layer,
     bytes: usize,
 }
@@ -55,9 +56,9 @@ pub(crate) struct Rows {
     pub(crate) active: Layer,
     pub(crate) frozen: Option<Arc<Layer>>,
     /// Rows of temporary tubes. There is no layer below, so it has no tombstones.
-    temporary: Layer,
+    pub(super) temporary: Layer,
     /// A damaged value is `None`.
-    mirror: BTreeMap<Key, Option<Value>>,
+    pub(super) mirror: BTreeMap<Key, Option<Value>>,
     pub(crate) counts: RowCounts,
     pub(super) dead: RefCell<DeadRanges>,
 }
@@ -86,24 +87,12 @@ impl Rows {
         self.counts.recount(self.mirror.keys().filter_map(|key| Range::holding(key)));
     }
 
-    pub(crate) fn temporary_bytes(&self) -> u64 {
-        self.temporary.bytes() as u64
-    }
-
-    pub(crate) fn overlay_bytes(&self) -> usize {
-        self.active.bytes() + self.frozen.as_ref().map_or(0, |frozen| frozen.bytes())
-    }
-
-    /// Bytes that the layers and the counts of so many runs take in carried records.
+    /// Bytes that the layers and the counts take in carried records.
     #[inline]
-    pub(crate) fn carry_bytes(&self, frozen_runs: usize) -> u64 {
+    pub(crate) fn carry_bytes(&self) -> u64 {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.carry_bytes());
-        let runs = (self.counts.runs_moved() + frozen_runs) as u64;
+        let runs = self.counts.runs_unwritten() as u64;
         self.active.carry_bytes() + frozen + runs * COUNTS_BYTES
-    }
-
-    pub(crate) fn overlay_rows(&self) -> usize {
-        self.active.entries() + self.frozen.as_ref().map_or(0, |frozen| frozen.entries())
     }
 
     /// The entry for a key in the layers, the upper layer first.
@@ -129,10 +118,6 @@ impl Rows {
             Some(op) => Ok(op.value().cloned()),
             None => base.get(key),
         }
-    }
-
-    pub(crate) fn counted(&self, range: Range) -> u64 {
-        self.counts.of(range)
     }
 
     #[inline]
@@ -242,7 +227,7 @@ impl Rows {
         if is_temporary(&row.0) {
             self.write_temporary(row);
         } else {
-            self.reflect(&row.0, &row.1);
+            self.reflect(&row.0, row.1.value());
         }
     }
 
@@ -284,7 +269,7 @@ impl Rows {
                 return self.write_temporary(row);
             }
             if range.tag.scope() == Scope::Mirrored {
-                self.reflect_mirrored(key, op);
+                self.reflect_mirrored(key, op.value());
             }
         }
         let (active, frozen) = (&self.active, &self.frozen);
@@ -306,27 +291,14 @@ impl Rows {
         self.temporary.write((key, op));
     }
 
-    /// Applies a row write of the journal.
-    pub(crate) fn replay(&mut self, key: &[u8], value: Option<&[u8]>, adds: bool) {
-        let key = Key::from_slice(key);
-        let op = match (value.map(Value::from), adds) {
-            (Some(value), true) => RowOp::Add(value),
-            (Some(value), false) => RowOp::Change(value),
-            (None, _) => RowOp::Remove,
-        };
-        if let Some(range) = Range::holding(&key) {
-            self.count_step(range, op.rows_added());
+    /// Applies a row write of the journal. A carried row is counted already.
+    pub(crate) fn replay(&mut self, row: RecordRow<'_>, is_carried: bool) {
+        let (key, value) = (Key::from_slice(row.key), row.value.map(Value::from));
+        let added = i64::from(row.adds) - i64::from(value.is_none());
+        if let Some(range) = Range::holding(&key).filter(|_| !is_carried) {
+            self.count_step(range, added);
         }
-        self.reflect(&key, &op);
-        self.active.write_unsure(key, op.into_value());
-    }
-
-    /// Takes over a carried row, which is counted already.
-    pub(crate) fn replay_carried(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let key = Key::from_slice(key);
-        let value = value.map(Value::from);
-        let op = value.clone().map_or(RowOp::Remove, RowOp::Change);
-        self.reflect(&key, &op);
+        self.reflect(&key, value.as_ref());
         self.active.write_unsure(key, value);
     }
 
@@ -338,14 +310,14 @@ impl Rows {
     }
 
     #[inline]
-    fn reflect(&mut self, key: &Key, op: &RowOp) {
+    fn reflect(&mut self, key: &Key, value: Option<&Value>) {
         if scope_of(tag_of(key)) == Scope::Mirrored {
-            self.reflect_mirrored(key, op);
+            self.reflect_mirrored(key, value);
         }
     }
 
-    fn reflect_mirrored(&mut self, key: &Key, op: &RowOp) {
-        match op.value() {
+    fn reflect_mirrored(&mut self, key: &Key, value: Option<&Value>) {
+        match value {
             Some(value) => drop(self.mirror.insert(copy(key), Some(Value::alone(value)))),
             None => drop(self.mirror.remove(key)),
         }
@@ -359,8 +331,9 @@ impl Rows {
         self.dead.get_mut().keep(|from, to| active.first(from, to).is_some());
     }
 
-    /// Merges the frozen layer back into the active one.
+    /// Merges the frozen layer back into the active one, with its counts.
     pub(crate) fn thaw(&mut self) {
+        self.counts.thaw();
         let Some(frozen) = self.frozen.take() else { return };
         let mut lower = Arc::try_unwrap(frozen).unwrap_or_else(|shared| (*shared).clone());
         lower.cover_with(std::mem::take(&mut self.active));
@@ -407,24 +380,5 @@ impl Rows {
             }
         }
         (part.rows, keys.len())
-    }
-
-    /// Every row of the temporary tubes.
-    pub(crate) fn temporary_rows(&self) -> impl Iterator<Item = &Key> {
-        self.temporary.iter().map(|(key, _)| key)
-    }
-
-    pub(crate) fn mirrored(&self) -> impl Iterator<Item = (&Key, Option<&Value>)> {
-        self.mirror.iter().map(|(key, value)| (key, value.as_ref()))
-    }
-
-    /// Every known dead range.
-    pub(crate) fn skipped(&self) -> Vec<(Key, Key)> {
-        self.dead.borrow().all()
-    }
-
-    /// Runs that have a count.
-    pub(crate) fn counted_runs(&self) -> Vec<Run> {
-        self.counts.each().map(|(run, _)| run).collect()
     }
 }

@@ -6,7 +6,7 @@ use super::super::head::HEAD_BYTES;
 use super::super::record::MetaDelta;
 use super::super::redb_errors::fenced;
 use super::super::tables::{ROWS, seal};
-use super::super::{AppTransaction, Clocks, Config, Folder, Store};
+use super::super::{BaseTransaction, Clocks, Config, Folder, Store};
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Tag, Value, View};
@@ -125,13 +125,13 @@ fn every_fault_of_the_rows_has_its_line() {
 fn a_changed_record_is_reported() {
     let (_home, mut store) = made();
     let ring = store.ring.as_ref().unwrap();
-    let (number, at) = (ring.last().link.number, HEAD_BYTES as u64 + ring.last().start + 50);
+    let (number, at) = (ring.last.link.number, HEAD_BYTES as u64 + ring.last.start + 50);
     let mut byte = [0];
-    ring.file().read_at(at, &mut byte).unwrap();
-    ring.file().write_at(at, &[byte[0] ^ 1]).unwrap();
+    ring.file.read_at(at, &mut byte).unwrap();
+    ring.file.write_at(at, &[byte[0] ^ 1]).unwrap();
     let line = format!("journal: record {number} is missing or damaged");
     assert_eq!(check_report(&mut store), [line]);
-    store.ring.as_ref().unwrap().file().write_at(at, &byte).unwrap();
+    store.ring.as_ref().unwrap().file.write_at(at, &byte).unwrap();
     assert_eq!(check_report(&mut store), Vec::<String>::new());
 }
 
@@ -147,7 +147,7 @@ fn a_chain_that_ends_elsewhere_is_reported() {
     write(&mut store, [(ready(3), add(b"back"))]);
     drop(open(&copy));
     let other = fs::read(copy.join("journal")).unwrap();
-    store.ring.as_ref().unwrap().file().write_at(0, &other).unwrap();
+    store.ring.as_ref().unwrap().file.write_at(0, &other).unwrap();
     let lines = check_report(&mut store);
     assert!(
         lines.contains(&"journal: its last record is not at the expected place".into()),
@@ -180,7 +180,7 @@ fn a_changed_page_of_redb_is_reported() {
 fn a_base_in_use_is_verified() {
     let (home, mut store) = made();
     let reader = store.opening().unwrap().begin_read().unwrap();
-    let writer = AppTransaction::begin(store.opening().unwrap()).unwrap();
+    let writer = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     assert_eq!(check_report(&mut store), Vec::<String>::new());
     let base = home.path().join("q").join("base.redb");
     let mut bytes = fs::read(&base).unwrap();

@@ -266,7 +266,7 @@ fn a_commit_with_app_tables_may_end_at_every_call() {
             prepared,
             |disk| {
                 let mut store = open(disk)?;
-                let app = AppTransaction::begin(store.opening()?)?;
+                let app = BaseTransaction::begin(store.opening()?)?;
                 let failed = |_| Error::new(ErrorKind::Io);
                 let insert = |value| -> std::result::Result<(), redb::Error> {
                     app.transaction().unwrap().open_table(APP_ROWS)?.insert(1, value)?;

@@ -111,7 +111,7 @@ fn a_checkpoint_adopted_late_undoes_nothing() {
     let checkpoint = store.freeze().unwrap().unwrap();
     let renewed = checkpoint.run(None).map_err(|failed| failed.error).unwrap();
     write(&mut store, vec![add(2, b"x")]).unwrap();
-    let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
+    let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, vec![add(3, b"x"), remove(1)]).unwrap();
     drop(store.renew(renewed));
     assert_eq!(numbers(&store), [2, 3]);
@@ -136,7 +136,7 @@ fn slices_that_fail_half_way_bring_nothing_back() {
         for number in 0..200 {
             write(&mut store, vec![add(number, &[3; 50])]).unwrap();
         }
-        let anchored = store.base().unwrap().anchor().serial;
+        let anchored = store.base().unwrap().anchor.serial;
         sync(&store).unwrap();
         disk.plan(0, Plan::FullOnce);
         let failure = store.freeze().unwrap().unwrap().run(None).map(drop).unwrap_err();
@@ -150,7 +150,7 @@ fn slices_that_fail_half_way_bring_nothing_back() {
         assert!(
             done.is_ok()
                 || store.ensure_running().is_err()
-                || store.base().unwrap().anchor().serial == anchored
+                || store.base().unwrap().anchor.serial == anchored
         );
         // The failed call was a sync.
         if store.ensure_running().is_err() {

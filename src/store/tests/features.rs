@@ -69,7 +69,7 @@ fn a_version_without_the_feature_refuses_and_changes_nothing() {
             is_refused(&disk, "it uses nap, which");
             let store = open_with(&disk, knowing(&[NAP])).unwrap();
             assert_eq!(numbers(&store), [1, 2]);
-            let used = store.ring.as_ref().unwrap().features();
+            let used = &store.ring.as_ref().unwrap().slot.features;
             assert!(used.has(7) && used.has(9), "{place}: both copies are complete again");
             disk.kill();
             drop(store);
@@ -88,7 +88,7 @@ fn a_feature_may_ask_for_reading_only_or_for_nothing() {
     write(&mut store, vec![add(1, b"x")]).unwrap();
     store.close().unwrap();
     let mut store = open(&disk).unwrap();
-    assert!(store.ring.as_ref().unwrap().features().has(9), "an ignored feature is kept");
+    assert!(store.ring.as_ref().unwrap().slot.features.has(9), "an ignored feature is kept");
     store.use_feature(&INK).unwrap();
     store.close().unwrap();
     is_refused(&disk, "knows ink to write; this version cannot open read-only yet");
@@ -116,7 +116,7 @@ fn an_entry_is_complete_or_absent_after_every_end() {
                 match open(&disk) {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::NewerFormat),
                     Ok(store) => {
-                        assert!(!entered && store.ring.as_ref().unwrap().features().has(9));
+                        assert!(!entered && store.ring.as_ref().unwrap().slot.features.has(9));
                     }
                 }
                 disk.kill();
@@ -162,7 +162,7 @@ fn one_torn_slot_is_accepted_and_two_are_damage() {
         disk.set_file(FileName::Journal, whole.clone());
         tear(slot);
         let store = open(&disk).unwrap();
-        assert!(store.ring.as_ref().unwrap().features().has(9), "the anchor has a copy");
+        assert!(store.ring.as_ref().unwrap().slot.features.has(9), "the anchor has a copy");
         disk.kill();
         drop(store);
         tear(1 - slot);
@@ -193,7 +193,7 @@ fn forty_features_are_kept_and_a_full_slot_says_so() {
     }
     store.close().unwrap();
     let mut store = open(&disk).unwrap();
-    assert!((0..40).all(|number| store.ring.as_ref().unwrap().features().has(number)));
+    assert!((0..40).all(|number| store.ring.as_ref().unwrap().slot.features.has(number)));
     let refused = (40..400).find_map(|number| store.use_feature(&feature(number)).err()).unwrap();
     assert_eq!(refused.kind(), ErrorKind::Full);
     assert!(refused.to_string().contains("no room for the feature"), "{refused}");

@@ -77,7 +77,7 @@ fn a_plain_record_contains_no_numbers() {
         store
             .append(&mut written(&list), MetaDelta { reserved, ..moving(&list, 1) }, false)
             .unwrap();
-        let span = store.ring.as_ref().unwrap().last();
+        let span = store.ring.as_ref().unwrap().last;
         span.end - span.start
     };
     let plain = (40 + 24 + 3 + 13 + 4 + 8_u64).next_multiple_of(8);
@@ -96,7 +96,7 @@ fn damage_to_flushed_records_is_reported() {
             let mut starts = Vec::new();
             for number in 0..20 {
                 write(&mut store, vec![add(number, b"value")]).unwrap();
-                starts.push(store.ring.as_ref().unwrap().last().start);
+                starts.push(store.ring.as_ref().unwrap().last.start);
             }
             store.idle().unwrap();
             let written = store.written();
@@ -162,7 +162,7 @@ fn the_idle_record_is_written_after_the_sync() {
     let disk = SimDisk::new(3);
     let mut store = open(&disk).unwrap();
     append(&mut store, &mut vec![add(1, b"a")]).unwrap();
-    let last = |store: &Store| store.ring.as_ref().unwrap().last().link.number;
+    let last = |store: &Store| store.ring.as_ref().unwrap().last.link.number;
     let number = last(&store);
     assert!(!store.idle().unwrap() && last(&store) == number, "it is not synced yet");
     sync(&store).unwrap();

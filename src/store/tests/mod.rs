@@ -16,7 +16,7 @@ mod seeds;
 
 use super::head::HEAD_BYTES;
 use super::record::MetaDelta;
-use super::{AppTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
+use super::{BaseTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
 use crate::format::key::Key;
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::{Layer, WriteSet};
@@ -35,7 +35,7 @@ use std::ops::ControlFlow;
 impl Store {
     /// Bytes read from the disk so far.
     pub(crate) fn read_bytes(&self) -> u64 {
-        self.io_counters.read.load(Ordering::Relaxed)
+        self.disk.as_ref().unwrap().counters.read.load(Ordering::Relaxed)
     }
 
     /// What a snapshot of a range copies, and how far it goes.
@@ -123,7 +123,7 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
 }
 
 /// Commits writes with the application's tables; returns success or failure.
-fn finish(store: &mut Store, app: AppTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
+fn finish(store: &mut Store, app: BaseTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
     let advance = moving(&writes, 9);
     store.finish(app, std::mem::take(written(&writes).layer()), advance)
 }
@@ -226,7 +226,7 @@ fn rows_then_kill(disk: &SimDisk, rows: u64) -> Vec<u64> {
     let mut ends = Vec::new();
     for number in 0..rows {
         write(&mut store, vec![add(number, b"value")]).unwrap();
-        ends.push(store.ring.as_ref().unwrap().last().start);
+        ends.push(store.ring.as_ref().unwrap().last.start);
         sync(&store).unwrap();
     }
     disk.kill();

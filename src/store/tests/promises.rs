@@ -132,13 +132,13 @@ fn app_tables_and_rows_are_one_commit() {
         write(&mut store, vec![RowWrite { op: RowOp::Change(Value::from([])), ..other }]).unwrap();
         write(&mut store, vec![add(2, b"x")]).unwrap();
 
-        let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
+        let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
         app.transaction().unwrap().open_table(APP_ROWS).unwrap().insert(1, 1).unwrap();
         drop(app);
         assert_eq!(app_row(&mut store), None);
         assert_eq!(numbers(&store), [1, 2]);
 
-        let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
+        let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
         app.transaction().unwrap().open_table(APP_ROWS).unwrap().insert(1, 7).unwrap();
         finish(&mut store, app, vec![add(3, b"x"), remove(1)]).unwrap();
         if let Some(pending) = pending {
@@ -217,7 +217,7 @@ fn a_store_in_memory_does_the_same() {
     assert!(came <= config().journal_bytes, "{came}");
     write(&mut store, (2000..2000 + came / 100).step_by(100).map(remove).collect()).unwrap();
     store.checkpoint().unwrap();
-    let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
+    let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, vec![add(1, b"x")]).unwrap();
     store.compact().unwrap();
     assert_eq!(numbers(&store).len(), 11);

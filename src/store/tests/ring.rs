@@ -50,7 +50,7 @@ fn the_first_write_to_a_page_covers_all_its_free_bytes() {
         }
         write(&mut store, writes).unwrap();
         let ring = store.ring.as_ref().unwrap();
-        let (Span { start, end, .. }, used, size) = (ring.last(), ring.used(), ring.size());
+        let (Span { start, end, .. }, used, size) = (ring.last, ring.used(), ring.size);
         let (at, data) = disk.last_write(FileName::Journal).unwrap();
         let at = at - HEAD_BYTES as u64;
         let to = at + data.len() as u64;
@@ -94,7 +94,7 @@ fn the_largest_record_fits_after_every_checkpoint() {
     // A carry could not split it.
     let mut writes = vec![add(999, &vec![7; most / 2])];
     assert!(matches!(append(&mut store, &mut writes), Err(Failure::TooLarge)));
-    let app = AppTransaction::begin(store.opening().unwrap()).unwrap();
+    let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, writes).unwrap();
     assert_eq!(store.get(&key(999)).unwrap().unwrap().len(), most / 2);
     disk.kill();
@@ -176,7 +176,7 @@ fn a_refused_record_does_not_come_back() {
         write(&mut store, vec![add(1, &vec![7; filler])]).unwrap();
         sync(&store).unwrap();
         write(&mut store, vec![add(2, b"refused")]).unwrap();
-        let start = HEAD_BYTES + store.ring.as_ref().unwrap().last().start as usize;
+        let start = HEAD_BYTES + store.ring.as_ref().unwrap().last.start as usize;
         disk.poke(FileName::Journal, |_| {});
         let mut journal = disk.file(FileName::Journal);
         journal.shown[start..start + HEADER_BYTES].fill(0);
