@@ -206,7 +206,7 @@ impl<'a> OpContext<'a> {
     /// Adds a deadline of a task, with its row.
     #[inline]
     pub(crate) fn add_deadline(&mut self, tube: &TubeEntry, id: TaskId, what: Deadline, when: u64) {
-        self.add(key::due(tube.run(), what, when, id), Value::from([]));
+        self.add(key::due(tube.run(), what, when, id), Value::EMPTY);
         self.draft.effects.deadline(tube.number, NextDue::of(what, when));
     }
 

@@ -28,12 +28,12 @@ impl Decision {
     /// Whether a power cut could undo it. A temporary tube writes nothing to the disk, so there is
     /// nothing to wait for. An op without writes still has read the writes of others.
     pub(crate) fn is_durable(&self) -> bool {
-        self.rows.has_durable() || self.rows.is_empty()
+        self.rows.has_durable || self.rows.is_empty()
     }
 
     /// Adds a later decision, made over this one.
     pub(crate) fn merge(&mut self, mut later: Self) {
-        later.rows.layer().drain_into(|row| self.rows.write(row));
+        later.rows.layer.drain_into(|row| self.rows.write(row));
         self.effects.merge(later.effects);
     }
 }
@@ -60,7 +60,7 @@ impl View for Over<'_> {
 
     #[inline]
     fn count(&self, range: Range) -> u64 {
-        self.view.count(range).saturating_add_signed(self.draft.rows.moved(range))
+        self.view.count(range).saturating_add_signed(self.draft.rows.moved_in(range))
     }
 
     fn durable_bytes(&self) -> u64 {

@@ -128,7 +128,7 @@ pub(crate) fn find(view: &dyn View, (run, id): Owner) -> Result<PiecesFound> {
         if at != number || *generation.get_or_insert(of) != of {
             return Ok(PiecesFound::Parts);
         }
-        hash.add(&row);
+        hash.update(&row);
         (bytes, number) = (bytes + row.len(), number + 1);
         lengths.push(row.len());
     }
@@ -136,7 +136,7 @@ pub(crate) fn find(view: &dyn View, (run, id): Owner) -> Result<PiecesFound> {
     if bytes > PAYLOAD_BYTES_MAX {
         return Ok(PiecesFound::Parts);
     }
-    let pieces = Pieces { bytes: bytes as u32, generation, hash: hash.done() };
+    let pieces = Pieces { bytes: bytes as u32, generation, hash: hash.digest() };
     let is_piece = |(number, length): (u32, &usize)| {
         pieces.piece(number).is_some_and(|piece| piece.len() == *length)
     };

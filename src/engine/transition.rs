@@ -197,7 +197,7 @@ pub(crate) fn put(
     }
     ctx.effects().bytes_in(run, task.bytes);
     if let Some(text) = task.key {
-        ctx.add(key::key(run, text, id), Value::from([]));
+        ctx.add(key::key(run, text, id), Value::EMPTY);
     }
     Ok(())
 }
@@ -332,7 +332,7 @@ fn shift_holder(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>)
         ctx.remove(key::held(run, old, way.task.id));
     }
     if new != 0 {
-        ctx.add(key::held(run, new, way.task.id), Value::from([]));
+        ctx.add(key::held(run, new, way.task.id), Value::EMPTY);
     }
 }
 
@@ -358,7 +358,7 @@ fn shift_buried(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>)
             }
             if let Some(TaskState::Buried(to)) = to {
                 let keys = buried_rows(tube, id, to).into_iter();
-                keys.for_each(|key| ctx.add(key, Value::from([])));
+                keys.for_each(|key| ctx.add(key, Value::EMPTY));
             }
         }
     }

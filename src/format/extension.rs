@@ -4,7 +4,7 @@
 //! Fields are in the order of their numbers, each number once. A reader of a row or of the anchor
 //! keeps the fields that it does not know and writes them back unchanged.
 
-use super::pack::{Packer, Unpacker};
+use super::pack::{Packer, Unpacker, Value};
 
 /// Bytes of a field before its content.
 const FIELD_BYTES: usize = 4;
@@ -52,6 +52,23 @@ impl Extension {
         true
     }
 
+    /// Ends a row with the fields of later versions, if there are any.
+    pub(super) fn end_row(&self, mut row: Packer) -> Value {
+        if !self.is_empty() {
+            self.encode(&mut row);
+        }
+        row.done()
+    }
+
+    /// Reads all that is left of a row as fields of later versions. Usually nothing is left.
+    pub(super) fn of_rest(mut row: Unpacker<'_>) -> Option<Self> {
+        if row.rest().is_empty() {
+            return Some(Self::default());
+        }
+        let fields = Self::decode(&mut row).filter(|fields| !fields.is_empty())?;
+        row.end(fields)
+    }
+
     /// Writes the section with its length.
     pub(crate) fn encode(&self, to: &mut Packer) {
         to.u16(self.0.len() as u16).bytes(&self.0);
@@ -77,21 +94,6 @@ fn next_field<'a>(fields: &mut Unpacker<'a>) -> Option<(u16, &'a [u8])> {
     let number = fields.u16()?;
     let length = usize::from(fields.u16()?);
     Some((number, fields.bytes(length)?))
-}
-
-/// Writes the fields of later versions at the end of a row, if there are any.
-pub(super) fn pack_extension(row: &mut Packer, extension: &Extension) {
-    if !extension.is_empty() {
-        extension.encode(row);
-    }
-}
-
-/// Reads the rest of a row as fields of later versions. Usually nothing is left.
-pub(super) fn unpack_extension(row: &mut Unpacker<'_>) -> Option<Extension> {
-    if row.rest().is_empty() {
-        return Some(Extension::default());
-    }
-    Extension::decode(row).filter(|extension| !extension.is_empty())
 }
 
 /// Reads the bytes as a section. For fuzzing.

@@ -8,6 +8,7 @@ mod tag;
 pub(crate) use rank::{Order, Rank};
 pub(crate) use tag::{ByTag, Scope, Tag};
 
+use crate::format::pack::Unpacker;
 use crate::words::task::TaskId;
 use smallvec::SmallVec;
 
@@ -51,11 +52,11 @@ impl Range {
     #[inline]
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
-        if tag.scope() != Scope::Run {
-            return Some(Self::of(tag));
-        }
-        let run = key.get(1..)?.first_chunk()?;
-        Some(Self::in_run(tag, Run(u32::from_be_bytes(*run))))
+        let run = match tag.scope() {
+            Scope::Run => Some(Run(u32::from_be_bytes(*key.get(1..)?.first_chunk()?))),
+            Scope::Mirrored | Scope::Queue | Scope::Temporary => None,
+        };
+        Some(Self { tag, run })
     }
 
     /// Whether its rows are never written to the disk. No range has rows of both kinds.
@@ -68,7 +69,7 @@ impl Range {
     pub(crate) fn start(self) -> Key {
         match self.run {
             Some(run) => in_run(self.tag, run),
-            None => tagged(self.tag),
+            None => tagged(self.tag, &[]),
         }
     }
 
@@ -84,7 +85,7 @@ impl Range {
 /// Whether the row of this key is never written to the disk.
 #[inline]
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
-    match Tag::scope_of(key) {
+    match key.first().and_then(|tag| Tag::of(*tag)).map(Tag::scope) {
         Some(Scope::Run) => key.get(1).is_some_and(|run| run & 0x80 != 0),
         Some(Scope::Temporary) => true,
         Some(Scope::Mirrored | Scope::Queue) | None => false,
@@ -155,9 +156,10 @@ impl Work {
     pub(crate) const ALL: [Self; 4] = [Self::Clear, Self::Release, Self::Staged, Self::Pieces];
 }
 
-fn tagged(tag: Tag) -> Key {
+fn tagged(tag: Tag, rest: &[u8]) -> Key {
     let mut key = Key::new();
     key.push(tag as u8);
+    key.extend_from_slice(rest);
     key
 }
 
@@ -179,9 +181,13 @@ fn in_run(tag: Tag, run: Run) -> Key {
     numbers(tag, run, [])
 }
 
-fn with_id(mut key: Key, id: TaskId) -> Key {
-    key.extend_from_slice(&id.get().to_be_bytes());
+fn with_number(mut key: Key, number: u64) -> Key {
+    key.extend_from_slice(&number.to_be_bytes());
     key
+}
+
+fn with_id(key: Key, id: TaskId) -> Key {
+    with_number(key, id.get())
 }
 
 /// With the sign bit flipped, two's complement numbers sort as bytes.
@@ -189,8 +195,8 @@ fn sorted(priority: i64) -> u64 {
     (priority as u64) ^ (1 << 63)
 }
 
-fn with_place(mut key: Key, place: &Rank, id: TaskId) -> Key {
-    key.extend_from_slice(&sorted(place.priority).to_be_bytes());
+fn with_place(key: Key, place: &Rank, id: TaskId) -> Key {
+    let mut key = with_number(key, sorted(place.priority));
     key.extend_from_slice(place.order.as_bytes());
     with_id(key, id)
 }
@@ -212,36 +218,20 @@ fn with_label(mut key: Key, label: &str) -> Key {
 }
 
 pub(crate) fn meta(what: u8) -> Key {
-    let mut key = tagged(Tag::Meta);
-    key.push(what);
-    key
-}
-
-fn named(tag: Tag, name: &str) -> Key {
-    let mut key = tagged(tag);
-    key.extend_from_slice(name.as_bytes());
-    key
+    tagged(Tag::Meta, &[what])
 }
 
 pub(crate) fn name(name: &str) -> Key {
-    named(Tag::Name, name)
-}
-
-fn numbered(tag: Tag, number: u32) -> Key {
-    let mut key = tagged(tag);
-    key.extend_from_slice(&number.to_be_bytes());
-    key
+    tagged(Tag::Name, name.as_bytes())
 }
 
 pub(crate) fn tube(number: u32) -> Key {
-    numbered(Tag::Tube, number)
+    tagged(Tag::Tube, &number.to_be_bytes())
 }
 
 /// The beginning of the keys of all work of one kind.
 pub(crate) fn work_of(kind: Work) -> Key {
-    let mut key = tagged(Tag::Work);
-    key.push(kind as u8);
-    key
+    tagged(Tag::Work, &[kind as u8])
 }
 
 /// The key of work under a run, with the id of the task that it belongs to, or 0.
@@ -257,11 +247,11 @@ pub(crate) fn run_of_work(work: &[u8]) -> Option<Run> {
 }
 
 pub(crate) fn consumer(number: u32) -> Key {
-    numbered(Tag::Consumer, number)
+    tagged(Tag::Consumer, &number.to_be_bytes())
 }
 
 pub(crate) fn consumer_name(name: &str) -> Key {
-    named(Tag::ConsumerName, name)
+    tagged(Tag::ConsumerName, name.as_bytes())
 }
 
 pub(crate) fn position(run: Run, id: TaskId) -> Key {
@@ -314,7 +304,7 @@ pub(crate) fn due_of(run: Run, what: Deadline) -> Key {
 }
 
 pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
-    with_id(with_time(due_of(run, what), when), id)
+    with_id(with_number(due_of(run, what), when), id)
 }
 
 /// The beginning of the rows of one caller's key. The scope is the run of its tube; [`Run::QUEUE`]
@@ -327,11 +317,6 @@ pub(crate) fn key(scope: Run, text: &str, id: TaskId) -> Key {
     with_id(key_of(scope, text), id)
 }
 
-fn with_time(mut key: Key, time: u64) -> Key {
-    key.extend_from_slice(&time.to_be_bytes());
-    key
-}
-
 fn with_text(mut key: Key, text: &str) -> Key {
     key.extend_from_slice(&(text.len() as u16).to_be_bytes());
     key.extend_from_slice(text.as_bytes());
@@ -339,11 +324,11 @@ fn with_text(mut key: Key, text: &str) -> Key {
 }
 
 pub(crate) fn buried_time(run: Run, time: u64, id: TaskId) -> Key {
-    with_id(with_time(in_run(Tag::BuriedTime, run), time), id)
+    with_id(with_number(in_run(Tag::BuriedTime, run), time), id)
 }
 
 pub(crate) fn buried_group(run: Run, group: &str, time: u64, id: TaskId) -> Key {
-    with_id(with_time(with_text(in_run(Tag::BuriedGroup, run), group), time), id)
+    with_id(with_number(with_text(in_run(Tag::BuriedGroup, run), group), time), id)
 }
 
 /// The tag of the queue's rows about buried tasks of this run.
@@ -352,7 +337,7 @@ fn failed_tag(run: Run) -> Tag {
 }
 
 pub(crate) fn failed(run: Run, group: &str, time: u64, id: TaskId) -> Key {
-    let mut key = with_time(with_text(tagged(failed_tag(run)), group), time);
+    let mut key = with_number(with_text(tagged(failed_tag(run), &[]), group), time);
     key.extend_from_slice(&run.0.to_be_bytes());
     with_id(key, id)
 }
@@ -361,7 +346,7 @@ pub(crate) fn failed(run: Run, group: &str, time: u64, id: TaskId) -> Key {
 pub(crate) fn failed_beside(buried_group: &[u8]) -> Option<Key> {
     let run = Range::holding(buried_group)?.run?;
     let end = buried_group.len().checked_sub(8)?;
-    let mut key = tagged(failed_tag(run));
+    let mut key = tagged(failed_tag(run), &[]);
     key.extend_from_slice(buried_group.get(RUN_PREFIX..end)?);
     key.extend_from_slice(&run.0.to_be_bytes());
     Some(with_id(key, id_of(buried_group)?))
@@ -376,14 +361,10 @@ pub(crate) fn buried_group_beside(failed: &[u8]) -> Option<Key> {
     Some(with_id(key, id_of(failed)?))
 }
 
-/// The tag of the pieces of a task of this run.
-pub(crate) fn piece_tag(run: Run) -> Tag {
-    if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece }
-}
-
 /// The beginning of the keys of all pieces of a task of this run.
 pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
-    with_id(tagged(piece_tag(run)), id)
+    let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
+    tagged(tag, &id.get().to_be_bytes())
 }
 
 pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {
@@ -395,10 +376,9 @@ pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {
 
 /// The id, the generation and the number in the key of a piece.
 pub(crate) fn of_piece(key: &[u8]) -> Option<(TaskId, u32, u32)> {
-    let (id, rest) = key.get(1..)?.split_first_chunk()?;
-    let (generation, rest) = rest.split_first_chunk()?;
-    let number = u32::from_be_bytes(rest.try_into().ok()?);
-    Some((TaskId::new(u64::from_be_bytes(*id)), u32::from_be_bytes(*generation), number))
+    let mut key = Unpacker::new(key.get(1..)?);
+    let (id, generation, number) = (TaskId::new(key.u64()?), key.u32()?, key.u32()?);
+    key.end((id, generation, number))
 }
 
 /// The beginning of all leases of one consumer in one tube.

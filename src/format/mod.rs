@@ -3,7 +3,6 @@
 //! Decoding does not panic on any bytes.
 
 pub(crate) mod hash;
-pub(crate) mod value;
 pub(crate) mod pack;
 pub(crate) mod extension;
 pub(crate) mod key;
@@ -14,7 +13,7 @@ pub(crate) mod layer;
 
 pub(crate) use hash::NumberHash;
 pub(crate) use key::{Deadline, Range, Tag};
-pub(crate) use value::Value;
+pub(crate) use pack::Value;
 pub(crate) use view::{Met, RowOp, Scan, View};
 
 /// The version of all that the two files hold. A folder with a higher version is refused and not

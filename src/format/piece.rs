@@ -1,12 +1,14 @@
 //! Large payloads as rows of pieces. How long each piece is follows from the length of the payload
 //! alone, so pieces are written and removed by arithmetic on keys. Never reads or writes a row.
 
-use crate::format::extension::{Extension, pack_extension, unpack_extension};
-use crate::format::pack::{Packer, Unpacker};
-use crate::format::value::Value;
+use crate::format::extension::Extension;
+use crate::format::pack::{Packer, Unpacker, Value};
 use crate::words::limits::PAYLOAD_BYTES_MAX;
 use std::ops::Range;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The hash of a payload, piece by piece.
+pub(crate) use xxhash_rust::xxh3::Xxh3 as PayloadHash;
 
 /// What redb's page holds beside the value of one piece: the page's header (4), the ends of key and
 /// value (8), the key (17) and the seal (4).
@@ -39,37 +41,31 @@ impl Pieces {
 
     /// How many there are.
     pub(crate) fn count(&self) -> u32 {
-        let (full, mut rest) = self.full();
-        let mut count = full as u32;
-        while rest > 0 {
-            rest -= piece_of(rest);
-            count += 1;
-        }
-        count
+        (self.full() + self.others().count()) as u32
     }
 
-    /// Where in the payload a piece is. `None` after the last.
+    /// Where in the payload a piece is. `None` after the last; a damaged key may have any number.
     pub(crate) fn piece(&self, number: u32) -> Option<Range<usize>> {
-        let (full, mut rest) = self.full();
         let number = number as usize;
-        if number < full {
-            return Some(number * PIECE_BYTES_MAX..(number + 1) * PIECE_BYTES_MAX);
+        match number.checked_sub(self.full()) {
+            None => Some(number * PIECE_BYTES_MAX..(number + 1) * PIECE_BYTES_MAX),
+            Some(other) => self.others().nth(other),
         }
-        let end = self.bytes as usize;
-        for _ in full..number {
-            // There is no such piece; a damaged key may have any number.
-            if rest == 0 {
-                return None;
-            }
-            rest -= piece_of(rest);
-        }
-        (rest > 0).then(|| end - rest..end - rest + piece_of(rest))
     }
 
-    /// How many have the largest size, and the bytes of the others.
-    fn full(&self) -> (usize, usize) {
-        let bytes = self.bytes as usize;
-        (bytes / PIECE_BYTES_MAX, bytes % PIECE_BYTES_MAX)
+    /// How many have the largest size.
+    fn full(&self) -> usize {
+        self.bytes as usize / PIECE_BYTES_MAX
+    }
+
+    /// Where the pieces after those of the largest size are.
+    fn others(&self) -> impl Iterator<Item = Range<usize>> {
+        let (mut at, end) = (self.full() * PIECE_BYTES_MAX, self.bytes as usize);
+        std::iter::from_fn(move || {
+            let from = at;
+            at += piece_of(end - from);
+            (from < end).then_some(from..at)
+        })
     }
 
     pub(super) fn pack(&self, row: &mut Packer) {
@@ -86,20 +82,6 @@ impl Pieces {
 fn piece_of(rest: usize) -> usize {
     let pages = [64 << 10, 32 << 10, 16 << 10, 8 << 10, 4 << 10];
     pages.into_iter().map(filling).find(|piece| *piece <= rest).unwrap_or(rest)
-}
-
-/// The hash of a payload, piece by piece.
-#[derive(Default)]
-pub(crate) struct PayloadHash(Xxh3);
-
-impl PayloadHash {
-    pub(crate) fn add(&mut self, piece: &[u8]) {
-        self.0.update(piece);
-    }
-
-    pub(crate) fn done(&self) -> u64 {
-        self.0.digest()
-    }
 }
 
 /// Work on the pieces of one payload: a put that is not done writes them, or a sweep removes them.
@@ -131,15 +113,14 @@ impl PieceWork {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.generation).u32(self.from).u32(self.to);
-        pack_extension(&mut row, &self.extension);
-        row.done()
+        self.extension.end_row(row)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let (generation, from, to) = (row.u32()?, row.u32()?, row.u32()?);
-        let extension = unpack_extension(&mut row)?;
-        row.end(Self { generation, from, to, extension }).filter(|_| from <= to)
+        let extension = Extension::of_rest(row).filter(|_| from <= to)?;
+        Some(Self { generation, from, to, extension })
     }
 }
 
@@ -198,8 +179,8 @@ mod tests {
         let pieces = Pieces::of(&payload);
         let mut hash = PayloadHash::default();
         for number in 0..pieces.count() {
-            hash.add(&payload[pieces.piece(number).unwrap()]);
+            hash.update(&payload[pieces.piece(number).unwrap()]);
         }
-        assert_eq!(hash.done(), pieces.hash);
+        assert_eq!(hash.digest(), pieces.hash);
     }
 }

@@ -7,11 +7,10 @@ mod state;
 pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, TakenRow, TaskProgress};
 pub(crate) use task::{PayloadPlace, PositionRow, TaskRow};
 
-use crate::format::extension::{Extension, pack_extension, unpack_extension};
+use crate::format::extension::Extension;
 use crate::format::key::Run;
-use crate::format::pack::{Packer, Unpacker};
+use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::PieceWork;
-use crate::format::value::Value;
 use crate::words::backoff::Backoff;
 use crate::words::clock::{NEVER, micros};
 use crate::words::options::{TubeKind, TubeOptions};
@@ -33,15 +32,13 @@ impl Counters {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.tube).u32(self.run).u32(self.consumer);
-        pack_extension(&mut row, &self.extension);
-        row.done()
+        self.extension.end_row(row)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let (tube, run, consumer) = (row.u32()?, row.u32()?, row.u32()?);
-        let extension = unpack_extension(&mut row)?;
-        row.end(Self { tube, run, consumer, extension })
+        Some(Self { tube, run, consumer, extension: Extension::of_rest(row)? })
     }
 }
 
@@ -63,10 +60,8 @@ pub(crate) struct TubeRow {
 impl TubeRow {
     pub(crate) fn encode(&self) -> Value {
         let options = &self.options;
-        let flags = u8::from(self.paused)
-            | u8::from(options.temporary) << 1
-            | u8::from(options.hold_group_while_delayed) << 2
-            | u8::from(options.ttl_spares_buried) << 3;
+        let (holds, spares) = (options.hold_group_while_delayed, options.ttl_spares_buried);
+        let flags = flags([self.paused, options.temporary, holds, spares]);
         let mut row = Packer::new();
         row.short(&self.name).u32(self.run.0).u64(self.void_to).u8(flags).u8(options.kind.code());
         row.u64(self.made_priority as u64).u64(options.priority as u64);
@@ -75,8 +70,7 @@ impl TubeRow {
         row.u64(micros(options.backoff.first)).u32(options.backoff.factor);
         row.u64(micros(options.backoff.most)).u32(options.in_flight);
         row.short(options.placement.as_deref().unwrap_or(""));
-        pack_extension(&mut row, &self.extension);
-        row.done()
+        self.extension.end_row(row)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
@@ -84,12 +78,11 @@ impl TubeRow {
         let name = row.short()?.to_owned();
         let run = Run(row.u32()?);
         let void_to = row.u64()?;
-        let flags = row.u8().filter(|flags| *flags < 16)?;
-        let kind = TubeKind::of_code(row.u8()?)?;
-        let mut options = TubeOptions::new(kind);
-        options.temporary = flags & 2 != 0;
-        options.hold_group_while_delayed = flags & 4 != 0;
-        options.ttl_spares_buried = flags & 8 != 0;
+        let [paused, temporary, holds, spares, ..] = bits(row.u8().filter(|flags| *flags < 16)?);
+        let mut options = TubeOptions::new(TubeKind::of_code(row.u8()?)?);
+        options.temporary = temporary;
+        options.hold_group_while_delayed = holds;
+        options.ttl_spares_buried = spares;
         let made_priority = row.u64()? as i64;
         options.priority = row.u64()? as i64;
         options.ttl = duration(row.u64()?);
@@ -103,8 +96,8 @@ impl TubeRow {
         };
         options.in_flight = row.u32()?;
         options.placement = Some(row.short()?).filter(|text| !text.is_empty()).map(str::to_owned);
-        let (paused, extension) = (flags & 1 != 0, unpack_extension(&mut row)?);
-        row.end(Self { name, run, paused, void_to, made_priority, options, extension })
+        let extension = Extension::of_rest(row)?;
+        Some(Self { name, run, paused, void_to, made_priority, options, extension })
     }
 }
 
@@ -130,15 +123,13 @@ impl WorkRow {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.tube).u64(self.from);
-        pack_extension(&mut row, &self.extension);
-        row.done()
+        self.extension.end_row(row)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let (tube, from) = (row.u32()?, row.u64()?);
-        let extension = unpack_extension(&mut row)?;
-        row.end(Self { tube, from, extension })
+        Some(Self { tube, from, extension: Extension::of_rest(row)? })
     }
 }
 
@@ -160,16 +151,14 @@ impl ConsumerRow {
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.short(&self.name).u64(self.grace).u64(self.until).u64(self.void_to);
-        pack_extension(&mut row, &self.extension);
-        row.done()
+        self.extension.end_row(row)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let name = row.short()?.to_owned();
         let (grace, until, void_to) = (row.u64()?, row.u64()?, row.u64()?);
-        let extension = unpack_extension(&mut row)?;
-        row.end(Self { name, grace, until, void_to, extension })
+        Some(Self { name, grace, until, void_to, extension: Extension::of_rest(row)? })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The two interfaces between the engine and the store: what the engine reads, and what it decides.
 
 use crate::format::key::{Key, Range, after, end_of};
-use crate::format::value::Value;
+use crate::format::pack::Value;
 use crate::words::error::Result;
 
 /// What happens to one row. The variant states whether the view had the row, so that the layer need

@@ -126,7 +126,7 @@ impl EngineState {
     /// `durable_bytes`.
     #[inline]
     pub(crate) fn advance(&self, durable_bytes: i64) -> MetaDelta {
-        MetaDelta { marks: self.queue_clock.marks(), reserved: self.reserved, durable_bytes }
+        MetaDelta { marks: self.queue_clock.marks, reserved: self.reserved, durable_bytes }
     }
 
     /// The last record written so far, and so the last one that a caller can have read.
@@ -302,8 +302,8 @@ impl EngineState {
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         let done = self.decide(op, now, attempts, env)?;
-        if op.adds() && self.draft.rows.has_temporary() {
-            self.store.admit_temporary(self.draft.rows.layer())?;
+        if op.adds() && self.draft.rows.has_temporary {
+            self.store.admit_temporary(&self.draft.rows.layer)?;
         }
         let mark = self.append(op.adds() || op.grows(), now, env)?;
         Ok((done, mark))
@@ -421,7 +421,7 @@ impl EngineState {
         let mut ctx =
             OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
         let done = op.decide(&mut ctx)?;
-        draft.adds_temporary |= op.adds() && later.rows.has_temporary();
+        draft.adds_temporary |= op.adds() && later.rows.has_temporary;
         draft.merge(later);
         Ok(done)
     }

@@ -21,8 +21,8 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
-use crate::words::sync::{Arc, FirstReady, JoinHandle, Mutex, ThreadBuilder};
-use crate::words::sync::{current, first_of, has_ended, never};
+use crate::words::sync::{Arc, JoinHandle, Mutex, ThreadBuilder};
+use crate::words::sync::{current, has_ended, never, wait_or_stop};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -262,7 +262,7 @@ impl Core {
             }
             let nap =
                 (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));
-            if first_of(&entry.signal, &stopped, nap.flatten()) == FirstReady::Right {
+            if wait_or_stop(&entry.signal, &stopped, nap.flatten()) {
                 return Ok(None);
             }
         }

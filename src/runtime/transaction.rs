@@ -87,13 +87,13 @@ impl<'a> TransactionCommit<'a> {
     pub(crate) fn commit(mut self) -> Result<()> {
         let Decided { state, draft, tasks, .. } = self.decided.get_mut();
         if let Some(state) = state.as_mut().filter(|_| draft.adds_temporary) {
-            state.store.admit_temporary(draft.rows.layer())?;
+            state.store.admit_temporary(&draft.rows.layer)?;
         }
         let (Some(mut state), Some(app)) = (state.take(), self.app.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
         let advance = state.advance(draft.effects.durable_bytes);
-        let writes = std::mem::take(draft.rows.layer());
+        let writes = std::mem::take(&mut draft.rows.layer);
         let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
                 state.derived.committed(draft, Mark(0), &self.parts.hub);

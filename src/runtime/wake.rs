@@ -22,7 +22,7 @@ struct WaitLists {
 struct WaitEntry {
     /// It was woken and has not looked since.
     woken: bool,
-    signal: Sender<()>,
+    signal: Sender,
     waiting: Waiting,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Registration<'a> {
     tube: u32,
     entry: u64,
     /// Receives a message for a wake-up, or to look again.
-    pub(crate) signal: Receiver<()>,
+    pub(crate) signal: Receiver,
 }
 
 /// One waiter.

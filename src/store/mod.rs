@@ -162,9 +162,9 @@ impl Store {
     ) -> Result<u64, Failure> {
         self.ensure_running().map_err(Failure::Broken)?;
         #[cfg(canary_skip_dropped)]
-        self.rows.learn_from_unwritten(writes.layer());
-        if writes.has_durable() {
-            let layer = writes.layer();
+        self.rows.learn_from_unwritten(&writes.layer);
+        if writes.has_durable {
+            let layer = &writes.layer;
             let meta = self.meta.advanced(advance);
             let armed = self.health.arm();
             let written = match &mut self.ring {

@@ -146,7 +146,7 @@ impl Store {
         store.full = !store.restore_reserve();
         store.make_room_for_opening()?;
         let reserved = meta.reserved.plus(Numbers::both(NUMBER_BLOCK));
-        let advance = MetaDelta { marks: queue_clock.marks(), reserved, durable_bytes: 0 };
+        let advance = MetaDelta { marks: queue_clock.marks, reserved, durable_bytes: 0 };
         store.write_opening(meta.advanced(advance))?;
         if let Some(journal) = store.journal() {
             journal.sync()?;

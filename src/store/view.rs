@@ -234,9 +234,9 @@ impl Rows {
     /// Applies row writes whose kinds are correct, and empties their layer.
     #[inline]
     pub(crate) fn apply(&mut self, writes: &mut WriteSet) {
-        let (layer, counted) = writes.counted();
-        let is_counted = counted.is_some();
-        if let Some(counted) = counted {
+        let WriteSet { layer, moved, .. } = writes;
+        let is_counted = moved.is_some();
+        if let Some(counted) = moved {
             counted.iter().for_each(|(range, by)| self.count_step(*range, *by));
             self.append(layer);
         }

@@ -126,7 +126,8 @@ pub(crate) struct Boot {
 /// Turns readings of a [`Clock`] into [`Now`].
 #[derive(Debug)]
 pub(crate) struct QueueClock {
-    marks: ClockMarks,
+    /// Of the last reading.
+    pub(crate) marks: ClockMarks,
     lease: u64,
     /// Queue time minus boot time.
     offset: u64,
@@ -201,10 +202,6 @@ impl QueueClock {
         self.marks = ClockMarks { queue, wall };
         self.lease = lease;
         Now { queue, wall, lease }
-    }
-
-    pub(crate) fn marks(&self) -> ClockMarks {
-        self.marks
     }
 
     /// What the next opening needs to continue without the wall clock, if the machine is not

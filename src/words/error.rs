@@ -46,124 +46,106 @@ pub(crate) struct DamagedRow {
     pub(crate) key: Box<[u8]>,
 }
 
-/// The cases of [`Error`].
-///
-/// Four of them may come from any call that reads or writes the folder, whether it names them under
-/// `# Errors` or not: [`Io`](ErrorKind::Io), [`Damaged`](ErrorKind::Damaged),
-/// [`DiskFull`](ErrorKind::DiskFull) and [`Broken`](ErrorKind::Broken). A fifth,
-/// [`Unknown`](ErrorKind::Unknown), may come from any call that waits for a sync.
-///
-/// ```
-/// use tubewell::{ErrorKind, Queue, TubeOptions};
-///
-/// # fn main() -> tubewell::Result<()> {
-/// let queue = Queue::in_memory()?;
-/// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
-/// tube.put(b"to ada")?;
-/// match tube.put(b"to bob") {
-///     Err(error) if error.kind() == ErrorKind::Full => tube.take()?.ack()?,
-///     other => panic!("{other:?}"),
-/// }
-/// tube.put(b"to bob")?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// An argument is outside its limits. Nothing happened.
-    Invalid,
-    /// The tube's kind does not allow this option. Nothing happened.
-    Unsupported,
-    /// The payload is larger than the queue's limit. Nothing was written.
-    TooLarge,
-    /// The tube has reached its capacity, or all durable tubes or all temporary tubes together have
-    /// reached their byte limit. Nothing happened.
-    Full,
-    /// A task with this key exists, and the put had [`Conflict::Reject`](crate::Conflict::Reject).
-    /// Nothing happened.
-    KeyExists,
-    /// No task has this id in this tube.
-    TaskNotFound,
-    /// The verb does not apply to a task in this state. Nothing happened.
-    WrongState,
-    /// The lease has ended: the task was settled, buried, deleted or taken again, its ttr or ttl
-    /// passed, or its session ended. Nothing happened.
-    LeaseLost,
-    /// No tube has this name.
-    TubeNotFound,
-    /// A tube of this name exists.
-    TubeExists,
-    /// A tube with this name exists, but its kind or its options differ.
-    TubeMismatch,
-    /// The tube has waiting takers or taken tasks and was not dropped.
-    TubeBusy,
-    /// The `Placement` that the tube was made with is not registered.
-    DriverMissing,
-    /// The queue, or the consumer, was closed.
-    Closed,
-    /// An earlier failure stopped the queue. Close it and open it again.
-    Broken,
-    /// A sync failed: the call took place entirely or not at all, and opening the queue again
-    /// decides which. [`Error::tasks`] lists the tasks that the call put or that it was given.
-    Unknown,
-    /// The disk is full. Puts are refused, and later also other verbs that add bytes, such as a
-    /// bury with a reason. Takes, acks and deletes still work.
-    DiskFull,
-    /// Another queue, in this process or in another, has the folder open.
-    Locked,
-    /// The path is not the folder of a queue. Nothing in it was changed.
-    NotAQueue,
-    /// A newer version of the library wrote the folder. Nothing in it was changed.
-    NewerFormat,
-    /// Data on the disk is damaged, or the two files of the folder do not belong together.
-    Damaged,
-    /// The operating system refused a read, a write or a sync.
-    Io,
-    /// A payload could not be encoded or decoded.
-    Codec,
-    /// A plain verb, or a second `transact`, was called inside `transact`.
-    InTransaction,
-    /// The closure given to `transact` or `read` returned an error;
-    /// [`into_source`](Error::into_source) returns that error. Nothing happened.
-    Rejected,
-    /// The caller's progress function stopped the call. What was done before stays done.
-    Cancelled,
+/// The cases, each with the text that says what to do.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $text:literal;)*) => {
+        /// The cases of [`Error`].
+        ///
+        /// Four of them may come from any call that reads or writes the folder, whether it names
+        /// them under `# Errors` or not: [`Io`](ErrorKind::Io), [`Damaged`](ErrorKind::Damaged),
+        /// [`DiskFull`](ErrorKind::DiskFull) and [`Broken`](ErrorKind::Broken). A fifth,
+        /// [`Unknown`](ErrorKind::Unknown), may come from any call that waits for a sync.
+        ///
+        /// ```
+        /// use tubewell::{ErrorKind, Queue, TubeOptions};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let queue = Queue::in_memory()?;
+        /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
+        /// tube.put(b"to ada")?;
+        /// match tube.put(b"to bob") {
+        ///     Err(error) if error.kind() == ErrorKind::Full => tube.take()?.ack()?,
+        ///     other => panic!("{other:?}"),
+        /// }
+        /// tube.put(b"to bob")?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl ErrorKind {
+            fn text(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $text,)*
+                }
+            }
+        }
+    };
 }
 
-impl ErrorKind {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid argument",
-            Self::Unsupported => "this kind of tube does not support it; use TubeKind::General",
-            Self::TooLarge => "the payload is too large",
-            Self::Full => "full; ack or delete tasks, or wait for room",
-            Self::KeyExists => "a task with this key exists",
-            Self::TaskNotFound => "no such task in this tube",
-            Self::WrongState => "the task's state does not allow this",
-            Self::LeaseLost => "the lease is no longer held; the task may be another's by now",
-            Self::TubeNotFound => "no such tube; create it first",
-            Self::TubeExists => "a tube of this name exists; use if_not_exists() to share it",
-            Self::TubeMismatch => "a tube of this name exists with another kind or other options",
-            Self::TubeBusy => "the tube is in use; let it drain, or drop it by force",
-            Self::DriverMissing => "the tube's placement is not registered; give it to the builder",
-            Self::Closed => "closed; open it again",
-            Self::Broken => "the queue has stopped after a failure; close it and open it again",
-            Self::Unknown => {
-                "a sync failed, so the outcome is unknown; open the queue again, which decides it"
-            }
-            Self::DiskFull => "the disk is full; make room, acks and deletes still work",
-            Self::Locked => "the folder is open in this or another process; close that one first",
-            Self::NotAQueue => "this is not a queue's folder; give an empty or a new one",
-            Self::NewerFormat => "written by a newer version of tubewell; update this program",
-            Self::Damaged => "damaged; restore the folder from a copy",
-            Self::Io => "the operating system refused it",
-            Self::Codec => "the payload cannot be encoded or decoded",
-            Self::InTransaction => "not possible inside transact; use the transaction's own verbs",
-            Self::Rejected => "rolled back, because the closure returned an error",
-            Self::Cancelled => "stopped by the progress function",
-        }
-    }
+kinds! {
+    /// An argument is outside its limits. Nothing happened.
+    Invalid = "invalid argument";
+    /// The tube's kind does not allow this option. Nothing happened.
+    Unsupported = "this kind of tube does not support it; use TubeKind::General";
+    /// The payload is larger than the queue's limit. Nothing was written.
+    TooLarge = "the payload is too large";
+    /// The tube has reached its capacity, or all durable tubes or all temporary tubes together have
+    /// reached their byte limit. Nothing happened.
+    Full = "full; ack or delete tasks, or wait for room";
+    /// A task with this key exists, and the put had [`Conflict::Reject`](crate::Conflict::Reject).
+    /// Nothing happened.
+    KeyExists = "a task with this key exists";
+    /// No task has this id in this tube.
+    TaskNotFound = "no such task in this tube";
+    /// The verb does not apply to a task in this state. Nothing happened.
+    WrongState = "the task's state does not allow this";
+    /// The lease has ended: the task was settled, buried, deleted or taken again, its ttr or ttl
+    /// passed, or its session ended. Nothing happened.
+    LeaseLost = "the lease is no longer held; the task may be another's by now";
+    /// No tube has this name.
+    TubeNotFound = "no such tube; create it first";
+    /// A tube of this name exists.
+    TubeExists = "a tube of this name exists; use if_not_exists() to share it";
+    /// A tube with this name exists, but its kind or its options differ.
+    TubeMismatch = "a tube of this name exists with another kind or other options";
+    /// The tube has waiting takers or taken tasks and was not dropped.
+    TubeBusy = "the tube is in use; let it drain, or drop it by force";
+    /// The `Placement` that the tube was made with is not registered.
+    DriverMissing = "the tube's placement is not registered; give it to the builder";
+    /// The queue, or the consumer, was closed.
+    Closed = "closed; open it again";
+    /// An earlier failure stopped the queue. Close it and open it again.
+    Broken = "the queue has stopped after a failure; close it and open it again";
+    /// A sync failed: the call took place entirely or not at all, and opening the queue again
+    /// decides which. [`Error::tasks`] lists the tasks that the call put or that it was given.
+    Unknown = "a sync failed, so the outcome is unknown; open the queue again, which decides it";
+    /// The disk is full. Puts are refused, and later also other verbs that add bytes, such as a
+    /// bury with a reason. Takes, acks and deletes still work.
+    DiskFull = "the disk is full; make room, acks and deletes still work";
+    /// Another queue, in this process or in another, has the folder open.
+    Locked = "the folder is open in this or another process; close that one first";
+    /// The path is not the folder of a queue. Nothing in it was changed.
+    NotAQueue = "this is not a queue's folder; give an empty or a new one";
+    /// A newer version of the library wrote the folder. Nothing in it was changed.
+    NewerFormat = "written by a newer version of tubewell; update this program";
+    /// Data on the disk is damaged, or the two files of the folder do not belong together.
+    Damaged = "damaged; restore the folder from a copy";
+    /// The operating system refused a read, a write or a sync.
+    Io = "the operating system refused it";
+    /// A payload could not be encoded or decoded.
+    Codec = "the payload cannot be encoded or decoded";
+    /// A plain verb, or a second `transact`, was called inside `transact`.
+    InTransaction = "not possible inside transact; use the transaction's own verbs";
+    /// The closure given to `transact` or `read` returned an error;
+    /// [`into_source`](Error::into_source) returns that error. Nothing happened.
+    Rejected = "rolled back, because the closure returned an error";
+    /// The caller's progress function stopped the call. What was done before stays done.
+    Cancelled = "stopped by the progress function";
 }
 
 /// Constructors are `#[cold]`, which keeps error code out of the code of successful calls, so that

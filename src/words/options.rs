@@ -146,28 +146,17 @@ impl TubeKind {
         matches!(self, Self::Utube | Self::UtubeTtl)
     }
 
+    /// All, each at its number on the disk.
+    const ALL: [Self; 6] =
+        [Self::General, Self::Fifo, Self::FifoTtl, Self::LimFifoTtl, Self::Utube, Self::UtubeTtl];
+
     /// Its number on the disk.
     pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::General => 0,
-            Self::Fifo => 1,
-            Self::FifoTtl => 2,
-            Self::LimFifoTtl => 3,
-            Self::Utube => 4,
-            Self::UtubeTtl => 5,
-        }
+        self as u8
     }
 
     pub(crate) fn of_code(code: u8) -> Option<Self> {
-        let all = [
-            Self::General,
-            Self::Fifo,
-            Self::FifoTtl,
-            Self::LimFifoTtl,
-            Self::Utube,
-            Self::UtubeTtl,
-        ];
-        all.into_iter().find(|kind| kind.code() == code)
+        Self::ALL.get(usize::from(code)).copied()
     }
 }
 

@@ -22,8 +22,8 @@ use crate::words::sync::{Arc, Mutex, Receiver, Sender, bounded};
 #[derive(Clone, Debug)]
 pub struct Stop {
     /// `stop` drops it, which disconnects all receivers at once.
-    alive: Arc<Mutex<Option<Sender<()>>>>,
-    stopped: Receiver<()>,
+    alive: Arc<Mutex<Option<Sender>>>,
+    stopped: Receiver,
 }
 
 impl Default for Stop {
@@ -50,7 +50,7 @@ impl Stop {
     }
 
     /// Disconnected by `stop`.
-    pub(crate) fn stopped(&self) -> &Receiver<()> {
+    pub(crate) fn stopped(&self) -> &Receiver {
         &self.stopped
     }
 }

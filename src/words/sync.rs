@@ -8,7 +8,7 @@ mod explored;
 #[cfg(not(shuttle))]
 use crossbeam_channel::select;
 #[cfg(not(shuttle))]
-pub(crate) use crossbeam_channel::{Receiver, Sender, bounded, never};
+pub(crate) use crossbeam_channel::{bounded, never};
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(shuttle))]
@@ -23,9 +23,15 @@ pub(crate) use std::thread_local;
 #[cfg(shuttle)]
 pub(crate) use explored::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, LocalKey, Mutex, MutexGuard, Receiver,
-    RwLock, Sender, ThreadBuilder, bounded, current, fence, first_of, has_ended, never, spin_loop,
-    thread_local, yield_now,
+    RwLock, Sender, ThreadBuilder, bounded, current, fence, has_ended, never, spin_loop,
+    thread_local, wait_or_stop, yield_now,
 };
+
+/// The ends of a channel of wake-ups.
+#[cfg(not(shuttle))]
+pub(crate) type Sender = crossbeam_channel::Sender<()>;
+#[cfg(not(shuttle))]
+pub(crate) type Receiver = crossbeam_channel::Receiver<()>;
 
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
@@ -41,37 +47,25 @@ pub(crate) mod plain {
     pub(crate) use std::thread::{park_timeout, yield_now};
 }
 
-/// Which of two receivers has a message, or is disconnected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FirstReady {
-    Left,
-    Right,
-    /// Neither within the time given.
-    Neither,
-}
-
 /// Whether the thread has ended, so that a join would not wait.
 #[cfg(not(shuttle))]
 pub(crate) fn has_ended(thread: &JoinHandle<()>) -> bool {
     thread.is_finished()
 }
 
-/// Waits for the first of two receivers, at most for `most`, and takes its message.
+/// Waits for a signal, or until the other receiver is disconnected, at most for `most`. Returns
+/// whether it was the other.
 #[cfg(not(shuttle))]
-pub(crate) fn first_of(
-    left: &Receiver<()>,
-    right: &Receiver<()>,
-    most: Option<Duration>,
-) -> FirstReady {
+pub(crate) fn wait_or_stop(signal: &Receiver, stopped: &Receiver, most: Option<Duration>) -> bool {
     match most {
         Some(most) => select! {
-            recv(left) -> _ => FirstReady::Left,
-            recv(right) -> _ => FirstReady::Right,
-            default(most) => FirstReady::Neither,
+            recv(signal) -> _ => false,
+            recv(stopped) -> _ => true,
+            default(most) => false,
         },
         None => select! {
-            recv(left) -> _ => FirstReady::Left,
-            recv(right) -> _ => FirstReady::Right,
+            recv(signal) -> _ => false,
+            recv(stopped) -> _ => true,
         },
     }
 }

@@ -138,14 +138,14 @@ impl PieceAudit<'_> {
             _ => (self.report)(stray),
         }
         if let Some((_, hash)) = &mut self.last {
-            hash.add(&row);
+            hash.update(&row);
         }
     }
 
     fn end_payload(&mut self) {
         let Some((at, hash)) = self.last.take() else { return };
         let pieces = self.named.get(&at).and_then(|named| named.pieces);
-        if pieces.is_some_and(|pieces| pieces.hash != hash.done()) {
+        if pieces.is_some_and(|pieces| pieces.hash != hash.digest()) {
             (self.report)(format!("a payload is not the one that was put: {at:02x?}"));
         }
     }

@@ -9,7 +9,7 @@ use crate::api::queue::Queue;
 use crate::engine::context::damaged;
 use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Range, Run, Scope, Work};
+use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{self, TubeRow, WorkRow};
 use crate::format::{Deadline, Met, Tag, Value, View};
@@ -198,7 +198,7 @@ fn is_swept_unseen(rows: &Rows, key: &[u8]) -> bool {
 /// Whether it is the queue's row of a task that a sweep removes; the sweep accepts that it is
 /// missing.
 fn is_failed_of_swept(rows: &Rows, key: &[u8]) -> bool {
-    let is_failed = Tag::scope_of(key).is_some_and(|scope| scope != Scope::Run);
+    let is_failed = Range::holding(key).is_some_and(|range| range.run.is_none());
     let beside = key::buried_group_beside(key).filter(|_| is_failed);
     beside.is_some_and(|beside| rows.rows.contains_key(&beside) && is_swept(rows, &beside))
 }

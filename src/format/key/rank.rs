@@ -18,16 +18,12 @@ impl Order {
 
     /// At the back: after everything that was put before `number` was drawn.
     pub(crate) fn back(number: u64) -> Self {
-        Self::number(Self::MIDDLE | number)
+        Self::Number((Self::MIDDLE | number).to_be_bytes())
     }
 
     /// At the front: before everything that was put before `number` was drawn.
     pub(crate) fn front(number: u64) -> Self {
-        Self::number(Self::MIDDLE - 1 - (number & (Self::MIDDLE - 1)))
-    }
-
-    fn number(number: u64) -> Self {
-        Self::Number(number.to_be_bytes())
+        Self::Number((Self::MIDDLE - 1 - (number & (Self::MIDDLE - 1))).to_be_bytes())
     }
 
     /// By a `Placement`.

@@ -19,6 +19,14 @@ macro_rules! tags {
             pub(crate) const ALL: [Self; [$($byte),*].len()] = [$(Self::$tag),*];
 
             #[inline]
+            pub(crate) const fn of(byte: u8) -> Option<Self> {
+                match byte {
+                    $($byte => Some(Self::$tag),)*
+                    _ => None,
+                }
+            }
+
+            #[inline]
             pub(crate) const fn scope(self) -> Scope {
                 match self {
                     $(Self::$tag => Scope::$scope,)*
@@ -106,16 +114,23 @@ impl Tag {
     #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
     pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
 
-    /// How many tags are counted by run.
+    /// How many tags are counted by run, and the index of each among the counts of a run. The
+    /// counts are kept on the disk; those of the whole queue under [`Run::QUEUE`](super::Run).
     #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
-    pub(crate) const TALLIED: usize = {
-        let (mut tags, mut at) = (0, 0);
+    const TALLY: (usize, [Option<usize>; Self::SPACE]) = {
+        let (mut count, mut places, mut at) = (0, [None; Self::SPACE], 0);
         while at < Self::ALL.len() {
-            tags += Self::ALL[at].is_tallied() as usize;
+            if matches!(Self::ALL[at].scope(), Scope::Queue | Scope::Run) {
+                places[Self::ALL[at] as usize] = Some(count);
+                count += 1;
+            }
             at += 1;
         }
-        tags
+        (count, places)
     };
+
+    /// How many tags are counted by run.
+    pub(crate) const TALLIED: usize = Self::TALLY.0;
 
     /// Whether each of its rows takes one place of its tube's capacity.
     pub(crate) const fn takes_capacity(self) -> bool {
@@ -135,51 +150,10 @@ impl Tag {
         Self::ALL.into_iter().filter(|tag| tag.scope() == Scope::Run)
     }
 
-    /// Whether its rows are counted by run, and the counts kept on the disk; those of the whole
-    /// queue under [`Run::QUEUE`].
-    const fn is_tallied(self) -> bool {
-        matches!(self.scope(), Scope::Queue | Scope::Run)
-    }
-
     /// The index of this tag's count among the counts of a run; `None` if it is not counted there.
     #[inline]
     pub(crate) fn tallied(self) -> Option<usize> {
-        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
-        const PLACES: [Option<usize>; Tag::SPACE] = {
-            let mut places = [None; Tag::SPACE];
-            let (mut at, mut next) = (0, 0);
-            while at < Tag::ALL.len() {
-                if Tag::ALL[at].is_tallied() {
-                    places[Tag::ALL[at] as usize] = Some(next);
-                    next += 1;
-                }
-                at += 1;
-            }
-            places
-        };
-        PLACES.get(self as usize).copied().flatten()
-    }
-
-    #[inline]
-    pub(crate) fn of(byte: u8) -> Option<Self> {
-        // A table, since every row write asks.
-        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
-        const BY_BYTE: [Option<Tag>; Tag::SPACE] = {
-            let mut table = [None; Tag::SPACE];
-            let mut at = 0;
-            while at < Tag::ALL.len() {
-                table[Tag::ALL[at] as usize] = Some(Tag::ALL[at]);
-                at += 1;
-            }
-            table
-        };
-        BY_BYTE.get(usize::from(byte)).copied().flatten()
-    }
-
-    /// The scope of a key's rows; `None` for bytes that are no key.
-    #[inline]
-    pub(crate) fn scope_of(key: &[u8]) -> Option<Scope> {
-        Some(Self::of(*key.first()?)?.scope())
+        Self::TALLY.1.get(self as usize).copied().flatten()
     }
 }
 

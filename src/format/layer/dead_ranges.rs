@@ -76,17 +76,19 @@ impl DeadRanges {
 pub(crate) struct DeadRangesOf(BTreeMap<Key, Key>);
 
 impl DeadRangesOf {
+    /// The last range that does not start after a key.
+    fn last_to(&self, key: &[u8]) -> Option<(&Key, &Key)> {
+        // Usually there is one, at the end that takes remove from.
+        let last = self.0.last_key_value()?;
+        if last.0.as_slice() <= key {
+            return Some(last);
+        }
+        self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()
+    }
+
     /// The range that contains a key.
     fn around(&self, key: &[u8]) -> Option<(&Key, &Key)> {
-        // Usually there is one, at the end that takes remove from.
-        let (start, end) = match self.0.last_key_value()? {
-            (start, end) if start.as_slice() <= key => (start, end),
-            _ => {
-                let before = (Bound::Unbounded, Bound::Included(key));
-                self.0.range::<[u8], _>(before).next_back()?
-            }
-        };
-        (key < end.as_slice()).then_some((start, end))
+        self.last_to(key).filter(|(_, end)| key < end.as_slice())
     }
 
     /// The end of the range that contains a key.
@@ -114,8 +116,7 @@ impl DeadRangesOf {
             return;
         }
         let (mut start, mut end) = (Key::from_slice(from), Key::from_slice(to));
-        let before = (Bound::Unbounded, Bound::Included(from));
-        if let Some((left, left_end)) = self.0.range::<[u8], _>(before).next_back()
+        if let Some((left, left_end)) = self.last_to(from)
             && left_end.as_slice() >= from
         {
             start = copy(left);

@@ -42,18 +42,32 @@ struct Sums {
 }
 
 impl Sums {
+    /// Of one entry.
     #[inline]
-    fn add(&mut self, key: &Key, op: &RowOp) {
-        self.entries += 1;
-        self.tombstones += usize::from(op.is_remove());
-        self.bytes += bytes(key, op);
+    fn of(key: &Key, op: &RowOp) -> Self {
+        let value = op.value();
+        let bytes = key.len() + value.map_or(0, |value| value.len());
+        Self { entries: 1, tombstones: usize::from(value.is_none()), bytes }
     }
 
     #[inline]
-    fn subtract(&mut self, key: &Key, op: &RowOp) {
-        self.entries -= 1;
-        self.tombstones -= usize::from(op.is_remove());
-        self.bytes -= bytes(key, op);
+    fn add(&mut self, more: Self) {
+        self.entries += more.entries;
+        self.tombstones += more.tombstones;
+        self.bytes += more.bytes;
+    }
+
+    #[inline]
+    fn subtract(&mut self, less: Self) {
+        self.entries -= less.entries;
+        self.tombstones -= less.tombstones;
+        self.bytes -= less.bytes;
+    }
+
+    /// Approximate bytes of memory.
+    #[inline]
+    fn memory(self) -> usize {
+        self.bytes + self.entries * ENTRY_BYTES
     }
 }
 
@@ -70,11 +84,6 @@ impl Default for Layer {
 #[inline]
 fn slot(key: &[u8]) -> usize {
     usize::from(key.first().copied().unwrap_or_default())
-}
-
-#[inline]
-fn bytes(key: &Key, op: &RowOp) -> usize {
-    key.len() + op.value().map_or(0, |value| value.len())
 }
 
 /// Folds two writes of one key into one. `None` if the row was added and removed.
@@ -96,7 +105,7 @@ fn fold(earlier: &RowOp, later: RowOp) -> Option<RowOp> {
 impl Layer {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries() == 0
+        self.few.is_empty() && self.sums.entries == 0
     }
 
     /// The number of entries, with tombstones.
@@ -114,7 +123,7 @@ impl Layer {
     #[inline]
     fn sums(&self) -> Sums {
         let mut sums = self.sums;
-        self.few.iter().for_each(|(key, op)| sums.add(key, op));
+        self.few.iter().for_each(|(key, op)| sums.add(Sums::of(key, op)));
         sums
     }
 
@@ -131,14 +140,13 @@ impl Layer {
 
     /// Approximate bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        let sums = self.sums();
-        sums.bytes + sums.entries * ENTRY_BYTES
+        self.sums().memory()
     }
 
     /// Total bytes ever inserted, never reduced. It bounds the memory that the layer keeps: one
     /// value that stays keeps the whole piece that it shares with others.
     pub(crate) fn inserted_bytes(&self) -> usize {
-        let few = self.few.iter().map(|(key, op)| ENTRY_BYTES + bytes(key, op));
+        let few = self.few.iter().map(|(key, op)| Sums::of(key, op).memory());
         self.inserted + few.sum::<usize>()
     }
 
@@ -210,7 +218,7 @@ impl Layer {
     /// All entries, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &RowOp)> {
         let few = self.few.iter().map(|(key, op)| (key, op));
-        few.chain(Tags(self.used).filter_map(|tag| self.by_tag.get(tag)).flat_map(LeafMap::iter))
+        few.chain(tags(self.used).filter_map(|tag| self.by_tag.get(tag)).flat_map(LeafMap::iter))
     }
 
     /// Entries after a key, or all, in order.
@@ -256,21 +264,22 @@ impl Layer {
         }
         let slot = slot(&row.0);
         let Some(rows) = self.by_tag.get_mut(slot) else { return };
-        self.inserted += ENTRY_BYTES + bytes(&row.0, &row.1);
+        let written = Sums::of(&row.0, &row.1);
+        self.inserted += written.memory();
         let at = match rows.find(&row.0) {
             Err(at) => {
                 self.used |= 1 << slot;
-                self.sums.add(&row.0, &row.1);
+                self.sums.add(written);
                 return rows.insert(at, row);
             }
             Ok(at) => at,
         };
         let Some(kept) = rows.at_mut(at) else { return };
         let (key, op) = row;
-        self.sums.subtract(&key, kept);
+        self.sums.subtract(Sums::of(&key, kept));
         match fold(kept, op) {
             Some(op) => {
-                self.sums.add(&key, &op);
+                self.sums.add(Sums::of(&key, &op));
                 *kept = op;
             }
             None => rows.remove(at),
@@ -284,7 +293,7 @@ impl Layer {
         if later.used != 0 && !self.few.is_empty() {
             self.spread();
         }
-        for tag in Tags(later.used) {
+        for tag in tags(later.used) {
             let (Some(to), Some(rows)) = (self.by_tag.get_mut(tag), later.by_tag.get_mut(tag))
             else {
                 continue;
@@ -293,11 +302,11 @@ impl Layer {
             let come_after = to.last().is_none_or(|(last, _)| last < first);
             let are_added = || rows.iter().all(|(_, op)| matches!(op, RowOp::Add(_)));
             if rows.has_many() && come_after && are_added() && moves(first, last) {
-                let before = self.sums;
-                rows.iter().for_each(|(key, op)| self.sums.add(key, op));
-                let [moved, all] =
-                    [before, self.sums].map(|it| it.bytes + it.entries * ENTRY_BYTES);
-                self.inserted += all - moved;
+                for (key, op) in rows.iter() {
+                    let moved = Sums::of(key, op);
+                    self.sums.add(moved);
+                    self.inserted += moved.memory();
+                }
                 self.used |= 1 << tag;
                 to.append(rows);
             }
@@ -339,35 +348,23 @@ impl Layer {
         if self.used == 0 {
             return self.few.drain(..).for_each(each);
         }
-        for tag in Tags(self.used) {
+        for tag in tags(self.used) {
             if let Some(rows) = self.by_tag.get_mut(tag) {
                 rows.drain_into(&mut each);
             }
         }
         (self.used, self.sums, self.inserted) = (0, Sums::default(), 0);
     }
-
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        // Usually the caller that applied the writes has emptied the layer.
-        if self.used != 0 || !self.few.is_empty() {
-            self.drain_into(drop);
-        }
-    }
 }
 
-/// Iterates over the tags of a bit set, in order.
-struct Tags(u128);
-
-impl Iterator for Tags {
-    type Item = usize;
-
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        let tag = self.0.trailing_zeros();
-        self.0 &= self.0.wrapping_sub(1);
+/// The tags of a bit set, in order.
+#[inline]
+fn tags(mut set: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let tag = set.trailing_zeros();
+        set &= set.wrapping_sub(1);
         (tag < u128::BITS).then_some(tag as usize)
-    }
+    })
 }
 
 #[cfg(test)]
@@ -542,7 +539,7 @@ mod tests {
                 };
                 assert_eq!(layer.carry_bytes(), layer.iter().map(carry).sum::<u64>());
                 assert_eq!(layer.entries(), layer.iter().count());
-                let memory = layer.iter().map(|(key, op)| ENTRY_BYTES + super::bytes(key, op));
+                let memory = layer.iter().map(|(key, op)| Sums::of(key, op).memory());
                 assert_eq!(layer.bytes(), memory.sum::<usize>());
             }
         }

@@ -11,17 +11,19 @@ use std::cell::RefCell;
 /// A layer over a view that does not change in the meantime.
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet {
-    layer: Layer,
+    /// The writes, in key order, one for each key. A caller that applies them empties the layer.
+    /// After that nothing may be written until the set is cleared.
+    pub(crate) layer: Layer,
     /// Dead ranges of the view with the writes applied. Dropped with the writes, because writes
     /// that may still be refused must not change the view's own dead ranges.
     dead: RefCell<DeadRanges>,
     /// By how many rows each range changes. Kept once there are many writes; with few they are
     /// counted on request.
-    moved: Option<Vec<(Range, i64)>>,
+    pub(crate) moved: Option<Vec<(Range, i64)>>,
     /// Whether a row is written to the disk.
-    durable: bool,
+    pub(crate) has_durable: bool,
     /// Whether a row stays in memory only.
-    temporary: bool,
+    pub(crate) has_temporary: bool,
 }
 
 /// Counts the rows of a write in its range.
@@ -38,10 +40,10 @@ impl WriteSet {
     /// Removes the writes, and keeps a small part of the memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.layer.clear();
+        self.layer.drain_into(drop);
         self.dead.get_mut().clear();
         self.moved = None;
-        (self.durable, self.temporary) = (false, false);
+        (self.has_durable, self.has_temporary) = (false, false);
     }
 
     #[inline]
@@ -49,24 +51,12 @@ impl WriteSet {
         self.layer.is_empty()
     }
 
-    /// Whether a row is written to the disk.
-    #[inline]
-    pub(crate) fn has_durable(&self) -> bool {
-        self.durable
-    }
-
-    /// Whether a row stays in memory only.
-    #[inline]
-    pub(crate) fn has_temporary(&self) -> bool {
-        self.temporary
-    }
-
     /// Adds a write, over an earlier one of the same key.
     #[inline]
     pub(crate) fn write(&mut self, row: (Key, RowOp)) {
         match is_temporary(&row.0) {
-            true => self.temporary = true,
-            false => self.durable = true,
+            true => self.has_temporary = true,
+            false => self.has_durable = true,
         }
         if !self.layer.has_few() {
             self.count_write(&row.0, &row.1);
@@ -109,7 +99,7 @@ impl WriteSet {
 
     /// By how many rows the writes change a range.
     #[inline]
-    pub(crate) fn moved(&self, range: Range) -> i64 {
+    pub(crate) fn moved_in(&self, range: Range) -> i64 {
         if let Some(moved) = &self.moved {
             let moved = moved.iter().find(|(moved, _)| *moved == range);
             return moved.map_or(0, |(_, count)| *count);
@@ -118,18 +108,5 @@ impl WriteSet {
             return 0;
         }
         self.layer.range(&range.start(), &range.end()).map(|(_, op)| op.rows_added()).sum()
-    }
-
-    /// The writes, in key order, one for each key. The caller that applies them empties the layer.
-    /// After that nothing may be written until the set is cleared.
-    #[inline]
-    pub(crate) fn layer(&mut self) -> &mut Layer {
-        &mut self.layer
-    }
-
-    /// The same, and by how many rows each range changes, if that was counted.
-    #[inline]
-    pub(crate) fn counted(&mut self) -> (&mut Layer, Option<&[(Range, i64)]>) {
-        (&mut self.layer, self.moved.as_deref())
     }
 }

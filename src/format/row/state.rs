@@ -3,10 +3,8 @@
 
 use crate::format::extension::Extension;
 use crate::format::key::{Deadline, Rank};
-use crate::format::pack::{Packer, Unpacker};
+use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::row::task::{pack_place, unpack_place};
-use crate::format::row::{pack_extension, unpack_extension};
-use crate::format::value::Value;
 use crate::words::clock::NEVER;
 use crate::words::task::Reason;
 
@@ -28,14 +26,11 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Above the two flags of the state itself.
-    fn flags(&self) -> u8 {
-        u8::from(self.grouped) << 2
-            | u8::from(self.keyed) << 3
-            | u8::from(self.apart) << 4
-            | u8::from(self.place.is_some()) << 5
-            | u8::from(self.place.is_some_and(|place| place.order.is_placed())) << 6
-            | u8::from(self.extended) << 7
+    /// The flags of a row, the lowest two from the state itself.
+    fn flags(&self, [first, second]: [bool; 2]) -> u8 {
+        let is_placed = self.place.is_some_and(|place| place.order.is_placed());
+        let (away, extended) = (self.place.is_some(), self.extended);
+        flags([first, second, self.grouped, self.keyed, self.apart, away, is_placed, extended])
     }
 
     fn pack(&self, row: &mut Packer) {
@@ -45,11 +40,10 @@ impl Away {
     }
 
     fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'_>) -> Option<Self> {
-        let is = |bit: u8| flags & 1 << bit != 0;
-        let place = if is(5) { Some(unpack_place(row, is(6))?) } else { None };
-        let (grouped, keyed, apart, extended) = (is(2), is(3), is(4), is(7));
+        let [first, second, grouped, keyed, apart, away, is_placed, extended] = bits(flags);
+        let place = if away { Some(unpack_place(row, is_placed)?) } else { None };
         let away = Self { place, grouped, keyed, extended, apart, bytes };
-        (away.flags() == flags & !3).then_some(away)
+        (away.flags([first, second]) == flags).then_some(away)
     }
 }
 
@@ -82,26 +76,20 @@ impl TaskProgress {
 
     /// The row of a ready task.
     pub(crate) fn encode(&self, home: Option<&Rank>) -> Value {
-        if self.flags(home) == 0 {
-            return Value::from([]);
+        match self.flags(home) {
+            0 => Value::EMPTY,
+            _ => self.end_row(Packer::new(), home),
         }
-        let mut row = Packer::new();
-        self.pack(&mut row, home);
-        row.done()
     }
 
-    #[inline]
-    pub(crate) fn decode(row: &[u8]) -> Option<Homed<Self>> {
-        Self::unpack(Unpacker::new(row))
-    }
-
-    fn pack(&self, row: &mut Packer, home: Option<&Rank>) {
+    /// Ends the row of a state.
+    fn end_row(&self, mut row: Packer, home: Option<&Rank>) -> Value {
         let flags = self.flags(home);
         if flags == 0 {
-            return;
+            return row.done();
         }
         row.u8(flags);
-        if flags & 1 != 0 {
+        if self.counts() != [0; 4] {
             row.u32s(self.counts());
         }
         for time in [self.expires, self.ttr] {
@@ -113,49 +101,42 @@ impl TaskProgress {
             row.text(&self.last_error);
         }
         if let Some(home) = home {
-            pack_place(row, home);
+            pack_place(&mut row, home);
         }
-        pack_extension(row, &self.extension);
+        self.extension.end_row(row)
     }
 
-    /// Reads all that is left of a row.
+    /// Reads a row of a ready task, or all that is left of one of another state.
     #[inline]
-    fn unpack(row: Unpacker<'_>) -> Option<Homed<Self>> {
-        if row.rest().is_empty() {
+    pub(crate) fn decode(row: &[u8]) -> Option<Homed<Self>> {
+        if row.is_empty() {
             return Some((Self::fresh(NEVER, NEVER), None));
         }
-        Self::unpack_fields(row)
+        Self::decode_fields(Unpacker::new(row))
     }
 
-    fn unpack_fields(mut row: Unpacker<'_>) -> Option<Homed<Self>> {
+    fn decode_fields(mut row: Unpacker<'_>) -> Option<Homed<Self>> {
         let mut head = Self::fresh(NEVER, NEVER);
-        let flags = row.u8().filter(|flags| (1..128).contains(flags))?;
-        // A field that says what an absent one says was not written by this code.
-        if flags & 1 != 0 {
-            let mut counts = row.part::<16>()?;
+        let flags = row.u8().filter(|flags| *flags != 0)?;
+        let [counted, expires, ttr, failed, moved, is_placed, ..] = bits(flags);
+        if counted {
+            let mut counts = row.part(16)?;
             (head.deliveries, head.attempts) = (counts.u32()?, counts.u32()?);
             (head.releases, head.buries) = (counts.u32()?, counts.u32()?);
-            Some(head.counts()).filter(|counts| *counts != [0; 4])?;
         }
-        if flags & 2 != 0 {
-            head.expires = row.u64().filter(|time| *time != NEVER)?;
+        if expires {
+            head.expires = row.u64()?;
         }
-        if flags & 4 != 0 {
-            head.ttr = row.u64().filter(|time| *time != NEVER)?;
+        if ttr {
+            head.ttr = row.u64()?;
         }
-        if flags & 8 != 0 {
-            head.last_error = row.text().filter(|text| !text.is_empty())?.to_owned();
+        if failed {
+            head.last_error = row.text()?.to_owned();
         }
-        let home = match flags & 48 {
-            0 => None,
-            16 => Some(unpack_place(&mut row, false)?),
-            48 => Some(unpack_place(&mut row, true)?),
-            _ => return None,
-        };
-        if flags & 64 != 0 {
-            head.extension = unpack_extension(&mut row).filter(|fields| !fields.is_empty())?;
-        }
-        row.end((head, home))
+        let home = if moved { Some(unpack_place(&mut row, is_placed)?) } else { None };
+        head.extension = Extension::of_rest(row)?;
+        // A field that says what an absent one says was not written by this code.
+        (head.flags(home.as_ref()) == flags).then_some((head, home))
     }
 
     fn counts(&self) -> [u32; 4] {
@@ -164,13 +145,15 @@ impl TaskProgress {
 
     /// Which fields are written. What is as in most tasks is not.
     fn flags(&self, home: Option<&Rank>) -> u8 {
-        u8::from(self.counts() != [0; 4])
-            | u8::from(self.expires != NEVER) << 1
-            | u8::from(self.ttr != NEVER) << 2
-            | u8::from(!self.last_error.is_empty()) << 3
-            | u8::from(home.is_some()) << 4
-            | u8::from(home.is_some_and(|home| home.order.is_placed())) << 5
-            | u8::from(!self.extension.is_empty()) << 6
+        flags([
+            self.counts() != [0; 4],
+            self.expires != NEVER,
+            self.ttr != NEVER,
+            !self.last_error.is_empty(),
+            home.is_some(),
+            home.is_some_and(|home| home.order.is_placed()),
+            !self.extension.is_empty(),
+        ])
     }
 }
 
@@ -191,8 +174,7 @@ impl TakenRow {
     pub(crate) fn encode(&self, away: &Away, home: Option<&Rank>) -> Value {
         let mut row = Packer::new();
         let mut fixed = [0; 21];
-        fixed[0] =
-            u8::from(self.holder != 0) | u8::from(self.deadline != NEVER) << 1 | away.flags();
+        fixed[0] = away.flags([self.holder != 0, self.deadline != NEVER]);
         fixed[1..9].copy_from_slice(&self.token.to_be_bytes());
         fixed[9..17].copy_from_slice(&self.since.to_be_bytes());
         fixed[17..].copy_from_slice(&away.bytes.to_be_bytes());
@@ -204,20 +186,19 @@ impl TakenRow {
             row.u64(self.deadline);
         }
         away.pack(&mut row);
-        self.head.pack(&mut row, home);
-        row.done()
+        self.head.end_row(row, home)
     }
 
     #[inline(always)]
     pub(crate) fn decode(row: &[u8]) -> Option<(Away, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
-        let mut fixed = rest.part::<21>()?;
+        let mut fixed = rest.part(21)?;
         let flags = fixed.u8()?;
         let (token, since, bytes) = (fixed.u64()?, fixed.u64()?, fixed.u32()?);
         let holder = if flags & 1 != 0 { rest.u32().filter(|holder| *holder != 0)? } else { 0 };
         let deadline = if flags & 2 != 0 { rest.u64().filter(|it| *it != NEVER)? } else { NEVER };
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (head, home) = TaskProgress::unpack(rest)?;
+        let (head, home) = TaskProgress::decode(rest.rest())?;
         Some((away, (Self { head, token, holder, since, deadline }, home)))
     }
 }
@@ -240,19 +221,18 @@ impl DelayedRow {
 
     pub(crate) fn encode(&self, away: &Away, home: Option<&Rank>) -> Value {
         let mut row = Packer::new();
-        row.u8(u8::from(self.wall) | u8::from(self.holds_group) << 1 | away.flags());
+        row.u8(away.flags([self.wall, self.holds_group]));
         row.u64(self.due).u32(away.bytes);
         away.pack(&mut row);
-        self.head.pack(&mut row, home);
-        row.done()
+        self.head.end_row(row, home)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<(Away, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
         let (flags, due, bytes) = (rest.u8()?, rest.u64()?, rest.u32()?);
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (head, home) = TaskProgress::unpack(rest)?;
-        let (wall, holds_group) = (flags & 1 != 0, flags & 2 != 0);
+        let (head, home) = TaskProgress::decode(rest.rest())?;
+        let [wall, holds_group, ..] = bits(flags);
         Some((away, (Self { head, due, wall, holds_group }, home)))
     }
 }
@@ -284,8 +264,7 @@ impl BuriedRow {
             Reason::Exhausted(text) => row.u8(3).text(text),
             Reason::Undecodable(text) => row.u8(4).text(text),
         };
-        self.head.pack(&mut row, home);
-        row.done()
+        self.head.end_row(row, home)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Homed<Self>> {
@@ -299,7 +278,7 @@ impl BuriedRow {
             4 => Reason::Undecodable(text),
             _ => return None,
         };
-        let (head, home) = TaskProgress::unpack(rest)?;
+        let (head, home) = TaskProgress::decode(rest.rest())?;
         Some((Self { head, time, reason }, home))
     }
 }

@@ -3,9 +3,8 @@
 
 use crate::format::extension::Extension;
 use crate::format::key::{Order, Rank};
-use crate::format::pack::{Packer, Unpacker};
+use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::Pieces;
-use crate::format::value::Value;
 
 /// What the caller said of a task. It is written once, under the task's first place, its *home*,
 /// and never changes; the small row of the task's state goes from place to place beside it.
@@ -49,12 +48,10 @@ impl PayloadPlace<'_> {
 
 impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
-        let flags = u8::from(self.group.is_some())
-            | u8::from(self.key.is_some()) << 1
-            | u8::from(self.payload.pieces().is_some()) << 2
-            | u8::from(!self.extension.is_empty()) << 3;
+        let (is_apart, is_extended) = (self.payload.pieces().is_some(), !self.extension.is_empty());
         let mut fixed = [0; 12];
-        (fixed[0], fixed[1]) = (flags, self.codec);
+        fixed[0] = flags([self.group.is_some(), self.key.is_some(), is_apart, is_extended]);
+        fixed[1] = self.codec;
         fixed[2..4].copy_from_slice(&self.version.to_be_bytes());
         fixed[4..].copy_from_slice(&self.created.to_be_bytes());
         let mut row = Packer::new();
@@ -71,16 +68,16 @@ impl<'a> TaskRow<'a> {
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let mut fixed = row.part::<12>()?;
+        let mut fixed = row.part(12)?;
         let flags = fixed.u8().filter(|flags| *flags < 16)?;
+        let [grouped, keyed, is_apart, is_extended, ..] = bits(flags);
         let (codec, version, created) = (fixed.u8()?, fixed.u16()?, fixed.u64()?);
-        let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
-        let key = if flags & 2 != 0 { Some(row.short()?) } else { None };
-        let extension = if flags & 8 != 0 { section(&mut row)? } else { &[] };
-        let payload = if flags & 4 != 0 {
-            PayloadPlace::Apart(Pieces::unpack(&mut row)?)
-        } else {
-            PayloadPlace::Inline(row.take_rest())
+        let group = if grouped { Some(row.short()?) } else { None };
+        let key = if keyed { Some(row.short()?) } else { None };
+        let extension = if is_extended { section(&mut row)? } else { &[] };
+        let payload = match is_apart {
+            true => PayloadPlace::Apart(Pieces::unpack(&mut row)?),
+            false => PayloadPlace::Inline(row.take_rest()),
         };
         row.end(Self { created, codec, version, group, key, extension, payload })
     }
@@ -117,9 +114,7 @@ impl<'a> PositionRow<'a> {
     pub(crate) fn encode(&self) -> Value {
         let has_moved = self.home != self.place;
         let mut row = Packer::new();
-        row.u8(u8::from(self.group.is_some())
-            | u8::from(self.home.order.is_placed()) << 1
-            | u8::from(has_moved) << 2);
+        row.u8(flags([self.group.is_some(), self.home.order.is_placed(), has_moved]));
         pack_place(&mut row, &self.home);
         if has_moved {
             pack_place(&mut row, &self.place);
@@ -130,11 +125,10 @@ impl<'a> PositionRow<'a> {
 
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let flags = row.u8().filter(|flags| *flags < 8)?;
-        let home = unpack_place(&mut row, flags & 2 != 0)?;
-        let has_moved = flags & 4 != 0;
-        let place = if has_moved { unpack_place(&mut row, flags & 2 != 0)? } else { home };
-        let group = if flags & 1 != 0 { Some(row.short()?) } else { None };
+        let [grouped, is_placed, has_moved, ..] = bits(row.u8().filter(|flags| *flags < 8)?);
+        let home = unpack_place(&mut row, is_placed)?;
+        let place = if has_moved { unpack_place(&mut row, is_placed)? } else { home };
+        let group = if grouped { Some(row.short()?) } else { None };
         row.end(Self { home, place, group }).filter(|_| has_moved == (home != place))
     }
 }

@@ -64,6 +64,6 @@ impl EngineState {
         self.now(clock);
         self.reserved = self.numbers.next;
         self.numbers.end = self.numbers.next;
-        self.store.settle(self.reserved, self.queue_clock.marks());
+        self.store.settle(self.reserved, self.queue_clock.marks);
     }
 }

@@ -39,7 +39,7 @@ fn each_opening_reserves_numbers_and_a_close_returns_the_unused() {
     third.store.close().unwrap();
     let fourth = reopened(&disk);
     assert_eq!((fourth.first, fourth.reserved), (unused, unused.plus(BLOCK)));
-    assert!(fourth.queue_clock.marks().queue >= u64::MAX >> 8, "the last checkpoint has the marks");
+    assert!(fourth.queue_clock.marks.queue >= u64::MAX >> 8, "the last checkpoint has the marks");
 }
 
 /// Regression: writes of temporary tubes have no record, but their metadata was kept. The next

@@ -111,21 +111,21 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
     let before = store.durable_bytes();
     let advance = moving(writes, 1);
     let mut set = written(writes);
-    let rows = set.layer().entries();
+    let rows = set.layer.entries();
     let answer = store.append(&mut set, advance, false);
     if answer.is_err() {
         assert_eq!(store.durable_bytes(), before, "writes that were refused were counted");
     } else {
         writes.clear();
     }
-    assert_eq!(set.layer().entries(), if answer.is_err() { rows } else { 0 });
+    assert_eq!(set.layer.entries(), if answer.is_err() { rows } else { 0 });
     answer
 }
 
 /// Commits writes with the application's tables; returns success or failure.
 fn finish(store: &mut Store, app: BaseTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
     let advance = moving(&writes, 9);
-    store.finish(app, std::mem::take(written(&writes).layer()), advance)
+    store.finish(app, std::mem::take(&mut written(&writes).layer), advance)
 }
 
 fn key(number: u64) -> Key {

@@ -67,7 +67,7 @@ fn over_a_reopening_the_boot_clock_counts_and_else_the_wall_clock_up_to_the_gap(
     let mut before = fresh(&clock);
     clock.advance(DAY);
     let closed = before.read(&clock);
-    let (marks, boot) = (before.marks(), before.boot());
+    let (marks, boot) = (before.marks, before.boot());
     let reopened = |gap_max| {
         let (mut after, step) = QueueClock::resume(marks, boot, &clock, gap_max);
         (after.read(&clock).queue - closed.queue, step)

@@ -3,11 +3,8 @@
 //! runs the waiting thread, as if its bound had passed. Only tests build this file.
 #![allow(clippy::expect_used)]
 
-use super::FirstReady;
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::sync as explorer;
-use std::collections::VecDeque;
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -150,20 +147,23 @@ impl Condvar {
 }
 
 /// What the two ends of a channel share.
-struct Pipe<T> {
+#[derive(Debug)]
+struct Pipe {
     room: usize,
-    state: Mutex<State<T>>,
+    state: Mutex<State>,
 }
 
-struct State<T> {
-    kept: VecDeque<T>,
+#[derive(Debug, Default)]
+struct State {
+    /// How many messages are kept.
+    kept: usize,
     /// Whether the sender was dropped.
     ended: bool,
     listeners: Vec<Arc<Listener>>,
 }
 
 /// Where a receiver waits, possibly for several channels at once.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Listener {
     rung: Mutex<bool>,
     bell: Condvar,
@@ -182,14 +182,13 @@ impl Listener {
     }
 }
 
-impl<T> Pipe<T> {
+impl Pipe {
     fn new(room: usize) -> Arc<Self> {
-        let state = State { kept: VecDeque::new(), ended: false, listeners: Vec::new() };
-        Arc::new(Self { room, state: Mutex::new(state) })
+        Arc::new(Self { room, state: Mutex::default() })
     }
 
     /// Changes the state and wakes the receivers that wait for it.
-    fn turn<R>(&self, turn: impl FnOnce(&mut State<T>) -> R) -> R {
+    fn turn<R>(&self, turn: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let turned = turn(&mut state);
         let listeners = state.listeners.clone();
@@ -200,41 +199,37 @@ impl<T> Pipe<T> {
 }
 
 /// The only sender; its drop disconnects.
-pub(crate) struct Sender<T>(Arc<Pipe<T>>);
+#[derive(Debug)]
+pub(crate) struct Sender(Arc<Pipe>);
 
-impl<T> Sender<T> {
+impl Sender {
     /// `Err` if the channel is full.
-    pub(crate) fn try_send(&self, value: T) -> Result<(), T> {
-        self.0.turn(|state| match state.kept.len() < self.0.room {
-            true => {
-                state.kept.push_back(value);
-                Ok(())
-            }
-            false => Err(value),
+    pub(crate) fn try_send(&self, signal: ()) -> Result<(), ()> {
+        self.0.turn(|state| {
+            let has_room = state.kept < self.0.room;
+            state.kept += usize::from(has_room);
+            has_room.then_some(signal).ok_or(signal)
         })
     }
 }
 
-impl<T> Drop for Sender<T> {
+impl Drop for Sender {
     fn drop(&mut self) {
         self.0.turn(|state| state.ended = true);
     }
 }
 
 /// A receiver.
-pub(crate) struct Receiver<T>(Arc<Pipe<T>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver(Arc<Pipe>);
 
-impl<T> Clone for Receiver<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T> Receiver<T> {
+impl Receiver {
     /// Takes a message. Returns whether there was one, or the sender was dropped.
     fn take_message(&self) -> bool {
         let mut state = self.0.state.lock();
-        state.kept.pop_front().is_some() || state.ended
+        let has_one = state.kept > 0;
+        state.kept -= usize::from(has_one);
+        has_one || state.ended
     }
 
     fn listen(&self, listener: &Arc<Listener>) {
@@ -246,53 +241,37 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sender")
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Receiver")
-    }
-}
-
 /// A channel that holds up to `room` messages.
-pub(crate) fn bounded<T>(room: usize) -> (Sender<T>, Receiver<T>) {
+pub(crate) fn bounded(room: usize) -> (Sender, Receiver) {
     let pipe = Pipe::new(room);
     (Sender(pipe.clone()), Receiver(pipe))
 }
 
 /// The receiver of a channel that never carries a message.
-pub(crate) fn never<T>() -> Receiver<T> {
+pub(crate) fn never() -> Receiver {
     Receiver(Pipe::new(0))
 }
 
-/// Like `sync::first_of`. When both have a message, the explorer chooses; the original chooses at
-/// random.
-pub(crate) fn first_of(
-    left: &Receiver<()>,
-    right: &Receiver<()>,
-    most: Option<Duration>,
-) -> FirstReady {
+/// Like `sync::wait_or_stop`. When both have a message, the explorer chooses; the original chooses
+/// at random.
+pub(crate) fn wait_or_stop(signal: &Receiver, stopped: &Receiver, most: Option<Duration>) -> bool {
     let listener = Arc::new(Listener::default());
-    let mut ends = [(left, FirstReady::Left), (right, FirstReady::Right)];
+    let mut ends = [(signal, false), (stopped, true)];
     ends.iter().for_each(|(end, _)| end.listen(&listener));
-    let first = loop {
+    let has_stopped = loop {
         if thread_rng().next_u32().is_multiple_of(2) {
             ends.reverse();
         }
-        if let Some((_, first)) = ends.iter().find(|(end, _)| end.take_message()) {
-            break *first;
+        if let Some((_, is_stop)) = ends.iter().find(|(end, _)| end.take_message()) {
+            break *is_stop;
         }
         if most.is_some() {
             shuttle::thread::yield_now();
             let ready = ends.iter().find(|(end, _)| end.take_message());
-            break ready.map_or(FirstReady::Neither, |(_, first)| *first);
+            break ready.is_some_and(|(_, is_stop)| *is_stop);
         }
         listener.wait();
     };
     ends.iter().for_each(|(end, _)| end.leave(&listener));
-    first
+    has_stopped
 }

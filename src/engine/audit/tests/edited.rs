@@ -66,7 +66,7 @@ impl Played {
         let done = op.decide(&mut ctx)?;
         self.rows.bytes = self.rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
         let (rows, journaled) = (&mut self.rows.rows, &mut self.journaled);
-        draft.rows.layer().drain_into(|(key, op)| {
+        draft.rows.layer.drain_into(|(key, op)| {
             *journaled += 3 + key.len() + op.value().map_or(0, |value| 4 + value.len());
             match op {
                 RowOp::Add(row) => assert_eq!(rows.insert(key, Some(row)), None),
