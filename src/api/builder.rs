@@ -3,8 +3,8 @@
 use crate::api::placement::Placement;
 use crate::api::queue::Queue;
 use crate::api::queue_inner::{self, QueueInner};
-use crate::runtime::core::Core;
 use crate::runtime::shared;
+use crate::runtime::shared::Shared;
 use crate::store::{Clocks, Config, Disk, Folder, KNOWN, Opened, Progress, Store};
 use crate::words::clock::{Clock, SystemClock, micros};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -284,7 +284,7 @@ impl Builder {
             by_hand: self.by_hand,
             durable_bytes_max: self.durable_bytes_max,
         };
-        let core = Core::start(opened, settings)?;
+        let core = Shared::start(opened, settings)?;
         let settings = queue_inner::HandleSettings {
             durability: self.durability,
             payload_bytes_max: self.payload_bytes_max,

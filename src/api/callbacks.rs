@@ -1,8 +1,8 @@
 //! Callbacks on changes. They run on one thread of their own, in commit order, with no lock held. A
 //! panic in one does not leave that thread.
 
-use crate::runtime::core::Core;
 use crate::runtime::events::{Event, Interest, InterestFilter, Subscriber};
+use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::EVENTS_KEPT;
 use crate::words::options::EventOptions;
@@ -37,7 +37,7 @@ impl Callbacks {
     /// removal of the last one ends it.
     pub(crate) fn set(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        core: &Arc<Shared>,
         tube: &str,
         callback: Option<Callback>,
     ) -> Result<()> {
@@ -76,7 +76,7 @@ impl Callbacks {
     }
 
     /// Subscribes, and starts the thread that calls the callbacks.
-    fn start(self: &Arc<Self>, core: &Arc<Core>) -> Result<Arc<Subscriber>> {
+    fn start(self: &Arc<Self>, core: &Arc<Shared>) -> Result<Arc<Subscriber>> {
         let subscriber = core.hub.subscribe(KEPT, self.interest());
         let (callbacks, events) = (self.clone(), subscriber.clone());
         if !core.settings.by_hand {

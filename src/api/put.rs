@@ -6,7 +6,7 @@ use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
 use crate::engine::Op;
 use crate::engine::put::{NewRow, PutTasks};
-use crate::runtime::core::Wait;
+use crate::runtime::calls::Wait;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::StagedPut;
 use crate::words::error::{Error, ErrorKind, Result};

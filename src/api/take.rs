@@ -7,7 +7,7 @@ use crate::api::tube::Tube;
 use crate::engine::query;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Delivery, Take};
-use crate::runtime::core::Wait;
+use crate::runtime::calls::Wait;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::options::Durability;

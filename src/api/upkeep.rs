@@ -2,14 +2,14 @@
 
 use crate::engine::audit;
 use crate::runtime::checkpointer::checkpoint;
-use crate::runtime::core::Core;
+use crate::runtime::shared::Shared;
 use crate::runtime::timer::work_off_all;
 use crate::store::{BaseSpace, Progress, Space, Stage};
 use crate::words::error::{Error, ErrorKind, Result};
 use std::ops::ControlFlow;
 
 /// Handles all that is due now, and all sweeps.
-pub(crate) fn tick(core: &Core) -> Result<()> {
+pub(crate) fn tick(core: &Shared) -> Result<()> {
     core.enter()?;
     work_off_all(core)?;
     // After a failure the work may be incomplete.
@@ -18,7 +18,7 @@ pub(crate) fn tick(core: &Core) -> Result<()> {
 }
 
 /// Reads the files and every row, and returns each disagreement.
-pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
+pub(crate) fn check(core: &Shared) -> Result<Vec<String>> {
     core.enter()?;
     let _writer = core.writer();
     let mut state = core.running()?;
@@ -28,14 +28,14 @@ pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
 }
 
 /// The bytes that the queue uses, on the disk and in memory.
-pub(crate) fn space(core: &Core) -> Result<Space> {
+pub(crate) fn space(core: &Shared) -> Result<Space> {
     core.enter()?;
     let state = core.running()?;
     Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
 }
 
 /// What the base's file consists of. Other calls do not wait.
-pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
+pub(crate) fn base_space(core: &Shared) -> Result<BaseSpace> {
     core.enter()?;
     let opening = core.running()?.store.opening()?;
     BaseSpace::measure(&opening)
@@ -43,7 +43,7 @@ pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
 
 /// Shrinks the base, and calls `progress` after each round.
 pub(crate) fn compact(
-    core: &Core,
+    core: &Shared,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<()> {
     checkpoint(core)?;
@@ -59,7 +59,7 @@ pub(crate) fn compact(
 }
 
 /// Bytes of the base after one round of compaction, if that made it smaller.
-fn compact_once(core: &Core) -> Result<Option<u64>> {
+fn compact_once(core: &Shared) -> Result<Option<u64>> {
     let _writer = core.writer();
     let mut state = core.running()?;
     let smaller = state.store.compact()?;

@@ -10,12 +10,11 @@ use crate::engine::effects::NextDue;
 use crate::engine::repair::Repair;
 use crate::engine::{Op, query};
 use crate::format::{Range, Tag, View};
-use crate::runtime::backpressure::Backpressure;
-use crate::runtime::derived_state::{DerivedState, Notices};
+use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
 use crate::store::{Failure, Health, MetaDelta, Opened, Store};
-use crate::words::clock::{Clock, Now, QueueClock, micros};
+use crate::words::clock::{Clock, Now, QueueClock};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
 use crate::words::numbers::Numbers;
@@ -35,7 +34,6 @@ pub(crate) struct EngineState {
     draft: Decision,
     /// Lease time before which no call looks for space again after a full disk.
     space_check_at: u64,
-    pub(crate) backpressure: Backpressure,
 }
 
 /// What belongs to all attempts of one call.
@@ -83,7 +81,7 @@ impl From<Error> for Undone {
 }
 
 impl EngineState {
-    pub(crate) fn new(opened: Opened, backpressure: Backpressure) -> Self {
+    pub(crate) fn new(opened: Opened) -> Self {
         Self {
             health: opened.store.health.clone(),
             store: opened.store,
@@ -94,15 +92,7 @@ impl EngineState {
             derived: DerivedState::default(),
             draft: Decision::default(),
             space_check_at: 0,
-            backpressure,
         }
-    }
-
-    /// What is to be published. The thread that releases the lock after a commit takes it and
-    /// publishes it, also when its op was refused after that commit.
-    pub(crate) fn take_outbox(&mut self) -> Notices {
-        let relief = self.store.has_relief();
-        Notices { relief, ..std::mem::take(&mut self.derived.outbox) }
     }
 
     /// Loads the tubes and their deadlines, at open.
@@ -127,11 +117,6 @@ impl EngineState {
     #[inline]
     pub(crate) fn advance(&self, durable_bytes: i64) -> MetaDelta {
         MetaDelta { marks: self.queue_clock.marks(), reserved: self.reserved, durable_bytes }
-    }
-
-    /// The last record written so far, and so the last one that a caller can have read.
-    pub(crate) fn written(&self) -> Mark {
-        Mark(self.store.written())
     }
 
     /// After a failed read or write: reopens the base, which remembers the failure and would
@@ -371,17 +356,6 @@ impl EngineState {
             Failure::TooLarge => Undone::Retry(Retry::BaseCommit),
             Failure::Refused(error) | Failure::Broken(error) => Undone::Refused(error),
         }
-    }
-
-    /// Microseconds that the caller pauses after its write.
-    #[inline]
-    pub(crate) fn pause(&mut self, clock: &dyn Clock) -> u64 {
-        if !self.store.is_checkpointing() {
-            self.backpressure.written(self.store.ring_used());
-            return 0;
-        }
-        let (used, size) = self.store.ring();
-        self.backpressure.rest(used, size, || micros(clock.monotonic()))
     }
 
     /// Admits and decides one op over rows that are not written yet, and adds what it decided to

@@ -59,8 +59,6 @@ pub(crate) struct Notices {
     pub(crate) tubes: SmallVec<[TubeWakeups; 1]>,
     /// Payload bytes were freed, so any tube may have room under the limit of all tubes together.
     pub(crate) freed: bool,
-    /// Bytes of temporary tubes were freed while a put waits for them.
-    pub(crate) relief: bool,
     /// There is an earlier deadline than any before, or work for a sweep.
     pub(crate) sooner: bool,
     /// Lease time of the last write, if anything was written for the disk.

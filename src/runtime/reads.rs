@@ -6,7 +6,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::{Met, Value, View};
 use crate::runtime::commit::EngineState;
-use crate::runtime::core::Core;
+use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-impl Core {
+impl Shared {
     /// Reads a snapshot that is taken under the engine's lock, without it.
     fn read_snapshot<T, R>(
         &self,
@@ -179,12 +179,12 @@ impl Listing {
     }
 
     /// The next task, without its payload.
-    pub(crate) fn next_summary(&mut self, core: &Core) -> Result<Option<TaskSummary>> {
+    pub(crate) fn next_summary(&mut self, core: &Shared) -> Result<Option<TaskSummary>> {
         self.next(core, |rows, tube, row, now| Ok(query::listed(rows, tube, row, now)?.summary))
     }
 
     /// The next task, with its payload.
-    pub(crate) fn next_info(&mut self, core: &Core) -> Result<Option<TaskInfo>> {
+    pub(crate) fn next_info(&mut self, core: &Shared) -> Result<Option<TaskInfo>> {
         let found = self.next(core, |rows, tube, row, now| {
             let found = query::listed(rows, tube, row, now)?;
             let payload = found.payload(rows, tube)?;
@@ -194,13 +194,13 @@ impl Listing {
     }
 
     /// The next taken task.
-    pub(crate) fn next_taken(&mut self, core: &Core) -> Result<Option<TakenInfo>> {
+    pub(crate) fn next_taken(&mut self, core: &Shared) -> Result<Option<TakenInfo>> {
         self.next(core, |rows, tube, row, now| query::taken(rows, tube, row, now))
     }
 
     fn next<T>(
         &mut self,
-        core: &Core,
+        core: &Shared,
         describe: impl Fn(&Gathered, &TubeEntry, &Met, Now) -> Result<T>,
     ) -> Result<Option<T>> {
         loop {
@@ -235,7 +235,7 @@ impl Listing {
     }
 
     /// Reads the next rows of the state. False if there are no more.
-    fn read_page(&mut self, core: &Core) -> Result<bool> {
+    fn read_page(&mut self, core: &Shared) -> Result<bool> {
         let Some(from) = self.next.take() else { return Ok(false) };
         core.catch_up(self.number)?;
         let (page, tube, now, next) = core.read_snapshot(

@@ -6,9 +6,9 @@ use crate::engine::pieces::Staged;
 use crate::engine::put::{NewRow, PutTasks};
 use crate::engine::staging::{GiveUpPut, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
-use crate::runtime::core::Core;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
+use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
 
@@ -16,13 +16,13 @@ type Applied = (<PutTasks<'static> as Op>::Done, Mark);
 
 /// The pieces that are written of a put that is not done yet. The drop removes them.
 pub(crate) struct StagedPut<'a> {
-    core: &'a Core,
+    core: &'a Shared,
     staged: Vec<Staged>,
 }
 
 impl<'a> StagedPut<'a> {
     #[inline]
-    pub(crate) fn new(core: &'a Core) -> Self {
+    pub(crate) fn new(core: &'a Shared) -> Self {
         Self { core, staged: Vec::new() }
     }
 

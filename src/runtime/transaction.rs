@@ -4,7 +4,7 @@
 use crate::engine::Op;
 use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
-use crate::runtime::checkpointer::{look_for_room, sync_overdue};
+use crate::runtime::checkpointer::look_for_room;
 use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
@@ -106,7 +106,7 @@ impl<'a> TransactionCommit<'a> {
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::NoRoom | Failure::TooLarge) => Err(Error::new(ErrorKind::Full)),
         };
-        sync_overdue(self.parts, &self.parts.release(state));
+        drop(self.parts.release(state));
         committed
     }
 }
@@ -166,7 +166,7 @@ impl Drop for TransactionCommit<'_> {
         if let Some(mut state) = self.decided.get_mut().state.take() {
             // The base may have failed during the closure; from now on a failed sync is reported.
             let _ = state.store.reopen_if_failed();
-            sync_overdue(self.parts, &self.parts.release(state));
+            drop(self.parts.release(state));
         }
     }
 }
