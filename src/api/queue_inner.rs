@@ -37,12 +37,6 @@ pub(crate) struct Identity {
     pub(crate) closed: AtomicBool,
 }
 
-impl QueueInner {
-    pub(crate) fn new(core: Arc<Shared>, settings: HandleSettings) -> Arc<Self> {
-        Arc::new(Self { core, settings, callbacks: Arc::default(), sessions: Mutex::default() })
-    }
-}
-
 impl Drop for QueueInner {
     fn drop(&mut self) {
         let (core, callbacks) = (self.core.clone(), self.callbacks.clone());

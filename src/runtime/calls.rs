@@ -172,16 +172,6 @@ impl Shared {
         }
     }
 
-    /// Reads a tube after the work that is due in it was done.
-    pub(crate) fn look_in<R>(
-        &self,
-        tube: u32,
-        look: impl Fn(&dyn View, Now) -> Result<R>,
-    ) -> Result<R> {
-        self.catch_up(tube)?;
-        self.look(look)
-    }
-
     /// Does the work that is due in a tube.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
         self.apply(&CatchUp { tube }).map(drop)
@@ -203,10 +193,11 @@ impl Shared {
     /// Takes one task; waits for one.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
         let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
-        if let Some(task) = self.apply(&op)?.0.pop() {
-            return Ok(Some(task));
+        let take = || Ok(self.apply(&op)?.0.pop());
+        match take()? {
+            None => self.wait_for(&self.takers, tube, holder, wait, take),
+            taken => Ok(taken),
         }
-        self.wait_for(&self.takers, tube, holder, wait, || Ok(self.apply(&op)?.0.pop()))
     }
 
     /// Calls `look` whenever the tube's waiters are woken, until it finds something or the wait is

@@ -70,26 +70,24 @@ impl Shared {
         number: u32,
         find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<TaskDescription>>,
     ) -> Result<Option<TaskInfo>> {
-        let found = self.look_in(number, |view, now| {
+        self.catch_up(number)?;
+        let found = self.look(|view, now| {
             let tube = query::tube(view, number)?;
             Ok(find(view, &tube, now)?.map(|found| (tube, found)))
         })?;
         let Some((tube, found)) = found else { return Ok(None) };
         let mut rows = Gathered::default();
-        loop {
+        let payload = loop {
             let payload = found.payload(&rows, &tube);
-            if rows.lacks_some() {
-                self.gather(&mut rows)?;
-                continue;
+            if !rows.lacks_some() {
+                break payload;
             }
-            match payload {
-                Ok(payload) => {
-                    drop(rows);
-                    return Ok(Some(found.with(payload)));
-                }
-                Err(error) if error.kind() == ErrorKind::Damaged => break,
-                Err(error) => return Err(error),
-            }
+            self.gather(&mut rows)?;
+        };
+        drop(rows);
+        match payload {
+            Err(error) if error.kind() == ErrorKind::Damaged => {}
+            payload => return payload.map(|payload| Some(found.with(payload))),
         }
         // The task may have gone after it was found. Under the lock that cannot happen.
         self.look(|view, now| {

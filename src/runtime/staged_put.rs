@@ -12,23 +12,19 @@ use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
 
-type Applied = (<PutTasks<'static> as Op>::Done, Mark);
+/// What each put of an op did.
+pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
 
 /// The pieces that are written of a put that is not done yet. The drop removes them.
 pub(crate) struct StagedPut<'a> {
-    core: &'a Shared,
-    staged: Vec<Staged>,
+    pub(crate) core: &'a Shared,
+    pub(crate) staged: Vec<Staged>,
 }
 
-impl<'a> StagedPut<'a> {
-    #[inline]
-    pub(crate) fn new(core: &'a Shared) -> Self {
-        Self { core, staged: Vec::new() }
-    }
-
+impl StagedPut<'_> {
     /// Does the put. After a refusal it may be tried again; the written pieces stay until then.
     #[inline]
-    pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<Applied> {
+    pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
         let is_small = |task: &NewRow<'_>| task.payload.len() <= PIECE_BYTES_MAX;
         if put.tasks.iter().all(is_small) || put.tasks.len() > BATCH_TASKS_MAX {
             return self.core.apply(put);
@@ -37,7 +33,7 @@ impl<'a> StagedPut<'a> {
     }
 
     #[cold]
-    fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<Applied> {
+    fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
         let most = self.pieces_of_step();
         for (at, task) in put.tasks.iter().enumerate() {
             let bytes = task.payload.len();
@@ -66,14 +62,6 @@ impl<'a> StagedPut<'a> {
         }
     }
 
-    #[cold]
-    fn give_up(&mut self) {
-        for staged in self.staged.drain(..) {
-            // If this fails the work row stays, and the next opening removes the pieces.
-            let _ = submit(self.core, &GiveUpPut { staged });
-        }
-    }
-
     /// The most pieces of one record. They are fewer if the journal is small.
     fn pieces_of_step(&self) -> u32 {
         let (_, ring) = self.core.state.lock().store.ring();
@@ -86,8 +74,9 @@ impl<'a> StagedPut<'a> {
 impl Drop for StagedPut<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.staged.is_empty() {
-            self.give_up();
+        while let Some(staged) = self.staged.pop() {
+            // If this fails the work row stays, and the next opening removes the pieces.
+            let _ = submit(self.core, &GiveUpPut { staged });
         }
     }
 }
