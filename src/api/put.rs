@@ -147,26 +147,26 @@ impl<T: ?Sized> Tube<T> {
         NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
-    /// The row of one payload: the payload encoded, and its place if the tube has a placement and
-    /// it is registered.
+    /// Writes the encoded payload into a row, and its place if the tube has a placement and it is
+    /// registered.
     #[inline]
-    fn row<'a>(
+    fn fill<'a>(
         &self,
-        common: NewRow<'a>,
+        row: &mut NewRow<'a>,
         payload: &'a T,
         backing: &'a mut Backing,
-    ) -> Result<NewRow<'a>> {
+    ) -> Result<()> {
         let Coding { codec, version, encode, .. } = self.coding;
-        let payload = encode(payload, &mut backing.buffer)
+        row.payload = encode(payload, &mut backing.buffer)
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
-        let mut row = NewRow { payload, codec, version, ..common };
+        (row.codec, row.version) = (codec, version);
         if let Some(name) = &self.placement
             && let Some(placement) = self.hold.settings.placements.get(&**name)
         {
-            let place = placement.place(&PutView::of(&row));
+            let place = placement.place(&PutView::of(row));
             row.placed = Some(backing.place.insert(place).placed());
         }
-        Ok(row)
+        Ok(())
     }
 }
 
@@ -270,15 +270,6 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
         });
         tube.name_errors("put", done)
     }
-
-    /// Puts, and waits for the sync.
-    fn run(self) -> Result<PutsDone>
-    where
-        P: Payloads<T>,
-    {
-        let (durability, room) = (self.durability, self.room);
-        self.submit(|tube, op| tube.hold.core.finish(op, apply(tube, op, room), durability))
-    }
 }
 
 // What only one task has.
@@ -336,7 +327,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// or ttr of less than a microsecond, delay together with run_at, and a group or key that is
     /// empty, too long or has control characters.
     pub fn put(self) -> Result<TaskId> {
-        one(&self.run()?).map(|put| put.id)
+        self.put_outcome().map(|put| put.id)
     }
 
     /// Puts the task and returns what happened to a task with its key.
@@ -344,7 +335,10 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// # Errors
     /// As [`put`](NewTask::put).
     pub fn put_outcome(self) -> Result<Put> {
-        one(&self.run()?)
+        let (durability, room) = (self.durability, self.room);
+        self.submit(|tube, op| {
+            one(&tube.hold.core.finish(op, apply(tube, op, room), durability)?)
+        })
     }
 
     /// Puts the task and does not wait for the sync; [`Receipt::wait`] does, also with relaxed
@@ -374,7 +368,11 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     /// As [`put`](NewTask::put) of one task, and then none was put; [`Invalid`](ErrorKind::Invalid)
     /// for more than 65 536.
     pub fn put(self) -> Result<Vec<TaskId>> {
-        self.run().map(|done| ids(&done))
+        let durability = self.durability;
+        self.submit(|tube, op| {
+            let applied = StagedPut::new(&tube.hold.core).apply(op);
+            Ok(ids(&tube.hold.core.finish(op, applied, durability)?))
+        })
     }
 }
 
@@ -397,7 +395,10 @@ impl<T: ?Sized> Payloads<T> for &T {
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backing = Backing::default();
-        then(slice::from_ref(&tube.row(common, self, &mut backing)?))
+        // A row that lives as long as the payload that it borrows.
+        let mut row: NewRow<'_> = common;
+        tube.fill(&mut row, self, &mut backing)?;
+        then(slice::from_ref(&row))
     }
 }
 
@@ -412,7 +413,9 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
         backings.resize_with(self.len(), Backing::default);
         let mut rows = Vec::with_capacity(self.len());
         for (payload, backing) in self.iter().zip(&mut backings) {
-            rows.push(tube.row(common, payload.borrow(), backing)?);
+            let mut row: NewRow<'_> = common;
+            tube.fill(&mut row, payload.borrow(), backing)?;
+            rows.push(row);
         }
         then(&rows)
     }
@@ -422,7 +425,7 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
 #[inline]
 fn apply<T: ?Sized>(tube: &Tube<T>, op: &PutTasks<'_>, room: Wait<'_>) -> Result<(PutsDone, Mark)> {
     let core = &tube.hold.core;
-    let (mut full, mut put) = (None, StagedPut { core, staged: Vec::new() });
+    let (mut full, mut put) = (None, StagedPut::new(core));
     let mut attempt = || match put.apply(op) {
         Ok(done) => Ok(Some(done)),
         Err(error) if error.kind() == ErrorKind::Full => {

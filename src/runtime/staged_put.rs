@@ -17,11 +17,16 @@ pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
 
 /// The pieces that are written of a put that is not done yet. The drop removes them.
 pub(crate) struct StagedPut<'a> {
-    pub(crate) core: &'a Shared,
-    pub(crate) staged: Vec<Staged>,
+    core: &'a Shared,
+    staged: Vec<Staged>,
 }
 
-impl StagedPut<'_> {
+impl<'a> StagedPut<'a> {
+    #[inline]
+    pub(crate) fn new(core: &'a Shared) -> Self {
+        Self { core, staged: Vec::new() }
+    }
+
     /// Does the put. After a refusal it may be tried again; the written pieces stay until then.
     #[inline]
     pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
@@ -62,6 +67,14 @@ impl StagedPut<'_> {
         }
     }
 
+    #[cold]
+    fn give_up(&mut self) {
+        for staged in self.staged.drain(..) {
+            // If this fails the work row stays, and the next opening removes the pieces.
+            let _ = submit(self.core, &GiveUpPut { staged });
+        }
+    }
+
     /// The most pieces of one record. They are fewer if the journal is small.
     fn pieces_of_step(&self) -> u32 {
         let (_, ring) = self.core.state.lock().store.ring();
@@ -74,9 +87,8 @@ impl StagedPut<'_> {
 impl Drop for StagedPut<'_> {
     #[inline]
     fn drop(&mut self) {
-        while let Some(staged) = self.staged.pop() {
-            // If this fails the work row stays, and the next opening removes the pieces.
-            let _ = submit(self.core, &GiveUpPut { staged });
+        if !self.staged.is_empty() {
+            self.give_up();
         }
     }
 }
