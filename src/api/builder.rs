@@ -2,10 +2,9 @@
 
 use crate::api::placement::Placement;
 use crate::api::queue::Queue;
-use crate::api::queue_inner::{self, QueueInner};
-use crate::runtime::core::Core;
-use crate::runtime::shared;
-use crate::store::{Clocks, Config, Disk, Folder, KNOWN, Opened, Progress, Store};
+use crate::api::queue_inner::HandleSettings;
+use crate::runtime::shared::{CoreSettings, Shared};
+use crate::store::{Clocks, Config, Disk, Folder, KNOWN, Progress, Store};
 use crate::words::clock::{Clock, SystemClock, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
@@ -14,6 +13,7 @@ use crate::words::name;
 use crate::words::options::Durability;
 use crate::words::sync::Arc;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -49,15 +49,10 @@ use std::time::Duration;
 /// ```
 #[must_use = "nothing is opened before `open`"]
 pub struct Builder {
-    durability: Durability,
-    flush_interval: Duration,
-    payload_bytes_max: usize,
-    durable_bytes_max: u64,
-    clock: Arc<dyn Clock>,
+    handles: HandleSettings,
+    core: CoreSettings,
     clock_gap_max: Duration,
-    session_grace: Duration,
     placements: Vec<(String, Arc<dyn Placement>)>,
-    by_hand: bool,
     config: Config,
     progress: Box<dyn FnMut(Progress) -> ControlFlow<()>>,
     disk: Option<Arc<dyn Disk>>,
@@ -66,15 +61,20 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
-            durability: Durability::default(),
-            flush_interval: limits::FLUSH_INTERVAL,
-            payload_bytes_max: limits::PAYLOAD_BYTES,
-            durable_bytes_max: limits::DURABLE_BYTES,
-            clock: Arc::new(SystemClock::default()),
+            handles: HandleSettings {
+                durability: Durability::default(),
+                payload_bytes_max: limits::PAYLOAD_BYTES,
+                session_grace: Duration::ZERO,
+                placements: BTreeMap::new(),
+            },
+            core: CoreSettings {
+                clock: Arc::new(SystemClock::default()),
+                flush_interval: limits::FLUSH_INTERVAL,
+                by_hand: false,
+                durable_bytes_max: limits::DURABLE_BYTES,
+            },
             clock_gap_max: limits::CLOCK_GAP_MAX,
-            session_grace: Duration::ZERO,
             placements: Vec::new(),
-            by_hand: false,
             config: Config {
                 journal_bytes: limits::JOURNAL_BYTES,
                 cache_bytes: limits::CACHE_BYTES,
@@ -94,10 +94,10 @@ setters! {
     /// When calls return. A [tube handle](crate::Tube::durability) and a
     /// [put](crate::NewTask::durability) may have another, and a [`transact`](Queue::transact) is
     /// always durable. Default: [`Durability::Durable`].
-    durability(durability: Durability) => durability = durability;
+    durability(durability: Durability) => handles.durability = durability;
 
     /// How long a relaxed write may stay unsynced. Default: 50 ms.
-    flush_interval(interval: Duration) => flush_interval = interval;
+    flush_interval(interval: Duration) => core.flush_interval = interval;
 
     /// Bytes of the cache over the folder's base. Default: 32 MiB.
     cache_bytes(bytes: usize) => config.cache_bytes = bytes;
@@ -109,7 +109,7 @@ setters! {
 
     /// The most bytes of one payload, up to 1 GiB. A larger payload is refused as
     /// [`TooLarge`](ErrorKind::TooLarge). Default: 16 MiB.
-    payload_bytes_max(bytes: usize) => payload_bytes_max = bytes;
+    payload_bytes_max(bytes: usize) => handles.payload_bytes_max = bytes;
 
     /// The most bytes of memory that all temporary tubes take together, the rows around their
     /// payloads included; a put that would go over is refused as [`Full`](ErrorKind::Full).
@@ -146,10 +146,10 @@ setters! {
     /// # Ok(())
     /// # }
     /// ```
-    durable_bytes_max(bytes: u64) => durable_bytes_max = bytes;
+    durable_bytes_max(bytes: u64) => core.durable_bytes_max = bytes;
 
     /// The clock. Default: the machine's.
-    clock(clock: impl Clock) => clock = Arc::new(clock);
+    clock(clock: impl Clock) => core.clock = Arc::new(clock);
 
     /// How much time at most counts as passed while the queue was not open, if only the wall clock
     /// shows it: the machine was restarted, or has no clock that counts sleep. It limits the effect
@@ -159,7 +159,7 @@ setters! {
 
     /// How long the leases of a [`Consumer`](crate::Consumer) outlive it, unless it was opened with
     /// [a grace of its own](crate::Queue::consumer_with_grace). Default: not at all.
-    session_grace(grace: Duration) => session_grace = grace;
+    session_grace(grace: Duration) => handles.session_grace = grace;
 
     /// Calls `progress` in the caller's thread with how far a long opening has come. `Break` stops
     /// the opening; the next one begins where this one did. Default: none.
@@ -203,7 +203,7 @@ setters! {
     /// # Ok(())
     /// # }
     /// ```
-    by_hand(yes: bool) => by_hand = yes;
+    by_hand(yes: bool) => core.by_hand = yes;
 
     /// Uses this disk instead of a folder, for [`open_disk`](Builder::open_disk).
     #[doc(hidden)]
@@ -235,7 +235,7 @@ impl Builder {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Queue> {
         let path = path.as_ref();
         let disk = Arc::new(Folder::at(path));
-        self.open_on(disk).map_err(|error| error.during("open").at(path))
+        self.start(Some(disk)).map_err(|error| error.during("open").at(path))
     }
 
     /// Opens the queue on the disk given with [`disk`](Builder::disk).
@@ -244,11 +244,13 @@ impl Builder {
     /// As [`open`](Builder::open); [`Invalid`](ErrorKind::Invalid) if none was given.
     #[doc(hidden)]
     pub fn open_disk(mut self) -> Result<Queue> {
-        let disk = self.disk.take();
-        let disk = disk.ok_or_else(|| {
-            Error::new(ErrorKind::Invalid).because("no disk was given; call disk() first")
-        });
-        disk.and_then(|disk| self.open_on(disk)).map_err(|error| error.during("open"))
+        let opened = match self.disk.take() {
+            None => {
+                Err(Error::new(ErrorKind::Invalid).because("no disk was given; call disk() first"))
+            }
+            disk => self.start(disk),
+        };
+        opened.map_err(|error| error.during("open"))
     }
 
     /// Makes a queue in memory, which ends with its last handle. Everything else is the same, also
@@ -258,65 +260,45 @@ impl Builder {
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).
     pub fn in_memory(self) -> Result<Queue> {
-        let opened = self.start(|config, clocks, _| Store::in_memory(config, clocks));
-        opened.map_err(|error| error.during("open"))
+        self.start(None).map_err(|error| error.during("open"))
     }
 
-    fn open_on(self, disk: Arc<dyn Disk>) -> Result<Queue> {
-        self.start(|config, clocks, progress| Store::open(disk, config, clocks, progress))
-    }
-
-    /// Checks the settings, opens the store with `open` and starts the queue over it.
-    fn start(
-        mut self,
-        open: impl FnOnce(
-            Config,
-            &Clocks<'_>,
-            &mut dyn FnMut(Progress) -> ControlFlow<()>,
-        ) -> Result<Opened>,
-    ) -> Result<Queue> {
-        let placements = self.check()?;
-        let clocks = Clocks { clock: &*self.clock, gap_max: micros(self.clock_gap_max) };
-        let opened = open(self.config, &clocks, &mut *self.progress)?;
-        let settings = shared::CoreSettings {
-            clock: self.clock,
-            flush_interval: self.flush_interval,
-            by_hand: self.by_hand,
-            durable_bytes_max: self.durable_bytes_max,
+    /// Checks the settings, opens the store on the disk, or in memory without one, and starts the
+    /// queue over it.
+    fn start(mut self, disk: Option<Arc<dyn Disk>>) -> Result<Queue> {
+        self.check()?;
+        let clocks = Clocks { clock: &*self.core.clock, gap_max: micros(self.clock_gap_max) };
+        let opened = match disk {
+            Some(disk) => Store::open(disk, self.config, &clocks, &mut *self.progress)?,
+            None => Store::in_memory(self.config, &clocks)?,
         };
-        let core = Core::start(opened, settings)?;
-        let settings = queue_inner::HandleSettings {
-            durability: self.durability,
-            payload_bytes_max: self.payload_bytes_max,
-            session_grace: self.session_grace,
-            placements,
-        };
-        Ok(Queue::over(QueueInner::new(core, settings)))
+        let core = Shared::start(opened, self.core)?;
+        Ok(Queue::over(core, self.handles))
     }
 
-    fn check(&self) -> Result<BTreeMap<String, Arc<dyn Placement>>> {
+    /// Checks the settings, and sorts the placements by name.
+    fn check(&mut self) -> Result<()> {
         let invalid = |text: String| Err(Error::new(ErrorKind::Invalid).because(text));
         let journal = limits::JOURNAL_BYTES_MIN..=limits::JOURNAL_BYTES_MAX;
-        if !journal.contains(&self.config.journal_bytes) {
-            return invalid(format!(
-                "journal_bytes is {}; it takes {} to {}",
-                self.config.journal_bytes,
-                journal.start(),
-                journal.end()
-            ));
+        let given = self.config.journal_bytes;
+        if !journal.contains(&given) {
+            let (least, most) = journal.into_inner();
+            return invalid(format!("journal_bytes is {given}; it takes {least} to {most}"));
         }
-        if self.payload_bytes_max > limits::PAYLOAD_BYTES_MAX {
-            let (given, most) = (self.payload_bytes_max, limits::PAYLOAD_BYTES_MAX);
+        let (given, most) = (self.handles.payload_bytes_max, limits::PAYLOAD_BYTES_MAX);
+        if given > most {
             return invalid(format!("payload_bytes_max is {given}; it takes at most {most}"));
         }
-        let mut placements = BTreeMap::new();
-        for (name, placement) in &self.placements {
-            name::label("placement name", name)?;
-            if placements.insert(name.clone(), placement.clone()).is_some() {
-                return invalid(format!("placement {name:?} is registered twice"));
+        for (name, placement) in self.placements.drain(..) {
+            name::label("placement name", &name)?;
+            match self.handles.placements.entry(name) {
+                Entry::Vacant(free) => _ = free.insert(placement),
+                Entry::Occupied(first) => {
+                    return invalid(format!("placement {:?} is registered twice", first.key()));
+                }
             }
         }
-        Ok(placements)
+        Ok(())
     }
 }
 
@@ -346,10 +328,10 @@ impl Queue {
 
 debug!(
     [] Builder, "Builder", this,
-    "durability": &this.durability,
-    "flush_interval": &this.flush_interval,
-    "payload_bytes_max": &this.payload_bytes_max,
-    "durable_bytes_max": &this.durable_bytes_max,
-    "session_grace": &this.session_grace,
-    "by_hand": &this.by_hand
+    "durability": &this.handles.durability,
+    "flush_interval": &this.core.flush_interval,
+    "payload_bytes_max": &this.handles.payload_bytes_max,
+    "durable_bytes_max": &this.core.durable_bytes_max,
+    "session_grace": &this.handles.session_grace,
+    "by_hand": &this.core.by_hand
 );

@@ -1,8 +1,8 @@
 //! Callbacks on changes. They run on one thread of their own, in commit order, with no lock held. A
 //! panic in one does not leave that thread.
 
-use crate::runtime::core::Core;
-use crate::runtime::events::{Event, Interest, InterestFilter, Subscriber};
+use crate::runtime::events::{Event, Interest, Subscriber};
+use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::EVENTS_KEPT;
 use crate::words::options::EventOptions;
@@ -13,8 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The callback of one tube.
 pub(crate) struct Callback {
     pub(crate) call: Arc<dyn Fn(&Event) + Send + Sync>,
-    /// Whether its events have the payloads.
-    pub(crate) payloads: bool,
+    /// What its events have.
+    pub(crate) interest: Interest,
 }
 
 /// Events kept for slow callbacks; above that the oldest are dropped. Any callback may ask for
@@ -37,13 +37,13 @@ impl Callbacks {
     /// removal of the last one ends it.
     pub(crate) fn set(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        core: &Arc<Shared>,
         tube: &str,
         callback: Option<Callback>,
     ) -> Result<()> {
-        let asks = callback.as_ref().is_some_and(|callback| callback.payloads);
+        let interest = callback.as_ref().map(|callback| callback.interest);
         // An op that is running may have skipped the payloads of its first steps.
-        let between = asks.then(|| core.quiesce());
+        let between = (interest == Some(Interest::Payloads)).then(|| core.quiesce());
         let mut stream = self.stream.lock();
         if callback.is_some() {
             core.health.serves()?;
@@ -76,8 +76,12 @@ impl Callbacks {
     }
 
     /// Subscribes, and starts the thread that calls the callbacks.
-    fn start(self: &Arc<Self>, core: &Arc<Core>) -> Result<Arc<Subscriber>> {
-        let subscriber = core.hub.subscribe(KEPT, self.interest());
+    fn start(self: &Arc<Self>, core: &Arc<Shared>) -> Result<Arc<Subscriber>> {
+        let by_tube = self.by_tube.clone();
+        let interest = move |tube: &str| {
+            by_tube.lock().get(tube).map_or(Interest::Nothing, |callback| callback.interest)
+        };
+        let subscriber = core.hub.subscribe(KEPT, Box::new(interest));
         let (callbacks, events) = (self.clone(), subscriber.clone());
         if !core.settings.by_hand {
             let started = core.spawn("tubewell-events", move |_| {
@@ -88,16 +92,6 @@ impl Callbacks {
             started.inspect_err(|_| core.hub.unsubscribe(&subscriber))?;
         }
         Ok(subscriber)
-    }
-
-    /// What the present callbacks need from events.
-    fn interest(&self) -> InterestFilter {
-        let by_tube = self.by_tube.clone();
-        Box::new(move |tube| match by_tube.lock().get(tube) {
-            None => Interest::Nothing,
-            Some(Callback { payloads: false, .. }) => Interest::Events,
-            Some(Callback { payloads: true, .. }) => Interest::Payloads,
-        })
     }
 
     /// Calls the callbacks for all events that wait, for a queue without threads.

@@ -92,10 +92,8 @@ impl Consumer {
     /// [`Closed`](ErrorKind::Closed) if the queue was closed;
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn close(&self) -> Result<()> {
-        let identity = self.identity();
-        let fail = |error: Error| error.during("close consumer");
-        reentrancy::ensure_outside().map_err(fail)?;
-        identity.close().map_err(fail)
+        let closed = reentrancy::ensure_outside().and_then(|()| self.identity().close());
+        closed.map_err(|error| error.during("close consumer"))
     }
 
     /// Its number, while it may hold tasks.
@@ -134,11 +132,8 @@ impl Identity {
     /// The drop of the last handle.
     fn leave(&self) -> Result<()> {
         let mut sessions = self.hold.sessions.lock();
-        if self.closed.load(Ordering::Acquire) {
-            return Ok(());
-        }
         let joined_since = sessions.get(&self.name).is_some_and(|next| next.strong_count() > 0);
-        if joined_since {
+        if joined_since || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
         sessions.remove(&self.name);

@@ -1,5 +1,6 @@
 //! The stream of changes, as users read it.
 
+use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::runtime::events::{Event, Interest, Subscriber};
 use crate::runtime::group_commit::Mark;
@@ -40,15 +41,48 @@ pub struct Events {
     subscriber: Arc<Subscriber>,
 }
 
-impl Events {
-    pub(crate) fn subscribe(hold: &Arc<QueueInner>, options: EventOptions) -> Self {
-        let interest = if options.payloads { Interest::Payloads } else { Interest::Events };
-        // An op that is running may have skipped the payloads of its first steps.
-        let _between = options.payloads.then(|| hold.core.quiesce());
-        let subscriber = hold.core.hub.subscribe(options, Box::new(move |_| interest));
-        Self { hold: hold.clone(), subscriber }
+/// Events.
+impl Queue {
+    /// Subscribes to every step of every task from now on. For a slow reader 4096 events are kept.
+    pub fn events(&self) -> Events {
+        self.events_with(EventOptions::new())
     }
 
+    /// As [`events`](Queue::events), with the tasks' payloads or with other bounds for kept events.
+    ///
+    /// ```
+    /// use tubewell::{Cause, EventOptions, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let events = queue.events_with(EventOptions::new().payloads());
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.take()?.ack()?;
+    /// queue.close()?;
+    ///
+    /// let done = events.last().unwrap();
+    /// assert_eq!((done.cause, done.to), (Cause::Ack, None));
+    /// assert_eq!(done.payload(), Some(&b"hello"[..])); // of a task that is gone
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events_with(&self, options: EventOptions) -> Events {
+        let interest = if options.payloads { Interest::Payloads } else { Interest::Events };
+        // An op that is running may have skipped the payloads of its first steps.
+        let _between = options.payloads.then(|| self.hold.core.quiesce());
+        let subscriber = self.hold.core.hub.subscribe(options, Box::new(move |_| interest));
+        Events { hold: self.hold.clone(), subscriber }
+    }
+
+    /// How many steps were dropped before a [callback](crate::Tube::on_task_change) was called for
+    /// them, because the callbacks of this queue were too slow.
+    pub fn callbacks_dropped(&self) -> u64 {
+        self.hold.callbacks.dropped()
+    }
+}
+
+impl Events {
     /// The next event; waits for it. `None` after the queue is closed and all events are read.
     pub fn recv(&self) -> Option<Event> {
         self.subscriber.next(None)

@@ -1,12 +1,14 @@
 //! Reads that change nothing: counts, tasks, waiters, space. Counts are stored, so reading them
 //! costs the same at ten tasks and at ten million.
 
+use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::{query, tube_cache};
+use crate::format::View;
 use crate::runtime::commit::EngineState as Engine;
 use crate::runtime::reads::Listing;
-use crate::words::clock::NEVER;
+use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::options::TubeOptions;
@@ -109,25 +111,10 @@ pub(crate) fn stats(hold: &QueueInner, number: u32) -> Result<TubeStats> {
     hold.core.look_at(|state, _| Ok(counted(state, query::tube(&state.store, number)?)))
 }
 
-/// The counts of all tubes as of one instant, after all that is due in each was handled.
-pub(crate) fn all_stats(hold: &QueueInner) -> Result<Vec<TubeStats>> {
-    for number in hold.core.look(|view, _| query::sound_numbers(view))? {
-        hold.core.catch_up(number)?;
-    }
-    hold.core.look_at(|state, _| {
-        let mut all = Vec::new();
-        for number in query::numbers(&state.store)? {
-            let tube = query::sound_tube(&state.store, number)?;
-            all.extend(tube.map(|tube| counted(state, tube)));
-        }
-        Ok(all)
-    })
-}
-
 fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
     let counts = query::counts(&state.store, &tube);
     let counted = state.derived.counted(tube.number);
-    let of = |cause: Cause| counted.map_or(0, |counted| counted.of(cause));
+    let of = |cause: Cause| counted.get(cause as usize).copied().unwrap_or(0);
     let calls = Calls {
         put: of(Cause::Put),
         take: of(Cause::Take),
@@ -156,43 +143,104 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
     }
 }
 
-/// The calls that wait for tasks, the longest wait first.
-pub(crate) fn waiters(hold: &QueueInner) -> Result<Vec<WaiterInfo>> {
-    let core = &hold.core;
-    let waiting = core.takers.list();
-    core.look(|view, now| {
-        let mut waiters = Vec::new();
-        for seat in &waiting {
-            // A tube that was dropped while calls wait has no name.
-            let Ok(tube) = query::tube(view, seat.tube) else { continue };
-            let left = (seat.until != NEVER)
-                .then(|| Duration::from_micros(seat.until.saturating_sub(now.lease)));
-            waiters.push(WaiterInfo {
-                tube: tube.row.name,
-                consumer: query::holder(view, seat.holder)?,
-                waiting_for: Duration::from_micros(now.lease.saturating_sub(seat.since)),
-                left,
-            });
-        }
-        Ok(waiters)
-    })
-}
-
-/// The taken tasks of all tubes, in pages.
-pub(crate) fn taken(hold: &QueueInner) -> Result<Vec<TakenInfo>> {
-    let mut taken = Vec::new();
-    for number in hold.core.look(|view, _| query::sound_numbers(view))? {
-        let mut listing = Listing::new(number, State::Taken);
-        loop {
-            match listing.next_taken(&hold.core) {
-                Ok(Some(info)) => taken.push(info),
-                Ok(None) => break,
-                Err(error) if error.kind() == ErrorKind::TubeNotFound => break,
-                Err(error) => return Err(error),
+/// Reads of all tubes.
+impl Queue {
+    /// The counts of every tube, in the order in which the tubes were made, as of one instant. A
+    /// damaged tube is left out; [`check`](Queue::check) reports it. Other calls wait in the
+    /// meantime, for one or two reads for each tube.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// queue.tube("mail")?;
+    /// let stats = queue.stats()?;
+    /// assert_eq!((stats[0].tube.as_str(), stats[0].ready), ("letters", 1));
+    /// assert_eq!((stats[1].tube.as_str(), stats[1].ready), ("mail", 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn stats(&self) -> Result<Vec<TubeStats>> {
+        self.call("stats", |core| {
+            for number in core.look(|view, _| query::sound_numbers(view))? {
+                core.catch_up(number)?;
             }
-        }
+            core.look_at(|state, _| {
+                let mut all = Vec::new();
+                for number in query::numbers(&state.store)? {
+                    let tube = query::sound_tube(&state.store, number)?;
+                    all.extend(tube.map(|tube| counted(state, tube)));
+                }
+                Ok(all)
+            })
+        })
     }
-    Ok(taken)
+
+    /// The takes that wait for tasks, the longest wait first.
+    ///
+    /// # Errors
+    /// As [`stats`](Queue::stats).
+    pub fn waiters(&self) -> Result<Vec<WaiterInfo>> {
+        let waiting = self.hold.core.takers.list();
+        let look = |view: &dyn View, now: Now| {
+            let mut waiters = Vec::new();
+            for seat in &waiting {
+                // A tube that was dropped while calls wait has no name.
+                let Ok(tube) = query::tube(view, seat.tube) else { continue };
+                let left = (seat.until != NEVER)
+                    .then(|| Duration::from_micros(seat.until.saturating_sub(now.lease)));
+                waiters.push(WaiterInfo {
+                    tube: tube.row.name,
+                    consumer: query::holder(view, seat.holder)?,
+                    waiting_for: Duration::from_micros(now.lease.saturating_sub(seat.since)),
+                    left,
+                });
+            }
+            Ok(waiters)
+        };
+        self.call("list waiters", |core| core.look(look))
+    }
+
+    /// The taken tasks of all tubes, by tube and id, without those of damaged tubes.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// let taken = queue.taken()?;
+    /// assert_eq!((taken[0].id, taken[0].tube.as_str()), (task.id(), "letters"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`stats`](Queue::stats).
+    pub fn taken(&self) -> Result<Vec<TakenInfo>> {
+        self.call("list taken tasks", |core| {
+            let mut taken = Vec::new();
+            for number in core.look(|view, _| query::sound_numbers(view))? {
+                let mut listing = Listing::new(number, State::Taken);
+                loop {
+                    match listing.next_taken(core) {
+                        Ok(Some(info)) => taken.push(info),
+                        Ok(None) => break,
+                        Err(error) if error.kind() == ErrorKind::TubeNotFound => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Ok(taken)
+        })
+    }
 }
 
 impl<T: ?Sized> Tube<T> {

@@ -1,7 +1,6 @@
 //! What users hold: the queue, its tubes, taken tasks, consumers, events. A handle turns a call
 //! into an op and waits for the result; the rules are in the engine.
 
-pub(crate) mod upkeep;
 pub(crate) mod placement;
 pub(crate) mod callbacks;
 pub(crate) mod queue_inner;
@@ -16,10 +15,11 @@ pub(crate) mod take;
 pub(crate) mod resume;
 #[cfg(feature = "bincode")]
 pub(crate) mod typed;
+pub(crate) mod queue;
+pub(crate) mod upkeep;
 pub(crate) mod inspect;
 pub(crate) mod events;
 pub(crate) mod transact;
 pub(crate) mod verdicts;
-pub(crate) mod queue;
 pub(crate) mod builder;
 pub mod testing;

@@ -4,11 +4,10 @@ use crate::api::codec::Coding;
 use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
-use crate::engine::Op;
 use crate::engine::put::{NewRow, PutTasks};
-use crate::runtime::core::Wait;
+use crate::runtime::calls::Wait;
 use crate::runtime::group_commit::Mark;
-use crate::runtime::staged_put::StagedPut;
+use crate::runtime::staged_put::{PutsDone, StagedPut};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::macros::{debug, setters};
@@ -115,7 +114,8 @@ impl<T: ?Sized> Tube<T> {
 
     /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
-        self.begin(payload)
+        let row = NewRow::default();
+        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
     /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
@@ -142,37 +142,39 @@ impl<T: ?Sized> Tube<T> {
         payloads: impl IntoIterator<Item = B>,
     ) -> NewTask<'_, T, Vec<B>> {
         // One more than the limit, so that an endless iterator is refused.
-        self.begin(payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect())
-    }
-
-    #[inline]
-    fn begin<P>(&self, payload: P) -> NewTask<'_, T, P> {
+        let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
         let row = NewRow::default();
         NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
     }
 
-    /// Writes the encoded payload and the codec's number and version into a row.
+    /// Writes the encoded payload into a row, and its place if the tube has a placement and it is
+    /// registered.
     #[inline]
     fn fill<'a>(
         &self,
         row: &mut NewRow<'a>,
         payload: &'a T,
-        buffer: &'a mut Vec<u8>,
+        backing: &'a mut Backing,
     ) -> Result<()> {
         let Coding { codec, version, encode, .. } = self.coding;
-        row.payload = encode(payload, buffer)
+        row.payload = encode(payload, &mut backing.buffer)
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
         (row.codec, row.version) = (codec, version);
+        if let Some(name) = &self.placement
+            && let Some(placement) = self.hold.settings.placements.get(&**name)
+        {
+            let place = placement.place(&PutView::of(row));
+            row.placed = Some(backing.place.insert(place).placed());
+        }
         Ok(())
     }
+}
 
-    /// Calls the tube's placement, if the tube has one and it is registered.
-    #[inline]
-    fn place(&self, row: &NewRow<'_>) -> Result<Option<Place>> {
-        let Some(name) = &self.placement else { return Ok(None) };
-        let placement = self.hold.settings.placements.get(&**name);
-        Ok(placement.map(|placement| placement.place(&PutView::of(row))))
-    }
+/// What a row borrows besides the caller's payload.
+#[derive(Default)]
+struct Backing {
+    buffer: Vec<u8>,
+    place: Option<Place>,
 }
 
 /// A put with options: of one task, from [`Tube::task`], or of a `Vec` of them, from
@@ -246,7 +248,7 @@ setters! {
     durability(durability: Durability) => durability = durability;
 }
 
-impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
+impl<T: ?Sized, P> NewTask<'_, T, P> {
     /// Makes the op and passes it to the function that runs it.
     pub(crate) fn submit<R>(
         self,
@@ -392,12 +394,10 @@ impl<T: ?Sized> Payloads<T> for &T {
         common: NewRow<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
+        let mut backing = Backing::default();
         // A row that lives as long as the payload that it borrows.
         let mut row: NewRow<'_> = common;
-        let mut buffer = Vec::new();
-        tube.fill(&mut row, self, &mut buffer)?;
-        let place = tube.place(&row)?;
-        row.placed = place.as_ref().map(Place::placed);
+        tube.fill(&mut row, self, &mut backing)?;
         then(slice::from_ref(&row))
     }
 }
@@ -409,24 +409,17 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
         common: NewRow<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
-        let mut buffers: Vec<Vec<u8>> = Vec::new();
-        buffers.resize_with(self.len(), Vec::new);
+        let mut backings = Vec::new();
+        backings.resize_with(self.len(), Backing::default);
         let mut rows = Vec::with_capacity(self.len());
-        for (payload, buffer) in self.iter().zip(&mut buffers) {
+        for (payload, backing) in self.iter().zip(&mut backings) {
             let mut row: NewRow<'_> = common;
-            tube.fill(&mut row, payload.borrow(), buffer)?;
+            tube.fill(&mut row, payload.borrow(), backing)?;
             rows.push(row);
-        }
-        let places = rows.iter().map(|row| tube.place(row)).collect::<Result<Vec<_>>>()?;
-        for (row, place) in rows.iter_mut().zip(&places) {
-            row.placed = place.as_ref().map(Place::placed);
         }
         then(&rows)
     }
 }
-
-/// What each put of an op did.
-pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
 
 /// Runs the put, and again after each wake-up, until it succeeds or its wait ends.
 #[inline]

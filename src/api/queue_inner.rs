@@ -3,15 +3,15 @@
 
 use crate::api::callbacks::Callbacks;
 use crate::api::placement::Placement;
-use crate::runtime::core::Core;
 use crate::runtime::reentrancy;
+use crate::runtime::shared::Shared;
 use crate::words::options::Durability;
 use crate::words::sync::{Arc, AtomicBool, Mutex, Weak};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) struct QueueInner {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<Shared>,
     pub(crate) settings: HandleSettings,
     pub(crate) callbacks: Arc<Callbacks>,
     /// The open sessions by name, so that a second `consumer(name)` joins the first.
@@ -35,12 +35,6 @@ pub(crate) struct Identity {
     pub(crate) name: String,
     pub(crate) number: u32,
     pub(crate) closed: AtomicBool,
-}
-
-impl QueueInner {
-    pub(crate) fn new(core: Arc<Core>, settings: HandleSettings) -> Arc<Self> {
-        Arc::new(Self { core, settings, callbacks: Arc::default(), sessions: Mutex::default() })
-    }
 }
 
 impl Drop for QueueInner {

@@ -7,7 +7,7 @@ use crate::api::tube::Tube;
 use crate::engine::query;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Delivery, Take};
-use crate::runtime::core::Wait;
+use crate::runtime::calls::Wait;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::options::Durability;
@@ -180,7 +180,15 @@ impl<T: ?Sized> Tube<T> {
                     handed => handed?,
                 };
                 let may_be_more = handed.len() == left;
-                self.open_tasks(handed, &mut tasks)?;
+                // If one of them cannot be opened, the guards of the others return their tasks.
+                let guarded: Vec<_> = handed.into_iter().map(|handed| self.guard(handed)).collect();
+                for guarded in guarded {
+                    if let Ok(mut task) = self.open_task(guarded)? {
+                        // The caller sees it when the whole batch is decoded.
+                        task.lease.seen = false;
+                        tasks.push(task);
+                    }
+                }
                 // The tasks that were buried are replaced by the next ones.
                 if !may_be_more {
                     break;
@@ -263,7 +271,8 @@ impl<T: ?Sized> Tube<T> {
         }
         let (core, number) = (&self.hold.core, self.number);
         let look = || {
-            core.look_in(number, |view, now| {
+            core.catch_up(number)?;
+            core.look(|view, now| {
                 let tube = query::tube(view, number)?;
                 if tube.row.paused {
                     return Ok(None);
@@ -377,21 +386,5 @@ impl<T: ?Sized> Tube<T> {
                 }
             }
         }
-    }
-
-    fn open_tasks(
-        &self,
-        handed: impl IntoIterator<Item = Delivery>,
-        tasks: &mut Vec<Task<T>>,
-    ) -> Result<()> {
-        let guarded: Vec<_> = handed.into_iter().map(|handed| self.guard(handed)).collect();
-        for guarded in guarded {
-            if let Ok(mut task) = self.open_task(guarded)? {
-                // The caller sees it when the whole batch is decoded.
-                task.lease.seen = false;
-                tasks.push(task);
-            }
-        }
-        Ok(())
     }
 }

@@ -85,19 +85,13 @@ impl TicketHandle {
 
 /// A lease ends at the earlier of its deadline and the end of the task's ttl. A lease that has
 /// ended is lost, also before the timer has handled it.
-pub(crate) fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
-    let lease = taken.deadline.saturating_sub(now.lease);
-    let life = taken.head.expires.saturating_sub(now.queue);
-    if lease == 0 || life == 0 {
-        return Err(Error::new(ErrorKind::LeaseLost));
+fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
+    let left = |end: u64, now: u64| if end == NEVER { NEVER } else { end.saturating_sub(now) };
+    match left(taken.deadline, now.lease).min(left(taken.head.expires, now.queue)) {
+        0 => Err(Error::new(ErrorKind::LeaseLost)),
+        NEVER => Ok(None),
+        left => Ok(Some(Duration::from_micros(left))),
     }
-    let left = match (taken.deadline, taken.head.expires) {
-        (NEVER, NEVER) => return Ok(None),
-        (NEVER, _) => life,
-        (_, NEVER) => lease,
-        _ => lease.min(life),
-    };
-    Ok(Some(Duration::from_micros(left)))
 }
 
 debug!([] TicketHandle, "TicketHandle", this, "tube": &this.name, "ticket": &this.ticket);

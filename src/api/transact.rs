@@ -2,9 +2,11 @@
 //! that names redb, and only for the application's own tables.
 
 use crate::api::lease::Lease;
-use crate::api::put::{NewTask, Payloads, PutsDone, ids, one};
+use crate::api::put::{NewTask, Payloads, ids, one};
+use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
+use crate::runtime::staged_put::PutsDone;
 use crate::runtime::transaction::TransactionCommit;
 use crate::store::is_app_table;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -17,6 +19,83 @@ use redb::{TableHandle, Value};
 use std::borrow::Borrow;
 use std::error::Error as StdError;
 
+/// The application's tables.
+impl Queue {
+    /// Writes the application's own tables and calls the queue's verbs in one commit: all of it
+    /// happens, synced, or nothing. If the closure returns an error or panics, nothing happens.
+    ///
+    /// Every other call waits in the meantime, so keep the closure short. A transaction costs two
+    /// syncs that no other call shares, so let one do the work of many. Plain verbs inside the
+    /// closure return [`InTransaction`](ErrorKind::InTransaction); a thread that the closure waits
+    /// for must not call any. A guard that is dropped inside returns its task after the
+    /// transaction.
+    ///
+    /// ```
+    /// use redb::TableDefinition;
+    /// use tubewell::{Queue, Result};
+    ///
+    /// const DIGESTS: TableDefinition<&str, u64> = TableDefinition::new("digests");
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (files, next) = (queue.tube("files")?, queue.tube("mail")?);
+    /// files.put(b"a.txt")?;
+    ///
+    /// let task = files.take()?;
+    /// queue.transact(|tx| {
+    ///     let mut digests = tx.table(DIGESTS)?; // may stay open beside the verbs
+    ///     digests.insert("a.txt", 42)?;
+    ///     tx.ack(&task)?;
+    ///     next.put_in(tx, b"a.txt is done")
+    /// })?;
+    ///
+    /// let digest = queue.read(|r| -> Result<_> {
+    ///     Ok(r.table(DIGESTS)?.get("a.txt")?.map(|digest| digest.value()))
+    /// })?;
+    /// assert_eq!(digest, Some(42));
+    /// assert_eq!((files.len()?, next.len()?), (0, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Rejected`](ErrorKind::Rejected) with the closure's error, which
+    /// [`Error::into_source`] returns; [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Closed`](ErrorKind::Closed); [`Full`](ErrorKind::Full) if the verbs together exceed the
+    /// limit of the temporary tubes, [`DiskFull`](ErrorKind::DiskFull) and [`Io`](ErrorKind::Io),
+    /// and then nothing happened; [`Unknown`](ErrorKind::Unknown) if the sync failed.
+    pub fn transact<R, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<R, E>) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.call("transact", |core| {
+            core.enter()?;
+            let session = TransactionCommit::begin(core)?;
+            let tx = Transaction { hold: &self.hold, session };
+            let done = work(&tx).map_err(rejected)?;
+            tx.session.commit()?;
+            Ok(done)
+        })
+    }
+
+    /// Reads the application's own tables, as of one instant. Other calls do not wait for it.
+    ///
+    /// # Errors
+    /// [`Rejected`](ErrorKind::Rejected) with the closure's error;
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Closed`](ErrorKind::Closed);
+    /// [`Io`](ErrorKind::Io).
+    pub fn read<R, E>(&self, work: impl FnOnce(&Reading) -> Result<R, E>) -> Result<R>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.call("read", |core| {
+            core.enter()?;
+            let opening = core.running()?.store.opening()?;
+            work(&Reading(opening.begin_read()?)).map_err(rejected)
+        })
+    }
+}
+
 /// One commit that is being built, given to the closure of
 /// [`Queue::transact`](crate::Queue::transact). Its verdicts are those of a [`Lease`], and only
 /// borrow the guard: if the transaction is not committed, the lease stays. After the commit the
@@ -26,23 +105,7 @@ pub struct Transaction<'a> {
     session: TransactionCommit<'a>,
 }
 
-impl<'a> Transaction<'a> {
-    /// Runs the closure inside a transaction. Commits if the closure returns `Ok`.
-    pub(crate) fn run<R, E>(
-        hold: &'a Arc<QueueInner>,
-        work: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
-    ) -> Result<R>
-    where
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
-        hold.core.enter()?;
-        let session = TransactionCommit::begin(&hold.core)?;
-        let tx = Transaction { hold, session };
-        let done = work(&tx).map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause))?;
-        tx.session.commit()?;
-        Ok(done)
-    }
-
+impl Transaction<'_> {
     /// One of the application's own tables, made if it does not exist. Names that begin with
     /// `tubewell` are reserved for the queue.
     ///
@@ -136,20 +199,6 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
 pub struct Reading(ReadTransaction);
 
 impl Reading {
-    /// Runs the closure over a snapshot.
-    pub(crate) fn run<R, E>(
-        hold: &QueueInner,
-        work: impl FnOnce(&Reading) -> Result<R, E>,
-    ) -> Result<R>
-    where
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
-        hold.core.enter()?;
-        let opening = hold.core.running()?.store.opening()?;
-        work(&Self(opening.begin_read()?))
-            .map_err(|cause| Error::new(ErrorKind::Rejected).caused_by(cause))
-    }
-
     /// One of the application's own tables.
     ///
     /// # Errors
@@ -162,6 +211,11 @@ impl Reading {
         let open = own(definition.name()).and_then(|()| Ok(self.0.open_table(definition)?));
         open.map_err(|error| error.during("open table"))
     }
+}
+
+/// The error of the closure, which ends the transaction.
+fn rejected(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Rejected).caused_by(cause)
 }
 
 /// Refuses the names of the queue's own tables.

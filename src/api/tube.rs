@@ -9,7 +9,7 @@ use crate::api::ticket_handle::TicketHandle;
 use crate::engine::by_id::{self, Tool, Verb};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{Op, tubes};
-use crate::runtime::events::Event;
+use crate::runtime::events::{Event, Interest};
 use crate::words::error::{Error, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::macros::debug;
@@ -368,7 +368,7 @@ impl<T: ?Sized> Tube<T> {
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<()> {
-        self.set_callback(on_change, false)
+        self.set_callback(on_change, Interest::Events)
     }
 
     /// As [`on_task_change`](Tube::on_task_change), with the task's payload in every event; each of
@@ -399,15 +399,15 @@ impl<T: ?Sized> Tube<T> {
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<()> {
-        self.set_callback(on_change, true)
+        self.set_callback(on_change, Interest::Payloads)
     }
 
     fn set_callback(
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
-        payloads: bool,
+        interest: Interest,
     ) -> Result<()> {
-        let callback = on_change.map(|call| Callback { call: Arc::new(call), payloads });
+        let callback = on_change.map(|call| Callback { call: Arc::new(call), interest });
         let set = self.hold.callbacks.set(&self.hold.core, &self.name, callback);
         self.name_errors("on_task_change", set)
     }
@@ -418,8 +418,7 @@ impl<T: ?Sized> Tube<T> {
 
     fn run_on(&self, action: &'static str, id: TaskId, verb: Verb) -> Result<()> {
         let op = Tool { tube: self.number, id, verb };
-        let done = self.hold.core.run(&op, self.durability);
-        self.name_errors(action, done.map_err(|error| error.on_task(id)))
+        self.run(action, &op).map_err(|error| error.on_task(id))
     }
 
     /// Adds the verb and the tube's name to an error.

@@ -1,67 +1,245 @@
 //! Calls that concern the running queue and its files, not a task.
 
+use crate::api::queue::Queue;
 use crate::engine::audit;
 use crate::runtime::checkpointer::checkpoint;
-use crate::runtime::core::Core;
 use crate::runtime::timer::work_off_all;
 use crate::store::{BaseSpace, Progress, Space, Stage};
+use crate::words::clock::ClockStep;
 use crate::words::error::{Error, ErrorKind, Result};
 use std::ops::ControlFlow;
 
-/// Handles all that is due now, and all sweeps.
-pub(crate) fn tick(core: &Core) -> Result<()> {
-    core.enter()?;
-    work_off_all(core)?;
-    // After a failure the work may be incomplete.
-    core.health.serves()?;
-    core.health.runs()
-}
-
-/// Reads the files and every row, and returns each disagreement.
-pub(crate) fn check(core: &Core) -> Result<Vec<String>> {
-    core.enter()?;
-    let _writer = core.writer();
-    let mut state = core.running()?;
-    let mut lines = Vec::new();
-    state.store.check(&mut |line| lines.push(line), audit::audit)?;
-    Ok(lines)
-}
-
-/// The bytes that the queue uses, on the disk and in memory.
-pub(crate) fn space(core: &Core) -> Result<Space> {
-    core.enter()?;
-    let state = core.running()?;
-    Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
-}
-
-/// What the base's file consists of. Other calls do not wait.
-pub(crate) fn base_space(core: &Core) -> Result<BaseSpace> {
-    core.enter()?;
-    let opening = core.running()?.store.opening()?;
-    BaseSpace::measure(&opening)
-}
-
-/// Shrinks the base, and calls `progress` after each round.
-pub(crate) fn compact(
-    core: &Core,
-    mut progress: impl FnMut(Progress) -> ControlFlow<()>,
-) -> Result<()> {
-    checkpoint(core)?;
-    let total = core.state.lock().store.space().base_bytes;
-    // Each round frees space into which the next one can move pages.
-    while let Some(bytes) = compact_once(core)? {
-        let done = total.saturating_sub(bytes);
-        if progress(Progress { stage: Stage::Compact, done, total }).is_break() {
-            return Err(Error::new(ErrorKind::Cancelled));
-        }
+/// Upkeep.
+impl Queue {
+    /// Reads both files and every row, and returns one line for each disagreement; for a sound
+    /// queue none. It changes and repairs nothing. Other calls wait in the meantime, and it needs
+    /// as much memory again as [`cache_bytes`](crate::Builder::cache_bytes).
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// assert!(queue.check()?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Io`](ErrorKind::Io).
+    pub fn check(&self) -> Result<Vec<String>> {
+        self.call("check", |core| {
+            core.enter()?;
+            let _writer = core.writer();
+            let mut lines = Vec::new();
+            core.running()?.store.check(&mut |line| lines.push(line), audit::audit)?;
+            Ok(lines)
+        })
     }
-    Ok(())
-}
 
-/// Bytes of the base after one round of compaction, if that made it smaller.
-fn compact_once(core: &Core) -> Result<Option<u64>> {
-    let _writer = core.writer();
-    let mut state = core.running()?;
-    let smaller = state.store.compact()?;
-    Ok(smaller.then(|| state.store.space().base_bytes))
+    /// The bytes that the queue uses, on the disk and in memory, and how much it has written since
+    /// it was opened. Reads only counters.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// let space = queue.space()?;
+    /// assert_eq!((space.durable_bytes, space.tasks_put), (5, 1));
+    /// assert!(space.syncs > 0 && space.written_per_task() > Some(5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn space(&self) -> Result<Space> {
+        self.call("space", |core| {
+            core.enter()?;
+            let state = core.running()?;
+            Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
+        })
+    }
+
+    /// Moves the writes since the last checkpoint from memory to the folder's base now. The queue
+    /// does so by itself when an eighth of the journal is in use, or half of that after a minute
+    /// without writes, and at its close.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// assert!(queue.space()?.overlay_rows > 0);
+    /// queue.checkpoint()?;
+    /// assert_eq!(queue.space()?.overlay_rows, 0);
+    /// assert!(queue.base_space()?.rows > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`DiskFull`](ErrorKind::DiskFull) if there is space for only a part, and then the journal
+    /// keeps the rest; [`Io`](ErrorKind::Io), and then nothing has changed.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.call("checkpoint", |core| checkpoint(core))
+    }
+
+    /// What the base's file consists of, the application's own tables included. Reads every page
+    /// that leads to a row, which takes about a second for some hundred megabytes. Other calls do
+    /// not wait. Writes since the last checkpoint do not count.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Io`](ErrorKind::Io).
+    pub fn base_space(&self) -> Result<BaseSpace> {
+        self.call("base space", |core| {
+            core.enter()?;
+            // Other calls do not wait for the measuring.
+            let opening = core.running()?.store.opening()?;
+            BaseSpace::measure(&opening)
+        })
+    }
+
+    /// Returns unused space to the file system. Other calls wait in the meantime, long if there is
+    /// much of it. While a thread reads or writes the application's tables, the file is left as it
+    /// is.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Queue::checkpoint).
+    pub fn compact(&self) -> Result<()> {
+        self.compact_with(|_| ControlFlow::Continue(()))
+    }
+
+    /// As [`compact`](Queue::compact), and calls `progress` after each round with the bytes
+    /// returned so far. `Break` ends it after that round.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use tubewell::{Queue, Stage};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("films")?;
+    /// tube.put(&vec![0; 4 << 20])?;
+    /// queue.checkpoint()?;
+    /// tube.take()?.ack()?;
+    ///
+    /// let mut given_back = 0;
+    /// queue.compact_with(|progress| {
+    ///     assert_eq!(progress.stage, Stage::Compact);
+    ///     given_back = progress.done;
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert!(given_back > 4 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Queue::checkpoint); [`Cancelled`](ErrorKind::Cancelled) by `progress`; the
+    /// rounds before it are kept.
+    pub fn compact_with(
+        &self,
+        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.call("compact", |core| {
+            checkpoint(core)?;
+            let total = core.state.lock().store.space().base_bytes;
+            // Each round frees space into which the next one can move pages.
+            loop {
+                let writer = core.writer();
+                let mut state = core.running()?;
+                if !state.store.compact()? {
+                    return Ok(());
+                }
+                let done = total.saturating_sub(state.store.space().base_bytes);
+                drop((state, writer));
+                if progress(Progress { stage: Stage::Compact, done, total }).is_break() {
+                    return Err(Error::new(ErrorKind::Cancelled));
+                }
+            }
+        })
+    }
+
+    /// How far the wall clock moved between the last write and this opening, if queue time did not
+    /// follow it entirely: it moved back, or by more than
+    /// [`clock_gap_max`](crate::Builder::clock_gap_max). `None` also if the machine was not
+    /// restarted in the meantime and its boot clock shows how much time has passed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let (clock, day) = (ManualClock::new(), Duration::from_secs(86_400));
+    /// Queue::builder().clock(clock.clone()).open(&path)?.close()?;
+    /// clock.reboot(40 * day);
+    /// let queue = Queue::builder().clock(clock).open(&path)?;
+    /// let step = queue.clock_step().unwrap();
+    /// assert_eq!((step.by, step.counted), (40 * day, 30 * day));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn clock_step(&self) -> Option<ClockStep> {
+        self.hold.core.clock_step
+    }
+
+    /// Returns after everything written so far is synced.
+    ///
+    /// ```
+    /// use tubewell::{Durability, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::builder().durability(Durability::Relaxed).open(&path)?;
+    /// let receipt = queue.tube("letters")?.put_receipt(b"hello")?;
+    /// queue.flush()?;
+    /// assert!(receipt.is_synced());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unknown`](ErrorKind::Unknown) if the sync failed; [`Closed`](ErrorKind::Closed), because
+    /// the close has synced everything; [`InTransaction`](ErrorKind::InTransaction).
+    pub fn flush(&self) -> Result<()> {
+        self.call("flush", |core| core.flush())
+    }
+
+    /// Handles all that is due now, the removals that are left, and the callbacks. The queue's
+    /// threads do this by themselves, unless it was opened [`by_hand`](crate::Builder::by_hand),
+    /// which has an example.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Broken`](ErrorKind::Broken).
+    pub fn tick(&self) -> Result<()> {
+        let ticked = self.call("tick", |core| {
+            core.enter()?;
+            work_off_all(core)?;
+            // After a failure the work may be incomplete.
+            core.health.serves()?;
+            core.health.runs()
+        });
+        if self.hold.core.settings.by_hand {
+            self.hold.callbacks.call_all();
+        }
+        ticked
+    }
 }

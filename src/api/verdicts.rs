@@ -79,13 +79,15 @@ macro_rules! verdicts {
 /// Docs that refer to those of a verdict of [`Lease`].
 macro_rules! as_of {
     ($verb:ident, $more:literal) => {
-        as_of!(
-            concat!("[`Lease::", stringify!($verb), "`](crate::Lease::", stringify!($verb), ")"),
+        concat!(
+            as_of!(link $verb),
+            ".\n\n# Errors\n",
+            as_of!(link $verb),
             $more
         )
     };
-    ($link:expr, $more:literal) => {
-        concat!("As ", $link, ".\n\n# Errors\nAs ", $link, $more)
+    (link $verb:ident) => {
+        concat!("As [`Lease::", stringify!($verb), "`](crate::Lease::", stringify!($verb), ")")
     };
 }
 

@@ -10,12 +10,11 @@ use crate::engine::effects::NextDue;
 use crate::engine::repair::Repair;
 use crate::engine::{Op, query};
 use crate::format::{Range, Tag, View};
-use crate::runtime::backpressure::Backpressure;
-use crate::runtime::derived_state::{DerivedState, Notices};
+use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
 use crate::store::{Failure, Health, MetaDelta, Opened, Store};
-use crate::words::clock::{Clock, Now, QueueClock, micros};
+use crate::words::clock::{Clock, Now, QueueClock};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
 use crate::words::numbers::Numbers;
@@ -35,7 +34,6 @@ pub(crate) struct EngineState {
     draft: Decision,
     /// Lease time before which no call looks for space again after a full disk.
     space_check_at: u64,
-    pub(crate) backpressure: Backpressure,
 }
 
 /// What belongs to all attempts of one call.
@@ -53,6 +51,13 @@ impl Attempts {
         self.repaired.push(row.clone());
         Some(row.clone())
     }
+}
+
+/// One attempt of a call, at one time.
+pub(crate) struct Attempt<'a> {
+    pub(crate) now: Now,
+    pub(crate) call: &'a mut Attempts,
+    pub(crate) env: CommitEnv<'a>,
 }
 
 /// What an op needs before it is tried again. Nothing of it has happened.
@@ -82,8 +87,18 @@ impl From<Error> for Undone {
     }
 }
 
+impl From<Failure> for Undone {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NoRoom => Self::Retry(Retry::JournalSpace),
+            Failure::TooLarge => Self::Retry(Retry::BaseCommit),
+            Failure::Refused(error) | Failure::Broken(error) => Self::Refused(error),
+        }
+    }
+}
+
 impl EngineState {
-    pub(crate) fn new(opened: Opened, backpressure: Backpressure) -> Self {
+    pub(crate) fn new(opened: Opened) -> Self {
         Self {
             health: opened.store.health.clone(),
             store: opened.store,
@@ -94,15 +109,7 @@ impl EngineState {
             derived: DerivedState::default(),
             draft: Decision::default(),
             space_check_at: 0,
-            backpressure,
         }
-    }
-
-    /// What is to be published. The thread that releases the lock after a commit takes it and
-    /// publishes it, also when its op was refused after that commit.
-    pub(crate) fn take_outbox(&mut self) -> Notices {
-        let relief = self.store.has_relief();
-        Notices { relief, ..std::mem::take(&mut self.derived.outbox) }
     }
 
     /// Loads the tubes and their deadlines, at open.
@@ -129,11 +136,6 @@ impl EngineState {
         MetaDelta { marks: self.queue_clock.marks, reserved: self.reserved, durable_bytes }
     }
 
-    /// The last record written so far, and so the last one that a caller can have read.
-    pub(crate) fn written(&self) -> Mark {
-        Mark(self.store.written())
-    }
-
     /// After a failed read or write: reopens the base, which remembers the failure and would
     /// otherwise wait for a checkpoint that may never come.
     pub(crate) fn reopen_after(&mut self, error: &Error) {
@@ -153,31 +155,25 @@ impl EngineState {
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         self.health.runs()?;
-        let now = self.now(env.clock);
+        let attempt = &mut Attempt { now: self.now(env.clock), call: attempts, env: *env };
         if let Some(tube) = op.tube()
-            && self.is_due(tube, now)?
+            && self.is_due(tube, attempt.now)?
         {
-            self.work_off(tube, now, attempts, env)?;
+            self.work_off(tube, attempt)?;
         }
-        self.commit(op, now, attempts, env)
+        self.commit(op, attempt)
     }
 
     /// Does one sweep for each turn of the lock. While work is left that was due when the call
     /// began, other threads get the lock between the turns. Work that became due later is little
     /// and is done in the last turn.
     #[cold]
-    fn work_off(
-        &mut self,
-        tube: u32,
-        now: Now,
-        attempts: &mut Attempts,
-        env: &CommitEnv<'_>,
-    ) -> Result<(), Undone> {
+    fn work_off(&mut self, tube: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
         if self.store.is_full() {
-            return self.work_off_some(tube, now, attempts, env);
+            return self.work_off_some(tube, attempt);
         }
-        let came = *attempts.came.get_or_insert(now);
-        while self.commit(&WorkOff { tube, most: SWEEP_TASKS }, now, attempts, env)?.0 {
+        let came = *attempt.call.came.get_or_insert(attempt.now);
+        while self.commit(&WorkOff { tube, most: SWEEP_TASKS }, attempt)?.0 {
             if self.is_due(tube, came)? {
                 return Err(Undone::Retry(Retry::Yield));
             }
@@ -188,19 +184,13 @@ impl EngineState {
     /// On a full disk a few due tasks are moved, which need space until they are taken and settled.
     /// While other tasks are ready the due ones may stay where they are: a take makes space.
     #[cold]
-    fn work_off_some(
-        &mut self,
-        tube: u32,
-        now: Now,
-        attempts: &mut Attempts,
-        env: &CommitEnv<'_>,
-    ) -> Result<(), Undone> {
+    fn work_off_some(&mut self, tube: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
         let some = self.sweep_tasks(tube);
         for most in [some, 1] {
             if some == 0 {
                 break;
             }
-            match self.commit(&WorkOff { tube, most }, now, attempts, env) {
+            match self.commit(&WorkOff { tube, most }, attempt) {
                 Ok(_) => break,
                 Err(Undone::Retry(Retry::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
                 Err(Undone::Refused(error)) if error.kind() == ErrorKind::DiskFull => {}
@@ -245,68 +235,70 @@ impl EngineState {
     pub(crate) fn commit<O: Op>(
         &mut self,
         op: &O,
-        now: Now,
-        attempts: &mut Attempts,
-        env: &CommitEnv<'_>,
+        attempt: &mut Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         if op.adds() && self.store.is_full() {
             // A checkpoint finds out whether there is room again.
-            return Err(match self.tries_for_room(now) {
+            return Err(match self.tries_for_room(attempt.now) {
                 true => Undone::Retry(Retry::JournalSpace),
                 false => Undone::Refused(Error::new(ErrorKind::DiskFull)),
             });
         }
-        if !self.has_numbers(op.numbers(), env.gate) {
+        if !self.has_numbers(op.numbers(), attempt.env.gate) {
             return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
-        let written = self.decide_and_append(op, now, attempts, env);
+        let written = self.decide_and_append(op, attempt);
         if let Err(undone) = written {
             // No caller has seen what it drew.
             self.numbers.next = next;
-            return Err(self.repair(undone, now, attempts, env));
+            return Err(self.repair(undone, attempt));
         }
         written
     }
 
     /// Repairs the damaged row that ended an op. Answers what is left to do about the op.
     #[cold]
-    fn repair(
-        &mut self,
-        undone: Undone,
-        now: Now,
-        attempts: &mut Attempts,
-        env: &CommitEnv<'_>,
-    ) -> Undone {
+    fn repair(&mut self, undone: Undone, attempt: &mut Attempt<'_>) -> Undone {
         let Undone::Refused(error) = undone else { return undone };
-        let Some(row) = attempts.unrepaired(&error) else { return Undone::Refused(error) };
-        match self.commit(&Repair::Row(row.clone()), now, attempts, env) {
+        let Some(row) = attempt.call.unrepaired(&error) else { return Undone::Refused(error) };
+        match self.commit(&Repair::Row(row.clone()), attempt) {
             Ok(_) => Undone::Retry(Retry::Yield),
             // It stays as it is, and the op passes it by.
             Err(Undone::Refused(error)) if error.kind() == ErrorKind::Damaged => {
                 Undone::Retry(Retry::Yield)
             }
             Err(undone) => {
-                attempts.repaired.retain(|repaired| *repaired != row);
+                attempt.call.repaired.retain(|repaired| *repaired != row);
                 undone
             }
         }
     }
 
+    /// Lets the engine decide, writes what it decided and updates the derived state.
     #[inline]
     fn decide_and_append<O: Op>(
         &mut self,
         op: &O,
-        now: Now,
-        attempts: &Attempts,
-        env: &CommitEnv<'_>,
+        attempt: &Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
-        let done = self.decide(op, now, attempts, env)?;
-        if op.adds() && self.draft.rows.has_temporary {
-            self.store.admit_temporary(&self.draft.rows.layer)?;
+        let done = self.decide(op, attempt)?;
+        let draft = &mut self.draft;
+        if op.adds() && draft.rows.has_temporary {
+            self.store.admit_temporary(&draft.rows.layer)?;
         }
-        let mark = self.append(op.adds() || op.grows(), now, env)?;
-        Ok((done, mark))
+        let (durable, adds) = (draft.is_durable(), op.adds() || op.grows());
+        let wrote = (durable && !draft.rows.is_empty()).then_some(attempt.now.lease);
+        let advance = self.advance(self.draft.effects.durable_bytes);
+        let armed = self.health.arm();
+        let appended = self.store.append(&mut self.draft.rows, advance, adds).map(|number| {
+            let mark = if durable { Mark(number) } else { Mark(0) };
+            self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
+            self.derived.committed(&mut self.draft, mark, attempt.env.hub);
+            mark
+        });
+        armed.disarm();
+        Ok((done, appended?))
     }
 
     /// On a full disk: whether it is time to look for space again, at most once a second.
@@ -320,17 +312,12 @@ impl EngineState {
 
     /// Lets the engine decide. The draft holds the decision.
     #[inline]
-    fn decide<O: Op>(
-        &mut self,
-        op: &O,
-        now: Now,
-        attempts: &Attempts,
-        env: &CommitEnv<'_>,
-    ) -> Result<O::Done> {
-        let (mut wants, numbers) = (env.hub.wants(), self.numbers);
+    fn decide<O: Op>(&mut self, op: &O, attempt: &Attempt<'_>) -> Result<O::Done> {
+        let (mut wants, numbers) = (attempt.env.hub.wants(), self.numbers);
+        let (repaired, now) = (&attempt.call.repaired, attempt.now);
         loop {
             self.draft.clear();
-            let (known, left, repaired) = (&self.derived, &mut self.numbers, &attempts.repaired);
+            let (known, left) = (&self.derived, &mut self.numbers);
             let mut ctx =
                 OpContext::new(&self.store, known, left, &mut self.draft, wants, repaired, now);
             match op.decide(&mut ctx) {
@@ -345,85 +332,35 @@ impl EngineState {
         }
     }
 
-    /// Writes the draft and updates the derived state.
-    fn append(&mut self, adds: bool, now: Now, env: &CommitEnv<'_>) -> Result<Mark, Undone> {
-        let advance = self.advance(self.draft.effects.durable_bytes);
-        let durable = self.draft.is_durable();
-        let wrote = (durable && !self.draft.rows.is_empty()).then_some(now.lease);
-        let armed = self.health.arm();
-        let number = match self.store.append(&mut self.draft.rows, advance, adds) {
-            Ok(number) => number,
-            Err(failure) => {
-                armed.disarm();
-                return Err(Self::failed(failure));
-            }
-        };
-        let mark = if durable { Mark(number) } else { Mark(0) };
-        self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
-        self.derived.committed(&mut self.draft, mark, env.hub);
-        armed.disarm();
-        Ok(mark)
-    }
-
-    fn failed(failure: Failure) -> Undone {
-        match failure {
-            Failure::NoRoom => Undone::Retry(Retry::JournalSpace),
-            Failure::TooLarge => Undone::Retry(Retry::BaseCommit),
-            Failure::Refused(error) | Failure::Broken(error) => Undone::Refused(error),
-        }
-    }
-
-    /// Microseconds that the caller pauses after its write.
-    #[inline]
-    pub(crate) fn pause(&mut self, clock: &dyn Clock) -> u64 {
-        if !self.store.is_checkpointing() {
-            self.backpressure.written(self.store.ring_used());
-            return 0;
-        }
-        let (used, size) = self.store.ring();
-        self.backpressure.rest(used, size, || micros(clock.monotonic()))
-    }
-
     /// Admits and decides one op over rows that are not written yet, and adds what it decided to
     /// them. Its tube is none that they make or change. Repairs of what it meets damaged are added
     /// before.
     pub(crate) fn execute_over<O: Op>(
         &mut self,
         op: &O,
-        now: Now,
         draft: &mut Decision,
-        attempts: &mut Attempts,
-        env: &CommitEnv<'_>,
+        attempt: &mut Attempt<'_>,
     ) -> Result<O::Done> {
         loop {
-            let decided = self.decide_over(op, now, draft, attempts, env);
-            let Err(error) = decided else { return decided };
-            let Some(row) = attempts.unrepaired(&error) else { return Err(error) };
-            sound(self.execute_over(&Repair::Row(row), now, draft, attempts, env))?;
+            if op.adds() && self.store.is_full() {
+                return Err(Error::new(ErrorKind::DiskFull));
+            }
+            self.draw(op.numbers(), attempt.env.gate)?;
+            let view = Over { view: &self.store, draft };
+            let (numbers, mut later) = (&mut self.numbers, Decision::default());
+            let (wants, repaired) = (attempt.env.hub.wants(), &attempt.call.repaired);
+            let now = attempt.now;
+            let mut ctx =
+                OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
+            let decided = op.decide(&mut ctx);
+            let Err(error) = decided else {
+                draft.adds_temporary |= op.adds() && later.rows.has_temporary;
+                draft.merge(later);
+                return decided;
+            };
+            let Some(row) = attempt.call.unrepaired(&error) else { return Err(error) };
+            sound(self.execute_over(&Repair::Row(row), draft, attempt))?;
         }
-    }
-
-    fn decide_over<O: Op>(
-        &mut self,
-        op: &O,
-        now: Now,
-        draft: &mut Decision,
-        attempts: &Attempts,
-        env: &CommitEnv<'_>,
-    ) -> Result<O::Done> {
-        if op.adds() && self.store.is_full() {
-            return Err(Error::new(ErrorKind::DiskFull));
-        }
-        self.draw(op.numbers(), env.gate)?;
-        let view = Over { view: &self.store, draft };
-        let (numbers, mut later) = (&mut self.numbers, Decision::default());
-        let (wants, repaired) = (env.hub.wants(), &attempts.repaired);
-        let mut ctx =
-            OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
-        let done = op.decide(&mut ctx)?;
-        draft.adds_temporary |= op.adds() && later.rows.has_temporary;
-        draft.merge(later);
-        Ok(done)
     }
 
     /// Writes to the journal, once, that all of it is synced. Returns false if it is not synced
@@ -435,6 +372,7 @@ impl EngineState {
 }
 
 /// What a commit needs besides the engine's state.
+#[derive(Clone, Copy)]
 pub(crate) struct CommitEnv<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) hub: &'a Hub,

@@ -4,6 +4,7 @@
 use crate::engine::effects::NextDue;
 use crate::words::clock::{NEVER, Now};
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 const CLOCKS: usize = 3;
 
@@ -55,11 +56,8 @@ impl Deadlines {
         let nows = [now.queue, now.wall, now.lease];
         loop {
             let (set, now) = (self.by_clock.get(walk.clock)?, nows.get(walk.clock)?);
-            let from = walk.last.map_or((0, 0), |(when, tube)| match tube.checked_add(1) {
-                Some(tube) => (when, tube),
-                None => (when.saturating_add(1), 0),
-            });
-            match set.range(from..).next().filter(|(when, _)| when <= now) {
+            let from = walk.last.map_or(Bound::Unbounded, Bound::Excluded);
+            match set.range((from, Bound::Unbounded)).next().filter(|(when, _)| when <= now) {
                 Some(entry) => {
                     walk.last = Some(*entry);
                     return Some(entry.1);

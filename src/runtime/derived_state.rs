@@ -3,7 +3,7 @@
 //! tubes.
 
 use crate::engine::decision::Decision;
-use crate::engine::effects::{Change, NextDue, TubeChange};
+use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::format::NumberHash;
 use crate::format::row::TubeRow;
@@ -39,18 +39,11 @@ struct TubeState {
     calls: TubeCounters,
 }
 
-/// What is counted for a tube since the queue was opened.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TubeCounters([u64; CAUSES]);
+/// How many tasks each cause has moved in a tube since the queue was opened.
+pub(crate) type TubeCounters = [u64; CAUSES];
 
 /// How many causes there are; the last one is `Close`.
 const CAUSES: usize = Cause::Close as usize + 1;
-
-impl TubeCounters {
-    pub(crate) fn of(&self, cause: Cause) -> u64 {
-        self.0.get(cause as usize).copied().unwrap_or(0)
-    }
-}
 
 /// What is published to waiters after the lock is released.
 #[derive(Debug, Default)]
@@ -59,8 +52,6 @@ pub(crate) struct Notices {
     pub(crate) tubes: SmallVec<[TubeWakeups; 1]>,
     /// Payload bytes were freed, so any tube may have room under the limit of all tubes together.
     pub(crate) freed: bool,
-    /// Bytes of temporary tubes were freed while a put waits for them.
-    pub(crate) relief: bool,
     /// There is an earlier deadline than any before, or work for a sweep.
     pub(crate) sooner: bool,
     /// Lease time of the last write, if anything was written for the disk.
@@ -98,8 +89,8 @@ impl KnownTubes for DerivedState {
 
 impl DerivedState {
     /// The counters of a tube.
-    pub(crate) fn counted(&self, number: u32) -> Option<&TubeCounters> {
-        self.tubes.get(&number).map(|state| &state.calls)
+    pub(crate) fn counted(&self, number: u32) -> TubeCounters {
+        self.tubes.get(&number).map_or([0; CAUSES], |state| state.calls)
     }
 
     /// A tube, and a lower bound of its first deadlines.
@@ -142,7 +133,7 @@ impl DerivedState {
         }
         let name = row.name.as_str().into();
         let tube = TubeEntry { number, row };
-        let state = TubeState { tube, name, next: NextDue::NONE, calls: TubeCounters::default() };
+        let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES] };
         self.tubes.insert(number, state);
     }
 
@@ -151,7 +142,14 @@ impl DerivedState {
         let effects = &mut draft.effects;
         self.outbox.freed |= effects.durable_bytes < 0;
         for change in effects.changes() {
-            self.count(change);
+            let tube = self.tubes.get_mut(&change.tube);
+            if let Some(calls) = tube.and_then(|tube| tube.calls.get_mut(change.cause as usize)) {
+                *calls += 1;
+            }
+            self.tasks_put += u64::from(change.cause == Cause::Put);
+            if change.to.is_none() {
+                self.outbox.add(change.tube, 0, 1);
+            }
         }
         for (tube, tasks) in &effects.wakes {
             self.outbox.add(*tube, *tasks, 0);
@@ -173,18 +171,6 @@ impl DerivedState {
         for (tube, next) in &effects.deadlines {
             let Some((_, bound)) = self.bound(*tube) else { continue };
             self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
-        }
-    }
-
-    #[inline]
-    fn count(&mut self, change: &Change) {
-        let counted = self.tubes.get_mut(&change.tube);
-        if let Some(calls) = counted.and_then(|tube| tube.calls.0.get_mut(change.cause as usize)) {
-            *calls += 1;
-        }
-        self.tasks_put += u64::from(change.cause == Cause::Put);
-        if change.to.is_none() {
-            self.outbox.add(change.tube, 0, 1);
         }
     }
 

@@ -5,11 +5,11 @@ use crate::engine::PayloadSubscribers;
 use crate::engine::effects::{Change, Effects};
 use crate::runtime::group_commit::Mark;
 use crate::words::clock::machine_now;
+use crate::words::macros::debug;
 use crate::words::options::EventOptions;
 use crate::words::sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::words::task::{Cause, State, TaskId};
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
 /// A task's step from one state to another. It is sent after the commit; a power cut may undo a
@@ -252,38 +252,27 @@ impl Subscriber {
     pub(crate) fn next(&self, timeout: Option<Duration>) -> Option<Event> {
         let until = timeout.and_then(|timeout| machine_now().checked_add(timeout));
         let mut stream = self.stream.lock();
-        loop {
-            if let Some(event) = stream.pop() {
-                return Some(event);
-            }
-            if stream.ended {
-                return None;
-            }
+        while stream.events.is_empty() && !stream.ended {
             match until {
-                Some(until) => {
-                    if self.arrived.wait_until(&mut stream, until).timed_out() {
-                        return stream.pop();
-                    }
-                }
+                Some(until) if self.arrived.wait_until(&mut stream, until).timed_out() => break,
+                Some(_) => {}
                 None => self.arrived.wait(&mut stream),
             }
         }
+        stream.pop()
     }
 }
 
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event")
-            .field("seq", &self.seq)
-            .field("tube", &self.tube)
-            .field("task", &self.task)
-            .field("from", &self.from)
-            .field("to", &self.to)
-            .field("cause", &self.cause)
-            .field("payload_bytes", &self.payload().map(<[u8]>::len))
-            .finish_non_exhaustive()
-    }
-}
+debug!(
+    [] Event, "Event", this,
+    "seq": &this.seq,
+    "tube": &this.tube,
+    "task": &this.task,
+    "from": &this.from,
+    "to": &this.to,
+    "cause": &this.cause,
+    "payload_bytes": &this.payload().map(<[u8]>::len)
+);
 
 #[cfg(test)]
 mod tests {

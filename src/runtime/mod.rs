@@ -1,24 +1,22 @@
-//! Threads and waiting. [`Core`](core::Core) is what all handles share: it takes ops to the engine
-//! and their writes to the store, and publishes what was committed.
+//! Threads and waiting. [`Shared`](shared::Shared) is what all handles share: it takes ops to the
+//! engine and their writes to the store, and publishes what was committed.
 
 pub(crate) mod group_commit;
 pub(crate) mod wake;
 pub(crate) mod events;
 pub(crate) mod parker;
 pub(crate) mod handoff_mutex;
-pub(crate) mod throttle;
-pub(crate) mod backpressure;
 pub(crate) mod deadlines;
 pub(crate) mod derived_state;
 pub(crate) mod reentrancy;
 pub(crate) mod commit;
+pub(crate) mod checkpointer;
 pub(crate) mod grace_timers;
 pub(crate) mod shared;
-pub(crate) mod checkpointer;
 pub(crate) mod transaction;
 pub(crate) mod pipeline;
 pub(crate) mod sessions;
 pub(crate) mod timer;
-pub(crate) mod core;
+pub(crate) mod calls;
 pub(crate) mod reads;
 pub(crate) mod staged_put;

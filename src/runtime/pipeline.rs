@@ -3,7 +3,7 @@
 //! what it needs as a [`Retry`]. This file has the blocking interface, one loop over the attempts.
 
 use crate::engine::Op;
-use crate::runtime::checkpointer::{relieve_journal, run_post_commit, sync_overdue};
+use crate::runtime::checkpointer::{relieve_journal, run_post_commit};
 use crate::runtime::commit::{Attempts, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
@@ -25,7 +25,6 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
             }
         }
         let post = parts.release(state);
-        sync_overdue(parts, &post);
         match attempted {
             Ok(done) => {
                 run_post_commit(parts, &post);

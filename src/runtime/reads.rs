@@ -6,7 +6,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::{Met, Value, View};
 use crate::runtime::commit::EngineState;
-use crate::runtime::core::Core;
+use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-impl Core {
+impl Shared {
     /// Reads a snapshot that is taken under the engine's lock, without it.
     fn read_snapshot<T, R>(
         &self,
@@ -70,26 +70,24 @@ impl Core {
         number: u32,
         find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<TaskDescription>>,
     ) -> Result<Option<TaskInfo>> {
-        let found = self.look_in(number, |view, now| {
+        self.catch_up(number)?;
+        let found = self.look(|view, now| {
             let tube = query::tube(view, number)?;
             Ok(find(view, &tube, now)?.map(|found| (tube, found)))
         })?;
         let Some((tube, found)) = found else { return Ok(None) };
         let mut rows = Gathered::default();
-        loop {
+        let payload = loop {
             let payload = found.payload(&rows, &tube);
-            if rows.lacks_some() {
-                self.gather(&mut rows)?;
-                continue;
+            if !rows.lacks_some() {
+                break payload;
             }
-            match payload {
-                Ok(payload) => {
-                    drop(rows);
-                    return Ok(Some(found.with(payload)));
-                }
-                Err(error) if error.kind() == ErrorKind::Damaged => break,
-                Err(error) => return Err(error),
-            }
+            self.gather(&mut rows)?;
+        };
+        drop(rows);
+        match payload {
+            Err(error) if error.kind() == ErrorKind::Damaged => {}
+            payload => return payload.map(|payload| Some(found.with(payload))),
         }
         // The task may have gone after it was found. Under the lock that cannot happen.
         self.look(|view, now| {
@@ -179,12 +177,12 @@ impl Listing {
     }
 
     /// The next task, without its payload.
-    pub(crate) fn next_summary(&mut self, core: &Core) -> Result<Option<TaskSummary>> {
+    pub(crate) fn next_summary(&mut self, core: &Shared) -> Result<Option<TaskSummary>> {
         self.next(core, |rows, tube, row, now| Ok(query::listed(rows, tube, row, now)?.summary))
     }
 
     /// The next task, with its payload.
-    pub(crate) fn next_info(&mut self, core: &Core) -> Result<Option<TaskInfo>> {
+    pub(crate) fn next_info(&mut self, core: &Shared) -> Result<Option<TaskInfo>> {
         let found = self.next(core, |rows, tube, row, now| {
             let found = query::listed(rows, tube, row, now)?;
             let payload = found.payload(rows, tube)?;
@@ -194,13 +192,13 @@ impl Listing {
     }
 
     /// The next taken task.
-    pub(crate) fn next_taken(&mut self, core: &Core) -> Result<Option<TakenInfo>> {
+    pub(crate) fn next_taken(&mut self, core: &Shared) -> Result<Option<TakenInfo>> {
         self.next(core, |rows, tube, row, now| query::taken(rows, tube, row, now))
     }
 
     fn next<T>(
         &mut self,
-        core: &Core,
+        core: &Shared,
         describe: impl Fn(&Gathered, &TubeEntry, &Met, Now) -> Result<T>,
     ) -> Result<Option<T>> {
         loop {
@@ -235,7 +233,7 @@ impl Listing {
     }
 
     /// Reads the next rows of the state. False if there are no more.
-    fn read_page(&mut self, core: &Core) -> Result<bool> {
+    fn read_page(&mut self, core: &Shared) -> Result<bool> {
         let Some(from) = self.next.take() else { return Ok(false) };
         core.catch_up(self.number)?;
         let (page, tube, now, next) = core.read_snapshot(

@@ -90,12 +90,9 @@ pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
         }
     }
     let consumers = consumers::all(&parts.state.lock().store)?;
-    let (queue, lease) = {
-        let now = parts.state.lock().now(&*parts.settings.clock);
-        (now.queue, now.lease)
-    };
+    let now = parts.state.lock().now(&*parts.settings.clock);
     for (consumer, row) in consumers {
-        let until = lease.saturating_add(row.until.saturating_sub(queue));
+        let until = now.lease.saturating_add(row.until.saturating_sub(now.queue));
         let from = LeasePlace::default();
         parts.grace_timers.insert(Grace { consumer, left: row.void_to, until, from });
     }

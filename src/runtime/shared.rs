@@ -2,21 +2,21 @@
 //! taken in one order: the writer's before the engine's. Neither is held while user code runs,
 //! except in `transact`.
 
-use crate::runtime::backpressure::{Backpressure, PausedCallers};
+use crate::runtime::checkpointer::{Checkpointer, PostCommit};
 use crate::runtime::commit::{CommitEnv, EngineState};
-use crate::runtime::derived_state::{Notices, TubeWakeups};
+use crate::runtime::derived_state::TubeWakeups;
 use crate::runtime::events::Hub;
 use crate::runtime::grace_timers::GraceTimers;
 use crate::runtime::group_commit::{GroupCommit, Mark};
-use crate::runtime::handoff_mutex::{HandoffGuard, HandoffMutex};
+use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::parker::Parker;
 use crate::runtime::reentrancy;
-use crate::runtime::throttle::Throttle;
 use crate::runtime::wake::Wake;
 use crate::store::{Health, Opened};
 use crate::words::clock::{Clock, ClockStep, micros};
 use crate::words::error::Result;
-use crate::words::sync::{Arc, Mutex, MutexGuard};
+use crate::words::sync::{Arc, JoinHandle, Mutex};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// How the queue was opened.
@@ -29,16 +29,13 @@ pub(crate) struct CoreSettings {
     pub(crate) durable_bytes_max: u64,
 }
 
-/// What the threads of one queue share.
+/// What the handles and threads of one queue share. It derefs to what checkpoints and the engine's
+/// lock are.
 pub(crate) struct Shared {
+    checkpointer: Checkpointer,
     pub(crate) settings: CoreSettings,
     /// How the wall clock moved before the opening.
     pub(crate) clock_step: Option<ClockStep>,
-    /// Held by the one that checkpoints or transacts. Taken before `state`, never after.
-    writer: Mutex<()>,
-    /// The throttle of the running checkpoint.
-    pub(crate) throttle: Arc<Throttle>,
-    pub(crate) state: HandoffMutex<EngineState>,
     pub(crate) gate: GroupCommit,
     pub(crate) takers: Wake,
     pub(crate) room: Wake,
@@ -46,24 +43,17 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub,
     /// Wakes the timer.
     pub(crate) timer: Parker,
-    /// Wakes the thread that runs checkpoints in the background.
-    pub(crate) checkpointer: Parker,
-    pub(crate) pausing: PausedCallers,
     pub(crate) grace_timers: GraceTimers,
     pub(crate) health: Arc<Health>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What a caller does after it has released the engine's lock; see `sync_overdue` and
-/// `run_post_commit`.
-#[must_use = "the caller does it without the engine's lock"]
-pub(crate) struct PostCommit {
-    /// The oldest unsynced record has reached the limit: sync up to this mark.
-    pub(crate) sync: Option<Mark>,
-    pub(crate) wants_checkpoint: bool,
-    /// The number of checkpoints so far.
-    pub(crate) checkpoints: u64,
-    /// Microseconds of pause for writing faster than the running checkpoint frees space.
-    pub(crate) pause: u64,
+impl Deref for Shared {
+    type Target = Checkpointer;
+
+    fn deref(&self) -> &Checkpointer {
+        &self.checkpointer
+    }
 }
 
 impl Shared {
@@ -71,26 +61,21 @@ impl Shared {
     pub(crate) fn new(opened: Opened, settings: CoreSettings) -> Self {
         let health = opened.store.health.clone();
         let gate = GroupCommit::new(opened.store.journal(), health.clone());
-        let throttle = Arc::new(Throttle::new(settings.clock.clone()));
-        let backpressure = Backpressure::new(throttle.clone());
         let clock_step = opened.step;
-        let state = EngineState::new(opened, backpressure);
+        let state = EngineState::new(opened);
         Self {
+            checkpointer: Checkpointer::new(state, settings.clock.clone(), settings.by_hand),
             settings,
             clock_step,
-            writer: Mutex::new(()),
-            throttle,
-            state: HandoffMutex::new(state),
             gate,
             takers: Wake::default(),
             room: Wake::default(),
             ready_waiters: Wake::default(),
             hub: Hub::default(),
             timer: Parker::default(),
-            checkpointer: Parker::default(),
-            pausing: PausedCallers::default(),
             grace_timers: GraceTimers::default(),
             health,
+            threads: Mutex::default(),
         }
     }
 
@@ -101,52 +86,19 @@ impl Shared {
         self.health.serves()
     }
 
-    /// The engine's lock, unless the queue has stopped.
-    pub(crate) fn running(&self) -> Result<HandoffGuard<'_, EngineState>> {
-        let state = self.state.lock();
-        state.health.runs()?;
-        Ok(state)
-    }
-
-    /// Waits for the writer's lock.
-    pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
-        self.throttle.while_awaited(|| self.writer.lock())
-    }
-
-    /// Waits until the base is open again after a checkpoint that met a full disk.
-    pub(crate) fn await_reopening(&self) {
-        // The checkpoint opens the base again before it releases the writer.
-        drop(self.writer());
-    }
-
-    /// The writer's lock, if it is free.
-    pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
-        self.writer.try_lock()
-    }
-
     pub(crate) fn env(&self) -> CommitEnv<'_> {
         CommitEnv { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
     }
 
-    /// Lease time, read without the engine's lock.
-    pub(crate) fn lease_now(&self) -> u64 {
-        micros(self.settings.clock.monotonic())
-    }
-
-    /// Releases the engine's lock and publishes what was committed under it. Does not wait.
+    /// Releases the engine's lock and publishes what was committed under it, also if the op of this
+    /// thread was refused after that commit. Syncs what has been unsynced for too long, so that the
+    /// limit does not depend on the flusher.
     pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
-        let outbox = state.take_outbox();
-        let written = state.written();
-        let wants_checkpoint = state.store.wants_checkpoint();
-        let checkpoints = state.store.checkpoints();
-        let pause = state.pause(&*self.settings.clock);
+        let outbox = std::mem::take(&mut state.derived.outbox);
+        let relief = state.store.has_relief();
+        let written = Mark(state.store.written());
+        let post = self.post_commit(&state);
         drop(state);
-        let sync = self.publish(outbox).then_some(written);
-        PostCommit { sync, wants_checkpoint, checkpoints, pause }
-    }
-
-    /// Publishes. Returns whether the oldest unsynced record has reached the limit.
-    fn publish(&self, outbox: Notices) -> bool {
         for TubeWakeups { tube, ready, gone } in outbox.tubes {
             if ready > 0 {
                 self.takers.wake(tube, ready);
@@ -159,16 +111,20 @@ impl Shared {
             }
         }
         // The freed bytes may be room for any number of puts, in any tube.
-        let freed = outbox.freed && self.settings.durable_bytes_max < u64::MAX;
-        if freed || outbox.relief {
+        if relief || outbox.freed && self.settings.durable_bytes_max < u64::MAX {
             self.room.recheck_all();
         }
         if outbox.sooner {
             self.timer.wake();
         }
-        let Some(lease) = outbox.wrote else { return false };
-        self.timer.note_write(lease);
-        self.gate.note_write(lease, micros(self.settings.flush_interval))
+        if let Some(lease) = outbox.wrote {
+            self.timer.note_write(lease);
+            if self.gate.note_write(lease, micros(self.settings.flush_interval)) {
+                // The failure is stored, and every later call returns it.
+                let _ = self.gate.wait(written);
+            }
+        }
+        post
     }
 
     /// Makes all waiters look again.

@@ -6,29 +6,30 @@ use crate::engine::pieces::Staged;
 use crate::engine::put::{NewRow, PutTasks};
 use crate::engine::staging::{GiveUpPut, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
-use crate::runtime::core::Core;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
+use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
 
-type Applied = (<PutTasks<'static> as Op>::Done, Mark);
+/// What each put of an op did.
+pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
 
 /// The pieces that are written of a put that is not done yet. The drop removes them.
 pub(crate) struct StagedPut<'a> {
-    core: &'a Core,
+    core: &'a Shared,
     staged: Vec<Staged>,
 }
 
 impl<'a> StagedPut<'a> {
     #[inline]
-    pub(crate) fn new(core: &'a Core) -> Self {
+    pub(crate) fn new(core: &'a Shared) -> Self {
         Self { core, staged: Vec::new() }
     }
 
     /// Does the put. After a refusal it may be tried again; the written pieces stay until then.
     #[inline]
-    pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<Applied> {
+    pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
         let is_small = |task: &NewRow<'_>| task.payload.len() <= PIECE_BYTES_MAX;
         if put.tasks.iter().all(is_small) || put.tasks.len() > BATCH_TASKS_MAX {
             return self.core.apply(put);
@@ -37,7 +38,7 @@ impl<'a> StagedPut<'a> {
     }
 
     #[cold]
-    fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<Applied> {
+    fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
         let most = self.pieces_of_step();
         for (at, task) in put.tasks.iter().enumerate() {
             let bytes = task.payload.len();

@@ -4,14 +4,13 @@
 use crate::engine::Op;
 use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
-use crate::runtime::checkpointer::{look_for_room, sync_overdue};
-use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
+use crate::runtime::checkpointer::look_for_room;
+use crate::runtime::commit::{Attempt, Attempts, EngineState, Retry, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::reentrancy::{self, TransactionScope};
 use crate::runtime::shared::Shared;
 use crate::store::{BaseTransaction, Failure};
-use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::sync::MutexGuard;
@@ -75,12 +74,17 @@ impl<'a> TransactionCommit<'a> {
         let Ok(mut decided) = self.decided.try_borrow_mut() else {
             return Err(Error::new(ErrorKind::InTransaction));
         };
-        let Some(mut state) = decided.state.take() else {
+        let Decided { state: Some(state), draft, tubes, tasks } = &mut *decided else {
             return Err(Error::new(ErrorKind::Closed));
         };
-        let done = decided.run(op, &mut state, self.parts);
-        decided.state = Some(state);
-        done
+        let (now, env) = (state.now(&*self.parts.settings.clock), self.parts.env());
+        let mut attempt = Attempt { now, call: &mut Attempts::default(), env };
+        if let Some(tube) = op.tube() {
+            run_due_work(state, draft, tube, tubes.insert(tube), &mut attempt)?;
+        }
+        let done = state.execute_over(op, draft, &mut attempt)?;
+        tasks.extend(op.in_doubt(&done));
+        Ok(done)
     }
 
     /// Commits the active layer, the verbs' writes and the application's tables together.
@@ -106,57 +110,42 @@ impl<'a> TransactionCommit<'a> {
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::NoRoom | Failure::TooLarge) => Err(Error::new(ErrorKind::Full)),
         };
-        sync_overdue(self.parts, &self.parts.release(state));
+        drop(self.parts.release(state));
         committed
     }
 }
 
-impl Decided<'_> {
-    fn run<O: Op>(&mut self, op: &O, state: &mut EngineState, parts: &Shared) -> Result<O::Done> {
-        let (now, env) = (state.now(&*parts.settings.clock), parts.env());
-        if let Some(tube) = op.tube() {
-            self.run_due_work(state, tube, now, parts)?;
-        }
-        let mut attempts = Attempts::default();
-        let done = state.execute_over(op, now, &mut self.draft, &mut attempts, &env)?;
-        self.tasks.extend(op.in_doubt(&done));
-        Ok(done)
+/// Does the work that is due in the tube of the next verb. Before the first verb in a tube it goes
+/// in commits of its own, one sweep each: no decision depends on the tube's rows yet, and the draft
+/// does not grow with what is due. Before later verbs, when little is due, and if the journal has
+/// no space, it joins the draft.
+fn run_due_work(
+    state: &mut EngineState,
+    draft: &mut Decision,
+    tube: u32,
+    mut by_itself: bool,
+    attempt: &mut Attempt<'_>,
+) -> Result<()> {
+    // On a full disk the due work waits for a verb that is not in a transaction.
+    if state.store.is_full() {
+        return Ok(());
     }
-
-    /// Does the work that is due in the tube of the next verb. Before the first verb in a tube it
-    /// goes in commits of its own, one sweep each: no decision depends on the tube's rows yet, and
-    /// the draft does not grow with what is due. Before later verbs, when little is due, and if the
-    /// journal has no space, it joins the draft.
-    fn run_due_work(
-        &mut self,
-        state: &mut EngineState,
-        tube: u32,
-        now: Now,
-        parts: &Shared,
-    ) -> Result<()> {
-        let mut by_itself = self.tubes.insert(tube);
-        // On a full disk the due work waits for a verb that is not in a transaction.
-        if state.store.is_full() {
-            return Ok(());
-        }
-        let (mut attempts, env) = (Attempts::default(), parts.env());
-        let due = WorkOff { tube, most: SWEEP_TASKS };
-        let mut more = state.is_due(tube, now)?;
-        while more {
-            if by_itself {
-                match state.commit(&due, now, &mut attempts, &env) {
-                    Ok((left, _)) => more = left,
-                    Err(Undone::Refused(error)) => return Err(error),
-                    // A damaged row was repaired.
-                    Err(Undone::Retry(Retry::Yield)) => {}
-                    Err(Undone::Retry(_)) => by_itself = false,
-                }
-            } else {
-                more = state.execute_over(&due, now, &mut self.draft, &mut attempts, &env)?;
+    let due = WorkOff { tube, most: SWEEP_TASKS };
+    let mut more = state.is_due(tube, attempt.now)?;
+    while more {
+        if by_itself {
+            match state.commit(&due, attempt) {
+                Ok((left, _)) => more = left,
+                Err(Undone::Refused(error)) => return Err(error),
+                // A damaged row was repaired.
+                Err(Undone::Retry(Retry::Yield)) => {}
+                Err(Undone::Retry(_)) => by_itself = false,
             }
+        } else {
+            more = state.execute_over(&due, draft, attempt)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 impl Drop for TransactionCommit<'_> {
@@ -166,7 +155,7 @@ impl Drop for TransactionCommit<'_> {
         if let Some(mut state) = self.decided.get_mut().state.take() {
             // The base may have failed during the closure; from now on a failed sync is reported.
             let _ = state.store.reopen_if_failed();
-            sync_overdue(self.parts, &self.parts.release(state));
+            drop(self.parts.release(state));
         }
     }
 }

@@ -3,7 +3,8 @@
 //! passes it on.
 
 use crate::words::sync::{AtomicUsize, Mutex, Ordering, Receiver, Sender, bounded};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// The waiters for one thing, such as tasks to take or room to put, by tube.
 #[derive(Default)]
@@ -15,7 +16,8 @@ pub(crate) struct Wake {
 
 #[derive(Default)]
 struct WaitLists {
-    tubes: HashMap<u32, BTreeMap<u64, WaitEntry>>,
+    /// By the tube and the number of the entry.
+    entries: BTreeMap<(u32, u64), WaitEntry>,
     next: u64,
 }
 
@@ -29,8 +31,8 @@ struct WaitEntry {
 /// An entry in the order of waiting. Its drop passes an unused wake-up on.
 pub(crate) struct Registration<'a> {
     wake: &'a Wake,
-    tube: u32,
-    entry: u64,
+    /// Its tube and its number.
+    entry: (u32, u64),
     /// Receives a message for a wake-up, or to look again.
     pub(crate) signal: Receiver,
 }
@@ -49,15 +51,13 @@ pub(crate) struct Waiting {
 impl Wake {
     /// Adds an entry after the others of a tube.
     pub(crate) fn register(&self, waiting: Waiting) -> Registration<'_> {
-        let tube = waiting.tube;
         let (sender, signal) = bounded(1);
         let mut lists = self.lists.lock();
-        let entry = lists.next;
+        let entry = (waiting.tube, lists.next);
         lists.next += 1;
-        let waiter = WaitEntry { woken: false, signal: sender, waiting };
-        lists.tubes.entry(tube).or_default().insert(entry, waiter);
+        lists.entries.insert(entry, WaitEntry { woken: false, signal: sender, waiting });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Registration { wake: self, tube, entry, signal }
+        Registration { wake: self, entry, signal }
     }
 
     /// Wakes `count` waiters of the tube, first come, first served.
@@ -65,13 +65,12 @@ impl Wake {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if let Some(entries) = self.lists.lock().tubes.get_mut(&tube) {
-            for entry in entries.values_mut().filter(|entry| !entry.woken).take(count) {
-                entry.woken = true;
-                // The channel is full only if the waiter was made to look again; then it looks
-                // anyway.
-                let _ = entry.signal.try_send(());
-            }
+        let mut lists = self.lists.lock();
+        let entries = lists.entries.range_mut(of(tube)).map(|(_, entry)| entry);
+        for entry in entries.filter(|entry| !entry.woken).take(count) {
+            entry.woken = true;
+            // The channel is full only if the waiter was made to look again; then it looks anyway.
+            let _ = entry.signal.try_send(());
         }
     }
 
@@ -79,32 +78,34 @@ impl Wake {
     pub(crate) fn recheck_all(&self) {
         // Not only if `waiting` says that there are some: what changed, such as the end of the
         // queue, may be protected by no lock. A waiter that registers after this sees the change.
-        for entry in self.lists.lock().tubes.values().flat_map(BTreeMap::values) {
+        for entry in self.lists.lock().entries.values() {
             let _ = entry.signal.try_send(());
         }
     }
 
     /// How many wait for the tube.
     pub(crate) fn count(&self, tube: u32) -> usize {
-        self.lists.lock().tubes.get(&tube).map_or(0, BTreeMap::len)
+        self.lists.lock().entries.range(of(tube)).count()
     }
 
     /// All waiters, in the order of the entries.
     pub(crate) fn list(&self) -> Vec<Waiting> {
         let lists = self.lists.lock();
-        let mut entries: Vec<_> = lists.tubes.values().flatten().collect();
-        entries.sort_unstable_by_key(|(number, _)| **number);
+        let mut entries: Vec<_> = lists.entries.iter().collect();
+        entries.sort_unstable_by_key(|((_, number), _)| *number);
         entries.into_iter().map(|(_, entry)| entry.waiting).collect()
     }
+}
+
+/// The keys of a tube's entries.
+fn of(tube: u32) -> RangeInclusive<(u32, u64)> {
+    (tube, 0)..=(tube, u64::MAX)
 }
 
 impl Registration<'_> {
     /// Uses up the wake-up: the waiter is about to look. A later wake-up signals again.
     pub(crate) fn use_wakeup(&self) {
-        let mut lists = self.wake.lists.lock();
-        if let Some(entry) =
-            lists.tubes.get_mut(&self.tube).and_then(|entries| entries.get_mut(&self.entry))
-        {
+        if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry) {
             entry.woken = false;
         }
     }
@@ -112,18 +113,10 @@ impl Registration<'_> {
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        let mut lists = self.wake.lists.lock();
-        let mut unused = false;
-        if let Some(entries) = lists.tubes.get_mut(&self.tube) {
-            unused = entries.remove(&self.entry).is_some_and(|entry| entry.woken);
-            if entries.is_empty() {
-                lists.tubes.remove(&self.tube);
-            }
-        }
+        let entry = self.wake.lists.lock().entries.remove(&self.entry);
         self.wake.waiting.fetch_sub(1, Ordering::SeqCst);
-        drop(lists);
-        if unused {
-            self.wake.wake(self.tube, 1);
+        if entry.is_some_and(|entry| entry.woken) {
+            self.wake.wake(self.entry.0, 1);
         }
     }
 }

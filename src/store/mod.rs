@@ -225,12 +225,6 @@ impl Store {
         self.checkpoints_done
     }
 
-    /// Bytes of the journal's ring in use; 0 in memory.
-    #[inline]
-    pub(crate) fn ring_used(&self) -> u64 {
-        self.ring.as_ref().map_or(0, Ring::used)
-    }
-
     /// Bytes of the journal's ring in use, and the maximum of them; 0 in memory.
     pub(crate) fn ring(&self) -> (u64, u64) {
         let Some(ring) = &self.ring else { return (0, 0) };

@@ -302,7 +302,7 @@ fn has_clean_end(file: &dyn DiskFile, head: &JournalHead, tail: Span) -> Result<
 
 /// Searches the ring for records after a gap. Returns their positions.
 fn search(reader: &mut RingReader<'_>, tail: Span, progress: ProgressFn<'_>) -> Result<Vec<u64>> {
-    let ring = reader.ring_bytes();
+    let ring = reader.head.ring;
     reader.beyond(tail.link.number, |done| report(progress, Stage::Scan, done, ring))
 }
 

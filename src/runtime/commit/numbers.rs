@@ -51,7 +51,7 @@ impl EngineState {
         let end = self.numbers.next.plus(need).plus(Numbers::both(NUMBER_BLOCK));
         let reserved = self.reserved.max(end);
         let advance = MetaDelta { reserved, ..self.advance(0) };
-        let number = self.store.note(advance).map_err(Self::failed)?;
+        let number = self.store.note(advance)?;
         // Set only after the write: numbers that no record carries would count as reserved after
         // the next sync.
         (self.reserved, self.reserved_at) = (reserved, Mark(number));

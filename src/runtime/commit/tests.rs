@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::runtime::group_commit::GroupCommit;
-use crate::runtime::throttle::Throttle;
 use crate::store::{Clocks, Config, Folder, Store};
 use crate::words::clock::ManualClock;
 use crate::words::limits::JOURNAL_BYTES_MIN;
@@ -29,12 +28,11 @@ fn opened(path: &std::path::Path) -> Opened {
 fn a_reservation_that_was_not_written_gives_no_numbers() {
     let home = tempfile::tempdir().unwrap();
     let opened = opened(&home.path().join("q"));
-    let clock = Arc::new(ManualClock::new());
+    let clock = ManualClock::new();
     let gate = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
-    let backpressure = Backpressure::new(Arc::new(Throttle::new(clock.clone())));
-    let mut state = EngineState::new(opened, backpressure);
+    let mut state = EngineState::new(opened);
     let hub = Hub::default();
-    let env = CommitEnv { clock: &*clock, hub: &hub, gate: &gate };
+    let env = CommitEnv { clock: &clock, hub: &hub, gate: &gate };
     while state.store.note(MetaDelta::default()).is_ok() {}
     state.numbers.next.ids = state.numbers.end.ids;
     let batch = Numbers::of_ids(NUMBER_BLOCK);

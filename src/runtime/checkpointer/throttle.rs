@@ -2,20 +2,12 @@
 //! and no caller waits for its end. Then it yields the processor, and the disk if there are callers
 //! that sync. These are hints only: a checkpoint is correct whatever they are.
 
+use super::{HURRY_AT_DIVISOR, SYNC_BYTES, SYNC_PAUSE, YIELD_MAX};
 use crate::store::IoPacer;
 use crate::words::clock::{Clock, micros};
 use crate::words::sync::plain::{AtomicBool, AtomicU64, AtomicUsize, park_timeout, yield_now};
 use crate::words::sync::{Arc, Ordering};
 use std::io;
-use std::time::Duration;
-
-/// Bytes of a piece, and how long the pause after it is. On the disk of BENCHMARKS.md a caller
-/// that syncs 4 000 times a second beside checkpoints of 6 MB waits, at the 99.9th percentile,
-/// 11 ms where they are written at once, 15 in pieces without pauses, 1.3 in these.
-const SYNC_BYTES: u64 = 128 << 10;
-const SYNC_PAUSE: Duration = Duration::from_millis(1);
-/// Most time that one checkpoint spends on that: on a card a single sync can take 50 ms.
-const YIELD_MAX: Duration = Duration::from_millis(250);
 
 /// Read by the running checkpoint.
 pub(crate) struct Throttle {
@@ -69,7 +61,7 @@ impl Throttle {
     /// Notes that `used` bytes of a ring of `size` bytes are in use.
     pub(crate) fn used(&self, used: u64, size: u64) {
         // In memory there is no ring.
-        if size > 0 && used >= size / 2 {
+        if size > 0 && used >= size / HURRY_AT_DIVISOR {
             self.ring_half_full.store(true, Ordering::Relaxed);
         }
     }
@@ -126,6 +118,7 @@ impl IoPacer for Throttle {
 mod tests {
     use super::*;
     use crate::words::clock::ManualClock;
+    use std::time::Duration;
 
     #[test]
     fn a_checkpoint_takes_its_time_only_if_it_has_some() {

@@ -1,11 +1,11 @@
-//! The state that all handles of one queue share, and the calls they make.
+//! The calls that the handles of a queue make: its start and its close, ops, reads and waits.
 
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::due::CatchUp;
 use crate::engine::take::{Delivery, Take};
 use crate::engine::{Op, OpContext};
 use crate::format::View;
-use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free};
+use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free, unless_full};
 use crate::runtime::commit::EngineState;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
@@ -21,24 +21,9 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::options::Durability;
 use crate::words::stop::Stop;
-use crate::words::sync::{Arc, JoinHandle, Mutex, ThreadBuilder};
+use crate::words::sync::{Arc, ThreadBuilder};
 use crate::words::sync::{current, has_ended, never, wait_or_stop};
-use std::ops::Deref;
 use std::time::Duration;
-
-/// The running queue.
-pub(crate) struct Core {
-    parts: Shared,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl Deref for Core {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        &self.parts
-    }
-}
 
 /// How long a call waits.
 #[derive(Clone, Copy)]
@@ -58,11 +43,10 @@ impl Wait<'_> {
     }
 }
 
-impl Core {
+impl Shared {
     /// Starts the queue over an opened store: voids leases, loads deadlines, starts threads.
     pub(crate) fn start(opened: Opened, settings: CoreSettings) -> Result<Arc<Self>> {
-        let parts = Shared::new(opened, settings);
-        let core = Arc::new(Self { parts, threads: Mutex::default() });
+        let core = Arc::new(Self::new(opened, settings));
         let learnt = core.state.lock().learn(&*core.settings.clock);
         let begun = learnt.and_then(|()| void_leases(&core, true));
         let begun = begun.and_then(|()| roll_back_puts(&core));
@@ -84,7 +68,7 @@ impl Core {
     fn start_threads(self: &Arc<Self>) -> Result<()> {
         self.spawn("tubewell-timer", |core| timer::keep_time(core))?;
         self.spawn("tubewell-checkpoint", |core| {
-            while core.checkpointer.sleep(None) {
+            while core.background.sleep(None) {
                 checkpoint_if_free(core);
             }
         })?;
@@ -188,16 +172,6 @@ impl Core {
         }
     }
 
-    /// Reads a tube after the work that is due in it was done.
-    pub(crate) fn look_in<R>(
-        &self,
-        tube: u32,
-        look: impl Fn(&dyn View, Now) -> Result<R>,
-    ) -> Result<R> {
-        self.catch_up(tube)?;
-        self.look(look)
-    }
-
     /// Does the work that is due in a tube.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
         self.apply(&CatchUp { tube }).map(drop)
@@ -219,10 +193,11 @@ impl Core {
     /// Takes one task; waits for one.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
         let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
-        if let Some(task) = self.apply(&op)?.0.pop() {
-            return Ok(Some(task));
+        let take = || Ok(self.apply(&op)?.0.pop());
+        match take()? {
+            None => self.wait_for(&self.takers, tube, holder, wait, take),
+            taken => Ok(taken),
         }
-        self.wait_for(&self.takers, tube, holder, wait, || Ok(self.apply(&op)?.0.pop()))
     }
 
     /// Calls `look` whenever the tube's waiters are woken, until it finds something or the wait is
@@ -291,18 +266,15 @@ impl Core {
         }
         self.recheck_all();
         self.timer.close();
-        self.checkpointer.close();
+        self.background.close();
         self.gate.close();
         // A failure in a checkpoint that no call waited for is reported here at the latest.
         let runs = self.health.runs();
         let mut ended = runs.and_then(|()| void_leases(self, false));
         if ended.is_ok() {
             self.state.lock().settle(&*self.settings.clock);
-            ended = match checkpoint(self) {
-                // The journal is synced and keeps what the base has no space for.
-                Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
-                done => done,
-            };
+            // The journal is synced and keeps what the base has no space for.
+            ended = unless_full(checkpoint(self));
         }
         let writer = self.writer();
         let mut state = self.state.lock();

@@ -3,17 +3,11 @@
 //! caller finds the journal full and waits for the rest of the checkpoint. No lock is held during a
 //! pause.
 
-use crate::runtime::throttle::Throttle;
-use crate::words::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use super::throttle::Throttle;
+use super::{LAST_PART_DIVISOR, PAUSE_MICROS_MIN};
+use crate::words::sync::Arc;
 
-/// Shorter pauses are added up: putting a thread to sleep costs about half as much.
-const PAUSE_MICROS_MIN: u64 = 100;
-/// The last part is 1/LAST_PART_DIVISOR of the ring. With a larger part the ring would be less full
-/// at the end of a checkpoint, and the next one would have fewer rows for its syncs.
-const LAST_PART_DIVISOR: u64 = 8;
-
-/// What callers owe. Protected by the engine's lock.
+/// What callers owe.
 pub(crate) struct Backpressure {
     /// How long the last checkpoint took.
     last_micros: u64,
@@ -31,9 +25,9 @@ impl Backpressure {
         Self { last_micros: 0, started_at: 0, used: 0, debt_micros: 0, throttle }
     }
 
-    /// A checkpoint starts.
-    pub(crate) fn start(&mut self, now: u64) {
-        self.started_at = now;
+    /// A checkpoint starts, with so many bytes of the ring in use. Callers owe nothing yet.
+    pub(crate) fn start(&mut self, now: u64, used: u64) {
+        (self.started_at, self.used, self.debt_micros) = (now, used, 0);
         self.throttle.start();
     }
 
@@ -46,12 +40,6 @@ impl Backpressure {
     /// How long the running one has been at work, without the time that it left to others.
     fn elapsed(&self, now: u64) -> u64 {
         now.saturating_sub(self.started_at).saturating_sub(self.throttle.yielded_micros())
-    }
-
-    /// Notes a write while no checkpoint is running: no caller rests.
-    #[inline]
-    pub(crate) fn written(&mut self, used: u64) {
-        (self.used, self.debt_micros) = (used, 0);
     }
 
     /// How long a caller rests that has just written while a checkpoint is running, with so many
@@ -77,31 +65,12 @@ impl Backpressure {
     }
 }
 
-/// Where callers pause until the checkpoint has ended.
-#[derive(Default)]
-pub(crate) struct PausedCallers {
-    lock: Mutex<()>,
-    condvar: Condvar,
-}
-
-impl PausedCallers {
-    /// Pauses at most this long.
-    pub(crate) fn rest(&self, length: Duration) {
-        // A notification just before this wait is missed; that costs one pause.
-        self.condvar.wait_for(&mut self.lock.lock(), length);
-    }
-
-    /// The checkpoint has ended: all callers continue.
-    pub(crate) fn over(&self) {
-        self.condvar.notify_all();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::IoPacer;
     use crate::words::clock::ManualClock;
+    use std::time::Duration;
 
     const SIZE: u64 = 8 << 20;
 
@@ -149,10 +118,10 @@ mod tests {
     #[test]
     fn the_debt_is_cleared_when_the_checkpoint_ends() {
         let mut pace = last_micros(20_000);
-        pace.written(SIZE - SIZE / LAST_PART_DIVISOR);
+        pace.start(0, SIZE - SIZE / LAST_PART_DIVISOR);
         assert_eq!(pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 4_000, SIZE, || 0), 0, "added up");
-        pace.written(1000);
-        pace.written(SIZE - SIZE / LAST_PART_DIVISOR);
+        pace.finish(20_000);
+        pace.start(0, SIZE - SIZE / LAST_PART_DIVISOR);
         assert_eq!(pace.rest(SIZE - SIZE / LAST_PART_DIVISOR + 2_000, SIZE, || 0), 0);
     }
 
@@ -161,7 +130,7 @@ mod tests {
         let clock = ManualClock::new();
         let throttle = Arc::new(Throttle::new(Arc::new(clock.clone())));
         let mut pace = Backpressure::new(throttle.clone());
-        pace.start(1_000_000);
+        pace.start(1_000_000, 0);
         let mut sync = || {
             clock.advance(Duration::from_millis(5));
             Ok(())
@@ -169,7 +138,7 @@ mod tests {
         throttle.sync_and_pause(&mut sync).unwrap();
         pace.finish(1_020_000);
         assert_eq!(pace.last_micros, 15_000);
-        pace.start(2_000_000);
+        pace.start(2_000_000, 0);
         pace.finish(2_020_000);
         assert_eq!(pace.last_micros, 20_000);
     }
@@ -179,12 +148,12 @@ mod tests {
         let throttle = Arc::new(Throttle::new(Arc::new(ManualClock::new())));
         let mut pace = Backpressure::new(throttle.clone());
         throttle.note_durable_caller();
-        pace.written(SIZE / 2);
+        pace.start(0, SIZE / 2);
         pace.rest(SIZE / 2 - 1, SIZE, || 0);
         assert!(throttle.sync_due(u64::MAX));
         pace.rest(SIZE / 2, SIZE, || 0);
         assert!(!throttle.sync_due(u64::MAX));
-        pace.start(0);
+        pace.start(0, 0);
         assert!(throttle.sync_due(u64::MAX), "the next one may pause");
         pace.finish(0);
         assert!(!throttle.sync_due(u64::MAX), "no caller has synced since");
@@ -194,8 +163,7 @@ mod tests {
     fn a_checkpoint_longer_than_the_last_is_owed_as_it_goes() {
         let all = |now: u64| -> u64 {
             let mut pace = last_micros(2_000);
-            pace.start(1_000_000);
-            pace.written(SIZE - SIZE / LAST_PART_DIVISOR);
+            pace.start(1_000_000, SIZE - SIZE / LAST_PART_DIVISOR);
             let used = (SIZE - SIZE / LAST_PART_DIVISOR..SIZE).step_by(400);
             used.map(|used| pace.rest(used, SIZE, || now)).sum()
         };
