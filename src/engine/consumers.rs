@@ -77,19 +77,14 @@ pub(crate) fn end_of_grace(row: &ConsumerRow, now: Now) -> u64 {
 impl Op for Join<'_> {
     type Done = u32;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn grows(&self) -> bool {
         true
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u32> {
         label("consumer name", self.name)?;
-        if let Some(number) = ctx.get(&key::consumer_name(self.name))? {
-            let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
-            let number = number.ok_or_else(|| damaged("consumer"))?;
+        let name = key::consumer_name(self.name);
+        if let Some(number) = query::numbered(ctx.get(&name), "consumer")? {
             let old = query::consumer(ctx, number)?.ok_or_else(query::consumer_closed)?;
             let new = ConsumerRow { grace: self.grace, until: NEVER, ..old.clone() };
             if new != old {
@@ -100,7 +95,7 @@ impl Op for Join<'_> {
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.consumer, u32::MAX, "consumer")?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
-        ctx.add(key::consumer_name(self.name), row::number(u64::from(number)));
+        ctx.add(name, row::number(u64::from(number)));
         let (name, extension) = (self.name.to_owned(), Extension::default());
         let row = ConsumerRow { name, grace: self.grace, until: NEVER, void_to: 0, extension };
         ctx.add(key::consumer(number), row.encode());
@@ -111,10 +106,6 @@ impl Op for Join<'_> {
 impl Op for Leave {
     /// `None` if there is no session to end.
     type Done = Option<Left>;
-
-    fn tube(&self) -> Option<u32> {
-        None
-    }
 
     fn numbers(&self) -> Numbers {
         Numbers::of_tokens(1)
@@ -134,10 +125,6 @@ impl Op for Leave {
 
 impl Op for End {
     type Done = Option<LeasePlace>;
-
-    fn tube(&self) -> Option<u32> {
-        None
-    }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<LeasePlace>> {
         let Some(row) = query::consumer(ctx, self.consumer)? else { return Ok(None) };
@@ -170,7 +157,7 @@ impl End {
                 return Ok(Some(LeasePlace { tube: number, task }));
             }
             tubes_left -= 1;
-            let Some(tube) = ctx.sound_tube(number)? else { continue };
+            let Some(tube) = sound(ctx.tube(number))? else { continue };
             if ctx.count(tube.range(Tag::Held)) == 0 {
                 continue;
             }

@@ -85,10 +85,6 @@ impl Op for WorkOff {
     /// Whether there may be more.
     type Done = bool;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let tube = ctx.tube(self.tube)?;
         if let Some(met) = work(ctx, tube.run())? {

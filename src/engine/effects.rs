@@ -178,17 +178,11 @@ impl Effects {
         }
     }
 
-    /// Counts the payload of a task that is added. Temporary tubes have their own limit.
-    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
+    /// Counts the payload bytes of a task that is added, or with a minus those of one that is
+    /// removed. Temporary tubes have their own limit.
+    pub(crate) fn count_bytes(&mut self, run: Run, bytes: i64) {
         if !run.is_temporary() {
-            self.durable_bytes = self.durable_bytes.saturating_add_unsigned(bytes);
-        }
-    }
-
-    /// Stops counting the payload of a task that is removed.
-    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
-        if !run.is_temporary() {
-            self.durable_bytes = self.durable_bytes.saturating_sub_unsigned(bytes);
+            self.durable_bytes = self.durable_bytes.saturating_add(bytes);
         }
     }
 

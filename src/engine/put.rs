@@ -90,30 +90,19 @@ impl Op for PutTasks<'_> {
         for task in self.tasks {
             self.check(&tube, task)?;
         }
-        let most = self.durable_bytes_max;
+        // If pieces are written already, the ids are drawn too.
+        let first = self.staged.first().map(|staged| staged.first);
         let mut done = SmallVec::with_capacity(self.tasks.len());
         for (at, task) in self.tasks.iter().enumerate() {
-            let turn = if self.staged.is_empty() { Turn::default() } else { self.turn(at) };
-            done.push(put(ctx, &tube, (task, turn), most)?);
+            let staged = self.staged.iter().find(|staged| staged.task == at);
+            let id = first.map(|first| first + at as u64);
+            done.push(put(ctx, &tube, task, (staged, id), self.durable_bytes_max)?);
         }
         Ok(done)
     }
 }
 
-/// What is written and drawn of a task before its put.
-#[derive(Clone, Copy, Default)]
-struct Turn<'a> {
-    staged: Option<&'a Staged>,
-    id: Option<u64>,
-}
-
 impl PutTasks<'_> {
-    #[cold]
-    fn turn(&self, at: usize) -> Turn<'_> {
-        let staged = self.staged.iter().find(|staged| staged.task == at);
-        Turn { staged, id: self.staged.first().map(|staged| staged.first + at as u64) }
-    }
-
     /// Whether a put of this task would be done by now, before its payload is written in turns. The
     /// run that it is put under; `None` if its pieces are not to be written before it.
     #[cold]
@@ -185,7 +174,8 @@ impl PutTasks<'_> {
 fn put(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    (task, Turn { staged, id }): (&NewRow<'_>, Turn<'_>),
+    task: &NewRow<'_>,
+    (staged, id): (Option<&Staged>, Option<u64>),
     most: u64,
 ) -> Result<Put> {
     let mut outcome = PutOutcome::New;

@@ -39,10 +39,6 @@ pub(crate) struct ReturnLeases {
 impl Op for ExpireSessions {
     type Done = ExpiredSessions;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn numbers(&self) -> Numbers {
         Numbers::of_tokens(1)
     }
@@ -67,12 +63,8 @@ impl Op for ExpireSessions {
 impl Op for ReturnLeases {
     type Done = Option<TaskId>;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        let Some(tube) = ctx.sound_tube(self.tube)? else { return Ok(None) };
+        let Some(tube) = sound(ctx.tube(self.tube))? else { return Ok(None) };
         let range = tube.range(Tag::Taken);
         if ctx.count(range) == 0 {
             return Ok(None);

@@ -34,10 +34,6 @@ pub(crate) enum Repair {
 impl Op for Repair {
     type Done = ();
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let Self::Row(DamagedRow { tube, key }) = self else { return repair_consumers(ctx) };
         let (tube, key) = (&*ctx.tube(*tube)?, Key::from_slice(key));
@@ -70,7 +66,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let Some((_, raw)) = ctx.row(&at)? else { return Ok(()) };
     let standing = key::standing_place(tag, &at);
     let opened = raw.ok_or_else(|| damaged("state"));
-    let opened = opened.and_then(|raw| stored::open(ctx, tube, (tag, id, standing), &raw));
+    let opened = opened.and_then(|raw| stored::open(ctx, tube, &at, &raw));
     let (known, fault) = match opened {
         Ok((stored, state)) => match stored.task().and_then(|task| task.content(ctx, tube)) {
             Ok(_) => return Ok(()),
@@ -93,11 +89,11 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let group = group(ctx, tube, (tag, id), &at)?;
     let state = match (known, state) {
         (Some((_, _, state)), _) => state,
-        (None, State::Ready) => TaskState::Ready(unknown()),
+        (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => taken(ctx, tube, id)?,
-        // It is buried already.
-        (None, State::Buried) => return Ok(()),
+        // It is buried already, or the key does not say where a ready task is.
+        (None, State::Ready | State::Buried) => return Ok(()),
     };
     let known = Known { id, home, place, group, state };
     set_aside(ctx, tube, known, &fault)
@@ -259,11 +255,7 @@ fn set_turn(
 fn repair_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     let mut rows = Scan::over(tube.range(Tag::Turn));
     while let Some((met, group)) = rows.next(ctx)? {
-        let whose = match sound(position::in_key(&met, key::RUN_PREFIX))? {
-            Some((place, id)) => whose_turn(ctx, tube, (&place, id), group)?,
-            None => None,
-        };
-        if whose.is_none() {
+        if sound(whose_turn(ctx, tube, &met, group))?.flatten().is_none() {
             ctx.remove(met);
         }
     }

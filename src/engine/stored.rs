@@ -206,8 +206,7 @@ fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result
     }
 }
 
-/// Reads the state in a state row, and the task with it. `at` is the rank in the row's key, for
-/// states that have it there.
+/// Reads the state in the state row of this key, and the task with it.
 ///
 /// # Errors
 /// `Damaged` if the state cannot be decoded.
@@ -215,10 +214,12 @@ fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result
 pub(crate) fn open(
     view: &dyn View,
     tube: &TubeEntry,
-    (tag, id, at): (Tag, TaskId, Option<Rank>),
+    key: &[u8],
     raw: &Value,
 ) -> Result<(StoredTask, TaskState)> {
-    let (standing, place, home) = match (tag.state(), at) {
+    let tag = key.first().copied().and_then(Tag::of);
+    let (tag, id) = tag.zip(key::id_of(key)).ok_or_else(|| damaged("state"))?;
+    let (standing, place, home) = match (tag.state(), key::standing_place(tag, key)) {
         (Some(State::Ready), Some(at)) => {
             let (head, home) = TaskProgress::decode(raw).ok_or_else(|| damaged("ready"))?;
             (TaskState::Ready(head), at, home)

@@ -18,10 +18,6 @@ pub(crate) struct Sweep;
 impl Op for Sweep {
     type Done = bool;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
         for kind in [Work::Clear, Work::Release, Work::Pieces] {
@@ -124,10 +120,10 @@ fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<
     let Some(id) = key::id_of(key) else { return Ok(0) };
     let Some(task) = row.as_deref().and_then(TaskRow::decode) else {
         let bytes = pieces::remove_found(ctx, (run, id))?;
-        ctx.effects().bytes_out(run, bytes);
+        ctx.effects().count_bytes(run, -(bytes as i64));
         return Ok(PIECES_OF_STEP);
     };
-    ctx.effects().bytes_out(run, task.payload.bytes());
+    ctx.effects().count_bytes(run, -(task.payload.bytes() as i64));
     let Some(pieces) = task.payload.pieces() else { return Ok(0) };
     pieces::remove(ctx, (run, id), &pieces)?;
     Ok(pieces.count() as usize)

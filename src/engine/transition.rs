@@ -2,15 +2,15 @@
 //! row; the other rows of a state (deadlines, the group's line, the holder's list) are derived here
 //! and nowhere else.
 
-use crate::engine::context::{OpContext, sound};
-use crate::engine::effects::Change;
+use crate::engine::context::{OpContext, PayloadSubscribers, sound};
+use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, position};
 use crate::format::key::{self, Key, Rank};
-use crate::format::row::{BuriedRow, TakenRow, TaskRow};
-use crate::format::{Deadline, Met, Range, Tag, Value, View};
+use crate::format::row::{TakenRow, TaskRow};
+use crate::format::{Deadline, Met, Range, Value, View};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
@@ -31,6 +31,9 @@ pub(crate) fn find(
     Ok((stored, standing))
 }
 
+/// The keys of a state's index rows. A plain task has one while it is taken.
+type IndexKeys = SmallVec<[Key; 2]>;
+
 /// A task as it was found, with the key of the row of its state.
 type FoundTask = (Key, StoredTask, TaskState);
 
@@ -41,44 +44,40 @@ pub(crate) fn find_due(
     id: TaskId,
     what: Deadline,
 ) -> Result<Option<FoundTask>> {
-    let (tag, key) = match what {
-        Deadline::Delay | Deadline::RunAt => (Tag::Delayed, key::delayed(tube.run(), id)),
-        Deadline::Ttr => (Tag::Taken, key::taken(tube.run(), id)),
+    let key = match what {
+        Deadline::Delay | Deadline::RunAt => key::delayed(tube.run(), id),
+        Deadline::Ttr => key::taken(tube.run(), id),
         // A damaged one stays for the verb that it is next for.
         Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
     };
-    let found = look(ctx, tube, (tag, id, None), key::copy(&key));
+    let found = look(ctx, tube, key::copy(&key));
     ctx.or_repair(tube, || key, found).map(Option::flatten)
 }
 
-fn look(
-    view: &dyn View,
-    tube: &TubeEntry,
-    at: (Tag, TaskId, Option<Rank>),
-    key: Key,
-) -> Result<Option<FoundTask>> {
-    if view.count(tube.range(at.0)) == 0 {
+fn look(view: &dyn View, tube: &TubeEntry, key: Key) -> Result<Option<FoundTask>> {
+    if Range::holding(&key).is_none_or(|range| view.count(range) == 0) {
         return Ok(None);
     }
     let Some(raw) = view.get(&key)? else { return Ok(None) };
-    let (stored, standing) = stored::open(view, tube, at, &raw)?;
+    let (stored, standing) = stored::open(view, tube, &key, &raw)?;
     Ok(Some((key, stored, standing)))
 }
 
+/// The keys that the state row of a task has in the states whose keys contain its rank.
+fn ranked_keys(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<[Key; 2]> {
+    let (_, place, group) = position::of(view, tube, id)?;
+    let ready = ready_key(tube, group.as_deref(), &place, id);
+    Ok([ready, key::buried(tube.run(), &place, id)])
+}
+
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
-    let run = tube.run();
-    for (tag, key) in [(Tag::Taken, key::taken(run, id)), (Tag::Delayed, key::delayed(run, id))] {
-        if let Some(found) = look(view, tube, (tag, id, None), key)? {
+    for key in [key::taken(tube.run(), id), key::delayed(tube.run(), id)] {
+        if let Some(found) = look(view, tube, key)? {
             return Ok(Some(found));
         }
     }
-    let (_, place, group) = position::of(view, tube, id)?;
-    let ready = match &group {
-        Some(group) => (Tag::Line, key::line(run, group, &place, id)),
-        None => (Tag::Ready, key::ready(run, &place, id)),
-    };
-    for (tag, key) in [ready, (Tag::Buried, key::buried(run, &place, id))] {
-        if let Some(found) = look(view, tube, (tag, id, Some(place)), key)? {
+    for key in ranked_keys(view, tube, id)? {
+        if let Some(found) = look(view, tube, key)? {
             return Ok(Some(found));
         }
     }
@@ -92,37 +91,34 @@ pub(crate) fn has_other_state(
     id: TaskId,
     at: &Key,
 ) -> Result<bool> {
-    let run = tube.run();
-    let mut keys = vec![key::taken(run, id), key::delayed(run, id)];
-    match position::of(view, tube, id) {
-        Ok((_, place, group)) => keys.extend([
-            key::buried(run, &place, id),
-            match &group {
-                Some(group) => key::line(run, group, &place, id),
-                None => key::ready(run, &place, id),
-            },
-        ]),
-        Err(error) if error.kind() == ErrorKind::Damaged => {}
-        Err(error) => return Err(error),
-    }
+    let mut keys = vec![key::taken(tube.run(), id), key::delayed(tube.run(), id)];
+    keys.extend(sound(ranked_keys(view, tube, id))?.into_iter().flatten());
     for key in keys.iter().filter(|key| *key != at) {
-        if view.first(key, &key::after(key))?.is_some() {
+        if view.row(key)?.is_some() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
+/// The key of the row of a ready task.
+#[inline(always)]
+fn ready_key(tube: &TubeEntry, group: Option<&str>, place: &Rank, id: TaskId) -> Key {
+    match group {
+        Some(group) => key::line(tube.run(), group, place, id),
+        None => key::ready(tube.run(), place, id),
+    }
+}
+
 /// The key of the row that gives a standing.
 #[inline(always)]
 pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Key {
     let (run, id) = (tube.run(), task.id);
-    match (standing, task.group) {
-        (TaskState::Ready(_), Some(group)) => key::line(run, group, &task.place, id),
-        (TaskState::Ready(_), None) => key::ready(run, &task.place, id),
-        (TaskState::Delayed(_), _) => key::delayed(run, id),
-        (TaskState::Taken(_), _) => key::taken(run, id),
-        (TaskState::Buried(_), _) => key::buried(run, &task.place, id),
+    match standing {
+        TaskState::Ready(_) => ready_key(tube, task.group, &task.place, id),
+        TaskState::Delayed(_) => key::delayed(run, id),
+        TaskState::Taken(_) => key::taken(run, id),
+        TaskState::Buried(_) => key::buried(run, &task.place, id),
     }
 }
 
@@ -158,11 +154,24 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
     }
 }
 
-pub(crate) fn holder(standing: Option<&TaskState>) -> u32 {
+/// The keys of the index rows of a state: its deadlines, the holder of its lease, and of a buried
+/// task the time of its bury and the group of its failure, in its tube and in the whole queue.
+pub(crate) fn index_keys(tube: &TubeEntry, id: TaskId, standing: &TaskState) -> IndexKeys {
+    let run = tube.run();
+    let due = deadlines(tube, standing).into_iter().filter(|(_, when)| *when != NEVER);
+    let mut keys: IndexKeys = due.map(|(what, when)| key::due(run, what, when, id)).collect();
     match standing {
-        Some(TaskState::Taken(row)) => row.holder,
-        _ => 0,
+        TaskState::Taken(row) if row.holder != 0 => keys.push(key::held(run, row.holder, id)),
+        TaskState::Buried(row) => {
+            keys.push(key::buried_time(run, row.time, id));
+            if let Some(group) = row.failure_group() {
+                keys.push(key::buried_group(run, group, row.time, id));
+                keys.push(key::failed(run, group, row.time, id));
+            }
+        }
+        _ => {}
     }
+    keys
 }
 
 /// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
@@ -195,7 +204,7 @@ pub(crate) fn put(
     if let Some(position) = task.position_row(tube) {
         ctx.add(key::position(run, id), position);
     }
-    ctx.effects().bytes_in(run, task.bytes);
+    ctx.effects().count_bytes(run, task.bytes as i64);
     if let Some(text) = task.key {
         ctx.add(key::key(run, text, id), Value::from([]));
     }
@@ -241,20 +250,31 @@ impl<'a> Transition<'a> {
     fn record(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
         ctx.effects().change(Change { tube: tube.number, task: self.task.id, from, to, cause });
-        if ctx.wants_payloads() { record_payload(ctx, tube, self.task) } else { Ok(()) }
+        match ctx.wants {
+            Some(wants) => record_payload(ctx, tube, self.task, wants),
+            None => Ok(()),
+        }
     }
 }
 
 /// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out; an
 /// error means that nothing could be read, and ends the op.
 #[cold]
-fn record_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -> Result<()> {
-    if !ctx.wants_payloads_of(tube) {
+fn record_payload(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &TaskRef<'_>,
+    wants: &dyn PayloadSubscribers,
+) -> Result<()> {
+    if !wants.payloads_of(&tube.row.name) {
         return Ok(());
     }
     match task.content(ctx, tube) {
-        // A separate copy, because the row's memory may be shared with others.
-        Ok(content) => ctx.record_payload(Arc::from(&*content.payload)),
+        Ok(content) => {
+            // A separate copy, because the row's memory may be shared with others.
+            let payload = Arc::from(&*content.payload);
+            ctx.effects().payload_of_last(payload, wants.bytes_kept());
+        }
         Err(error) if error.kind() == ErrorKind::Damaged => {}
         Err(error) => return Err(error),
     }
@@ -270,9 +290,7 @@ fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Resu
         Some(group) if !stays => Some(way.plan(ctx, tube, group)?),
         _ => None,
     };
-    shift_deadlines(ctx, tube, way);
-    shift_holder(ctx, tube, way);
-    shift_buried(ctx, tube, way);
+    shift_index(ctx, tube, way);
 
     if let Some(plan) = in_group {
         plan.carry_out(ctx, tube);
@@ -305,62 +323,20 @@ pub(crate) fn suspend(
     step(ctx, tube, &way)
 }
 
-fn shift_deadlines(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
-    let (run, id) = (tube.run(), way.task.id);
-    let none = [(Deadline::Ttl, NEVER), (Deadline::Ttr, NEVER)];
-    let old = way.from.map_or(none, |from| deadlines(tube, from));
-    let new = way.to.map_or(none, |to| deadlines(tube, to));
-    if old == new {
-        return;
-    }
-    for (old, new) in old.into_iter().zip(new).filter(|(old, new)| old != new) {
-        if old.1 != NEVER {
-            ctx.remove(key::due(run, old.0, old.1, id));
-        }
-        if new.1 != NEVER {
-            ctx.add_deadline(tube, id, new.0, new.1);
-        }
-    }
-}
-
-fn shift_holder(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
-    let (run, old, new) = (tube.run(), holder(way.from), holder(way.to));
-    if old == new {
-        return;
-    }
-    if old != 0 {
-        ctx.remove(key::held(run, old, way.task.id));
-    }
-    if new != 0 {
-        ctx.add(key::held(run, new, way.task.id), Value::from([]));
-    }
-}
-
-/// The index rows of a buried task: by the time of its bury, and if it failed by its failure group,
-/// in its tube and in the whole queue.
-pub(crate) fn buried_rows(tube: &TubeEntry, id: TaskId, row: &BuriedRow) -> SmallVec<[Key; 3]> {
-    let (run, time) = (tube.run(), row.time);
-    let mut keys = SmallVec::from_iter([key::buried_time(run, time, id)]);
-    if let Some(group) = row.failure_group() {
-        keys.push(key::buried_group(run, group, time, id));
-        keys.push(key::failed(run, group, time, id));
-    }
-    keys
-}
-
-fn shift_buried(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
+fn shift_index(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
     let id = way.task.id;
-    match (way.from, way.to) {
-        (Some(TaskState::Buried(from)), Some(TaskState::Buried(to))) if from == to => {}
-        (from, to) => {
-            if let Some(TaskState::Buried(from)) = from {
-                buried_rows(tube, id, from).into_iter().for_each(|key| ctx.remove(key));
-            }
-            if let Some(TaskState::Buried(to)) = to {
-                let keys = buried_rows(tube, id, to).into_iter();
-                keys.for_each(|key| ctx.add(key, Value::from([])));
-            }
-        }
+    let old = way.from.map_or_else(IndexKeys::new, |from| index_keys(tube, id, from));
+    let Some(to) = way.to else { return old.into_iter().for_each(|key| ctx.remove(key)) };
+    let new = index_keys(tube, id, to);
+    for key in old.iter().filter(|key| !new.contains(key)) {
+        ctx.remove(key::copy(key));
+    }
+    for key in new.into_iter().filter(|key| !old.contains(key)) {
+        ctx.add(key, Value::from([]));
+    }
+    // A deadline that stays may be announced again: it is no earlier than the known bound.
+    for (what, when) in deadlines(tube, to).into_iter().filter(|(_, when)| *when != NEVER) {
+        ctx.effects().deadline(tube.number, NextDue::of(what, when));
     }
 }
 
@@ -389,7 +365,7 @@ pub(crate) fn erase(
     if task.position_row(tube).is_some() {
         ctx.remove(key::position(run, id));
     }
-    ctx.effects().bytes_out(run, task.bytes);
+    ctx.effects().count_bytes(run, -(task.bytes as i64));
     if let Some(pieces) = task.pieces() {
         pieces::remove(ctx, (run, id), &pieces)?;
     }
