@@ -125,7 +125,7 @@ pub(crate) fn all_stats(hold: &QueueInner) -> Result<Vec<TubeStats>> {
 }
 
 fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
-    let counts = query::counts(&state.store, &tube);
+    let in_state = |of| query::count(&state.store, &tube, of);
     let counted = state.derived.counted(tube.number);
     let of = |cause: Cause| counted.map_or(0, |counted| counted.of(cause));
     let calls = Calls {
@@ -143,7 +143,8 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         ttr: of(Cause::Ttr),
         lost: of(Cause::Lost),
     };
-    let query::StateCounts { ready, delayed, taken, buried } = counts;
+    let [ready, delayed, taken, buried] =
+        [State::Ready, State::Delayed, State::Taken, State::Buried].map(in_state);
     TubeStats {
         tube: tube.row.name,
         ready,

@@ -270,8 +270,8 @@ impl<'a> Audit<'a> {
                 let seen =
                     stored::open(self.view, self.tube, &met, &row).and_then(|(stored, it)| {
                         let stored = stored.whole(self.view, self.tube)?;
-                        let task = stored.task()?;
-                        if transition::state_value(self.tube, &task, &it) != row {
+                        let task = stored.task(self.tube)?;
+                        if transition::state_value(&task, &it) != row {
                             self.say(format!("task {id}: its rows do not agree"));
                         }
                         self.task(tag, &task, &it);
@@ -294,16 +294,16 @@ impl<'a> Audit<'a> {
         if !self.ids.insert(task.id) {
             self.say(format!("task {}: it is in two states", task.id));
         }
-        self.expect(tag, transition::state_key(self.tube, task, standing));
+        self.expect(tag, transition::state_key(task, standing));
         self.expect(Tag::Task, key::task(run, &task.home, task.id));
-        if let Some(position) = task.position_row(self.tube) {
+        if let Some(position) = task.position_row() {
             let key = key::position(run, task.id);
             if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != position) {
                 self.say(format!("task {}: its position row is wrong", task.id));
             }
             self.expect(Tag::Position, key);
         }
-        for key in transition::index_keys(self.tube, task.id, standing) {
+        for key in transition::index_keys(task, standing) {
             match Range::holding(&key) {
                 Some(Range { tag, run: Some(_) }) => self.expect(tag, key),
                 _ if is_there(self.view, &key).unwrap_or(true) => {}
@@ -316,7 +316,7 @@ impl<'a> Audit<'a> {
         if let TaskState::Taken(taken) = standing {
             self.lease(task.id, taken);
         }
-        if let Some(text) = task.key {
+        if let Some(text) = task.key() {
             self.expect(Tag::Key, key::key(run, text, task.id));
         }
         if let Some(name) = task.group {

@@ -4,13 +4,12 @@
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::stored::{self, TaskState};
 use crate::engine::sweep::TaskSweep;
-use crate::engine::take::Delivery;
-use crate::engine::transition;
+use crate::engine::take::{Delivery, hand_out};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{query, settle};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Key};
-use crate::format::row::{ConsumerRow, Counters, TakenRow};
+use crate::format::row::{ConsumerRow, Counters};
 use crate::format::{Range, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -191,7 +190,7 @@ impl End {
         let lease = stored::lease_or_repair(ctx, tube, id, row)?;
         let Some((stored, taken)) = lease else { return Ok(()) };
         let cause = settle::cause_of_end(self.charged);
-        sound(settle::give_back(ctx, tube, &stored.task()?, taken, cause))?;
+        sound(settle::give_back(ctx, &stored.task(tube)?, taken, cause))?;
         Ok(())
     }
 }
@@ -240,15 +239,11 @@ fn resumed(
     if taken.token > void_to || settle::is_voided(tube, &taken) {
         return Ok(None);
     }
-    let task = stored.task()?;
-    let content = task.content(ctx, tube)?;
-    let since = ctx.now.lease;
-    let deadline = since.saturating_add(taken.head.ttr);
-    let renewed = TakenRow { token: ctx.token(), since, deadline, ..taken.clone() };
-    let delivery = Delivery::new(id, &renewed, content);
-    let (from, to) = (TaskState::Taken(taken), TaskState::Taken(renewed));
-    transition::move_task(ctx, tube, &task, &from, &to, Cause::Touch)?;
-    Ok(Some(delivery))
+    let task = stored.task(tube)?;
+    let content = task.content(ctx)?;
+    let (head, holder) = (taken.head.clone(), taken.holder);
+    let from = (&TaskState::Taken(taken), head);
+    hand_out(ctx, &task, from, content, holder, Cause::Touch).map(Some)
 }
 
 /// All consumers, by number.

@@ -77,31 +77,19 @@ pub(crate) type Repaired = Vec<DamagedRow>;
 
 /// What one op reads and where it decides.
 pub(crate) struct OpContext<'a> {
-    view: &'a dyn View,
-    known: &'a dyn KnownTubes,
-    numbers: &'a mut Reserve,
-    draft: &'a mut Decision,
+    pub(crate) view: &'a dyn View,
+    /// Agree with the view.
+    pub(crate) known: &'a dyn KnownTubes,
+    pub(crate) numbers: &'a mut Reserve,
+    /// Collects the decision.
+    pub(crate) draft: &'a mut Decision,
     /// Subscribers, if steps are published with payloads.
     pub(crate) wants: Option<&'a dyn PayloadSubscribers>,
-    repaired: &'a Repaired,
+    pub(crate) repaired: &'a Repaired,
     pub(crate) now: Now,
 }
 
 impl<'a> OpContext<'a> {
-    /// A context over these rows; `known` must agree with them. The decision is collected in
-    /// `draft`, without payloads for events if no subscriber wants them.
-    pub(crate) fn new(
-        view: &'a dyn View,
-        known: &'a dyn KnownTubes,
-        numbers: &'a mut Reserve,
-        draft: &'a mut Decision,
-        wants: Option<&'a dyn PayloadSubscribers>,
-        repaired: &'a Repaired,
-        now: Now,
-    ) -> Self {
-        Self { view, known, numbers, draft, wants, repaired, now }
-    }
-
     /// What was read through the row of this key. If it is damaged, the rule ends with the error.
     /// The commit repairs the row and tries the rule again. `None` if the repair did not help: the
     /// rule continues without the row.

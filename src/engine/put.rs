@@ -150,23 +150,21 @@ impl PutTasks<'_> {
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         if task.delay.is_some() && task.run_at.is_some() {
-            return Err(
-                Error::new(ErrorKind::Invalid).because("set either delay or run_at, not both")
-            );
+            let text = "set either delay or run_at, not both";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        task.group.map_or(Ok(""), |group| name::label("group name", group))?;
+        let group_of_placement = task.placed.and_then(|placed| placed.group);
+        for group in [task.group, group_of_placement].into_iter().flatten() {
+            name::label("group name", group)?;
+        }
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
         match (&options.placement, task.placed) {
             (Some(name), None) => Err(Error::new(ErrorKind::DriverMissing).because(name.as_str())),
-            (_, Some(placed)) => {
-                placed.group.map_or(Ok(""), |group| name::label("group name", group))?;
-                match Order::placed(placed.order) {
-                    Some(_) => Ok(()),
-                    None => Err(Error::new(ErrorKind::Invalid)
-                        .because("a placement's order has at most 16 bytes")),
-                }
+            (_, Some(placed)) if Order::placed(placed.order).is_none() => {
+                let text = "a placement's order has at most 16 bytes";
+                Err(Error::new(ErrorKind::Invalid).because(text))
             }
-            (None, None) => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -192,7 +190,7 @@ fn put(
             }
             Conflict::Replace => {
                 let (stored, standing) = transition::find(ctx, tube, id)?;
-                transition::erase(ctx, tube, &stored.task()?, &standing, Cause::Delete)?;
+                transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
                 outcome = PutOutcome::Replaced;
             }
         }
@@ -215,7 +213,11 @@ fn put(
         group,
         key: task.key,
         extension: &[],
-        payload: contents(task.payload, staged),
+        payload: match staged {
+            Some(staged) => PayloadPlace::Apart(staged.pieces),
+            None if task.payload.len() <= INLINE_BYTES_MAX => PayloadPlace::Inline(task.payload),
+            None => PayloadPlace::Apart(Pieces::of(task.payload)),
+        },
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
     let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
@@ -234,7 +236,7 @@ fn put(
         (None, None) => {}
     }
     let raw = row.encode();
-    transition::put(ctx, tube, &TaskRef::new(id, (place, place), &raw, row), &standing)?;
+    transition::put(ctx, &TaskRef::new(tube, id, (place, place), &raw, row), &standing)?;
     Ok(Put { id, outcome })
 }
 
@@ -260,14 +262,6 @@ fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64)
 fn held(ctx: &OpContext<'_>, tube: &TubeEntry) -> u64 {
     let counted = Tag::ALL.into_iter().filter(|tag| tag.takes_capacity());
     counted.map(|tag| ctx.count(tube.range(tag))).sum()
-}
-
-fn contents<'a>(payload: &'a [u8], staged: Option<&Staged>) -> PayloadPlace<'a> {
-    match staged {
-        Some(staged) => PayloadPlace::Apart(staged.pieces),
-        None if payload.len() <= INLINE_BYTES_MAX => PayloadPlace::Inline(payload),
-        None => PayloadPlace::Apart(Pieces::of(payload)),
-    }
 }
 
 /// The task with this key.

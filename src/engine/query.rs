@@ -14,15 +14,6 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How many tasks of a tube are in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StateCounts {
-    pub(crate) ready: u64,
-    pub(crate) delayed: u64,
-    pub(crate) taken: u64,
-    pub(crate) buried: u64,
-}
-
 /// The number of the tube of this name. If the name row is damaged, the tubes are searched.
 pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
     let lost = match numbered(view.get(&key::name(name)), "name") {
@@ -121,15 +112,9 @@ pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The stored counts of a tube.
-pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
-    let count = |state| tags_of(state).map(|tag| view.count(tube.range(tag))).sum();
-    StateCounts {
-        ready: count(State::Ready),
-        delayed: count(State::Delayed),
-        taken: count(State::Taken),
-        buried: count(State::Buried),
-    }
+/// The stored number of a tube's tasks in a state.
+pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
+    tags_of(state).map(|tag| view.count(tube.range(tag))).sum()
 }
 
 /// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
@@ -144,7 +129,7 @@ impl TaskDescription {
     /// # Errors
     /// `Damaged` if the payload is damaged or missing.
     pub(crate) fn payload(&self, view: &dyn View, tube: &TubeEntry) -> Result<Payload> {
-        Ok(self.stored.task()?.content(view, tube)?.payload)
+        Ok(self.stored.task(tube)?.content(view)?.payload)
     }
 
     /// All of it, with its payload.
@@ -175,7 +160,7 @@ fn describe(
     now: Now,
 ) -> Result<TaskDescription> {
     let stored = stored.whole(view, tube)?;
-    let task = stored.task()?;
+    let task = stored.task(tube)?;
     let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
     let head = standing.head();
     let left = |until: u64, now: u64| {
@@ -187,7 +172,7 @@ fn describe(
         state: standing.state(),
         priority: task.place.priority,
         group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
-        key: task.key.map(str::to_owned),
+        key: task.key().map(str::to_owned),
         payload_bytes: task.bytes,
         created: instant(row.created),
         due: None,

@@ -7,7 +7,6 @@ use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::stored::{self, TaskRef};
 use crate::engine::sweep::TaskSweep;
 use crate::engine::transition;
-use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{consumers, query, settle};
 use crate::format::key;
 use crate::format::row::{ConsumerRow, TakenRow};
@@ -74,7 +73,7 @@ impl Op for ReturnLeases {
         while let Some((id, (_, row))) = leases.next(ctx)? {
             if let Some((stored, taken)) = stored::lease_or_repair(ctx, &tube, id, Ok(row))? {
                 // If the task is so damaged that it cannot return, the other tasks still do.
-                sound(self.give_back(ctx, &tube, &stored.task()?, taken))?;
+                sound(self.give_back(ctx, &stored.task(&tube)?, taken))?;
             }
         }
         Ok(leases.next)
@@ -85,18 +84,17 @@ impl ReturnLeases {
     fn give_back(
         &self,
         ctx: &mut OpContext<'_>,
-        tube: &TubeEntry,
         task: &TaskRef<'_>,
         taken: TakenRow,
     ) -> Result<()> {
-        if !settle::is_voided(tube, &taken) && waits(ctx, taken.holder)? {
+        if !settle::is_voided(task.tube, &taken) && waits(ctx, taken.holder)? {
             // Lease time starts again with each process, so the deadline is invalid.
             return match taken.deadline {
                 NEVER => Ok(()),
-                _ => transition::suspend(ctx, tube, task, taken),
+                _ => transition::suspend(ctx, task, taken),
             };
         }
-        settle::give_back(ctx, tube, task, taken, settle::cause_of_end(self.charged))
+        settle::give_back(ctx, task, taken, settle::cause_of_end(self.charged))
     }
 }
 

@@ -68,7 +68,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let opened = raw.ok_or_else(|| damaged("state"));
     let opened = opened.and_then(|raw| stored::open(ctx, tube, &at, &raw));
     let (known, fault) = match opened {
-        Ok((stored, state)) => match stored.task().and_then(|task| task.content(ctx, tube)) {
+        Ok((stored, state)) => match stored.task(tube).and_then(|task| task.content(ctx)) {
             Ok(_) => return Ok(()),
             Err(fault) => (Some((stored.home, stored.place, state)), fault),
         },
@@ -77,15 +77,15 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     if fault.kind() != ErrorKind::Damaged {
         return Err(fault);
     }
-    let (home, place) = match (&known, standing) {
-        (Some((home, place, _)), _) => (*home, *place),
-        (None, at) => match (at, sound(position::of(ctx, tube, id))?) {
-            (Some(place), Some((home, _, _))) => (home, place),
-            (Some(place), None) => (place, place),
-            (None, Some((home, place, _))) => (home, place),
-            (None, None) => return Ok(()),
-        },
+    let (home, place) = match &known {
+        Some((home, place, _)) => (Some(*home), Some(*place)),
+        None => {
+            let position = sound(position::of(ctx, tube, id))?;
+            let (home, place) = position.map(|(home, place, _)| (home, place)).unzip();
+            (home.or(standing), standing.or(place))
+        }
     };
+    let Some((home, place)) = home.zip(place) else { return Ok(()) };
     let group = group(ctx, tube, (tag, id), &at)?;
     let state = match (known, state) {
         (Some((_, _, state)), _) => state,
@@ -128,12 +128,12 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
         }
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
-    let task = TaskRef { group, ..TaskRef::new(id, (home, place), &raw, row) };
-    if transition::has_other_state(ctx, tube, id, &transition::state_key(tube, &task, &state))? {
+    let task = TaskRef { group, ..TaskRef::new(tube, id, (home, place), &raw, row) };
+    if transition::has_other_state(ctx, tube, id, &transition::state_key(&task, &state))? {
         return Ok(());
     }
     let to = buried(ctx, state.head().clone(), &Reason::Undecodable(fault.to_string()));
-    transition::move_task(ctx, tube, &task, &state, &to, Cause::Bury)?;
+    transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
     if found.is_some() {
         ctx.set(key, raw.clone())?;
     }

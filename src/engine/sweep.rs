@@ -160,10 +160,10 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         // A damaged lease stays: its task is unknown.
         let lease = row.map(|row| stored::lease(ctx, &tube, id, &row));
         let Some(Ok((stored, taken))) = lease else { continue };
-        let Ok(task) = stored.task() else { continue };
+        let Ok(task) = stored.task(&tube) else { continue };
         if settle::is_voided(&tube, &taken) {
             // If the task is damaged, none of its rows was written. The other tasks return.
-            sound(settle::give_back(ctx, &tube, &task, taken, Cause::Release))?;
+            sound(settle::give_back(ctx, &task, taken, Cause::Release))?;
         }
     }
     Ok(leases.next.map(|next| WorkRow { tube: tube.number, from: next.get(), ..work }))

@@ -43,13 +43,6 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    #[inline]
-    pub(crate) fn new(id: TaskId, lease: &TakenRow, content: Content) -> Self {
-        let Content { codec, version, payload } = content;
-        let TaskProgress { attempts, deliveries, .. } = lease.head;
-        Self { id, token: lease.token, attempts, deliveries, codec, version, payload }
-    }
-
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket { id: self.id, token: self.token }
     }
@@ -106,7 +99,7 @@ impl Op for Claim {
             query::open_consumer(ctx, self.holder)?;
         }
         let (stored, standing) = transition::find(ctx, &tube, self.id)?;
-        let task = stored.task()?;
+        let task = stored.task(&tube)?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
         if standing.state() != State::Ready {
@@ -120,8 +113,8 @@ impl Op for Claim {
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let content = task.content(ctx, &tube)?;
-        take(ctx, &tube, &task, standing, content, self.holder)
+        let content = task.content(ctx)?;
+        take(ctx, &task, standing, content, self.holder)
     }
 }
 
@@ -175,14 +168,13 @@ fn hand_over(
     let row = row.ok_or_else(|| damaged("ready"));
     let opened = row.and_then(|row| stored::open(ctx, tube, &key, &row));
     let Some((stored, standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
-    let task = stored.task().and_then(|task| Ok((task, task.content(ctx, tube)?)));
+    let task = stored.task(tube).and_then(|task| Ok((task, task.content(ctx)?)));
     let Some((task, content)) = ctx.or_repair(tube, at, task)? else { return Ok(None) };
-    take(ctx, tube, &task, standing, content, holder).map(Some)
+    take(ctx, &task, standing, content, holder).map(Some)
 }
 
 fn take(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     task: &TaskRef<'_>,
     standing: TaskState,
     content: Content,
@@ -191,10 +183,23 @@ fn take(
     let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);
-    let since = ctx.now.lease;
+    hand_out(ctx, task, (&standing, head), content, holder, Cause::Take)
+}
+
+/// Begins a lease, with a new token.
+pub(crate) fn hand_out(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    (standing, head): (&TaskState, TaskProgress),
+    content: Content,
+    holder: u32,
+    cause: Cause,
+) -> Result<Delivery> {
+    let (token, since) = (ctx.token(), ctx.now.lease);
     let deadline = since.saturating_add(head.ttr);
-    let taken = TakenRow { head, token: ctx.token(), holder, since, deadline };
-    let delivery = Delivery::new(task.id, &taken, content);
-    transition::move_task(ctx, tube, task, &standing, &TaskState::Taken(taken), Cause::Take)?;
-    Ok(delivery)
+    let TaskProgress { attempts, deliveries, .. } = head;
+    let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
+    transition::move_task(ctx, task, standing, &taken, cause)?;
+    let Content { codec, version, payload } = content;
+    Ok(Delivery { id: task.id, token, attempts, deliveries, codec, version, payload })
 }

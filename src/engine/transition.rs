@@ -31,9 +31,6 @@ pub(crate) fn find(
     Ok((stored, standing))
 }
 
-/// The keys of a state's index rows. A plain task has one while it is taken.
-type IndexKeys = SmallVec<[Key; 2]>;
-
 /// A task as it was found, with the key of the row of its state.
 type FoundTask = (Key, StoredTask, TaskState);
 
@@ -112,10 +109,10 @@ fn ready_key(tube: &TubeEntry, group: Option<&str>, place: &Rank, id: TaskId) ->
 
 /// The key of the row that gives a standing.
 #[inline(always)]
-pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Key {
-    let (run, id) = (tube.run(), task.id);
+pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Key {
+    let (run, id) = (task.tube.run(), task.id);
     match standing {
-        TaskState::Ready(_) => ready_key(tube, task.group, &task.place, id),
+        TaskState::Ready(_) => ready_key(task.tube, task.group, &task.place, id),
         TaskState::Delayed(_) => key::delayed(run, id),
         TaskState::Taken(_) => key::taken(run, id),
         TaskState::Buried(_) => key::buried(run, &task.place, id),
@@ -124,12 +121,12 @@ pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskSta
 
 /// The value of the state row.
 #[inline]
-pub(crate) fn state_value(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Value {
+pub(crate) fn state_value(task: &TaskRef<'_>, standing: &TaskState) -> Value {
     let home = Some(&task.home).filter(|home| **home != task.place);
     match standing {
         TaskState::Ready(head) => head.encode(home),
-        TaskState::Delayed(delayed) => delayed.encode(&task.away(tube), home),
-        TaskState::Taken(taken) => taken.encode(&task.away(tube), home),
+        TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
+        TaskState::Taken(taken) => taken.encode(&task.away(), home),
         TaskState::Buried(buried) => buried.encode(home),
     }
 }
@@ -154,11 +151,14 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
     }
 }
 
+/// The keys of a state's index rows. A plain task has one while it is taken.
+type IndexKeys = SmallVec<[Key; 2]>;
+
 /// The keys of the index rows of a state: its deadlines, the holder of its lease, and of a buried
 /// task the time of its bury and the group of its failure, in its tube and in the whole queue.
-pub(crate) fn index_keys(tube: &TubeEntry, id: TaskId, standing: &TaskState) -> IndexKeys {
-    let run = tube.run();
-    let due = deadlines(tube, standing).into_iter().filter(|(_, when)| *when != NEVER);
+pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> IndexKeys {
+    let (run, id) = (task.tube.run(), task.id);
+    let due = deadlines(task.tube, standing).into_iter().filter(|(_, when)| *when != NEVER);
     let mut keys: IndexKeys = due.map(|(what, when)| key::due(run, what, when, id)).collect();
     match standing {
         TaskState::Taken(row) if row.holder != 0 => keys.push(key::held(run, row.holder, id)),
@@ -178,37 +178,61 @@ pub(crate) fn index_keys(tube: &TubeEntry, id: TaskId, standing: &TaskState) -> 
 /// and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn move_task(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     task: &TaskRef<'_>,
     from: &TaskState,
     to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, tube, cause)
+    Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause)
 }
 
 /// Brings a task into existence. Its own row was read; what stands apart of its payload is the
 /// caller's to write.
 #[inline]
-pub(crate) fn put(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    to: &TaskState,
-) -> Result<()> {
-    let (run, id) = (tube.run(), task.id);
-    Transition { task, from: None, to: Some(to) }.carry_out(ctx, tube, Cause::Put)?;
+pub(crate) fn put(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) -> Result<()> {
+    let (run, id) = (task.tube.run(), task.id);
+    Transition { task, from: None, to: Some(to) }.carry_out(ctx, Cause::Put)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
-    if let Some(position) = task.position_row(tube) {
+    if let Some(position) = task.position_row() {
         ctx.add(key::position(run, id), position);
     }
     ctx.effects().count_bytes(run, task.bytes as i64);
-    if let Some(text) = task.key {
+    if let Some(text) = task.key() {
         ctx.add(key::key(run, text, id), Value::from([]));
     }
     Ok(())
+}
+
+/// Removes a task.
+pub(crate) fn erase(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: &TaskState,
+    cause: Cause,
+) -> Result<()> {
+    let (run, id) = (task.tube.run(), task.id);
+    Transition { task, from: Some(from), to: None }.carry_out(ctx, cause)?;
+    ctx.remove(key::task(run, &task.home, id));
+    if task.position_row().is_some() {
+        ctx.remove(key::position(run, id));
+    }
+    ctx.effects().count_bytes(run, -(task.bytes as i64));
+    if let Some(pieces) = task.pieces() {
+        pieces::remove(ctx, (run, id), &pieces)?;
+    }
+    if let Some(text) = task.key() {
+        ctx.remove(key::key(run, text, id));
+    }
+    Ok(())
+}
+
+/// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
+/// stays taken, so nothing is published and nothing counted.
+pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
+    let to = TaskState::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
+    Transition { task, from: Some(&TaskState::Taken(taken)), to: Some(&to) }.step(ctx)
 }
 
 /// A step of a task from one state to another.
@@ -220,38 +244,72 @@ struct Transition<'a> {
 
 impl<'a> Transition<'a> {
     #[inline]
-    fn carry_out(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
-        step(ctx, tube, self)?;
-        self.record(ctx, tube, cause)
+    fn carry_out(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
+        self.step(ctx)?;
+        self.record(ctx, cause)
     }
 
-    /// The key of the row that gives one of the two standings.
-    #[inline]
-    fn key(&self, tube: &TubeEntry, standing: &TaskState) -> Key {
-        state_key(tube, self.task, standing)
+    /// Moves the rows. After an error none has moved: a caller that continues finds the task where
+    /// it was.
+    fn step(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let Self { task, from, to } = *self;
+        let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
+        let in_group = match task.group {
+            Some(group) if !stays => Some(self.plan(ctx, group)?),
+            _ => None,
+        };
+        self.shift_index(ctx);
+
+        if let Some(plan) = in_group {
+            plan.carry_out(ctx, task.tube);
+            return Ok(());
+        }
+        if let Some(from) = from.filter(|_| !stays) {
+            ctx.remove(state_key(task, from));
+        }
+        if let Some(to) = to {
+            let (key, value) = (state_key(task, to), state_value(task, to));
+            if stays { ctx.change(key, value) } else { ctx.add(key, value) }
+        }
+        if matches!(to, Some(TaskState::Ready(_))) && !stays {
+            ctx.effects().wake(task.tube.number, 1);
+        }
+        Ok(())
     }
 
     /// The effect of the step on the task's group.
-    fn plan(
-        &self,
-        ctx: &OpContext<'_>,
-        tube: &TubeEntry,
-        group: &'a str,
-    ) -> Result<groups::Plan<'a>> {
-        let key = |standing| self.key(tube, standing);
-        let value = |to| state_value(tube, self.task, to);
-        let (leaves, enters) = (self.from.map(key), self.to.map(|to| (key(to), value(to))));
+    fn plan(&self, ctx: &OpContext<'_>, group: &'a str) -> Result<groups::Plan<'a>> {
+        let leaves = self.from.map(|from| state_key(self.task, from));
+        let enters = self.to.map(|to| (state_key(self.task, to), state_value(self.task, to)));
         let in_flight = in_flight(self.to) - in_flight(self.from);
-        groups::plan(ctx, tube, groups::Step { group, leaves, enters, in_flight })
+        groups::plan(ctx, self.task.tube, groups::Step { group, leaves, enters, in_flight })
+    }
+
+    fn shift_index(&self, ctx: &mut OpContext<'_>) {
+        let keys_of = |standing| index_keys(self.task, standing);
+        let old = self.from.map(keys_of).unwrap_or_default();
+        let new = self.to.map(keys_of).unwrap_or_default();
+        for key in old.iter().filter(|key| !new.contains(key)) {
+            ctx.remove(key::copy(key));
+        }
+        for key in new.into_iter().filter(|key| !old.contains(key)) {
+            ctx.add(key, Value::from([]));
+        }
+        // A deadline that stays may be announced again: it is no earlier than the known bound.
+        let deadlines = self.to.into_iter().flat_map(|to| deadlines(self.task.tube, to));
+        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
+            ctx.effects().deadline(self.task.tube.number, NextDue::of(what, when));
+        }
     }
 
     /// Records the step for publication, while the payload row still exists.
     #[inline]
-    fn record(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
+    fn record(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
-        ctx.effects().change(Change { tube: tube.number, task: self.task.id, from, to, cause });
+        let (tube, task) = (self.task.tube.number, self.task.id);
+        ctx.effects().changes.push(Change { tube, task, from, to, cause });
         match ctx.wants {
-            Some(wants) => record_payload(ctx, tube, self.task, wants),
+            Some(wants) => record_payload(ctx, self.task, wants),
             None => Ok(()),
         }
     }
@@ -262,115 +320,25 @@ impl<'a> Transition<'a> {
 #[cold]
 fn record_payload(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     task: &TaskRef<'_>,
     wants: &dyn PayloadSubscribers,
 ) -> Result<()> {
-    if !wants.payloads_of(&tube.row.name) {
-        return Ok(());
-    }
-    match task.content(ctx, tube) {
-        Ok(content) => {
-            // A separate copy, because the row's memory may be shared with others.
-            let payload = Arc::from(&*content.payload);
-            ctx.effects().payload_of_last(payload, wants.bytes_kept());
-        }
-        Err(error) if error.kind() == ErrorKind::Damaged => {}
-        Err(error) => return Err(error),
+    if wants.payloads_of(&task.tube.row.name)
+        && let Some(content) = sound(task.content(ctx))?
+    {
+        // A separate copy, because the row's memory may be shared with others.
+        let payload = Arc::from(&*content.payload);
+        ctx.effects().payload_of_last(payload, wants.bytes_kept());
     }
     Ok(())
-}
-
-/// Moves the rows. After an error none has moved: a caller that continues finds the task where it
-/// was.
-fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Result<()> {
-    let Transition { task, from, to } = *way;
-    let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
-    let in_group = match task.group {
-        Some(group) if !stays => Some(way.plan(ctx, tube, group)?),
-        _ => None,
-    };
-    shift_index(ctx, tube, way);
-
-    if let Some(plan) = in_group {
-        plan.carry_out(ctx, tube);
-        return Ok(());
-    }
-    if let Some(from) = from.filter(|_| !stays) {
-        ctx.remove(way.key(tube, from));
-    }
-    if let Some(to) = to {
-        let (key, value) = (way.key(tube, to), state_value(tube, task, to));
-        if stays { ctx.change(key, value) } else { ctx.add(key, value) }
-    }
-    if matches!(to, Some(TaskState::Ready(_))) && !stays {
-        ctx.effects().wake(tube.number, 1);
-    }
-    Ok(())
-}
-
-/// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
-/// stays taken, so nothing is published and nothing counted.
-pub(crate) fn suspend(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    taken: TakenRow,
-) -> Result<()> {
-    let to = TaskState::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
-    let from = TaskState::Taken(taken);
-    let way = Transition { task, from: Some(&from), to: Some(&to) };
-    step(ctx, tube, &way)
-}
-
-fn shift_index(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
-    let id = way.task.id;
-    let old = way.from.map_or_else(IndexKeys::new, |from| index_keys(tube, id, from));
-    let Some(to) = way.to else { return old.into_iter().for_each(|key| ctx.remove(key)) };
-    let new = index_keys(tube, id, to);
-    for key in old.iter().filter(|key| !new.contains(key)) {
-        ctx.remove(key::copy(key));
-    }
-    for key in new.into_iter().filter(|key| !old.contains(key)) {
-        ctx.add(key, Value::from([]));
-    }
-    // A deadline that stays may be announced again: it is no earlier than the known bound.
-    for (what, when) in deadlines(tube, to).into_iter().filter(|(_, when)| *when != NEVER) {
-        ctx.effects().deadline(tube.number, NextDue::of(what, when));
-    }
 }
 
 /// Removes the queue's row about a buried task when a sweep removes its row under the run.
 pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Result<()> {
-    let Some(key) = key::failed_beside(buried_group) else { return Ok(()) };
-    if ctx.first(&key, &key::after(&key))?.is_some() {
+    if let Some(key) = key::failed_beside(buried_group)
+        && ctx.row(&key)?.is_some()
+    {
         ctx.remove(key);
-    }
-    Ok(())
-}
-
-/// Removes a task.
-pub(crate) fn erase(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    from: &TaskState,
-    cause: Cause,
-) -> Result<()> {
-    let (run, id) = (tube.run(), task.id);
-    let way = Transition { task, from: Some(from), to: None };
-    step(ctx, tube, &way)?;
-    way.record(ctx, tube, cause)?;
-    ctx.remove(key::task(run, &task.home, id));
-    if task.position_row(tube).is_some() {
-        ctx.remove(key::position(run, id));
-    }
-    ctx.effects().count_bytes(run, -(task.bytes as i64));
-    if let Some(pieces) = task.pieces() {
-        pieces::remove(ctx, (run, id), &pieces)?;
-    }
-    if let Some(text) = task.key {
-        ctx.remove(key::key(run, text, id));
     }
     Ok(())
 }

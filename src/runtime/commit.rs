@@ -327,18 +327,18 @@ impl EngineState {
         attempts: &Attempts,
         env: &CommitEnv<'_>,
     ) -> Result<O::Done> {
-        let (mut wants, numbers) = (env.hub.wants(), self.numbers);
+        let (mut wants, before) = (env.hub.wants(), self.numbers);
         loop {
             self.draft.clear();
-            let (known, left, repaired) = (&self.derived, &mut self.numbers, &attempts.repaired);
-            let mut ctx =
-                OpContext::new(&self.store, known, left, &mut self.draft, wants, repaired, now);
+            let (view, known, repaired) = (&self.store, &self.derived, &attempts.repaired);
+            let (numbers, draft) = (&mut self.numbers, &mut self.draft);
+            let mut ctx = OpContext { view, known, numbers, draft, wants, repaired, now };
             match op.decide(&mut ctx) {
                 Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
                     // It may have failed to read a payload that only event subscribers want. That
                     // must not stop the op.
                     self.reopen_after(&error);
-                    (wants, self.numbers) = (None, numbers);
+                    (wants, self.numbers) = (None, before);
                 }
                 decided => return decided,
             }
@@ -415,11 +415,10 @@ impl EngineState {
             return Err(Error::new(ErrorKind::DiskFull));
         }
         self.draw(op.numbers(), env.gate)?;
-        let view = Over { view: &self.store, draft };
+        let (view, known) = (&Over { view: &self.store, draft }, &self.derived);
         let (numbers, mut later) = (&mut self.numbers, Decision::default());
         let (wants, repaired) = (env.hub.wants(), &attempts.repaired);
-        let mut ctx =
-            OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
+        let mut ctx = OpContext { view, known, numbers, draft: &mut later, wants, repaired, now };
         let done = op.decide(&mut ctx)?;
         draft.adds_temporary |= op.adds() && later.rows.has_temporary();
         draft.merge(later);

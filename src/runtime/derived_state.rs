@@ -150,7 +150,7 @@ impl DerivedState {
     pub(crate) fn committed(&mut self, draft: &mut Decision, mark: Mark, hub: &Hub) {
         let effects = &mut draft.effects;
         self.outbox.freed |= effects.durable_bytes < 0;
-        for change in effects.changes() {
+        for change in &effects.changes {
             self.count(change);
         }
         for (tube, tasks) in &effects.wakes {
