@@ -112,7 +112,7 @@ pub(crate) fn stats(hold: &QueueInner, number: u32) -> Result<TubeStats> {
 }
 
 fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
-    let counts = query::counts(&state.store, &tube);
+    let in_state = |of| query::count(&state.store, &tube, of);
     let counted = state.derived.counted(tube.number);
     let of = |cause: Cause| counted.get(cause as usize).copied().unwrap_or(0);
     let calls = Calls {
@@ -130,7 +130,8 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         ttr: of(Cause::Ttr),
         lost: of(Cause::Lost),
     };
-    let query::StateCounts { ready, delayed, taken, buried } = counts;
+    let [ready, delayed, taken, buried] =
+        [State::Ready, State::Delayed, State::Taken, State::Buried].map(in_state);
     TubeStats {
         tube: tube.row.name,
         ready,

@@ -2,19 +2,23 @@
 //! exist and no others, and the stored counts are correct. Reads every row; for `check`, and for
 //! tests after each of their steps.
 
+use crate::engine::context::sound;
+use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{consumers, query, settle};
 use crate::format::key::{self, Key, Range, Run, Work};
-use crate::format::row::{BuriedRow, Counters, TakenRow, WorkRow};
-use crate::format::{Scan, Tag, View, row};
-use crate::words::clock::NEVER;
+use crate::format::piece::PieceWork;
+use crate::format::row::{Counters, TakenRow, WorkRow};
+use crate::format::{Met, Scan, Tag, View, row};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod payloads;
+
+use payloads::NamedPieces;
 
 /// Reports each disagreement as one line.
 pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
@@ -32,14 +36,18 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     }
     names(view, report)?;
     numbers(view, &tubes, report)?;
-    work(view, &tubes, report)?;
-    payloads::audit(view, report)?;
+    let mut named = NamedPieces::default();
+    work(view, &tubes, &mut named, report)?;
+    payloads::audit(view, named, report)?;
     failed(view, report)?;
     strays(view, &tubes, report)?;
     durable_bytes(view, report)
 }
 
 type Tubes = BTreeMap<Run, TubeEntry>;
+
+/// In the key of work that is not about one task.
+const NO_TASK: TaskId = TaskId::new(0);
 
 fn is_damaged<T>(read: &Result<T>) -> bool {
     read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Damaged)
@@ -65,8 +73,8 @@ fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let mut expected = BTreeSet::new();
     for (number, row) in consumers::all(view)? {
         let key = key::consumer_name(&row.name);
-        let kept = view.get(&key)?;
-        if kept.and_then(|kept| row::read_number(&kept)) != Some(u64::from(number)) {
+        let named = sound(query::numbered(view.get(&key), "consumer"))?.flatten();
+        if named != Some(number) {
             report(format!("consumer {:?}: its name row does not refer to it", row.name));
         }
         expected.insert(key);
@@ -107,63 +115,78 @@ fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Re
     Ok(())
 }
 
-/// Reports sweeps that would remove rows in use, or that cannot run.
-fn work(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
-    for kind in [Work::Clear, Work::Release] {
-        let mut rows = Scan::prefixed(key::work_of(kind));
-        while let Some((key, row)) = rows.next(view)? {
-            let run = key::run_of_work(&key).unwrap_or(Run::QUEUE);
-            let tube = tubes.get(&run).map(|tube| tube.number);
-            match (kind, row.as_deref().and_then(WorkRow::decode)) {
-                _ if key != key::work(kind, run, TaskId::new(0)) => {
-                    report(format!("Work: an invalid key: {key:02x?}"));
-                }
-                (_, None) => report(format!("Work: a damaged row: {key:02x?}")),
-                (Work::Clear, Some(_)) if tube.is_some() => {
-                    report(format!("Work: a sweep would clear tube {tube:?}"));
-                }
-                // If the tube no longer exists, the sweep ends at once.
-                (Work::Release, Some(work)) if tube.is_some_and(|tube| tube != work.tube) => {
-                    let of = work.tube;
-                    report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
-                }
-                (_, Some(_)) => {}
-            }
-        }
-    }
-    let known = |key: &Key| Work::ALL.iter().any(|kind| key.starts_with(&key::work_of(*kind)));
+/// Reports sweeps that would remove rows in use, or that cannot run. Names the pieces that work is
+/// about.
+fn work(
+    view: &dyn View,
+    tubes: &Tubes,
+    named: &mut NamedPieces,
+    report: &mut dyn FnMut(String),
+) -> Result<()> {
     let mut rows = Scan::over(Range::of(Tag::Work));
-    while let Some((key, _)) = rows.next(view)? {
-        if !known(&key) {
+    while let Some((key, row)) = rows.next(view)? {
+        let kind = Work::ALL.into_iter().find(|kind| key.starts_with(&key::work_of(*kind)));
+        let Some(kind) = kind else {
             report(format!("Work: an unknown kind of work: {key:02x?}"));
+            continue;
+        };
+        let is_sweep_of_run = matches!(kind, Work::Clear | Work::Release);
+        let (run, id) = owner_of(&key).unwrap_or((Run::QUEUE, NO_TASK));
+        if key != key::work(kind, run, if is_sweep_of_run { NO_TASK } else { id }) {
+            report(format!("Work: an invalid key: {key:02x?}"));
+            continue;
+        }
+        let tube = tubes.get(&run).map(|tube| tube.number);
+        let (row, decoded) = (row.as_deref(), row.as_deref().and_then(WorkRow::decode));
+        match (kind, decoded, row.and_then(PieceWork::decode)) {
+            (Work::Clear, Some(_), _) if tube.is_some() => {
+                report(format!("Work: a sweep would clear tube {tube:?}"));
+            }
+            // If the tube no longer exists, the sweep ends at once.
+            (Work::Release, Some(work), _) if tube.is_some_and(|tube| tube != work.tube) => {
+                let of = work.tube;
+                report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
+            }
+            (Work::Clear | Work::Release, Some(_), _) => {}
+            (Work::Staged | Work::Pieces, _, Some(work)) => named.by_work((run, id), &work, report),
+            _ => report(format!("Work: a damaged row: {key:02x?}")),
         }
     }
     Ok(())
 }
 
-/// Compares the number of a range's rows with its stored count.
-fn counted(view: &dyn View, range: Range, rows: u64) -> Option<String> {
-    let (tag, stored) = (range.tag, view.count(range));
-    (stored != rows).then(|| format!("{tag:?}: {rows} rows, but the stored count is {stored}"))
+/// Reports the damaged rows of a range, and if the stored count is not their number. `check` gets
+/// every row.
+fn walk(
+    view: &dyn View,
+    range: Range,
+    report: &mut dyn FnMut(String),
+    mut check: impl FnMut(Met, &mut dyn FnMut(String)),
+) -> Result<()> {
+    let (tag, mut rows, mut seen) = (range.tag, Scan::over(range), 0);
+    while let Some((key, row)) = rows.next(view)? {
+        seen += 1;
+        if row.is_none() {
+            report(format!("{tag:?}: a damaged row: {key:02x?}"));
+        }
+        check((key, row), report);
+    }
+    let stored = view.count(range);
+    if stored != seen {
+        report(format!("{tag:?}: {seen} rows, but the stored count is {stored}"));
+    }
+    Ok(())
 }
 
 /// Reports the queue's rows about buried tasks without the tube's row of that task.
 fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     for tag in [Tag::Failed, Tag::FailedTemporary] {
-        let range = Range::of(tag);
-        let mut rows = Scan::over(range);
-        let mut rows_seen = 0;
-        while let Some((key, row)) = rows.next(view)? {
-            rows_seen += 1;
-            if row.is_none() {
-                report(format!("{tag:?}: a damaged row: {key:02x?}"));
-            }
+        walk(view, Range::of(tag), report, |(key, _), report| {
             let beside = key::buried_group_beside(&key);
             if beside.is_none_or(|beside| !is_there(view, &beside).unwrap_or(true)) {
                 report(format!("{tag:?}: a row without a task: {key:02x?}"));
             }
-        }
-        counted(view, range, rows_seen).map(&mut *report);
+        })?;
     }
     Ok(())
 }
@@ -203,17 +226,13 @@ fn strays(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Res
                 continue;
             };
             rows.skip_to(Range::in_run(tag, run).end());
-            if !tubes.contains_key(&run) && !is_there(view, &clearing(run))? {
+            if !tubes.contains_key(&run) && !is_there(view, &key::work(Work::Clear, run, NO_TASK))?
+            {
                 report(format!("{tag:?}: rows under run {}, which belongs to no tube", run.0));
             }
         }
     }
     Ok(())
-}
-
-/// The key of the work that clears a run.
-fn clearing(run: Run) -> Key {
-    key::work(Work::Clear, run, TaskId::new(0))
 }
 
 struct Audit<'a> {
@@ -248,16 +267,16 @@ impl<'a> Audit<'a> {
                     self.expect(tag, met);
                     continue;
                 };
-                let at = (tag, id, key::standing_place(tag, &met));
-                let seen = stored::open(self.view, self.tube, at, &row).and_then(|(stored, it)| {
-                    let stored = stored.whole(self.view, self.tube)?;
-                    let task = stored.task()?;
-                    if transition::state_value(self.tube, &task, &it) != row {
-                        self.say(format!("task {id}: its rows do not agree"));
-                    }
-                    self.task(tag, &task, &it);
-                    Ok(())
-                });
+                let seen =
+                    stored::open(self.view, self.tube, &met, &row).and_then(|(stored, it)| {
+                        let stored = stored.whole(self.view, self.tube)?;
+                        let task = stored.task(self.tube)?;
+                        if transition::state_value(&task, &it) != row {
+                            self.say(format!("task {id}: its rows do not agree"));
+                        }
+                        self.task(tag, &task, &it);
+                        Ok(())
+                    });
                 if let Err(error) = seen {
                     self.say(format!("task {id}: {error}"));
                 }
@@ -275,25 +294,29 @@ impl<'a> Audit<'a> {
         if !self.ids.insert(task.id) {
             self.say(format!("task {}: it is in two states", task.id));
         }
-        self.expect(tag, transition::state_key(self.tube, task, standing));
+        self.expect(tag, transition::state_key(task, standing));
         self.expect(Tag::Task, key::task(run, &task.home, task.id));
-        if let Some(position) = task.position_row(self.tube) {
+        if let Some(position) = task.position_row() {
             let key = key::position(run, task.id);
             if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != position) {
                 self.say(format!("task {}: its position row is wrong", task.id));
             }
             self.expect(Tag::Position, key);
         }
-        let deadlines = transition::deadlines(self.tube, standing).into_iter();
-        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
-            self.expect(Tag::Due, key::due(run, what, when, task.id));
+        for key in transition::index_keys(task, standing) {
+            match Range::holding(&key) {
+                Some(Range { tag, run: Some(_) }) => self.expect(tag, key),
+                _ if is_there(self.view, &key).unwrap_or(true) => {}
+                _ => {
+                    let id = task.id;
+                    self.say(format!("task {id}: the queue's row of its failure is missing"));
+                }
+            }
         }
-        match standing {
-            TaskState::Ready(_) | TaskState::Delayed(_) => {}
-            TaskState::Taken(taken) => self.lease(task.id, taken),
-            TaskState::Buried(buried) => self.buried(task.id, buried),
+        if let TaskState::Taken(taken) = standing {
+            self.lease(task.id, taken);
         }
-        if let Some(text) = task.key {
+        if let Some(text) = task.key() {
             self.expect(Tag::Key, key::key(run, text, task.id));
         }
         if let Some(name) = task.group {
@@ -308,31 +331,15 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn buried(&mut self, id: TaskId, row: &BuriedRow) {
-        for key in transition::buried_rows(self.tube, id, row) {
-            match Range::holding(&key).map(|range| range.tag) {
-                Some(tag @ (Tag::BuriedTime | Tag::BuriedGroup)) => self.expect(tag, key),
-                _ if is_there(self.view, &key).unwrap_or(true) => {}
-                _ => self.say(format!("task {id}: the queue's row of its failure is missing")),
-            }
-        }
-    }
-
     fn lease(&mut self, id: TaskId, taken: &TakenRow) {
         let run = self.tube.run();
         let has = |key: Key| self.view.get(&key).ok().flatten().is_some();
-        if settle::is_voided(self.tube, taken)
-            && !has(key::work(Work::Release, run, TaskId::new(0)))
-        {
+        if settle::is_voided(self.tube, taken) && !has(key::work(Work::Release, run, NO_TASK)) {
             self.say(format!("task {id}: its lease is void, and no sweep returns it"));
         }
-        if taken.holder == 0 {
-            return;
-        }
-        if !has(key::consumer(taken.holder)) {
+        if taken.holder != 0 && !has(key::consumer(taken.holder)) {
             self.say(format!("task {id}: its consumer {} does not exist", taken.holder));
         }
-        self.expect(Tag::Held, key::held(run, taken.holder, id));
     }
 
     fn expect_groups(&mut self) {
@@ -360,24 +367,15 @@ impl<'a> Audit<'a> {
 
     /// Compares a range with the keys that the tasks require, and with its stored count.
     fn compare(&mut self, tag: Tag) -> Result<()> {
-        let range = self.tube.range(tag);
         let mut expected = self.expected.remove(&tag).unwrap_or_default();
-        let mut rows = Scan::over(range);
-        let mut rows_seen = 0;
-        while let Some((met, value)) = rows.next(self.view)? {
-            rows_seen += 1;
-            if value.is_none() {
-                self.say(format!("{tag:?}: a damaged row: {met:02x?}"));
-            }
+        let (view, range) = (self.view, self.tube.range(tag));
+        walk(view, range, &mut |line| self.say(line), |(met, _), report| {
             if !expected.remove(&met) {
-                self.say(format!("{tag:?}: a row without a task: {met:02x?}"));
+                report(format!("{tag:?}: a row without a task: {met:02x?}"));
             }
-        }
+        })?;
         for missing in expected {
             self.say(format!("{tag:?}: a row is missing: {missing:02x?}"));
-        }
-        if let Some(line) = counted(self.view, range, rows_seen) {
-            self.say(line);
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::buried;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::transition;
-use crate::engine::tube_cache::TubeEntry;
 use crate::format::{Scan, Tag, View, key};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
@@ -51,20 +50,20 @@ impl Op for Tool {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (tube, id) = (&*ctx.tube(self.tube)?, self.id);
         let (stored, from) = transition::find(ctx, tube, id)?;
-        let task = stored.task()?;
+        let task = stored.task(tube)?;
         match &self.verb {
             // It keeps its first reason.
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
             Verb::Bury(reason) => {
                 let to = buried(ctx, from.head().clone(), reason);
-                transition::move_task(ctx, tube, &task, &from, &to, Cause::Bury)
+                transition::move_task(ctx, &task, &from, &to, Cause::Bury)
             }
-            Verb::Kick if from.state() == State::Buried => kick(ctx, tube, &task, from),
+            Verb::Kick if from.state() == State::Buried => kick(ctx, &task, from),
             Verb::Kick => {
                 let text = format!("it is {:?}, not Buried", from.state());
                 Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
             }
-            Verb::Delete => transition::erase(ctx, tube, &task, &from, Cause::Delete),
+            Verb::Delete => transition::erase(ctx, &task, &from, Cause::Delete),
         }
     }
 }
@@ -72,20 +71,15 @@ impl Op for Tool {
 /// Makes a buried task ready. If `ttl_spares_buried` has kept it after the end of its ttl, it gets
 /// a new ttl. The length of a ttl is not stored, so the new one is the time from the put to the old
 /// end.
-fn kick(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    from: TaskState,
-) -> Result<()> {
+fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: TaskState) -> Result<()> {
     let (mut head, now) = (from.head().clone(), ctx.now.queue);
     head.attempts = 0;
-    if tube.row.options.ttl_spares_buried && head.expires <= now {
+    if task.tube.row.options.ttl_spares_buried && head.expires <= now {
         let created = task.read.map_or(0, |(_, row)| row.created);
         let life = head.expires.saturating_sub(created);
         head.expires = now.saturating_add(life);
     }
-    transition::move_task(ctx, tube, task, &from, &TaskState::Ready(head), Cause::Kick)
+    transition::move_task(ctx, task, &from, &TaskState::Ready(head), Cause::Kick)
 }
 
 impl Op for Kick {
@@ -106,8 +100,8 @@ impl Op for Kick {
             // A damaged task stays buried, and the next one is kicked.
             let found = sound(transition::find(ctx, &tube, id))?;
             let Some((stored, standing)) = found else { continue };
-            let Ok(task) = stored.task() else { continue };
-            kick(ctx, &tube, &task, standing)?;
+            let Ok(task) = stored.task(&tube) else { continue };
+            kick(ctx, &task, standing)?;
             kicked += 1;
         }
         Ok(kicked)

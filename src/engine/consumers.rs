@@ -4,13 +4,12 @@
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::stored::{self, TaskState};
 use crate::engine::sweep::TaskSweep;
-use crate::engine::take::Delivery;
-use crate::engine::transition;
+use crate::engine::take::{Delivery, hand_out};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{query, settle};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Key};
-use crate::format::row::{ConsumerRow, Counters, TakenRow};
+use crate::format::row::{ConsumerRow, Counters};
 use crate::format::{Range, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -77,19 +76,14 @@ pub(crate) fn end_of_grace(row: &ConsumerRow, now: Now) -> u64 {
 impl Op for Join<'_> {
     type Done = u32;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn grows(&self) -> bool {
         true
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u32> {
         label("consumer name", self.name)?;
-        if let Some(number) = ctx.get(&key::consumer_name(self.name))? {
-            let number = row::read_number(&number).and_then(|number| u32::try_from(number).ok());
-            let number = number.ok_or_else(|| damaged("consumer"))?;
+        let name = key::consumer_name(self.name);
+        if let Some(number) = query::numbered(ctx.get(&name), "consumer")? {
             let old = query::consumer(ctx, number)?.ok_or_else(query::consumer_closed)?;
             let new = ConsumerRow { grace: self.grace, until: NEVER, ..old.clone() };
             if new != old {
@@ -100,7 +94,7 @@ impl Op for Join<'_> {
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.consumer, u32::MAX, "consumer")?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
-        ctx.add(key::consumer_name(self.name), row::number(u64::from(number)));
+        ctx.add(name, row::number(u64::from(number)));
         let (name, extension) = (self.name.to_owned(), Extension::default());
         let row = ConsumerRow { name, grace: self.grace, until: NEVER, void_to: 0, extension };
         ctx.add(key::consumer(number), row.encode());
@@ -111,10 +105,6 @@ impl Op for Join<'_> {
 impl Op for Leave {
     /// `None` if there is no session to end.
     type Done = Option<Left>;
-
-    fn tube(&self) -> Option<u32> {
-        None
-    }
 
     fn numbers(&self) -> Numbers {
         Numbers::of_tokens(1)
@@ -134,10 +124,6 @@ impl Op for Leave {
 
 impl Op for End {
     type Done = Option<LeasePlace>;
-
-    fn tube(&self) -> Option<u32> {
-        None
-    }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<LeasePlace>> {
         let Some(row) = query::consumer(ctx, self.consumer)? else { return Ok(None) };
@@ -170,7 +156,7 @@ impl End {
                 return Ok(Some(LeasePlace { tube: number, task }));
             }
             tubes_left -= 1;
-            let Some(tube) = ctx.sound_tube(number)? else { continue };
+            let Some(tube) = sound(ctx.tube(number))? else { continue };
             if ctx.count(tube.range(Tag::Held)) == 0 {
                 continue;
             }
@@ -204,7 +190,7 @@ impl End {
         let lease = stored::lease_or_repair(ctx, tube, id, row)?;
         let Some((stored, taken)) = lease else { return Ok(()) };
         let cause = settle::cause_of_end(self.charged);
-        sound(settle::give_back(ctx, tube, &stored.task()?, taken, cause))?;
+        sound(settle::give_back(ctx, &stored.task(tube)?, taken, cause))?;
         Ok(())
     }
 }
@@ -253,15 +239,11 @@ fn resumed(
     if taken.token > void_to || settle::is_voided(tube, &taken) {
         return Ok(None);
     }
-    let task = stored.task()?;
-    let content = task.content(ctx, tube)?;
-    let since = ctx.now.lease;
-    let deadline = since.saturating_add(taken.head.ttr);
-    let renewed = TakenRow { token: ctx.token(), since, deadline, ..taken.clone() };
-    let delivery = Delivery::new(id, &renewed, content);
-    let (from, to) = (TaskState::Taken(taken), TaskState::Taken(renewed));
-    transition::move_task(ctx, tube, &task, &from, &to, Cause::Touch)?;
-    Ok(Some(delivery))
+    let task = stored.task(tube)?;
+    let content = task.content(ctx)?;
+    let (head, holder) = (taken.head.clone(), taken.holder);
+    let from = (&TaskState::Taken(taken), head);
+    hand_out(ctx, &task, from, content, holder, Cause::Touch).map(Some)
 }
 
 /// All consumers, by number.

@@ -3,16 +3,15 @@
 //! numbers are used up.
 
 use crate::engine::decision::{Decision, Over};
-use crate::engine::effects::{Effects, NextDue, TubeChange};
+use crate::engine::effects::{Effects, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
 use crate::format::key::{self, Key, Range};
 use crate::format::row::TubeRow;
-use crate::format::{Deadline, Met, RowOp, Value, View};
+use crate::format::{Met, RowOp, Value, View};
 use crate::words::clock::Now;
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_BYTES;
 use crate::words::numbers::Numbers;
-use crate::words::sync::Arc;
 use crate::words::task::TaskId;
 
 /// One call of a user, as a value.
@@ -21,7 +20,10 @@ pub(crate) trait Op {
     type Done;
 
     /// The tube whose due work is done first, so that no op sees a task that should have moved.
-    fn tube(&self) -> Option<u32>;
+    /// `None` for an op that works in no tube, or that is itself such work.
+    fn tube(&self) -> Option<u32> {
+        None
+    }
 
     /// The most numbers that the op draws.
     fn numbers(&self) -> Numbers {
@@ -75,30 +77,19 @@ pub(crate) type Repaired = Vec<DamagedRow>;
 
 /// What one op reads and where it decides.
 pub(crate) struct OpContext<'a> {
-    view: &'a dyn View,
-    known: &'a dyn KnownTubes,
-    numbers: &'a mut Reserve,
-    draft: &'a mut Decision,
-    wants: Option<&'a dyn PayloadSubscribers>,
-    repaired: &'a Repaired,
+    pub(crate) view: &'a dyn View,
+    /// Agree with the view.
+    pub(crate) known: &'a dyn KnownTubes,
+    pub(crate) numbers: &'a mut Reserve,
+    /// Collects the decision.
+    pub(crate) draft: &'a mut Decision,
+    /// Subscribers, if steps are published with payloads.
+    pub(crate) wants: Option<&'a dyn PayloadSubscribers>,
+    pub(crate) repaired: &'a Repaired,
     pub(crate) now: Now,
 }
 
 impl<'a> OpContext<'a> {
-    /// A context over these rows; `known` must agree with them. The decision is collected in
-    /// `draft`, without payloads for events if no subscriber wants them.
-    pub(crate) fn new(
-        view: &'a dyn View,
-        known: &'a dyn KnownTubes,
-        numbers: &'a mut Reserve,
-        draft: &'a mut Decision,
-        wants: Option<&'a dyn PayloadSubscribers>,
-        repaired: &'a Repaired,
-        now: Now,
-    ) -> Self {
-        Self { view, known, numbers, draft, wants, repaired, now }
-    }
-
     /// What was read through the row of this key. If it is damaged, the rule ends with the error.
     /// The commit repairs the row and tries the rule again. `None` if the repair did not help: the
     /// rule continues without the row.
@@ -181,33 +172,9 @@ impl<'a> OpContext<'a> {
         &mut self.draft.effects
     }
 
-    /// Whether some steps are published with payloads.
-    #[inline]
-    pub(crate) fn wants_payloads(&self) -> bool {
-        self.wants.is_some()
-    }
-
-    /// Whether the steps of the tube's tasks are published with their payloads.
-    pub(crate) fn wants_payloads_of(&self, tube: &TubeEntry) -> bool {
-        self.wants.is_some_and(|wants| wants.payloads_of(&tube.row.name))
-    }
-
-    /// Adds the payload of the task that made the last step.
-    pub(crate) fn record_payload(&mut self, payload: Arc<[u8]>) {
-        let most = self.wants.map_or(0, PayloadSubscribers::bytes_kept);
-        self.draft.effects.payload_of_last(payload, most);
-    }
-
     /// Whether a sweep ends here, because of the payload bytes that it has read for events.
     pub(crate) fn is_sweep_long(&self) -> bool {
         self.draft.effects.payload_bytes() >= SWEEP_BYTES
-    }
-
-    /// Adds a deadline of a task, with its row.
-    #[inline]
-    pub(crate) fn add_deadline(&mut self, tube: &TubeEntry, id: TaskId, what: Deadline, when: u64) {
-        self.add(key::due(tube.run(), what, when, id), Value::EMPTY);
-        self.draft.effects.deadline(tube.number, NextDue::of(what, when));
     }
 
     /// Writes a work row, which the timer handles.
@@ -223,12 +190,6 @@ impl<'a> OpContext<'a> {
         Ok(())
     }
 
-    /// Removes the row of a tube.
-    pub(crate) fn drop_tube(&mut self, number: u32) {
-        self.remove(key::tube(number));
-        self.draft.effects.tubes.push(TubeChange::Gone(number));
-    }
-
     /// The tube of this number, as it was before the op.
     ///
     /// # Errors
@@ -239,11 +200,6 @@ impl<'a> OpContext<'a> {
             Some(tube) => Ok(TubeRef::Known(tube)),
             None => Ok(TubeRef::Read(Box::new(tube(self.view, number)?))),
         }
-    }
-
-    /// The same; `None` if its row is damaged. Calls about all tubes leave such a tube out.
-    pub(crate) fn sound_tube(&self, number: u32) -> Result<Option<TubeRef<'a>>> {
-        sound(self.tube(number))
     }
 }
 
@@ -274,9 +230,20 @@ impl View for OpContext<'_> {
 /// `TubeNotFound` if it was dropped, or `Damaged` if its row is damaged.
 pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
     let missing = || Error::new(ErrorKind::TubeNotFound).because("the tube was dropped");
-    let row = view.get(&key::tube(number))?.ok_or_else(missing)?;
-    let row = TubeRow::decode(&row).ok_or_else(|| damaged("tube"))?;
-    Ok(TubeEntry { number, row })
+    let row = decoded(view.get(&key::tube(number)), TubeRow::decode, "tube")?;
+    Ok(TubeEntry { number, row: row.ok_or_else(missing)? })
+}
+
+/// The decoded row, if there is one. `what` says in the error what kind of row it is.
+///
+/// # Errors
+/// `Damaged` if it cannot be decoded.
+pub(crate) fn decoded<T>(
+    row: Result<Option<Value>>,
+    decode: impl FnOnce(&[u8]) -> Option<T>,
+    what: &str,
+) -> Result<Option<T>> {
+    row?.map(|row| decode(&row).ok_or_else(|| damaged(what))).transpose()
 }
 
 /// What was read; `None` if it is damaged and no repair is left to try.

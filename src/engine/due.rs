@@ -85,10 +85,6 @@ impl Op for WorkOff {
     /// Whether there may be more.
     type Done = bool;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let tube = ctx.tube(self.tube)?;
         if let Some(met) = work(ctx, tube.run())? {
@@ -125,7 +121,7 @@ fn fall_due(
     let Some((at, stored, standing)) = transition::find_due(ctx, tube, id, what)? else {
         return Ok(false);
     };
-    let Some(task) = ctx.or_repair(tube, || at, stored.task())? else { return Ok(false) };
+    let Some(task) = ctx.or_repair(tube, || at, stored.task(tube))? else { return Ok(false) };
     // The task that replaces a damaged one does not have its deadlines.
     if !transition::deadlines(tube, &standing).contains(&(what, when)) {
         return Ok(false);
@@ -133,13 +129,13 @@ fn fall_due(
     match (what, standing) {
         (Deadline::Delay | Deadline::RunAt, TaskState::Delayed(row)) => {
             let to = TaskState::Ready(row.head.clone());
-            transition::move_task(ctx, tube, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
+            transition::move_task(ctx, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
         }
         (Deadline::Ttl, standing) => {
-            transition::erase(ctx, tube, &task, &standing, Cause::Ttl)?;
+            transition::erase(ctx, &task, &standing, Cause::Ttl)?;
         }
         (Deadline::Ttr, TaskState::Taken(taken)) => {
-            settle::give_back(ctx, tube, &task, taken, Cause::Ttr)?;
+            settle::give_back(ctx, &task, taken, Cause::Ttr)?;
         }
         _ => return Ok(false),
     }

@@ -68,7 +68,8 @@ impl NextDue {
 /// What is published after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    changes: Vec<Change>,
+    /// The steps, in order.
+    pub(crate) changes: Vec<Change>,
     /// The payloads that subscribers want, each with the index of its change. The oldest are
     /// dropped, so that no more bytes are held than a reader keeps: these are `None`.
     payloads: Vec<(usize, Option<Arc<[u8]>>)>,
@@ -104,16 +105,6 @@ impl Effects {
             self.tubes = Vec::new();
         }
         (self.work, self.durable_bytes) = (false, 0);
-    }
-
-    /// The steps, in order.
-    pub(crate) fn changes(&self) -> &[Change] {
-        &self.changes
-    }
-
-    #[inline]
-    pub(crate) fn change(&mut self, change: Change) {
-        self.changes.push(change);
     }
 
     /// Adds the payload of the task that made the last step. No reader keeps more than `most`
@@ -178,17 +169,11 @@ impl Effects {
         }
     }
 
-    /// Counts the payload of a task that is added. Temporary tubes have their own limit.
-    pub(crate) fn bytes_in(&mut self, run: Run, bytes: u64) {
+    /// Counts the payload bytes of a task that is added, or with a minus those of one that is
+    /// removed. Temporary tubes have their own limit.
+    pub(crate) fn count_bytes(&mut self, run: Run, bytes: i64) {
         if !run.is_temporary() {
-            self.durable_bytes = self.durable_bytes.saturating_add_unsigned(bytes);
-        }
-    }
-
-    /// Stops counting the payload of a task that is removed.
-    pub(crate) fn bytes_out(&mut self, run: Run, bytes: u64) {
-        if !run.is_temporary() {
-            self.durable_bytes = self.durable_bytes.saturating_sub_unsigned(bytes);
+            self.durable_bytes = self.durable_bytes.saturating_add(bytes);
         }
     }
 
@@ -221,11 +206,11 @@ mod tests {
     fn no_more_payload_is_held_than_a_reader_keeps() {
         let step = |effects: &mut Effects, bytes: usize| {
             let (task, cause) = (TaskId::new(1), Cause::Ttl);
-            effects.change(Change { tube: 1, task, from: None, to: None, cause });
+            effects.changes.push(Change { tube: 1, task, from: None, to: None, cause });
             effects.payload_of_last(Arc::from(vec![7; bytes]), 10);
         };
         let lens = |effects: &Effects| -> Vec<Option<usize>> {
-            let payloads = (0..effects.changes().len()).filter_map(|step| effects.payload(step));
+            let payloads = (0..effects.changes.len()).filter_map(|step| effects.payload(step));
             payloads.map(|payload| payload.map(|payload| payload.len())).collect()
         };
         let mut effects = Effects::default();

@@ -2,7 +2,7 @@
 //! (`Tag::Line`). For each group that may be taken from, the first task of the line also has a row
 //! among the turns (`Tag::Turn`). So a take never scans over a locked group.
 
-use crate::engine::context::{OpContext, damaged, sound};
+use crate::engine::context::{OpContext, damaged, decoded, sound};
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Rank};
@@ -39,9 +39,7 @@ pub(crate) fn in_flight(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> R
 /// The same; `None` without a row, which means that no task is in flight.
 fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u64>> {
     let key = key::group(tube.run(), group);
-    let kept = ctx.get(&key).and_then(|kept| {
-        kept.map(|kept| row::read_number(&kept).ok_or_else(|| damaged("group"))).transpose()
-    });
+    let kept = decoded(ctx.get(&key), row::read_number, "group");
     ctx.or_repair(tube, || key, kept)?.ok_or_else(|| damaged("group"))
 }
 
@@ -87,15 +85,19 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
 }
 
 /// The row of a group's line that belongs to a turn; `None` if no task in a line has the turn.
+///
+/// # Errors
+/// `Damaged` if the turn's key is.
 pub(crate) fn whose_turn(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    (place, id): (&Rank, TaskId),
+    turn: &[u8],
     group: Option<Value>,
 ) -> Result<Option<Met>> {
+    let (place, id) = position::in_key(turn, key::RUN_PREFIX)?;
     let group = group.as_deref().and_then(|group| std::str::from_utf8(group).ok());
     let Some(group) = group else { return Ok(None) };
-    let line = key::line(tube.run(), group, place, id);
+    let line = key::line(tube.run(), group, &place, id);
     match sound(ctx.get(&line))? {
         Some(None) => Ok(None),
         row => Ok(Some((line, row.flatten()))),

@@ -90,30 +90,19 @@ impl Op for PutTasks<'_> {
         for task in self.tasks {
             self.check(&tube, task)?;
         }
-        let most = self.durable_bytes_max;
+        // If pieces are written already, the ids are drawn too.
+        let first = self.staged.first().map(|staged| staged.first);
         let mut done = SmallVec::with_capacity(self.tasks.len());
         for (at, task) in self.tasks.iter().enumerate() {
-            let turn = if self.staged.is_empty() { Turn::default() } else { self.turn(at) };
-            done.push(put(ctx, &tube, (task, turn), most)?);
+            let staged = self.staged.iter().find(|staged| staged.task == at);
+            let id = first.map(|first| first + at as u64);
+            done.push(put(ctx, &tube, task, (staged, id), self.durable_bytes_max)?);
         }
         Ok(done)
     }
 }
 
-/// What is written and drawn of a task before its put.
-#[derive(Clone, Copy, Default)]
-struct Turn<'a> {
-    staged: Option<&'a Staged>,
-    id: Option<u64>,
-}
-
 impl PutTasks<'_> {
-    #[cold]
-    fn turn(&self, at: usize) -> Turn<'_> {
-        let staged = self.staged.iter().find(|staged| staged.task == at);
-        Turn { staged, id: self.staged.first().map(|staged| staged.first + at as u64) }
-    }
-
     /// Whether a put of this task would be done by now, before its payload is written in turns. The
     /// run that it is put under; `None` if its pieces are not to be written before it.
     #[cold]
@@ -161,23 +150,21 @@ impl PutTasks<'_> {
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         if task.delay.is_some() && task.run_at.is_some() {
-            return Err(
-                Error::new(ErrorKind::Invalid).because("set either delay or run_at, not both")
-            );
+            let text = "set either delay or run_at, not both";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        task.group.map_or(Ok(""), |group| name::label("group name", group))?;
+        let group_of_placement = task.placed.and_then(|placed| placed.group);
+        for group in [task.group, group_of_placement].into_iter().flatten() {
+            name::label("group name", group)?;
+        }
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
         match (&options.placement, task.placed) {
             (Some(name), None) => Err(Error::new(ErrorKind::DriverMissing).because(name.as_str())),
-            (_, Some(placed)) => {
-                placed.group.map_or(Ok(""), |group| name::label("group name", group))?;
-                match Order::placed(placed.order) {
-                    Some(_) => Ok(()),
-                    None => Err(Error::new(ErrorKind::Invalid)
-                        .because("a placement's order has at most 16 bytes")),
-                }
+            (_, Some(placed)) if Order::placed(placed.order).is_none() => {
+                let text = "a placement's order has at most 16 bytes";
+                Err(Error::new(ErrorKind::Invalid).because(text))
             }
-            (None, None) => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -185,7 +172,8 @@ impl PutTasks<'_> {
 fn put(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    (task, Turn { staged, id }): (&NewRow<'_>, Turn<'_>),
+    task: &NewRow<'_>,
+    (staged, id): (Option<&Staged>, Option<u64>),
     most: u64,
 ) -> Result<Put> {
     let mut outcome = PutOutcome::New;
@@ -202,7 +190,7 @@ fn put(
             }
             Conflict::Replace => {
                 let (stored, standing) = transition::find(ctx, tube, id)?;
-                transition::erase(ctx, tube, &stored.task()?, &standing, Cause::Delete)?;
+                transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
                 outcome = PutOutcome::Replaced;
             }
         }
@@ -225,7 +213,11 @@ fn put(
         group,
         key: task.key,
         extension: &[],
-        payload: contents(task.payload, staged),
+        payload: match staged {
+            Some(staged) => PayloadPlace::Apart(staged.pieces),
+            None if task.payload.len() <= INLINE_BYTES_MAX => PayloadPlace::Inline(task.payload),
+            None => PayloadPlace::Apart(Pieces::of(task.payload)),
+        },
     };
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
     let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
@@ -244,7 +236,7 @@ fn put(
         (None, None) => {}
     }
     let raw = row.encode();
-    transition::put(ctx, tube, &TaskRef::new(id, (place, place), &raw, row), &standing)?;
+    transition::put(ctx, &TaskRef::new(tube, id, (place, place), &raw, row), &standing)?;
     Ok(Put { id, outcome })
 }
 
@@ -270,14 +262,6 @@ fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64)
 fn held(ctx: &OpContext<'_>, tube: &TubeEntry) -> u64 {
     let counted = Tag::ALL.into_iter().filter(|tag| tag.takes_capacity());
     counted.map(|tag| ctx.count(tube.range(tag))).sum()
-}
-
-fn contents<'a>(payload: &'a [u8], staged: Option<&Staged>) -> PayloadPlace<'a> {
-    match staged {
-        Some(staged) => PayloadPlace::Apart(staged.pieces),
-        None if payload.len() <= INLINE_BYTES_MAX => PayloadPlace::Inline(payload),
-        None => PayloadPlace::Apart(Pieces::of(payload)),
-    }
 }
 
 /// The task with this key.

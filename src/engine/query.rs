@@ -1,38 +1,24 @@
 //! Reads that change nothing: tubes, tasks, counts. Bounded; a listing reads pages.
 
 pub(crate) use crate::engine::context::tube;
-use crate::engine::context::{damaged, sound};
+use crate::engine::context::{damaged, decoded, sound};
 use crate::engine::payload::Payload;
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range};
 use crate::format::row::{ConsumerRow, Counters, TakenRow};
-use crate::format::{Deadline, Met, Scan, Tag, View, row};
+use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How many tasks of a tube are in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StateCounts {
-    pub(crate) ready: u64,
-    pub(crate) delayed: u64,
-    pub(crate) taken: u64,
-    pub(crate) buried: u64,
-}
-
 /// The number of the tube of this name. If the name row is damaged, the tubes are searched.
 pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
-    let lost = match view.get(&key::name(name)) {
-        Ok(None) => return Ok(None),
-        Ok(Some(number)) => match row::read_number(&number).map(u32::try_from) {
-            Some(Ok(number)) => return Ok(Some(number)),
-            _ => damaged("name"),
-        },
+    let lost = match numbered(view.get(&key::name(name)), "name") {
         Err(error) if error.kind() == ErrorKind::Damaged => error,
-        Err(error) => return Err(error),
+        number => return number,
     };
     for number in numbers(view)? {
         if sound_tube(view, number)?.is_some_and(|tube| tube.row.name == name) {
@@ -40,6 +26,11 @@ pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
         }
     }
     Err(lost)
+}
+
+/// The number of a tube or a consumer in the row of its name.
+pub(crate) fn numbered(row: Result<Option<Value>>, what: &str) -> Result<Option<u32>> {
+    decoded(row, |row| row::read_number(row)?.try_into().ok(), what)
 }
 
 /// The tube of this number; `None` if its row is damaged. Calls about all tubes leave such a tube
@@ -50,10 +41,8 @@ pub(crate) fn sound_tube(view: &dyn View, number: u32) -> Result<Option<TubeEntr
 
 /// The counters of the whole queue.
 pub(crate) fn counters(view: &dyn View) -> Result<Counters> {
-    match view.get(&key::meta(Counters::WHAT))? {
-        Some(row) => Counters::decode(&row).ok_or_else(|| damaged("counters")),
-        None => Ok(Counters::default()),
-    }
+    let row = view.get(&key::meta(Counters::WHAT));
+    Ok(decoded(row, Counters::decode, "counters")?.unwrap_or_default())
 }
 
 /// Draws the next number of a counter, of which `most` is the last.
@@ -70,8 +59,7 @@ pub(crate) fn next_number(counter: &mut u32, most: u32, what: &str) -> Result<u3
 
 /// The consumer of this number; `None` if it was closed.
 pub(crate) fn consumer(view: &dyn View, number: u32) -> Result<Option<ConsumerRow>> {
-    let row = view.get(&key::consumer(number))?;
-    row.map(|row| ConsumerRow::decode(&row).ok_or_else(|| damaged("consumer"))).transpose()
+    decoded(view.get(&key::consumer(number)), ConsumerRow::decode, "consumer")
 }
 
 /// The consumer of this number, if it may get leases. No call would return a lease that it got
@@ -124,15 +112,9 @@ pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The stored counts of a tube.
-pub(crate) fn counts(view: &dyn View, tube: &TubeEntry) -> StateCounts {
-    let count = |state| tags_of(state).map(|tag| view.count(tube.range(tag))).sum();
-    StateCounts {
-        ready: count(State::Ready),
-        delayed: count(State::Delayed),
-        taken: count(State::Taken),
-        buried: count(State::Buried),
-    }
+/// The stored number of a tube's tasks in a state.
+pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
+    tags_of(state).map(|tag| view.count(tube.range(tag))).sum()
 }
 
 /// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
@@ -147,7 +129,7 @@ impl TaskDescription {
     /// # Errors
     /// `Damaged` if the payload is damaged or missing.
     pub(crate) fn payload(&self, view: &dyn View, tube: &TubeEntry) -> Result<Payload> {
-        Ok(self.stored.task()?.content(view, tube)?.payload)
+        Ok(self.stored.task(tube)?.content(view)?.payload)
     }
 
     /// All of it, with its payload.
@@ -178,7 +160,7 @@ fn describe(
     now: Now,
 ) -> Result<TaskDescription> {
     let stored = stored.whole(view, tube)?;
-    let task = stored.task()?;
+    let task = stored.task(tube)?;
     let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
     let head = standing.head();
     let left = |until: u64, now: u64| {
@@ -190,7 +172,7 @@ fn describe(
         state: standing.state(),
         priority: task.place.priority,
         group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
-        key: task.key.map(str::to_owned),
+        key: task.key().map(str::to_owned),
         payload_bytes: task.bytes,
         created: instant(row.created),
         due: None,
@@ -248,51 +230,34 @@ pub(crate) fn next(
     state: State,
     now: Now,
 ) -> Result<Option<TaskDescription>> {
-    match state {
+    let start = |tag| tube.range(tag).start();
+    let id = match state {
         // Of the groups only those that may be taken from.
-        State::Ready => first_of(view, tube, [Tag::Ready, Tag::Turn], now),
-        State::Delayed => next_delayed(view, tube, now),
-        state => first_of(view, tube, tags_of(state), now),
-    }
-}
-
-/// The task with the first key of these ranges.
-fn first_of(
-    view: &dyn View,
-    tube: &TubeEntry,
-    tags: impl IntoIterator<Item = Tag>,
-    now: Now,
-) -> Result<Option<TaskDescription>> {
-    let mut best: Option<(Key, TaskId)> = None;
-    for tag in tags {
-        let range = tube.range(tag);
-        if let Some((met, _)) = view.first(&range.start(), &range.end())? {
-            let id = key::id_of(&met).ok_or_else(|| damaged("state"))?;
-            let place = Key::from_slice(met.get(key::RUN_PREFIX..).unwrap_or_default());
-            if best.as_ref().is_none_or(|(first, _)| place < *first) {
-                best = Some((place, id));
+        State::Ready => first_of(view, [Tag::Ready, Tag::Turn].map(start))?,
+        State::Delayed => {
+            let delays = [Deadline::Delay, Deadline::RunAt];
+            match first_of(view, delays.map(|what| key::due_of(tube.run(), what)))? {
+                // A delay without end has no deadline: such a task is next only if there is no
+                // other.
+                None => first_of(view, tags_of(state).map(start))?,
+                id => id,
             }
         }
-    }
-    best.map(|(_, id)| info(view, tube, id, now)).transpose()
+        state => first_of(view, tags_of(state).map(start))?,
+    };
+    id.map(|id| info(view, tube, id, now)).transpose()
 }
 
-fn next_delayed(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<TaskDescription>> {
-    let mut best: Option<TaskDescription> = None;
-    for what in [Deadline::Delay, Deadline::RunAt] {
-        let prefix = key::due_of(tube.run(), what);
-        let Some((met, _)) = view.first(&prefix, &key::end_of(&prefix))? else { continue };
-        let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
-        let info = info(view, tube, id, now)?;
-        if best.as_ref().is_none_or(|best| info.summary.due < best.summary.due) {
-            best = Some(info);
+/// The task with the first key of these prefixes, by what comes after the prefix.
+fn first_of(view: &dyn View, prefixes: impl IntoIterator<Item = Key>) -> Result<Option<TaskId>> {
+    let mut best: Option<Key> = None;
+    for prefix in prefixes {
+        if let Some((met, _)) = Scan::prefixed(key::copy(&prefix)).next(view)? {
+            let rest = Key::from_slice(met.get(prefix.len()..).unwrap_or_default());
+            best = best.into_iter().chain([rest]).min();
         }
     }
-    // A delay without end has no deadline: such a task is next only if there is no other.
-    match best {
-        None => first_of(view, tube, tags_of(State::Delayed), now),
-        best => Ok(best),
-    }
+    best.map(|rest| key::id_of(&rest).ok_or_else(|| damaged("state"))).transpose()
 }
 
 /// The keys from `from` on of the first range in which tasks of a state are left.
@@ -314,12 +279,8 @@ pub(crate) fn listed(
     (met, row): &Met,
     now: Now,
 ) -> Result<TaskDescription> {
-    let tag = met.first().copied().and_then(Tag::of);
-    let (Some(tag), Some(id), Some(row)) = (tag, key::id_of(met), row) else {
-        return Err(damaged("state"));
-    };
-    let at = (tag, id, key::standing_place(tag, met));
-    let (stored, standing) = stored::open(view, tube, at, row)?;
+    let row = row.as_ref().ok_or_else(|| damaged("state"))?;
+    let (stored, standing) = stored::open(view, tube, met, row)?;
     describe(view, tube, stored, &standing, now)
 }
 

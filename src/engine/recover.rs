@@ -7,7 +7,6 @@ use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::stored::{self, TaskRef};
 use crate::engine::sweep::TaskSweep;
 use crate::engine::transition;
-use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{consumers, query, settle};
 use crate::format::key;
 use crate::format::row::{ConsumerRow, TakenRow};
@@ -39,10 +38,6 @@ pub(crate) struct ReturnLeases {
 impl Op for ExpireSessions {
     type Done = ExpiredSessions;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn numbers(&self) -> Numbers {
         Numbers::of_tokens(1)
     }
@@ -67,12 +62,8 @@ impl Op for ExpireSessions {
 impl Op for ReturnLeases {
     type Done = Option<TaskId>;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        let Some(tube) = ctx.sound_tube(self.tube)? else { return Ok(None) };
+        let Some(tube) = sound(ctx.tube(self.tube))? else { return Ok(None) };
         let range = tube.range(Tag::Taken);
         if ctx.count(range) == 0 {
             return Ok(None);
@@ -82,7 +73,7 @@ impl Op for ReturnLeases {
         while let Some((id, (_, row))) = leases.next(ctx)? {
             if let Some((stored, taken)) = stored::lease_or_repair(ctx, &tube, id, Ok(row))? {
                 // If the task is so damaged that it cannot return, the other tasks still do.
-                sound(self.give_back(ctx, &tube, &stored.task()?, taken))?;
+                sound(self.give_back(ctx, &stored.task(&tube)?, taken))?;
             }
         }
         Ok(leases.next)
@@ -93,18 +84,17 @@ impl ReturnLeases {
     fn give_back(
         &self,
         ctx: &mut OpContext<'_>,
-        tube: &TubeEntry,
         task: &TaskRef<'_>,
         taken: TakenRow,
     ) -> Result<()> {
-        if !settle::is_voided(tube, &taken) && waits(ctx, taken.holder)? {
+        if !settle::is_voided(task.tube, &taken) && waits(ctx, taken.holder)? {
             // Lease time starts again with each process, so the deadline is invalid.
             return match taken.deadline {
                 NEVER => Ok(()),
-                _ => transition::suspend(ctx, tube, task, taken),
+                _ => transition::suspend(ctx, task, taken),
             };
         }
-        settle::give_back(ctx, tube, task, taken, settle::cause_of_end(self.charged))
+        settle::give_back(ctx, task, taken, settle::cause_of_end(self.charged))
     }
 }
 

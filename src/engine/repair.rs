@@ -34,10 +34,6 @@ pub(crate) enum Repair {
 impl Op for Repair {
     type Done = ();
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let Self::Row(DamagedRow { tube, key }) = self else { return repair_consumers(ctx) };
         let (tube, key) = (&*ctx.tube(*tube)?, Key::from_slice(key));
@@ -70,9 +66,9 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let Some((_, raw)) = ctx.row(&at)? else { return Ok(()) };
     let standing = key::standing_place(tag, &at);
     let opened = raw.ok_or_else(|| damaged("state"));
-    let opened = opened.and_then(|raw| stored::open(ctx, tube, (tag, id, standing), &raw));
+    let opened = opened.and_then(|raw| stored::open(ctx, tube, &at, &raw));
     let (known, fault) = match opened {
-        Ok((stored, state)) => match stored.task().and_then(|task| task.content(ctx, tube)) {
+        Ok((stored, state)) => match stored.task(tube).and_then(|task| task.content(ctx)) {
             Ok(_) => return Ok(()),
             Err(fault) => (Some((stored.home, stored.place, state)), fault),
         },
@@ -81,23 +77,23 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     if fault.kind() != ErrorKind::Damaged {
         return Err(fault);
     }
-    let (home, place) = match (&known, standing) {
-        (Some((home, place, _)), _) => (*home, *place),
-        (None, at) => match (at, sound(position::of(ctx, tube, id))?) {
-            (Some(place), Some((home, _, _))) => (home, place),
-            (Some(place), None) => (place, place),
-            (None, Some((home, place, _))) => (home, place),
-            (None, None) => return Ok(()),
-        },
+    let (home, place) = match &known {
+        Some((home, place, _)) => (Some(*home), Some(*place)),
+        None => {
+            let position = sound(position::of(ctx, tube, id))?;
+            let (home, place) = position.map(|(home, place, _)| (home, place)).unzip();
+            (home.or(standing), standing.or(place))
+        }
     };
+    let Some((home, place)) = home.zip(place) else { return Ok(()) };
     let group = group(ctx, tube, (tag, id), &at)?;
     let state = match (known, state) {
         (Some((_, _, state)), _) => state,
-        (None, State::Ready) => TaskState::Ready(unknown()),
+        (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => taken(ctx, tube, id)?,
-        // It is buried already.
-        (None, State::Buried) => return Ok(()),
+        // It is buried already, or the key does not say where a ready task is.
+        (None, State::Ready | State::Buried) => return Ok(()),
     };
     let known = Known { id, home, place, group, state };
     set_aside(ctx, tube, known, &fault)
@@ -132,12 +128,12 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
         }
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
-    let task = TaskRef { group, ..TaskRef::new(id, (home, place), &raw, row) };
-    if transition::has_other_state(ctx, tube, id, &transition::state_key(tube, &task, &state))? {
+    let task = TaskRef { group, ..TaskRef::new(tube, id, (home, place), &raw, row) };
+    if transition::has_other_state(ctx, tube, id, &transition::state_key(&task, &state))? {
         return Ok(());
     }
     let to = buried(ctx, state.head().clone(), &Reason::Undecodable(fault.to_string()));
-    transition::move_task(ctx, tube, &task, &state, &to, Cause::Bury)?;
+    transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
     if found.is_some() {
         ctx.set(key, raw.clone())?;
     }
@@ -259,11 +255,7 @@ fn set_turn(
 fn repair_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     let mut rows = Scan::over(tube.range(Tag::Turn));
     while let Some((met, group)) = rows.next(ctx)? {
-        let whose = match sound(position::in_key(&met, key::RUN_PREFIX))? {
-            Some((place, id)) => whose_turn(ctx, tube, (&place, id), group)?,
-            None => None,
-        };
-        if whose.is_none() {
+        if sound(whose_turn(ctx, tube, &met, group))?.flatten().is_none() {
             ctx.remove(met);
         }
     }

@@ -60,23 +60,22 @@ pub(crate) fn is_voided(tube: &TubeEntry, taken: &TakenRow) -> bool {
 /// uncharged, also before the sweep of that call reaches it.
 pub(crate) fn give_back(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     task: &TaskRef<'_>,
     taken: TakenRow,
     cause: Cause,
 ) -> Result<()> {
     let cause = match cause {
-        Cause::Lost | Cause::Ttr if is_voided(tube, &taken) => Cause::Release,
+        Cause::Lost | Cause::Ttr if is_voided(task.tube, &taken) => Cause::Release,
         cause => cause,
     };
     let mut head = taken.head.clone();
     let to = if matches!(cause, Cause::Lost | Cause::Ttr) {
-        unless_exhausted(ctx, tube, head, TaskState::Ready)
+        failed(ctx, task.tube, head, Duration::ZERO)
     } else {
         head.attempts = head.attempts.saturating_sub(1);
         TaskState::Ready(head)
     };
-    transition::move_task(ctx, tube, task, &TaskState::Taken(taken), &to, cause)
+    transition::move_task(ctx, task, &TaskState::Taken(taken), &to, cause)
 }
 
 /// Why a lease ends without its holder: its holder is lost, which is charged, or the queue closes.
@@ -84,18 +83,13 @@ pub(crate) fn cause_of_end(charged: bool) -> Cause {
     if charged { Cause::Lost } else { Cause::Close }
 }
 
-/// The state after a failed attempt: buried if that was the last one, otherwise `next`.
-fn unless_exhausted(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    head: TaskProgress,
-    next: impl FnOnce(TaskProgress) -> TaskState,
-) -> TaskState {
+/// The state after a failed attempt: buried if that was the last one, otherwise ready after `wait`.
+fn failed(ctx: &OpContext<'_>, tube: &TubeEntry, head: TaskProgress, wait: Duration) -> TaskState {
     if tube.row.options.max_attempts.is_some_and(|most| head.attempts >= most) {
         let reason = Reason::Exhausted(head.last_error.clone());
         return buried(ctx, head, &reason);
     }
-    next(head)
+    later(ctx, tube, head, wait)
 }
 
 /// Buried now. The texts of the reason are cut to the stored length.
@@ -165,7 +159,7 @@ impl Op for Settle<'_> {
         let mut lost = Vec::new();
         for ticket in self.tickets {
             match held(ctx, tube, *ticket) {
-                Ok((stored, taken)) => settle(ctx, tube, stored.task()?, taken, &self.verdict)?,
+                Ok((stored, taken)) => settle(ctx, stored.task(tube)?, taken, &self.verdict)?,
                 Err(error) if error.is_lease_lost() => lost.push(ticket.id),
                 Err(error) => return Err(error),
             }
@@ -205,81 +199,56 @@ fn too_short(time: &str) -> Result<()> {
 #[inline]
 fn settle(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     mut task: TaskRef<'_>,
     taken: TakenRow,
     verdict: &Verdict<'_>,
 ) -> Result<()> {
     let (to, cause) = match verdict {
         Verdict::Ack => {
-            return transition::erase(ctx, tube, &task, &TaskState::Taken(taken), Cause::Ack);
+            return transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack);
         }
-        Verdict::Lost => return give_back(ctx, tube, &task, taken, Cause::Lost),
+        Verdict::Lost => return give_back(ctx, &task, taken, Cause::Lost),
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
         Verdict::Touch(how) => (extended(ctx, taken.clone(), *how), Cause::Touch),
+        // Not charged.
         Verdict::Release(terms) => {
-            task.place = rank_after(ctx, tube, &task, terms);
-            (released(ctx, tube, taken.head.clone(), terms), Cause::Release)
+            task.place = rank_after(ctx, &task, terms);
+            let mut head = taken.head.clone();
+            head.attempts = head.attempts.saturating_sub(1);
+            head.releases = head.releases.saturating_add(1);
+            if let Some(ttl) = terms.ttl {
+                head.expires = ctx.now.queue.saturating_add(micros(ttl));
+            }
+            (later(ctx, task.tube, head, terms.delay.unwrap_or_default()), Cause::Release)
         }
+        // Charged. `after` replaces the tube's back-off.
         Verdict::Retry { error, after } => {
-            (retried(ctx, tube, taken.head.clone(), error, *after), Cause::Retry)
+            let mut head = taken.head.clone();
+            head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
+            let wait = task.tube.row.options.backoff.wait(head.attempts);
+            (failed(ctx, task.tube, head, after.unwrap_or(wait)), Cause::Retry)
         }
         Verdict::Bury(reason) => (buried(ctx, taken.head.clone(), reason), Cause::Bury),
     };
-    transition::move_task(ctx, tube, &task, &TaskState::Taken(taken), &to, cause)
-}
-
-/// After a release, uncharged.
-fn released(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    mut head: TaskProgress,
-    terms: &Terms,
-) -> TaskState {
-    head.attempts = head.attempts.saturating_sub(1);
-    head.releases = head.releases.saturating_add(1);
-    if let Some(ttl) = terms.ttl {
-        head.expires = ctx.now.queue.saturating_add(micros(ttl));
-    }
-    later(ctx, tube, head, terms.delay.unwrap_or_default())
+    transition::move_task(ctx, &task, &TaskState::Taken(taken), &to, cause)
 }
 
 /// The rank of a task after its release; its position row is written. The home stays.
-fn rank_after(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    terms: &Terms,
-) -> Rank {
+fn rank_after(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, terms: &Terms) -> Rank {
     if terms.priority.is_none() && !terms.to_back {
         return task.place;
     }
-    let before = task.position_row(tube);
+    let before = task.position_row();
     let order = if terms.to_back { Order::back(ctx.id()) } else { task.place.order };
     let place = Rank { priority: terms.priority.unwrap_or(task.place.priority), order };
-    let key = key::position(tube.run(), task.id);
-    match (before, TaskRef { place, ..*task }.position_row(tube)) {
+    let key = key::position(task.tube.run(), task.id);
+    match (before, TaskRef { place, ..*task }.position_row()) {
         (None, Some(position)) => ctx.add(key, position),
         (Some(before), Some(position)) if before != position => ctx.change(key, position),
         (Some(_), None) => ctx.remove(key),
         _ => {}
     }
     place
-}
-
-/// After a failure, charged. `after` replaces the tube's back-off.
-fn retried(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    mut head: TaskProgress,
-    error: &str,
-    after: Option<Duration>,
-) -> TaskState {
-    head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
-    unless_exhausted(ctx, tube, head, |head| {
-        let wait = after.unwrap_or_else(|| tube.row.options.backoff.wait(head.attempts));
-        later(ctx, tube, head, wait)
-    })
 }
 
 /// After the lease was extended.

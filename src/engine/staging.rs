@@ -28,9 +28,7 @@ pub(crate) struct StagePieces<'a> {
 }
 
 /// Removes the pieces of a put that does not finish.
-pub(crate) struct GiveUpPut {
-    pub(crate) staged: Staged,
-}
+pub(crate) struct GiveUpPut(pub(crate) Staged);
 
 /// Removes the pieces of puts that did not finish before the opening, of a few puts at a time.
 /// Returns whether there may be more.
@@ -81,21 +79,13 @@ impl Op for StagePieces<'_> {
 impl Op for GiveUpPut {
     type Done = ();
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        self.staged.give_up(ctx)
+        self.0.give_up(ctx)
     }
 }
 
 impl Op for RollBack {
     type Done = bool;
-
-    fn tube(&self) -> Option<u32> {
-        None
-    }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut rows = Scan::prefixed(key::work_of(Work::Staged));

@@ -1,18 +1,19 @@
 //! A task as its rows store it: the small row of its state, and the task's own row, which the put
 //! wrote and which is read only when it is needed.
 
-use crate::engine::context::{OpContext, damaged};
+use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::payload::Payload;
+use crate::engine::pieces;
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Rank};
 use crate::format::piece::Pieces;
 use crate::format::row::{
-    Away, BuriedRow, DelayedRow, Homed, PositionRow, TakenRow, TaskProgress, TaskRow,
+    Away, BuriedRow, DelayedRow, Homed, PayloadPlace, PositionRow, TakenRow, TaskProgress, TaskRow,
 };
 use crate::format::{Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::task::{State, TaskId};
 
 /// A task's state with its row.
@@ -81,17 +82,15 @@ enum OwnRow {
 /// A task, without its state.
 #[derive(Clone, Copy)]
 pub(crate) struct TaskRef<'a> {
+    pub(crate) tube: &'a TubeEntry,
     pub(crate) id: TaskId,
     /// The rank under which its own row is stored.
     pub(crate) home: Rank,
     /// Its rank among the ready tasks, now or when it becomes ready again.
     pub(crate) place: Rank,
     pub(crate) group: Option<&'a str>,
-    pub(crate) key: Option<&'a str>,
     /// Bytes of the payload.
     pub(crate) bytes: u64,
-    /// Whether its own row has fields of later versions.
-    pub(crate) extended: bool,
     /// Its own row, if it was read.
     pub(crate) read: Option<(&'a Value, TaskRow<'a>)>,
 }
@@ -109,17 +108,16 @@ impl StoredTask {
     /// # Errors
     /// `Damaged` if its own row was needed, and is damaged or missing.
     #[inline]
-    pub(crate) fn task(&self) -> Result<TaskRef<'_>> {
+    pub(crate) fn task<'a>(&'a self, tube: &'a TubeEntry) -> Result<TaskRef<'a>> {
         let Self { id, home, place, .. } = *self;
         match &self.own {
             OwnRow::Plain { group, bytes } => {
-                let (group, bytes) = (*group, *bytes);
-                let (key, extended, read) = (None, false, None);
-                Ok(TaskRef { id, home, place, group, key, bytes, extended, read })
+                let (group, bytes, read) = (*group, *bytes, None);
+                Ok(TaskRef { tube, id, home, place, group, bytes, read })
             }
             OwnRow::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
-                Ok(TaskRef::new(id, (home, place), raw, row))
+                Ok(TaskRef::new(tube, id, (home, place), raw, row))
             }
             OwnRow::Lost => Err(damaged("task")),
         }
@@ -136,14 +134,20 @@ impl StoredTask {
 
 impl<'a> TaskRef<'a> {
     pub(crate) fn new(
+        tube: &'a TubeEntry,
         id: TaskId,
         (home, place): (Rank, Rank),
         raw: &'a Value,
         row: TaskRow<'a>,
     ) -> Self {
-        let TaskRow { group, key, payload, .. } = row;
-        let (bytes, extended) = (payload.bytes(), !row.extension.is_empty());
-        Self { id, home, place, group, key, bytes, extended, read: Some((raw, row)) }
+        let (group, bytes, read) = (row.group, row.payload.bytes(), Some((raw, row)));
+        Self { tube, id, home, place, group, bytes, read }
+    }
+
+    /// The caller's key. The own row of a task with a key was read.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&'a str> {
+        self.read.and_then(|(_, row)| row.key)
     }
 
     /// The pieces of the payload, if it is stored in pieces. The own row of such a task was read.
@@ -157,38 +161,41 @@ impl<'a> TaskRef<'a> {
     /// # Errors
     /// `Damaged` if a needed row is damaged or missing.
     #[inline(always)]
-    pub(crate) fn content(&self, view: &dyn View, tube: &TubeEntry) -> Result<Content> {
+    pub(crate) fn content(&self, view: &dyn View) -> Result<Content> {
         let own;
         let (raw, row) = match self.read {
             Some(read) => read,
             None => {
-                own = self.read_row(view, tube)?;
+                let row = view.get(&key::task(self.tube.run(), &self.home, self.id))?;
+                own = row.ok_or_else(|| damaged("task"))?;
                 (&own, TaskRow::decode(&own).ok_or_else(|| damaged("task"))?)
             }
         };
-        let payload = Payload::read(view, tube.run(), self.id, raw, row.payload)?;
+        let payload = match row.payload {
+            PayloadPlace::Inline(payload) => {
+                Payload::Inline(raw.clone(), raw.len() - payload.len())
+            }
+            PayloadPlace::Apart(pieces) => {
+                Payload::Whole(pieces::read(view, (self.tube.run(), self.id), &pieces)?)
+            }
+        };
         Ok(Content { codec: row.codec, version: row.version, payload })
     }
 
-    #[cold]
-    fn read_row(&self, view: &dyn View, tube: &TubeEntry) -> Result<Value> {
-        view.get(&key::task(tube.run(), &self.home, self.id))?.ok_or_else(|| damaged("task"))
-    }
-
     /// The position row of the task, if it needs one.
-    pub(crate) fn position_row(&self, tube: &TubeEntry) -> Option<Value> {
+    pub(crate) fn position_row(&self) -> Option<Value> {
         let position = PositionRow { home: self.home, place: self.place, group: self.group };
-        (position != position::plain(tube, self.id)).then(|| position.encode())
+        (position != position::plain(self.tube, self.id)).then(|| position.encode())
     }
 
     /// The fields of a state row without a rank in its key.
-    pub(crate) fn away(&self, tube: &TubeEntry) -> Away {
-        let plain = position::plain(tube, self.id);
+    pub(crate) fn away(&self) -> Away {
+        let plain = position::plain(self.tube, self.id);
         Away {
             place: (self.place != plain.place).then_some(self.place),
             grouped: self.group != plain.group,
-            keyed: self.key.is_some(),
-            extended: self.extended,
+            keyed: self.key().is_some(),
+            extended: self.read.is_some_and(|(_, row)| !row.extension.is_empty()),
             apart: self.pieces().is_some(),
             bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
         }
@@ -198,16 +205,11 @@ impl<'a> TaskRef<'a> {
 /// Reads the task's own row.
 #[inline(always)]
 fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<OwnRow> {
-    match view.get(&key::task(tube.run(), home, id)) {
-        Ok(Some(raw)) => Ok(OwnRow::Read(raw)),
-        Ok(None) => Ok(OwnRow::Lost),
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(OwnRow::Lost),
-        Err(error) => Err(error),
-    }
+    let row = sound(view.get(&key::task(tube.run(), home, id)))?.flatten();
+    Ok(row.map_or(OwnRow::Lost, OwnRow::Read))
 }
 
-/// Reads the state in a state row, and the task with it. `at` is the rank in the row's key, for
-/// states that have it there.
+/// Reads the state in the state row of this key, and the task with it.
 ///
 /// # Errors
 /// `Damaged` if the state cannot be decoded.
@@ -215,10 +217,12 @@ fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result
 pub(crate) fn open(
     view: &dyn View,
     tube: &TubeEntry,
-    (tag, id, at): (Tag, TaskId, Option<Rank>),
+    key: &[u8],
     raw: &Value,
 ) -> Result<(StoredTask, TaskState)> {
-    let (standing, place, home) = match (tag.state(), at) {
+    let tag = key.first().copied().and_then(Tag::of);
+    let (tag, id) = tag.zip(key::id_of(key)).ok_or_else(|| damaged("state"))?;
+    let (standing, place, home) = match (tag.state(), key::standing_place(tag, key)) {
         (Some(State::Ready), Some(at)) => {
             let (head, home) = TaskProgress::decode(raw).ok_or_else(|| damaged("ready"))?;
             (TaskState::Ready(head), at, home)
@@ -290,7 +294,7 @@ pub(crate) fn lease_or_repair(
     let opened = row.and_then(|row| {
         let row = row.ok_or_else(|| damaged("taken"))?;
         let (stored, taken) = lease(ctx, tube, id, &row)?;
-        stored.task()?;
+        stored.task(tube)?;
         Ok((stored, taken))
     });
     ctx.or_repair(tube, || key::taken(tube.run(), id), opened)

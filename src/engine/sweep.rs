@@ -18,10 +18,6 @@ pub(crate) struct Sweep;
 impl Op for Sweep {
     type Done = bool;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
         for kind in [Work::Clear, Work::Release, Work::Pieces] {
@@ -124,10 +120,10 @@ fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<
     let Some(id) = key::id_of(key) else { return Ok(0) };
     let Some(task) = row.as_deref().and_then(TaskRow::decode) else {
         let bytes = pieces::remove_found(ctx, (run, id))?;
-        ctx.effects().bytes_out(run, bytes);
+        ctx.effects().count_bytes(run, -(bytes as i64));
         return Ok(PIECES_OF_STEP);
     };
-    ctx.effects().bytes_out(run, task.payload.bytes());
+    ctx.effects().count_bytes(run, -(task.payload.bytes() as i64));
     let Some(pieces) = task.payload.pieces() else { return Ok(0) };
     pieces::remove(ctx, (run, id), &pieces)?;
     Ok(pieces.count() as usize)
@@ -164,10 +160,10 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         // A damaged lease stays: its task is unknown.
         let lease = row.map(|row| stored::lease(ctx, &tube, id, &row));
         let Some(Ok((stored, taken))) = lease else { continue };
-        let Ok(task) = stored.task() else { continue };
+        let Ok(task) = stored.task(&tube) else { continue };
         if settle::is_voided(&tube, &taken) {
             // If the task is damaged, none of its rows was written. The other tasks return.
-            sound(settle::give_back(ctx, &tube, &task, taken, Cause::Release))?;
+            sound(settle::give_back(ctx, &task, taken, Cause::Release))?;
         }
     }
     Ok(leases.next.map(|next| WorkRow { tube: tube.number, from: next.get(), ..work }))

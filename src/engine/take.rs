@@ -5,10 +5,10 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::Payload;
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, position, query, transition};
-use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
+use crate::engine::{groups, query, transition};
+use crate::format::key::{self, Key, RUN_PREFIX, Range};
 use crate::format::row::{TakenRow, TaskProgress};
-use crate::format::{Met, Tag, Value, View};
+use crate::format::{Met, Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::numbers::Numbers;
@@ -43,13 +43,6 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    #[inline]
-    pub(crate) fn new(id: TaskId, lease: &TakenRow, content: Content) -> Self {
-        let Content { codec, version, payload } = content;
-        let TaskProgress { attempts, deliveries, .. } = lease.head;
-        Self { id, token: lease.token, attempts, deliveries, codec, version, payload }
-    }
-
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket { id: self.id, token: self.token }
     }
@@ -106,7 +99,7 @@ impl Op for Claim {
             query::open_consumer(ctx, self.holder)?;
         }
         let (stored, standing) = transition::find(ctx, &tube, self.id)?;
-        let task = stored.task()?;
+        let task = stored.task(&tube)?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
         if standing.state() != State::Ready {
@@ -120,8 +113,8 @@ impl Op for Claim {
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let content = task.content(ctx, &tube)?;
-        take(ctx, &tube, &task, standing, content, self.holder)
+        let content = task.content(ctx)?;
+        take(ctx, &task, standing, content, self.holder)
     }
 }
 
@@ -139,67 +132,49 @@ impl Cursor {
     }
 }
 
-/// The best of the tasks without a group and of the groups' turns.
+/// The best of the tasks without a group and of the groups' turns: the key of its row among the
+/// ready ones, and the row unless that is damaged.
 fn next(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     ready: &mut Cursor,
     turns: &mut Cursor,
-) -> Result<Option<Candidate>> {
+) -> Result<Option<Met>> {
     let free = ready.peek(ctx)?;
     // Most tubes have no groups.
     if ctx.count(turns.range) > 0
-        && let Some(turn) = turns.peek(ctx)?
+        && let Some((turn, group)) = turns.peek(ctx)?
     {
-        let is_better = |free: &Met| turn.0.get(RUN_PREFIX..) < free.0.get(RUN_PREFIX..);
+        let is_better = |(free, _): &Met| turn.get(RUN_PREFIX..) < free.get(RUN_PREFIX..);
         if free.as_ref().is_none_or(is_better) {
-            turns.last = Some(key::copy(&turn.0));
-            return in_turn(ctx, tube, turn).map(Some);
+            turns.last = Some(key::copy(&turn));
+            // A turn that leads to no row is damaged itself.
+            let of_group = groups::whose_turn(ctx, tube, &turn, group)?;
+            return Ok(Some(of_group.unwrap_or((turn, None))));
         }
     }
-    let Some((key, row)) = free else { return Ok(None) };
-    let (place, id) = position::in_key(&key, RUN_PREFIX)?;
-    ready.last = Some(key);
-    Ok(Some(Candidate { id, place, at: None, row }))
+    ready.last = free.as_ref().map(|(key, _)| key::copy(key));
+    Ok(free)
 }
 
-/// The task of a turn.
-fn in_turn(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<Candidate> {
-    let (place, id) = position::in_key(&key, RUN_PREFIX)?;
-    // A turn that leads to no row is damaged itself.
-    let (key, row) = groups::whose_turn(ctx, tube, (&place, id), group)?.unwrap_or((key, None));
-    Ok(Candidate { id, place, at: Some(key), row })
-}
-
-/// What the index rows give of the next task.
-struct Candidate {
-    id: TaskId,
-    place: Rank,
-    /// The key of its row, for a task of a group.
-    at: Option<Key>,
-    /// Its row among the ready ones; `None` if that is damaged.
-    row: Option<Value>,
-}
-
-/// Takes the task. A task that is damaged is skipped if its repair did not help.
+/// Takes the task of this row. A task that is damaged is skipped if its repair did not help.
 fn hand_over(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    Candidate { id, place, at, row }: Candidate,
+    (key, row): Met,
     holder: u32,
 ) -> Result<Option<Delivery>> {
-    let key = || at.clone().unwrap_or_else(|| key::ready(tube.run(), &place, id));
+    let at = || key::copy(&key);
     let row = row.ok_or_else(|| damaged("ready"));
-    let opened = row.and_then(|row| stored::open(ctx, tube, (Tag::Ready, id, Some(place)), &row));
-    let Some((stored, standing)) = ctx.or_repair(tube, key, opened)? else { return Ok(None) };
-    let task = stored.task().and_then(|task| Ok((task, task.content(ctx, tube)?)));
-    let Some((task, content)) = ctx.or_repair(tube, key, task)? else { return Ok(None) };
-    take(ctx, tube, &task, standing, content, holder).map(Some)
+    let opened = row.and_then(|row| stored::open(ctx, tube, &key, &row));
+    let Some((stored, standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
+    let task = stored.task(tube).and_then(|task| Ok((task, task.content(ctx)?)));
+    let Some((task, content)) = ctx.or_repair(tube, at, task)? else { return Ok(None) };
+    take(ctx, &task, standing, content, holder).map(Some)
 }
 
 fn take(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     task: &TaskRef<'_>,
     standing: TaskState,
     content: Content,
@@ -208,10 +183,23 @@ fn take(
     let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);
-    let since = ctx.now.lease;
+    hand_out(ctx, task, (&standing, head), content, holder, Cause::Take)
+}
+
+/// Begins a lease, with a new token.
+pub(crate) fn hand_out(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    (standing, head): (&TaskState, TaskProgress),
+    content: Content,
+    holder: u32,
+    cause: Cause,
+) -> Result<Delivery> {
+    let (token, since) = (ctx.token(), ctx.now.lease);
     let deadline = since.saturating_add(head.ttr);
-    let taken = TakenRow { head, token: ctx.token(), holder, since, deadline };
-    let delivery = Delivery::new(task.id, &taken, content);
-    transition::move_task(ctx, tube, task, &standing, &TaskState::Taken(taken), Cause::Take)?;
-    Ok(delivery)
+    let TaskProgress { attempts, deliveries, .. } = head;
+    let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
+    transition::move_task(ctx, task, standing, &taken, cause)?;
+    let Content { codec, version, payload } = content;
+    Ok(Delivery { id: task.id, token, attempts, deliveries, codec, version, payload })
 }

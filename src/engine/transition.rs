@@ -2,15 +2,15 @@
 //! row; the other rows of a state (deadlines, the group's line, the holder's list) are derived here
 //! and nowhere else.
 
-use crate::engine::context::{OpContext, sound};
-use crate::engine::effects::Change;
+use crate::engine::context::{OpContext, PayloadSubscribers, sound};
+use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, position};
 use crate::format::key::{self, Key, Rank};
-use crate::format::row::{BuriedRow, TakenRow, TaskRow};
-use crate::format::{Deadline, Met, Range, Tag, Value, View};
+use crate::format::row::{TakenRow, TaskRow};
+use crate::format::{Deadline, Met, Range, Value, View};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
@@ -41,44 +41,40 @@ pub(crate) fn find_due(
     id: TaskId,
     what: Deadline,
 ) -> Result<Option<FoundTask>> {
-    let (tag, key) = match what {
-        Deadline::Delay | Deadline::RunAt => (Tag::Delayed, key::delayed(tube.run(), id)),
-        Deadline::Ttr => (Tag::Taken, key::taken(tube.run(), id)),
+    let key = match what {
+        Deadline::Delay | Deadline::RunAt => key::delayed(tube.run(), id),
+        Deadline::Ttr => key::taken(tube.run(), id),
         // A damaged one stays for the verb that it is next for.
         Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
     };
-    let found = look(ctx, tube, (tag, id, None), key::copy(&key));
+    let found = look(ctx, tube, key::copy(&key));
     ctx.or_repair(tube, || key, found).map(Option::flatten)
 }
 
-fn look(
-    view: &dyn View,
-    tube: &TubeEntry,
-    at: (Tag, TaskId, Option<Rank>),
-    key: Key,
-) -> Result<Option<FoundTask>> {
-    if view.count(tube.range(at.0)) == 0 {
+fn look(view: &dyn View, tube: &TubeEntry, key: Key) -> Result<Option<FoundTask>> {
+    if Range::holding(&key).is_none_or(|range| view.count(range) == 0) {
         return Ok(None);
     }
     let Some(raw) = view.get(&key)? else { return Ok(None) };
-    let (stored, standing) = stored::open(view, tube, at, &raw)?;
+    let (stored, standing) = stored::open(view, tube, &key, &raw)?;
     Ok(Some((key, stored, standing)))
 }
 
+/// The keys that the state row of a task has in the states whose keys contain its rank.
+fn ranked_keys(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<[Key; 2]> {
+    let (_, place, group) = position::of(view, tube, id)?;
+    let ready = ready_key(tube, group.as_deref(), &place, id);
+    Ok([ready, key::buried(tube.run(), &place, id)])
+}
+
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
-    let run = tube.run();
-    for (tag, key) in [(Tag::Taken, key::taken(run, id)), (Tag::Delayed, key::delayed(run, id))] {
-        if let Some(found) = look(view, tube, (tag, id, None), key)? {
+    for key in [key::taken(tube.run(), id), key::delayed(tube.run(), id)] {
+        if let Some(found) = look(view, tube, key)? {
             return Ok(Some(found));
         }
     }
-    let (_, place, group) = position::of(view, tube, id)?;
-    let ready = match &group {
-        Some(group) => (Tag::Line, key::line(run, group, &place, id)),
-        None => (Tag::Ready, key::ready(run, &place, id)),
-    };
-    for (tag, key) in [ready, (Tag::Buried, key::buried(run, &place, id))] {
-        if let Some(found) = look(view, tube, (tag, id, Some(place)), key)? {
+    for key in ranked_keys(view, tube, id)? {
+        if let Some(found) = look(view, tube, key)? {
             return Ok(Some(found));
         }
     }
@@ -92,48 +88,45 @@ pub(crate) fn has_other_state(
     id: TaskId,
     at: &Key,
 ) -> Result<bool> {
-    let run = tube.run();
-    let mut keys = vec![key::taken(run, id), key::delayed(run, id)];
-    match position::of(view, tube, id) {
-        Ok((_, place, group)) => keys.extend([
-            key::buried(run, &place, id),
-            match &group {
-                Some(group) => key::line(run, group, &place, id),
-                None => key::ready(run, &place, id),
-            },
-        ]),
-        Err(error) if error.kind() == ErrorKind::Damaged => {}
-        Err(error) => return Err(error),
-    }
+    let mut keys = vec![key::taken(tube.run(), id), key::delayed(tube.run(), id)];
+    keys.extend(sound(ranked_keys(view, tube, id))?.into_iter().flatten());
     for key in keys.iter().filter(|key| *key != at) {
-        if view.first(key, &key::after(key))?.is_some() {
+        if view.row(key)?.is_some() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
+/// The key of the row of a ready task.
+#[inline(always)]
+fn ready_key(tube: &TubeEntry, group: Option<&str>, place: &Rank, id: TaskId) -> Key {
+    match group {
+        Some(group) => key::line(tube.run(), group, place, id),
+        None => key::ready(tube.run(), place, id),
+    }
+}
+
 /// The key of the row that gives a standing.
 #[inline(always)]
-pub(crate) fn state_key(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Key {
-    let (run, id) = (tube.run(), task.id);
-    match (standing, task.group) {
-        (TaskState::Ready(_), Some(group)) => key::line(run, group, &task.place, id),
-        (TaskState::Ready(_), None) => key::ready(run, &task.place, id),
-        (TaskState::Delayed(_), _) => key::delayed(run, id),
-        (TaskState::Taken(_), _) => key::taken(run, id),
-        (TaskState::Buried(_), _) => key::buried(run, &task.place, id),
+pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Key {
+    let (run, id) = (task.tube.run(), task.id);
+    match standing {
+        TaskState::Ready(_) => ready_key(task.tube, task.group, &task.place, id),
+        TaskState::Delayed(_) => key::delayed(run, id),
+        TaskState::Taken(_) => key::taken(run, id),
+        TaskState::Buried(_) => key::buried(run, &task.place, id),
     }
 }
 
 /// The value of the state row.
 #[inline]
-pub(crate) fn state_value(tube: &TubeEntry, task: &TaskRef<'_>, standing: &TaskState) -> Value {
+pub(crate) fn state_value(task: &TaskRef<'_>, standing: &TaskState) -> Value {
     let home = Some(&task.home).filter(|home| **home != task.place);
     match standing {
         TaskState::Ready(head) => head.encode(home),
-        TaskState::Delayed(delayed) => delayed.encode(&task.away(tube), home),
-        TaskState::Taken(taken) => taken.encode(&task.away(tube), home),
+        TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
+        TaskState::Taken(taken) => taken.encode(&task.away(), home),
         TaskState::Buried(buried) => buried.encode(home),
     }
 }
@@ -158,48 +151,88 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
     }
 }
 
-pub(crate) fn holder(standing: Option<&TaskState>) -> u32 {
+/// The keys of a state's index rows. A plain task has one while it is taken.
+type IndexKeys = SmallVec<[Key; 2]>;
+
+/// The keys of the index rows of a state: its deadlines, the holder of its lease, and of a buried
+/// task the time of its bury and the group of its failure, in its tube and in the whole queue.
+pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> IndexKeys {
+    let (run, id) = (task.tube.run(), task.id);
+    let due = deadlines(task.tube, standing).into_iter().filter(|(_, when)| *when != NEVER);
+    let mut keys: IndexKeys = due.map(|(what, when)| key::due(run, what, when, id)).collect();
     match standing {
-        Some(TaskState::Taken(row)) => row.holder,
-        _ => 0,
+        TaskState::Taken(row) if row.holder != 0 => keys.push(key::held(run, row.holder, id)),
+        TaskState::Buried(row) => {
+            keys.push(key::buried_time(run, row.time, id));
+            if let Some(group) = row.failure_group() {
+                keys.push(key::buried_group(run, group, row.time, id));
+                keys.push(key::failed(run, group, row.time, id));
+            }
+        }
+        _ => {}
     }
+    keys
 }
 
 /// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
 /// and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn move_task(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     task: &TaskRef<'_>,
     from: &TaskState,
     to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, tube, cause)
+    Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause)
 }
 
 /// Brings a task into existence. Its own row was read; what stands apart of its payload is the
 /// caller's to write.
 #[inline]
-pub(crate) fn put(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    to: &TaskState,
-) -> Result<()> {
-    let (run, id) = (tube.run(), task.id);
-    Transition { task, from: None, to: Some(to) }.carry_out(ctx, tube, Cause::Put)?;
+pub(crate) fn put(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) -> Result<()> {
+    let (run, id) = (task.tube.run(), task.id);
+    Transition { task, from: None, to: Some(to) }.carry_out(ctx, Cause::Put)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
-    if let Some(position) = task.position_row(tube) {
+    if let Some(position) = task.position_row() {
         ctx.add(key::position(run, id), position);
     }
-    ctx.effects().bytes_in(run, task.bytes);
-    if let Some(text) = task.key {
+    ctx.effects().count_bytes(run, task.bytes as i64);
+    if let Some(text) = task.key() {
         ctx.add(key::key(run, text, id), Value::EMPTY);
     }
     Ok(())
+}
+
+/// Removes a task.
+pub(crate) fn erase(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: &TaskState,
+    cause: Cause,
+) -> Result<()> {
+    let (run, id) = (task.tube.run(), task.id);
+    Transition { task, from: Some(from), to: None }.carry_out(ctx, cause)?;
+    ctx.remove(key::task(run, &task.home, id));
+    if task.position_row().is_some() {
+        ctx.remove(key::position(run, id));
+    }
+    ctx.effects().count_bytes(run, -(task.bytes as i64));
+    if let Some(pieces) = task.pieces() {
+        pieces::remove(ctx, (run, id), &pieces)?;
+    }
+    if let Some(text) = task.key() {
+        ctx.remove(key::key(run, text, id));
+    }
+    Ok(())
+}
+
+/// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
+/// stays taken, so nothing is published and nothing counted.
+pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
+    let to = TaskState::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
+    Transition { task, from: Some(&TaskState::Taken(taken)), to: Some(&to) }.step(ctx)
 }
 
 /// A step of a task from one state to another.
@@ -211,190 +244,101 @@ struct Transition<'a> {
 
 impl<'a> Transition<'a> {
     #[inline]
-    fn carry_out(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
-        step(ctx, tube, self)?;
-        self.record(ctx, tube, cause)
+    fn carry_out(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
+        self.step(ctx)?;
+        self.record(ctx, cause)
     }
 
-    /// The key of the row that gives one of the two standings.
-    #[inline]
-    fn key(&self, tube: &TubeEntry, standing: &TaskState) -> Key {
-        state_key(tube, self.task, standing)
+    /// Moves the rows. After an error none has moved: a caller that continues finds the task where
+    /// it was.
+    fn step(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let Self { task, from, to } = *self;
+        let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
+        let in_group = match task.group {
+            Some(group) if !stays => Some(self.plan(ctx, group)?),
+            _ => None,
+        };
+        self.shift_index(ctx);
+
+        if let Some(plan) = in_group {
+            plan.carry_out(ctx, task.tube);
+            return Ok(());
+        }
+        if let Some(from) = from.filter(|_| !stays) {
+            ctx.remove(state_key(task, from));
+        }
+        if let Some(to) = to {
+            let (key, value) = (state_key(task, to), state_value(task, to));
+            if stays { ctx.change(key, value) } else { ctx.add(key, value) }
+        }
+        if matches!(to, Some(TaskState::Ready(_))) && !stays {
+            ctx.effects().wake(task.tube.number, 1);
+        }
+        Ok(())
     }
 
     /// The effect of the step on the task's group.
-    fn plan(
-        &self,
-        ctx: &OpContext<'_>,
-        tube: &TubeEntry,
-        group: &'a str,
-    ) -> Result<groups::Plan<'a>> {
-        let key = |standing| self.key(tube, standing);
-        let value = |to| state_value(tube, self.task, to);
-        let (leaves, enters) = (self.from.map(key), self.to.map(|to| (key(to), value(to))));
+    fn plan(&self, ctx: &OpContext<'_>, group: &'a str) -> Result<groups::Plan<'a>> {
+        let leaves = self.from.map(|from| state_key(self.task, from));
+        let enters = self.to.map(|to| (state_key(self.task, to), state_value(self.task, to)));
         let in_flight = in_flight(self.to) - in_flight(self.from);
-        groups::plan(ctx, tube, groups::Step { group, leaves, enters, in_flight })
+        groups::plan(ctx, self.task.tube, groups::Step { group, leaves, enters, in_flight })
+    }
+
+    fn shift_index(&self, ctx: &mut OpContext<'_>) {
+        let keys_of = |standing| index_keys(self.task, standing);
+        let old = self.from.map(keys_of).unwrap_or_default();
+        let new = self.to.map(keys_of).unwrap_or_default();
+        for key in old.iter().filter(|key| !new.contains(key)) {
+            ctx.remove(key::copy(key));
+        }
+        for key in new.into_iter().filter(|key| !old.contains(key)) {
+            ctx.add(key, Value::EMPTY);
+        }
+        // A deadline that stays may be announced again: it is no earlier than the known bound.
+        let deadlines = self.to.into_iter().flat_map(|to| deadlines(self.task.tube, to));
+        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
+            ctx.effects().deadline(self.task.tube.number, NextDue::of(what, when));
+        }
     }
 
     /// Records the step for publication, while the payload row still exists.
     #[inline]
-    fn record(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry, cause: Cause) -> Result<()> {
+    fn record(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
-        ctx.effects().change(Change { tube: tube.number, task: self.task.id, from, to, cause });
-        if ctx.wants_payloads() { record_payload(ctx, tube, self.task) } else { Ok(()) }
+        let (tube, task) = (self.task.tube.number, self.task.id);
+        ctx.effects().changes.push(Change { tube, task, from, to, cause });
+        match ctx.wants {
+            Some(wants) => record_payload(ctx, self.task, wants),
+            None => Ok(()),
+        }
     }
 }
 
 /// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out; an
 /// error means that nothing could be read, and ends the op.
 #[cold]
-fn record_payload(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &TaskRef<'_>) -> Result<()> {
-    if !ctx.wants_payloads_of(tube) {
-        return Ok(());
-    }
-    match task.content(ctx, tube) {
-        // A separate copy, because the row's memory may be shared with others.
-        Ok(content) => ctx.record_payload(Arc::from(&*content.payload)),
-        Err(error) if error.kind() == ErrorKind::Damaged => {}
-        Err(error) => return Err(error),
-    }
-    Ok(())
-}
-
-/// Moves the rows. After an error none has moved: a caller that continues finds the task where it
-/// was.
-fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) -> Result<()> {
-    let Transition { task, from, to } = *way;
-    let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
-    let in_group = match task.group {
-        Some(group) if !stays => Some(way.plan(ctx, tube, group)?),
-        _ => None,
-    };
-    shift_deadlines(ctx, tube, way);
-    shift_holder(ctx, tube, way);
-    shift_buried(ctx, tube, way);
-
-    if let Some(plan) = in_group {
-        plan.carry_out(ctx, tube);
-        return Ok(());
-    }
-    if let Some(from) = from.filter(|_| !stays) {
-        ctx.remove(way.key(tube, from));
-    }
-    if let Some(to) = to {
-        let (key, value) = (way.key(tube, to), state_value(tube, task, to));
-        if stays { ctx.change(key, value) } else { ctx.add(key, value) }
-    }
-    if matches!(to, Some(TaskState::Ready(_))) && !stays {
-        ctx.effects().wake(tube.number, 1);
-    }
-    Ok(())
-}
-
-/// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
-/// stays taken, so nothing is published and nothing counted.
-pub(crate) fn suspend(
+fn record_payload(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
     task: &TaskRef<'_>,
-    taken: TakenRow,
+    wants: &dyn PayloadSubscribers,
 ) -> Result<()> {
-    let to = TaskState::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
-    let from = TaskState::Taken(taken);
-    let way = Transition { task, from: Some(&from), to: Some(&to) };
-    step(ctx, tube, &way)
-}
-
-fn shift_deadlines(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
-    let (run, id) = (tube.run(), way.task.id);
-    let none = [(Deadline::Ttl, NEVER), (Deadline::Ttr, NEVER)];
-    let old = way.from.map_or(none, |from| deadlines(tube, from));
-    let new = way.to.map_or(none, |to| deadlines(tube, to));
-    if old == new {
-        return;
+    if wants.payloads_of(&task.tube.row.name)
+        && let Some(content) = sound(task.content(ctx))?
+    {
+        // A separate copy, because the row's memory may be shared with others.
+        let payload = Arc::from(&*content.payload);
+        ctx.effects().payload_of_last(payload, wants.bytes_kept());
     }
-    for (old, new) in old.into_iter().zip(new).filter(|(old, new)| old != new) {
-        if old.1 != NEVER {
-            ctx.remove(key::due(run, old.0, old.1, id));
-        }
-        if new.1 != NEVER {
-            ctx.add_deadline(tube, id, new.0, new.1);
-        }
-    }
-}
-
-fn shift_holder(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
-    let (run, old, new) = (tube.run(), holder(way.from), holder(way.to));
-    if old == new {
-        return;
-    }
-    if old != 0 {
-        ctx.remove(key::held(run, old, way.task.id));
-    }
-    if new != 0 {
-        ctx.add(key::held(run, new, way.task.id), Value::EMPTY);
-    }
-}
-
-/// The index rows of a buried task: by the time of its bury, and if it failed by its failure group,
-/// in its tube and in the whole queue.
-pub(crate) fn buried_rows(tube: &TubeEntry, id: TaskId, row: &BuriedRow) -> SmallVec<[Key; 3]> {
-    let (run, time) = (tube.run(), row.time);
-    let mut keys = SmallVec::from_iter([key::buried_time(run, time, id)]);
-    if let Some(group) = row.failure_group() {
-        keys.push(key::buried_group(run, group, time, id));
-        keys.push(key::failed(run, group, time, id));
-    }
-    keys
-}
-
-fn shift_buried(ctx: &mut OpContext<'_>, tube: &TubeEntry, way: &Transition<'_>) {
-    let id = way.task.id;
-    match (way.from, way.to) {
-        (Some(TaskState::Buried(from)), Some(TaskState::Buried(to))) if from == to => {}
-        (from, to) => {
-            if let Some(TaskState::Buried(from)) = from {
-                buried_rows(tube, id, from).into_iter().for_each(|key| ctx.remove(key));
-            }
-            if let Some(TaskState::Buried(to)) = to {
-                let keys = buried_rows(tube, id, to).into_iter();
-                keys.for_each(|key| ctx.add(key, Value::EMPTY));
-            }
-        }
-    }
+    Ok(())
 }
 
 /// Removes the queue's row about a buried task when a sweep removes its row under the run.
 pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Result<()> {
-    let Some(key) = key::failed_beside(buried_group) else { return Ok(()) };
-    if ctx.first(&key, &key::after(&key))?.is_some() {
+    if let Some(key) = key::failed_beside(buried_group)
+        && ctx.row(&key)?.is_some()
+    {
         ctx.remove(key);
-    }
-    Ok(())
-}
-
-/// Removes a task.
-pub(crate) fn erase(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &TaskRef<'_>,
-    from: &TaskState,
-    cause: Cause,
-) -> Result<()> {
-    let (run, id) = (tube.run(), task.id);
-    let way = Transition { task, from: Some(from), to: None };
-    step(ctx, tube, &way)?;
-    way.record(ctx, tube, cause)?;
-    ctx.remove(key::task(run, &task.home, id));
-    if task.position_row(tube).is_some() {
-        ctx.remove(key::position(run, id));
-    }
-    ctx.effects().bytes_out(run, task.bytes);
-    if let Some(pieces) = task.pieces() {
-        pieces::remove(ctx, (run, id), &pieces)?;
-    }
-    if let Some(text) = task.key {
-        ctx.remove(key::key(run, text, id));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! in the tube's row; sweeps do the rest.
 
 use crate::engine::context::{Op, OpContext};
+use crate::engine::effects::TubeChange;
 use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::extension::Extension;
@@ -70,10 +71,6 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<()> {
 impl Op for Create<'_> {
     type Done = TubeEntry;
 
-    fn tube(&self) -> Option<u32> {
-        None
-    }
-
     fn grows(&self) -> bool {
         true
     }
@@ -133,7 +130,8 @@ impl Op for Drop {
             return Err(Error::new(ErrorKind::TubeBusy).because(text));
         }
         ctx.remove(key::name(&tube.row.name));
-        ctx.drop_tube(self.tube);
+        ctx.remove(key::tube(self.tube));
+        ctx.effects().tubes.push(TubeChange::Gone(self.tube));
         clear(ctx, tube.run())?;
         ctx.effects().wake(self.tube, usize::MAX);
         Ok(())

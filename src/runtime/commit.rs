@@ -313,19 +313,19 @@ impl EngineState {
     /// Lets the engine decide. The draft holds the decision.
     #[inline]
     fn decide<O: Op>(&mut self, op: &O, attempt: &Attempt<'_>) -> Result<O::Done> {
-        let (mut wants, numbers) = (attempt.env.hub.wants(), self.numbers);
+        let (mut wants, before) = (attempt.env.hub.wants(), self.numbers);
         let (repaired, now) = (&attempt.call.repaired, attempt.now);
         loop {
             self.draft.clear();
-            let (known, left) = (&self.derived, &mut self.numbers);
-            let mut ctx =
-                OpContext::new(&self.store, known, left, &mut self.draft, wants, repaired, now);
+            let (view, known) = (&self.store, &self.derived);
+            let (numbers, draft) = (&mut self.numbers, &mut self.draft);
+            let mut ctx = OpContext { view, known, numbers, draft, wants, repaired, now };
             match op.decide(&mut ctx) {
                 Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
                     // It may have failed to read a payload that only event subscribers want. That
                     // must not stop the op.
                     self.reopen_after(&error);
-                    (wants, self.numbers) = (None, numbers);
+                    (wants, self.numbers) = (None, before);
                 }
                 decided => return decided,
             }
@@ -346,12 +346,12 @@ impl EngineState {
                 return Err(Error::new(ErrorKind::DiskFull));
             }
             self.draw(op.numbers(), attempt.env.gate)?;
-            let view = Over { view: &self.store, draft };
+            let (view, known) = (&Over { view: &self.store, draft }, &self.derived);
             let (numbers, mut later) = (&mut self.numbers, Decision::default());
             let (wants, repaired) = (attempt.env.hub.wants(), &attempt.call.repaired);
             let now = attempt.now;
             let mut ctx =
-                OpContext::new(&view, &self.derived, numbers, &mut later, wants, repaired, now);
+                OpContext { view, known, numbers, draft: &mut later, wants, repaired, now };
             let decided = op.decide(&mut ctx);
             let Err(error) = decided else {
                 draft.adds_temporary |= op.adds() && later.rows.has_temporary;

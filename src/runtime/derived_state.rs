@@ -141,7 +141,7 @@ impl DerivedState {
     pub(crate) fn committed(&mut self, draft: &mut Decision, mark: Mark, hub: &Hub) {
         let effects = &mut draft.effects;
         self.outbox.freed |= effects.durable_bytes < 0;
-        for change in effects.changes() {
+        for change in &effects.changes {
             let tube = self.tubes.get_mut(&change.tube);
             if let Some(calls) = tube.and_then(|tube| tube.calls.get_mut(change.cause as usize)) {
                 *calls += 1;

@@ -134,7 +134,7 @@ impl Hub {
     /// Sends the changes of one commit. Called in commit order.
     #[inline]
     pub(crate) fn send(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
-        let changes = effects.changes();
+        let changes = &effects.changes;
         // Only the holder of the engine's lock comes here.
         let last = self.seq.load(Ordering::Relaxed);
         self.seq.store(last + changes.len() as u64, Ordering::Relaxed);

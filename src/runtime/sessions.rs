@@ -249,7 +249,8 @@ mod tests {
         let mut numbers = Reserve { next: Numbers::default(), end: Numbers::default() };
         let (mut draft, repaired) = (Decision::default(), Repaired::new());
         let known = &state.derived;
-        let mut ctx = OpContext::new(&looks, known, &mut numbers, &mut draft, None, &repaired, now);
+        let (view, numbers, draft, repaired) = (&looks, &mut numbers, &mut draft, &repaired);
+        let mut ctx = OpContext { view, known, numbers, draft, wants: None, repaired, now };
         End { consumer, left, charged: true, tube: None, from }.decide(&mut ctx).unwrap();
         looks.count.get()
     }

@@ -71,7 +71,7 @@ impl<'a> StagedPut<'a> {
     fn give_up(&mut self) {
         for staged in self.staged.drain(..) {
             // If this fails the work row stays, and the next opening removes the pieces.
-            let _ = submit(self.core, &GiveUpPut { staged });
+            let _ = submit(self.core, &GiveUpPut(staged));
         }
     }
 

@@ -137,6 +137,7 @@ mod tests {
     use crate::format::View;
     use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
     use crate::words::limits::SWEEP_TASKS;
+    use crate::words::task::State;
     use crate::{Clock, ManualClock, Queue};
     use std::collections::BTreeMap;
 
@@ -254,8 +255,8 @@ mod tests {
         assert_eq!(count(crate::format::Tag::Work), 1, "the sweep has come one step further");
         let ready = |tube: &crate::Tube| {
             let number = tube.number;
-            let ready =
-                core.look(|view, _| Ok(query::counts(view, &query::tube(view, number)?).ready));
+            let ready = core
+                .look(|view, _| Ok(query::count(view, &query::tube(view, number)?, State::Ready)));
             ready.unwrap()
         };
         assert_eq!((ready(&other), ready(&busy)), (1, SWEEP_TASKS as u64));

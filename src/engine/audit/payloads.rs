@@ -1,9 +1,9 @@
 //! Whether each piece of a payload is named by its task or by a work row, and whether each payload
 //! is whole.
 
-use super::counted;
-use crate::engine::pieces::{Owner, owner_of};
-use crate::format::key::{self, Key, Range, Work};
+use super::walk;
+use crate::engine::pieces::Owner;
+use crate::format::key::{self, Key, Range};
 use crate::format::piece::{PayloadHash, PieceWork, Pieces};
 use crate::format::row::TaskRow;
 use crate::format::{Met, Scan, Tag, View};
@@ -22,32 +22,27 @@ struct Named {
 }
 
 /// Reports each disagreement as one line. Holds one piece at a time.
-pub(super) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
-    let mut audit =
-        PieceAudit { report, named: BTreeMap::new(), unknown: BTreeSet::new(), last: None };
-    audit.tasks(view)?;
-    audit.work(view)?;
+pub(super) fn audit(
+    view: &dyn View,
+    mut named: NamedPieces,
+    report: &mut dyn FnMut(String),
+) -> Result<()> {
+    named.by_tasks(view, report)?;
     for tag in [Tag::Piece, Tag::PieceTemporary] {
-        let range = Range::of(tag);
-        let mut rows = Scan::over(range);
-        let mut rows_seen = 0;
-        while let Some(met) = rows.next(view)? {
-            rows_seen += 1;
-            audit.piece(tag, met);
-        }
-        audit.end_payload();
-        counted(view, range, rows_seen).map(&mut *audit.report);
+        walk(view, Range::of(tag), report, |met, report| named.piece(tag, met, report))?;
+        named.end_payload(report);
     }
-    for (at, named) in &audit.named {
+    for (at, named) in &named.named {
         if named.seen as usize != named.numbers.len() {
-            (audit.report)(format!("a piece is missing: of {at:02x?}, {:?}", named.numbers));
+            report(format!("a piece is missing: of {at:02x?}, {:?}", named.numbers));
         }
     }
     Ok(())
 }
 
-struct PieceAudit<'a> {
-    report: &'a mut dyn FnMut(String),
+/// The pieces that rows name.
+#[derive(Default)]
+pub(super) struct NamedPieces {
     /// By the key of their pieces up to the number.
     named: BTreeMap<Key, Named>,
     /// Tasks whose pieces no row states, by the beginning of the keys of all their pieces.
@@ -56,74 +51,65 @@ struct PieceAudit<'a> {
     last: Option<(Key, PayloadHash)>,
 }
 
-impl PieceAudit<'_> {
-    /// The tasks, including those that a sweep still has to remove.
-    fn tasks(&mut self, view: &dyn View) -> Result<()> {
+impl NamedPieces {
+    /// By the tasks, including those that a sweep still has to remove.
+    fn by_tasks(&mut self, view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
         let mut rows = Scan::over(Range::of(Tag::Task));
         while let Some((met, row)) = rows.next(view)? {
             let run = Range::holding(&met).and_then(|range| range.run);
-            let Some(owner) = run.zip(key::id_of(&met)) else { continue };
+            let Some((run, id)) = run.zip(key::id_of(&met)) else { continue };
             match row.as_deref().and_then(TaskRow::decode).map(|row| row.payload.pieces()) {
                 Some(Some(pieces)) => {
-                    self.name(owner, pieces.generation, 0..pieces.count(), Some(pieces));
+                    let named = Named { numbers: 0..pieces.count(), pieces: Some(pieces), seen: 0 };
+                    self.name((run, id), pieces.generation, named, report);
                 }
                 Some(None) => {}
                 // It is reported with the other rows of its tube; a sweep looks for the pieces.
-                None => drop(self.unknown.insert(key::pieces_of(owner.0, owner.1))),
+                None => drop(self.unknown.insert(key::pieces_of(run, id))),
             }
         }
         Ok(())
     }
 
-    fn work(&mut self, view: &dyn View) -> Result<()> {
-        for kind in [Work::Staged, Work::Pieces] {
-            let mut rows = Scan::prefixed(key::work_of(kind));
-            while let Some((met, row)) = rows.next(view)? {
-                let (Ok(owner), Some(work)) =
-                    (owner_of(&met), row.as_deref().and_then(PieceWork::decode))
-                else {
-                    (self.report)(format!("Work: a damaged row: {met:02x?}"));
-                    continue;
-                };
-                if met != key::work(kind, owner.0, owner.1) {
-                    (self.report)(format!("Work: an invalid key: {met:02x?}"));
-                }
-                if work.to == PieceWork::UNKNOWN {
-                    self.unknown.insert(key::pieces_of(owner.0, owner.1));
-                } else {
-                    self.name(owner, work.generation, work.from..work.to, None);
-                }
-            }
+    /// By a work row.
+    pub(super) fn by_work(
+        &mut self,
+        (run, id): Owner,
+        work: &PieceWork,
+        report: &mut dyn FnMut(String),
+    ) {
+        if work.to == PieceWork::UNKNOWN {
+            self.unknown.insert(key::pieces_of(run, id));
+        } else {
+            let named = Named { numbers: work.from..work.to, pieces: None, seen: 0 };
+            self.name((run, id), work.generation, named, report);
         }
-        Ok(())
     }
 
     fn name(
         &mut self,
         (run, id): Owner,
         generation: u32,
-        numbers: std::ops::Range<u32>,
-        pieces: Option<Pieces>,
+        named: Named,
+        report: &mut dyn FnMut(String),
     ) {
         let mut at = key::piece(run, id, generation, 0);
         at.truncate(UP_TO_NUMBER);
-        if self.named.insert(at, Named { numbers, pieces, seen: 0 }).is_some() {
-            (self.report)(format!("task {id}: two rows name the pieces of one payload"));
+        if self.named.insert(at, named).is_some() {
+            report(format!("task {id}: two rows name the pieces of one payload"));
         }
     }
 
-    fn piece(&mut self, tag: Tag, (met, row): Met) {
+    fn piece(&mut self, tag: Tag, (met, row): Met, report: &mut dyn FnMut(String)) {
         let stray = format!("{tag:?}: a row that no task accounts for: {met:02x?}");
         let (Some((_, _, number)), Some((at, _))) =
             (key::of_piece(&met), met.split_at_checked(UP_TO_NUMBER))
         else {
-            return (self.report)(stray);
+            return report(stray);
         };
-        let Some(row) = row else {
-            return (self.report)(format!("{tag:?}: a damaged row: {met:02x?}"));
-        };
+        let Some(row) = row else { return };
         if self.last.as_ref().is_none_or(|(last, _)| **last != *at) {
-            self.end_payload();
+            self.end_payload(report);
             self.last = Some((Key::from_slice(at), PayloadHash::default()));
         }
         match self.named.get_mut(at) {
@@ -131,22 +117,22 @@ impl PieceAudit<'_> {
                 named.seen += 1;
                 let piece = named.pieces.and_then(|pieces| pieces.piece(number));
                 if piece.is_some_and(|piece| piece.len() != row.len()) {
-                    (self.report)(format!("{tag:?}: not the bytes of its number: {met:02x?}"));
+                    report(format!("{tag:?}: not the bytes of its number: {met:02x?}"));
                 }
             }
             _ if at.get(..9).is_some_and(|task| self.unknown.contains(task)) => {}
-            _ => (self.report)(stray),
+            _ => report(stray),
         }
         if let Some((_, hash)) = &mut self.last {
             hash.update(&row);
         }
     }
 
-    fn end_payload(&mut self) {
+    fn end_payload(&mut self, report: &mut dyn FnMut(String)) {
         let Some((at, hash)) = self.last.take() else { return };
         let pieces = self.named.get(&at).and_then(|named| named.pieces);
         if pieces.is_some_and(|pieces| pieces.hash != hash.digest()) {
-            (self.report)(format!("a payload is not the one that was put: {at:02x?}"));
+            report(format!("a payload is not the one that was put: {at:02x?}"));
         }
     }
 }

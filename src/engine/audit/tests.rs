@@ -16,7 +16,7 @@ use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock};
 use crate::words::error::Result;
 use crate::words::options::TubeOptions;
-use crate::words::task::TaskId;
+use crate::words::task::{State, TaskId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -424,8 +424,8 @@ fn counts_are_stored_so_statistics_read_no_task() {
         tube.put_many((0..tasks).map(|_| b"x".to_vec())).unwrap();
         let rows = Rows::of(&queue);
         let rows = rows.with_kept_counts();
-        let counts = query::counts(&rows, &query::tube(&rows, tube.number).unwrap());
-        assert_eq!(counts.ready, tasks as u64);
+        let ready = query::count(&rows, &query::tube(&rows, tube.number).unwrap(), State::Ready);
+        assert_eq!(ready, tasks as u64);
         rows.reads.get()
     };
     assert_eq!((reads(10), reads(10_000)), (1, 1), "the tube's own row");

@@ -30,7 +30,7 @@ fn closed() -> SimDisk {
 /// Writes after an opening, so that a record says of all before it that they are synced. Then the
 /// power fails, and the opening's record is damaged.
 fn damage_the_opening(disk: &SimDisk, mut store: Store) {
-    let opening = store.ring.as_ref().unwrap().last().start as usize;
+    let opening = store.ring.as_ref().unwrap().last.start as usize;
     write(&mut store, vec![add(3, b"three")]).unwrap();
     sync(&store).unwrap();
     store.idle().unwrap();

@@ -61,8 +61,9 @@ impl Played {
     /// Decides an op and applies it.
     fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
         let (known, mut draft) = (One(query::tube(&self.rows, self.tube)?), Decision::default());
-        let (rows, numbers, repaired) = (&self.rows, &mut self.numbers, &self.repaired);
-        let mut ctx = OpContext::new(rows, &known, numbers, &mut draft, None, repaired, NOW);
+        let (view, known, numbers) = (&self.rows, &known, &mut self.numbers);
+        let (wants, repaired, now) = (None, &self.repaired, NOW);
+        let mut ctx = OpContext { view, known, numbers, draft: &mut draft, wants, repaired, now };
         let done = op.decide(&mut ctx)?;
         self.rows.bytes = self.rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
         let (rows, journaled) = (&mut self.rows.rows, &mut self.journaled);

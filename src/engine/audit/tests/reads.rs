@@ -140,10 +140,9 @@ impl Scene {
             let (known, mut draft) = (TubeCache(scene.tube.clone()), Decision::default());
             let (next, end) = (Numbers::both(1 << 40), Numbers::both(1 << 41));
             let mut numbers = Reserve { next, end };
-            let (rows, now) = (&scene.rows, scene.now);
-            let repaired = Repaired::new();
-            let mut ctx =
-                OpContext::new(rows, &known, &mut numbers, &mut draft, None, &repaired, now);
+            let (view, now, repaired) = (&scene.rows, scene.now, &Repaired::new());
+            let (known, numbers, draft) = (&known, &mut numbers, &mut draft);
+            let mut ctx = OpContext { view, known, numbers, draft, wants: None, repaired, now };
             done = Some(op.decide(&mut ctx)?);
             Ok(())
         });
