@@ -12,6 +12,7 @@ use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, WorkRow};
 use crate::format::{Met, Scan, Tag, View, row};
+use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -302,6 +303,10 @@ impl<'a> Audit<'a> {
                 self.say(format!("task {}: its position row is wrong", task.id));
             }
             self.expect(Tag::Position, key);
+        }
+        let deadlines = transition::deadlines(self.tube, standing).into_iter();
+        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
+            self.expect(Tag::Due, key::due(run, what, when, task.id));
         }
         for key in transition::index_keys(task, standing) {
             match Range::holding(&key) {

@@ -174,7 +174,7 @@ impl<'a> OpContext<'a> {
 
     /// Whether a sweep ends here, because of the payload bytes that it has read for events.
     pub(crate) fn is_sweep_long(&self) -> bool {
-        self.draft.effects.payload_bytes() >= SWEEP_BYTES
+        self.draft.effects.payload_bytes >= SWEEP_BYTES
     }
 
     /// Writes a work row, which the timer handles.

@@ -99,8 +99,8 @@ impl Op for WorkOff {
             while left > 0 && !ctx.is_sweep_long() && ctx.count(tube.range(Tag::Due)) > 0 {
                 let Some((met, _)) = rows.next(ctx)? else { break };
                 left -= 1;
-                let id = key::id_of(&met).ok_or_else(|| damaged("due"))?;
-                let when = key::when_of(&met).ok_or_else(|| damaged("due"))?;
+                let due = key::id_of(&met).zip(key::when_of(&met));
+                let (id, when) = due.ok_or_else(|| damaged("due"))?;
                 if sound(fall_due(ctx, &tube, id, what, when))? != Some(true) {
                     ctx.remove(met);
                 }

@@ -76,7 +76,7 @@ pub(crate) struct Effects {
     /// How many of them were dropped.
     payloads_gone: usize,
     /// Bytes of the others.
-    payload_bytes: usize,
+    pub(crate) payload_bytes: usize,
     /// The most bytes that a reader keeps.
     payload_bytes_max: usize,
     /// Tubes in which tasks became takeable, and how many.
@@ -133,11 +133,6 @@ impl Effects {
     pub(crate) fn payload(&self, step: usize) -> Option<Option<Arc<[u8]>>> {
         let at = self.payloads.binary_search_by_key(&step, |(step, _)| *step).ok()?;
         self.payloads.get(at).map(|(_, payload)| payload.clone())
-    }
-
-    /// Bytes of the payloads that are held.
-    pub(crate) fn payload_bytes(&self) -> usize {
-        self.payload_bytes
     }
 
     /// Frees the payloads, once the steps are published.
@@ -224,9 +219,9 @@ mod tests {
         assert_eq!(lens(&effects), [None, None, Some(4), Some(5)]);
         step(&mut effects, 11);
         assert_eq!(lens(&effects), [None, None, None, None, Some(11)], "the newest stays");
-        assert_eq!(effects.payload_bytes(), 11);
+        assert_eq!(effects.payload_bytes, 11);
         effects.clear();
         step(&mut effects, 1);
-        assert_eq!((lens(&effects), effects.payload_bytes()), (vec![Some(1)], 1));
+        assert_eq!((lens(&effects), effects.payload_bytes), (vec![Some(1)], 1));
     }
 }

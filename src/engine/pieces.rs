@@ -88,22 +88,17 @@ pub(crate) fn step(
 ) -> Result<Option<PieceWork>> {
     let mut work = work.unwrap_or_else(PieceWork::unknown);
     if work.to == PieceWork::UNKNOWN {
-        return Ok(step_of_unknown(ctx, owner)?.then_some(work));
+        let mut rows = Scan::prefixed(key::pieces_of(owner.0, owner.1));
+        for _ in 0..PIECES_OF_STEP {
+            let Some((met, _)) = rows.next(ctx)? else { return Ok(None) };
+            ctx.remove(met);
+        }
+        return Ok(Some(work));
     }
     let end = work.to.min(work.from.saturating_add(SWEEP_TASKS as u32));
     remove_rows(ctx, owner, work.generation, work.from..end);
     work.from = end;
     Ok((work.from < work.to).then_some(work))
-}
-
-/// Removes pieces of which only the task is known. Returns whether there may be more.
-fn step_of_unknown(ctx: &mut OpContext<'_>, (run, id): Owner) -> Result<bool> {
-    let mut rows = Scan::prefixed(key::pieces_of(run, id));
-    for _ in 0..PIECES_OF_STEP {
-        let Some((met, _)) = rows.next(ctx)? else { return Ok(false) };
-        ctx.remove(met);
-    }
-    Ok(true)
 }
 
 /// The pieces of a task whose own row is damaged.

@@ -153,11 +153,10 @@ impl PutTasks<'_> {
             let text = "set either delay or run_at, not both";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        let group_of_placement = task.placed.and_then(|placed| placed.group);
-        for group in [task.group, group_of_placement].into_iter().flatten() {
-            name::label("group name", group)?;
-        }
+        let placed_group = task.placed.and_then(|placed| placed.group);
+        task.group.map_or(Ok(""), |group| name::label("group name", group))?;
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
+        placed_group.map_or(Ok(""), |group| name::label("group name", group))?;
         match (&options.placement, task.placed) {
             (Some(name), None) => Err(Error::new(ErrorKind::DriverMissing).because(name.as_str())),
             (_, Some(placed)) if Order::placed(placed.order).is_none() => {

@@ -87,7 +87,12 @@ impl ReturnLeases {
         task: &TaskRef<'_>,
         taken: TakenRow,
     ) -> Result<()> {
-        if !settle::is_voided(task.tube, &taken) && waits(ctx, taken.holder)? {
+        // Whether it waits for its named consumer.
+        let waits = taken.holder != 0
+            && !settle::is_voided(task.tube, &taken)
+            && query::consumer(ctx, taken.holder)?
+                .is_some_and(|row| row.grace > 0 && row.until > ctx.now.queue);
+        if waits {
             // Lease time starts again with each process, so the deadline is invalid.
             return match taken.deadline {
                 NEVER => Ok(()),
@@ -96,13 +101,4 @@ impl ReturnLeases {
         }
         settle::give_back(ctx, task, taken, settle::cause_of_end(self.charged))
     }
-}
-
-/// Whether a lease waits for its named consumer.
-fn waits(ctx: &OpContext<'_>, holder: u32) -> Result<bool> {
-    if holder == 0 {
-        return Ok(false);
-    }
-    let consumer = query::consumer(ctx, holder)?;
-    Ok(consumer.is_some_and(|row| row.grace > 0 && row.until > ctx.now.queue))
 }

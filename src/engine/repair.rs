@@ -91,7 +91,10 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         (Some((_, _, state)), _) => state,
         (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
-        (None, State::Taken) => taken(ctx, tube, id)?,
+        (None, State::Taken) => {
+            let (head, holder) = (unknown(), holder(ctx, tube, id)?);
+            TaskState::Taken(TakenRow { head, token: 0, holder, since: 0, deadline: NEVER })
+        }
         // It is buried already, or the key does not say where a ready task is.
         (None, State::Ready | State::Buried) => return Ok(()),
     };
@@ -157,12 +160,6 @@ fn unknown_task(ctx: &OpContext<'_>, found: &PiecesFound, group: Option<&str>) -
 /// What is known of a task whose state's row is damaged.
 fn unknown() -> TaskProgress {
     TaskProgress::fresh(NEVER, NEVER)
-}
-
-/// The state of a taken task whose lease row is damaged.
-fn taken(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<TaskState> {
-    let holder = holder(ctx, tube, id)?;
-    Ok(TaskState::Taken(TakenRow { head: unknown(), token: 0, holder, since: 0, deadline: NEVER }))
 }
 
 /// The state of a delayed task whose row is damaged. Its deadline stays: the rule that meets it

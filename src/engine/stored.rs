@@ -1,7 +1,7 @@
 //! A task as its rows store it: the small row of its state, and the task's own row, which the put
 //! wrote and which is read only when it is needed.
 
-use crate::engine::context::{OpContext, damaged, sound};
+use crate::engine::context::{OpContext, damaged};
 use crate::engine::payload::Payload;
 use crate::engine::pieces;
 use crate::engine::position;
@@ -13,7 +13,7 @@ use crate::format::row::{
 };
 use crate::format::{Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 use crate::words::task::{State, TaskId};
 
 /// A task's state with its row.
@@ -205,15 +205,18 @@ impl<'a> TaskRef<'a> {
 /// Reads the task's own row.
 #[inline(always)]
 fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<OwnRow> {
-    let row = sound(view.get(&key::task(tube.run(), home, id)))?.flatten();
-    Ok(row.map_or(OwnRow::Lost, OwnRow::Read))
+    match view.get(&key::task(tube.run(), home, id)) {
+        Ok(Some(raw)) => Ok(OwnRow::Read(raw)),
+        Ok(None) => Ok(OwnRow::Lost),
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(OwnRow::Lost),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads the state in the state row of this key, and the task with it.
 ///
 /// # Errors
 /// `Damaged` if the state cannot be decoded.
-#[inline(always)]
 pub(crate) fn open(
     view: &dyn View,
     tube: &TubeEntry,
@@ -222,7 +225,18 @@ pub(crate) fn open(
 ) -> Result<(StoredTask, TaskState)> {
     let tag = key.first().copied().and_then(Tag::of);
     let (tag, id) = tag.zip(key::id_of(key)).ok_or_else(|| damaged("state"))?;
-    let (standing, place, home) = match (tag.state(), key::standing_place(tag, key)) {
+    open_at(view, tube, (tag, id, key::standing_place(tag, key)), raw)
+}
+
+/// The same, with what the key says: `at` is the rank in it, for states that have it there.
+#[inline(always)]
+pub(crate) fn open_at(
+    view: &dyn View,
+    tube: &TubeEntry,
+    (tag, id, at): (Tag, TaskId, Option<Rank>),
+    raw: &Value,
+) -> Result<(StoredTask, TaskState)> {
+    let (standing, place, home) = match (tag.state(), at) {
         (Some(State::Ready), Some(at)) => {
             let (head, home) = TaskProgress::decode(raw).ok_or_else(|| damaged("ready"))?;
             (TaskState::Ready(head), at, home)
@@ -292,8 +306,7 @@ pub(crate) fn lease_or_repair(
     row: Result<Option<Value>>,
 ) -> Result<Option<(StoredTask, TakenRow)>> {
     let opened = row.and_then(|row| {
-        let row = row.ok_or_else(|| damaged("taken"))?;
-        let (stored, taken) = lease(ctx, tube, id, &row)?;
+        let (stored, taken) = lease(ctx, tube, id, &row.ok_or_else(|| damaged("taken"))?)?;
         stored.task(tube)?;
         Ok((stored, taken))
     });

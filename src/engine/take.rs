@@ -5,10 +5,10 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::Payload;
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, query, transition};
-use crate::format::key::{self, Key, RUN_PREFIX, Range};
+use crate::engine::{groups, position, query, transition};
+use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
-use crate::format::{Met, Tag, View};
+use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::numbers::Numbers;
@@ -132,44 +132,62 @@ impl Cursor {
     }
 }
 
-/// The best of the tasks without a group and of the groups' turns: the key of its row among the
-/// ready ones, and the row unless that is damaged.
+/// The best of the tasks without a group and of the groups' turns.
 fn next(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     ready: &mut Cursor,
     turns: &mut Cursor,
-) -> Result<Option<Met>> {
+) -> Result<Option<Candidate>> {
     let free = ready.peek(ctx)?;
     // Most tubes have no groups.
     if ctx.count(turns.range) > 0
-        && let Some((turn, group)) = turns.peek(ctx)?
+        && let Some(turn) = turns.peek(ctx)?
     {
-        let is_better = |(free, _): &Met| turn.get(RUN_PREFIX..) < free.get(RUN_PREFIX..);
+        let is_better = |free: &Met| turn.0.get(RUN_PREFIX..) < free.0.get(RUN_PREFIX..);
         if free.as_ref().is_none_or(is_better) {
-            turns.last = Some(key::copy(&turn));
-            // A turn that leads to no row is damaged itself.
-            let of_group = groups::whose_turn(ctx, tube, &turn, group)?;
-            return Ok(Some(of_group.unwrap_or((turn, None))));
+            turns.last = Some(key::copy(&turn.0));
+            return in_turn(ctx, tube, turn).map(Some);
         }
     }
-    ready.last = free.as_ref().map(|(key, _)| key::copy(key));
-    Ok(free)
+    let Some((key, row)) = free else { return Ok(None) };
+    let (place, id) = position::in_key(&key, RUN_PREFIX)?;
+    ready.last = Some(key);
+    Ok(Some(Candidate { id, place, at: None, row }))
 }
 
-/// Takes the task of this row. A task that is damaged is skipped if its repair did not help.
+/// The task of a turn.
+fn in_turn(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<Candidate> {
+    let (place, id) = position::in_key(&key, RUN_PREFIX)?;
+    // A turn that leads to no row is damaged itself.
+    let (key, row) = groups::whose_turn(ctx, tube, &key, group)?.unwrap_or((key, None));
+    Ok(Candidate { id, place, at: Some(key), row })
+}
+
+/// What the index rows give of the next task.
+struct Candidate {
+    id: TaskId,
+    place: Rank,
+    /// The key of its row, for a task of a group.
+    at: Option<Key>,
+    /// Its row among the ready ones; `None` if that is damaged.
+    row: Option<Value>,
+}
+
+/// Takes the task. A task that is damaged is skipped if its repair did not help.
 fn hand_over(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    (key, row): Met,
+    Candidate { id, place, at, row }: Candidate,
     holder: u32,
 ) -> Result<Option<Delivery>> {
-    let at = || key::copy(&key);
+    let key = || at.clone().unwrap_or_else(|| key::ready(tube.run(), &place, id));
     let row = row.ok_or_else(|| damaged("ready"));
-    let opened = row.and_then(|row| stored::open(ctx, tube, &key, &row));
-    let Some((stored, standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
+    let opened =
+        row.and_then(|row| stored::open_at(ctx, tube, (Tag::Ready, id, Some(place)), &row));
+    let Some((stored, standing)) = ctx.or_repair(tube, key, opened)? else { return Ok(None) };
     let task = stored.task(tube).and_then(|task| Ok((task, task.content(ctx)?)));
-    let Some((task, content)) = ctx.or_repair(tube, at, task)? else { return Ok(None) };
+    let Some((task, content)) = ctx.or_repair(tube, key, task)? else { return Ok(None) };
     take(ctx, &task, standing, content, holder).map(Some)
 }
 
@@ -187,6 +205,7 @@ fn take(
 }
 
 /// Begins a lease, with a new token.
+#[inline]
 pub(crate) fn hand_out(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,

@@ -151,15 +151,12 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
     }
 }
 
-/// The keys of a state's index rows. A plain task has one while it is taken.
-type IndexKeys = SmallVec<[Key; 2]>;
-
-/// The keys of the index rows of a state: its deadlines, the holder of its lease, and of a buried
-/// task the time of its bury and the group of its failure, in its tube and in the whole queue.
-pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> IndexKeys {
+/// The keys of the other index rows of a state: the holder of its lease, and of a buried task the
+/// time of its bury and the group of its failure, in its tube and in the whole queue. A plain task
+/// has none before it is buried.
+pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[Key; 3]> {
     let (run, id) = (task.tube.run(), task.id);
-    let due = deadlines(task.tube, standing).into_iter().filter(|(_, when)| *when != NEVER);
-    let mut keys: IndexKeys = due.map(|(what, when)| key::due(run, what, when, id)).collect();
+    let mut keys = SmallVec::new();
     match standing {
         TaskState::Taken(row) if row.holder != 0 => keys.push(key::held(run, row.holder, id)),
         TaskState::Buried(row) => {
@@ -172,6 +169,14 @@ pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> IndexKeys 
         _ => {}
     }
     keys
+}
+
+/// Whether a state has such rows.
+fn has_index(standing: Option<&TaskState>) -> bool {
+    match standing {
+        Some(TaskState::Taken(row)) => row.holder != 0,
+        standing => matches!(standing, Some(TaskState::Buried(_))),
+    }
 }
 
 /// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
@@ -258,7 +263,10 @@ impl<'a> Transition<'a> {
             Some(group) if !stays => Some(self.plan(ctx, group)?),
             _ => None,
         };
-        self.shift_index(ctx);
+        self.shift_deadlines(ctx);
+        if has_index(from) || has_index(to) {
+            self.shift_index(ctx);
+        }
 
         if let Some(plan) = in_group {
             plan.carry_out(ctx, task.tube);
@@ -285,6 +293,26 @@ impl<'a> Transition<'a> {
         groups::plan(ctx, self.task.tube, groups::Step { group, leaves, enters, in_flight })
     }
 
+    fn shift_deadlines(&self, ctx: &mut OpContext<'_>) {
+        let (tube, id) = (self.task.tube, self.task.id);
+        let none = [(Deadline::Ttl, NEVER), (Deadline::Ttr, NEVER)];
+        let old = self.from.map_or(none, |from| deadlines(tube, from));
+        let new = self.to.map_or(none, |to| deadlines(tube, to));
+        if old == new {
+            return;
+        }
+        for (old, new) in old.into_iter().zip(new).filter(|(old, new)| old != new) {
+            if old.1 != NEVER {
+                ctx.remove(key::due(tube.run(), old.0, old.1, id));
+            }
+            if new.1 != NEVER {
+                ctx.add(key::due(tube.run(), new.0, new.1, id), Value::from([]));
+                ctx.effects().deadline(tube.number, NextDue::of(new.0, new.1));
+            }
+        }
+    }
+
+    #[cold]
     fn shift_index(&self, ctx: &mut OpContext<'_>) {
         let keys_of = |standing| index_keys(self.task, standing);
         let old = self.from.map(keys_of).unwrap_or_default();
@@ -294,11 +322,6 @@ impl<'a> Transition<'a> {
         }
         for key in new.into_iter().filter(|key| !old.contains(key)) {
             ctx.add(key, Value::EMPTY);
-        }
-        // A deadline that stays may be announced again: it is no earlier than the known bound.
-        let deadlines = self.to.into_iter().flat_map(|to| deadlines(self.task.tube, to));
-        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
-            ctx.effects().deadline(self.task.tube.number, NextDue::of(what, when));
         }
     }
 
