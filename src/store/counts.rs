@@ -134,8 +134,8 @@ impl RowCounts {
         }
     }
 
-    /// The counts of the runs that have changed, which now count as written, unless `thaw` is called
-    /// before they are.
+    /// The counts of the runs that have changed. From now on they count as written, until `thaw` is
+    /// called.
     pub(crate) fn freeze(&mut self) -> Vec<(Run, Tally)> {
         let frozen = self.moved();
         for (run, tally) in &frozen {
