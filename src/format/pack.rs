@@ -34,6 +34,7 @@ const ROW_BYTES: usize = 768;
 pub(crate) struct Value(Bytes);
 
 impl Value {
+    /// The value of a row whose key says everything.
     pub(crate) const EMPTY: Self = Self(Bytes::new());
 
     /// A row that was read from the base.

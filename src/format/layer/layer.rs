@@ -355,6 +355,14 @@ impl Layer {
         }
         (self.used, self.sums, self.inserted) = (0, Sums::default(), 0);
     }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        // Usually the caller that applied the writes has emptied the layer.
+        if self.used != 0 || !self.few.is_empty() {
+            self.drain_into(drop);
+        }
+    }
 }
 
 /// The tags of a bit set, in order.

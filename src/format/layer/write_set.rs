@@ -40,7 +40,7 @@ impl WriteSet {
     /// Removes the writes, and keeps a small part of the memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.layer.drain_into(drop);
+        self.layer.clear();
         self.dead.get_mut().clear();
         self.moved = None;
         (self.has_durable, self.has_temporary) = (false, false);
