@@ -268,6 +268,21 @@ fn a_delay_without_end_is_found_and_never_due() {
     assert_eq!(tube.peek_next(State::Delayed).unwrap().unwrap().id, all[0]);
 }
 
+/// Delays end by queue time, which a set wall clock does not change. Of two of one time the delay
+/// is next.
+#[test]
+fn the_next_delayed_task_is_the_one_with_the_least_time_left() {
+    let (tube, clock) = lone();
+    let by_wall = tube.task(b"wall").run_at(clock.wall() + secs(10)).put().unwrap();
+    let by_delay = tube.task(b"delay").delay(secs(10)).put().unwrap();
+    let next = || tube.peek_next(State::Delayed).unwrap().unwrap().id;
+    assert_eq!(next(), by_delay);
+    clock.set_wall(clock.wall() + secs(5));
+    assert_eq!(next(), by_wall, "it has 5 seconds left, the other 10");
+    clock.set_wall(clock.wall() - secs(8));
+    assert_eq!(next(), by_delay, "it has 10 seconds left, the other 13");
+}
+
 #[test]
 fn delay_and_run_at_exclude_each_other() {
     let (tube, clock) = lone();
