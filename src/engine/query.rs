@@ -234,7 +234,7 @@ pub(crate) fn next(
     let id = match state {
         // Of the groups only those that may be taken from.
         State::Ready => first_of(view, [Tag::Ready, Tag::Turn].map(start))?,
-        State::Delayed => match next_due(view, tube, now)? {
+        State::Delayed => match next_due(view, tube)? {
             // A delay without end has no deadline: such a task is next only if there is no other.
             None => first_of(view, tags_of(state).map(start))?,
             id => id,
@@ -244,18 +244,16 @@ pub(crate) fn next(
     id.map(|id| info(view, tube, id, now)).transpose()
 }
 
-/// The delayed task with the least time left. A delay ends by queue time and a `run_at` by wall
-/// time: the two differ once the wall clock was set.
-fn next_due(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<TaskId>> {
+/// The delayed task of the first deadline, as it is stored. Of two of one time a delay is first.
+fn next_due(view: &dyn View, tube: &TubeEntry) -> Result<Option<TaskId>> {
     let mut best: Option<(u64, TaskId)> = None;
-    for (what, now) in [(Deadline::Delay, now.queue), (Deadline::RunAt, now.wall)] {
+    for what in [Deadline::Delay, Deadline::RunAt] {
         let first = Scan::prefixed(key::due_of(tube.run(), what)).next(view)?;
         let Some((met, _)) = first else { continue };
         let due = key::id_of(&met).zip(key::when_of(&met));
         let (id, when) = due.ok_or_else(|| damaged("due"))?;
-        let left = when.saturating_sub(now);
-        if best.is_none_or(|(least, _)| left < least) {
-            best = Some((left, id));
+        if best.is_none_or(|(first, _)| when < first) {
+            best = Some((when, id));
         }
     }
     Ok(best.map(|(_, id)| id))
