@@ -377,6 +377,19 @@ fn s6_an_error_at_every_call_once_and_from_then_on_relaxed() {
     errors_at_every_call(Durability::Relaxed);
 }
 
+/// Regression in the model: the write at the end of a grace failed, and a part of it or all of it
+/// was on the disk. The model knew only the queue after the end of the grace. The next opening may
+/// return the leases, and so may the opening after it, if the power fails before a sync.
+#[test]
+fn a_failed_write_at_the_end_of_a_grace_may_be_on_the_disk() {
+    let scenario = consumers().swap_remove(0);
+    for disk_seed in 0..50 {
+        let (fault, end) = (Fault::Sticky(3), End::Kill);
+        let crash = Crash { fault, end, in_recovery: vec![], disk_seed };
+        assert_eq!(play(&scenario, Durability::Relaxed, &crash).crashes, 1);
+    }
+}
+
 fn errors_at_every_call(durability: Durability) {
     for scenario in scenarios() {
         let calls = whole(&scenario, durability);
