@@ -53,9 +53,18 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     let (was_open, is_open) = (tasks < most, after < most);
 
     let (mut had, mut has) = (None, None);
+    let line = key::line_of(tube.run(), step.group);
+    let task_of = |key: &Key| position::in_key(key, line.len());
+    let leaves = step.leaves.as_ref().filter(|key| key.starts_with(&line));
+    if was_open
+        && !is_open
+        && let Some((place, id)) = leaves.map(task_of).transpose()?
+        && let Some(Some(_)) = sound(ctx.get(&key::turn(tube.run(), &place, id)))?
+    {
+        // A take of the task with the turn: the line need not be searched for it.
+        return Ok(Plan { step, before, after, had: Some((place, id)), has });
+    }
     if was_open || is_open {
-        let line = key::line_of(tube.run(), step.group);
-        let task_of = |key: &Key| position::in_key(key, line.len());
         let mut rows = Scan::prefixed(key::copy(&line));
         let mut first = rows.next(ctx)?.map(|(met, _)| met);
         if was_open {

@@ -139,11 +139,11 @@ fn next(
     ready: &mut Cursor,
     turns: &mut Cursor,
 ) -> Result<Option<Candidate>> {
-    let free = ready.peek(ctx)?;
-    // Most tubes have no groups.
-    if ctx.count(turns.range) > 0
-        && let Some(turn) = turns.peek(ctx)?
-    {
+    // Most tubes have no groups, and most with groups have no other tasks.
+    let has_turns = ctx.count(turns.range) > 0;
+    let has_free = !has_turns || ctx.count(ready.range) > 0;
+    let free = if has_free { ready.peek(ctx)? } else { None };
+    if has_turns && let Some(turn) = turns.peek(ctx)? {
         let is_better = |free: &Met| turn.0.get(RUN_PREFIX..) < free.0.get(RUN_PREFIX..);
         if free.as_ref().is_none_or(is_better) {
             turns.last = Some(key::copy(&turn.0));
