@@ -50,8 +50,6 @@ pub struct Model {
     tubes: BTreeMap<u8, Tube>,
     tasks: BTreeMap<Serial, Task>,
     sessions: BTreeMap<u8, Session>,
-    /// A grace has ended in this process.
-    grace_ended: bool,
     /// The rows of the application's own table.
     own: BTreeSet<Serial>,
     /// Takes and puts that ever returned, the latest last.
@@ -67,20 +65,7 @@ impl Model {
         let (tubes, tasks, sessions) = Default::default();
         let (own, leases, puts) = Default::default();
         let (front, back, incarnations) = (0, 0, 0);
-        let grace_ended = false;
-        Self {
-            time,
-            tubes,
-            tasks,
-            sessions,
-            grace_ended,
-            own,
-            leases,
-            puts,
-            front,
-            back,
-            incarnations,
-        }
+        Self { time, tubes, tasks, sessions, own, leases, puts, front, back, incarnations }
     }
 
     /// The task of a pick: among those in the tube, or with [`ANY`] among the last forty put.
@@ -360,9 +345,9 @@ impl Model {
         self.end_graces();
         match step {
             Step::Clock(turn) => {
+                // What is over now is worked off, and written, by the next step.
                 self.time.turn(turn);
                 self.time.read();
-                self.end_graces();
                 return Ok(Answer::Done);
             }
             Step::Tick | Step::Look => {

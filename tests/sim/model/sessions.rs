@@ -59,7 +59,6 @@ impl Model {
         let over = |session: &Session| !session.is_open && session.until_lease <= mono;
         let over = self.sessions.iter().filter(|(_, session)| over(session));
         for who in over.map(|(who, _)| *who).collect::<Vec<_>>() {
-            self.grace_ended = true;
             self.end_session(who);
         }
     }
@@ -83,14 +82,9 @@ impl Model {
         hands
     }
 
-    /// Whether an opening may return leases of which the model knows only that they are over: the
-    /// end of a grace is written by the next op, and a crash may come before it.
+    /// Whether a lease or a grace that is over still exists.
     pub fn has_lapsed(&self, time: &Time) -> bool {
-        self.grace_ended
-            || self
-                .tasks
-                .values()
-                .any(|task| task.deadline <= time.mono || task.expires <= time.queue)
+        self.tasks.values().any(|task| task.deadline <= time.mono || task.expires <= time.queue)
             || self.sessions.values().any(|session| session.until_lease <= time.mono)
     }
 
@@ -133,7 +127,6 @@ impl Model {
         self.time.resume();
         self.expire_sessions();
         self.void_leases();
-        self.grace_ended = false;
     }
 
     /// No lease is left.
