@@ -378,9 +378,9 @@ fn s6_an_error_at_every_call_once_and_from_then_on_relaxed() {
 }
 
 /// Regression in the model: the write at the end of a grace failed, and a part of it or all of it
-/// was on the disk. The model ended the grace with the clock, before anything was written, and did
-/// not know the queue in which the leases are left for the next opening, and again for the one after
-/// it, if the power fails before a sync.
+/// was on the disk. The model ended the grace with the clock, before anything was written. It did
+/// not know the queue in which the leases are left for the next opening, and again for the one
+/// after it, if the power fails before a sync.
 #[test]
 fn a_failed_write_at_the_end_of_a_grace_may_be_on_the_disk() {
     let scenario = consumers().swap_remove(0);
