@@ -220,13 +220,14 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongState`](ErrorKind::WrongState) if it is
     /// not ready, its group is locked or the tube is paused; [`Codec`](ErrorKind::Codec) if its
-    /// payload cannot be decoded, and then it is buried; as [`take`](Tube::take).
+    /// payload cannot be decoded, and then it is buried; [`LeaseLost`](ErrorKind::LeaseLost) if it
+    /// was lost before its payload was read, because that is long and damaged and the task buried,
+    /// or because its ttr was over; as [`take`](Tube::take).
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.number, id, holder: self.holder()? };
             let handed = self.hold.core.run(&op, Durability::Relaxed)?;
-            let undecodable = |text: String| Error::new(ErrorKind::Codec).because(text);
-            self.open_task(self.guard(handed))?.map_err(undecodable)
+            self.open_task(self.guard(handed))?
         })();
         self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
     }
@@ -364,14 +365,23 @@ impl<T: ?Sized> Tube<T> {
         (Lease::new(self.ticket(handed.ticket()), self.consumer.clone()), handed)
     }
 
-    /// Decodes the payload. If that fails, buries the task and returns why.
+    /// Reads the payload, if the op did not, and decodes it. If that fails, the task is buried;
+    /// returns why.
     pub(crate) fn open_task(
         &self,
         (mut lease, handed): (Lease, Delivery),
-    ) -> Result<Result<Task<T>, String>> {
+    ) -> Result<Result<Task<T>>> {
+        let ticket = handed.ticket();
+        let payload = match self.hold.core.read_taken(self.number, ticket, handed.payload) {
+            Err(lost) if lost.is_lease_lost() => {
+                lease.disarm();
+                return Ok(Err(lost));
+            }
+            payload => payload?,
+        };
         // If the codec panics, the attempt counts.
         lease.seen = true;
-        match (self.coding.decode)(handed.codec, handed.version, handed.payload) {
+        match (self.coding.decode)(handed.codec, handed.version, payload) {
             Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries))),
             Err(cause) => {
                 let text = cause.to_string();
@@ -381,7 +391,7 @@ impl<T: ?Sized> Tube<T> {
                     Err(error) if !error.is_lease_lost() => Err(error),
                     _ => {
                         lease.disarm();
-                        Ok(Err(text))
+                        Ok(Err(Error::new(ErrorKind::Codec).because(text)))
                     }
                 }
             }

@@ -216,9 +216,10 @@ impl Op for Resume {
         while bytes < SWEEP_BYTES
             && let Some((id, _)) = leases.next(ctx)?
         {
+            let mut left = SWEEP_BYTES - bytes;
             // A damaged lease waits for the end of the grace. The others are handed out.
-            if let Some(task) = sound(resumed(ctx, &tube, id, row.void_to))?.flatten() {
-                bytes += task.payload.len();
+            if let Some(task) = sound(resumed(ctx, &tube, id, row.void_to, &mut left))?.flatten() {
+                bytes += task.payload.bytes();
                 handed.push(task);
             }
         }
@@ -233,6 +234,7 @@ fn resumed(
     tube: &TubeEntry,
     id: TaskId,
     void_to: u64,
+    bytes_left: &mut usize,
 ) -> Result<Option<Delivery>> {
     let Some(row) = ctx.get(&key::taken(tube.run(), id))? else { return Ok(None) };
     let (stored, taken) = stored::lease(ctx, tube, id, &row)?;
@@ -240,7 +242,7 @@ fn resumed(
         return Ok(None);
     }
     let task = stored.task(tube)?;
-    let content = task.content(ctx)?;
+    let content = task.content(ctx)?.read_if_short(ctx, bytes_left)?;
     let (head, holder) = (taken.head.clone(), taken.holder);
     let from = (&TaskState::Taken(taken), head);
     hand_out(ctx, &task, from, content, holder, Cause::Touch).map(Some)

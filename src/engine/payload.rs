@@ -1,7 +1,53 @@
 //! A task's payload: at the end of the task's row, or in pieces if it is long.
 
-use crate::format::Value;
+use crate::engine::pieces::{self, Owner};
+use crate::format::piece::Pieces;
+use crate::format::{Value, View};
+use crate::words::error::Result;
 use std::ops::Deref;
+
+/// A payload as it was found with the task's row.
+#[derive(Debug)]
+pub(crate) enum StoredPayload {
+    /// In memory.
+    Read(Payload),
+    /// In pieces that were not read.
+    Apart(Owner, Pieces),
+}
+
+impl StoredPayload {
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Read(payload) => payload.len(),
+            Self::Apart(_, pieces) => pieces.bytes as usize,
+        }
+    }
+
+    /// Reads the pieces, if that was not done.
+    ///
+    /// # Errors
+    /// `Damaged` if a piece is damaged or missing.
+    #[inline]
+    pub(crate) fn read(self, view: &dyn View) -> Result<Payload> {
+        match self {
+            Self::Read(payload) => Ok(payload),
+            Self::Apart(owner, pieces) => pieces::read(view, owner, &pieces).map(Payload::Whole),
+        }
+    }
+
+    /// Reads the pieces if they have no more bytes than are left, and subtracts them.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    #[inline]
+    pub(crate) fn read_if_short(self, view: &dyn View, bytes_left: &mut usize) -> Result<Self> {
+        let Self::Apart(_, pieces) = &self else { return Ok(self) };
+        let Some(left) = bytes_left.checked_sub(pieces.bytes as usize) else { return Ok(self) };
+        *bytes_left = left;
+        self.read(view).map(Self::Read)
+    }
+}
 
 /// A payload in memory.
 #[derive(Debug)]

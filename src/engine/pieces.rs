@@ -30,31 +30,58 @@ pub(crate) fn write(
     }
 }
 
-/// Reads a payload.
+/// A payload that is put together from its pieces, in their order.
+pub(crate) struct Assembly {
+    owner: Owner,
+    pieces: Pieces,
+    next: u32,
+    payload: Vec<u8>,
+}
+
+impl Assembly {
+    pub(crate) fn new(owner: Owner, pieces: Pieces) -> Self {
+        Self { owner, pieces, next: 0, payload: Vec::new() }
+    }
+
+    /// The keys of the pieces that are lacking.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = Key> + use<> {
+        let ((run, id), generation) = (self.owner, self.pieces.generation);
+        (self.next..self.pieces.count()).map(move |number| key::piece(run, id, generation, number))
+    }
+
+    /// Adds the next piece.
+    ///
+    /// # Errors
+    /// `Damaged` if there is none.
+    pub(crate) fn push(&mut self, piece: Option<Value>) -> Result<()> {
+        let piece = piece.ok_or_else(|| damaged("piece"))?;
+        self.payload.extend_from_slice(&piece);
+        // Not before the first piece: a damaged row may say any length.
+        self.payload.reserve_exact((self.pieces.bytes as usize).saturating_sub(self.payload.len()));
+        self.next += 1;
+        Ok(())
+    }
+
+    /// The payload.
+    ///
+    /// # Errors
+    /// `Damaged` if the pieces are not those of this payload.
+    pub(crate) fn finish(self) -> Result<Vec<u8>> {
+        let found = Pieces { generation: self.pieces.generation, ..Pieces::of(&self.payload) };
+        if found == self.pieces { Ok(self.payload) } else { Err(damaged("piece")) }
+    }
+}
+
+/// Reads a payload. Holds one piece at a time beside it.
 ///
 /// # Errors
 /// `Damaged` if a piece is damaged or missing, or if the pieces are not those of this payload.
-pub(crate) fn read(view: &dyn View, (run, id): Owner, pieces: &Pieces) -> Result<Vec<u8>> {
-    let (mut payload, mut is_missing) = (Vec::new(), false);
-    // After a missing piece the others are asked for, too: the view may collect the keys of rows
-    // that it does not have yet. Each piece is copied before the next one is read, so that the
-    // payload is in memory once.
-    for number in 0..pieces.count() {
-        match view.get(&key::piece(run, id, pieces.generation, number))? {
-            Some(piece) if !is_missing => {
-                payload.extend_from_slice(&piece);
-                // Not before the first piece: a view that still collects keys has none.
-                payload.reserve_exact((pieces.bytes as usize).saturating_sub(payload.len()));
-            }
-            Some(_) => {}
-            None => is_missing = true,
-        }
+pub(crate) fn read(view: &dyn View, owner: Owner, pieces: &Pieces) -> Result<Vec<u8>> {
+    let mut payload = Assembly::new(owner, *pieces);
+    for piece in payload.lacking() {
+        payload.push(view.get(&piece)?)?;
     }
-    if is_missing {
-        return Err(damaged("piece"));
-    }
-    let found = Pieces { generation: pieces.generation, ..Pieces::of(&payload) };
-    if found == *pieces { Ok(payload) } else { Err(damaged("piece")) }
+    payload.finish()
 }
 
 /// Removes the pieces of a task that is removed.

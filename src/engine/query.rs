@@ -2,7 +2,7 @@
 
 pub(crate) use crate::engine::context::tube;
 use crate::engine::context::{damaged, decoded, sound};
-use crate::engine::payload::Payload;
+use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
@@ -124,11 +124,8 @@ pub(crate) struct TaskDescription {
 }
 
 impl TaskDescription {
-    /// Its payload.
-    ///
-    /// # Errors
-    /// `Damaged` if the payload is damaged or missing.
-    pub(crate) fn payload(&self, view: &dyn View, tube: &TubeEntry) -> Result<Payload> {
+    /// Its payload. Reads nothing.
+    pub(crate) fn payload(&self, view: &dyn View, tube: &TubeEntry) -> Result<StoredPayload> {
         Ok(self.stored.task(tube)?.content(view)?.payload)
     }
 

@@ -68,10 +68,13 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let opened = raw.ok_or_else(|| damaged("state"));
     let opened = opened.and_then(|raw| stored::open(ctx, tube, &at, &raw));
     let (known, fault) = match opened {
-        Ok((stored, state)) => match stored.task(tube).and_then(|task| task.content(ctx)) {
-            Ok(_) => return Ok(()),
-            Err(fault) => (Some((stored.home, stored.place, state)), fault),
-        },
+        Ok((stored, state)) => {
+            let content = stored.task(tube).and_then(|task| task.content(ctx));
+            match content.and_then(|content| content.payload.read(ctx)) {
+                Ok(_) => return Ok(()),
+                Err(fault) => (Some((stored.home, stored.place, state)), fault),
+            }
+        }
         Err(fault) => (None, fault),
     };
     if fault.kind() != ErrorKind::Damaged {

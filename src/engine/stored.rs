@@ -2,8 +2,7 @@
 //! wrote and which is read only when it is needed.
 
 use crate::engine::context::{OpContext, damaged};
-use crate::engine::payload::Payload;
-use crate::engine::pieces;
+use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Rank};
@@ -99,7 +98,16 @@ pub(crate) struct TaskRef<'a> {
 pub(crate) struct Content {
     pub(crate) codec: u8,
     pub(crate) version: u16,
-    pub(crate) payload: Payload,
+    pub(crate) payload: StoredPayload,
+}
+
+impl Content {
+    /// The same, with a payload that has no more bytes than are left in memory.
+    #[inline]
+    pub(crate) fn read_if_short(mut self, view: &dyn View, bytes_left: &mut usize) -> Result<Self> {
+        self.payload = self.payload.read_if_short(view, bytes_left)?;
+        Ok(self)
+    }
 }
 
 impl StoredTask {
@@ -156,10 +164,10 @@ impl<'a> TaskRef<'a> {
         self.read.and_then(|(_, row)| row.payload.pieces())
     }
 
-    /// Its payload, and how it was encoded.
+    /// Its payload, and how it was encoded. Reads no pieces.
     ///
     /// # Errors
-    /// `Damaged` if a needed row is damaged or missing.
+    /// `Damaged` if its own row is damaged or missing.
     #[inline(always)]
     pub(crate) fn content(&self, view: &dyn View) -> Result<Content> {
         let own;
@@ -173,11 +181,9 @@ impl<'a> TaskRef<'a> {
         };
         let payload = match row.payload {
             PayloadPlace::Inline(payload) => {
-                Payload::Inline(raw.clone(), raw.len() - payload.len())
+                StoredPayload::Read(Payload::Inline(raw.clone(), raw.len() - payload.len()))
             }
-            PayloadPlace::Apart(pieces) => {
-                Payload::Whole(pieces::read(view, (self.tube.run(), self.id), &pieces)?)
-            }
+            PayloadPlace::Apart(pieces) => StoredPayload::Apart((self.tube.run(), self.id), pieces),
         };
         Ok(Content { codec: row.codec, version: row.version, payload })
     }

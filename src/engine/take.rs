@@ -2,15 +2,15 @@
 //! written before the task is handed out, so that a task that kills its process is charged.
 
 use crate::engine::context::{Op, OpContext, damaged};
-use crate::engine::payload::Payload;
+use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, position, query, transition};
+use crate::engine::{groups, position, query, settle, transition};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::BATCH_TASKS_MAX;
+use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_BYTES};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
@@ -39,7 +39,7 @@ pub(crate) struct Delivery {
     pub(crate) deliveries: u32,
     pub(crate) codec: u8,
     pub(crate) version: u16,
-    pub(crate) payload: Payload,
+    pub(crate) payload: StoredPayload,
 }
 
 impl Delivery {
@@ -64,7 +64,7 @@ impl Op for Take {
         if self.holder != 0 {
             query::open_consumer(ctx, self.holder)?;
         }
-        let mut handed = SmallVec::new();
+        let (mut handed, mut bytes_left) = (SmallVec::new(), SWEEP_BYTES);
         if tube.row.paused {
             return Ok(handed);
         }
@@ -74,11 +74,35 @@ impl Op for Take {
         let mut turns = Cursor { range: tube.range(Tag::Turn), last: None };
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
             let Some(best) = next(ctx, &tube, &mut ready, &mut turns)? else { break };
-            if let Some(task) = hand_over(ctx, &tube, best, self.holder)? {
+            let task = hand_over(ctx, &tube, best, self.holder, &mut bytes_left)?;
+            if let Some(task) = task {
                 handed.push(task);
             }
         }
         Ok(handed)
+    }
+}
+
+/// Reads the payload of a taken task, in a step in which it keeps its lease. If the payload is
+/// damaged, the task is buried.
+pub(crate) struct ReadTaken {
+    pub(crate) tube: u32,
+    pub(crate) ticket: Ticket,
+}
+
+impl Op for ReadTaken {
+    type Done = Payload;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Payload> {
+        let tube = ctx.tube(self.tube)?;
+        let (stored, _) = settle::held(ctx, &tube, self.ticket)?;
+        let read = stored.task(&tube).and_then(|task| task.content(ctx)?.payload.read(ctx));
+        let at = || key::taken(tube.run(), self.ticket.id);
+        ctx.or_repair(&tube, at, read)?.ok_or_else(|| damaged("piece"))
     }
 }
 
@@ -113,7 +137,7 @@ impl Op for Claim {
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let content = task.content(ctx)?;
+        let content = task.content(ctx)?.read_if_short(ctx, &mut { SWEEP_BYTES })?;
         take(ctx, &task, standing, content, self.holder)
     }
 }
@@ -180,13 +204,16 @@ fn hand_over(
     tube: &TubeEntry,
     Candidate { id, place, at, row }: Candidate,
     holder: u32,
+    bytes_left: &mut usize,
 ) -> Result<Option<Delivery>> {
     let key = || at.clone().unwrap_or_else(|| key::ready(tube.run(), &place, id));
     let row = row.ok_or_else(|| damaged("ready"));
     let opened =
         row.and_then(|row| stored::open_at(ctx, tube, (Tag::Ready, id, Some(place)), &row));
     let Some((stored, standing)) = ctx.or_repair(tube, key, opened)? else { return Ok(None) };
-    let task = stored.task(tube).and_then(|task| Ok((task, task.content(ctx)?)));
+    let task = stored
+        .task(tube)
+        .and_then(|task| Ok((task, task.content(ctx)?.read_if_short(ctx, bytes_left)?)));
     let Some((task, content)) = ctx.or_repair(tube, key, task)? else { return Ok(None) };
     take(ctx, &task, standing, content, holder).map(Some)
 }

@@ -347,10 +347,10 @@ fn record_payload(
     wants: &dyn PayloadSubscribers,
 ) -> Result<()> {
     if wants.payloads_of(&task.tube.row.name)
-        && let Some(content) = sound(task.content(ctx))?
+        && let Some(payload) = sound(task.content(ctx).and_then(|found| found.payload.read(ctx)))?
     {
         // A separate copy, because the row's memory may be shared with others.
-        let payload = Arc::from(&*content.payload);
+        let payload = Arc::from(&*payload);
         ctx.effects().payload_of_last(payload, wants.bytes_kept());
     }
     Ok(())

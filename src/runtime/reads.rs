@@ -1,17 +1,22 @@
 //! Reads of tasks that hold the engine's lock for one bounded step. What is long or on the disk is
 //! read from a snapshot, without the lock; the rows of one task may be of different snapshots.
 
+use crate::engine::context::sound;
+use crate::engine::payload::{Payload, StoredPayload};
+use crate::engine::pieces::Assembly;
 use crate::engine::query::{self, TaskDescription};
+use crate::engine::take::ReadTaken;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Range, Run};
+use crate::format::key::{self, Key, Range};
 use crate::format::{Met, Value, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
-use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP};
+use crate::words::options::Durability;
+use crate::words::task::{State, TakenInfo, TaskInfo, TaskSummary, Ticket};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -76,26 +81,65 @@ impl Shared {
             Ok(find(view, &tube, now)?.map(|found| (tube, found)))
         })?;
         let Some((tube, found)) = found else { return Ok(None) };
-        let mut rows = Gathered::default();
-        let payload = loop {
-            let payload = found.payload(&rows, &tube);
-            if !rows.lacks_some() {
-                break payload;
-            }
-            self.gather(&mut rows)?;
-        };
-        drop(rows);
-        match payload {
-            Err(error) if error.kind() == ErrorKind::Damaged => {}
-            payload => return payload.map(|payload| Some(found.with(payload))),
+        // The task's own row was read with it.
+        let payload = found.payload(&Gathered::default(), &tube)?;
+        if let Some(payload) = sound(self.read_payload(payload))? {
+            return Ok(Some(found.with(payload)));
         }
         // The task may have gone after it was found. Under the lock that cannot happen.
         self.look(|view, now| {
             let tube = query::tube(view, number)?;
             let Some(found) = find(view, &tube, now)? else { return Ok(None) };
-            let payload = found.payload(view, &tube)?;
+            let payload = found.payload(view, &tube)?.read(view)?;
             Ok(Some(found.with(payload)))
         })
+    }
+
+    /// A payload that was found.
+    ///
+    /// # Errors
+    /// `Damaged` if a piece is damaged or missing, also if the task has gone meanwhile.
+    #[inline]
+    fn read_payload(&self, found: StoredPayload) -> Result<Payload> {
+        match found {
+            StoredPayload::Read(payload) => Ok(payload),
+            StoredPayload::Apart(owner, pieces) => self.assemble(Assembly::new(owner, pieces)),
+        }
+    }
+
+    fn assemble(&self, mut payload: Assembly) -> Result<Payload> {
+        loop {
+            let keys: Vec<_> = payload.lacking().take(PIECES_OF_STEP).collect();
+            if keys.is_empty() {
+                return payload.finish().map(Payload::Whole);
+            }
+            let read = self.read_snapshot(
+                |state, _| state.store.snapshot_rows(&keys),
+                |snapshot, count| {
+                    let read = keys.iter().take(count);
+                    read.map(|key| Ok(sound(snapshot.get(key))?.flatten()))
+                        .collect::<Result<Vec<_>>>()
+                },
+            )?;
+            read.into_iter().try_for_each(|piece| payload.push(piece))?;
+        }
+    }
+
+    /// The payload of a task that was handed out. If it is damaged, the task is buried.
+    ///
+    /// # Errors
+    /// `LeaseLost` if the task was buried, or was lost before the whole payload was read.
+    #[inline]
+    pub(crate) fn read_taken(
+        &self,
+        tube: u32,
+        ticket: Ticket,
+        found: StoredPayload,
+    ) -> Result<Payload> {
+        match sound(self.read_payload(found))? {
+            Some(payload) => Ok(payload),
+            None => self.run(&ReadTaken { tube, ticket }, Durability::Relaxed),
+        }
     }
 }
 
@@ -115,17 +159,6 @@ impl Gathered {
     /// Whether it notes no more keys until the noted ones are read.
     fn lacks_many(&self) -> bool {
         self.lacking.borrow().len() >= PAGE_TASKS
-    }
-
-    /// Releases a payload that was read.
-    fn remove_payload(&mut self, run: Run, id: TaskId) {
-        let pieces = key::pieces_of(run, id);
-        while let Some((piece, _)) = self.found.range(key::copy(&pieces)..).next()
-            && piece.starts_with(&pieces)
-        {
-            let piece = key::copy(piece);
-            self.found.remove(&piece);
-        }
     }
 }
 
@@ -183,12 +216,18 @@ impl Listing {
 
     /// The next task, with its payload.
     pub(crate) fn next_info(&mut self, core: &Shared) -> Result<Option<TaskInfo>> {
-        let found = self.next(core, |rows, tube, row, now| {
-            let found = query::listed(rows, tube, row, now)?;
-            let payload = found.payload(rows, tube)?;
-            Ok((found, payload))
-        })?;
-        Ok(found.map(|(found, payload)| found.with(payload)))
+        loop {
+            let found = self.next(core, |rows, tube, row, now| {
+                let found = query::listed(rows, tube, row, now)?;
+                let payload = found.payload(rows, tube)?;
+                Ok((found, payload))
+            })?;
+            let Some((found, payload)) = found else { return Ok(None) };
+            // As in `next`.
+            if let Some(payload) = sound(core.read_payload(payload))? {
+                return Ok(Some(found.with(payload)));
+            }
+        }
     }
 
     /// The next taken task.
@@ -219,9 +258,6 @@ impl Listing {
                 }
                 core.gather(&mut self.rows)?;
                 continue;
-            }
-            if let Some(id) = key::id_of(&row.0) {
-                self.rows.remove_payload(tube.run(), id);
             }
             self.page.pop_front();
             match described {

@@ -1,7 +1,7 @@
 //! Large payloads: in one row, in pieces, and in pieces that are written and removed in turns.
 
 use crate::{close_sound, home, kind, secs, still};
-use tubewell::{Conflict, ErrorKind, PutOutcome, Queue, Release, State, Tube, TubeOptions};
+use tubewell::{Conflict, ErrorKind, PutOutcome, Queue, Reason, Release, State, Tube, TubeOptions};
 
 /// The largest piece.
 const PIECE: usize = 65_503;
@@ -196,4 +196,49 @@ fn sweeps_remove_pieces() {
     queue.drop_tube("dropped").unwrap();
     queue.tick().unwrap();
     assert_eq!(rows(&queue), empty);
+}
+
+/// A long payload is read after the op that takes its task. If it is damaged, the task is buried by
+/// the same rule as a short one, and the next one is taken.
+#[test]
+fn a_task_with_a_damaged_long_payload_is_buried() {
+    let (_home, path) = home();
+    let open = || still().0.open(&path).unwrap();
+    let queue = open();
+    let tube = queue.tube("t").unwrap();
+    let mark = b"This is in the middle of the payload that is damaged.";
+    let mut large = payload(40 * PIECE);
+    large[20 * PIECE + 100..][..mark.len()].copy_from_slice(mark);
+    let ids: Vec<_> = (0..4).map(|_| tube.put(&large).unwrap()).collect();
+    let last = tube.put(b"whole").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let held = tube.by(&ada).claim(ids[3]).unwrap().detach();
+    close_sound(queue);
+    let base = path.join("base.redb");
+    let mut bytes = std::fs::read(&base).unwrap();
+    let places: Vec<_> =
+        (0..bytes.len() - mark.len()).filter(|at| bytes[*at..].starts_with(mark)).collect();
+    assert!(places.len() >= ids.len());
+    places.into_iter().for_each(|at| bytes[at] ^= 1);
+    std::fs::write(&base, bytes).unwrap();
+
+    let queue = open();
+    let tube = queue.tube("t").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    assert_eq!(ada.resume(&tube).count(), 0);
+    assert_eq!(kind(tube.peek(ids[0])), ErrorKind::Damaged);
+    assert_eq!(tube.tasks(State::Ready).map(|task| task.unwrap().id).collect::<Vec<_>>(), [last]);
+    assert_eq!(kind(tube.claim(ids[1])), ErrorKind::LeaseLost);
+    let tasks = tube.take_many(9).unwrap();
+    assert_eq!(tasks.iter().map(|task| task.id()).collect::<Vec<_>>(), [last]);
+    drop(tasks);
+    let task = tube.take().unwrap();
+    assert_eq!((task.id(), &task[..]), (last, &b"whole"[..]));
+    task.ack().unwrap();
+    for id in ids {
+        let found = tube.summaries(State::Buried).map(|task| task.unwrap()).find(|it| it.id == id);
+        let reason = found.and_then(|task| task.reason);
+        assert!(matches!(reason, Some(Reason::Undecodable(_))), "task {id}: {reason:?}");
+    }
+    assert_eq!(kind(tube.ticket(held).ack()), ErrorKind::LeaseLost);
 }

@@ -1,10 +1,12 @@
 //! What is copied under the engine's lock is bounded, and nothing is read from the disk there.
 
 use super::Listing;
+use crate::engine::payload::StoredPayload;
+use crate::engine::take::Take;
 use crate::format::key::Key;
 use crate::format::{Range, RowOp, Tag};
-use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
-use crate::{Durability, ManualClock, Queue, State, Tube, TubeOptions};
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, SWEEP_BYTES};
+use crate::{Durability, ErrorKind, ManualClock, Queue, State, Tube, TubeOptions};
 
 /// A queue in a folder with a small cache, so that what is read comes from the disk.
 fn open(home: &tempfile::TempDir) -> (Queue, Tube) {
@@ -135,4 +137,55 @@ fn a_listing_goes_on_over_layers_that_change() {
         wanted.push(late);
         assert_eq!(seen, wanted);
     }
+}
+
+/// A take of 16 MiB read and hashed them under the engine's lock: every tube waited for the disk.
+#[test]
+fn a_take_reads_a_bounded_part_of_payloads_under_the_lock() {
+    const PAYLOAD: usize = SWEEP_BYTES / 4;
+    let home = tempfile::tempdir().unwrap();
+    let (queue, tube) = open(&home);
+    let payload = |number: u8| vec![number; PAYLOAD];
+    for number in 0..40 {
+        tube.put(&payload(number)).unwrap();
+    }
+    tube.put(&vec![40; SWEEP_BYTES + 1]).unwrap();
+    queue.close().unwrap();
+    let (_queue, tube) = open(&home);
+    let before = read_bytes(&tube);
+    let take = Take { tube: tube.number, most: 100, holder: 0 };
+    let (handed, _) = tube.hold.core.apply(&take).unwrap();
+    let is_read = |at: usize| matches!(handed[at].payload, StoredPayload::Read(_));
+    assert_eq!((0..41).filter(|at| is_read(*at)).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let read = (read_bytes(&tube) - before) as usize;
+    assert!(read < 3 * SWEEP_BYTES, "{read} bytes under the lock");
+    for (number, handed) in (0..40).zip(handed) {
+        let task = tube.open_task(tube.guard(handed)).unwrap().unwrap();
+        assert!(*task == *payload(number), "task {number}");
+        task.ack().unwrap();
+    }
+}
+
+/// A task that is lost before its payload was read is not handed out. Nothing returns it either: it
+/// may be another's by now.
+#[test]
+fn a_task_that_is_lost_before_its_payload_was_read_is_not_handed_out() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(&vec![7; SWEEP_BYTES + 1]).unwrap();
+    let take = Take { tube: tube.number, most: 1, holder: 0 };
+    let mut take = || tube.hold.core.apply(&take).unwrap().0.remove(0);
+    let first = tube.guard(take());
+    tube.release_all().unwrap();
+    let second = tube.guard(take());
+    // The payload is there, and so the first does not learn that it was lost: as with every task.
+    assert_eq!(
+        tube.open_task(first).unwrap().unwrap().ack().unwrap_err().kind(),
+        ErrorKind::LeaseLost
+    );
+    tube.delete(id).unwrap();
+    queue.tick().unwrap();
+    let lost = tube.open_task(second).unwrap().unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::LeaseLost);
+    assert!(tube.is_empty().unwrap());
 }

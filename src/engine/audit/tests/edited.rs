@@ -7,6 +7,7 @@ use crate::engine::by_id::{Tool, Verb};
 use crate::engine::consumers::{End, Join, LeasePlace, Leave, Resume};
 use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
+use crate::engine::payload::StoredPayload;
 use crate::engine::pieces::Staged;
 use crate::engine::put::{NewRow, PutTasks};
 use crate::engine::settle::Settle;
@@ -213,7 +214,8 @@ fn put_take_and_ack_journal_a_payload_once() {
         let mut played = Played::new();
         played.put(NewRow { payload: &vec![7; bytes], ..NewRow::default() });
         let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
-        assert_eq!(handed[0].payload.len(), bytes);
+        let StoredPayload::Read(payload) = &handed[0].payload else { panic!("{handed:?}") };
+        assert_eq!(payload.len(), bytes);
         let lost = {
             let (tickets, verdict) = ([handed[0].ticket()], Verdict::Ack);
             played.run(&Settle { tube: 1, tickets: &tickets, verdict }).unwrap()
