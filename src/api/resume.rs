@@ -87,8 +87,8 @@ impl<T: ?Sized> Resumed<T> {
         let op = Resume { tube: self.tube.number, consumer: self.tube.holder()?, from };
         let core = &self.tube.hold.core;
         // The next page follows at once. Threads that waited meanwhile have the lock before, for as
-        // long as the last page took: with pages of one payload of 16 MiB, of which each takes
-        // 4 ms, a neighbour that got the lock once a page was late by 0.8 s in the end.
+        // long as the last page took: a neighbour that got the lock once a page was late by 11 ms
+        // (p99.9 beside 500 000 tasks), with this by 2.
         if let Some(until) = self.left_until.take() {
             park_timeout(until.saturating_duration_since(machine_now()));
         }

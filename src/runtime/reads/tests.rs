@@ -174,7 +174,7 @@ fn a_task_that_is_lost_before_its_payload_was_read_is_not_handed_out() {
     let tube = queue.tube("t").unwrap();
     let id = tube.put(&vec![7; SWEEP_BYTES + 1]).unwrap();
     let take = Take { tube: tube.number, most: 1, holder: 0 };
-    let mut take = || tube.hold.core.apply(&take).unwrap().0.remove(0);
+    let take = || tube.hold.core.apply(&take).unwrap().0.remove(0);
     let first = tube.guard(take());
     tube.release_all().unwrap();
     let second = tube.guard(take());
