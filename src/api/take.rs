@@ -4,6 +4,7 @@
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
+use crate::engine::payload::StoredPayload;
 use crate::engine::query;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Delivery, Take};
@@ -371,13 +372,15 @@ impl<T: ?Sized> Tube<T> {
         &self,
         (mut lease, handed): (Lease, Delivery),
     ) -> Result<Result<Task<T>>> {
-        let ticket = handed.ticket();
-        let payload = match self.hold.core.read_taken(self.number, ticket, handed.payload) {
-            Err(lost) if lost.is_lease_lost() => {
-                lease.disarm();
-                return Ok(Err(lost));
-            }
-            payload => payload?,
+        let payload = match handed.payload {
+            StoredPayload::Read(payload) => payload,
+            apart => match self.hold.core.read_taken(self.number, lease.ticket(), apart) {
+                Err(lost) if lost.is_lease_lost() => {
+                    lease.disarm();
+                    return Ok(Err(lost));
+                }
+                payload => payload?,
+            },
         };
         // If the codec panics, the attempt counts.
         lease.seen = true;

@@ -242,7 +242,8 @@ fn resumed(
         return Ok(None);
     }
     let task = stored.task(tube)?;
-    let content = task.content(ctx)?.read_if_short(ctx, bytes_left)?;
+    let mut content = task.content(ctx)?;
+    content.payload.read_if_short(ctx, bytes_left)?;
     let (head, holder) = (taken.head.clone(), taken.holder);
     let from = (&TaskState::Taken(taken), head);
     hand_out(ctx, &task, from, content, holder, Cause::Touch).map(Some)

@@ -12,7 +12,7 @@ pub(crate) enum StoredPayload {
     /// In memory.
     Read(Payload),
     /// In pieces that were not read.
-    Apart(Owner, Pieces),
+    Apart(Box<(Owner, Pieces)>),
 }
 
 impl StoredPayload {
@@ -20,7 +20,7 @@ impl StoredPayload {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Read(payload) => payload.len(),
-            Self::Apart(_, pieces) => pieces.bytes as usize,
+            Self::Apart(apart) => apart.1.bytes as usize,
         }
     }
 
@@ -32,7 +32,7 @@ impl StoredPayload {
     pub(crate) fn read(self, view: &dyn View) -> Result<Payload> {
         match self {
             Self::Read(payload) => Ok(payload),
-            Self::Apart(owner, pieces) => pieces::read(view, owner, &pieces).map(Payload::Whole),
+            Self::Apart(apart) => pieces::read(view, apart.0, &apart.1).map(Payload::Whole),
         }
     }
 
@@ -40,12 +40,14 @@ impl StoredPayload {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    #[inline]
-    pub(crate) fn read_if_short(self, view: &dyn View, bytes_left: &mut usize) -> Result<Self> {
-        let Self::Apart(_, pieces) = &self else { return Ok(self) };
-        let Some(left) = bytes_left.checked_sub(pieces.bytes as usize) else { return Ok(self) };
+    #[inline(always)]
+    pub(crate) fn read_if_short(&mut self, view: &dyn View, bytes_left: &mut usize) -> Result<()> {
+        let Self::Apart(apart) = self else { return Ok(()) };
+        let (owner, pieces) = &**apart;
+        let Some(left) = bytes_left.checked_sub(pieces.bytes as usize) else { return Ok(()) };
         *bytes_left = left;
-        self.read(view).map(Self::Read)
+        *self = Self::Read(Payload::Whole(pieces::read(view, *owner, pieces)?));
+        Ok(())
     }
 }
 

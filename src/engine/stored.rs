@@ -101,15 +101,6 @@ pub(crate) struct Content {
     pub(crate) payload: StoredPayload,
 }
 
-impl Content {
-    /// The same, with a payload that has no more bytes than are left in memory.
-    #[inline]
-    pub(crate) fn read_if_short(mut self, view: &dyn View, bytes_left: &mut usize) -> Result<Self> {
-        self.payload = self.payload.read_if_short(view, bytes_left)?;
-        Ok(self)
-    }
-}
-
 impl StoredTask {
     /// The task.
     ///
@@ -183,7 +174,9 @@ impl<'a> TaskRef<'a> {
             PayloadPlace::Inline(payload) => {
                 StoredPayload::Read(Payload::Inline(raw.clone(), raw.len() - payload.len()))
             }
-            PayloadPlace::Apart(pieces) => StoredPayload::Apart((self.tube.run(), self.id), pieces),
+            PayloadPlace::Apart(pieces) => {
+                StoredPayload::Apart(Box::new(((self.tube.run(), self.id), pieces)))
+            }
         };
         Ok(Content { codec: row.codec, version: row.version, payload })
     }

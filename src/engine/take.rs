@@ -137,7 +137,8 @@ impl Op for Claim {
         {
             return Err(refused("its group is locked".to_owned()));
         }
-        let content = task.content(ctx)?.read_if_short(ctx, &mut { SWEEP_BYTES })?;
+        let mut content = task.content(ctx)?;
+        content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
         take(ctx, &task, standing, content, self.holder)
     }
 }
@@ -211,9 +212,11 @@ fn hand_over(
     let opened =
         row.and_then(|row| stored::open_at(ctx, tube, (Tag::Ready, id, Some(place)), &row));
     let Some((stored, standing)) = ctx.or_repair(tube, key, opened)? else { return Ok(None) };
-    let task = stored
-        .task(tube)
-        .and_then(|task| Ok((task, task.content(ctx)?.read_if_short(ctx, bytes_left)?)));
+    let task = stored.task(tube).and_then(|task| {
+        let mut content = task.content(ctx)?;
+        content.payload.read_if_short(ctx, bytes_left)?;
+        Ok((task, content))
+    });
     let Some((task, content)) = ctx.or_repair(tube, key, task)? else { return Ok(None) };
     take(ctx, &task, standing, content, holder).map(Some)
 }

@@ -99,11 +99,10 @@ impl Shared {
     ///
     /// # Errors
     /// `Damaged` if a piece is damaged or missing, also if the task has gone meanwhile.
-    #[inline]
     fn read_payload(&self, found: StoredPayload) -> Result<Payload> {
         match found {
             StoredPayload::Read(payload) => Ok(payload),
-            StoredPayload::Apart(owner, pieces) => self.assemble(Assembly::new(owner, pieces)),
+            StoredPayload::Apart(apart) => self.assemble(Assembly::new(apart.0, apart.1)),
         }
     }
 
@@ -129,7 +128,7 @@ impl Shared {
     ///
     /// # Errors
     /// `LeaseLost` if the task was buried, or was lost before the whole payload was read.
-    #[inline]
+    #[cold]
     pub(crate) fn read_taken(
         &self,
         tube: u32,
