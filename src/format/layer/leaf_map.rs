@@ -56,6 +56,33 @@ pub(crate) struct Position {
     row: usize,
 }
 
+/// A key to which others are compared, by their first 16 bytes as one number before the rest.
+struct Sought<'a> {
+    key: &'a [u8],
+    head: Option<(u128, &'a [u8])>,
+}
+
+/// The first 16 bytes, and the others; `None` if there are fewer.
+#[inline]
+fn head(key: &[u8]) -> Option<(u128, &[u8])> {
+    key.split_first_chunk().map(|(head, rest)| (u128::from_be_bytes(*head), rest))
+}
+
+impl<'a> Sought<'a> {
+    fn new(key: &'a [u8]) -> Self {
+        Self { key, head: head(key) }
+    }
+
+    /// How the other key compares with this one.
+    #[inline]
+    fn order(&self, other: &Key) -> Ordering {
+        match (head(other), self.head) {
+            (Some((head, rest)), Some(own)) => head.cmp(&own.0).then_with(|| rest.cmp(own.1)),
+            _ => other.as_slice().cmp(self.key),
+        }
+    }
+}
+
 /// Where the last search ended: the next key is usually there or beside it. It may be stale.
 /// Atomic, because a frozen layer is shared between threads.
 #[derive(Debug, Default)]
@@ -99,6 +126,7 @@ impl<T> LeafMap<T> {
         }
     }
 
+    #[inline(never)]
     fn search(&self, key: &[u8]) -> Result<Position, Position> {
         let found = self.search_near(key).unwrap_or_else(|| self.search_all(key));
         let (Ok(at) | Err(at)) = found;
@@ -137,13 +165,14 @@ impl<T> LeafMap<T> {
 
     fn search_all(&self, key: &[u8]) -> Result<Position, Position> {
         step();
-        let behind = self.leaves.partition_point(|leaf| leaf.low.as_slice() <= key);
+        let to = Sought::new(key);
+        let behind = self.leaves.partition_point(|leaf| to.order(&leaf.low).is_le());
         let leaf = behind.saturating_sub(1);
         let Some(Leaf { rows, .. }) = self.leaves.get(leaf) else {
             return Err(Position { leaf, row: 0 });
         };
         let at = |row| Position { leaf, row };
-        rows.binary_search_by(|(row, _)| row.as_slice().cmp(key)).map(at).map_err(at)
+        rows.binary_search_by(|(row, _)| to.order(row)).map(at).map_err(at)
     }
 
     #[inline]
