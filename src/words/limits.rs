@@ -35,7 +35,8 @@ pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
 pub(crate) const PAGE_TASKS: usize = 256;
 /// Bytes of one page of a listing; the task with which it reaches them is its last.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
-/// Bytes of payloads that one sweep reads for the readers of events, or that one step resumes.
+/// Bytes of payloads that one sweep reads for the readers of events, or that one take reads under
+/// the engine's lock; longer ones are read after it.
 pub(crate) const SWEEP_BYTES: usize = 1 << 20;
 
 /// Bytes of the journal's ring.

@@ -15,8 +15,12 @@ const IN_TURNS: usize = 300_000;
 const MANY: usize = 17 * 65_503;
 
 fn open(disk: &SimDisk, ring: u64) -> Result<Queue> {
+    open_with(disk, ring, 1 << 20)
+}
+
+fn open_with(disk: &SimDisk, ring: u64, cache_bytes: usize) -> Result<Queue> {
     let builder = Queue::builder().durability(Durability::Durable).journal_bytes(ring);
-    let builder = builder.cache_bytes(1 << 20).by_hand(true).clock(ManualClock::new());
+    let builder = builder.cache_bytes(cache_bytes).by_hand(true).clock(ManualClock::new());
     builder.disk(disk.lend()).open_disk()
 }
 
@@ -138,5 +142,42 @@ fn a_full_disk_refuses_a_put_in_turns_as_a_whole() {
         assert_eq!((found(&queue), rows(&queue)), (String::new(), empty), "{ring} {budget}");
         tube.put(&payload(b'z', IN_TURNS)).unwrap();
         assert_eq!(found(&queue), "z", "{ring} {budget}");
+    }
+}
+
+/// A long payload is read after the op that takes its task. If that read fails, the task comes
+/// back; it is neither lost, nor buried as damaged, nor handed out in part.
+#[test]
+fn a_read_that_fails_after_a_take_loses_nothing() {
+    let faults: [fn(u64) -> Fault; 2] = [Fault::ReadOnce, Fault::ReadSticky];
+    for fault in faults {
+        let (mut failed, mut reads) = (0, 0);
+        for at in 1.. {
+            let disk = SimDisk::new(at);
+            let queue = open(&disk, RINGS[0]).unwrap();
+            queue.tube("t").unwrap().put(&payload(b'a', MANY)).unwrap();
+            queue.close().unwrap();
+            let queue = open_with(&disk, RINGS[0], 0).unwrap();
+            let tube = queue.tube("t").unwrap();
+            disk.plan(fault(at));
+            match tube.try_take() {
+                Ok(task) => assert_eq!(*task.unwrap(), *payload(b'a', MANY), "read {at}"),
+                Err(error) => {
+                    assert!([ErrorKind::Io, ErrorKind::Broken].contains(&error.kind()), "{error}");
+                    failed += 1;
+                }
+            }
+            let struck = disk.strikes() > 0;
+            disk.plan(Fault::None);
+            drop((tube, queue));
+            let queue = open(&disk, RINGS[0]).unwrap();
+            assert_eq!(found(&queue), "a", "read {at}");
+            if !struck {
+                break;
+            }
+            reads = at;
+        }
+        println!("{failed} of {reads}");
+        assert!(failed > 0 && reads > 15, "{failed} of {reads} reads of 17 pieces");
     }
 }
