@@ -102,7 +102,9 @@ impl Op for ReadTaken {
         let (stored, _) = settle::held(ctx, &tube, self.ticket)?;
         let read = stored.task(&tube).and_then(|task| task.content(ctx)?.payload.read(ctx));
         let at = || key::taken(tube.run(), self.ticket.id);
-        ctx.or_repair(&tube, at, read)?.ok_or_else(|| damaged("piece"))
+        let lost = || Error::new(ErrorKind::LeaseLost).on_task(self.ticket.id);
+        // If the repair did not help, the task stays taken, and the next one is handed out.
+        ctx.or_repair(&tube, at, read)?.ok_or_else(lost)
     }
 }
 
