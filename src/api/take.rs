@@ -274,12 +274,12 @@ impl<T: ?Sized> Tube<T> {
         let (core, number) = (&self.hold.core, self.number);
         let look = || {
             core.catch_up(number)?;
-            core.look(|view, now| {
-                let tube = query::tube(view, number)?;
+            core.look_at(|state, now| {
+                let tube = state.tube(number)?;
                 if tube.row.paused {
                     return Ok(None);
                 }
-                Ok(query::next(view, &tube, State::Ready, now)?.map(drop))
+                Ok(query::next(&state.store, &tube, State::Ready, now)?.map(drop))
             })
         };
         let ready = core.wait_for(&core.ready_waiters, number, 0, wait, look);

@@ -57,7 +57,7 @@ pub struct Tube<T: ?Sized = [u8]> {
 }
 
 impl Tube {
-    pub(crate) fn over(hold: &Arc<QueueInner>, TubeEntry { number, row }: TubeEntry) -> Self {
+    pub(crate) fn over(hold: &Arc<QueueInner>, TubeEntry { number, row, .. }: TubeEntry) -> Self {
         Self {
             hold: hold.clone(),
             number,

@@ -11,7 +11,7 @@ use crate::engine::{consumers, query, settle};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, WorkRow};
-use crate::format::{Met, Scan, Tag, View, row};
+use crate::format::{Met, Scan, Tag, Value, View, row};
 use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
@@ -200,14 +200,13 @@ fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
 /// may be too high only because of a task that cannot be read, whose row is reported.
 fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
-    let mut rows = Scan::over(Range::of(Tag::Task));
-    while let Some(met) = rows.next(view)? {
-        if key::is_temporary(&met.0) {
-            break;
-        }
-        match transition::payload_bytes(view, met)? {
-            Some(own) => bytes = bytes.saturating_add(own),
-            None => unknown = true,
+    for tag in Tag::TASKS {
+        let mut rows = Scan::over(Range::of(tag));
+        while let Some(met) = rows.next(view)?.filter(|(key, _)| !key::is_temporary(key)) {
+            match transition::payload_bytes(view, met)? {
+                Some(own) => bytes = bytes.saturating_add(own),
+                None => unknown = true,
+            }
         }
     }
     let kept = view.durable_bytes();
@@ -262,30 +261,54 @@ impl<'a> Audit<'a> {
         for tag in Tag::states() {
             let mut rows = Scan::over(self.tube.range(tag));
             while let Some((met, row)) = rows.next(self.view)? {
-                let Some(id) = key::id_of(&met) else { continue };
-                // The comparison of its range reports a damaged row.
-                let Some(row) = row else {
-                    self.expect(tag, met);
-                    continue;
-                };
-                let seen =
-                    stored::open(self.view, self.tube, &met, &row).and_then(|(stored, it)| {
-                        let stored = stored.whole(self.view, self.tube)?;
-                        let task = stored.task(self.tube)?;
-                        if transition::state_value(&task, &it) != row {
-                            self.say(format!("task {id}: its rows do not agree"));
-                        }
-                        self.task(tag, &task, &it);
-                        Ok(())
-                    });
-                if let Err(error) = seen {
-                    self.say(format!("task {id}: {error}"));
-                }
+                self.row(tag, met, row);
             }
         }
+        self.fresh()?;
         self.expect_groups();
         for tag in Tag::in_runs() {
             self.compare(tag)?;
+        }
+        Ok(())
+    }
+
+    /// The task of a row that gives a state, or of a fresh task's row.
+    fn row(&mut self, tag: Tag, met: Key, row: Option<Value>) {
+        let Some(id) = key::id_of(&met) else { return };
+        // The comparison of its range reports a damaged row.
+        let Some(row) = row else {
+            self.expect(tag, met);
+            return;
+        };
+        let seen = stored::open(self.view, self.tube, &met, &row).and_then(|(stored, it)| {
+            let stored = stored.whole(self.view, self.tube)?;
+            let task = stored.task(self.tube)?;
+            if transition::state_row(&task, &it).is_some_and(|(_, value)| value != row) {
+                self.say(format!("task {id}: its rows do not agree"));
+            }
+            self.task(tag, &task, &it);
+            Ok(())
+        });
+        if let Err(error) = seen {
+            self.say(format!("task {id}: {error}"));
+        }
+    }
+
+    /// The fresh tasks. No task after the first of them may have a row that gives its state.
+    fn fresh(&mut self) -> Result<()> {
+        let (mut rows, mut first) = (Scan::over(self.tube.range(Tag::Fresh)), None);
+        while let Some((met, row)) = rows.next(self.view)? {
+            let Some(id) = key::id_of(&met) else { continue };
+            match (self.ids.contains(&id), first) {
+                (true, Some(fresh)) => {
+                    self.say(format!("task {id}: it stands after the fresh task {fresh}"));
+                }
+                (true, None) => {}
+                (false, _) => {
+                    first = first.or(Some(id));
+                    self.row(Tag::Fresh, met, row);
+                }
+            }
         }
         Ok(())
     }
@@ -295,8 +318,11 @@ impl<'a> Audit<'a> {
         if !self.ids.insert(task.id) {
             self.say(format!("task {}: it is in two states", task.id));
         }
-        self.expect(tag, transition::state_key(task, standing));
-        self.expect(Tag::Task, key::task(run, &task.home, task.id));
+        if let Some(key) = transition::state_key(task, standing) {
+            self.expect(tag, key);
+        }
+        let own = if task.home.is_fresh { Tag::Fresh } else { Tag::Task };
+        self.expect(own, key::task(run, &task.home, task.id));
         if let Some(position) = task.position_row() {
             let key = key::position(run, task.id);
             if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != position) {

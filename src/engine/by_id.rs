@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::buried;
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::transition;
+use crate::engine::{lookup, transition};
 use crate::format::{Scan, Tag, View, key};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
@@ -49,7 +49,7 @@ impl Op for Tool {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (tube, id) = (&*ctx.tube(self.tube)?, self.id);
-        let (stored, from) = transition::find(ctx, tube, id)?;
+        let (stored, from) = lookup::find(ctx, tube, id)?;
         let task = stored.task(tube)?;
         match &self.verb {
             // It keeps its first reason.
@@ -98,7 +98,7 @@ impl Op for Kick {
             let Some((met, _)) = rows.next(ctx)? else { break };
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
             // A damaged task stays buried, and the next one is kicked.
-            let found = sound(transition::find(ctx, &tube, id))?;
+            let found = sound(lookup::find(ctx, &tube, id))?;
             let Some((stored, standing)) = found else { continue };
             let Ok(task) = stored.task(&tube) else { continue };
             kick(ctx, &task, standing)?;

@@ -3,7 +3,7 @@
 //! numbers are used up.
 
 use crate::engine::decision::{Decision, Over};
-use crate::engine::effects::{Effects, TubeChange};
+use crate::engine::effects::{Border, Effects, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
 use crate::format::key::{self, Key, Range};
 use crate::format::row::TubeRow;
@@ -172,6 +172,12 @@ impl<'a> OpContext<'a> {
         &mut self.draft.effects
     }
 
+    /// The border of a tube's fresh tasks after the decision so far; `None` if it is not known.
+    #[inline]
+    pub(crate) fn border<'t>(&'t self, tube: &'t TubeEntry) -> Option<&'t Border> {
+        self.draft.effects.border(tube.number).or(tube.border.as_ref())
+    }
+
     /// Whether a sweep ends here, because of the payload bytes that it has read for events.
     pub(crate) fn is_sweep_long(&self) -> bool {
         self.draft.effects.payload_bytes >= SWEEP_BYTES
@@ -231,7 +237,7 @@ impl View for OpContext<'_> {
 pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
     let missing = || Error::new(ErrorKind::TubeNotFound).because("the tube was dropped");
     let row = decoded(view.get(&key::tube(number)), TubeRow::decode, "tube")?;
-    Ok(TubeEntry { number, row: row.ok_or_else(missing)? })
+    Ok(TubeEntry { number, row: row.ok_or_else(missing)?, border: None })
 }
 
 /// The decoded row, if there is one. `what` says in the error what kind of row it is.

@@ -4,8 +4,8 @@
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::TaskState;
-use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{lookup, transition};
 use crate::engine::{settle, sweep};
 use crate::format::key::{self, Run, Work};
 use crate::format::{Deadline, Met, Range, Scan, Tag, View};
@@ -118,7 +118,7 @@ fn fall_due(
     what: Deadline,
     when: u64,
 ) -> Result<bool> {
-    let Some((at, stored, standing)) = transition::find_due(ctx, tube, id, what)? else {
+    let Some((at, stored, standing)) = lookup::find_due(ctx, tube, id, what)? else {
         return Ok(false);
     };
     let Some(task) = ctx.or_repair(tube, || at, stored.task(tube))? else { return Ok(false) };

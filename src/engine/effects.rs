@@ -2,11 +2,12 @@
 //! dropped. They are published after the commit, so that no code must derive them from the rows.
 
 use crate::format::Deadline;
-use crate::format::key::Run;
+use crate::format::key::{Key, Run};
 use crate::format::row::TubeRow;
 use crate::words::clock::{NEVER, Now};
 use crate::words::sync::Arc;
 use crate::words::task::{Cause, State, TaskId};
+use smallvec::SmallVec;
 
 /// Entries whose memory is kept for the next op.
 const KEPT: usize = 1024;
@@ -65,6 +66,15 @@ impl NextDue {
     }
 }
 
+/// Where the fresh tasks of a tube begin, see `engine::fresh`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Border {
+    pub(crate) at: Key,
+    /// The border was searched when the tasks with lower ids were there. If rows are damaged,
+    /// another row may still give the state of one after the border.
+    pub(crate) unsure_to: u64,
+}
+
 /// What is published after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -83,6 +93,8 @@ pub(crate) struct Effects {
     pub(crate) wakes: Vec<(u32, usize)>,
     /// For each tube the earliest of the deadlines that were added.
     pub(crate) deadlines: Vec<(u32, NextDue)>,
+    /// Where the border of a tube's fresh tasks is now.
+    pub(crate) borders: SmallVec<[(u32, Border); 1]>,
     pub(crate) tubes: Vec<TubeChange>,
     /// A work row was written, which the timer handles.
     pub(crate) work: bool,
@@ -101,6 +113,7 @@ impl Effects {
         self.wakes.shrink_to(KEPT);
         self.deadlines.clear();
         self.deadlines.shrink_to(KEPT);
+        self.borders.clear();
         if !self.tubes.is_empty() {
             self.tubes = Vec::new();
         }
@@ -164,6 +177,21 @@ impl Effects {
         }
     }
 
+    /// Moves the border of a tube's fresh tasks.
+    #[inline]
+    pub(crate) fn set_border(&mut self, tube: u32, border: Border) {
+        match self.borders.iter_mut().find(|(moved, _)| *moved == tube) {
+            Some((_, moved)) => *moved = border,
+            None => self.borders.push((tube, border)),
+        }
+    }
+
+    /// Where this border is now, if it was moved.
+    #[inline]
+    pub(crate) fn border(&self, tube: u32) -> Option<&Border> {
+        self.borders.iter().find(|(moved, _)| *moved == tube).map(|(_, border)| border)
+    }
+
     /// Counts the payload bytes of a task that is added, or with a minus those of one that is
     /// removed. Temporary tubes have their own limit.
     pub(crate) fn count_bytes(&mut self, run: Run, bytes: i64) {
@@ -185,6 +213,9 @@ impl Effects {
         }
         for (tube, next) in later.deadlines {
             self.deadline(tube, next);
+        }
+        for (tube, border) in later.borders {
+            self.set_border(tube, border);
         }
         self.tubes.extend(later.tubes);
         self.work |= later.work;

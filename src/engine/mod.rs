@@ -20,6 +20,8 @@ pub(crate) mod groups;
 pub(crate) mod pieces;
 pub(crate) mod payload;
 pub(crate) mod stored;
+pub(crate) mod lookup;
+pub(crate) mod fresh;
 pub(crate) mod transition;
 pub(crate) mod query;
 pub(crate) mod put;

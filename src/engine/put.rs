@@ -3,12 +3,12 @@
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::pieces::{self, Staged};
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Order, Rank, Run};
+use crate::engine::{fresh, lookup, query, transition};
+use crate::format::View;
+use crate::format::key::{self, Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
 use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow};
-use crate::format::{Tag, View};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
@@ -188,7 +188,7 @@ fn put(
                 return Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id));
             }
             Conflict::Replace => {
-                let (stored, standing) = transition::find(ctx, tube, id)?;
+                let (stored, standing) = lookup::find(ctx, tube, id)?;
                 transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
                 outcome = PutOutcome::Replaced;
             }
@@ -203,10 +203,8 @@ fn put(
         Rank { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
     let group = task.placed.and_then(|placed| placed.group).or(task.group);
     let group = group.or(options.kind.groups_all().then_some(""));
-    let now = ctx.now;
-    let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let row = TaskRow {
-        created: now.queue,
+        created: ctx.now.queue,
         codec: task.codec,
         version: task.version,
         group,
@@ -218,14 +216,7 @@ fn put(
             None => PayloadPlace::Apart(Pieces::of(task.payload)),
         },
     };
-    let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
-    let standing = match delay(ctx, task) {
-        None => TaskState::Ready(head),
-        Some((due, wall)) => {
-            TaskState::delayed(DelayedRow { head, due, wall, holds_group: false }, now)
-        }
-    };
+    let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
     // Before the task: its events may read the payload.
     match (staged, row.payload.pieces()) {
         (Some(staged), _) => staged.end(ctx)?,
@@ -235,8 +226,33 @@ fn put(
         (None, None) => {}
     }
     let raw = row.encode();
-    transition::put(ctx, &TaskRef::new(tube, id, (place, place), &raw, row), &standing)?;
+    let home = Home { rank: place, is_fresh: matches!(standing, TaskState::Fresh { .. }) };
+    transition::put(ctx, &TaskRef::new(tube, id, (home, place), &raw, row), &standing)?;
     Ok(Put { id, outcome })
+}
+
+/// The state of a new task.
+#[inline(always)]
+fn first_state(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &NewRow<'_>,
+    at: (Rank, TaskId),
+    has_group: bool,
+) -> Result<TaskState> {
+    let (options, now) = (&tube.row.options, ctx.now);
+    let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
+    let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
+    let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
+    if let Some((due, wall)) = delay(ctx, task) {
+        let row = DelayedRow { head, due, wall, holds_group: false };
+        return Ok(TaskState::delayed(row, now));
+    }
+    let is_plain = !has_group && head.expires == NEVER && head.ttr == NEVER;
+    if is_plain && fresh::admits(ctx, tube, at)? {
+        return Ok(TaskState::Fresh { is_next: false });
+    }
+    Ok(TaskState::Ready(head))
 }
 
 /// Whether there is room for one more task, after those that this op has put and replaced so far.
@@ -244,7 +260,7 @@ fn put(
 fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     if let Some(capacity) = tube.row.options.capacity
-        && held(ctx, tube) >= capacity
+        && query::tasks(ctx, tube) >= capacity
     {
         return full(format!("its capacity is {capacity}"));
     }
@@ -255,12 +271,6 @@ fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64)
         ));
     }
     Ok(())
-}
-
-/// How many tasks count against the tube's capacity.
-fn held(ctx: &OpContext<'_>, tube: &TubeEntry) -> u64 {
-    let counted = Tag::ALL.into_iter().filter(|tag| tag.takes_capacity());
-    counted.map(|tag| ctx.count(tube.range(tag))).sum()
 }
 
 /// The task with this key.

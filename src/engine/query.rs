@@ -4,9 +4,9 @@ pub(crate) use crate::engine::context::tube;
 use crate::engine::context::{damaged, decoded, sound};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
-use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Range};
+use crate::engine::{fresh, lookup};
+use crate::format::key::{self, Key, RUN_PREFIX, Range};
 use crate::format::row::{ConsumerRow, Counters, TakenRow};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
 use crate::words::clock::{NEVER, Now};
@@ -112,9 +112,22 @@ pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The stored number of a tube's tasks in a state.
+/// The stored number of a tube's tasks.
+pub(crate) fn tasks(view: &dyn View, tube: &TubeEntry) -> u64 {
+    Tag::TASKS.into_iter().map(|tag| view.count(tube.range(tag))).sum()
+}
+
+/// The stored number of a tube's tasks in a state. Fresh tasks have no row that says so: all tasks
+/// that are in no other state are ready.
 pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
-    tags_of(state).map(|tag| view.count(tube.range(tag))).sum()
+    let stored = |state| tags_of(state).map(|tag| view.count(tube.range(tag))).sum::<u64>();
+    match state {
+        State::Ready => {
+            let others = [State::Delayed, State::Taken, State::Buried].map(stored);
+            tasks(view, tube).saturating_sub(others.into_iter().sum())
+        }
+        state => stored(state),
+    }
 }
 
 /// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
@@ -145,7 +158,7 @@ pub(crate) fn info(
     id: TaskId,
     now: Now,
 ) -> Result<TaskDescription> {
-    let (stored, standing) = transition::find(view, tube, id)?;
+    let (stored, standing) = lookup::find(view, tube, id)?;
     describe(view, tube, stored, &standing, now)
 }
 
@@ -185,7 +198,7 @@ fn describe(
         last_error: Some(head.last_error.clone()).filter(|text| !text.is_empty()),
     };
     match standing {
-        TaskState::Ready(_) => {}
+        TaskState::Fresh { .. } | TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
             info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
             // The rest of the ttl when the delay ends.
@@ -229,8 +242,7 @@ pub(crate) fn next(
 ) -> Result<Option<TaskDescription>> {
     let start = |tag| tube.range(tag).start();
     let id = match state {
-        // Of the groups only those that may be taken from.
-        State::Ready => first_of(view, [Tag::Ready, Tag::Turn].map(start))?,
+        State::Ready => first_ready(view, tube)?,
         State::Delayed => match next_due(view, tube)? {
             // A delay without end has no deadline: such a task is next only if there is no other.
             None => first_of(view, tags_of(state).map(start))?,
@@ -239,6 +251,20 @@ pub(crate) fn next(
         state => first_of(view, tags_of(state).map(start))?,
     };
     id.map(|id| info(view, tube, id, now)).transpose()
+}
+
+/// The ready task that would be taken first. Of the groups only those that may be taken from.
+fn first_ready(view: &dyn View, tube: &TubeEntry) -> Result<Option<TaskId>> {
+    let mut best: Option<Key> = None;
+    for tag in [Tag::Fresh, Tag::Ready, Tag::Turn] {
+        let range = tube.range(tag);
+        let from = if tag == Tag::Fresh { fresh::known(view, tube)? } else { range.start() };
+        if let Some((met, _)) = view.first(&from, &range.end())? {
+            let rest = Key::from_slice(met.get(RUN_PREFIX..).unwrap_or_default());
+            best = best.into_iter().chain([rest]).min();
+        }
+    }
+    best.map(|rest| key::id_of(&rest).ok_or_else(|| damaged("state"))).transpose()
 }
 
 /// The delayed task of the first deadline, as it is stored. Of two of one time a delay is first.

@@ -7,12 +7,12 @@ use crate::engine::consumers;
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::groups::{group_value, in_flight, whose_turn};
 use crate::engine::pieces::{self, PiecesFound};
-use crate::engine::position;
 use crate::engine::settle::buried;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Rank};
+use crate::engine::{lookup, position};
+use crate::format::key::{self, Home, Key, Rank};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
     self, ConsumerRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
@@ -52,8 +52,7 @@ impl Op for Repair {
 /// What is known of a damaged task.
 struct Known {
     id: TaskId,
-    /// Where its own row is.
-    home: Rank,
+    home: Home,
     place: Rank,
     group: Option<String>,
     state: TaskState,
@@ -62,7 +61,8 @@ struct Known {
 /// Buries the task of the state's row of this key, if that row, the task's own or its payload is
 /// damaged.
 fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Result<()> {
-    let (Some(state), Some(id)) = (tag.state(), key::id_of(&at)) else { return Ok(()) };
+    let state = if tag == Tag::Fresh { Some(State::Ready) } else { tag.state() };
+    let (Some(state), Some(id)) = (state, key::id_of(&at)) else { return Ok(()) };
     let Some((_, raw)) = ctx.row(&at)? else { return Ok(()) };
     let standing = key::standing_place(tag, &at);
     let opened = raw.ok_or_else(|| damaged("state"));
@@ -85,13 +85,18 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         None => {
             let position = sound(position::of(ctx, tube, id))?;
             let (home, place) = position.map(|(home, place, _)| (home, place)).unzip();
-            (home.or(standing), standing.or(place))
+            let home = match home.or(standing) {
+                Some(rank) => Some(home_at(ctx, tube, (rank, id))?),
+                None => None,
+            };
+            (home, standing.or(place))
         }
     };
     let Some((home, place)) = home.zip(place) else { return Ok(()) };
     let group = group(ctx, tube, (tag, id), &at)?;
     let state = match (known, state) {
         (Some((_, _, state)), _) => state,
+        (None, State::Ready) if tag == Tag::Fresh => TaskState::Fresh { is_next: false },
         (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => {
@@ -105,6 +110,13 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     set_aside(ctx, tube, known, &fault)
 }
 
+/// The home of a task that was put at this rank.
+fn home_at(ctx: &OpContext<'_>, tube: &TubeEntry, (rank, id): (Rank, TaskId)) -> Result<Home> {
+    let home = Home { rank, is_fresh: true };
+    let is_fresh = ctx.row(&key::task(tube.run(), &home, id))?.is_some();
+    Ok(Home { is_fresh, ..home })
+}
+
 /// The group of a task with this row of its state.
 fn group(
     ctx: &OpContext<'_>,
@@ -114,19 +126,20 @@ fn group(
 ) -> Result<Option<String>> {
     match tag {
         Tag::Line => Ok(key::group_of(at).map(str::to_owned)),
-        Tag::Ready => Ok(None),
+        Tag::Fresh | Tag::Ready => Ok(None),
         _ => position::of(ctx, tube, id).map(|(_, _, group)| group),
     }
 }
 
 /// Buries a task. If its own row is damaged, a new one replaces it, with the payload if that is in
-/// pieces. If another row gives a state of the task, the damage is in the key of the state's row,
-/// which is of another task that is not known: it stays as it is.
+/// pieces. If another row gives a state of the task, or a fresh task was put at another rank, the
+/// damage is in the key of the row, which is of another task that is not known: it stays as it is.
 fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Error) -> Result<()> {
     let Known { id, home, place, group, state } = known;
     let group = group.as_deref();
     let key = key::task(tube.run(), &home, id);
-    let (raw, found) = match ctx.row(&key)?.and_then(|(_, raw)| raw) {
+    let own = ctx.row(&key)?;
+    let (raw, found) = match own.as_ref().and_then(|(_, raw)| raw.clone()) {
         Some(raw) if TaskRow::decode(&raw).is_some() => (raw, None),
         _ => {
             let found = pieces::find(ctx, (tube.run(), id))?;
@@ -134,14 +147,21 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
         }
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
-    let task = TaskRef { group, ..TaskRef::new(tube, id, (home, place), &raw, row) };
-    if transition::has_other_state(ctx, tube, id, &transition::state_key(&task, &state))? {
+    // Its own row leaves the fresh ones, because the task may stand between tasks that are fresh.
+    let apart = Home { is_fresh: false, ..home };
+    let task = TaskRef { group, ..TaskRef::new(tube, id, (apart, place), &raw, row) };
+    let own_state = transition::state_key(&task, &state);
+    let is_misplaced = matches!(state, TaskState::Fresh { .. }) && place != home.rank;
+    if is_misplaced || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some() {
         return Ok(());
     }
     let to = buried(ctx, state.head().clone(), &Reason::Undecodable(fault.to_string()));
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
-    if found.is_some() {
-        ctx.set(key, raw.clone())?;
+    if home.is_fresh || found.is_some() {
+        ctx.set(key::task(tube.run(), &apart, id), raw.clone())?;
+    }
+    if home.is_fresh && own.is_some() {
+        ctx.remove(key);
     }
     if matches!(found, Some(PiecesFound::Parts)) {
         pieces::discard(ctx, (tube.run(), id), PieceWork::unknown())?;

@@ -5,7 +5,7 @@ use crate::engine::context::{OpContext, damaged};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Rank};
+use crate::format::key::{self, Home, Rank};
 use crate::format::piece::Pieces;
 use crate::format::row::{
     Away, BuriedRow, DelayedRow, Homed, PayloadPlace, PositionRow, TakenRow, TaskProgress, TaskRow,
@@ -18,11 +18,19 @@ use crate::words::task::{State, TaskId};
 /// A task's state with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
+    /// Ready and untouched since the put, see `engine::fresh`. It has no row of its own.
+    Fresh {
+        /// Whether it is the next that a take would get.
+        is_next: bool,
+    },
     Ready(TaskProgress),
     Delayed(DelayedRow),
     Taken(TakenRow),
     Buried(BuriedRow),
 }
+
+/// What became of a fresh task.
+static UNTOUCHED: TaskProgress = TaskProgress::fresh(NEVER, NEVER);
 
 impl TaskState {
     /// Delayed until the row's `due`. The end of the task's ttl moves by the length of the delay
@@ -34,7 +42,7 @@ impl TaskState {
 
     pub(crate) fn state(&self) -> State {
         match self {
-            Self::Ready(_) => State::Ready,
+            Self::Fresh { .. } | Self::Ready(_) => State::Ready,
             Self::Delayed(_) => State::Delayed,
             Self::Taken(_) => State::Taken,
             Self::Buried(_) => State::Buried,
@@ -43,6 +51,7 @@ impl TaskState {
 
     pub(crate) fn head(&self) -> &TaskProgress {
         match self {
+            Self::Fresh { .. } => &UNTOUCHED,
             Self::Ready(head) => head,
             Self::Delayed(row) => &row.head,
             Self::Taken(row) => &row.head,
@@ -60,7 +69,7 @@ pub(crate) fn wait_left(row: &DelayedRow, now: Now) -> u64 {
 /// A task as the row of its state gives it, with its own row as far as that was read.
 pub(crate) struct StoredTask {
     id: TaskId,
-    pub(crate) home: Rank,
+    pub(crate) home: Home,
     pub(crate) place: Rank,
     own: OwnRow,
 }
@@ -83,8 +92,7 @@ enum OwnRow {
 pub(crate) struct TaskRef<'a> {
     pub(crate) tube: &'a TubeEntry,
     pub(crate) id: TaskId,
-    /// The rank under which its own row is stored.
-    pub(crate) home: Rank,
+    pub(crate) home: Home,
     /// Its rank among the ready tasks, now or when it becomes ready again.
     pub(crate) place: Rank,
     pub(crate) group: Option<&'a str>,
@@ -135,7 +143,7 @@ impl<'a> TaskRef<'a> {
     pub(crate) fn new(
         tube: &'a TubeEntry,
         id: TaskId,
-        (home, place): (Rank, Rank),
+        (home, place): (Home, Rank),
         raw: &'a Value,
         row: TaskRow<'a>,
     ) -> Self {
@@ -183,7 +191,7 @@ impl<'a> TaskRef<'a> {
 
     /// The position row of the task, if it needs one.
     pub(crate) fn position_row(&self) -> Option<Value> {
-        let position = PositionRow { home: self.home, place: self.place, group: self.group };
+        let position = PositionRow { home: self.home.rank, place: self.place, group: self.group };
         (position != position::plain(self.tube, self.id)).then(|| position.encode())
     }
 
@@ -203,7 +211,7 @@ impl<'a> TaskRef<'a> {
 
 /// Reads the task's own row.
 #[inline(always)]
-fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Rank) -> Result<OwnRow> {
+fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Home) -> Result<OwnRow> {
     match view.get(&key::task(tube.run(), home, id)) {
         Ok(Some(raw)) => Ok(OwnRow::Read(raw)),
         Ok(None) => Ok(OwnRow::Lost),
@@ -235,6 +243,11 @@ pub(crate) fn open_at(
     (tag, id, at): (Tag, TaskId, Option<Rank>),
     raw: &Value,
 ) -> Result<(StoredTask, TaskState)> {
+    if let (Tag::Fresh, Some(place)) = (tag, at) {
+        let home = Home { rank: place, is_fresh: true };
+        let stored = StoredTask { id, home, place, own: OwnRow::Read(raw.clone()) };
+        return Ok((stored, TaskState::Fresh { is_next: false }));
+    }
     let (standing, place, home) = match (tag.state(), at) {
         (Some(State::Ready), Some(at)) => {
             let (head, home) = TaskProgress::decode(raw).ok_or_else(|| damaged("ready"))?;
@@ -255,7 +268,7 @@ pub(crate) fn open_at(
         }
         (Some(State::Ready | State::Buried) | None, _) => return Err(damaged("state")),
     };
-    let home = home.unwrap_or(place);
+    let home = home.at(place);
     let own = own_row(view, tube, id, &home)?;
     Ok((StoredTask { id, home, place, own }, standing))
 }
@@ -270,7 +283,7 @@ fn open_away<T>(
 ) -> Result<(StoredTask, T)> {
     let plain = position::plain(tube, id);
     let place = away.place.unwrap_or(plain.place);
-    let home = home.unwrap_or(place);
+    let home = home.at(place);
     let own = if away.grouped || away.keyed || away.extended || away.apart {
         own_row(view, tube, id, &home)?
     } else {

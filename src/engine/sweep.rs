@@ -93,7 +93,8 @@ const ROW_BYTES: usize = SWEEP_BYTES / (SWEEP_TASKS * 2);
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
     // The rows of tasks go first: they lead to the pieces.
-    for tag in [Tag::Task].into_iter().chain(Tag::in_runs().filter(|tag| *tag != Tag::Task)) {
+    let others = Tag::in_runs().filter(|tag| !Tag::TASKS.contains(tag));
+    for tag in Tag::TASKS.into_iter().chain(others) {
         let range = Range::in_run(tag, run);
         let mut rows = Scan::over(range);
         while ctx.count(range) > 0 {
@@ -104,7 +105,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
             ctx.remove(key::copy(&met.0));
             let read = met.1.as_ref().map_or(0, |row| row.len());
             left = left.saturating_sub(1 + read / ROW_BYTES);
-            if tag == Tag::Task {
+            if Tag::TASKS.contains(&tag) {
                 let pieces = clear_payload(ctx, run, &met)?;
                 left = left.saturating_sub(pieces);
             } else if tag == Tag::BuriedGroup {

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, position, query, settle, transition};
+use crate::engine::{fresh, groups, lookup, position, query, settle, transition};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
@@ -70,13 +70,12 @@ impl Op for Take {
         }
         // Taken tasks come before the next one in key order, so the scan continues after them and
         // never over rows that this op itself removed.
-        let mut ready = Cursor { range: tube.range(Tag::Ready), last: None };
-        let mut turns = Cursor { range: tube.range(Tag::Turn), last: None };
+        let mut lanes = Lanes::of(ctx, &tube)?;
         while handed.len() < self.most.min(BATCH_TASKS_MAX) {
-            let Some(best) = next(ctx, &tube, &mut ready, &mut turns)? else { break };
-            let task = hand_over(ctx, &tube, best, self.holder, &mut bytes_left)?;
-            if let Some(task) = task {
-                handed.push(task);
+            let Some(best) = lanes.next(ctx, &tube)? else { break };
+            match hand_over(ctx, &tube, &best, self.holder, &mut bytes_left)? {
+                Some(task) => handed.push(task),
+                None => lanes.skip(best),
             }
         }
         Ok(handed)
@@ -124,7 +123,7 @@ impl Op for Claim {
         if self.holder != 0 {
             query::open_consumer(ctx, self.holder)?;
         }
-        let (stored, standing) = transition::find(ctx, &tube, self.id)?;
+        let (stored, standing) = lookup::find(ctx, &tube, self.id)?;
         let task = stored.task(&tube)?;
         let refused =
             |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
@@ -145,6 +144,16 @@ impl Op for Claim {
     }
 }
 
+/// Where the next ready tasks are: the fresh ones, the other ones without a group, and the groups'
+/// turns.
+struct Lanes {
+    /// Of the fresh tasks: it continues after this one instead of at the border, because this one
+    /// was left where it is.
+    skipped: Option<Key>,
+    ready: Cursor,
+    turns: Cursor,
+}
+
 /// A scan that reads each row once. A take of one task builds no key to continue from.
 struct Cursor {
     range: Range,
@@ -153,34 +162,59 @@ struct Cursor {
 }
 
 impl Cursor {
+    /// The next row. Taken tasks come before it in key order, so the scan never goes over rows that
+    /// this op itself removed.
     fn peek(&self, ctx: &OpContext<'_>) -> Result<Option<Met>> {
+        if ctx.count(self.range) == 0 {
+            return Ok(None);
+        }
         let from = self.last.as_ref().map_or_else(|| self.range.start(), |last| key::after(last));
         ctx.first(&from, &self.range.end())
     }
 }
 
-/// The best of the tasks without a group and of the groups' turns.
-fn next(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    ready: &mut Cursor,
-    turns: &mut Cursor,
-) -> Result<Option<Candidate>> {
-    // Most tubes have no groups, and most with groups have no other tasks.
-    let has_turns = ctx.count(turns.range) > 0;
-    let has_free = !has_turns || ctx.count(ready.range) > 0;
-    let free = if has_free { ready.peek(ctx)? } else { None };
-    if has_turns && let Some(turn) = turns.peek(ctx)? {
-        let is_better = |free: &Met| turn.0.get(RUN_PREFIX..) < free.0.get(RUN_PREFIX..);
-        if free.as_ref().is_none_or(is_better) {
-            turns.last = Some(key::copy(&turn.0));
+impl Lanes {
+    fn of(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<Self> {
+        fresh::learn(ctx, tube)?;
+        let cursor = |tag| Cursor { range: tube.range(tag), last: None };
+        Ok(Self { skipped: None, ready: cursor(Tag::Ready), turns: cursor(Tag::Turn) })
+    }
+
+    /// The best task of all.
+    fn next(&mut self, ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<Candidate>> {
+        let fresh = fresh::first(ctx, tube, self.skipped.as_deref())?;
+        let ready = self.ready.peek(ctx)?;
+        let turn = self.turns.peek(ctx)?;
+        if let Some(turn) = turn
+            && fresh.iter().chain(&ready).all(|free| is_before(&turn, free))
+        {
+            self.turns.last = Some(key::copy(&turn.0));
             return in_turn(ctx, tube, turn).map(Some);
         }
+        let is_fresh = match (&fresh, &ready) {
+            (Some(fresh), Some(ready)) => is_before(fresh, ready),
+            (fresh, _) => fresh.is_some(),
+        };
+        let Some((key, row)) = (if is_fresh { fresh } else { ready }) else { return Ok(None) };
+        if !is_fresh {
+            self.ready.last = Some(key::copy(&key));
+        }
+        let (place, id) = position::in_key(&key, RUN_PREFIX)?;
+        let (tag, is_next) =
+            if is_fresh { (Tag::Fresh, self.skipped.is_none()) } else { (Tag::Ready, false) };
+        Ok(Some(Candidate { tag, id, place, key, row, is_next }))
     }
-    let Some((key, row)) = free else { return Ok(None) };
-    let (place, id) = position::in_key(&key, RUN_PREFIX)?;
-    ready.last = Some(key);
-    Ok(Some(Candidate { id, place, at: None, row }))
+
+    /// Continues after a task that was not taken.
+    fn skip(&mut self, left: Candidate) {
+        if left.tag == Tag::Fresh {
+            self.skipped = Some(left.key);
+        }
+    }
+}
+
+fn is_before((one, _): &Met, (other, _): &Met) -> bool {
+    one.get(RUN_PREFIX..) < other.get(RUN_PREFIX..)
 }
 
 /// The task of a turn.
@@ -188,38 +222,46 @@ fn in_turn(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<C
     let (place, id) = position::in_key(&key, RUN_PREFIX)?;
     // A turn that leads to no row is damaged itself.
     let (key, row) = groups::whose_turn(ctx, tube, &key, group)?.unwrap_or((key, None));
-    Ok(Candidate { id, place, at: Some(key), row })
+    Ok(Candidate { tag: Tag::Line, id, place, key, row, is_next: false })
 }
 
 /// What the index rows give of the next task.
 struct Candidate {
+    tag: Tag,
     id: TaskId,
     place: Rank,
-    /// The key of its row, for a task of a group.
-    at: Option<Key>,
-    /// Its row among the ready ones; `None` if that is damaged.
+    /// The key of its row.
+    key: Key,
+    /// Its row; `None` if that is damaged.
     row: Option<Value>,
+    /// Of a fresh task: whether no other is left before it.
+    is_next: bool,
 }
 
 /// Takes the task. A task that is damaged is skipped if its repair did not help.
 fn hand_over(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    Candidate { id, place, at, row }: Candidate,
+    Candidate { tag, id, place, key, row, is_next }: &Candidate,
     holder: u32,
     bytes_left: &mut usize,
 ) -> Result<Option<Delivery>> {
-    let key = || at.clone().unwrap_or_else(|| key::ready(tube.run(), &place, id));
-    let row = row.ok_or_else(|| damaged("ready"));
-    let opened =
-        row.and_then(|row| stored::open_at(ctx, tube, (Tag::Ready, id, Some(place)), &row));
-    let Some((stored, standing)) = ctx.or_repair(tube, key, opened)? else { return Ok(None) };
+    if *tag == Tag::Fresh && fresh::is_mistaken(ctx, tube, *id)? {
+        return Ok(None);
+    }
+    let row = row.as_ref().ok_or_else(|| damaged("ready"));
+    let opened = row.and_then(|row| stored::open_at(ctx, tube, (*tag, *id, Some(*place)), row));
+    let at = || key::copy(key);
+    let Some((stored, mut standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
+    if *tag == Tag::Fresh {
+        standing = TaskState::Fresh { is_next: *is_next };
+    }
     let task = stored.task(tube).and_then(|task| {
         let mut content = task.content(ctx)?;
         content.payload.read_if_short(ctx, bytes_left)?;
         Ok((task, content))
     });
-    let Some((task, content)) = ctx.or_repair(tube, key, task)? else { return Ok(None) };
+    let Some((task, content)) = ctx.or_repair(tube, at, task)? else { return Ok(None) };
     take(ctx, &task, standing, content, holder).map(Some)
 }
 

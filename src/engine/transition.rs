@@ -1,139 +1,55 @@
-//! The state of a task, and the one way to change it: [`move_task`]. A task has exactly one state
-//! row; the other rows of a state (deadlines, the group's line, the holder's list) are derived here
-//! and nowhere else.
+//! The state of a task, and the one way to change it: [`move_task`]. A task has one row that gives
+//! its state, or none while it is fresh; the other rows of a state (deadlines, the group's line,
+//! the holder's list) are derived here and nowhere else.
 
 use crate::engine::context::{OpContext, PayloadSubscribers, sound};
 use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
-use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
+use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, position};
-use crate::format::key::{self, Key, Rank};
-use crate::format::row::{TakenRow, TaskRow};
+use crate::engine::{fresh, groups, lookup};
+use crate::format::key::{self, Key};
+use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Value, View};
 use crate::words::clock::NEVER;
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::sync::Arc;
-use crate::words::task::{Cause, TaskId};
+use crate::words::task::Cause;
 use smallvec::SmallVec;
+use std::mem::discriminant;
 
-/// The task and its state.
-///
-/// # Errors
-/// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
-pub(crate) fn find(
-    view: &dyn View,
-    tube: &TubeEntry,
-    id: TaskId,
-) -> Result<(StoredTask, TaskState)> {
-    let missing = || Error::new(ErrorKind::TaskNotFound).on_task(id);
-    let (_, stored, standing) = seek(view, tube, id)?.ok_or_else(missing)?;
-    Ok((stored, standing))
-}
-
-/// A task as it was found, with the key of the row of its state.
-type FoundTask = (Key, StoredTask, TaskState);
-
-/// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
-pub(crate) fn find_due(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    id: TaskId,
-    what: Deadline,
-) -> Result<Option<FoundTask>> {
-    let key = match what {
-        Deadline::Delay | Deadline::RunAt => key::delayed(tube.run(), id),
-        Deadline::Ttr => key::taken(tube.run(), id),
-        // A damaged one stays for the verb that it is next for.
-        Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
-    };
-    let found = look(ctx, tube, key::copy(&key));
-    ctx.or_repair(tube, || key, found).map(Option::flatten)
-}
-
-fn look(view: &dyn View, tube: &TubeEntry, key: Key) -> Result<Option<FoundTask>> {
-    if Range::holding(&key).is_none_or(|range| view.count(range) == 0) {
-        return Ok(None);
-    }
-    let Some(raw) = view.get(&key)? else { return Ok(None) };
-    let (stored, standing) = stored::open(view, tube, &key, &raw)?;
-    Ok(Some((key, stored, standing)))
-}
-
-/// The keys that the state row of a task has in the states whose keys contain its rank.
-fn ranked_keys(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<[Key; 2]> {
-    let (_, place, group) = position::of(view, tube, id)?;
-    let ready = ready_key(tube, group.as_deref(), &place, id);
-    Ok([ready, key::buried(tube.run(), &place, id)])
-}
-
-fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
-    for key in [key::taken(tube.run(), id), key::delayed(tube.run(), id)] {
-        if let Some(found) = look(view, tube, key)? {
-            return Ok(Some(found));
-        }
-    }
-    for key in ranked_keys(view, tube, id)? {
-        if let Some(found) = look(view, tube, key)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether the task of this id has another state row than this one.
-pub(crate) fn has_other_state(
-    view: &dyn View,
-    tube: &TubeEntry,
-    id: TaskId,
-    at: &Key,
-) -> Result<bool> {
-    let mut keys = vec![key::taken(tube.run(), id), key::delayed(tube.run(), id)];
-    keys.extend(sound(ranked_keys(view, tube, id))?.into_iter().flatten());
-    for key in keys.iter().filter(|key| *key != at) {
-        if view.row(key)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The key of the row of a ready task.
+/// The key of the row that gives a standing; `None` for a fresh task.
 #[inline(always)]
-fn ready_key(tube: &TubeEntry, group: Option<&str>, place: &Rank, id: TaskId) -> Key {
-    match group {
-        Some(group) => key::line(tube.run(), group, place, id),
-        None => key::ready(tube.run(), place, id),
-    }
-}
-
-/// The key of the row that gives a standing.
-#[inline(always)]
-pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Key {
+pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key> {
     let (run, id) = (task.tube.run(), task.id);
-    match standing {
-        TaskState::Ready(_) => ready_key(task.tube, task.group, &task.place, id),
+    Some(match standing {
+        TaskState::Fresh { .. } => return None,
+        TaskState::Ready(_) => lookup::ready_key(task.tube, task.group, &task.place, id),
         TaskState::Delayed(_) => key::delayed(run, id),
         TaskState::Taken(_) => key::taken(run, id),
         TaskState::Buried(_) => key::buried(run, &task.place, id),
-    }
+    })
 }
 
-/// The value of the state row.
+/// The row that gives a standing; `None` for a fresh task.
 #[inline]
-pub(crate) fn state_value(task: &TaskRef<'_>, standing: &TaskState) -> Value {
-    let home = Some(&task.home).filter(|home| **home != task.place);
-    match standing {
+pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key, Value)> {
+    let key = state_key(task, standing)?;
+    let home = &StoredHome::new(&task.home, &task.place);
+    let value = match standing {
+        TaskState::Fresh { .. } => return None,
         TaskState::Ready(head) => head.encode(home),
         TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
         TaskState::Taken(taken) => taken.encode(&task.away(), home),
         TaskState::Buried(buried) => buried.encode(home),
-    }
+    };
+    Some((key, value))
 }
 
 /// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
 pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u64); 2] {
     let (what, when, lease) = match standing {
+        TaskState::Fresh { .. } => (Deadline::Ttl, NEVER, NEVER),
         TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
         TaskState::Delayed(row) => (row.deadline(), row.due, NEVER),
         TaskState::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
@@ -188,6 +104,10 @@ pub(crate) fn move_task(
     to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
+    if let TaskState::Fresh { is_next } = *from {
+        let task = &TaskRef { home: fresh::leave(ctx, task, is_next), ..*task };
+        return Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause);
+    }
     Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause)
 }
 
@@ -258,7 +178,8 @@ impl<'a> Transition<'a> {
     /// it was.
     fn step(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let Self { task, from, to } = *self;
-        let stays = matches!((from, to), (Some(from), Some(to)) if from.state() == to.state());
+        let stays =
+            matches!((from, to), (Some(from), Some(to)) if discriminant(from) == discriminant(to));
         let in_group = match task.group {
             Some(group) if !stays => Some(self.plan(ctx, group)?),
             _ => None,
@@ -272,14 +193,13 @@ impl<'a> Transition<'a> {
             plan.carry_out(ctx, task.tube);
             return Ok(());
         }
-        if let Some(from) = from.filter(|_| !stays) {
-            ctx.remove(state_key(task, from));
+        if let Some(key) = from.filter(|_| !stays).and_then(|from| state_key(task, from)) {
+            ctx.remove(key);
         }
-        if let Some(to) = to {
-            let (key, value) = (state_key(task, to), state_value(task, to));
+        if let Some((key, value)) = to.and_then(|to| state_row(task, to)) {
             if stays { ctx.change(key, value) } else { ctx.add(key, value) }
         }
-        if matches!(to, Some(TaskState::Ready(_))) && !stays {
+        if matches!(to, Some(TaskState::Fresh { .. } | TaskState::Ready(_))) && !stays {
             ctx.effects().wake(task.tube.number, 1);
         }
         Ok(())
@@ -287,8 +207,8 @@ impl<'a> Transition<'a> {
 
     /// The effect of the step on the task's group.
     fn plan(&self, ctx: &OpContext<'_>, group: &'a str) -> Result<groups::Plan<'a>> {
-        let leaves = self.from.map(|from| state_key(self.task, from));
-        let enters = self.to.map(|to| (state_key(self.task, to), state_value(self.task, to)));
+        let leaves = self.from.and_then(|from| state_key(self.task, from));
+        let enters = self.to.and_then(|to| state_row(self.task, to));
         let in_flight = in_flight(self.to) - in_flight(self.from);
         groups::plan(ctx, self.task.tube, groups::Step { group, leaves, enters, in_flight })
     }

@@ -1,5 +1,6 @@
 //! Decoded tubes. Every verb reads its tube first, so the runtime keeps all tubes decoded.
 
+use crate::engine::effects::Border;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
 use std::ops::Deref;
@@ -9,6 +10,8 @@ use std::ops::Deref;
 pub(crate) struct TubeEntry {
     pub(crate) number: u32,
     pub(crate) row: TubeRow,
+    /// The border of its fresh tasks, see `engine::fresh`; `None` if it is not known.
+    pub(crate) border: Option<Border>,
 }
 
 impl TubeEntry {

@@ -90,7 +90,7 @@ impl Op for Create<'_> {
                     return Err(Error::new(ErrorKind::TubeMismatch));
                 }
             }
-            return Ok(TubeEntry { number, row });
+            return Ok(TubeEntry { number, row, border: None });
         }
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;
@@ -107,7 +107,7 @@ impl Op for Create<'_> {
             extension: Extension::default(),
         };
         ctx.set_tube(number, row.clone())?;
-        Ok(TubeEntry { number, row })
+        Ok(TubeEntry { number, row, border: None })
     }
 }
 
@@ -147,7 +147,7 @@ impl Op for Truncate {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
         let tube = ctx.tube(self.tube)?;
-        let tasks = Tag::states().map(|tag| ctx.count(tube.range(tag))).sum();
+        let tasks = query::tasks(ctx, &tube);
         let mut row = tube.row.clone();
         let mut counters = query::counters(ctx)?;
         let old = row.run;

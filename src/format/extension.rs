@@ -16,6 +16,8 @@ const FIELDS_MAX: usize = u16::MAX as usize;
 pub(crate) struct Extension(Vec<u8>);
 
 impl Extension {
+    pub(crate) const EMPTY: Self = Self(Vec::new());
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -5,7 +5,7 @@
 mod rank;
 mod tag;
 
-pub(crate) use rank::{Order, Rank};
+pub(crate) use rank::{Home, Order, Rank};
 pub(crate) use tag::{ByTag, Scope, Tag};
 
 use crate::format::pack::Unpacker;
@@ -103,6 +103,22 @@ pub(crate) fn end_of(prefix: &[u8]) -> Key {
     }
     // No tag is 0xff, so this is not reached; the result is correct for every key.
     Key::from_slice(&[u8::MAX; 8])
+}
+
+/// A key in the middle between two keys, by their bytes as fractions.
+pub(crate) fn middle(low: &[u8], high: &[u8]) -> Key {
+    let byte = |key: &[u8], at: usize| key.get(at).copied().map_or(0, u16::from);
+    let (mut sum, mut carry) = ([0; KEY_BYTES], 0);
+    for (at, to) in sum.iter_mut().enumerate().rev() {
+        let added = byte(low, at) + byte(high, at) + carry;
+        (*to, carry) = (added & 0xff, added >> 8);
+    }
+    let half = |added: u16| {
+        let bits = carry << 8 | added;
+        carry = bits & 1;
+        (bits >> 1) as u8
+    };
+    Key::from_buf(sum.map(half))
 }
 
 /// A copy of the key. `SmallVec::clone` copies byte by byte.
@@ -258,9 +274,9 @@ pub(crate) fn position(run: Run, id: TaskId) -> Key {
     numbers(Tag::Position, run, [id.get()])
 }
 
-/// `home` is the rank at which the task was put.
-pub(crate) fn task(run: Run, home: &Rank, id: TaskId) -> Key {
-    placed(Tag::Task, run, home, id)
+/// The key of a task's own row.
+pub(crate) fn task(run: Run, home: &Home, id: TaskId) -> Key {
+    placed(if home.is_fresh { Tag::Fresh } else { Tag::Task }, run, &home.rank, id)
 }
 
 pub(crate) fn ready(run: Run, place: &Rank, id: TaskId) -> Key {
@@ -425,8 +441,8 @@ pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(due.get(6..14)?.try_into().ok()?))
 }
 
-/// The bytes before the rank in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`] and
-/// [`Tag::Task`].
+/// The bytes before the rank in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`],
+/// [`Tag::Fresh`] and [`Tag::Task`].
 pub(crate) const RUN_PREFIX: usize = 5;
 
 /// Decodes the bytes as a key in every way. For fuzzing.

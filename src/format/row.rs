@@ -4,7 +4,7 @@
 mod task;
 mod state;
 
-pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, TakenRow, TaskProgress};
+pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, StoredHome, TakenRow, TaskProgress};
 pub(crate) use task::{PayloadPlace, PositionRow, TaskRow};
 
 use crate::format::extension::Extension;
@@ -184,12 +184,12 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(ConsumerRow::decode(bytes).map(|row| row.encode()));
     same(TaskRow::decode(bytes).map(|row| row.encode()));
     same(PositionRow::decode(bytes).map(|row| row.encode()));
-    same(TaskProgress::decode(bytes).map(|(row, home)| row.encode(home.as_ref())));
-    same(BuriedRow::decode(bytes).map(|(row, home)| row.encode(home.as_ref())));
+    same(TaskProgress::decode(bytes).map(|(row, home)| row.encode(&home)));
+    same(BuriedRow::decode(bytes).map(|(row, home)| row.encode(&home)));
     let taken = TakenRow::decode(bytes);
-    same(taken.map(|(away, (row, home))| row.encode(&away, home.as_ref())));
+    same(taken.map(|(away, (row, home))| row.encode(&away, &home)));
     let delayed = DelayedRow::decode(bytes);
-    same(delayed.map(|(away, (row, home))| row.encode(&away, home.as_ref())));
+    same(delayed.map(|(away, (row, home))| row.encode(&away, &home)));
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::effects::NextDue;
 use crate::engine::repair::Repair;
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{Op, query};
-use crate::format::{Range, Tag, View};
+use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
@@ -19,6 +20,7 @@ use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
+use crate::words::task::State;
 
 /// What the engine's lock protects.
 pub(crate) struct EngineState {
@@ -112,13 +114,21 @@ impl EngineState {
         }
     }
 
+    /// The tube of this number.
+    ///
+    /// # Errors
+    /// As [`query::tube`].
+    pub(crate) fn tube(&self, number: u32) -> Result<TubeEntry> {
+        self.derived.known(number).cloned().map_or_else(|| query::tube(&self.store, number), Ok)
+    }
+
     /// Loads the tubes and their deadlines, at open.
     pub(crate) fn learn(&mut self, clock: &dyn Clock) -> Result<()> {
         let now = self.now(clock);
         for number in query::numbers(&self.store)? {
             let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
             let next = due::next_due(&self.store, tube.run(), NextDue::UNKNOWN, now)?;
-            self.derived.set_tube(number, tube.row);
+            self.derived.load_tube(number, tube.row, None);
             self.derived.set_bound(number, next);
         }
         Ok(())
@@ -211,7 +221,8 @@ impl EngineState {
 
     fn has_ready(&self, tube: u32) -> bool {
         let tube = self.derived.bound(tube).map(|(tube, _)| tube);
-        tube.is_some_and(|tube| self.store.count(Range::in_run(Tag::Ready, tube.run())) > 0)
+        let ready = |tube| query::count(&self.store, tube, State::Ready);
+        tube.is_some_and(|tube| ready(tube) > self.store.count(tube.range(Tag::Line)))
     }
 
     /// Whether work is due in the tube. Reads rows only if the stored bound has passed.
@@ -348,6 +359,7 @@ impl EngineState {
             self.draw(op.numbers(), attempt.env.gate)?;
             let (view, known) = (&Over { view: &self.store, draft }, &self.derived);
             let (numbers, mut later) = (&mut self.numbers, Decision::default());
+            later.effects.borders.clone_from(&draft.effects.borders);
             let (wants, repaired) = (attempt.env.hub.wants(), &attempt.call.repaired);
             let now = attempt.now;
             let mut ctx =

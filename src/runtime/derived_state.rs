@@ -3,9 +3,10 @@
 //! tubes.
 
 use crate::engine::decision::Decision;
-use crate::engine::effects::{NextDue, TubeChange};
+use crate::engine::effects::{Border, NextDue, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::format::NumberHash;
+use crate::format::key::{Range, Tag};
 use crate::format::row::TubeRow;
 use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
@@ -120,19 +121,27 @@ impl DerivedState {
         self.deadlines.next_due(now, walk)
     }
 
-    /// Sets the tube's row. Deadlines belong to its run.
-    pub(crate) fn set_tube(&mut self, number: u32, row: TubeRow) {
+    /// Sets the tube's row. Deadlines belong to its run, and so does the border of its fresh tasks:
+    /// a new run has none.
+    fn set_tube(&mut self, number: u32, row: TubeRow) {
+        let at = Range::in_run(Tag::Fresh, row.run).start();
+        self.load_tube(number, row, Some(Border { at, unsure_to: 0 }));
+    }
+
+    /// Sets the tube's row, and the border of its fresh tasks if its run is new here.
+    pub(crate) fn load_tube(&mut self, number: u32, row: TubeRow, border: Option<Border>) {
         self.visit();
         if let Some(state) = self.tubes.get_mut(&number) {
             let same_run = state.tube.run() == row.run;
             state.tube.row = row;
             if !same_run {
+                state.tube.border = border;
                 self.set_bound(number, NextDue::NONE);
             }
             return;
         }
         let name = row.name.as_str().into();
-        let tube = TubeEntry { number, row };
+        let tube = TubeEntry { number, row, border };
         let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES] };
         self.tubes.insert(number, state);
     }
@@ -158,6 +167,11 @@ impl DerivedState {
         let name = |tube: u32| tubes.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
         hub.send(name, effects, mark);
         effects.drop_payloads();
+        for (number, border) in effects.borders.drain(..) {
+            if let Some(state) = self.tubes.get_mut(&number) {
+                state.tube.border = Some(border);
+            }
+        }
         for change in effects.tubes.drain(..) {
             match change {
                 TubeChange::Set(number, row) => self.set_tube(number, *row),

@@ -2,13 +2,14 @@
 //! read from a snapshot, without the lock; the rows of one task may be of different snapshots.
 
 use crate::engine::context::sound;
+use crate::engine::fresh;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::pieces::Assembly;
 use crate::engine::query::{self, TaskDescription};
 use crate::engine::take::ReadTaken;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Range};
-use crate::format::{Met, Value, View};
+use crate::format::key::{self, Key, RUN_PREFIX, Range};
+use crate::format::{Met, Tag, Value, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
@@ -17,6 +18,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP};
 use crate::words::options::Durability;
 use crate::words::task::{State, TakenInfo, TaskInfo, TaskSummary, Ticket};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -76,9 +78,9 @@ impl Shared {
         find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<TaskDescription>>,
     ) -> Result<Option<TaskInfo>> {
         self.catch_up(number)?;
-        let found = self.look(|view, now| {
-            let tube = query::tube(view, number)?;
-            Ok(find(view, &tube, now)?.map(|found| (tube, found)))
+        let found = self.look_at(|state, now| {
+            let tube = state.tube(number)?;
+            Ok(find(&state.store, &tube, now)?.map(|found| (tube, found)))
         })?;
         let Some((tube, found)) = found else { return Ok(None) };
         // The task's own row was read with it.
@@ -87,8 +89,8 @@ impl Shared {
             return Ok(Some(found.with(payload)));
         }
         // The task may have gone after it was found. Under the lock that cannot happen.
-        self.look(|view, now| {
-            let tube = query::tube(view, number)?;
+        self.look_at(|state, now| {
+            let (view, tube) = (&state.store, state.tube(number)?);
             let Some(found) = find(view, &tube, now)? else { return Ok(None) };
             let payload = found.payload(view, &tube)?.read(view)?;
             Ok(Some(found.with(payload)))
@@ -189,23 +191,16 @@ impl View for Gathered {
     }
 }
 
-/// A walk over the tasks of one state, page by page.
+/// A walk over the tasks of one state, in the order of takes. The fresh tasks among the ready ones
+/// are a lane of their own.
 pub(crate) struct Listing {
-    number: u32,
-    state: State,
-    /// The tube and the time as of the page; none before the first.
-    at: Option<(TubeEntry, Now)>,
-    /// What is left of the page.
-    page: VecDeque<Met>,
-    rows: Gathered,
-    /// Where the next page begins; none after the last.
-    next: Option<Key>,
+    lanes: SmallVec<[Lane; 2]>,
 }
 
 impl Listing {
     pub(crate) fn new(number: u32, state: State) -> Self {
-        let (at, page, rows, next) = (None, VecDeque::new(), Gathered::default(), Some(Key::new()));
-        Self { number, state, at, page, rows, next }
+        let fresh = (state == State::Ready).then(|| Lane::new(number, Walked::Fresh));
+        Self { lanes: [Lane::new(number, Walked::Of(state))].into_iter().chain(fresh).collect() }
     }
 
     /// The next task, without its payload.
@@ -240,11 +235,73 @@ impl Listing {
         describe: impl Fn(&Gathered, &TubeEntry, &Met, Now) -> Result<T>,
     ) -> Result<Option<T>> {
         loop {
-            let (Some(row), Some((tube, now))) = (self.page.front(), &self.at) else {
-                if !self.read_page(core)? {
-                    return Ok(None);
+            let mut best: Option<(&mut Lane, (bool, Key))> = None;
+            for lane in &mut self.lanes {
+                if let Some(rank) = lane.rank(core)?
+                    && best.as_ref().is_none_or(|(_, best)| rank < *best)
+                {
+                    best = Some((lane, rank));
                 }
-                continue;
+            }
+            let Some((lane, _)) = best else { return Ok(None) };
+            if let Some(described) = lane.pop(core, &describe)? {
+                return Ok(Some(described));
+            }
+        }
+    }
+}
+
+/// Which rows a lane walks over.
+#[derive(Clone, Copy)]
+enum Walked {
+    /// Those that give this state.
+    Of(State),
+    /// Those of fresh tasks.
+    Fresh,
+}
+
+/// A walk over rows, page by page.
+struct Lane {
+    number: u32,
+    of: Walked,
+    /// The tube and the time as of the page; none before the first.
+    at: Option<(TubeEntry, Now)>,
+    /// What is left of the page.
+    page: VecDeque<Met>,
+    rows: Gathered,
+    /// Where the next page begins; none after the last.
+    next: Option<Key>,
+}
+
+impl Lane {
+    fn new(number: u32, of: Walked) -> Self {
+        let (at, page, rows, next) = (None, VecDeque::new(), Gathered::default(), Some(Key::new()));
+        Self { number, of, at, page, rows, next }
+    }
+
+    /// What orders the next row among those of other lanes; `None` after the last.
+    fn rank(&mut self, core: &Shared) -> Result<Option<(bool, Key)>> {
+        while self.page.is_empty() {
+            if !self.read_page(core)? {
+                return Ok(None);
+            }
+        }
+        let rank = |(key, _): &Met| {
+            let in_group = key.first() == Some(&(Tag::Line as u8));
+            (in_group, Key::from_slice(key.get(RUN_PREFIX..).unwrap_or_default()))
+        };
+        Ok(self.page.front().map(rank))
+    }
+
+    /// The next task of the page; `None` if it is damaged, or at the page's end.
+    fn pop<T>(
+        &mut self,
+        core: &Shared,
+        describe: &impl Fn(&Gathered, &TubeEntry, &Met, Now) -> Result<T>,
+    ) -> Result<Option<T>> {
+        loop {
+            let (Some(row), Some((tube, now))) = (self.page.front(), &self.at) else {
+                return Ok(None);
             };
             let described = describe(&self.rows, tube, row, *now);
             if self.rows.lacks_some() {
@@ -261,21 +318,31 @@ impl Listing {
             self.page.pop_front();
             match described {
                 // A damaged task is skipped; `check` names it. Or the task is gone.
-                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                Err(error) if error.kind() == ErrorKind::Damaged => return Ok(None),
                 described => return described.map(Some),
             }
         }
     }
 
-    /// Reads the next rows of the state. False if there are no more.
+    /// The keys of the next page.
+    fn range(&self, view: &dyn View, tube: &TubeEntry, from: &Key) -> Result<Option<(Key, Key)>> {
+        match self.of {
+            Walked::Of(state) => Ok(query::listed_range(tube, state, from)),
+            Walked::Fresh => {
+                let border = fresh::known(view, tube)?;
+                Ok(Some((border.max(key::copy(from)), tube.range(Tag::Fresh).end())))
+            }
+        }
+    }
+
+    /// Reads the next rows. False if there are no more.
     fn read_page(&mut self, core: &Shared) -> Result<bool> {
         let Some(from) = self.next.take() else { return Ok(false) };
         core.catch_up(self.number)?;
         let (page, tube, now, next) = core.read_snapshot(
             |state, now| {
-                let tube = query::tube(&state.store, self.number)?;
-                let range = query::listed_range(&tube, self.state, &from);
-                let (from, to) = range.unwrap_or_default();
+                let tube = state.tube(self.number)?;
+                let (from, to) = self.range(&state.store, &tube, &from)?.unwrap_or_default();
                 Ok((state.store.snapshot_range(&from, &to)?, (tube, now)))
             },
             |snapshot, (tube, now)| {
@@ -283,7 +350,10 @@ impl Listing {
                 Ok((page, tube, now, next))
             },
         )?;
-        self.next = query::listed_range(&tube, self.state, &next).map(|(next, _)| next);
+        self.next = match self.of {
+            Walked::Of(state) => query::listed_range(&tube, state, &next).map(|(next, _)| next),
+            Walked::Fresh => Some(next).filter(|next| *next < tube.range(Tag::Fresh).end()),
+        };
         (self.page, self.at, self.rows) = (page, Some((tube, now)), Gathered::default());
         Ok(true)
     }

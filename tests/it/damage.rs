@@ -319,10 +319,10 @@ fn a_damaged_row_is_reported_and_its_neighbours_are_served() {
     let faults = queue.check().unwrap();
     let reported = |words: &str| faults.iter().any(|fault| fault.contains(words));
     // Its tag and run, and at the end of the key its id.
-    let own = faults.iter().filter(|fault| fault.contains("the row 1e00000001"));
+    let own = faults.iter().filter(|fault| fault.contains("the row 1100000001"));
     let id = format!("{:016x} is damaged", ids[1].get());
     assert_eq!(own.filter(|fault| fault.ends_with(&id)).count(), 1, "{faults:?}");
-    assert!(reported("tube \"t\": Task: a damaged row"), "{faults:?}");
+    assert!(reported("tube \"t\": Fresh: a damaged row"), "{faults:?}");
     assert!(reported("fails redb's own check"), "{faults:?}");
     assert_eq!(drain(&tube), "payload one payload three");
     let info = tube.peek(ids[1]).unwrap();

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const GROUP: u8 = 0x15;
 const TURN: u8 = 0x14;
 const LINE: u8 = 0x13;
-const READY: u8 = 0x12;
+const FRESH: u8 = 0x11;
 /// The first tube's.
 const RUN: [u8; 4] = [0, 0, 0, 1];
 
@@ -494,7 +494,7 @@ fn a_row_under_the_id_of_another_task_is_not_taken_for_it() {
     let large = b"x".repeat(2000);
     let ids = tube.put_many(vec![&large[..]; 40]).unwrap();
     queue.close().unwrap();
-    flip(&path, &key(READY, &[&place(ids[0])]), 28);
+    flip(&path, &key(FRESH, &[&place(ids[0])]), 28);
 
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();

@@ -11,7 +11,7 @@ use std::io;
 use tubewell::testing::FileName;
 use tubewell::{Durability, ErrorKind, Queue};
 
-const TASKS: u64 = 250;
+const TASKS: u64 = 240;
 
 /// The files after a kill, to be opened again and again.
 struct Left {

@@ -177,7 +177,6 @@ fn a_read_that_fails_after_a_take_loses_nothing() {
             }
             reads = at;
         }
-        println!("{failed} of {reads}");
         assert!(failed > 0 && reads > 15, "{failed} of {reads} reads of 17 pieces");
     }
 }

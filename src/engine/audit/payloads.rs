@@ -54,7 +54,18 @@ pub(super) struct NamedPieces {
 impl NamedPieces {
     /// By the tasks, including those that a sweep still has to remove.
     fn by_tasks(&mut self, view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
-        let mut rows = Scan::over(Range::of(Tag::Task));
+        for tag in Tag::TASKS {
+            self.by_tasks_of(Scan::over(Range::of(tag)), view, report)?;
+        }
+        Ok(())
+    }
+
+    fn by_tasks_of(
+        &mut self,
+        mut rows: Scan,
+        view: &dyn View,
+        report: &mut dyn FnMut(String),
+    ) -> Result<()> {
         while let Some((met, row)) = rows.next(view)? {
             let run = Range::holding(&met).and_then(|range| range.run);
             let Some((run, id)) = run.zip(key::id_of(&met)) else { continue };

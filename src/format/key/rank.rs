@@ -55,6 +55,15 @@ impl Order {
     }
 }
 
+/// Where the row that the put of a task wrote is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Home {
+    /// The rank at which the task was put.
+    pub(crate) rank: Rank,
+    /// Whether the row is under `Tag::Fresh`.
+    pub(crate) is_fresh: bool,
+}
+
 /// The position of a task among the ready ones: by priority, smaller first, then by order. Tasks of
 /// one rank are in the order of their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

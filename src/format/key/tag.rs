@@ -33,8 +33,8 @@ macro_rules! tags {
                 }
             }
 
-            /// The state that a row of this tag gives. Every task has exactly one row that gives
-            /// one, and a listing of the state walks it.
+            /// The state that a row of this tag gives. A task has at most one such row; without one
+            /// it is fresh.
             #[inline]
             pub(crate) const fn state(self) -> Option<State> {
                 match self {
@@ -60,6 +60,9 @@ tags! {
     ConsumerName = 0x06, Mirrored, None;
     /// run, id → `PositionRow`, for a task whose rank does not follow from its id
     Position = 0x10, Run, None;
+    /// run, priority, order, id → `TaskRow` of a task that was put ready and in no group. It is
+    /// still ready while no row gives it a state
+    Fresh = 0x11, Run, None;
     /// run, priority, order, id → `TaskProgress`: ready, and in no group
     Ready = 0x12, Run, Some(State::Ready);
     /// run, group, priority, order, id → `TaskProgress`: ready, in a group
@@ -84,7 +87,7 @@ tags! {
     BuriedTime = 0x1c, Run, None;
     /// run, failure group, time, id → nothing: a buried task that failed
     BuriedGroup = 0x1d, Run, None;
-    /// run, priority, order, id → `TaskRow`: what was put, where it was put
+    /// run, priority, order, id → `TaskRow` of a task that is not under `Fresh`
     Task = 0x1e, Run, None;
     /// failure group, time, run, id → nothing: a buried task of any durable tube
     Failed = 0x20, Queue, None;
@@ -132,13 +135,8 @@ impl Tag {
     /// How many tags are counted by run.
     pub(crate) const TALLIED: usize = Self::TALLY.0;
 
-    /// Whether each of its rows takes one place of its tube's capacity.
-    pub(crate) const fn takes_capacity(self) -> bool {
-        match self.state() {
-            Some(State::Ready | State::Delayed | State::Taken | State::Buried) => true,
-            None => false,
-        }
-    }
+    /// The tags of the rows that puts write. Every task has exactly one row of these.
+    pub(crate) const TASKS: [Self; 2] = [Self::Fresh, Self::Task];
 
     /// The tags whose rows give a state.
     pub(crate) fn states() -> impl Iterator<Item = Self> {

@@ -32,6 +32,7 @@ fn temporary_keys_are_told_by_their_run() {
 fn golden_keys() {
     let id = TaskId::new(0x0a0b);
     let at = place(-1, 0x0a0b);
+    let home = |is_fresh| Home { rank: at, is_fresh };
     let golden = [
         (meta(1), "0101"),
         (name("mail"), "026d61696c"),
@@ -62,7 +63,10 @@ fn golden_keys() {
         (due(RUN, Deadline::Ttr, 5, id), "19010203040300000000000000050000000000000a0b"),
         (due(RUN, Deadline::Ttl, 5, id), "19010203040400000000000000050000000000000a0b"),
         (key(RUN, "k", id), "1a01020304016b0000000000000a0b"),
-        (task(RUN, &at, id), "1e010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
+        (task(RUN, &home(true), id), {
+            "11010203047fffffffffffffff8000000000000a0b0000000000000a0b"
+        }),
+        (task(RUN, &home(false), id), "1e010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
         (held(RUN, 9, id), "1b01020304000000090000000000000a0b"),
         (buried_time(RUN, 5, id), "1c0102030400000000000000050000000000000a0b"),
         (buried_group(RUN, "g", 5, id), { "1d0102030400016700000000000000050000000000000a0b" }),
@@ -135,4 +139,16 @@ fn a_range_holds_its_keys_and_ends_before_the_next() {
     assert_eq!(Range::holding(&[0x12, 0]), None);
     assert_eq!(Range::holding(&[]), None);
     assert_eq!(Range::holding(&[0xee, 1, 2, 3, 4]), None);
+}
+
+#[test]
+fn the_middle_of_two_keys_is_between_them() {
+    let (mut low, high) = (Range::in_run(Tag::Fresh, RUN).start(), Range::of(Tag::Fresh).end());
+    for _ in 0..300 {
+        let between = middle(&low, &high);
+        assert!(low <= between && between < high, "{low:02x?} {between:02x?}");
+        low = after(&between);
+        low.truncate(30);
+    }
+    assert_eq!(middle(&[1, 0], &[1, 3])[..3], [1, 1, 0x80]);
 }

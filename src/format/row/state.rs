@@ -2,7 +2,7 @@
 //! put.
 
 use crate::format::extension::Extension;
-use crate::format::key::{Deadline, Rank};
+use crate::format::key::{Deadline, Home, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::row::task::{pack_place, unpack_place};
 use crate::words::clock::NEVER;
@@ -63,19 +63,45 @@ pub(crate) struct TaskProgress {
     pub(crate) extension: Extension,
 }
 
-/// A state, and the task's home where that is not the place it stands at or goes back to.
-pub(crate) type Homed<T> = (T, Option<Rank>);
+/// What the row of a state says of the task's home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredHome {
+    /// Its rank, if that is not the one that the task has now.
+    pub(crate) rank: Option<Rank>,
+    pub(crate) is_fresh: bool,
+}
+
+impl StoredHome {
+    pub(crate) fn new(home: &Home, place: &Rank) -> Self {
+        Self { rank: Some(home.rank).filter(|rank| rank != place), is_fresh: home.is_fresh }
+    }
+
+    /// The home of a task that has this rank now.
+    pub(crate) fn at(self, place: Rank) -> Home {
+        Home { rank: self.rank.unwrap_or(place), is_fresh: self.is_fresh }
+    }
+}
+
+/// A state, and the task's home.
+pub(crate) type Homed<T> = (T, StoredHome);
 
 impl TaskProgress {
     /// The head of a task that has only been put.
-    pub(crate) fn fresh(expires: u64, ttr: u64) -> Self {
-        let (last_error, extension) = (String::new(), Extension::default());
-        let (deliveries, attempts, releases, buries) = (0, 0, 0, 0);
-        Self { deliveries, attempts, releases, buries, expires, ttr, last_error, extension }
+    pub(crate) const fn fresh(expires: u64, ttr: u64) -> Self {
+        Self {
+            deliveries: 0,
+            attempts: 0,
+            releases: 0,
+            buries: 0,
+            expires,
+            ttr,
+            last_error: String::new(),
+            extension: Extension::EMPTY,
+        }
     }
 
     /// The row of a ready task.
-    pub(crate) fn encode(&self, home: Option<&Rank>) -> Value {
+    pub(crate) fn encode(&self, home: &StoredHome) -> Value {
         match self.flags(home) {
             0 => Value::EMPTY,
             _ => self.end_row(Packer::new(), home),
@@ -83,7 +109,7 @@ impl TaskProgress {
     }
 
     /// Ends the row of a state.
-    fn end_row(&self, mut row: Packer, home: Option<&Rank>) -> Value {
+    fn end_row(&self, mut row: Packer, home: &StoredHome) -> Value {
         let flags = self.flags(home);
         if flags == 0 {
             return row.done();
@@ -100,8 +126,8 @@ impl TaskProgress {
         if !self.last_error.is_empty() {
             row.text(&self.last_error);
         }
-        if let Some(home) = home {
-            pack_place(&mut row, home);
+        if let Some(rank) = &home.rank {
+            pack_place(&mut row, rank);
         }
         self.extension.end_row(row)
     }
@@ -110,7 +136,7 @@ impl TaskProgress {
     #[inline]
     pub(crate) fn decode(row: &[u8]) -> Option<Homed<Self>> {
         if row.is_empty() {
-            return Some((Self::fresh(NEVER, NEVER), None));
+            return Some((Self::fresh(NEVER, NEVER), StoredHome::default()));
         }
         Self::decode_fields(Unpacker::new(row))
     }
@@ -118,7 +144,7 @@ impl TaskProgress {
     fn decode_fields(mut row: Unpacker<'_>) -> Option<Homed<Self>> {
         let mut head = Self::fresh(NEVER, NEVER);
         let flags = row.u8().filter(|flags| *flags != 0)?;
-        let [counted, expires, ttr, failed, moved, is_placed, ..] = bits(flags);
+        let [counted, expires, ttr, failed, moved, is_placed, _, is_fresh] = bits(flags);
         if counted {
             let mut counts = row.part(16)?;
             (head.deliveries, head.attempts) = (counts.u32()?, counts.u32()?);
@@ -133,10 +159,11 @@ impl TaskProgress {
         if failed {
             head.last_error = row.text()?.to_owned();
         }
-        let home = if moved { Some(unpack_place(&mut row, is_placed)?) } else { None };
+        let rank = if moved { Some(unpack_place(&mut row, is_placed)?) } else { None };
+        let home = StoredHome { rank, is_fresh };
         head.extension = Extension::of_rest(row)?;
         // A field that says what an absent one says was not written by this code.
-        (head.flags(home.as_ref()) == flags).then_some((head, home))
+        (head.flags(&home) == flags).then_some((head, home))
     }
 
     fn counts(&self) -> [u32; 4] {
@@ -144,15 +171,16 @@ impl TaskProgress {
     }
 
     /// Which fields are written. What is as in most tasks is not.
-    fn flags(&self, home: Option<&Rank>) -> u8 {
+    fn flags(&self, home: &StoredHome) -> u8 {
         flags([
             self.counts() != [0; 4],
             self.expires != NEVER,
             self.ttr != NEVER,
             !self.last_error.is_empty(),
-            home.is_some(),
-            home.is_some_and(|home| home.order.is_placed()),
+            home.rank.is_some(),
+            home.rank.is_some_and(|rank| rank.order.is_placed()),
             !self.extension.is_empty(),
+            home.is_fresh,
         ])
     }
 }
@@ -171,7 +199,7 @@ pub(crate) struct TakenRow {
 }
 
 impl TakenRow {
-    pub(crate) fn encode(&self, away: &Away, home: Option<&Rank>) -> Value {
+    pub(crate) fn encode(&self, away: &Away, home: &StoredHome) -> Value {
         let mut row = Packer::new();
         let mut fixed = [0; 21];
         fixed[0] = away.flags([self.holder != 0, self.deadline != NEVER]);
@@ -219,7 +247,7 @@ impl DelayedRow {
         if self.wall { Deadline::RunAt } else { Deadline::Delay }
     }
 
-    pub(crate) fn encode(&self, away: &Away, home: Option<&Rank>) -> Value {
+    pub(crate) fn encode(&self, away: &Away, home: &StoredHome) -> Value {
         let mut row = Packer::new();
         row.u8(away.flags([self.wall, self.holds_group]));
         row.u64(self.due).u32(away.bytes);
@@ -255,7 +283,7 @@ impl BuriedRow {
         }
     }
 
-    pub(crate) fn encode(&self, home: Option<&Rank>) -> Value {
+    pub(crate) fn encode(&self, home: &StoredHome) -> Value {
         let mut row = Packer::new();
         row.u64(self.time);
         match &self.reason {

@@ -56,8 +56,8 @@ fn golden_extensions() {
             format!("0163000000000000000100000000000000020000000000000003{section}")
         }),
         (task.encode(), format!("0904000500000000000000010167{section}aa")),
-        (fresh.encode(None), format!("40{section}")),
-        (delayed.encode(&Away { extended: true, ..PLAIN }, None), {
+        (fresh.encode(&HERE), format!("40{section}")),
+        (delayed.encode(&Away { extended: true, ..PLAIN }, &HERE), {
             format!("8000000000000000090000000a40{section}")
         }),
     ];
@@ -77,6 +77,13 @@ const HEAD: &str = "0f0000000300000002000000010000000400000000000000050000000000
 
 const PLAIN: Away =
     Away { place: None, grouped: false, keyed: false, extended: false, apart: false, bytes: 10 };
+
+/// The home of most tasks that are not fresh: the rank that they have now.
+const HERE: StoredHome = StoredHome { rank: None, is_fresh: false };
+
+fn at_home(rank: Rank) -> StoredHome {
+    StoredHome { rank: Some(rank), ..HERE }
+}
 
 #[test]
 fn golden_rows() {
@@ -141,37 +148,40 @@ fn golden_rows() {
         (PositionRow { home: placed, place: placed, group: None }.encode(), {
             "02000000000000000061620000000000000000000000000000".into()
         }),
-        (TaskProgress::fresh(NEVER, NEVER).encode(None), String::new()),
-        (TaskProgress::fresh(NEVER, 6).encode(None), "040000000000000006".into()),
-        (head().encode(None), HEAD.into()),
-        (TaskProgress::fresh(NEVER, NEVER).encode(Some(&moved.home)), {
+        (TaskProgress::fresh(NEVER, NEVER).encode(&HERE), String::new()),
+        (TaskProgress::fresh(NEVER, 6).encode(&HERE), "040000000000000006".into()),
+        (head().encode(&HERE), HEAD.into()),
+        (TaskProgress::fresh(NEVER, NEVER).encode(&at_home(moved.home)), {
             "10ffffffffffffffff8000000000000007".into()
         }),
-        (TaskProgress::fresh(NEVER, NEVER).encode(Some(&placed)), {
+        (TaskProgress::fresh(NEVER, NEVER).encode(&at_home(placed)), {
             "30000000000000000061620000000000000000000000000000".into()
         }),
-        (taken.encode(&PLAIN, None), {
+        (TaskProgress::fresh(NEVER, NEVER).encode(&StoredHome { is_fresh: true, ..HERE }), {
+            "80".into()
+        }),
+        (taken.encode(&PLAIN, &HERE), {
             format!("01000000000000000700000000000000090000000a00000008{HEAD}")
         }),
-        (TakenRow { holder: 0, deadline: 3, ..taken.clone() }.encode(&away, None), {
+        (TakenRow { holder: 0, deadline: 3, ..taken.clone() }.encode(&away, &HERE), {
             format!(
                 "7e000000000000000700000000000000090000000a0000000000000003\
                  000000000000000061620000000000000000000000000000{HEAD}"
             )
         }),
-        (delayed.encode(&PLAIN, None), format!("0300000000000000090000000a{HEAD}")),
-        (delayed.encode(&away, None), {
+        (delayed.encode(&PLAIN, &HERE), format!("0300000000000000090000000a{HEAD}")),
+        (delayed.encode(&away, &HERE), {
             format!(
                 "7f00000000000000090000000a\
                  000000000000000061620000000000000000000000000000{HEAD}"
             )
         }),
-        (bury(Reason::Buried("b".into())).encode(None), format!("000000000000000901000162{HEAD}")),
-        (bury(failed).encode(None), format!("00000000000000090200016700016d{HEAD}")),
-        (bury(Reason::Exhausted("x".into())).encode(None), {
+        (bury(Reason::Buried("b".into())).encode(&HERE), format!("000000000000000901000162{HEAD}")),
+        (bury(failed).encode(&HERE), format!("00000000000000090200016700016d{HEAD}")),
+        (bury(Reason::Exhausted("x".into())).encode(&HERE), {
             format!("000000000000000903000178{HEAD}")
         }),
-        (bury(Reason::Undecodable("u".into())).encode(None), {
+        (bury(Reason::Undecodable("u".into())).encode(&HERE), {
             format!("000000000000000904000175{HEAD}")
         }),
         (number(258), "0000000000000102".into()),
@@ -200,7 +210,7 @@ fn golden_flags() {
     let counted = TaskProgress { buries: 1, ..fresh.clone() };
     let failed = TaskProgress { last_error: "e".into(), ..fresh.clone() };
     let delayed = |wall, holds_group| DelayedRow { head: fresh.clone(), due: 9, wall, holds_group };
-    let due = |away: Away| delayed(false, false).encode(&away, None);
+    let due = |away: Away| delayed(false, false).encode(&away, &HERE);
     let place = Rank { priority: 2, order: Order::back(1) };
     let pieces = Pieces { bytes: 9, generation: 1, hash: 2 };
     let golden: Vec<(Value, String)> = vec![
@@ -210,12 +220,12 @@ fn golden_flags() {
         (TaskRow { payload: PayloadPlace::Apart(pieces), ..task }.encode(), {
             format!("04{bare}0000000000000009000000010000000000000002")
         }),
-        (counted.encode(None), "0100000000000000000000000000000001".into()),
-        (TaskProgress::fresh(5, NEVER).encode(None), "020000000000000005".into()),
-        (failed.encode(None), "08000165".into()),
-        (delayed(false, false).encode(&PLAIN, None), "0000000000000000090000000a".into()),
-        (delayed(true, false).encode(&PLAIN, None), "0100000000000000090000000a".into()),
-        (delayed(false, true).encode(&PLAIN, None), "0200000000000000090000000a".into()),
+        (counted.encode(&HERE), "0100000000000000000000000000000001".into()),
+        (TaskProgress::fresh(5, NEVER).encode(&HERE), "020000000000000005".into()),
+        (failed.encode(&HERE), "08000165".into()),
+        (delayed(false, false).encode(&PLAIN, &HERE), "0000000000000000090000000a".into()),
+        (delayed(true, false).encode(&PLAIN, &HERE), "0100000000000000090000000a".into()),
+        (delayed(false, true).encode(&PLAIN, &HERE), "0200000000000000090000000a".into()),
         (due(Away { grouped: true, ..PLAIN }), "0400000000000000090000000a".into()),
         (due(Away { keyed: true, ..PLAIN }), "0800000000000000090000000a".into()),
         (due(Away { apart: true, ..PLAIN }), "1000000000000000090000000a".into()),
@@ -275,13 +285,13 @@ fn golden_tubes() {
 #[test]
 fn no_cut_of_a_row_decodes_as_another() {
     let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false };
-    let row = delayed.encode(&PLAIN, None);
+    let row = delayed.encode(&PLAIN, &HERE);
     // At its end a row may have no progress section.
     let bare = row.len() - HEAD.len() / 2;
     for end in (0..row.len()).filter(|end| *end != bare) {
         assert_eq!(DelayedRow::decode(&row[..end]), None);
         probe(&row[..end]);
     }
-    assert_eq!(DelayedRow::decode(&row), Some((PLAIN, (delayed, None))));
+    assert_eq!(DelayedRow::decode(&row), Some((PLAIN, (delayed, HERE))));
     assert_eq!(TubeRow::decode(&[]), None);
 }

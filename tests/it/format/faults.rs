@@ -3,6 +3,7 @@
 
 use super::base::{self, Base, OWN, ROWS};
 use super::journal::{Journal, RING_AT};
+use super::rows::Rows;
 use super::tasks::Contents;
 use super::{read, records};
 use crate::golden;
@@ -128,6 +129,22 @@ fn a_turned_byte_of_a_row_or_its_seal_is_found() {
     assert!(base::unsealed(b"key", b"abc").is_err());
 }
 
+/// Whether only the stored counts say that this row is missing: the row of a fresh task, or of the
+/// state of one that would be fresh without it.
+fn is_only_counted(rows: &Rows, key: &[u8]) -> bool {
+    let is_of_task = |other: &&Vec<u8>| {
+        other[1..5] == key[1..5] && other[other.len() - 8..] == key[key.len() - 8..]
+    };
+    let of_task = |tags: &[u8]| {
+        rows.keys().filter(|other| tags.contains(&other[0])).filter(is_of_task).count() > 0
+    };
+    match key[0] {
+        0x11 => !of_task(&[0x12, 0x16, 0x17, 0x18]),
+        0x12 | 0x17 => of_task(&[0x11]),
+        _ => false,
+    }
+}
+
 #[test]
 fn a_missing_row_and_a_byte_too_many_are_found() {
     for name in golden::NAMES {
@@ -140,13 +157,13 @@ fn a_missing_row_and_a_byte_too_many_are_found() {
             let cleared = Contents::read(&rows).unwrap().cleared;
             let of_run = (0x10..0x20).contains(&key[0]);
             let of_task = of_run && cleared.iter().any(is_cleared);
-            if !of_task {
+            if !of_task && !is_only_counted(&rows, key) {
                 assert!(Contents::read(&fewer).is_err(), "{name}: without {key:02x?}");
             }
             // A payload in its task's row has no length of its own, nor has a piece that goes.
             let is_work = |work: &[u8]| work[0] == 4 && work[1] >= 3 && work[6..14] == key[1..9];
             let goes = key[0] == 0x22 && rows.keys().any(|work| is_work(work));
-            if key[0] != 0x1e && !goes && !of_task {
+            if ![0x11, 0x1e].contains(&key[0]) && !goes && !of_task {
                 let mut longer = rows.clone();
                 longer.insert(key.clone(), [value, &[0][..]].concat());
                 assert!(Contents::read(&longer).is_err(), "{name}: {key:02x?} and a byte");

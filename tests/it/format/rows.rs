@@ -18,7 +18,11 @@ pub(crate) enum Key {
     Meta,
     Name(String),
     Tube(u32),
-    Work { kind: u8, run: u32, id: u64 },
+    Work {
+        kind: u8,
+        run: u32,
+        id: u64,
+    },
     Consumer(u32),
     ConsumerName(String),
     Position(u32, u64),
@@ -29,14 +33,24 @@ pub(crate) enum Key {
     Delayed(u32, u64),
     Taken(u32, u64),
     Buried(u32, Place, u64),
-    Due { run: u32, what: u8, when: u64, id: u64 },
+    Due {
+        run: u32,
+        what: u8,
+        when: u64,
+        id: u64,
+    },
     Keyed(u32, String, u64),
     Held(u32, u32, u64),
     BuriedTime(u32, u64, u64),
     BuriedGroup(u32, String, u64, u64),
-    Task(u32, Place, u64),
+    /// The row of a put; of a fresh task if that is true.
+    Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
-    Piece { id: u64, generation: u32, number: u32 },
+    Piece {
+        id: u64,
+        generation: u32,
+        number: u32,
+    },
 }
 
 /// A place in a key that is followed by an id and the end.
@@ -82,13 +96,13 @@ impl Key {
         ensure(run != 0 && run < 1 << 31, || format!("run {run:#x}"))?;
         Ok(match tag {
             0x10 => Self::Position(run, rest.u64()?),
-            0x12 | 0x14 | 0x18 | 0x1e => {
+            0x11 | 0x12 | 0x14 | 0x18 | 0x1e => {
                 let (place, id) = place_and_id(rest)?;
                 match tag {
                     0x12 => Self::Ready(run, place, id),
                     0x14 => Self::Turn(run, place, id),
                     0x18 => Self::Buried(run, place, id),
-                    _ => Self::Task(run, place, id),
+                    _ => Self::Task(run, tag == 0x11, place, id),
                 }
             }
             0x13 => {
@@ -219,6 +233,8 @@ pub(crate) struct Progress {
     pub(crate) ttr: Option<u64>,
     pub(crate) last_error: Option<String>,
     pub(crate) home: Option<Place>,
+    /// Whether the row of the put is among the fresh ones.
+    pub(crate) fresh: bool,
 }
 
 #[derive(Debug)]
@@ -375,7 +391,7 @@ impl Bytes<'_> {
         if self.0.is_empty() {
             return Ok(row);
         }
-        let flags = self.flags(127)?;
+        let flags = self.flags(255)?;
         ensure(flags != 0, || "an empty progress".into())?;
         ensure(flags & 48 != 32, || "a length of the order without a home".into())?;
         if flags & 1 != 0 {
@@ -388,6 +404,7 @@ impl Bytes<'_> {
         row.ttr = self.when(flags & 4 != 0, Self::u64)?;
         row.last_error = self.when(flags & 8 != 0, Self::text)?;
         row.home = self.when(flags & 16 != 0, |rest| place(rest, flags & 32 != 0))?;
+        row.fresh = flags & 128 != 0;
         self.fields(flags & 64 != 0)?;
         self.end()?;
         Ok(row)

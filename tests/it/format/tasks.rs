@@ -40,7 +40,7 @@ pub(crate) struct Contents {
 /// Rows of one task.
 #[derive(Default)]
 struct Parts {
-    task: Option<(Place, TaskRow)>,
+    task: Option<(bool, Place, TaskRow)>,
     /// Rank and group in the key, if they are there.
     states: Vec<(Option<Place>, Option<String>, State, Progress)>,
 }
@@ -56,6 +56,8 @@ struct Sorted {
     parts: BTreeMap<(u32, u64), Parts>,
     payloads: Payloads,
     index: Index,
+    /// Run and id of the rows of fresh tasks' tag, in the order of their keys.
+    fresh: Vec<(u32, u64)>,
 }
 
 impl Sorted {
@@ -98,12 +100,16 @@ impl Sorted {
                 self.payloads.pieces.insert((id, generation, number), value.to_vec());
                 return Ok(());
             }
-            Key::Task(run, home, id) => {
+            Key::Task(run, fresh, home, id) => {
                 let row = bytes.task()?;
+                if fresh {
+                    self.fresh.push((run, id));
+                }
                 if let Err(apart) = &row.payload {
                     self.payloads.name_task(id, apart.clone())?;
                 }
-                let task = self.parts.entry((run, id)).or_default().task.replace((home, row));
+                let task =
+                    self.parts.entry((run, id)).or_default().task.replace((fresh, home, row));
                 return ensure(task.is_none(), || format!("two homes of {id}"));
             }
             Key::Ready(run, place, id) => {
@@ -155,8 +161,13 @@ impl Contents {
             let reported = |wrong| format!("row {key:02x?}: {wrong}");
             sorted.add(Key::read(key)?, value).map_err(reported)?;
         }
-        let Sorted { mut contents, tube_names, consumer_names, parts, payloads, mut index } =
+        let Sorted { mut contents, tube_names, consumer_names, parts, payloads, mut index, fresh } =
             sorted;
+        for pair in fresh.windows(2) {
+            let [before, after] = [0, 1].map(|at| !parts[&pair[at]].states.is_empty());
+            let in_order = before || !after || pair[0].0 != pair[1].0;
+            ensure(in_order, || format!("a fresh task before another: {pair:?}"))?;
+        }
         payloads.agree()?;
         named(&contents.tubes, |tube| &tube.name, &tube_names)?;
         named(&contents.consumers, |consumer| &consumer.name, &consumer_names)?;
@@ -244,10 +255,16 @@ impl Parts {
         payloads: &Payloads,
         derived: &mut Index,
     ) -> Read<Stored> {
-        let (home, row) = self.task.ok_or("no TaskRow")?;
+        let (fresh, home, row) = self.task.ok_or("no TaskRow")?;
+        let mut states = self.states;
+        if fresh && states.is_empty() {
+            let progress = Progress { fresh, ..Progress::default() };
+            states.push((Some(home.clone()), None, State::Ready, progress));
+        }
         let [state] =
-            <[_; 1]>::try_from(self.states).map_err(|states| format!("{} states", states.len()))?;
+            <[_; 1]>::try_from(states).map_err(|states| format!("{} states", states.len()))?;
         let (key_place, key_group, state, progress) = state;
+        ensure(fresh == progress.fresh, || format!("a row of a put that is fresh: {fresh}"))?;
         let apart = row.payload.is_err();
         let payload = match row.payload {
             Ok(payload) => payload,
@@ -359,7 +376,8 @@ fn lines(
 /// Bytes of all payloads, including those of runs that are to be cleared.
 pub(crate) fn payload_bytes(rows: &Rows) -> Read<u64> {
     let mut bytes = 0;
-    for (_, value) in rows.range(vec![0x1e]..vec![0x1f]) {
+    let fresh = rows.range(vec![0x11]..vec![0x12]);
+    for (_, value) in fresh.chain(rows.range(vec![0x1e]..vec![0x1f])) {
         let payload = Bytes(value).task()?.payload;
         bytes += payload.map_or_else(|apart| apart.length, |payload| payload.len() as u64);
     }

@@ -13,6 +13,8 @@ use tubewell::{Reason, Task, TubeOptions};
 const POSITION: u8 = 0x10;
 const DELAYED: u8 = 0x16;
 const BURIED: u8 = 0x18;
+/// The rows of puts: of the fresh tasks, and of the others.
+const FRESH: u8 = 0x11;
 const TASK: u8 = 0x1e;
 const DUE: u8 = 0x19;
 const KEY: u8 = 0x1a;
@@ -96,6 +98,29 @@ fn a_damaged_position_refuses_only_verbs_by_id() {
     is_mended(&queue);
 }
 
+/// An opening searches where the fresh tasks begin. A buried task that cannot be found by its id is
+/// not among them.
+#[test]
+fn a_damaged_position_makes_no_buried_task_ready() {
+    let (_home, path, id) = closed(|_, tube| {
+        let id = tube.task(b"buried").priority(-5).put().unwrap();
+        tube.take().unwrap().bury("because").unwrap();
+        tube.put(b"ready").unwrap();
+        id
+    });
+    let order = (1 << 63 | id.get()).to_be_bytes();
+    let value = [&[0][..], &(-5_i64).to_be_bytes(), &order].concat();
+    flip_value(&path, &key(POSITION, &[&id.get().to_be_bytes()]), &value);
+
+    let (queue, tube, _) = damaged(&path, "Position: a damaged row");
+    assert_eq!(drain(&tube), "ready");
+    assert_eq!(listed(&tube, State::Buried), "buried");
+    assert_eq!(counts(&tube), [0, 0, 0, 1]);
+    tube.truncate().unwrap();
+    queue.tick().unwrap();
+    is_mended(&queue);
+}
+
 /// Regression: its deadline was removed when it was due, and no later call found the task.
 #[test]
 fn a_damaged_delayed_task_is_buried_when_it_is_due() {
@@ -172,15 +197,19 @@ fn a_damaged_task_is_buried_in_each_state() {
         (State::Buried, |tube, id| tube.bury(id, "because").unwrap()),
     ];
     for (state, bring) in states {
+        let (own, named) = match state {
+            State::Buried => (TASK, "Task"),
+            _ => (FRESH, "Fresh"),
+        };
         let (_home, path, id) = closed(|_, tube| {
             let id = tube.put(&STRAW).unwrap();
             tube.put(b"b").unwrap();
             bring(tube, id);
             id
         });
-        flip_value(&path, &key(TASK, &[&place(id)]), &straw_row());
+        flip_value(&path, &key(own, &[&place(id)]), &straw_row());
 
-        let (queue, tube, clock) = damaged(&path, "Task: a damaged row");
+        let (queue, tube, clock) = damaged(&path, &format!("{named}: a damaged row"));
         assert_eq!(kind(tube.peek(id)), ErrorKind::Damaged, "{state:?}");
         clock.advance(secs(5));
         queue.tick().unwrap();
@@ -213,7 +242,7 @@ fn a_damaged_task_is_acked_by_its_holder() {
     let held = tube.take().unwrap();
     queue.checkpoint().unwrap();
     let row = [&[0; 4][..], &after(secs(0)), b"plain"].concat();
-    flip_value(&path, &key(TASK, &[&place(id)]), &row);
+    flip_value(&path, &key(FRESH, &[&place(id)]), &row);
     held.ack().unwrap();
     assert_eq!(counts(&tube), [0; 4]);
     is_mended(&queue);
@@ -330,9 +359,9 @@ fn a_damaged_delayed_task_holds_its_group_no_longer_than_its_delay() {
 fn one_take_sets_aside_all_damaged_tasks_that_it_meets() {
     let (_home, path, ids) = closed(|_, tube| [0; 5].map(|_| tube.put(&STRAW).unwrap()));
     for id in &ids[..4] {
-        flip_value(&path, &key(TASK, &[&place(*id)]), &straw_row());
+        flip_value(&path, &key(FRESH, &[&place(*id)]), &straw_row());
     }
-    let (queue, tube, _) = damaged(&path, "Task: a damaged row");
+    let (queue, tube, _) = damaged(&path, "Fresh: a damaged row");
     let events = queue.events();
     let held = tube.take_many(9).unwrap();
     assert_eq!(held.iter().map(Task::id).collect::<Vec<_>>(), ids[4..]);
