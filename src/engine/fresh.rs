@@ -104,15 +104,15 @@ pub(crate) fn admits(
 ) -> Result<bool> {
     learn(ctx, tube)?;
     let key = key::task(tube.run(), &Home { rank, is_fresh: true }, id);
-    Ok(ctx.border(tube).is_some_and(|border| border.at <= key) || moved_back(ctx, tube))
+    Ok(ctx.border(tube).is_some_and(|border| border.at <= key) || moved_back(ctx, tube, key))
 }
 
-/// Whether the border is moved back to the start, because no task is before it any more.
+/// Whether the border is moved back to this key, because no task is before it any more. Not to the
+/// start: the next take would walk over the tombstones of all tasks before this one.
 #[cold]
-fn moved_back(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> bool {
+fn moved_back(ctx: &mut OpContext<'_>, tube: &TubeEntry, at: Key) -> bool {
     let is_clear = has_only_fresh(ctx, tube);
     if is_clear {
-        let at = tube.range(Tag::Fresh).start();
         ctx.effects().set_border(tube.number, Border { at, unsure_to: 0 });
     }
     is_clear
