@@ -37,9 +37,6 @@ const LIMITS: [Limit; 6] = [
 ];
 /// Changes to the disk that one verb may make, a checkpoint of the whole overlay included.
 const CALLS_MAX: usize = 200;
-/// The same of an ack of all tasks that a full disk hands out at once, 250: each removes two rows.
-const BATCH_CALLS_MAX: usize = 250;
-const BATCH: &str = "take_many and ack_many";
 /// Callers that wait for room, and as many that wait for a task.
 const WAITERS: usize = 8;
 const CAPACITY: u64 = 60;
@@ -95,14 +92,6 @@ fn payload() -> [u8; 100] {
 }
 
 impl Stage {
-    /// Checks the changes to the disk of the last verb.
-    fn is_bounded(&self, verb: &str) {
-        let calls = self.disk.syncs().len();
-        let most = if verb == BATCH { BATCH_CALLS_MAX } else { CALLS_MAX };
-        assert!(calls <= most, "{verb}, {:?}: {calls} changes to the disk", self.limit);
-        self.disk.plan(Fault::None);
-    }
-
     fn open(limit: Limit, disk: &SimDisk, clock: &ManualClock) -> (Queue, Tube) {
         let mut builder = builder(disk.lend(), Durability::Durable).clock(clock.clone());
         match limit {
@@ -348,9 +337,8 @@ fn verbs() -> Vec<Verb> {
             let id = task.id();
             task.ack().map(|()| gone(id))
         }),
-        (BATCH, May::Never, |s| {
+        ("take_many and ack_many", May::Never, |s| {
             let tasks = s.tube.take_many(1000)?;
-            s.is_bounded("take_many");
             let ids: Vec<_> = tasks.iter().map(Task::id).collect();
             s.tube.ack_many(tasks)?;
             Ok(Change { gone: ids, ..Change::default() })
@@ -450,7 +438,8 @@ fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> boo
     let mut stage = Stage::new(limit, ring);
     stage.disk.plan(Fault::None);
     let done = call(&mut stage);
-    stage.is_bounded(verb);
+    let calls = stage.disk.syncs().len();
+    assert!(calls <= CALLS_MAX, "{verb}, {limit:?}: {calls} changes to the disk");
     let (is_refused, is_dropped) = match done {
         Ok(change) => {
             stage.there.extend(change.added);
