@@ -90,9 +90,8 @@ fn is_left(view: &dyn View, tube: &TubeEntry, fresh: &[u8]) -> Result<bool> {
 
 /// Whether no task without a group has a row that gives its state.
 fn has_only_fresh(view: &dyn View, tube: &TubeEntry) -> bool {
-    let tags = [Tag::Ready, Tag::Delayed, Tag::Taken, Tag::Buried];
-    view.count(tube.range(Tag::Fresh)) == 0
-        || tags.into_iter().all(|tag| view.count(tube.range(tag)) == 0)
+    let has_none = |tag| view.count(tube.range(tag)) == 0;
+    has_none(Tag::Fresh) || Tag::states().all(|tag| tag == Tag::Line || has_none(tag))
 }
 
 /// Whether a task that is put with this rank can be stored as fresh.

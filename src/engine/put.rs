@@ -8,7 +8,7 @@ use crate::engine::{fresh, lookup, query, transition};
 use crate::format::View;
 use crate::format::key::{self, Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
-use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow};
+use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
@@ -203,10 +203,16 @@ fn put(
         Rank { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
     let group = task.placed.and_then(|placed| placed.group).or(task.group);
     let group = group.or(options.kind.groups_all().then_some(""));
+    let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
+    let (is_fresh, times) = match &standing {
+        TaskState::Fresh { head, .. } => (true, Times { expires: head.expires, ttr: head.ttr }),
+        _ => (false, Times::NONE),
+    };
     let row = TaskRow {
         created: ctx.now.queue,
         codec: task.codec,
         version: task.version,
+        times: (times != Times::NONE).then_some(times),
         group,
         key: task.key,
         extension: &[],
@@ -216,7 +222,6 @@ fn put(
             None => PayloadPlace::Apart(Pieces::of(task.payload)),
         },
     };
-    let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
     // Before the task: its events may read the payload.
     match (staged, row.payload.pieces()) {
         (Some(staged), _) => staged.end(ctx)?,
@@ -226,7 +231,7 @@ fn put(
         (None, None) => {}
     }
     let raw = row.encode();
-    let home = Home { rank: place, is_fresh: matches!(standing, TaskState::Fresh { .. }) };
+    let home = Home { rank: place, is_fresh };
     transition::put(ctx, &TaskRef::new(tube, id, (home, place), &raw, row), &standing)?;
     Ok(Put { id, outcome })
 }
@@ -248,9 +253,8 @@ fn first_state(
         let row = DelayedRow { head, due, wall, holds_group: false };
         return Ok(TaskState::delayed(row, now));
     }
-    let is_plain = !has_group && head.expires == NEVER && head.ttr == NEVER;
-    if is_plain && fresh::admits(ctx, tube, at)? {
-        return Ok(TaskState::Fresh { is_next: false });
+    if !has_group && fresh::admits(ctx, tube, at)? {
+        return Ok(TaskState::Fresh { head, is_next: false });
     }
     Ok(TaskState::Ready(head))
 }

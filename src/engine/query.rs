@@ -120,13 +120,15 @@ pub(crate) fn tasks(view: &dyn View, tube: &TubeEntry) -> u64 {
 /// The stored number of a tube's tasks in a state. Fresh tasks have no row that says so: all tasks
 /// that are in no other state are ready.
 pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
-    let stored = |state| tags_of(state).map(|tag| view.count(tube.range(tag))).sum::<u64>();
+    let rows = |tags: &mut dyn Iterator<Item = Tag>| -> u64 {
+        tags.map(|tag| view.count(tube.range(tag))).sum()
+    };
     match state {
         State::Ready => {
-            let others = [State::Delayed, State::Taken, State::Buried].map(stored);
-            tasks(view, tube).saturating_sub(others.into_iter().sum())
+            let mut others = Tag::states().filter(|tag| tag.state() != Some(State::Ready));
+            tasks(view, tube).saturating_sub(rows(&mut others))
         }
-        state => stored(state),
+        state => rows(&mut tags_of(state)),
     }
 }
 

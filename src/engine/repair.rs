@@ -96,7 +96,9 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let group = group(ctx, tube, (tag, id), &at)?;
     let state = match (known, state) {
         (Some((_, _, state)), _) => state,
-        (None, State::Ready) if tag == Tag::Fresh => TaskState::Fresh { is_next: false },
+        (None, State::Ready) if tag == Tag::Fresh => {
+            TaskState::Fresh { head: unknown(), is_next: false }
+        }
         (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => {
@@ -176,8 +178,8 @@ fn unknown_task(ctx: &OpContext<'_>, found: &PiecesFound, group: Option<&str>) -
         PiecesFound::Nothing | PiecesFound::Parts => PayloadPlace::Inline(&[]),
     };
     let created = ctx.now.queue;
-    let (codec, version, key, extension) = (0, 0, None, &[][..]);
-    TaskRow { created, codec, version, group, key, extension, payload }.encode()
+    let (codec, version, times, key, extension) = (0, 0, None, None, &[][..]);
+    TaskRow { created, codec, version, times, group, key, extension, payload }.encode()
 }
 
 /// What is known of a task whose state's row is damaged.

@@ -9,6 +9,7 @@ use crate::format::key::{self, Home, Rank};
 use crate::format::piece::Pieces;
 use crate::format::row::{
     Away, BuriedRow, DelayedRow, Homed, PayloadPlace, PositionRow, TakenRow, TaskProgress, TaskRow,
+    Times,
 };
 use crate::format::{Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
@@ -20,6 +21,7 @@ use crate::words::task::{State, TaskId};
 pub(crate) enum TaskState {
     /// Ready and untouched since the put, see `engine::fresh`. It has no row of its own.
     Fresh {
+        head: TaskProgress,
         /// Whether it is the next that a take would get.
         is_next: bool,
     },
@@ -28,9 +30,6 @@ pub(crate) enum TaskState {
     Taken(TakenRow),
     Buried(BuriedRow),
 }
-
-/// What became of a fresh task.
-static UNTOUCHED: TaskProgress = TaskProgress::fresh(NEVER, NEVER);
 
 impl TaskState {
     /// Delayed until the row's `due`. The end of the task's ttl moves by the length of the delay
@@ -51,8 +50,7 @@ impl TaskState {
 
     pub(crate) fn head(&self) -> &TaskProgress {
         match self {
-            Self::Fresh { .. } => &UNTOUCHED,
-            Self::Ready(head) => head,
+            Self::Fresh { head, .. } | Self::Ready(head) => head,
             Self::Delayed(row) => &row.head,
             Self::Taken(row) => &row.head,
             Self::Buried(row) => &row.head,
@@ -246,7 +244,9 @@ pub(crate) fn open_at(
     if let (Tag::Fresh, Some(place)) = (tag, at) {
         let home = Home { rank: place, is_fresh: true };
         let stored = StoredTask { id, home, place, own: OwnRow::Read(raw.clone()) };
-        return Ok((stored, TaskState::Fresh { is_next: false }));
+        let Times { expires, ttr } = TaskRow::times(raw).ok_or_else(|| damaged("task"))?;
+        let head = TaskProgress::fresh(expires, ttr);
+        return Ok((stored, TaskState::Fresh { head, is_next: false }));
     }
     let (standing, place, home) = match (tag.state(), at) {
         (Some(State::Ready), Some(at)) => {

@@ -253,8 +253,8 @@ fn hand_over(
     let opened = row.and_then(|row| stored::open_at(ctx, tube, (*tag, *id, Some(*place)), row));
     let at = || key::copy(key);
     let Some((stored, mut standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
-    if *tag == Tag::Fresh {
-        standing = TaskState::Fresh { is_next: *is_next };
+    if let TaskState::Fresh { is_next: next, .. } = &mut standing {
+        *next = *is_next;
     }
     let task = stored.task(tube).and_then(|task| {
         let mut content = task.content(ctx)?;

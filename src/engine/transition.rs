@@ -49,8 +49,9 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
 /// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
 pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u64); 2] {
     let (what, when, lease) = match standing {
-        TaskState::Fresh { .. } => (Deadline::Ttl, NEVER, NEVER),
-        TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
+        TaskState::Fresh { head, .. } | TaskState::Ready(head) => {
+            (Deadline::Ttl, head.expires, NEVER)
+        }
         TaskState::Delayed(row) => (row.deadline(), row.due, NEVER),
         TaskState::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
         TaskState::Buried(_) if tube.row.options.ttl_spares_buried => (Deadline::Ttl, NEVER, NEVER),
@@ -104,7 +105,7 @@ pub(crate) fn move_task(
     to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    if let TaskState::Fresh { is_next } = *from {
+    if let TaskState::Fresh { is_next, .. } = *from {
         let task = &TaskRef { home: fresh::leave(ctx, task, is_next), ..*task };
         return Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause);
     }

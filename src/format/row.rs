@@ -5,7 +5,7 @@ mod task;
 mod state;
 
 pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, StoredHome, TakenRow, TaskProgress};
-pub(crate) use task::{PayloadPlace, PositionRow, TaskRow};
+pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times};
 
 use crate::format::extension::Extension;
 use crate::format::key::Run;

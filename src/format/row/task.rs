@@ -5,6 +5,7 @@ use crate::format::extension::Extension;
 use crate::format::key::{Order, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::Pieces;
+use crate::words::clock::NEVER;
 
 /// What the caller said of a task. It is written once, under the task's first place, its *home*,
 /// and never changes; the small row of the task's state goes from place to place beside it.
@@ -14,11 +15,31 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) created: u64,
     pub(crate) codec: u8,
     pub(crate) version: u16,
+    /// Only of a task that was put as a fresh one: of another task the row of its state has them.
+    pub(crate) times: Option<Times>,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
     /// Fields of later versions, as they stand in the row. The row is not written again.
     pub(crate) extension: &'a [u8],
     pub(crate) payload: PayloadPlace<'a>,
+}
+
+/// The times of a task, as the put gave them. At least one is not [`NEVER`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Queue time at which its life ends.
+    pub(crate) expires: u64,
+    /// Microseconds that a taker may hold it.
+    pub(crate) ttr: u64,
+}
+
+impl Times {
+    pub(crate) const NONE: Self = Self { expires: NEVER, ttr: NEVER };
+
+    fn unpack(row: &mut Unpacker<'_>) -> Option<Self> {
+        let times = Self { expires: row.u64()?, ttr: row.u64()? };
+        (times != Self::NONE).then_some(times)
+    }
 }
 
 /// Where a task's payload is.
@@ -49,13 +70,17 @@ impl PayloadPlace<'_> {
 impl<'a> TaskRow<'a> {
     pub(crate) fn encode(&self) -> Value {
         let (is_apart, is_extended) = (self.payload.pieces().is_some(), !self.extension.is_empty());
+        let (grouped, keyed) = (self.group.is_some(), self.key.is_some());
         let mut fixed = [0; 12];
-        fixed[0] = flags([self.group.is_some(), self.key.is_some(), is_apart, is_extended]);
+        fixed[0] = flags([grouped, keyed, is_apart, is_extended, self.times.is_some()]);
         fixed[1] = self.codec;
         fixed[2..4].copy_from_slice(&self.version.to_be_bytes());
         fixed[4..].copy_from_slice(&self.created.to_be_bytes());
         let mut row = Packer::new();
         row.bytes(&fixed);
+        if let Some(times) = self.times {
+            row.u64(times.expires).u64(times.ttr);
+        }
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
         row.bytes(self.extension);
@@ -69,9 +94,10 @@ impl<'a> TaskRow<'a> {
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let mut fixed = row.part(12)?;
-        let flags = fixed.u8().filter(|flags| *flags < 16)?;
-        let [grouped, keyed, is_apart, is_extended, ..] = bits(flags);
+        let flags = fixed.u8().filter(|flags| *flags < 32)?;
+        let [grouped, keyed, is_apart, is_extended, is_timed, ..] = bits(flags);
         let (codec, version, created) = (fixed.u8()?, fixed.u16()?, fixed.u64()?);
+        let times = if is_timed { Some(Times::unpack(&mut row)?) } else { None };
         let group = if grouped { Some(row.short()?) } else { None };
         let key = if keyed { Some(row.short()?) } else { None };
         let extension = if is_extended { section(&mut row)? } else { &[] };
@@ -79,7 +105,15 @@ impl<'a> TaskRow<'a> {
             true => PayloadPlace::Apart(Pieces::unpack(&mut row)?),
             false => PayloadPlace::Inline(row.take_rest()),
         };
-        row.end(Self { created, codec, version, group, key, extension, payload })
+        row.end(Self { created, codec, version, times, group, key, extension, payload })
+    }
+
+    /// The times in the row of a fresh task. Reads nothing else of it.
+    #[inline]
+    pub(crate) fn times(row: &[u8]) -> Option<Times> {
+        let (fixed, rest) = row.split_first_chunk::<12>()?;
+        let [.., is_timed, _, _, _] = bits(fixed[0]);
+        if is_timed { Times::unpack(&mut Unpacker::new(rest)) } else { Some(Times::NONE) }
     }
 }
 

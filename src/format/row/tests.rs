@@ -46,7 +46,8 @@ fn golden_extensions() {
         ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension: extension() };
     let (group, key, payload) = (Some("g"), None, PayloadPlace::Inline(&[0xaa]));
     let (created, codec, version) = (1, 4, 5);
-    let task = TaskRow { created, codec, version, group, key, extension: SECTION, payload };
+    let task =
+        TaskRow { created, codec, version, times: None, group, key, extension: SECTION, payload };
     let fresh = TaskProgress { extension: extension(), ..TaskProgress::fresh(NEVER, NEVER) };
     let delayed = DelayedRow { head: fresh.clone(), due: 9, wall: false, holds_group: false };
     let golden = [
@@ -91,6 +92,7 @@ fn golden_rows() {
         created: 1,
         codec: 4,
         version: 5,
+        times: Some(Times { expires: 6, ttr: NEVER }),
         group: Some("g"),
         key: Some("k"),
         extension: &[],
@@ -100,7 +102,7 @@ fn golden_rows() {
     let placed = Rank { priority: 0, order: Order::placed(b"ab").unwrap() };
     let moved = PositionRow { home: at(back(7)), place: at(back(8)), group: Some("g") };
     let payload = PayloadPlace::Apart(Pieces { bytes: 6, generation: 7, hash: 8 });
-    let apart = TaskRow { group: None, key: None, payload, ..task };
+    let apart = TaskRow { times: None, group: None, key: None, payload, ..task };
     let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
     options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
     let tube = TubeRow {
@@ -137,7 +139,9 @@ fn golden_rows() {
             "000000010000000000000002".into(),
         ),
         (consumer.encode(), "0163000000000000000100000000000000020000000000000003".into()),
-        (task.encode(), "0304000500000000000000010167016baabb".into()),
+        (task.encode(), {
+            "130400050000000000000001 0000000000000006 ffffffffffffffff 0167016baabb".into()
+        }),
         (apart.encode(), "0404000500000000000000010000000000000006000000070000000000000008".into()),
         (moved.encode(), {
             "05ffffffffffffffff8000000000000007ffffffffffffffff80000000000000080167".into()
@@ -199,6 +203,7 @@ fn golden_flags() {
         created: 3,
         codec: 0,
         version: 0,
+        times: None,
         group: None,
         key: None,
         extension: &[],
@@ -217,6 +222,9 @@ fn golden_flags() {
         (task.encode(), format!("00{bare}")),
         (key.encode(), format!("02{bare}016b")),
         (TaskRow { group: Some("g"), ..task }.encode(), format!("01{bare}0167")),
+        (TaskRow { times: Some(Times { expires: NEVER, ttr: 5 }), ..task }.encode(), {
+            format!("10{bare}ffffffffffffffff0000000000000005")
+        }),
         (TaskRow { payload: PayloadPlace::Apart(pieces), ..task }.encode(), {
             format!("04{bare}0000000000000009000000010000000000000002")
         }),

@@ -45,9 +45,10 @@ fn a_listing_copies_a_bounded_part_of_the_active_layer() {
     let (queue, fresh) = open(&home);
     fresh.put_many(vec![&b"x"[..]; 1000]).unwrap();
     assert_eq!(copies(&fresh, Tag::Fresh).into_iter().max().unwrap().0, PAGE_TASKS);
-    // With a ttl a ready task has a row that says so.
-    let options = TubeOptions::default().ttl(std::time::Duration::from_secs(1 << 20));
-    let tube = queue.create_tube("ttl", options).unwrap().durability(Durability::Relaxed);
+    // A task that is put before one that is taken has a row that says that it is ready.
+    let tube = queue.tube("ready").unwrap().durability(Durability::Relaxed);
+    tube.task(b"held").priority(1).put().unwrap();
+    let _held = tube.take().unwrap();
     let copies = |tube: &Tube| copies(tube, Tag::Ready);
     let most = |tube: &Tube| copies(tube).into_iter().max().unwrap();
     let before = tube.put_many(vec![&b"x"[..]; 1000]).unwrap();

@@ -168,6 +168,8 @@ pub(crate) struct ConsumerRow {
 #[derive(Debug)]
 pub(crate) struct TaskRow {
     pub(crate) created: u64,
+    pub(crate) expires: Option<u64>,
+    pub(crate) ttr: Option<u64>,
     pub(crate) group: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) extension: bool,
@@ -343,14 +345,18 @@ impl Bytes<'_> {
     }
 
     pub(crate) fn task(mut self) -> Read<TaskRow> {
-        let flags = self.flags(15)?;
+        let flags = self.flags(31)?;
         let mut row = TaskRow {
             created: self.take(3).and_then(|_codec| self.u64())?,
+            expires: self.when(flags & 16 != 0, Self::u64)?.filter(|time| *time != u64::MAX),
+            ttr: self.when(flags & 16 != 0, Self::u64)?.filter(|time| *time != u64::MAX),
             group: self.when(flags & 1 != 0, Self::short)?,
             key: self.when(flags & 2 != 0, Self::short)?,
             extension: flags & 8 != 0,
             payload: Ok(Vec::new()),
         };
+        let is_timed = row.expires.or(row.ttr).is_some();
+        ensure(flags & 16 == 0 || is_timed, || "times that are never".into())?;
         self.fields(row.extension)?;
         if flags & 4 == 0 {
             row.payload = Ok(self.0.to_vec());

@@ -258,7 +258,8 @@ impl Parts {
         let (fresh, home, row) = self.task.ok_or("no TaskRow")?;
         let mut states = self.states;
         if fresh && states.is_empty() {
-            let progress = Progress { fresh, ..Progress::default() };
+            let (expires, ttr) = (row.expires, row.ttr);
+            let progress = Progress { fresh, expires, ttr, ..Progress::default() };
             states.push((Some(home.clone()), None, State::Ready, progress));
         }
         let [state] =

@@ -118,7 +118,8 @@ impl Scene {
         in_the_way(&tube, tasks);
         let now = tube.hold.core.look(|_, now| Ok(now)).unwrap();
         let rows = Rows::of(&queue).with_kept_counts();
-        let known = query::tube(&rows, tube.number).unwrap();
+        // With the border of the fresh tasks: after an opening the first verb searches it.
+        let known = tube.hold.core.state.lock().tube(tube.number).unwrap().clone();
         Self { rows, tube: known, now, held, free, buried }
     }
 
