@@ -1,11 +1,12 @@
 //! Finds a task by its id: the row that gives its state, or the row of a fresh task. Every verb on
 //! a task by its id begins here.
 
-use crate::engine::context::{OpContext, sound};
+use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::position;
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Home, Key, Rank};
+use crate::format::row::{PositionRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::TaskId;
@@ -53,13 +54,35 @@ fn look(view: &dyn View, tube: &TubeEntry, key: Key) -> Result<Option<FoundTask>
     Ok(Some((key, stored, standing)))
 }
 
-/// The keys that the state row of a task has in the states whose keys contain its rank, and the key
-/// of a fresh task's row.
-fn ranked_keys(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<([Key; 2], Key)> {
-    let (rank, place, group) = position::of(view, tube, id)?;
-    let ready = ready_key(tube, group.as_deref(), &place, id);
-    let fresh = key::task(tube.run(), &Home { rank, is_fresh: true }, id);
-    Ok(([ready, key::buried(tube.run(), &place, id)], fresh))
+/// The keys that the row of a task may have in the states whose keys contain its rank.
+fn ranked_keys(tube: &TubeEntry, id: TaskId, place: &Rank, group: Option<&str>) -> [Key; 2] {
+    [ready_key(tube, group, place, id), key::buried(tube.run(), place, id)]
+}
+
+/// The group of the task of this id that was put here, by its own row. A fresh task has none.
+///
+/// # Errors
+/// `Damaged` if its own row is damaged.
+pub(crate) fn group(
+    view: &dyn View,
+    tube: &TubeEntry,
+    id: TaskId,
+    rank: Rank,
+) -> Result<Option<String>> {
+    let own = view.get(&key::task(tube.run(), &Home { rank, is_fresh: false }, id))?;
+    let Some(own) = own else { return Ok(tube.plain_group().map(str::to_owned)) };
+    let row = TaskRow::decode(&own).ok_or_else(|| damaged("task"))?;
+    Ok(row.group.map(str::to_owned))
+}
+
+/// The same, if a task of the tube is in a line.
+fn group_in_line(
+    view: &dyn View,
+    tube: &TubeEntry,
+    id: TaskId,
+    rank: Rank,
+) -> Result<Option<String>> {
+    if view.count(tube.range(Tag::Line)) == 0 { Ok(None) } else { group(view, tube, id, rank) }
 }
 
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
@@ -68,9 +91,11 @@ fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTas
             return Ok(Some(found));
         }
     }
+    let PositionRow { home, place } = position::of(view, tube, id)?;
+    let group = group_in_line(view, tube, id, home)?;
     // A row that gives a state comes before the task's own.
-    let (states, fresh) = ranked_keys(view, tube, id)?;
-    for key in states.into_iter().chain([fresh]) {
+    let fresh = key::task(tube.run(), &Home { rank: home, is_fresh: true }, id);
+    for key in ranked_keys(tube, id, &place, group.as_deref()).into_iter().chain([fresh]) {
         if let Some(found) = look(view, tube, key)? {
             return Ok(Some(found));
         }
@@ -87,8 +112,12 @@ pub(crate) fn state_row(
     at: Option<&Key>,
 ) -> Result<Option<Met>> {
     let mut keys = vec![key::taken(tube.run(), id), key::delayed(tube.run(), id)];
-    match sound(ranked_keys(view, tube, id))? {
-        Some((states, _)) => keys.extend(states),
+    match sound(position::of(view, tube, id))? {
+        Some(PositionRow { home, place }) => {
+            // Without the task's own row its group is not known.
+            let group = sound(group_in_line(view, tube, id, home))?.flatten();
+            keys.extend(ranked_keys(tube, id, &place, group.as_deref()));
+        }
         None => keys.extend(ranked_key(view, tube, id)?),
     }
     for key in keys.iter().filter(|key| Some(*key) != at) {

@@ -202,7 +202,7 @@ fn put(
     let place =
         Rank { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
     let group = task.placed.and_then(|placed| placed.group).or(task.group);
-    let group = group.or(options.kind.groups_all().then_some(""));
+    let group = group.or(tube.plain_group());
     let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
     let (is_fresh, times) = match &standing {
         TaskState::Fresh { head, .. } => (true, Times { expires: head.expires, ttr: head.ttr }),

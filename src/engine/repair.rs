@@ -84,7 +84,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         Some((home, place, _)) => (Some(*home), Some(*place)),
         None => {
             let position = sound(position::of(ctx, tube, id))?;
-            let (home, place) = position.map(|(home, place, _)| (home, place)).unzip();
+            let (home, place) = position.map(|row| (row.home, row.place)).unzip();
             let home = match home.or(standing) {
                 Some(rank) => Some(home_at(ctx, tube, (rank, id))?),
                 None => None,
@@ -129,8 +129,43 @@ fn group(
     match tag {
         Tag::Line => Ok(key::group_of(at).map(str::to_owned)),
         Tag::Fresh | Tag::Ready => Ok(None),
-        _ => position::of(ctx, tube, id).map(|(_, _, group)| group),
+        _ => match known_group(ctx, tube, id)? {
+            Some(group) => Ok(group),
+            None => lost_group(ctx, tube),
+        },
     }
+}
+
+/// The group in a task's own row; `None` if that is damaged.
+fn known_group(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    id: TaskId,
+) -> Result<Option<Option<String>>> {
+    let Some(position) = sound(position::of(ctx, tube, id))? else { return Ok(None) };
+    for is_fresh in [false, true] {
+        let own = ctx.row(&key::task(tube.run(), &Home { rank: position.home, is_fresh }, id))?;
+        if let Some(row) = own.as_ref().and_then(|(_, raw)| TaskRow::decode(raw.as_ref()?)) {
+            return Ok(Some(row.group.map(str::to_owned)));
+        }
+    }
+    Ok(None)
+}
+
+/// A group with more tasks in flight than can be counted: those that cannot are damaged.
+fn lost_group(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<String>> {
+    let mut rows = Scan::over(tube.range(Tag::Group));
+    if ctx.count(tube.range(Tag::Group)) == 0 {
+        return Ok(None);
+    }
+    let counted = recount(ctx, tube)?;
+    while let Some((met, _)) = rows.next(ctx)? {
+        let Some(group) = key::group_of(&met) else { continue };
+        if in_flight(ctx, tube, group)? > counted.get(group).copied().unwrap_or_default() {
+            return Ok(Some(group.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// Buries a task. If its own row is damaged, a new one replaces it, with the payload if that is in
@@ -193,7 +228,10 @@ fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result
     let holds_group = match group {
         // If the stored count is higher than the tasks that can be counted, damaged delayed tasks
         // hold the group. Which ones of several is not known.
-        Some(group) => in_flight(ctx, tube, group)? > recount(ctx, tube, group)?,
+        Some(group) => {
+            let counted = recount(ctx, tube)?.get(group).copied().unwrap_or_default();
+            in_flight(ctx, tube, group)? > counted
+        }
         None => false,
     };
     Ok(TaskState::Delayed(DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group }))
@@ -211,10 +249,10 @@ fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
     Ok(0)
 }
 
-/// Counts the tasks of a group that are in flight. Reads every taken task of the tube.
-fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
+/// Counts the tasks of each group that are in flight. Reads every taken task of the tube.
+fn recount(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<BTreeMap<String, u64>> {
     let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
-    let mut tasks = 0;
+    let mut groups = BTreeMap::new();
     for tag in [Tag::Taken].into_iter().chain(delayed) {
         let mut rows = Scan::over(tube.range(tag));
         while let Some((met, row)) = rows.next(ctx)? {
@@ -223,11 +261,12 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<u64> {
             let is_in_flight =
                 tag == Tag::Taken || delayed().is_some_and(|(_, (it, _))| it.holds_group);
             let Some(id) = key::id_of(&met).filter(|_| is_in_flight) else { continue };
-            let own = position::of(ctx, tube, id);
-            tasks += u64::from(own.is_ok_and(|(_, _, own)| own.as_deref() == Some(group)));
+            if let Some(Some(group)) = known_group(ctx, tube, id)? {
+                *groups.entry(group).or_default() += 1;
+            }
         }
     }
-    Ok(tasks)
+    Ok(groups)
 }
 
 /// Counts again how many tasks of a group are in flight, and repairs the group's turn, which the
@@ -237,7 +276,7 @@ fn repair_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Ke
         Some((_, row)) if row.as_deref().and_then(row::read_number).is_none() => {}
         _ => return Ok(()),
     }
-    let tasks = recount(ctx, tube, group)?;
+    let tasks = recount(ctx, tube)?.get(group).copied().unwrap_or_default();
     match tasks {
         0 => ctx.remove(key.clone()),
         tasks => ctx.change(key.clone(), row::number(tasks)),

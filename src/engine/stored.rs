@@ -189,16 +189,17 @@ impl<'a> TaskRef<'a> {
 
     /// The position row of the task, if it needs one.
     pub(crate) fn position_row(&self) -> Option<Value> {
-        let position = PositionRow { home: self.home.rank, place: self.place, group: self.group };
-        (position != position::plain(self.tube, self.id)).then(|| position.encode())
+        let position = PositionRow { home: self.home.rank, place: self.place };
+        let plain = PositionRow::at(position::plain(self.tube, self.id));
+        (position != plain).then(|| position.encode())
     }
 
     /// The fields of a state row without a rank in its key.
     pub(crate) fn away(&self) -> Away {
         let plain = position::plain(self.tube, self.id);
         Away {
-            place: (self.place != plain.place).then_some(self.place),
-            grouped: self.group != plain.group,
+            place: (self.place != plain).then_some(self.place),
+            grouped: self.group != self.tube.plain_group(),
             keyed: self.key().is_some(),
             extended: self.read.is_some_and(|(_, row)| !row.extension.is_empty()),
             apart: self.pieces().is_some(),
@@ -281,13 +282,12 @@ fn open_away<T>(
     away: &Away,
     (row, home): Homed<T>,
 ) -> Result<(StoredTask, T)> {
-    let plain = position::plain(tube, id);
-    let place = away.place.unwrap_or(plain.place);
+    let place = away.place.unwrap_or_else(|| position::plain(tube, id));
     let home = home.at(place);
     let own = if away.grouped || away.keyed || away.extended || away.apart {
         own_row(view, tube, id, &home)?
     } else {
-        OwnRow::Plain { group: plain.group, bytes: u64::from(away.bytes) }
+        OwnRow::Plain { group: tube.plain_group(), bytes: u64::from(away.bytes) }
     };
     Ok((StoredTask { id, home, place, own }, row))
 }

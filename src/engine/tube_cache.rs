@@ -22,6 +22,11 @@ impl TubeEntry {
     pub(crate) fn range(&self, tag: Tag) -> Range {
         Range::in_run(tag, self.row.run)
     }
+
+    /// The group of a task that was put without one.
+    pub(crate) fn plain_group(&self) -> Option<&'static str> {
+        self.row.options.kind.groups_all().then_some("")
+    }
 }
 
 /// The tube of an op: a cached one, or one read from the rows, as for the verbs of a transaction.

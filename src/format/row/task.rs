@@ -136,33 +136,35 @@ pub(crate) fn unpack_place(row: &mut Unpacker<'_>, is_placed: bool) -> Option<Ra
 
 /// Where a task was put and where it stands, for one of which its id does not say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PositionRow<'a> {
+pub(crate) struct PositionRow {
     /// Where its `TaskRow` is.
     pub(crate) home: Rank,
     /// Where it stands among the ready ones, now or when it is back.
     pub(crate) place: Rank,
-    pub(crate) group: Option<&'a str>,
 }
 
-impl<'a> PositionRow<'a> {
+impl PositionRow {
+    /// Of a task that stands where it was put.
+    pub(crate) const fn at(rank: Rank) -> Self {
+        Self { home: rank, place: rank }
+    }
+
     pub(crate) fn encode(&self) -> Value {
         let has_moved = self.home != self.place;
         let mut row = Packer::new();
-        row.u8(flags([self.group.is_some(), self.home.order.is_placed(), has_moved]));
+        row.u8(flags([self.home.order.is_placed(), has_moved]));
         pack_place(&mut row, &self.home);
         if has_moved {
             pack_place(&mut row, &self.place);
         }
-        self.group.map(|group| row.short(group));
         row.done()
     }
 
-    pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
+    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
-        let [grouped, is_placed, has_moved, ..] = bits(row.u8().filter(|flags| *flags < 8)?);
+        let [is_placed, has_moved, ..] = bits(row.u8().filter(|flags| *flags < 4)?);
         let home = unpack_place(&mut row, is_placed)?;
         let place = if has_moved { unpack_place(&mut row, is_placed)? } else { home };
-        let group = if grouped { Some(row.short()?) } else { None };
-        row.end(Self { home, place, group }).filter(|_| has_moved == (home != place))
+        row.end(Self { home, place }).filter(|_| has_moved == (home != place))
     }
 }

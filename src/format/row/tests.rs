@@ -100,7 +100,7 @@ fn golden_rows() {
     };
     let (at, back) = (|order| Rank { priority: -1, order }, Order::back);
     let placed = Rank { priority: 0, order: Order::placed(b"ab").unwrap() };
-    let moved = PositionRow { home: at(back(7)), place: at(back(8)), group: Some("g") };
+    let moved = PositionRow { home: at(back(7)), place: at(back(8)) };
     let payload = PayloadPlace::Apart(Pieces { bytes: 6, generation: 7, hash: 8 });
     let apart = TaskRow { times: None, group: None, key: None, payload, ..task };
     let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
@@ -144,13 +144,13 @@ fn golden_rows() {
         }),
         (apart.encode(), "0404000500000000000000010000000000000006000000070000000000000008".into()),
         (moved.encode(), {
-            "05ffffffffffffffff8000000000000007ffffffffffffffff80000000000000080167".into()
+            "02ffffffffffffffff8000000000000007ffffffffffffffff8000000000000008".into()
         }),
-        (PositionRow { place: moved.home, group: None, ..moved }.encode(), {
+        (PositionRow { place: moved.home, ..moved }.encode(), {
             "00ffffffffffffffff8000000000000007".into()
         }),
-        (PositionRow { home: placed, place: placed, group: None }.encode(), {
-            "02000000000000000061620000000000000000000000000000".into()
+        (PositionRow { home: placed, place: placed }.encode(), {
+            "01000000000000000061620000000000000000000000000000".into()
         }),
         (TaskProgress::fresh(NEVER, NEVER).encode(&HERE), String::new()),
         (TaskProgress::fresh(NEVER, 6).encode(&HERE), "040000000000000006".into()),

@@ -196,22 +196,16 @@ pub(crate) struct PieceWork {
 pub(crate) struct PositionRow {
     pub(crate) home: Place,
     pub(crate) moved: Option<Place>,
-    pub(crate) group: Option<String>,
 }
 
 impl PositionRow {
     /// The bytes of the row.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let long = self.home.order.len() == 16;
-        let bits = [self.group.is_some(), long, self.moved.is_some()];
-        let mut bytes = vec![bits.iter().zip([1, 2, 4]).map(|(is, bit)| u8::from(*is) * bit).sum()];
+        let mut bytes = vec![u8::from(long) + 2 * u8::from(self.moved.is_some())];
         for place in [&self.home].into_iter().chain(&self.moved) {
             bytes.extend(place.priority.to_be_bytes());
             bytes.extend(&place.order);
-        }
-        if let Some(group) = &self.group {
-            bytes.push(group.len() as u8);
-            bytes.extend(group.as_bytes());
         }
         bytes
     }
@@ -369,12 +363,11 @@ impl Bytes<'_> {
     }
 
     pub(crate) fn position(mut self) -> Read<PositionRow> {
-        let flags = self.flags(7)?;
-        let long = flags & 2 != 0;
+        let flags = self.flags(3)?;
+        let long = flags & 1 != 0;
         let row = PositionRow {
             home: place(&mut self, long)?,
-            moved: self.when(flags & 4 != 0, |rest| place(rest, long))?,
-            group: self.when(flags & 1 != 0, Self::short)?,
+            moved: self.when(flags & 2 != 0, |rest| place(rest, long))?,
         };
         self.end()?;
         Ok(row)

@@ -300,9 +300,8 @@ impl Parts {
         let moved = (place != home).then(|| place.clone());
         let reported = progress.home.as_ref();
         ensure(reported == moved.is_some().then_some(&home), || format!("home {reported:?}"))?;
-        if home != plain_home || moved.is_some() || grouped {
-            let group = group.clone().filter(|_| grouped);
-            let position = PositionRow { home, moved, group };
+        if home != plain_home || moved.is_some() {
+            let position = PositionRow { home, moved };
             derived.insert(Key::Position(run, id), position.bytes());
         }
         let task =
