@@ -8,7 +8,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::groups::{group_value, in_flight, whose_turn};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::settle::buried;
-use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lookup, position};
@@ -72,7 +72,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
             let content = stored.task(tube).and_then(|task| task.content(ctx));
             match content.and_then(|content| content.payload.read(ctx)) {
                 Ok(_) => return Ok(()),
-                Err(fault) => (Some((stored.home, stored.place, state)), fault),
+                Err(fault) => (Some((stored, state)), fault),
             }
         }
         Err(fault) => (None, fault),
@@ -81,7 +81,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         return Err(fault);
     }
     let (home, place) = match &known {
-        Some((home, place, _)) => (Some(*home), Some(*place)),
+        Some((stored, _)) => (Some(stored.home), Some(stored.place)),
         None => {
             let position = sound(position::of(ctx, tube, id))?;
             let (home, place) = position.map(|row| (row.home, row.place)).unzip();
@@ -93,9 +93,9 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         }
     };
     let Some((home, place)) = home.zip(place) else { return Ok(()) };
-    let group = group(ctx, tube, (tag, id), &at)?;
+    let group = group(ctx, tube, (tag, id), &at, known.as_ref().map(|(stored, _)| stored))?;
     let state = match (known, state) {
-        (Some((_, _, state)), _) => state,
+        (Some((_, state)), _) => state,
         (None, State::Ready) if tag == Tag::Fresh => {
             TaskState::Fresh { head: unknown(), is_next: false }
         }
@@ -125,10 +125,12 @@ fn group(
     tube: &TubeEntry,
     (tag, id): (Tag, TaskId),
     at: &Key,
+    stored: Option<&StoredTask>,
 ) -> Result<Option<String>> {
-    match tag {
-        Tag::Line => Ok(key::group_of(at).map(str::to_owned)),
-        Tag::Fresh | Tag::Ready => Ok(None),
+    match (tag, stored) {
+        (Tag::Line, _) => Ok(key::group_of(at).map(str::to_owned)),
+        (Tag::Fresh | Tag::Ready, _) => Ok(None),
+        (Tag::Taken | Tag::Delayed, Some(stored)) => Ok(stored.group.as_deref().map(str::to_owned)),
         _ => match known_group(ctx, tube, id)? {
             Some(group) => Ok(group),
             None => lost_group(ctx, tube),
@@ -256,12 +258,23 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<BTreeMap<String, u64
     for tag in [Tag::Taken].into_iter().chain(delayed) {
         let mut rows = Scan::over(tube.range(tag));
         while let Some((met, row)) = rows.next(ctx)? {
-            // A damaged lease counts too. Whether a damaged delay holds the group is not known.
-            let delayed = || row.as_deref().and_then(DelayedRow::decode);
-            let is_in_flight =
-                tag == Tag::Taken || delayed().is_some_and(|(_, (it, _))| it.holds_group);
-            let Some(id) = key::id_of(&met).filter(|_| is_in_flight) else { continue };
-            if let Some(Some(group)) = known_group(ctx, tube, id)? {
+            let row = row.as_deref();
+            let away = if tag == Tag::Taken {
+                row.and_then(TakenRow::decode).map(|(away, _)| away)
+            } else {
+                // Whether a damaged delay holds the group is not known.
+                let holding =
+                    row.and_then(DelayedRow::decode).filter(|(_, (it, _))| it.holds_group);
+                let Some((away, _)) = holding else { continue };
+                Some(away)
+            };
+            let group = match (away, key::id_of(&met)) {
+                (Some(away), _) => away.group.or(tube.plain_group()).map(str::to_owned),
+                // A damaged lease counts too.
+                (None, Some(id)) => known_group(ctx, tube, id)?.flatten(),
+                (None, None) => None,
+            };
+            if let Some(group) = group {
                 *groups.entry(group).or_default() += 1;
             }
         }

@@ -15,6 +15,7 @@ use crate::format::{Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::{State, TaskId};
+use std::borrow::Cow;
 
 /// A task's state with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,15 +70,16 @@ pub(crate) struct StoredTask {
     id: TaskId,
     pub(crate) home: Home,
     pub(crate) place: Rank,
+    /// Its group by the row of the state. A row with the rank in its key does not say it.
+    pub(crate) group: Option<Cow<'static, str>>,
     own: OwnRow,
 }
 
 /// The task's own row, which the put wrote.
 enum OwnRow {
-    /// It was not read. By the row of the state the task has no key, the group of its tube's kind,
-    /// and a payload of this many bytes in its own row.
+    /// It was not read. By the row of the state the task has no key, and a payload of this many
+    /// bytes in its own row.
     Plain {
-        group: Option<&'static str>,
         bytes: u64,
     },
     Read(Value),
@@ -116,8 +118,8 @@ impl StoredTask {
     pub(crate) fn task<'a>(&'a self, tube: &'a TubeEntry) -> Result<TaskRef<'a>> {
         let Self { id, home, place, .. } = *self;
         match &self.own {
-            OwnRow::Plain { group, bytes } => {
-                let (group, bytes, read) = (*group, *bytes, None);
+            OwnRow::Plain { bytes } => {
+                let (group, bytes, read) = (self.group.as_deref(), *bytes, None);
                 Ok(TaskRef { tube, id, home, place, group, bytes, read })
             }
             OwnRow::Read(raw) => {
@@ -195,11 +197,11 @@ impl<'a> TaskRef<'a> {
     }
 
     /// The fields of a state row without a rank in its key.
-    pub(crate) fn away(&self) -> Away {
+    pub(crate) fn away(&self) -> Away<'a> {
         let plain = position::plain(self.tube, self.id);
         Away {
             place: (self.place != plain).then_some(self.place),
-            grouped: self.group != self.tube.plain_group(),
+            group: self.group.filter(|group| Some(*group) != self.tube.plain_group()),
             keyed: self.key().is_some(),
             extended: self.read.is_some_and(|(_, row)| !row.extension.is_empty()),
             apart: self.pieces().is_some(),
@@ -244,7 +246,7 @@ pub(crate) fn open_at(
 ) -> Result<(StoredTask, TaskState)> {
     if let (Tag::Fresh, Some(place)) = (tag, at) {
         let home = Home { rank: place, is_fresh: true };
-        let stored = StoredTask { id, home, place, own: OwnRow::Read(raw.clone()) };
+        let stored = StoredTask { id, home, place, group: None, own: OwnRow::Read(raw.clone()) };
         let Times { expires, ttr } = TaskRow::times(raw).ok_or_else(|| damaged("task"))?;
         let head = TaskProgress::fresh(expires, ttr);
         return Ok((stored, TaskState::Fresh { head, is_next: false }));
@@ -271,7 +273,7 @@ pub(crate) fn open_at(
     };
     let home = home.at(place);
     let own = own_row(view, tube, id, &home)?;
-    Ok((StoredTask { id, home, place, own }, standing))
+    Ok((StoredTask { id, home, place, group: None, own }, standing))
 }
 
 #[inline(always)]
@@ -279,17 +281,21 @@ fn open_away<T>(
     view: &dyn View,
     tube: &TubeEntry,
     id: TaskId,
-    away: &Away,
+    away: &Away<'_>,
     (row, home): Homed<T>,
 ) -> Result<(StoredTask, T)> {
     let place = away.place.unwrap_or_else(|| position::plain(tube, id));
     let home = home.at(place);
-    let own = if away.grouped || away.keyed || away.extended || away.apart {
+    let group = match away.group {
+        Some(group) => Some(Cow::Owned(group.to_owned())),
+        None => tube.plain_group().map(Cow::Borrowed),
+    };
+    let own = if away.keyed || away.extended || away.apart {
         own_row(view, tube, id, &home)?
     } else {
-        OwnRow::Plain { group: tube.plain_group(), bytes: u64::from(away.bytes) }
+        OwnRow::Plain { bytes: u64::from(away.bytes) }
     };
-    Ok((StoredTask { id, home, place, own }, row))
+    Ok((StoredTask { id, home, place, group, own }, row))
 }
 
 /// Reads the state in the row of a taken task, and the task with it.

@@ -11,11 +11,11 @@ use crate::words::task::Reason;
 /// What a row of a state that has no place in its key says of its task. To end the state of a
 /// plain task, a caller need not read the task's own row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Away {
+pub(crate) struct Away<'a> {
     /// Where the task goes back to; `None` is where its id says.
     pub(crate) place: Option<Rank>,
-    /// Whether its own row names another group than its tube's kind does.
-    pub(crate) grouped: bool,
+    /// Its group, if that is another one than its tube's kind gives.
+    pub(crate) group: Option<&'a str>,
     pub(crate) keyed: bool,
     /// Whether its own row has fields of later versions.
     pub(crate) extended: bool,
@@ -25,24 +25,29 @@ pub(crate) struct Away {
     pub(crate) bytes: u32,
 }
 
-impl Away {
+impl<'a> Away<'a> {
     /// The flags of a row, the lowest two from the state itself.
     fn flags(&self, [first, second]: [bool; 2]) -> u8 {
         let is_placed = self.place.is_some_and(|place| place.order.is_placed());
         let (away, extended) = (self.place.is_some(), self.extended);
-        flags([first, second, self.grouped, self.keyed, self.apart, away, is_placed, extended])
+        let grouped = self.group.is_some();
+        flags([first, second, grouped, self.keyed, self.apart, away, is_placed, extended])
     }
 
     fn pack(&self, row: &mut Packer) {
         if let Some(place) = &self.place {
             pack_place(row, place);
         }
+        if let Some(group) = self.group {
+            row.short(group);
+        }
     }
 
-    fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'_>) -> Option<Self> {
+    fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'a>) -> Option<Self> {
         let [first, second, grouped, keyed, apart, away, is_placed, extended] = bits(flags);
         let place = if away { Some(unpack_place(row, is_placed)?) } else { None };
-        let away = Self { place, grouped, keyed, extended, apart, bytes };
+        let group = if grouped { Some(row.short()?) } else { None };
+        let away = Self { place, group, keyed, extended, apart, bytes };
         (away.flags([first, second]) == flags).then_some(away)
     }
 }
@@ -199,7 +204,7 @@ pub(crate) struct TakenRow {
 }
 
 impl TakenRow {
-    pub(crate) fn encode(&self, away: &Away, home: &StoredHome) -> Value {
+    pub(crate) fn encode(&self, away: &Away<'_>, home: &StoredHome) -> Value {
         let mut row = Packer::new();
         let mut fixed = [0; 21];
         fixed[0] = away.flags([self.holder != 0, self.deadline != NEVER]);
@@ -218,7 +223,7 @@ impl TakenRow {
     }
 
     #[inline(always)]
-    pub(crate) fn decode(row: &[u8]) -> Option<(Away, Homed<Self>)> {
+    pub(crate) fn decode(row: &[u8]) -> Option<(Away<'_>, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
         let mut fixed = rest.part(21)?;
         let flags = fixed.u8()?;
@@ -247,7 +252,7 @@ impl DelayedRow {
         if self.wall { Deadline::RunAt } else { Deadline::Delay }
     }
 
-    pub(crate) fn encode(&self, away: &Away, home: &StoredHome) -> Value {
+    pub(crate) fn encode(&self, away: &Away<'_>, home: &StoredHome) -> Value {
         let mut row = Packer::new();
         row.u8(away.flags([self.wall, self.holds_group]));
         row.u64(self.due).u32(away.bytes);
@@ -255,7 +260,7 @@ impl DelayedRow {
         self.head.end_row(row, home)
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Option<(Away, Homed<Self>)> {
+    pub(crate) fn decode(row: &[u8]) -> Option<(Away<'_>, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
         let (flags, due, bytes) = (rest.u8()?, rest.u64()?, rest.u32()?);
         let away = Away::unpack(flags, bytes, &mut rest)?;

@@ -76,8 +76,8 @@ fn golden_extensions() {
 /// All fields, after the flags that announce them.
 const HEAD: &str = "0f0000000300000002000000010000000400000000000000050000000000000006000165";
 
-const PLAIN: Away =
-    Away { place: None, grouped: false, keyed: false, extended: false, apart: false, bytes: 10 };
+const PLAIN: Away<'_> =
+    Away { place: None, group: None, keyed: false, extended: false, apart: false, bytes: 10 };
 
 /// The home of most tasks that are not fresh: the rank that they have now.
 const HERE: StoredHome = StoredHome { rank: None, is_fresh: false };
@@ -120,7 +120,7 @@ fn golden_rows() {
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
     let extension = Extension::default();
     let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension };
-    let away = Away { place: Some(placed), grouped: true, keyed: true, apart: true, ..PLAIN };
+    let away = Away { place: Some(placed), group: Some("g"), keyed: true, apart: true, ..PLAIN };
     let golden: Vec<(Value, String)> = vec![
         (
             Counters { tube: 1, run: 2, consumer: 3, ..Counters::default() }.encode(),
@@ -170,14 +170,14 @@ fn golden_rows() {
         (TakenRow { holder: 0, deadline: 3, ..taken.clone() }.encode(&away, &HERE), {
             format!(
                 "7e000000000000000700000000000000090000000a0000000000000003\
-                 000000000000000061620000000000000000000000000000{HEAD}"
+                 0000000000000000616200000000000000000000000000000167{HEAD}"
             )
         }),
         (delayed.encode(&PLAIN, &HERE), format!("0300000000000000090000000a{HEAD}")),
         (delayed.encode(&away, &HERE), {
             format!(
                 "7f00000000000000090000000a\
-                 000000000000000061620000000000000000000000000000{HEAD}"
+                 0000000000000000616200000000000000000000000000000167{HEAD}"
             )
         }),
         (bury(Reason::Buried("b".into())).encode(&HERE), format!("000000000000000901000162{HEAD}")),
@@ -215,7 +215,7 @@ fn golden_flags() {
     let counted = TaskProgress { buries: 1, ..fresh.clone() };
     let failed = TaskProgress { last_error: "e".into(), ..fresh.clone() };
     let delayed = |wall, holds_group| DelayedRow { head: fresh.clone(), due: 9, wall, holds_group };
-    let due = |away: Away| delayed(false, false).encode(&away, &HERE);
+    let due = |away: Away<'_>| delayed(false, false).encode(&away, &HERE);
     let place = Rank { priority: 2, order: Order::back(1) };
     let pieces = Pieces { bytes: 9, generation: 1, hash: 2 };
     let golden: Vec<(Value, String)> = vec![
@@ -234,7 +234,7 @@ fn golden_flags() {
         (delayed(false, false).encode(&PLAIN, &HERE), "0000000000000000090000000a".into()),
         (delayed(true, false).encode(&PLAIN, &HERE), "0100000000000000090000000a".into()),
         (delayed(false, true).encode(&PLAIN, &HERE), "0200000000000000090000000a".into()),
-        (due(Away { grouped: true, ..PLAIN }), "0400000000000000090000000a".into()),
+        (due(Away { group: Some("g"), ..PLAIN }), "0400000000000000090000000a0167".into()),
         (due(Away { keyed: true, ..PLAIN }), "0800000000000000090000000a".into()),
         (due(Away { apart: true, ..PLAIN }), "1000000000000000090000000a".into()),
         (due(Away { place: Some(place), ..PLAIN }), {

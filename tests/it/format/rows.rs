@@ -235,7 +235,7 @@ pub(crate) struct Progress {
 
 #[derive(Debug)]
 pub(crate) struct Away {
-    pub(crate) grouped: bool,
+    pub(crate) group: Option<String>,
     pub(crate) keyed: bool,
     pub(crate) apart: bool,
     pub(crate) extended: bool,
@@ -376,11 +376,11 @@ impl Bytes<'_> {
     fn away(&mut self, flags: u8) -> Read<Away> {
         ensure(flags & 96 != 64, || "a length of the order without a place".into())?;
         Ok(Away {
-            grouped: flags & 4 != 0,
             keyed: flags & 8 != 0,
             apart: flags & 16 != 0,
             extended: flags & 128 != 0,
             place: self.when(flags & 32 != 0, |rest| place(rest, flags & 64 != 0))?,
+            group: self.when(flags & 4 != 0, Self::short)?,
         })
     }
 

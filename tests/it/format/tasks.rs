@@ -236,11 +236,12 @@ impl Stored {
 fn beside(
     away: &Away,
     bytes: u32,
-    found: [bool; 4],
+    (group, found): (Option<&String>, [bool; 3]),
     length: usize,
     place: Option<&Place>,
 ) -> Read<()> {
-    let reported = [away.grouped, away.keyed, away.apart, away.extended];
+    let reported = [away.keyed, away.apart, away.extended];
+    ensure(away.group.as_ref() == group, || format!("{away:?} of group {group:?}"))?;
     ensure(reported == found && away.place.as_ref() == place, || format!("{away:?} of {found:?}"))?;
     ensure(bytes as usize == length, || format!("{length} bytes, reported {bytes}"))
 }
@@ -284,7 +285,8 @@ impl Parts {
             }
             _ => unreachable!("its place is in its key"),
         });
-        let found = [grouped, row.key.is_some(), apart, row.extension];
+        let other_group = group.as_ref().filter(|_| grouped);
+        let found = (other_group, [row.key.is_some(), apart, row.extension]);
         let away_place = (place != plain_home).then_some(&place);
         match &state {
             State::Ready => ensure(key_group == group, || format!("in line {key_group:?}"))?,
