@@ -130,10 +130,12 @@ fn group(
     match (tag, stored) {
         (Tag::Line, _) => Ok(key::group_of(at).map(str::to_owned)),
         (Tag::Fresh | Tag::Ready, _) => Ok(None),
-        (Tag::Taken | Tag::Delayed, Some(stored)) => Ok(stored.group.as_deref().map(str::to_owned)),
         _ => match known_group(ctx, tube, id)? {
             Some(group) => Ok(group),
-            None => lost_group(ctx, tube),
+            None => match stored.and_then(StoredTask::stated_group) {
+                Some(group) => Ok(Some(group.to_owned())),
+                None => lost_group(ctx, tube),
+            },
         },
     }
 }

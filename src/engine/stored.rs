@@ -15,7 +15,6 @@ use crate::format::{Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::{State, TaskId};
-use std::borrow::Cow;
 
 /// A task's state with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,21 +69,20 @@ pub(crate) struct StoredTask {
     id: TaskId,
     pub(crate) home: Home,
     pub(crate) place: Rank,
-    /// Its group by the row of the state. A row with the rank in its key does not say it.
-    pub(crate) group: Option<Cow<'static, str>>,
     own: OwnRow,
 }
 
 /// The task's own row, which the put wrote.
 enum OwnRow {
-    /// It was not read. By the row of the state the task has no key, and a payload of this many
-    /// bytes in its own row.
+    /// It was not read. By the row of the state the task has no key, this group, and a payload of
+    /// this many bytes in its own row.
     Plain {
+        group: Option<Box<str>>,
         bytes: u64,
     },
     Read(Value),
-    /// It is damaged or missing.
-    Lost,
+    /// It is damaged or missing. The group is the one in the row of the state, if that says it.
+    Lost(Option<Box<str>>),
 }
 
 /// A task, without its state.
@@ -118,22 +116,30 @@ impl StoredTask {
     pub(crate) fn task<'a>(&'a self, tube: &'a TubeEntry) -> Result<TaskRef<'a>> {
         let Self { id, home, place, .. } = *self;
         match &self.own {
-            OwnRow::Plain { bytes } => {
-                let (group, bytes, read) = (self.group.as_deref(), *bytes, None);
+            OwnRow::Plain { group, bytes } => {
+                let (group, bytes, read) = (group.as_deref(), *bytes, None);
                 Ok(TaskRef { tube, id, home, place, group, bytes, read })
             }
             OwnRow::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
                 Ok(TaskRef::new(tube, id, (home, place), raw, row))
             }
-            OwnRow::Lost => Err(damaged("task")),
+            OwnRow::Lost(_) => Err(damaged("task")),
+        }
+    }
+
+    /// The group by the row of the state, if the task's own row was not read.
+    pub(crate) fn stated_group(&self) -> Option<&str> {
+        match &self.own {
+            OwnRow::Plain { group, .. } | OwnRow::Lost(group) => group.as_deref(),
+            OwnRow::Read(_) => None,
         }
     }
 
     /// The same task, with the task's own row read in any case.
     pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
         if matches!(self.own, OwnRow::Plain { .. }) {
-            self.own = own_row(view, tube, self.id, &self.home)?;
+            self.own = own_row(view, tube, self.id, &self.home, None)?;
         }
         Ok(self)
     }
@@ -210,13 +216,19 @@ impl<'a> TaskRef<'a> {
     }
 }
 
-/// Reads the task's own row.
+/// Reads the task's own row. The row of the state says this group, or nothing about it.
 #[inline(always)]
-fn own_row(view: &dyn View, tube: &TubeEntry, id: TaskId, home: &Home) -> Result<OwnRow> {
+fn own_row(
+    view: &dyn View,
+    tube: &TubeEntry,
+    id: TaskId,
+    home: &Home,
+    group: Option<Box<str>>,
+) -> Result<OwnRow> {
     match view.get(&key::task(tube.run(), home, id)) {
         Ok(Some(raw)) => Ok(OwnRow::Read(raw)),
-        Ok(None) => Ok(OwnRow::Lost),
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(OwnRow::Lost),
+        Ok(None) => Ok(OwnRow::Lost(group)),
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(OwnRow::Lost(group)),
         Err(error) => Err(error),
     }
 }
@@ -246,7 +258,7 @@ pub(crate) fn open_at(
 ) -> Result<(StoredTask, TaskState)> {
     if let (Tag::Fresh, Some(place)) = (tag, at) {
         let home = Home { rank: place, is_fresh: true };
-        let stored = StoredTask { id, home, place, group: None, own: OwnRow::Read(raw.clone()) };
+        let stored = StoredTask { id, home, place, own: OwnRow::Read(raw.clone()) };
         let Times { expires, ttr } = TaskRow::times(raw).ok_or_else(|| damaged("task"))?;
         let head = TaskProgress::fresh(expires, ttr);
         return Ok((stored, TaskState::Fresh { head, is_next: false }));
@@ -272,8 +284,8 @@ pub(crate) fn open_at(
         (Some(State::Ready | State::Buried) | None, _) => return Err(damaged("state")),
     };
     let home = home.at(place);
-    let own = own_row(view, tube, id, &home)?;
-    Ok((StoredTask { id, home, place, group: None, own }, standing))
+    let own = own_row(view, tube, id, &home, None)?;
+    Ok((StoredTask { id, home, place, own }, standing))
 }
 
 #[inline(always)]
@@ -286,16 +298,13 @@ fn open_away<T>(
 ) -> Result<(StoredTask, T)> {
     let place = away.place.unwrap_or_else(|| position::plain(tube, id));
     let home = home.at(place);
-    let group = match away.group {
-        Some(group) => Some(Cow::Owned(group.to_owned())),
-        None => tube.plain_group().map(Cow::Borrowed),
-    };
+    let group = away.group.or(tube.plain_group()).map(Box::from);
     let own = if away.keyed || away.extended || away.apart {
-        own_row(view, tube, id, &home)?
+        own_row(view, tube, id, &home, group)?
     } else {
-        OwnRow::Plain { bytes: u64::from(away.bytes) }
+        OwnRow::Plain { group, bytes: u64::from(away.bytes) }
     };
-    Ok((StoredTask { id, home, place, group, own }, row))
+    Ok((StoredTask { id, home, place, own }, row))
 }
 
 /// Reads the state in the row of a taken task, and the task with it.

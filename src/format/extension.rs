@@ -11,15 +11,21 @@ const FIELD_BYTES: usize = 4;
 /// Most bytes of all fields together.
 const FIELDS_MAX: usize = u16::MAX as usize;
 
-/// The fields of one section. An empty one holds no memory.
+/// The fields of one section. An empty one holds no memory. It has the size of a pointer, because
+/// it is moved with every state of a task and usually empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extension(Vec<u8>);
+#[expect(clippy::box_collection, reason = "one pointer instead of three words")]
+pub(crate) struct Extension(Option<Box<Vec<u8>>>);
 
 impl Extension {
-    pub(crate) const EMPTY: Self = Self(Vec::new());
+    pub(crate) const EMPTY: Self = Self(None);
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |bytes| bytes)
     }
 
     /// The bytes of the field with this number.
@@ -29,7 +35,7 @@ impl Extension {
 
     /// All fields, in the order of their numbers.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        let mut rest = Unpacker::new(&self.0);
+        let mut rest = Unpacker::new(self.bytes());
         std::iter::from_fn(move || next_field(&mut rest))
     }
 
@@ -44,13 +50,13 @@ impl Extension {
                 from = to;
             }
         }
-        if self.0.len() - (to - from) + FIELD_BYTES + bytes.len() > FIELDS_MAX {
+        if self.bytes().len() - (to - from) + FIELD_BYTES + bytes.len() > FIELDS_MAX {
             return false;
         }
         let [high, low] = number.to_be_bytes();
         let [long, short] = (bytes.len() as u16).to_be_bytes();
         let field = [high, low, long, short].into_iter().chain(bytes.iter().copied());
-        self.0.splice(from..to, field);
+        self.0.get_or_insert_default().splice(from..to, field);
         true
     }
 
@@ -73,7 +79,7 @@ impl Extension {
 
     /// Writes the section with its length.
     pub(crate) fn encode(&self, to: &mut Packer) {
-        to.u16(self.0.len() as u16).bytes(&self.0);
+        to.u16(self.bytes().len() as u16).bytes(self.bytes());
     }
 
     /// Reads a section. `None` for bytes that [`encode`](Self::encode) does not write.
@@ -88,7 +94,7 @@ impl Extension {
             }
             last = Some(number);
         }
-        Some(Self(section.to_vec()))
+        Some(Self((total > 0).then(|| Box::new(section.to_vec()))))
     }
 }
 

@@ -43,6 +43,7 @@ impl<'a> Away<'a> {
         }
     }
 
+    #[inline(always)]
     fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'a>) -> Option<Self> {
         let [first, second, grouped, keyed, apart, away, is_placed, extended] = bits(flags);
         let place = if away { Some(unpack_place(row, is_placed)?) } else { None };
