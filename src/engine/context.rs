@@ -121,7 +121,7 @@ impl<'a> OpContext<'a> {
     /// A task's id, or a number in the order of ids, that was never assigned before. The commit has
     /// made sure that the op has as many numbers as it announced.
     pub(crate) fn id(&mut self) -> u64 {
-        self.ids(1)
+        self.draw(Numbers::of_ids(1)).ids
     }
 
     /// Draws so many consecutive ids. Returns the first.

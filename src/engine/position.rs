@@ -31,6 +31,9 @@ pub(crate) fn of(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Positi
     };
     match &kept {
         Some(row) => PositionRow::decode(row).ok_or_else(|| damaged("position")),
-        None => Ok(PositionRow::at(plain(tube, id))),
+        None => {
+            let rank = plain(tube, id);
+            Ok(PositionRow { home: rank, place: rank })
+        }
     }
 }

@@ -198,8 +198,8 @@ impl<'a> TaskRef<'a> {
     /// The position row of the task, if it needs one.
     pub(crate) fn position_row(&self) -> Option<Value> {
         let position = PositionRow { home: self.home.rank, place: self.place };
-        let plain = PositionRow::at(position::plain(self.tube, self.id));
-        (position != plain).then(|| position.encode())
+        let plain = position::plain(self.tube, self.id);
+        (position.home != plain || position.place != plain).then(|| position.encode())
     }
 
     /// The fields of a state row without a rank in its key.

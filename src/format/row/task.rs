@@ -144,11 +144,6 @@ pub(crate) struct PositionRow {
 }
 
 impl PositionRow {
-    /// Of a task that stands where it was put.
-    pub(crate) const fn at(rank: Rank) -> Self {
-        Self { home: rank, place: rank }
-    }
-
     pub(crate) fn encode(&self) -> Value {
         let has_moved = self.home != self.place;
         let mut row = Packer::new();
