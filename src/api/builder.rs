@@ -225,6 +225,10 @@ impl Builder {
     /// An empty folder, also a mount point, keeps its owner and its mode; only files are made in
     /// it. On Unix a new folder and every file can be read by its owner only.
     ///
+    /// Damage is refused or contained, with one exception: a few bytes of `base.redb` belong to
+    /// redb alone, and redb may abort the process when it meets damage there. Open a folder that
+    /// you do not trust in a process of its own first.
+    ///
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) if the folder is open in this or another process;
     /// [`NotAQueue`](ErrorKind::NotAQueue) if there is something else, which is not changed;

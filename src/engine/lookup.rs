@@ -59,30 +59,24 @@ fn ranked_keys(tube: &TubeEntry, id: TaskId, place: &Rank, group: Option<&str>) 
     [ready_key(tube, group, place, id), key::buried(tube.run(), place, id)]
 }
 
-/// The group of the task of this id that was put here, by its own row. A fresh task has none.
+/// The group of the task of this id that was put here, by its own row. A fresh task has none. Not
+/// read if no task of the tube is in a line.
 ///
 /// # Errors
 /// `Damaged` if its own row is damaged.
-pub(crate) fn group(
-    view: &dyn View,
-    tube: &TubeEntry,
-    id: TaskId,
-    rank: Rank,
-) -> Result<Option<String>> {
-    let own = view.get(&key::task(tube.run(), &Home { rank, is_fresh: false }, id))?;
-    let Some(own) = own else { return Ok(tube.plain_group().map(str::to_owned)) };
-    let row = TaskRow::decode(&own).ok_or_else(|| damaged("task"))?;
-    Ok(row.group.map(str::to_owned))
-}
-
-/// The same, if a task of the tube is in a line.
 fn group_in_line(
     view: &dyn View,
     tube: &TubeEntry,
     id: TaskId,
     rank: Rank,
 ) -> Result<Option<String>> {
-    if view.count(tube.range(Tag::Line)) == 0 { Ok(None) } else { group(view, tube, id, rank) }
+    if view.count(tube.range(Tag::Line)) == 0 {
+        return Ok(None);
+    }
+    let own = view.get(&key::task(tube.run(), &Home { rank, is_fresh: false }, id))?;
+    let Some(own) = own else { return Ok(tube.plain_group().map(str::to_owned)) };
+    let row = TaskRow::decode(&own).ok_or_else(|| damaged("task"))?;
+    Ok(row.group.map(str::to_owned))
 }
 
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
