@@ -80,7 +80,7 @@ impl Store {
             // A disk that lacks the smallest step has none of the larger ones.
             grown = file.extend(STEP_MIN).is_ok();
             while grown && step > STEP_MIN && file.extend(step).is_err() {
-                step /= 4;
+                step /= 2;
             }
             Ok(())
         })?;
