@@ -25,8 +25,7 @@ const STEP_BYTES: u64 = 1 << 20;
 const STEP_PART: u64 = 16;
 /// Bytes of the smallest step that is tried.
 const STEP_MIN: u64 = 16 << 10;
-/// Rows of the first slice, and of the smallest one, of rows that are not removals. Mostly it does
-/// not fit, and then no other is tried.
+/// Rows of the smallest slice that is tried for rows that are not removals.
 const ADDS_MIN: usize = 16;
 
 impl Store {
@@ -77,9 +76,8 @@ impl Store {
         let mut grown = false;
         self.reopen_after(|file| {
             let mut step = (rows * 2 + STEP_BYTES).max(file.seen() / STEP_PART);
-            // A disk that lacks the smallest step has none of the larger ones.
-            grown = file.extend(STEP_MIN).is_ok();
-            while grown && step > STEP_MIN && file.extend(step).is_err() {
+            while !grown && step >= STEP_MIN {
+                grown = file.extend(step).is_ok();
                 step /= 2;
             }
             Ok(())
@@ -142,8 +140,8 @@ impl Store {
     /// Writes rows to the base in small commits, which do not move its anchor: after any of them a
     /// replay leads to the same rows.
     fn write_what_fits(&mut self) -> Result<()> {
-        let dead = self.write_slices(true)?;
-        let alive = self.write_slices(false)?;
+        let dead = self.write_slices(true, 1)?;
+        let alive = self.write_slices(false, ADDS_MIN)?;
         self.rows.active.keep(|key, op| {
             let written = if op.is_remove() { &dead } else { &alive };
             written.as_ref().is_none_or(|written| key > written)
@@ -152,12 +150,12 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the removals, or the other rows, in slices, until one does not fit. Returns the last
-    /// key written.
-    fn write_slices(&mut self, dead: bool) -> Result<Option<Key>> {
-        let (mut most, least) = if dead { (SLICE_ROWS, 1) } else { (ADDS_MIN, ADDS_MIN) };
+    /// Writes the removals, or the other rows, until a slice of `least` rows does not fit. Returns
+    /// the last key written.
+    fn write_slices(&mut self, dead: bool, least: usize) -> Result<Option<Key>> {
         let rows = self.rows.active.iter().filter(|(_, op)| op.is_remove() == dead).count();
-        let (mut last, mut grows) = (None, true);
+        // A slice that does not fit is not tried again with the same rows.
+        let (mut last, mut most) = (None, rows.min(SLICE_ROWS));
         loop {
             let Some(opening) = self.base.take().map(Base::into_opening) else { return Ok(last) };
             let written = write_slice(&opening, &self.rows.active, dead, last.as_ref(), most)
@@ -170,9 +168,6 @@ impl Store {
                         return Ok(last);
                     }
                     last = written;
-                    if grows {
-                        most = (most * 4).min(SLICE_ROWS);
-                    }
                 }
                 Err(error) => {
                     opening.health.detach();
@@ -182,8 +177,7 @@ impl Store {
                     if error.kind() != ErrorKind::DiskFull || most <= least {
                         return Ok(last);
                     }
-                    // Smaller than what was tried, of which there may be fewer rows.
-                    (most, grows) = ((most.min(rows) / 4).max(least), false);
+                    most = (most / 4).max(least);
                 }
             }
         }

@@ -92,6 +92,13 @@ fn payload() -> [u8; 100] {
 }
 
 impl Stage {
+    /// Checks the changes to the disk of the last verb.
+    fn is_bounded(&self, verb: &str) {
+        let calls = self.disk.syncs().len();
+        assert!(calls <= CALLS_MAX, "{verb}, {:?}: {calls} changes to the disk", self.limit);
+        self.disk.plan(Fault::None);
+    }
+
     fn open(limit: Limit, disk: &SimDisk, clock: &ManualClock) -> (Queue, Tube) {
         let mut builder = builder(disk.lend(), Durability::Durable).clock(clock.clone());
         match limit {
@@ -339,6 +346,7 @@ fn verbs() -> Vec<Verb> {
         }),
         ("take_many and ack_many", May::Never, |s| {
             let tasks = s.tube.take_many(1000)?;
+            s.is_bounded("take_many");
             let ids: Vec<_> = tasks.iter().map(Task::id).collect();
             s.tube.ack_many(tasks)?;
             Ok(Change { gone: ids, ..Change::default() })
@@ -438,8 +446,7 @@ fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> boo
     let mut stage = Stage::new(limit, ring);
     stage.disk.plan(Fault::None);
     let done = call(&mut stage);
-    let calls = stage.disk.syncs().len();
-    assert!(calls <= CALLS_MAX, "{verb}, {limit:?}: {calls} changes to the disk");
+    stage.is_bounded(verb);
     let (is_refused, is_dropped) = match done {
         Ok(change) => {
             stage.there.extend(change.added);
