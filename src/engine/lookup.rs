@@ -1,7 +1,7 @@
 //! Finds a task by its id: the row that gives its state, or the row of a fresh task. Every verb on
 //! a task by its id begins here.
 
-use crate::engine::context::{OpContext, damaged, sound};
+use crate::engine::context::{OpContext, decoded, sound};
 use crate::engine::position;
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
@@ -59,8 +59,8 @@ fn ranked_keys(tube: &TubeEntry, id: TaskId, place: &Rank, group: Option<&str>) 
     [ready_key(tube, group, place, id), key::buried(tube.run(), place, id)]
 }
 
-/// The group of the task of this id that was put here, by its own row. A fresh task has none. Not
-/// read if no task of the tube is in a line.
+/// The group of the task of this id that was put here. Its own row is not read if no task of the
+/// tube is in a line.
 ///
 /// # Errors
 /// `Damaged` if its own row is damaged.
@@ -68,15 +68,32 @@ fn group_in_line(
     view: &dyn View,
     tube: &TubeEntry,
     id: TaskId,
-    rank: Rank,
+    home: Rank,
 ) -> Result<Option<String>> {
     if view.count(tube.range(Tag::Line)) == 0 {
         return Ok(None);
     }
-    let own = view.get(&key::task(tube.run(), &Home { rank, is_fresh: false }, id))?;
-    let Some(own) = own else { return Ok(tube.plain_group().map(str::to_owned)) };
-    let row = TaskRow::decode(&own).ok_or_else(|| damaged("task"))?;
-    Ok(row.group.map(str::to_owned))
+    Ok(own_group(view, tube, id, home)?.unwrap_or_else(|| tube.plain_group().map(str::to_owned)))
+}
+
+/// The group in the own row of the task of this id that was put here; `None` without such a row.
+///
+/// # Errors
+/// `Damaged` if its own row is damaged.
+pub(crate) fn own_group(
+    view: &dyn View,
+    tube: &TubeEntry,
+    id: TaskId,
+    rank: Rank,
+) -> Result<Option<Option<String>>> {
+    for is_fresh in [false, true] {
+        let own = view.get(&key::task(tube.run(), &Home { rank, is_fresh }, id));
+        let group = |row: &[u8]| TaskRow::decode(row).map(|row| row.group.map(str::to_owned));
+        if let Some(group) = decoded(own, group, "task")? {
+            return Ok(Some(group));
+        }
+    }
+    Ok(None)
 }
 
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {

@@ -127,41 +127,33 @@ fn group(
     at: &Key,
     stored: Option<&StoredTask>,
 ) -> Result<Option<String>> {
-    match (tag, stored) {
+    match (tag, stored.and_then(StoredTask::stated_group)) {
         (Tag::Line, _) => Ok(key::group_of(at).map(str::to_owned)),
         (Tag::Fresh | Tag::Ready, _) => Ok(None),
-        _ => match known_group(ctx, tube, id)? {
+        (_, Some(group)) => Ok(group.map(str::to_owned)),
+        (_, None) => match known_group(ctx, tube, id)? {
             Some(group) => Ok(group),
-            None => match stored.and_then(StoredTask::stated_group) {
-                Some(group) => Ok(Some(group.to_owned())),
-                None => lost_group(ctx, tube),
-            },
+            None => lost_group(ctx, tube),
         },
     }
 }
 
-/// The group in a task's own row; `None` if that is damaged.
+/// The group in a task's own row; `None` if that row, or where it is, is damaged.
 fn known_group(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     id: TaskId,
 ) -> Result<Option<Option<String>>> {
     let Some(position) = sound(position::of(ctx, tube, id))? else { return Ok(None) };
-    for is_fresh in [false, true] {
-        let own = ctx.row(&key::task(tube.run(), &Home { rank: position.home, is_fresh }, id))?;
-        if let Some(row) = own.as_ref().and_then(|(_, raw)| TaskRow::decode(raw.as_ref()?)) {
-            return Ok(Some(row.group.map(str::to_owned)));
-        }
-    }
-    Ok(None)
+    sound(lookup::own_group(ctx, tube, id, position.home)).map(Option::flatten)
 }
 
 /// A group with more tasks in flight than can be counted: those that cannot are damaged.
 fn lost_group(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<String>> {
-    let mut rows = Scan::over(tube.range(Tag::Group));
     if ctx.count(tube.range(Tag::Group)) == 0 {
         return Ok(None);
     }
+    let mut rows = Scan::over(tube.range(Tag::Group));
     let counted = recount(ctx, tube)?;
     while let Some((met, _)) = rows.next(ctx)? {
         let Some(group) = key::group_of(&met) else { continue };

@@ -128,18 +128,20 @@ impl StoredTask {
         }
     }
 
-    /// The group by the row of the state, if the task's own row was not read.
-    pub(crate) fn stated_group(&self) -> Option<&str> {
+    /// The group by the row of the state, or by the task's own row if that was read. `None` if the
+    /// row that was read cannot be decoded.
+    pub(crate) fn stated_group(&self) -> Option<Option<&str>> {
         match &self.own {
-            OwnRow::Plain { group, .. } | OwnRow::Lost(group) => group.as_deref(),
-            OwnRow::Read(_) => None,
+            OwnRow::Plain { group, .. } | OwnRow::Lost(group) => Some(group.as_deref()),
+            OwnRow::Read(raw) => TaskRow::decode(raw).map(|row| row.group),
         }
     }
 
     /// The same task, with the task's own row read in any case.
     pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
-        if matches!(self.own, OwnRow::Plain { .. }) {
-            self.own = own_row(view, tube, self.id, &self.home, None)?;
+        if let OwnRow::Plain { group, .. } = &mut self.own {
+            let group = group.take();
+            self.own = own_row(view, tube, self.id, &self.home, group)?;
         }
         Ok(self)
     }
