@@ -119,10 +119,10 @@ fn moved_back(ctx: &mut OpContext<'_>, tube: &TubeEntry, at: Key) -> bool {
 
 /// A fresh task is about to leave the second part. If it is the next one, the border moves on;
 /// otherwise the task's own row moves. Returns the task's home after that.
-pub(crate) fn leave(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, is_next: bool) -> Home {
+pub(crate) fn leave(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) -> Home {
     let (tube, home) = (task.tube, task.home);
     let Some((raw, _)) = task.read.filter(|_| home.is_fresh) else { return home };
-    if is_next {
+    if task.is_next {
         let unsure_to = ctx.border(tube).map_or(u64::MAX, |border| border.unsure_to);
         let at = key::after(&key::task(tube.run(), &home, task.id));
         ctx.effects().set_border(tube.number, Border { at, unsure_to });

@@ -19,6 +19,8 @@ pub(crate) struct Step<'a> {
     pub(crate) enters: Option<(Key, Value)>,
     /// The change of the number in flight.
     pub(crate) in_flight: i64,
+    /// The task, if a take found it by the group's turn: the line need not be searched for it.
+    pub(crate) turn: Option<(Rank, TaskId)>,
 }
 
 /// A step, and all that was read of the group for it.
@@ -55,14 +57,8 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     let (mut had, mut has) = (None, None);
     let line = key::line_of(tube.run(), step.group);
     let task_of = |key: &Key| position::in_key(key, line.len());
-    let leaves = step.leaves.as_ref().filter(|key| key.starts_with(&line));
-    if was_open
-        && !is_open
-        && let Some((place, id)) = leaves.map(task_of).transpose()?
-        && let Some(Some(_)) = sound(ctx.get(&key::turn(tube.run(), &place, id)))?
-    {
-        // A take of the task with the turn: the line need not be searched for it.
-        return Ok(Plan { step, before, after, had: Some((place, id)), has });
+    if was_open && !is_open && step.turn.is_some() {
+        return Ok(Plan { had: step.turn, step, before, after, has });
     }
     if was_open || is_open {
         let mut rows = Scan::prefixed(key::copy(&line));

@@ -205,7 +205,7 @@ fn put(
     let group = group.or(tube.plain_group());
     let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
     let (is_fresh, times) = match &standing {
-        TaskState::Fresh { head, .. } => (true, Times { expires: head.expires, ttr: head.ttr }),
+        TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
         _ => (false, Times::NONE),
     };
     let row = TaskRow {
@@ -254,7 +254,7 @@ fn first_state(
         return Ok(TaskState::delayed(row, now));
     }
     if !has_group && fresh::admits(ctx, tube, at)? {
-        return Ok(TaskState::Fresh { head, is_next: false });
+        return Ok(TaskState::Fresh(head));
     }
     Ok(TaskState::Ready(head))
 }

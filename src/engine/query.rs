@@ -200,7 +200,7 @@ fn describe(
         last_error: Some(head.last_error.clone()).filter(|text| !text.is_empty()),
     };
     match standing {
-        TaskState::Fresh { .. } | TaskState::Ready(_) => {}
+        TaskState::Fresh(_) | TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
             info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
             // The rest of the ttl when the delay ends.

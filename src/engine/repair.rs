@@ -96,9 +96,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let group = group(ctx, tube, (tag, id), &at, known.as_ref().map(|(stored, _)| stored))?;
     let state = match (known, state) {
         (Some((_, state)), _) => state,
-        (None, State::Ready) if tag == Tag::Fresh => {
-            TaskState::Fresh { head: unknown(), is_next: false }
-        }
+        (None, State::Ready) if tag == Tag::Fresh => TaskState::Fresh(unknown()),
         (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => {
@@ -184,7 +182,7 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     let apart = Home { is_fresh: false, ..home };
     let task = TaskRef { group, ..TaskRef::new(tube, id, (apart, place), &raw, row) };
     let own_state = transition::state_key(&task, &state);
-    let is_misplaced = matches!(state, TaskState::Fresh { .. }) && place != home.rank;
+    let is_misplaced = matches!(state, TaskState::Fresh(_)) && place != home.rank;
     if is_misplaced || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some() {
         return Ok(());
     }

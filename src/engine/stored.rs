@@ -20,11 +20,7 @@ use crate::words::task::{State, TaskId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
     /// Ready and untouched since the put, see `engine::fresh`. It has no row of its own.
-    Fresh {
-        head: TaskProgress,
-        /// Whether it is the next that a take would get.
-        is_next: bool,
-    },
+    Fresh(TaskProgress),
     Ready(TaskProgress),
     Delayed(DelayedRow),
     Taken(TakenRow),
@@ -41,7 +37,7 @@ impl TaskState {
 
     pub(crate) fn state(&self) -> State {
         match self {
-            Self::Fresh { .. } | Self::Ready(_) => State::Ready,
+            Self::Fresh(_) | Self::Ready(_) => State::Ready,
             Self::Delayed(_) => State::Delayed,
             Self::Taken(_) => State::Taken,
             Self::Buried(_) => State::Buried,
@@ -50,7 +46,7 @@ impl TaskState {
 
     pub(crate) fn head(&self) -> &TaskProgress {
         match self {
-            Self::Fresh { head, .. } | Self::Ready(head) => head,
+            Self::Fresh(head) | Self::Ready(head) => head,
             Self::Delayed(row) => &row.head,
             Self::Taken(row) => &row.head,
             Self::Buried(row) => &row.head,
@@ -98,6 +94,9 @@ pub(crate) struct TaskRef<'a> {
     pub(crate) bytes: u64,
     /// Its own row, if it was read.
     pub(crate) read: Option<(&'a Value, TaskRow<'a>)>,
+    /// Whether a take found it as the next one: at the border of the fresh tasks, or with the turn
+    /// of its group.
+    pub(crate) is_next: bool,
 }
 
 /// What a delivery contains of a task.
@@ -118,7 +117,7 @@ impl StoredTask {
         match &self.own {
             OwnRow::Plain { group, bytes } => {
                 let (group, bytes, read) = (group.as_deref(), *bytes, None);
-                Ok(TaskRef { tube, id, home, place, group, bytes, read })
+                Ok(TaskRef { tube, id, home, place, group, bytes, read, is_next: false })
             }
             OwnRow::Read(raw) => {
                 let row = TaskRow::decode(raw).ok_or_else(|| damaged("task"))?;
@@ -156,7 +155,7 @@ impl<'a> TaskRef<'a> {
         row: TaskRow<'a>,
     ) -> Self {
         let (group, bytes, read) = (row.group, row.payload.bytes(), Some((raw, row)));
-        Self { tube, id, home, place, group, bytes, read }
+        Self { tube, id, home, place, group, bytes, read, is_next: false }
     }
 
     /// The caller's key. The own row of a task with a key was read.
@@ -263,7 +262,7 @@ pub(crate) fn open_at(
         let stored = StoredTask { id, home, place, own: OwnRow::Read(raw.clone()) };
         let Times { expires, ttr } = TaskRow::times(raw).ok_or_else(|| damaged("task"))?;
         let head = TaskProgress::fresh(expires, ttr);
-        return Ok((stored, TaskState::Fresh { head, is_next: false }));
+        return Ok((stored, TaskState::Fresh(head)));
     }
     let (standing, place, home) = match (tag.state(), at) {
         (Some(State::Ready), Some(at)) => {

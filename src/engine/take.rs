@@ -222,7 +222,7 @@ fn in_turn(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<C
     let (place, id) = position::in_key(&key, RUN_PREFIX)?;
     // A turn that leads to no row is damaged itself.
     let (key, row) = groups::whose_turn(ctx, tube, &key, group)?.unwrap_or((key, None));
-    Ok(Candidate { tag: Tag::Line, id, place, key, row, is_next: false })
+    Ok(Candidate { tag: Tag::Line, id, place, key, row, is_next: true })
 }
 
 /// What the index rows give of the next task.
@@ -234,7 +234,7 @@ struct Candidate {
     key: Key,
     /// Its row; `None` if that is damaged.
     row: Option<Value>,
-    /// Of a fresh task: whether no other is left before it.
+    /// Whether it is at the border of the fresh tasks, or has the turn of its group.
     is_next: bool,
 }
 
@@ -252,11 +252,9 @@ fn hand_over(
     let row = row.as_ref().ok_or_else(|| damaged("ready"));
     let opened = row.and_then(|row| stored::open_at(ctx, tube, (*tag, *id, Some(*place)), row));
     let at = || key::copy(key);
-    let Some((stored, mut standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
-    if let TaskState::Fresh { is_next: next, .. } = &mut standing {
-        *next = *is_next;
-    }
+    let Some((stored, standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
     let task = stored.task(tube).and_then(|task| {
+        let task = TaskRef { is_next: *is_next, ..task };
         let mut content = task.content(ctx)?;
         content.payload.read_if_short(ctx, bytes_left)?;
         Ok((task, content))

@@ -23,7 +23,7 @@ use std::mem::discriminant;
 pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key> {
     let (run, id) = (task.tube.run(), task.id);
     Some(match standing {
-        TaskState::Fresh { .. } => return None,
+        TaskState::Fresh(_) => return None,
         TaskState::Ready(_) => lookup::ready_key(task.tube, task.group, &task.place, id),
         TaskState::Delayed(_) => key::delayed(run, id),
         TaskState::Taken(_) => key::taken(run, id),
@@ -37,7 +37,7 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
     let key = state_key(task, standing)?;
     let home = &StoredHome::new(&task.home, &task.place);
     let value = match standing {
-        TaskState::Fresh { .. } => return None,
+        TaskState::Fresh(_) => return None,
         TaskState::Ready(head) => head.encode(home),
         TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
         TaskState::Taken(taken) => taken.encode(&task.away(), home),
@@ -49,9 +49,7 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
 /// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
 pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u64); 2] {
     let (what, when, lease) = match standing {
-        TaskState::Fresh { head, .. } | TaskState::Ready(head) => {
-            (Deadline::Ttl, head.expires, NEVER)
-        }
+        TaskState::Fresh(head) | TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
         TaskState::Delayed(row) => (row.deadline(), row.due, NEVER),
         TaskState::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
         TaskState::Buried(_) if tube.row.options.ttl_spares_buried => (Deadline::Ttl, NEVER, NEVER),
@@ -105,8 +103,8 @@ pub(crate) fn move_task(
     to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    if let TaskState::Fresh { is_next, .. } = *from {
-        let task = &TaskRef { home: fresh::leave(ctx, task, is_next), ..*task };
+    if let TaskState::Fresh(_) = from {
+        let task = &TaskRef { home: fresh::leave(ctx, task), ..*task };
         return Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause);
     }
     Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause)
@@ -200,7 +198,7 @@ impl<'a> Transition<'a> {
         if let Some((key, value)) = to.and_then(|to| state_row(task, to)) {
             if stays { ctx.change(key, value) } else { ctx.add(key, value) }
         }
-        if matches!(to, Some(TaskState::Fresh { .. } | TaskState::Ready(_))) && !stays {
+        if matches!(to, Some(TaskState::Fresh(_) | TaskState::Ready(_))) && !stays {
             ctx.effects().wake(task.tube.number, 1);
         }
         Ok(())
@@ -211,7 +209,9 @@ impl<'a> Transition<'a> {
         let leaves = self.from.and_then(|from| state_key(self.task, from));
         let enters = self.to.and_then(|to| state_row(self.task, to));
         let in_flight = in_flight(self.to) - in_flight(self.from);
-        groups::plan(ctx, self.task.tube, groups::Step { group, leaves, enters, in_flight })
+        let turn = self.task.is_next.then_some((self.task.place, self.task.id));
+        let step = groups::Step { group, leaves, enters, in_flight, turn };
+        groups::plan(ctx, self.task.tube, step)
     }
 
     fn shift_deadlines(&self, ctx: &mut OpContext<'_>) {
