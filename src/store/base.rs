@@ -116,7 +116,8 @@ impl Base {
             range.push(tag, key, unseal(key, sealed.value()), 1);
             Ok(Some(range))
         })?;
-        let Some(range) = row else { return Ok(None) };
+        // Also that there is no such row: a group's row is looked up at each of its steps.
+        let range = row.unwrap_or_else(|| CachedRange::empty(copy(&end)));
         let read = read(range.lookup(key, &end).flatten());
         self.cache.borrow_mut().keep(copy(key), range);
         read

@@ -1,8 +1,9 @@
 //! Rows of a snapshot that were read ahead, so that reading in order costs one seek for many rows.
 //! Independent of redb; the cached rows are those of the snapshot and are dropped with it.
 
-use crate::format::key::{Key, Range, after};
+use crate::format::key::{self, Key, Range, after, copy};
 use crate::format::{Met, Value};
+use crate::words::task::TaskId;
 use std::cell::Cell;
 
 /// A range ends at this many rows or at `BYTES`, whichever comes first.
@@ -40,6 +41,11 @@ pub(super) struct SequentialScan {
 }
 
 impl CachedRange {
+    /// A range without rows, up to this key.
+    pub(super) fn empty(end: Key) -> Self {
+        Self { end, ..Self::default() }
+    }
+
     /// Adds the next row; a damaged value is `None`. Whether the range ends here: it is full, has
     /// `most` rows, or the row has another tag. Such a row is not added, since it may be large.
     pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>, most: usize) -> bool {
@@ -131,12 +137,18 @@ impl RangeCache {
     }
 
     /// Where to begin a range for a key that was not found here, and how many rows it should have,
-    /// if rows are looked up in order: the range before it was read to its end.
+    /// if rows are looked up in order: the range before it was read to its end, and the new one is
+    /// long enough for the key, by the ids of the tasks.
     pub(super) fn next_range(&self, key: &[u8]) -> Option<(Key, usize)> {
         let before = self.by_start.partition_point(|(start, _)| start.as_slice() <= key);
         let (_, range) = self.by_start.get(before.checked_sub(1)?)?;
-        let is_next = range.is_read.get() && Range::holding(&range.end) == Range::holding(key);
-        is_next.then(|| (range.end.clone(), (range.rows.len() * GROWTH).min(RANGE_ROWS)))
+        let most = (range.rows.len() * GROWTH).min(RANGE_ROWS);
+        let id_of = |key: &[u8]| key::id_of(key).map(TaskId::get);
+        let steps = id_of(key)?.checked_sub(id_of(&range.rows.last()?.0)?)?;
+        let is_next = range.is_read.get()
+            && steps <= most as u64
+            && Range::holding(&range.end) == Range::holding(key);
+        is_next.then(|| (copy(&range.end), most))
     }
 
     /// The sequential scans: each continues more than one range and has more rows of its tag.
@@ -188,20 +200,22 @@ impl RangeCache {
 mod tests {
     use super::*;
 
-    fn key(number: u8) -> Key {
-        Key::from_slice(&[0x10, 0, 0, 0, 1, number])
+    fn key(number: u64) -> Key {
+        let mut key = Key::from_slice(&[0x17, 0, 0, 0, 1]);
+        key.extend_from_slice(&number.to_be_bytes());
+        key
     }
 
     /// Looks rows up as the base does. Returns how many rows each look-up reads.
-    fn read(cache: &mut RangeCache, numbers: impl IntoIterator<Item = u8>) -> Vec<usize> {
+    fn read(cache: &mut RangeCache, numbers: impl IntoIterator<Item = u64>) -> Vec<usize> {
         let read = |number| {
             if cache.lookup(&key(number), &after(&key(number))).is_some() {
                 return 0;
             }
             let (from, most) = cache.next_range(&key(number)).unwrap_or((key(number), 1));
             let mut range = CachedRange::default();
-            let first = if most == 1 { number } else { from[5] + 1 };
-            (first..).find(|row| range.push(0x10, &key(*row), Some(b"x"), most));
+            let rows = (1..).map(key).filter(|row| *row >= from);
+            rows.into_iter().find(|row| range.push(0x17, row, Some(b"x"), most));
             assert!(range.lookup(&key(number), &after(&key(number))).is_some());
             cache.keep(from, range);
             most
@@ -212,10 +226,10 @@ mod tests {
     #[test]
     fn ranges_grow_while_rows_are_looked_up_in_order() {
         let mut cache = RangeCache::default();
-        assert_eq!(read(&mut cache, 0..100), [1, 4, 16, 64, 64]);
+        assert_eq!(read(&mut cache, 1..101), [1, 4, 16, 64, 64]);
         let scans = cache.sequential_scans();
         assert_eq!(scans.len(), 1, "so they are read ahead");
-        assert_eq!(scans[0].from, after(&key(148)));
+        assert_eq!(scans[0].from, after(&key(149)));
     }
 
     #[test]
@@ -224,5 +238,20 @@ mod tests {
         assert_eq!(read(&mut cache, [90, 50, 30, 10]), [1; 4]);
         assert_eq!(read(&mut cache, [93, 53, 33, 12]), [4; 4], "after a row that was read");
         assert_eq!(read(&mut cache, [98, 58, 38, 16]), [1; 4], "after rows that were not");
+    }
+
+    #[test]
+    fn rows_too_far_apart_for_a_range_are_read_one_by_one() {
+        let mut cache = RangeCache::default();
+        assert_eq!(read(&mut cache, (1..100).step_by(10)), [1; 10]);
+    }
+
+    #[test]
+    fn a_missing_row_is_looked_up_once() {
+        let mut cache = RangeCache::default();
+        cache.keep(key(5), CachedRange::empty(after(&key(5))));
+        assert_eq!(cache.lookup(&key(5), &after(&key(5))), Some(None));
+        assert_eq!(cache.lookup(&key(6), &after(&key(6))), None);
+        assert!(cache.next_range(&key(6)).is_none());
     }
 }
