@@ -122,7 +122,8 @@ fn lateness(run: &Run, queue: &Queue, tubes: &[Tube], timers: u64, seconds: u64)
     while late.len() < dues.len() {
         let event = events.recv().unwrap();
         if event.cause == Cause::Delay {
-            let late_by = SystemTime::now().duration_since(dues[&event.task]).unwrap_or_default();
+            let Some(task) = event.task else { continue };
+            let late_by = SystemTime::now().duration_since(dues[&task]).unwrap_or_default();
             late.push(late_by.as_secs_f64());
         }
     }

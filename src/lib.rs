@@ -122,18 +122,25 @@ mod engine;
 mod runtime;
 mod api;
 
+/// Coming from beanstalkd.
+///
+#[doc = include_str!("from_beanstalkd.md")]
+pub mod from_beanstalkd {}
+
 #[cfg(all(doctest, feature = "bincode"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 pub use api::builder::Builder;
+pub use api::by_id::UpdateTask;
+pub use api::callbacks::Callback;
 pub use api::codec::{BoxError, Codec};
 pub use api::consumer::Consumer;
 pub use api::events::Events;
 pub use api::inspect::{Calls, Summaries, Tasks, TubeInfo, TubeStats, WaiterInfo};
 pub use api::lease::{Lease, Task};
 pub use api::placement::{Place, Placement, PutView};
-pub use api::put::NewTask;
+pub use api::put::{NewTask, TaskList};
 pub use api::queue::Queue;
 pub use api::receipt::Receipt;
 pub use api::resume::Resumed;

@@ -5,16 +5,25 @@ use crate::runtime::events::{Event, Interest, Subscriber};
 use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::EVENTS_KEPT;
+use crate::words::macros::debug;
 use crate::words::options::EventOptions;
 use crate::words::sync::{Arc, AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The callback of one tube.
-pub(crate) struct Callback {
-    pub(crate) call: Arc<dyn Fn(&Event) + Send + Sync>,
+/// The callback of one tube, as [`Tube::on_task_change`](crate::Tube::on_task_change) returns it
+/// after another has replaced it. [`Tube::set_callback`](crate::Tube::set_callback) sets it again.
+#[must_use = "if it is dropped, what it has captured is dropped"]
+pub struct Callback {
+    call: Arc<dyn Fn(&Event) + Send + Sync>,
     /// What its events have.
-    pub(crate) interest: Interest,
+    interest: Interest,
+}
+
+impl Callback {
+    pub(crate) fn new(call: impl Fn(&Event) + Send + Sync + 'static, interest: Interest) -> Self {
+        Self { call: Arc::new(call), interest }
+    }
 }
 
 /// Events kept for slow callbacks; above that the oldest are dropped. Any callback may ask for
@@ -33,14 +42,14 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// Sets, replaces or removes a tube's callback. The first callback starts the thread, the
-    /// removal of the last one ends it.
+    /// Sets, replaces or removes a tube's callback, and returns the one before it. The first
+    /// callback starts the thread, the removal of the last one ends it.
     pub(crate) fn set(
         self: &Arc<Self>,
         core: &Arc<Shared>,
         tube: &str,
         callback: Option<Callback>,
-    ) -> Result<()> {
+    ) -> Result<Option<Callback>> {
         let interest = callback.as_ref().map(|callback| callback.interest);
         // An op that is running may have skipped the payloads of its first steps.
         let between = (interest == Some(Interest::Payloads)).then(|| core.quiesce());
@@ -71,8 +80,7 @@ impl Callbacks {
             self.clear();
         }
         // It may have captured the last handle of a queue, so it is dropped with no lock held.
-        drop(old);
-        Ok(())
+        Ok(old)
     }
 
     /// Subscribes, and starts the thread that calls the callbacks.
@@ -104,6 +112,9 @@ impl Callbacks {
     }
 
     fn call(&self, event: &Event) {
+        if event.task.is_none() {
+            return;
+        }
         let call = self.by_tube.lock().get(&*event.tube).map(|callback| callback.call.clone());
         if let Some(call) = call {
             // The panic hook has reported the panic; the callback is kept for the next event.
@@ -124,3 +135,5 @@ impl Callbacks {
         drop(removed);
     }
 }
+
+debug!([] Callback, "Callback", _this);

@@ -10,9 +10,10 @@ use crate::words::options::EventOptions;
 use crate::words::sync::Arc;
 use std::time::Duration;
 
-/// Every step of every task since the subscription, in commit order, from
-/// [`Queue::events`](crate::Queue::events). It never delays the queue: for a slow reader the oldest
-/// events are dropped and counted. Truncate and drop of a tube make no event for each task.
+/// Every step of every task and every change of a tube since the subscription, in commit order,
+/// from [`Queue::events`](crate::Queue::events). It never delays the queue: for a slow reader the
+/// oldest events are dropped and counted. Truncate and drop of a tube make one event of the tube
+/// and none of each task.
 ///
 /// As an iterator it waits for the next event and ends when the queue is closed. It is a handle
 /// that keeps its queue open: a thread that reads to the end needs a
@@ -25,11 +26,13 @@ use std::time::Duration;
 /// let queue = Queue::in_memory()?;
 /// let events = queue.events();
 /// let tube = queue.tube("letters")?;
+/// let made = events.recv().unwrap();
+/// assert_eq!((&*made.tube, made.task, made.cause), ("letters", None, Cause::CreateTube));
 /// let id = tube.put(b"hello")?;
 /// tube.take()?.ack()?;
 ///
 /// let put = events.recv().unwrap();
-/// assert_eq!((put.task, put.from, put.to), (id, None, Some(State::Ready)));
+/// assert_eq!((put.task, put.from, put.to), (Some(id), None, Some(State::Ready)));
 /// queue.close()?;
 /// let rest: Vec<Cause> = events.map(|event| event.cause).collect();
 /// assert_eq!(rest, [Cause::Take, Cause::Ack]);
@@ -43,7 +46,8 @@ pub struct Events {
 
 /// Events.
 impl Queue {
-    /// Subscribes to every step of every task from now on. For a slow reader 4096 events are kept.
+    /// Subscribes to every step of every task and every change of a tube from now on. For a slow
+    /// reader 4096 events are kept.
     pub fn events(&self) -> Events {
         self.events_with(EventOptions::new())
     }

@@ -63,6 +63,8 @@ pub struct Calls {
     pub kick: u64,
     /// Tasks deleted, or replaced by a keyed put.
     pub delete: u64,
+    /// Tasks changed by `update`.
+    pub update: u64,
     /// Delays that ended.
     pub delay: u64,
     /// Tasks whose ttl ended.
@@ -81,8 +83,11 @@ pub struct TubeInfo {
     pub name: String,
     /// Its options.
     pub options: TubeOptions,
-    /// Whether it is paused: no task can be taken.
+    /// Whether it is paused: takes wait, and only [`claim`](Tube::claim) takes a task.
     pub paused: bool,
+    /// How long the pause still lasts, in [queue time](crate#time). None without an end, and while
+    /// the tube is not paused.
+    pub pause_left: Option<Duration>,
     /// Whether its tasks are in memory only.
     pub temporary: bool,
     /// How many takes wait for a task of it.
@@ -125,6 +130,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         bury: of(Cause::Bury),
         kick: of(Cause::Kick),
         delete: of(Cause::Delete),
+        update: of(Cause::Update),
         delay: of(Cause::Delay),
         ttl: of(Cause::Ttl),
         ttr: of(Cause::Ttr),
@@ -265,14 +271,16 @@ impl<T: ?Sized> Tube<T> {
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn info(&self) -> Result<TubeInfo> {
         let (core, number) = (&self.hold.core, self.number);
-        let look = |state: &Engine, _| {
+        let look = |state: &Engine, now: Now| {
             let tube = query::tube(&state.store, number)?;
-            Ok((tube.row.clone(), counted(state, tube)))
+            Ok((now, tube.row.clone(), counted(state, tube)))
         };
         let seen = core.catch_up(number).and_then(|()| core.look_at(look));
-        let info = seen.map(|(row, stats)| TubeInfo {
+        let info = seen.map(|(now, row, stats)| TubeInfo {
+            paused: row.pause.is_some(),
+            pause_left: (row.pause_end() != NEVER)
+                .then(|| Duration::from_micros(row.pause_end().saturating_sub(now.queue))),
             name: row.name,
-            paused: row.paused,
             temporary: row.options.temporary,
             options: row.options,
             waiters: core.takers.count(number),

@@ -4,7 +4,9 @@
 
 use crate::api::consumer::Consumer;
 use crate::api::ticket_handle::TicketHandle;
+use crate::engine::take::AboutTask;
 use crate::runtime::reentrancy;
+use crate::words::clock::NEVER;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -12,6 +14,7 @@ use crate::words::macros::debug;
 use crate::words::task::Ticket;
 use crate::words::verb::{Release, Verdict};
 use std::ops::Deref;
+use std::time::Duration;
 
 /// The lease on one taken task, as a guard. Every verdict consumes it. Dropped without a verdict,
 /// it returns the task to its place and counts the attempt; after the last attempt it buries the
@@ -119,24 +122,57 @@ impl AsRef<Lease> for Lease {
 pub struct Task<T: ?Sized = [u8]> {
     payload: Box<T>,
     pub(crate) lease: Lease,
-    attempt: u32,
-    deliveries: u32,
+    about: AboutTask,
 }
 
 impl<T: ?Sized> Task<T> {
-    pub(crate) fn new(payload: Box<T>, lease: Lease, attempt: u32, deliveries: u32) -> Self {
-        Self { payload, lease, attempt, deliveries }
+    pub(crate) fn new(payload: Box<T>, lease: Lease, about: AboutTask) -> Self {
+        Self { payload, lease, about }
     }
 
     /// The number of this attempt, from 1: compared with `max_attempts`. A release subtracts it
     /// again.
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.about.attempts
     }
 
     /// How often the task was taken, this time included.
     pub fn deliveries(&self) -> u32 {
-        self.deliveries
+        self.about.deliveries
+    }
+
+    /// The task's priority when it was taken. Smaller first.
+    pub fn priority(&self) -> i64 {
+        self.about.priority
+    }
+
+    /// How long a taker may hold it, in [lease time](crate#time): its ttr when it was taken. `None`
+    /// without a limit. [`time_left`](Task::time_left) returns how much of it is left.
+    pub fn ttr(&self) -> Option<Duration> {
+        (self.about.ttr != NEVER).then(|| Duration::from_micros(self.about.ttr))
+    }
+
+    /// How old the task was when it was taken: the time since its put, in
+    /// [queue time](crate#time), with all delays and earlier attempts.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"hello").priority(-1).ttr(Duration::from_secs(60)).put()?;
+    /// clock.advance(Duration::from_secs(5));
+    /// let task = tube.take()?;
+    /// assert_eq!((task.priority(), task.age()), (-1, Duration::from_secs(5)));
+    /// assert_eq!(task.ttr(), Some(Duration::from_secs(60)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn age(&self) -> Duration {
+        Duration::from_micros(self.about.age)
     }
 
     /// The lease.
@@ -181,6 +217,6 @@ debug!(
     [T: ?Sized + std::fmt::Debug] Task<T>, "Task", this,
     "tube": &this.lease.held.name,
     "id": &this.id(),
-    "attempt": &this.attempt,
+    "attempt": &this.attempt(),
     "payload": &&*this.payload
 );

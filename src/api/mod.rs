@@ -9,6 +9,7 @@ pub(crate) mod consumer;
 pub(crate) mod ticket_handle;
 pub(crate) mod lease;
 pub(crate) mod tube;
+pub(crate) mod by_id;
 pub(crate) mod receipt;
 pub(crate) mod put;
 pub(crate) mod take;

@@ -5,7 +5,6 @@ use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
 use crate::engine::put::{NewRow, PutTasks};
-use crate::runtime::calls::Wait;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::{PutsDone, StagedPut};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -15,9 +14,14 @@ use crate::words::options::Durability;
 use crate::words::stop::Stop;
 use crate::words::task::TaskId;
 use crate::words::verb::{Conflict, Put};
+use crate::words::wait::{Wait, WaitLength};
 use std::borrow::Borrow;
 use std::slice;
 use std::time::{Duration, SystemTime};
+
+/// The most tasks, and payload bytes in memory, of a group of [`Tube::put_all`].
+const GROUP_TASKS: usize = 1024;
+const GROUP_BYTES: usize = 1 << 20;
 
 impl<T: ?Sized> Tube<T> {
     /// Puts a task after all others of its priority. The payload is only borrowed, so after a
@@ -115,7 +119,7 @@ impl<T: ?Sized> Tube<T> {
     /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
         let row = NewRow::default();
-        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
+        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::NO }
     }
 
     /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
@@ -144,7 +148,94 @@ impl<T: ?Sized> Tube<T> {
         // One more than the limit, so that an endless iterator is refused.
         let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
         let row = NewRow::default();
-        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::No }
+        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::NO }
+    }
+
+    /// Starts a put of several tasks with options of their own, all or none, in one step. The
+    /// options of the batch are for those that a task does not set.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let ids = tube
+    ///     .batch_of([
+    ///         tube.task(b"later").delay(Duration::from_secs(60)),
+    ///         tube.task(b"first").priority(-1).key("ada"),
+    ///         tube.task(b"second").group("post"),
+    ///     ])
+    ///     .ttr(Duration::from_secs(60)) // of all three
+    ///     .put()?;
+    /// assert_eq!(tube.take()?.id(), ids[1]);
+    ///
+    /// let wrong = [tube.task(b"fine"), tube.task(b"not").ttl(Duration::ZERO)];
+    /// let refused = tube.batch_of(wrong).put().unwrap_err();
+    /// assert_eq!((refused.kind(), refused.index()), (ErrorKind::Invalid, Some(1)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn batch_of<'a>(
+        &'a self,
+        tasks: impl IntoIterator<Item = NewTask<'a, T>>,
+    ) -> NewTask<'a, T, TaskList<'a, T>> {
+        let payload = TaskList(tasks.into_iter().take(BATCH_TASKS_MAX + 1).collect());
+        let row = NewRow::default();
+        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::NO }
+    }
+
+    /// Puts all tasks of an iterator, in groups, with bounded memory: a group has up to 1024 tasks
+    /// or 1 MiB of payloads, and is put in one step. Returns how many it has put, after the last of
+    /// them is as durable as the handle asks.
+    ///
+    /// The tasks of a group can be taken while the iterator goes on. If the iterator panics, the
+    /// groups before that are put.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let put = tube.put_all((0..5000).map(|number: u32| number.to_string().into_bytes()))?;
+    /// assert_eq!((put, tube.len()?), (5000, 5000));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Tube::put). The groups before it stay: [`Error::tasks_put`] returns how many
+    /// tasks they have.
+    pub fn put_all<B: Borrow<T>>(&self, payloads: impl IntoIterator<Item = B>) -> Result<u64> {
+        let core = &self.hold.core;
+        let (mut payloads, mut put, mut last) = (payloads.into_iter(), 0, None);
+        loop {
+            let (mut group, mut bytes) = (Vec::new(), 0);
+            while group.len() < GROUP_TASKS
+                && bytes < GROUP_BYTES
+                && let Some(payload) = payloads.next()
+            {
+                bytes += size_of_val::<T>(payload.borrow());
+                group.push(payload);
+            }
+            if group.is_empty() {
+                break;
+            }
+            let tasks = group.len() as u64;
+            let applied = self.batch(group).submit(|_, op| {
+                let applied = StagedPut::new(core).apply(op);
+                applied.or_else(|error| core.refused(error, self.durability))
+            });
+            let (_, mark) = applied.map_err(|error| error.after_puts(put))?;
+            (put, last) = (put + tasks, Some(mark));
+        }
+        if self.durability == Durability::Durable
+            && let Some(mark) = last
+        {
+            let synced = core.wait(mark).map_err(|error| error.after_puts(put));
+            self.name_errors("put", synced)?;
+        }
+        Ok(put)
     }
 
     /// Writes the encoded payload into a row, and its place if the tube has a placement and it is
@@ -292,10 +383,11 @@ setters! {
     /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity, or
     /// all [durable](crate::Builder::durable_bytes_max) or all
     /// [temporary](crate::Builder::temporary_bytes_max) tubes at theirs. Default: not at all.
-    wait_for_room(timeout: Duration) => room = Wait::For(timeout);
+    wait_for_room(timeout: Duration) => room.length = Some(WaitLength::For(timeout));
 
     /// Waits for room like [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
-    /// called. After that the put is refused where it would wait.
+    /// called. After that the put is refused where it would wait. With both, the wait ends at the
+    /// first of the two.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue, Stop, TubeOptions};
@@ -314,7 +406,7 @@ setters! {
     /// # Ok(())
     /// # }
     /// ```
-    wait_for_room_until(stop: &'a Stop) => room = Wait::Until(stop);
+    wait_for_room_until(stop: &'a Stop) => room.stop = Some(stop);
 }
 
 impl<'a, T: ?Sized> NewTask<'a, T> {
@@ -376,6 +468,48 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     }
 }
 
+/// The tasks of a batch, each with options of its own, from [`Tube::batch_of`].
+pub struct TaskList<'a, T: ?Sized = [u8]>(Vec<NewTask<'a, T>>);
+
+impl<T: ?Sized> NewTask<'_, T, TaskList<'_, T>> {
+    /// Puts the tasks in one step, all or none, at most 65 536. Returns their ids in the batch's
+    /// order; the id of a task that was kept, where its [key](NewTask::key) exists.
+    ///
+    /// # Errors
+    /// As [`put`](NewTask::put) of one task, and then none was put: [`Error::index`] returns which
+    /// one was refused. [`Invalid`](ErrorKind::Invalid) for more than 65 536, and for a task of
+    /// another tube or one that says how long to wait for room or how durable it is.
+    pub fn put(self) -> Result<Vec<TaskId>> {
+        self.put_outcomes().map(|done| ids(&done))
+    }
+
+    /// Puts the tasks as [`put`](Self::put) does, and returns for each of them what happened to a
+    /// task with its key.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_outcomes(self) -> Result<Vec<Put>> {
+        let durability = self.durability;
+        self.submit(|tube, op| {
+            let applied = StagedPut::new(&tube.hold.core).apply(op);
+            Ok(tube.hold.core.finish(op, applied, durability)?.into_vec())
+        })
+    }
+}
+
+impl<T: ?Sized> NewTask<'_, T> {
+    /// Whether it may be a task of a batch of this tube.
+    fn listed(&self, tube: &Tube<T>) -> Result<()> {
+        let text = match self {
+            _ if *self.tube != *tube => "it is of another tube",
+            _ if !self.room.is_none() => "only a single put waits for room",
+            _ if self.durability != self.tube.durability => "the batch has one durability",
+            _ => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::Invalid).because(text))
+    }
+}
+
 /// The payload or payloads of a put.
 pub(crate) trait Payloads<T: ?Sized> {
     /// Makes a row of each payload with the common options, and passes them to `then`.
@@ -414,8 +548,31 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
         let mut rows = Vec::with_capacity(self.len());
         for (payload, backing) in self.iter().zip(&mut backings) {
             let mut row: NewRow<'_> = common;
-            tube.fill(&mut row, payload.borrow(), backing)?;
+            let filled = tube.fill(&mut row, payload.borrow(), backing);
+            filled.map_err(|error| error.at_index(rows.len()))?;
             rows.push(row);
+        }
+        then(&rows)
+    }
+}
+
+impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
+    fn rows<R>(
+        &self,
+        tube: &Tube<T>,
+        common: NewRow<'_>,
+        then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
+    ) -> Result<R> {
+        let mut backings = Vec::new();
+        backings.resize_with(self.0.len(), Backing::default);
+        let mut rows = Vec::with_capacity(self.0.len());
+        for (task, backing) in self.0.iter().zip(&mut backings) {
+            let row = task.listed(tube).and_then(|()| {
+                let mut row = task.row.or(&common);
+                tube.fill(&mut row, task.payload, backing)?;
+                Ok(row)
+            });
+            rows.push(row.map_err(|error| error.at_index(rows.len()))?);
         }
         then(&rows)
     }

@@ -1,15 +1,18 @@
 //! The queue handle: makes, finds and drops tubes, opens consumers, closes the queue.
 
+use crate::api::callbacks::Callback;
 use crate::api::consumer::Consumer;
 use crate::api::queue_inner::{HandleSettings, QueueInner};
 use crate::api::tube::Tube;
 use crate::engine::{query, tubes};
+use crate::runtime::events::{Event, Interest};
 use crate::runtime::shared::Shared;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::name::label;
 use crate::words::options::TubeOptions;
 use crate::words::sync::{Arc, Mutex};
+use crate::words::task::{TaskId, TaskInfo};
 use std::time::Duration;
 
 /// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue. The queue
@@ -76,7 +79,7 @@ impl Queue {
     /// a new tube failed.
     pub fn tube(&self, name: &str) -> Result<Tube> {
         let create = || self.create(name, &TubeOptions::default(), tubes::Exists::Any);
-        let tube = self.find(name).and_then(|found| found.map_or_else(create, Ok));
+        let tube = self.look_up(name).and_then(|found| found.map_or_else(create, Ok));
         tube.map_err(|error| error.during("open tube").in_tube(name))
     }
 
@@ -114,6 +117,52 @@ impl Queue {
         tube.map_err(|error| error.during("create tube").in_tube(name))
     }
 
+    /// Makes a tube as [`create_tube`](Queue::create_tube) does, with a callback as
+    /// [`on_task_change`](Tube::on_task_change) sets it. The callback of a new tube misses no step.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use tubewell::{Cause, Event, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (sender, received) = mpsc::channel();
+    /// let tube = queue.create_tube_with("letters", TubeOptions::default(), move |event: &Event| {
+    ///     let _ = sender.send(event.cause);
+    /// })?;
+    /// tube.put(b"hello")?;
+    /// assert_eq!(received.recv(), Ok(Cause::Put));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`create_tube`](Queue::create_tube); [`Io`](ErrorKind::Io) if the thread of the callbacks
+    /// cannot be started. Then an earlier callback stays.
+    pub fn create_tube_with(
+        &self,
+        name: &str,
+        options: TubeOptions,
+        on_change: impl Fn(&Event) + Send + Sync + 'static,
+    ) -> Result<Tube> {
+        let callback = Callback::new(on_change, Interest::Events);
+        let set = |callback| {
+            let set = self.hold.callbacks.set(&self.hold.core, name, callback);
+            set.map_err(|error| error.during("create tube").in_tube(name))
+        };
+        if self.find_tube(name)?.is_some() {
+            let tube = self.create_tube(name, options)?;
+            set(Some(callback))?;
+            return Ok(tube);
+        }
+        // Before the tube, so that it is there at the first step.
+        let before = set(Some(callback))?;
+        self.create_tube(name, options).or_else(|error| {
+            set(before)?;
+            Err(error)
+        })
+    }
+
     fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
         let op = tubes::Create { name, options, exists };
         let tube = self.hold.core.run(&op, self.hold.settings.durability)?;
@@ -138,15 +187,46 @@ impl Queue {
     /// [`Invalid`](ErrorKind::Invalid) for a name as [`tube`](Queue::tube) refuses it;
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn find_tube(&self, name: &str) -> Result<Option<Tube>> {
-        self.find(name).map_err(|error| error.during("find tube").in_tube(name))
+        self.look_up(name).map_err(|error| error.during("find tube").in_tube(name))
     }
 
-    fn find(&self, name: &str) -> Result<Option<Tube>> {
+    fn look_up(&self, name: &str) -> Result<Option<Tube>> {
         label("tube name", name)?;
         let found = self.hold.core.look(|view, _| {
             query::tube_named(view, name)?.map(|number| query::tube(view, number)).transpose()
         })?;
         Ok(found.map(|tube| Tube::over(&self.hold, tube)))
+    }
+
+    /// All that the queue knows of a task, whatever its tube: [`TaskSummary::tube`] names it. Looks
+    /// into every tube that has tasks, a few at a time; other calls do not wait for all of it.
+    ///
+    /// ```
+    /// use tubewell::{Queue, State, TaskId};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("letters")?.put(b"to ada")?;
+    /// let id = queue.tube("mail")?.put(b"to bob")?;
+    /// let task = queue.find(id)?;
+    /// assert_eq!((task.tube.as_str(), task.state), ("mail", State::Ready));
+    /// assert_eq!(task.payload, b"to bob");
+    /// assert!(queue.find(TaskId::new(9_999_999)).unwrap_err().is_not_found());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound) if no tube has it, also if it was removed, or if
+    /// the number was never given; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
+    ///
+    /// [`TaskSummary::tube`]: crate::TaskSummary::tube
+    pub fn find(&self, id: TaskId) -> Result<TaskInfo> {
+        self.call("find", |core| {
+            let missing = || Error::new(ErrorKind::TaskNotFound);
+            core.find(id)?.ok_or_else(missing).map_err(|error| error.on_task(id))
+        })
     }
 
     /// Removes a tube and its tasks, in one small step for any number of tasks.
@@ -171,7 +251,32 @@ impl Queue {
     /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`TubeBusy`](ErrorKind::TubeBusy) while calls
     /// wait for its tasks or some are taken; as [`tube`](Queue::tube).
     pub fn drop_tube(&self, name: &str) -> Result<()> {
-        self.remove(name, false)
+        self.remove(name, tubes::Used::Refuse)
+    }
+
+    /// Removes a tube if no task is in it, in any state.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let refused = queue.drop_tube_if_empty("letters").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::TubeBusy);
+    /// tube.take()?.ack()?;
+    /// queue.drop_tube_if_empty("letters")?;
+    /// assert!(queue.find_tube("letters")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TubeBusy`](ErrorKind::TubeBusy) also while any task is in it; as
+    /// [`drop_tube`](Queue::drop_tube).
+    pub fn drop_tube_if_empty(&self, name: &str) -> Result<()> {
+        self.remove(name, tubes::Used::RefuseTasks)
     }
 
     /// Removes a tube and its tasks, also while calls wait for them or they are taken. Waiting
@@ -194,17 +299,17 @@ impl Queue {
     /// # Errors
     /// [`TubeNotFound`](ErrorKind::TubeNotFound); as [`tube`](Queue::tube).
     pub fn force_drop_tube(&self, name: &str) -> Result<()> {
-        self.remove(name, true)
+        self.remove(name, tubes::Used::Drop)
     }
 
-    fn remove(&self, name: &str, force: bool) -> Result<()> {
+    fn remove(&self, name: &str, used: tubes::Used) -> Result<()> {
         let removed = (|| {
-            let tube = self.find(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
+            let tube = self.look_up(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
             let core = &self.hold.core;
             let awaited = core.takers.count(tube.number) > 0;
-            let op = tubes::Drop { tube: tube.number, awaited, force };
+            let op = tubes::Drop { tube: tube.number, awaited, used };
             core.run(&op, self.hold.settings.durability)?;
-            self.hold.callbacks.set(core, name, None)
+            self.hold.callbacks.set(core, name, None).map(drop)
         })();
         removed.map_err(|error| error.during("drop tube").in_tube(name))
     }

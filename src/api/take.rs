@@ -8,7 +8,6 @@ use crate::engine::payload::StoredPayload;
 use crate::engine::query;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Delivery, Take};
-use crate::runtime::calls::Wait;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::options::Durability;
@@ -16,6 +15,7 @@ use crate::words::stop::Stop;
 use crate::words::sync::Arc;
 use crate::words::task::{Reason, State, TaskId, Ticket};
 use crate::words::verb::Verdict;
+use crate::words::wait::Wait;
 use std::time::Duration;
 
 /// A batch that is too large for a full disk is divided into so many parts.
@@ -51,7 +51,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`Invalid`](ErrorKind::Invalid) if the handle's consumer is of another queue;
     /// [`InTransaction`](ErrorKind::InTransaction); [`Broken`](ErrorKind::Broken).
     pub fn take(&self) -> Result<Task<T>> {
-        let task = self.take_waiting(Wait::Ever)?;
+        let task = self.take_waiting(Wait::EVER)?;
         // A wait without a time limit ends with a task or an error.
         task.ok_or_else(|| Error::new(ErrorKind::Closed).during("take").in_tube(&self.name))
     }
@@ -73,7 +73,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`take`](Tube::take).
     pub fn try_take(&self) -> Result<Option<Task<T>>> {
-        self.take_waiting(Wait::No)
+        self.take_waiting(Wait::NO)
     }
 
     /// Takes the best ready task; waits for one at most this long, in [lease time](crate#time).
@@ -94,7 +94,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`take`](Tube::take).
     pub fn take_timeout(&self, timeout: Duration) -> Result<Option<Task<T>>> {
-        self.take_waiting(Wait::For(timeout))
+        self.take_waiting(Wait::within(timeout))
     }
 
     /// Takes the best ready task; waits for one until [`stop`](Stop::stop) is called. After that it
@@ -121,13 +121,39 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`take`](Tube::take).
     pub fn take_until(&self, stop: &Stop) -> Result<Option<Task<T>>> {
-        self.take_waiting(Wait::Until(stop))
+        self.take_waiting(Wait::until(stop))
+    }
+
+    /// Takes the best ready task; waits for one at most this long, in [lease time](crate#time), and
+    /// no longer than until [`stop`](Stop::stop) is called. After that it takes nothing and returns
+    /// `None`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, Stop};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let stop = Stop::new();
+    /// let short = Duration::from_millis(1);
+    /// assert!(tube.take_timeout_until(short, &stop)?.is_none()); // its time is over
+    /// tube.put(b"hello")?;
+    /// stop.stop();
+    /// assert!(tube.take_timeout_until(Duration::MAX, &stop)?.is_none()); // stopped
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`take`](Tube::take).
+    pub fn take_timeout_until(&self, timeout: Duration, stop: &Stop) -> Result<Option<Task<T>>> {
+        self.take_waiting(Wait::within(timeout).or_until(stop))
     }
 
     fn take_waiting(&self, wait: Wait<'_>) -> Result<Option<Task<T>>> {
         let taken = (|| {
             let core = &self.hold.core;
-            let wait = core.begin_wait(wait);
+            let wait = wait.begun(core.lease_now());
             loop {
                 let holder = self.holder()?;
                 let Some(handed) = core.take(self.number, holder, wait)? else {
@@ -137,7 +163,7 @@ impl<T: ?Sized> Tube<T> {
                     return Ok(Some(task));
                 }
                 // Undecodable tasks do not extend the wait.
-                if core.is_over(wait) {
+                if wait.is_over(core.lease_now()) {
                     return Ok(None);
                 }
             }
@@ -201,7 +227,13 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("take", taken)
     }
 
-    /// Takes this task, also if others are ready before it.
+    /// Takes this task: also if others are ready before it, before its delay has ended, while it is
+    /// buried, and in a paused tube. A delay that has not ended is taken from its ttl again. The
+    /// attempts of a buried task begin at 1, as after a [`kick`](Tube::kick).
+    ///
+    /// Its group must have less than its number of tasks [in
+    /// flight](crate::TubeOptions::in_flight). A group with one task in flight is taken in order:
+    /// nothing overtakes its first ready task.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};
@@ -213,14 +245,15 @@ impl<T: ?Sized> Tube<T> {
     /// let task = tube.claim(second)?;
     /// assert_eq!(&task[..], b"second");
     /// assert_eq!(tube.claim(second).unwrap_err().kind(), ErrorKind::WrongState); // it is taken
-    /// task.ack()?;
+    /// task.bury("no stamp")?;
+    /// tube.claim(second)?.ack()?; // a buried one
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongState`](ErrorKind::WrongState) if it is
-    /// not ready, its group is locked or the tube is paused; [`Codec`](ErrorKind::Codec) if its
+    /// taken, or its group does not allow it; [`Codec`](ErrorKind::Codec) if its
     /// payload cannot be decoded, and then it is buried; [`LeaseLost`](ErrorKind::LeaseLost) if it
     /// was lost before its payload was read, because that is long and damaged and the task buried,
     /// or because its ttr was over; as [`take`](Tube::take).
@@ -255,7 +288,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped, also during it;
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn wait_ready(&self, timeout: Duration) -> Result<bool> {
-        self.look_waiting(Wait::For(timeout))
+        self.look_waiting(Wait::within(timeout))
     }
 
     /// Waits until there is a ready task, as [`wait_ready`](Tube::wait_ready), or until
@@ -264,7 +297,17 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`wait_ready`](Tube::wait_ready).
     pub fn wait_ready_until(&self, stop: &Stop) -> Result<bool> {
-        self.look_waiting(Wait::Until(stop))
+        self.look_waiting(Wait::until(stop))
+    }
+
+    /// Waits until there is a ready task, as [`wait_ready`](Tube::wait_ready), and no longer than
+    /// until [`stop`](Stop::stop) is called. After that it returns `false` without a look at the
+    /// tube.
+    ///
+    /// # Errors
+    /// As [`wait_ready`](Tube::wait_ready).
+    pub fn wait_ready_timeout_until(&self, timeout: Duration, stop: &Stop) -> Result<bool> {
+        self.look_waiting(Wait::within(timeout).or_until(stop))
     }
 
     fn look_waiting(&self, wait: Wait<'_>) -> Result<bool> {
@@ -276,7 +319,7 @@ impl<T: ?Sized> Tube<T> {
             core.catch_up(number)?;
             core.look_at(|state, now| {
                 let tube = state.tube(number)?;
-                if tube.row.paused {
+                if tube.row.pause.is_some() {
                     return Ok(None);
                 }
                 Ok(query::next(&state.store, &tube, State::Ready, now)?.map(drop))
@@ -385,10 +428,10 @@ impl<T: ?Sized> Tube<T> {
         // If the codec panics, the attempt counts.
         lease.seen = true;
         match (self.coding.decode)(handed.codec, handed.version, payload) {
-            Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.attempts, handed.deliveries))),
+            Ok(payload) => Ok(Ok(Task::new(payload, lease, handed.about))),
             Err(cause) => {
                 let text = cause.to_string();
-                let bury = Verdict::Bury(Reason::Undecodable(text.clone()));
+                let bury = Verdict::bury(Reason::Undecodable(text.clone()));
                 match lease.held.settle(bury) {
                     // The lease was lost in the meantime: the next taker will find the same fault.
                     Err(error) if !error.is_lease_lost() => Err(error),

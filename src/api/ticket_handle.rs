@@ -69,23 +69,23 @@ impl TicketHandle {
         self.ticket
     }
 
-    /// As [`Lease::left`](crate::Lease::left).
+    /// As [`Lease::time_left`](crate::Lease::time_left).
     ///
     /// # Errors
-    /// As [`Lease::left`](crate::Lease::left).
-    pub fn left(&self) -> Result<Option<Duration>> {
+    /// As [`Lease::time_left`](crate::Lease::time_left).
+    pub fn time_left(&self) -> Result<Option<Duration>> {
         let left = self.hold.core.look(|view, now| {
             let tube = query::tube(view, self.number)?;
             let (_, taken) = settle::held(view, &tube, self.ticket)?;
-            time_left(&taken, now)
+            left_of(&taken, now)
         });
-        left.map_err(|error| self.named(error, "left"))
+        left.map_err(|error| self.named(error, "time left"))
     }
 }
 
 /// A lease ends at the earlier of its deadline and the end of the task's ttl. A lease that has
 /// ended is lost, also before the timer has handled it.
-fn time_left(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
+fn left_of(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
     let left = |end: u64, now: u64| if end == NEVER { NEVER } else { end.saturating_sub(now) };
     match left(taken.deadline, now.lease).min(left(taken.head.expires, now.queue)) {
         0 => Err(Error::new(ErrorKind::LeaseLost)),

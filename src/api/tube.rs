@@ -1,25 +1,23 @@
-//! The tube handle: its tube, consumer and durability, and the verbs that concern the whole tube or
-//! a task by its id.
+//! The tube handle: its tube, consumer and durability, and the verbs that concern the whole tube.
 
 use crate::api::callbacks::Callback;
 use crate::api::codec::{Codec, Coding};
 use crate::api::consumer::Consumer;
 use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::TicketHandle;
-use crate::engine::by_id::{self, Tool, Verb};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{Op, tubes};
 use crate::runtime::events::{Event, Interest};
 use crate::words::error::{Error, Result};
-use crate::words::limits::SWEEP_TASKS;
 use crate::words::macros::debug;
 use crate::words::options::Durability;
 use crate::words::sync::Arc;
-use crate::words::task::{Reason, TaskId, Ticket};
-use std::fmt::Display;
+use crate::words::task::Ticket;
+use std::time::{Duration, SystemTime};
 
 /// A tube of tasks: of bytes, or of a type through a [`Codec`]. Cheap to clone, usable from any
-/// thread, keeps its queue open.
+/// thread, keeps its queue open. Two handles are equal if they are of the same tube of the same
+/// queue, with whatever codec, consumer and durability.
 ///
 /// Without options, a task has priority 0, no group, no key, no delay, no ttl and no ttr;
 /// [`task`](Tube::task) sets each of them.
@@ -139,122 +137,6 @@ impl<T: ?Sized> Tube<T> {
         TicketHandle { hold, number: self.number, name, ticket, durability: self.durability }
     }
 
-    /// Makes up to `most` buried tasks ready again, smallest priority first, then put order, with
-    /// their attempts set to zero. Works in steps of 64; other calls run between them. Returns how
-    /// many.
-    ///
-    /// A ttl continues. If it passed while the task was buried, in a tube with
-    /// [`ttl_spares_buried`](crate::TubeOptions::ttl_spares_buried), it starts again.
-    ///
-    /// ```
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// tube.put_many([b"to ada".to_vec(), b"to bob".to_vec()])?;
-    /// tube.take()?.bury("no stamp")?;
-    /// tube.take()?.bury("no such street")?;
-    ///
-    /// assert_eq!(tube.kick(1)?, 1);
-    /// let task = tube.take()?;
-    /// assert_eq!((&task[..], task.attempt()), (&b"to ada"[..], 1));
-    /// assert_eq!(tube.kick(10)?, 1); // the other one
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
-    /// [`Closed`](crate::ErrorKind::Closed);
-    /// [`InTransaction`](crate::ErrorKind::InTransaction);
-    /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed. After an error the steps before
-    /// it stay done.
-    pub fn kick(&self, most: u64) -> Result<u64> {
-        let mut kicked = 0;
-        while kicked < most {
-            let step = (most - kicked).min(SWEEP_TASKS as u64);
-            let op = by_id::Kick { tube: self.number, most: step };
-            let done = self.run("kick", &op)?;
-            kicked += done;
-            if done < step {
-                break;
-            }
-        }
-        Ok(kicked)
-    }
-
-    /// Makes one buried task ready again, as [`kick`](Tube::kick) does.
-    ///
-    /// ```
-    /// use tubewell::{ErrorKind, Queue};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// let id = tube.put(b"hello")?;
-    /// tube.take()?.bury("no stamp")?;
-    /// tube.kick_task(id)?;
-    /// assert_eq!(tube.kick_task(id).unwrap_err().kind(), ErrorKind::WrongState); // it is ready
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
-    /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
-    /// [`delete`](Tube::delete).
-    pub fn kick_task(&self, id: TaskId) -> Result<()> {
-        self.run_on("kick", id, Verb::Kick)
-    }
-
-    /// Removes a task, in any state. A lease on it is lost.
-    ///
-    /// ```
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// let id = tube.put(b"hello")?;
-    /// let task = tube.take()?;
-    /// tube.delete(id)?;
-    /// assert!(task.ack().unwrap_err().is_lease_lost());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
-    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
-    /// [`Closed`](crate::ErrorKind::Closed);
-    /// [`InTransaction`](crate::ErrorKind::InTransaction);
-    /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
-    pub fn delete(&self, id: TaskId) -> Result<()> {
-        self.run_on("delete", id, Verb::Delete)
-    }
-
-    /// Buries a task, in any state, with a reason cut to 4096 bytes. A lease on it is lost. A task
-    /// that is buried already keeps its first reason.
-    ///
-    /// ```
-    /// use tubewell::{Queue, Reason};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// let id = tube.put(b"hello")?;
-    /// tube.bury(id, "the sender has called it back")?;
-    /// tube.bury(id, "too late")?;
-    /// let reason = tube.peek(id)?.reason.clone();
-    /// assert_eq!(reason, Some(Reason::Buried("the sender has called it back".into())));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`delete`](Tube::delete).
-    pub fn bury(&self, id: TaskId, reason: impl Display) -> Result<()> {
-        let reason = Reason::Buried(reason.to_string());
-        self.run_on("bury", id, Verb::Bury(reason))
-    }
-
     /// Returns every taken task to its place. All leases are lost, and their attempts do not count.
     ///
     /// ```
@@ -278,8 +160,9 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Removes all tasks, in every state, in one small step for any number of tasks. Returns how
-    /// many there were. They make no [events](crate::Queue::events) and do not count as
-    /// [calls](crate::TubeStats::calls), because the tasks are not read one by one.
+    /// many there were. It makes one [event](crate::Queue::events) of the tube and none of each
+    /// task, and the tasks do not count as [calls](crate::TubeStats::calls), because they are not
+    /// read one by one.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -302,7 +185,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Stops takes until [`resume`](Tube::resume), also after the queue is opened again. All other
-    /// verbs still work.
+    /// verbs still work, also [`claim`](Tube::claim). A pause with an end loses it.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -322,7 +205,47 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn pause(&self) -> Result<()> {
-        self.run("pause", &tubes::Pause { tube: self.number, paused: true }).map(drop)
+        self.run("pause", &tubes::Pause { tube: self.number, until: Some(tubes::PauseEnd::Never) })
+    }
+
+    /// Stops takes as [`pause`](Tube::pause) does, for this long in [queue time](crate#time). It
+    /// replaces a pause that the tube has, also one without an end.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.pause_for(Duration::from_secs(60))?;
+    /// assert_eq!(tube.info()?.pause_left, Some(Duration::from_secs(60)));
+    /// assert!(tube.try_take()?.is_none());
+    /// clock.advance(Duration::from_secs(60));
+    /// assert_eq!(&tube.try_take()?.unwrap()[..], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for less than a microsecond; as
+    /// [`pause`](Tube::pause).
+    pub fn pause_for(&self, length: Duration) -> Result<()> {
+        let until = Some(tubes::PauseEnd::After(length));
+        self.run("pause", &tubes::Pause { tube: self.number, until })
+    }
+
+    /// Stops takes as [`pause_for`](Tube::pause_for) does, until this time of day by the clock as
+    /// it is now. A clock that is set afterwards does not move the end.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a time that has passed; as
+    /// [`pause`](Tube::pause).
+    pub fn pause_until(&self, time: SystemTime) -> Result<()> {
+        let until = Some(tubes::PauseEnd::At(time));
+        self.run("pause", &tubes::Pause { tube: self.number, until })
     }
 
     /// Allows takes again.
@@ -330,17 +253,17 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn resume(&self) -> Result<()> {
-        self.run("resume", &tubes::Pause { tube: self.number, paused: false }).map(drop)
+        self.run("resume", &tubes::Pause { tube: self.number, until: None })
     }
 
     /// Calls `on_change` for every step of a task of this tube, in commit order, on a thread that
     /// all callbacks of the queue share, or in [`tick`](crate::Queue::tick) if the queue was opened
     /// [`by_hand`](crate::Builder::by_hand). No lock is held: it may call any verb. It replaces an
-    /// earlier callback; `None` removes it. A panic in it is caught. A close of the queue removes
-    /// it. The queue never waits for it: of the steps that no callback was called for yet, the
-    /// newest 65 536 are kept (and 64 MiB of their payloads), and
-    /// [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the others. A callback
-    /// that owns a handle of its queue keeps the queue open until it is removed.
+    /// earlier callback, which is returned and may still be running; `None` removes it. A panic in
+    /// it is caught. A close of the queue removes it. The queue never waits for it: of the steps
+    /// that no callback was called for yet, the newest 65 536 are kept (and 64 MiB of their
+    /// payloads), and [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the
+    /// others. A callback that owns a handle of its queue keeps the queue open until it is removed.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -367,8 +290,8 @@ impl<T: ?Sized> Tube<T> {
     pub fn on_task_change(
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
-    ) -> Result<()> {
-        self.set_callback(on_change, Interest::Events)
+    ) -> Result<Option<Callback>> {
+        self.set_callback(on_change.map(|call| Callback::new(call, Interest::Events)))
     }
 
     /// As [`on_task_change`](Tube::on_task_change), with the task's payload in every event; each of
@@ -398,27 +321,35 @@ impl<T: ?Sized> Tube<T> {
     pub fn on_task_change_with_payload(
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
-    ) -> Result<()> {
-        self.set_callback(on_change, Interest::Payloads)
+    ) -> Result<Option<Callback>> {
+        self.set_callback(on_change.map(|call| Callback::new(call, Interest::Payloads)))
     }
 
-    fn set_callback(
-        &self,
-        on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
-        interest: Interest,
-    ) -> Result<()> {
-        let callback = on_change.map(|call| Callback { call: Arc::new(call), interest });
+    /// Sets a callback that was replaced before, also one of another tube; `None` removes the
+    /// present one. Returns that.
+    ///
+    /// ```
+    /// use tubewell::{Event, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.on_task_change(Some(|_: &Event| ()))?;
+    /// let before = tube.on_task_change(Some(|event: &Event| println!("{event:?}")))?;
+    /// let between = tube.set_callback(before)?;
+    /// assert!(between.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`on_task_change`](Tube::on_task_change).
+    pub fn set_callback(&self, callback: Option<Callback>) -> Result<Option<Callback>> {
         let set = self.hold.callbacks.set(&self.hold.core, &self.name, callback);
         self.name_errors("on_task_change", set)
     }
 
     pub(crate) fn run<O: Op>(&self, action: &'static str, op: &O) -> Result<O::Done> {
         self.name_errors(action, self.hold.core.run(op, self.durability))
-    }
-
-    fn run_on(&self, action: &'static str, id: TaskId, verb: Verb) -> Result<()> {
-        let op = Tool { tube: self.number, id, verb };
-        self.run(action, &op).map_err(|error| error.on_task(id))
     }
 
     /// Adds the verb and the tube's name to an error.
@@ -440,5 +371,13 @@ impl<T: ?Sized> Clone for Tube<T> {
         }
     }
 }
+
+impl<T: ?Sized, U: ?Sized> PartialEq<Tube<U>> for Tube<T> {
+    fn eq(&self, other: &Tube<U>) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.hold.core, &other.hold.core)
+    }
+}
+
+impl<T: ?Sized> Eq for Tube<T> {}
 
 debug!([T: ?Sized] Tube<T>, "Tube", this, "name": &this.name);

@@ -219,7 +219,33 @@ verdicts! {
         ///
         /// # Errors
         /// As [`ack`](Self::ack).
-        bury(reason: impl Display) => Verdict::Bury(Reason::Buried(reason.to_string()));
+        bury(reason: impl Display) => Verdict::bury(Reason::Buried(reason.to_string()));
+
+        /// Buries the task as [`bury`](Self::bury) does, with another priority: buried tasks are
+        /// kicked in the order of their priorities, and a kicked task keeps it.
+        ///
+        /// ```
+        /// use tubewell::Queue;
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// tube.put(b"to ada")?;
+        /// tube.put(b"to bob")?;
+        /// tube.take()?.bury("no stamp")?;
+        /// tube.take()?.bury_with_priority("no stamp", -1)?; // smaller first
+        /// tube.kick(1)?;
+        /// assert_eq!(&tube.take()?[..], b"to bob");
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no
+        /// priorities.
+        bury_with_priority(reason: impl Display, priority: i64) => Verdict::Bury {
+            reason: Reason::Buried(reason.to_string()),
+            priority: Some(priority),
+        };
 
         /// Buries the task as [`bury`](Self::bury) does, under a failure group; see
         /// [`Reason::Failed`]. Group and message are cut to 4096 bytes each.
@@ -241,7 +267,7 @@ verdicts! {
         ///
         /// # Errors
         /// As [`ack`](Self::ack).
-        fail(group: impl Into<String>, message: impl Display) => Verdict::Bury(Reason::Failed {
+        fail(group: impl Into<String>, message: impl Display) => Verdict::bury(Reason::Failed {
             group: group.into(),
             message: message.to_string(),
         });
@@ -262,9 +288,9 @@ verdicts! {
         /// let task = tube.take()?;
         /// clock.advance(Duration::from_secs(50));
         /// task.touch(Duration::from_secs(30))?;
-        /// assert_eq!(task.left()?, Some(Duration::from_secs(40)));
+        /// assert_eq!(task.time_left()?, Some(Duration::from_secs(40)));
         /// task.renew()?; // a full ttr, which is longer now
-        /// assert_eq!(task.left()?, Some(Duration::from_secs(90)));
+        /// assert_eq!(task.time_left()?, Some(Duration::from_secs(90)));
         /// # Ok(())
         /// # }
         /// ```
@@ -293,7 +319,7 @@ verdicts! {
         ///     clock.advance(Duration::from_secs(40));
         ///     task.renew()?;
         /// }
-        /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
+        /// assert_eq!(task.time_left()?, Some(Duration::from_secs(60)));
         /// clock.advance(Duration::from_secs(60));
         /// assert!(task.renew().unwrap_err().is_lease_lost());
         /// # Ok(())
@@ -316,9 +342,9 @@ verdicts! {
         /// let tube = Queue::builder().clock(clock).in_memory()?.tube("letters")?;
         /// tube.put(b"hello")?;
         /// let task = tube.take()?;
-        /// assert_eq!(task.left()?, None); // no deadline
+        /// assert_eq!(task.time_left()?, None); // no deadline
         /// task.renew_for(Duration::from_secs(60))?;
-        /// assert_eq!(task.left()?, Some(Duration::from_secs(60)));
+        /// assert_eq!(task.time_left()?, Some(Duration::from_secs(60)));
         /// # Ok(())
         /// # }
         /// ```
@@ -346,6 +372,6 @@ verdicts! {
         /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is no longer held;
         /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
         /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
-        left() -> Result<Option<Duration>>;
+        time_left() -> Result<Option<Duration>>;
     }
 }

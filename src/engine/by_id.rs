@@ -2,28 +2,29 @@
 //! lease on the task is lost.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::settle::buried;
+use crate::engine::settle::{buried, kicked};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::{lookup, transition};
+use crate::format::row::BuriedRow;
 use crate::format::{Scan, Tag, View, key};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, Reason, State, TaskId};
 
 /// Applies a verb to a task, also if it is taken.
-pub(crate) struct Tool {
+pub(crate) struct Tool<'a> {
     pub(crate) tube: u32,
     pub(crate) id: TaskId,
-    pub(crate) verb: Verb,
+    pub(crate) verb: Verb<'a>,
 }
 
-pub(crate) enum Verb {
-    /// Buries it, from any state.
+pub(crate) enum Verb<'a> {
     Bury(Reason),
-    /// Makes it ready again, if it is buried.
     Kick,
-    /// Removes it, in any state.
-    Delete,
+    Delete {
+        /// The states in which the task is deleted; `None` is all.
+        only_if: Option<&'a [State]>,
+    },
 }
 
 /// Makes buried tasks ready again, up to `most` and at most one sweep. Returns how many.
@@ -32,7 +33,7 @@ pub(crate) struct Kick {
     pub(crate) most: u64,
 }
 
-impl Op for Tool {
+impl Op for Tool<'_> {
     type Done = ();
 
     fn tube(&self) -> Option<u32> {
@@ -40,7 +41,7 @@ impl Op for Tool {
     }
 
     fn grows(&self) -> bool {
-        !matches!(self.verb, Verb::Delete)
+        !matches!(self.verb, Verb::Delete { .. })
     }
 
     fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
@@ -58,28 +59,27 @@ impl Op for Tool {
                 let to = buried(ctx, from.head().clone(), reason);
                 transition::move_task(ctx, &task, &from, &to, Cause::Bury)
             }
-            Verb::Kick if from.state() == State::Buried => kick(ctx, &task, from),
-            Verb::Kick => {
-                let text = format!("it is {:?}, not Buried", from.state());
-                Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
+            Verb::Kick => match from {
+                TaskState::Buried(buried) => kick(ctx, &task, buried),
+                from => wrong_state(id, &from, "not Buried"),
+            },
+            Verb::Delete { only_if: Some(states) } if !states.contains(&from.state()) => {
+                wrong_state(id, &from, &format!("not one of {states:?}"))
             }
-            Verb::Delete => transition::erase(ctx, &task, &from, Cause::Delete),
+            Verb::Delete { .. } => transition::erase(ctx, &task, &from, Cause::Delete),
         }
     }
 }
 
-/// Makes a buried task ready. If `ttl_spares_buried` has kept it after the end of its ttl, it gets
-/// a new ttl. The length of a ttl is not stored, so the new one is the time from the put to the old
-/// end.
-fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: TaskState) -> Result<()> {
-    let (mut head, now) = (from.head().clone(), ctx.now.queue);
-    head.attempts = 0;
-    if task.tube.row.options.ttl_spares_buried && head.expires <= now {
-        let created = task.read.map_or(0, |(_, row)| row.created);
-        let life = head.expires.saturating_sub(created);
-        head.expires = now.saturating_add(life);
-    }
-    transition::move_task(ctx, task, &from, &TaskState::Ready(head), Cause::Kick)
+/// Makes a buried task ready.
+fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Result<()> {
+    let to = TaskState::Ready(kicked(ctx, task, &buried));
+    transition::move_task(ctx, task, &TaskState::Buried(buried), &to, Cause::Kick)
+}
+
+fn wrong_state(id: TaskId, state: &TaskState, wanted: &str) -> Result<()> {
+    let text = format!("it is {:?}, {wanted}", state.state());
+    Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
 }
 
 impl Op for Kick {
@@ -100,8 +100,10 @@ impl Op for Kick {
             // A damaged task stays buried, and the next one is kicked.
             let found = sound(lookup::find(ctx, &tube, id))?;
             let Some((stored, standing)) = found else { continue };
-            let Ok(task) = stored.task(&tube) else { continue };
-            kick(ctx, &task, standing)?;
+            let (Ok(task), TaskState::Buried(buried)) = (stored.task(&tube), standing) else {
+                continue;
+            };
+            kick(ctx, &task, buried)?;
             kicked += 1;
         }
         Ok(kicked)

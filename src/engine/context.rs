@@ -8,11 +8,12 @@ use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
 use crate::format::key::{self, Key, Range};
 use crate::format::row::TubeRow;
 use crate::format::{Met, RowOp, Value, View};
-use crate::words::clock::Now;
+use crate::words::clock::{Now, micros};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_BYTES;
 use crate::words::numbers::Numbers;
-use crate::words::task::TaskId;
+use crate::words::task::{Cause, TaskId};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One call of a user, as a value.
 pub(crate) trait Op {
@@ -157,6 +158,21 @@ impl<'a> OpContext<'a> {
         self.draft.rows.write((key, RowOp::Remove));
     }
 
+    /// When a task with this delay, or that may start at this time of day, becomes ready, and
+    /// whether by the wall clock; `None` if it is ready now. Of both, the time of day counts.
+    pub(crate) fn due(
+        &self,
+        delay: Option<Duration>,
+        run_at: Option<SystemTime>,
+    ) -> Option<(u64, bool)> {
+        if let Some(at) = run_at {
+            let at = at.duration_since(UNIX_EPOCH).map_or(0, micros);
+            return (at > self.now.wall).then_some((at, true));
+        }
+        let delay = micros(delay.filter(|delay| !delay.is_zero())?);
+        Some((self.now.queue.saturating_add(delay), false))
+    }
+
     /// Adds the row or replaces it, also if it is damaged.
     pub(crate) fn set(&mut self, key: Key, value: Value) -> Result<()> {
         match self.row(&key)? {
@@ -189,10 +205,16 @@ impl<'a> OpContext<'a> {
         self.set(at, work)
     }
 
-    /// Writes the row of a tube.
-    pub(crate) fn set_tube(&mut self, number: u32, row: TubeRow) -> Result<()> {
+    /// Writes the row of a tube. With a cause the change is published as an event.
+    pub(crate) fn set_tube(
+        &mut self,
+        number: u32,
+        row: TubeRow,
+        cause: Option<Cause>,
+    ) -> Result<()> {
         self.set(key::tube(number), row.encode())?;
-        self.draft.effects.tubes.push(TubeChange::Set(number, Box::new(row)));
+        let change = TubeChange { number, row: Some(Box::new(row)), cause };
+        self.draft.effects.tubes.push(change);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::engine::effects::NextDue;
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lookup, transition};
-use crate::engine::{settle, sweep};
+use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Run, Work};
 use crate::format::{Deadline, Met, Range, Scan, Tag, View};
 use crate::words::clock::{NEVER, Now};
@@ -48,9 +48,15 @@ fn time_of(now: Now, what: Deadline) -> u64 {
 
 /// Moves each bound that has passed up to the first deadline. A bound in the future means that
 /// nothing is due, so no row is read.
-pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> Result<NextDue> {
-    if view.count(Range::in_run(Tag::Due, run)) == 0 {
-        return Ok(NextDue::NONE);
+pub(crate) fn next_due(
+    view: &dyn View,
+    tube: &TubeEntry,
+    bound: NextDue,
+    now: Now,
+) -> Result<NextDue> {
+    let (run, pause) = (tube.run(), tube.row.pause_end());
+    if view.count(tube.range(Tag::Due)) == 0 {
+        return Ok(NextDue { queue: pause, ..NextDue::NONE });
     }
     let first = |what| -> Result<u64> {
         let from = key::due_of(run, what);
@@ -59,7 +65,7 @@ pub(crate) fn next_due(view: &dyn View, run: Run, bound: NextDue, now: Now) -> R
     };
     let mut next = bound;
     if bound.queue <= now.queue {
-        next.queue = first(Deadline::Delay)?.min(first(Deadline::Ttl)?);
+        next.queue = first(Deadline::Delay)?.min(first(Deadline::Ttl)?).min(pause);
     }
     if bound.wall <= now.wall {
         next.wall = first(Deadline::RunAt)?;
@@ -90,6 +96,9 @@ impl Op for WorkOff {
         if let Some(met) = work(ctx, tube.run())? {
             sweep::step(ctx, Work::Release, met)?;
             return Ok(true);
+        }
+        if tube.row.pause_end() <= ctx.now.queue {
+            tubes::set_pause(ctx, &tube, None)?;
         }
         let mut left = self.most;
         for what in Deadline::ALL {

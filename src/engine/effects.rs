@@ -24,11 +24,12 @@ pub(crate) struct Change {
 
 /// A change of a tube.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TubeChange {
-    /// The tube of this number has this row.
-    Set(u32, Box<TubeRow>),
-    /// The tube was dropped.
-    Gone(u32),
+pub(crate) struct TubeChange {
+    pub(crate) number: u32,
+    /// Its row; `None` if it was dropped.
+    pub(crate) row: Option<Box<TubeRow>>,
+    /// Why, if users see the change as an event.
+    pub(crate) cause: Option<Cause>,
 }
 
 /// A lower bound of the deadlines by each of the three clocks; [`NEVER`] where there is none.

@@ -18,7 +18,7 @@ use crate::words::options::is_nothing;
 use crate::words::task::{Cause, TaskId};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// Payloads up to this many bytes stand in the task's own row. With the longest key, group and
 /// place it fits a page of 4 KiB, redb's smallest; a longer one would have a page of its own that
@@ -62,6 +62,26 @@ pub(crate) struct Placed<'a> {
     pub(crate) not_before: Option<SystemTime>,
 }
 
+impl<'a> NewRow<'a> {
+    /// With the options of `common` where it has none.
+    pub(crate) fn or(self, common: &NewRow<'a>) -> Self {
+        let is_timed = self.delay.is_some() || self.run_at.is_some();
+        let (delay, run_at) = match is_timed {
+            true => (self.delay, self.run_at),
+            false => (common.delay, common.run_at),
+        };
+        Self {
+            priority: self.priority.or(common.priority),
+            group: self.group.or(common.group),
+            ttl: self.ttl.or(common.ttl),
+            ttr: self.ttr.or(common.ttr),
+            delay,
+            run_at,
+            ..self
+        }
+    }
+}
+
 impl Op for PutTasks<'_> {
     type Done = SmallVec<[Put; 1]>;
 
@@ -87,8 +107,8 @@ impl Op for PutTasks<'_> {
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         let tube = ctx.tube(self.tube)?;
-        for task in self.tasks {
-            self.check(&tube, task)?;
+        for (at, task) in self.tasks.iter().enumerate() {
+            self.check(&tube, task).map_err(|error| self.at(error, at))?;
         }
         // If pieces are written already, the ids are drawn too.
         let first = self.staged.first().map(|staged| staged.first);
@@ -96,7 +116,8 @@ impl Op for PutTasks<'_> {
         for (at, task) in self.tasks.iter().enumerate() {
             let staged = self.staged.iter().find(|staged| staged.task == at);
             let id = first.map(|first| first + at as u64);
-            done.push(put(ctx, &tube, task, (staged, id), self.durable_bytes_max)?);
+            let put = put(ctx, &tube, task, (staged, id), self.durable_bytes_max);
+            done.push(put.map_err(|error| self.at(error, at))?);
         }
         Ok(done)
     }
@@ -120,6 +141,12 @@ impl PutTasks<'_> {
             has_room(ctx, &tube, task, self.durable_bytes_max)?;
         }
         Ok(Some(tube.run()))
+    }
+
+    /// Names the refused task of a batch.
+    #[cold]
+    fn at(&self, error: Error, at: usize) -> Error {
+        if self.tasks.len() > 1 { error.at_index(at) } else { error }
     }
 
     #[inline(always)]
@@ -249,7 +276,8 @@ fn first_state(
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
     let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
-    if let Some((due, wall)) = delay(ctx, task) {
+    let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
+    if let Some((due, wall)) = ctx.due(task.delay, run_at) {
         let row = DelayedRow { head, due, wall, holds_group: false };
         return Ok(TaskState::delayed(row, now));
     }
@@ -290,15 +318,4 @@ fn order(task: &NewRow<'_>, number: u64) -> Order {
         None if task.front => Order::front(number),
         None => Order::back(number),
     }
-}
-
-/// When the task becomes ready, and whether by the wall clock; `None` if it is ready now.
-fn delay(ctx: &OpContext<'_>, task: &NewRow<'_>) -> Option<(u64, bool)> {
-    let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
-    if let Some(at) = run_at {
-        let at = at.duration_since(UNIX_EPOCH).map_or(0, micros);
-        return (at > ctx.now.wall).then_some((at, true));
-    }
-    let delay = micros(task.delay.filter(|delay| !delay.is_zero())?);
-    Some((ctx.now.queue.saturating_add(delay), false))
 }

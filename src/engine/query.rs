@@ -92,6 +92,35 @@ pub(crate) fn numbers(view: &dyn View) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
+/// Up to `most` of these numbers, from this one on, and the number to continue with.
+pub(crate) fn numbers_from(
+    view: &dyn View,
+    first: u32,
+    most: usize,
+) -> Result<(Vec<u32>, Option<u32>)> {
+    let mut rows = Scan::through(key::tube(first), &Range::of(Tag::Tube).end());
+    let mut numbers = Vec::new();
+    while let Some((met, _)) = rows.next(view)? {
+        let number = number_in(&met).ok_or_else(|| damaged("tube"))?;
+        if numbers.len() == most {
+            return Ok((numbers, Some(number)));
+        }
+        numbers.push(number);
+    }
+    Ok((numbers, None))
+}
+
+/// Whether the tube has this task.
+///
+/// # Errors
+/// `Damaged` if one of its rows is damaged.
+pub(crate) fn has(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool> {
+    match lookup::find(view, tube, id) {
+        Err(error) if error.is_not_found() => Ok(false),
+        found => found.map(|_| true),
+    }
+}
+
 /// The same numbers without those of tubes whose row is damaged.
 pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
     let mut sound = Vec::new();
@@ -187,7 +216,9 @@ fn describe(
         key: task.key().map(str::to_owned),
         payload_bytes: task.bytes,
         created: instant(row.created),
+        age: Duration::from_micros(now.queue.saturating_sub(row.created)),
         due: None,
+        delay_left: None,
         ttl_left: left(head.expires, now.queue),
         ttr: (head.ttr != NEVER).then(|| Duration::from_micros(head.ttr)),
         lease_left: None,
@@ -203,8 +234,10 @@ fn describe(
         TaskState::Fresh(_) | TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
             info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
+            let wait = stored::wait_left(delayed, now);
+            info.delay_left = (wait != NEVER).then(|| Duration::from_micros(wait));
             // The rest of the ttl when the delay ends.
-            let due = now.queue.saturating_add(stored::wait_left(delayed, now));
+            let due = now.queue.saturating_add(wait);
             info.ttl_left = left(head.expires, due);
         }
         TaskState::Taken(taken) => {

@@ -102,6 +102,20 @@ pub(crate) fn buried(ctx: &OpContext<'_>, mut head: TaskProgress, reason: &Reaso
     TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason })
 }
 
+/// What a kick makes of a buried task: its attempts are 0 again. If `ttl_spares_buried` has kept it
+/// after the end of its ttl, it gets a new ttl. The length of a ttl is not stored, so the new one
+/// is the time from the put to the old end.
+pub(crate) fn kicked(ctx: &OpContext<'_>, task: &TaskRef<'_>, row: &BuriedRow) -> TaskProgress {
+    let (mut head, now) = (row.head.clone(), ctx.now.queue);
+    head.attempts = 0;
+    if task.tube.row.options.ttl_spares_buried && head.expires <= now {
+        let created = task.read.map_or(0, |(_, row)| row.created);
+        let life = head.expires.saturating_sub(created);
+        head.expires = now.saturating_add(life);
+    }
+    head
+}
+
 fn bounded(reason: &Reason) -> Reason {
     let kept = |text: &str| cut(text, REASON_BYTES_MAX).to_owned();
     match reason {
@@ -141,7 +155,7 @@ impl Op for Settle<'_> {
 
     fn grows(&self) -> bool {
         match &self.verdict {
-            Verdict::Retry { .. } | Verdict::Bury(_) => true,
+            Verdict::Retry { .. } | Verdict::Bury { .. } => true,
             Verdict::Release(terms) => *terms != Terms::new(),
             // If a heartbeat were refused, the task would be taken and done twice.
             Verdict::Ack | Verdict::Lost | Verdict::Touch(_) => false,
@@ -178,6 +192,7 @@ fn check(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
         Verdict::Release(terms) if !switches.timed && waits(terms.delay) => "delay",
         Verdict::Release(terms) if !switches.timed && terms.ttl.is_some() => "ttl",
         Verdict::Release(terms) if !switches.priority && terms.priority.is_some() => "priority",
+        Verdict::Bury { priority: Some(_), .. } if !switches.priority => "priority",
         Verdict::Release(terms) if options.placement.is_some() && terms.to_back => "to_back",
         Verdict::Retry { after, .. } if !switches.timed && waits(*after) => "delay",
         Verdict::Touch(_) if !switches.timed => "touch",
@@ -199,10 +214,11 @@ fn too_short(time: &str) -> Result<()> {
 #[inline]
 fn settle(
     ctx: &mut OpContext<'_>,
-    mut task: TaskRef<'_>,
+    task: TaskRef<'_>,
     taken: TakenRow,
     verdict: &Verdict<'_>,
 ) -> Result<()> {
+    let mut place = task.place;
     let (to, cause) = match verdict {
         Verdict::Ack => {
             return transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack);
@@ -212,7 +228,7 @@ fn settle(
         Verdict::Touch(how) => (extended(ctx, taken.clone(), *how), Cause::Touch),
         // Not charged.
         Verdict::Release(terms) => {
-            task.place = rank_after(ctx, &task, terms);
+            place = rank_after(ctx, &task, terms);
             let mut head = taken.head.clone();
             head.attempts = head.attempts.saturating_sub(1);
             head.releases = head.releases.saturating_add(1);
@@ -228,27 +244,18 @@ fn settle(
             let wait = task.tube.row.options.backoff.wait(head.attempts);
             (failed(ctx, task.tube, head, after.unwrap_or(wait)), Cause::Retry)
         }
-        Verdict::Bury(reason) => (buried(ctx, taken.head.clone(), reason), Cause::Bury),
+        Verdict::Bury { reason, priority } => {
+            place.priority = priority.unwrap_or(place.priority);
+            (buried(ctx, taken.head.clone(), reason), Cause::Bury)
+        }
     };
-    transition::move_task(ctx, &task, &TaskState::Taken(taken), &to, cause)
+    transition::move_to_rank(ctx, &task, (&TaskState::Taken(taken), &to), place, cause)
 }
 
-/// The rank of a task after its release; its position row is written. The home stays.
+/// The rank of a task after its release.
 fn rank_after(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, terms: &Terms) -> Rank {
-    if terms.priority.is_none() && !terms.to_back {
-        return task.place;
-    }
-    let before = task.position_row();
     let order = if terms.to_back { Order::back(ctx.id()) } else { task.place.order };
-    let place = Rank { priority: terms.priority.unwrap_or(task.place.priority), order };
-    let key = key::position(task.tube.run(), task.id);
-    match (before, TaskRef { place, ..*task }.position_row()) {
-        (None, Some(position)) => ctx.add(key, position),
-        (Some(before), Some(position)) if before != position => ctx.change(key, position),
-        (Some(_), None) => ctx.remove(key),
-        _ => {}
-    }
-    place
+    Rank { priority: terms.priority.unwrap_or(task.place.priority), order }
 }
 
 /// After the lease was extended.

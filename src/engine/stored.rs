@@ -35,6 +35,16 @@ impl TaskState {
         Self::Delayed(row)
     }
 
+    /// What is left of a delayed task when its delay ends now instead of later: the rest of the
+    /// delay is taken from the end of its ttl again.
+    pub(crate) fn undelayed(row: &DelayedRow, now: Now) -> TaskProgress {
+        let mut head = row.head.clone();
+        if head.expires != NEVER {
+            head.expires = head.expires.saturating_sub(wait_left(row, now));
+        }
+        head
+    }
+
     pub(crate) fn state(&self) -> State {
         match self {
             Self::Fresh(_) | Self::Ready(_) => State::Ready,
@@ -101,6 +111,8 @@ pub(crate) struct TaskRef<'a> {
 
 /// What a delivery contains of a task.
 pub(crate) struct Content {
+    /// When it was put, in queue time.
+    pub(crate) created: u64,
     pub(crate) codec: u8,
     pub(crate) version: u16,
     pub(crate) payload: StoredPayload,
@@ -193,7 +205,7 @@ impl<'a> TaskRef<'a> {
                 StoredPayload::Apart(Box::new(((self.tube.run(), self.id), pieces)))
             }
         };
-        Ok(Content { codec: row.codec, version: row.version, payload })
+        Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
     }
 
     /// The position row of the task, if it needs one.

@@ -1,5 +1,6 @@
-//! Ready → Taken: the best ready task of a tube, or a chosen one. The attempt is counted here and
-//! written before the task is handed out, so that a task that kills its process is charged.
+//! Ready → Taken: the best ready task of a tube; or a chosen task, also a delayed or a buried one.
+//! The attempt is counted here and written before the task is handed out, so that a task that kills
+//! its process is charged.
 
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::{Payload, StoredPayload};
@@ -12,7 +13,7 @@ use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_BYTES};
 use crate::words::numbers::Numbers;
-use crate::words::task::{Cause, State, TaskId, Ticket};
+use crate::words::task::{Cause, TaskId, Ticket};
 use smallvec::SmallVec;
 
 /// Takes up to `most` tasks. An empty result is not an error.
@@ -23,11 +24,23 @@ pub(crate) struct Take {
     pub(crate) holder: u32,
 }
 
-/// Takes this task, if it may be taken.
+/// Takes this task, also before its delay has ended, while it is buried, and in a paused tube.
 pub(crate) struct Claim {
     pub(crate) tube: u32,
     pub(crate) id: TaskId,
     pub(crate) holder: u32,
+}
+
+/// What a taker sees of a task without a read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AboutTask {
+    pub(crate) attempts: u32,
+    pub(crate) deliveries: u32,
+    pub(crate) priority: i64,
+    /// Microseconds, or `NEVER`.
+    pub(crate) ttr: u64,
+    /// Microseconds between the put and the take, in queue time.
+    pub(crate) age: u64,
 }
 
 /// A task as it is handed out.
@@ -35,8 +48,7 @@ pub(crate) struct Claim {
 pub(crate) struct Delivery {
     pub(crate) id: TaskId,
     pub(crate) token: u64,
-    pub(crate) attempts: u32,
-    pub(crate) deliveries: u32,
+    pub(crate) about: AboutTask,
     pub(crate) codec: u8,
     pub(crate) version: u16,
     pub(crate) payload: StoredPayload,
@@ -65,7 +77,7 @@ impl Op for Take {
             query::open_consumer(ctx, self.holder)?;
         }
         let (mut handed, mut bytes_left) = (SmallVec::new(), SWEEP_BYTES);
-        if tube.row.paused {
+        if tube.row.pause.is_some() {
             return Ok(handed);
         }
         // Taken tasks come before the next one in key order, so the scan continues after them and
@@ -125,23 +137,47 @@ impl Op for Claim {
         }
         let (stored, standing) = lookup::find(ctx, &tube, self.id)?;
         let task = stored.task(&tube)?;
-        let refused =
-            |text: String| Error::new(ErrorKind::WrongState).because(text).on_task(self.id);
-        if standing.state() != State::Ready {
-            return Err(refused(format!("the task is {:?}", standing.state())));
-        }
-        if tube.row.paused {
-            return Err(refused("its tube is paused".to_owned()));
-        }
-        if let Some(group) = task.group
-            && groups::in_flight(ctx, &tube, group)? >= u64::from(tube.row.options.in_flight)
-        {
-            return Err(refused("its group is locked".to_owned()));
+        let head = match &standing {
+            TaskState::Fresh(head) | TaskState::Ready(head) => head.clone(),
+            TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
+            TaskState::Buried(row) => settle::kicked(ctx, &task, row),
+            TaskState::Taken(_) => return Err(refused(self.id, "it is taken".to_owned())),
+        };
+        if let Some(group) = task.group {
+            enter_group(ctx, &task, group, &standing)?;
         }
         let mut content = task.content(ctx)?;
         content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
-        take(ctx, &task, standing, content, self.holder)
+        take(ctx, &task, (&standing, head), content, self.holder)
     }
+}
+
+/// Whether a chosen task may be taken now by the rules of its group. A group that has one task in
+/// flight is taken in order, so nothing overtakes its first task.
+fn enter_group(
+    ctx: &OpContext<'_>,
+    task: &TaskRef<'_>,
+    group: &str,
+    standing: &TaskState,
+) -> Result<()> {
+    let (tube, most) = (task.tube, u64::from(task.tube.row.options.in_flight));
+    let own = transition::in_flight(Some(standing)).unsigned_abs();
+    if groups::in_flight(ctx, tube, group)?.saturating_sub(own) >= most {
+        return Err(refused(task.id, format!("its group {group:?} is locked")));
+    }
+    let line = key::line_of(tube.run(), group);
+    if most == 1
+        && let Some((first, _)) =
+            ctx.first(&line, &key::line(tube.run(), group, &task.place, task.id))?
+        && let Some(first) = key::id_of(&first)
+    {
+        return Err(refused(task.id, format!("task {first} of its group {group:?} comes first")));
+    }
+    Ok(())
+}
+
+fn refused(id: TaskId, text: String) -> Error {
+    Error::new(ErrorKind::WrongState).because(text).on_task(id)
 }
 
 /// Where the next ready tasks are: the fresh ones, the other ones without a group, and the groups'
@@ -260,20 +296,20 @@ fn hand_over(
         Ok((task, content))
     });
     let Some((task, content)) = ctx.or_repair(tube, at, task)? else { return Ok(None) };
-    take(ctx, &task, standing, content, holder).map(Some)
+    let head = standing.head().clone();
+    take(ctx, &task, (&standing, head), content, holder).map(Some)
 }
 
 fn take(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    standing: TaskState,
+    (standing, mut head): (&TaskState, TaskProgress),
     content: Content,
     holder: u32,
 ) -> Result<Delivery> {
-    let mut head = standing.head().clone();
     head.deliveries = head.deliveries.saturating_add(1);
     head.attempts = head.attempts.saturating_add(1);
-    hand_out(ctx, task, (&standing, head), content, holder, Cause::Take)
+    hand_out(ctx, task, (standing, head), content, holder, Cause::Take)
 }
 
 /// Begins a lease, with a new token.
@@ -288,9 +324,11 @@ pub(crate) fn hand_out(
 ) -> Result<Delivery> {
     let (token, since) = (ctx.token(), ctx.now.lease);
     let deadline = since.saturating_add(head.ttr);
-    let TaskProgress { attempts, deliveries, .. } = head;
+    let TaskProgress { attempts, deliveries, ttr, .. } = head;
     let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
     transition::move_task(ctx, task, standing, &taken, cause)?;
-    let Content { codec, version, payload } = content;
-    Ok(Delivery { id: task.id, token, attempts, deliveries, codec, version, payload })
+    let Content { created, codec, version, payload } = content;
+    let (priority, age) = (task.place.priority, ctx.now.queue.saturating_sub(created));
+    let about = AboutTask { attempts, deliveries, priority, ttr, age };
+    Ok(Delivery { id: task.id, token, about, codec, version, payload })
 }

@@ -8,7 +8,7 @@ use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, groups, lookup};
-use crate::format::key::{self, Key};
+use crate::format::key::{self, Key, Rank};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Value, View};
 use crate::words::clock::NEVER;
@@ -105,9 +105,34 @@ pub(crate) fn move_task(
 ) -> Result<()> {
     if let TaskState::Fresh(_) = from {
         let task = &TaskRef { home: fresh::leave(ctx, task), ..*task };
-        return Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause);
+        return Transition::between(task, Some(from), Some(to)).carry_out(ctx, cause);
     }
-    Transition { task, from: Some(from), to: Some(to) }.carry_out(ctx, cause)
+    Transition::between(task, Some(from), Some(to)).carry_out(ctx, cause)
+}
+
+/// As [`move_task`], of a task that gets another rank. Its home stays.
+pub(crate) fn move_to_rank(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    (from, to): (&TaskState, &TaskState),
+    place: Rank,
+    cause: Cause,
+) -> Result<()> {
+    if place == task.place {
+        return move_task(ctx, task, from, to, cause);
+    }
+    let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
+    let ranked = &TaskRef { home, place, ..*task };
+    let step = Transition::between(ranked, Some(from), Some(to));
+    Transition { before: Some(task.place), ..step }.carry_out(ctx, cause)?;
+    let key = key::position(task.tube.run(), task.id);
+    match (task.position_row(), ranked.position_row()) {
+        (None, Some(position)) => ctx.add(key, position),
+        (Some(before), Some(position)) if before != position => ctx.change(key, position),
+        (Some(_), None) => ctx.remove(key),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Brings a task into existence. Its own row was read; what stands apart of its payload is the
@@ -115,7 +140,7 @@ pub(crate) fn move_task(
 #[inline]
 pub(crate) fn put(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) -> Result<()> {
     let (run, id) = (task.tube.run(), task.id);
-    Transition { task, from: None, to: Some(to) }.carry_out(ctx, Cause::Put)?;
+    Transition::between(task, None, Some(to)).carry_out(ctx, Cause::Put)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
@@ -137,7 +162,7 @@ pub(crate) fn erase(
     cause: Cause,
 ) -> Result<()> {
     let (run, id) = (task.tube.run(), task.id);
-    Transition { task, from: Some(from), to: None }.carry_out(ctx, cause)?;
+    Transition::between(task, Some(from), None).carry_out(ctx, cause)?;
     ctx.remove(key::task(run, &task.home, id));
     if task.position_row().is_some() {
         ctx.remove(key::position(run, id));
@@ -156,7 +181,7 @@ pub(crate) fn erase(
 /// stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
     let to = TaskState::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
-    Transition { task, from: Some(&TaskState::Taken(taken)), to: Some(&to) }.step(ctx)
+    Transition::between(task, Some(&TaskState::Taken(taken)), Some(&to)).step(ctx)
 }
 
 /// A step of a task from one state to another.
@@ -164,9 +189,30 @@ struct Transition<'a> {
     task: &'a TaskRef<'a>,
     from: Option<&'a TaskState>,
     to: Option<&'a TaskState>,
+    /// The rank before the step, if it is another.
+    before: Option<Rank>,
 }
 
 impl<'a> Transition<'a> {
+    #[inline]
+    fn between(
+        task: &'a TaskRef<'a>,
+        from: Option<&'a TaskState>,
+        to: Option<&'a TaskState>,
+    ) -> Self {
+        Self { task, from, to, before: None }
+    }
+
+    /// The key of the row of the state before the step.
+    #[inline]
+    fn leaves(&self) -> Option<Key> {
+        let from = self.from?;
+        match self.before {
+            None => state_key(self.task, from),
+            Some(place) => state_key(&TaskRef { place, ..*self.task }, from),
+        }
+    }
+
     #[inline]
     fn carry_out(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         self.step(ctx)?;
@@ -176,9 +222,8 @@ impl<'a> Transition<'a> {
     /// Moves the rows. After an error none has moved: a caller that continues finds the task where
     /// it was.
     fn step(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let Self { task, from, to } = *self;
-        let stays =
-            matches!((from, to), (Some(from), Some(to)) if discriminant(from) == discriminant(to));
+        let Self { task, from, to, before } = *self;
+        let stays = before.is_none() && from.map(discriminant) == to.map(discriminant);
         let in_group = match task.group {
             Some(group) if !stays => Some(self.plan(ctx, group)?),
             _ => None,
@@ -192,7 +237,7 @@ impl<'a> Transition<'a> {
             plan.carry_out(ctx, task.tube);
             return Ok(());
         }
-        if let Some(key) = from.filter(|_| !stays).and_then(|from| state_key(task, from)) {
+        if !stays && let Some(key) = self.leaves() {
             ctx.remove(key);
         }
         if let Some((key, value)) = to.and_then(|to| state_row(task, to)) {
@@ -206,7 +251,7 @@ impl<'a> Transition<'a> {
 
     /// The effect of the step on the task's group.
     fn plan(&self, ctx: &OpContext<'_>, group: &'a str) -> Result<groups::Plan<'a>> {
-        let leaves = self.from.and_then(|from| state_key(self.task, from));
+        let leaves = self.leaves();
         let enters = self.to.and_then(|to| state_row(self.task, to));
         let in_flight = in_flight(self.to) - in_flight(self.from);
         let turn = self.task.is_next.then_some((self.task.place, self.task.id));

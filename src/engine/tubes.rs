@@ -2,18 +2,20 @@
 //! in the tube's row; sweeps do the rest.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::effects::TubeChange;
+use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
+use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
-use crate::words::task::TaskId;
+use crate::words::task::{Cause, TaskId};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Makes a tube, or finds it. Returns it.
 pub(crate) struct Create<'a> {
@@ -39,7 +41,19 @@ pub(crate) struct Drop {
     pub(crate) tube: u32,
     /// Whether takers wait for its tasks.
     pub(crate) awaited: bool,
-    pub(crate) force: bool,
+    /// What to do while its tasks are used.
+    pub(crate) used: Used,
+}
+
+/// When `Drop` refuses to remove a tube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Used {
+    /// Never.
+    Drop,
+    /// While takers wait or tasks are taken.
+    Refuse,
+    /// Also while any task is in it.
+    RefuseTasks,
 }
 
 /// Removes a tube's tasks, in every state. Returns how many there were.
@@ -47,10 +61,19 @@ pub(crate) struct Truncate {
     pub(crate) tube: u32,
 }
 
-/// Pauses or resumes a tube.
+/// Pauses a tube until this, or resumes it.
 pub(crate) struct Pause {
     pub(crate) tube: u32,
-    pub(crate) paused: bool,
+    pub(crate) until: Option<PauseEnd>,
+}
+
+/// When a pause ends by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PauseEnd {
+    Never,
+    After(Duration),
+    /// By the wall clock as it is at the call.
+    At(SystemTime),
 }
 
 /// Returns every taken task of a tube.
@@ -100,13 +123,13 @@ impl Op for Create<'_> {
         let row = TubeRow {
             name: self.name.to_owned(),
             run,
-            paused: false,
+            pause: None,
             void_to: 0,
             made_priority: self.options.priority,
             options: self.options.clone(),
             extension: Extension::default(),
         };
-        ctx.set_tube(number, row.clone())?;
+        ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
         Ok(TubeEntry { number, row, border: None })
     }
 }
@@ -120,18 +143,24 @@ impl Op for Drop {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let tube = ctx.tube(self.tube)?;
-        let taken = ctx.count(tube.range(Tag::Taken));
-        if !self.force && (self.awaited || taken > 0) {
-            let text = if self.awaited {
-                "takers wait".to_owned()
-            } else {
-                format!("{taken} tasks are taken")
-            };
+        let (taken, tasks) = (ctx.count(tube.range(Tag::Taken)), query::tasks(ctx, &tube));
+        let busy = match self.used {
+            Used::Drop => None,
+            _ if self.awaited => Some("takers wait".to_owned()),
+            _ if taken > 0 => Some(format!("{taken} tasks are taken")),
+            Used::RefuseTasks if tasks > 0 => Some(format!("it has {tasks} tasks")),
+            Used::Refuse | Used::RefuseTasks => None,
+        };
+        if let Some(text) = busy {
             return Err(Error::new(ErrorKind::TubeBusy).because(text));
         }
         ctx.remove(key::name(&tube.row.name));
         ctx.remove(key::tube(self.tube));
-        ctx.effects().tubes.push(TubeChange::Gone(self.tube));
+        ctx.effects().tubes.push(TubeChange {
+            number: self.tube,
+            row: None,
+            cause: Some(Cause::DropTube),
+        });
         clear(ctx, tube.run())?;
         ctx.effects().wake(self.tube, usize::MAX);
         Ok(())
@@ -153,7 +182,11 @@ impl Op for Truncate {
         let old = row.run;
         row.run = next_run(&mut counters, old.is_temporary())?;
         ctx.change(key::meta(Counters::WHAT), counters.encode());
-        ctx.set_tube(self.tube, row)?;
+        if row.pause_end() != NEVER {
+            // The deadlines of the old run are forgotten.
+            ctx.effects().deadline(self.tube, NextDue { queue: row.pause_end(), ..NextDue::NONE });
+        }
+        ctx.set_tube(self.tube, row, Some(Cause::Truncate))?;
         // There is room now.
         ctx.effects().wake(self.tube, usize::MAX);
         clear(ctx, old)?;
@@ -170,16 +203,51 @@ impl Op for Pause {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let tube = ctx.tube(self.tube)?;
-        if tube.row.paused == self.paused {
-            return Ok(());
-        }
-        let row = TubeRow { paused: self.paused, ..tube.row.clone() };
-        ctx.set_tube(self.tube, row)?;
-        if !self.paused {
-            ctx.effects().wake(self.tube, usize::MAX);
-        }
-        Ok(())
+        let pause = match self.until {
+            None => None,
+            Some(until) => Some(pause_end(ctx, until)?),
+        };
+        set_pause(ctx, &tube, pause)
     }
+}
+
+/// # Errors
+/// `Invalid` for an end that has passed.
+fn pause_end(ctx: &OpContext<'_>, until: PauseEnd) -> Result<u64> {
+    let (queue, wall) = (ctx.now.queue, ctx.now.wall);
+    let length = match until {
+        PauseEnd::Never => NEVER,
+        PauseEnd::After(length) => micros(length),
+        PauseEnd::At(time) => {
+            time.duration_since(UNIX_EPOCH).map_or(0, micros).saturating_sub(wall)
+        }
+    };
+    if length == 0 {
+        let text = "the pause would end at once; give an end in the future";
+        return Err(Error::new(ErrorKind::Invalid).because(text));
+    }
+    Ok(queue.saturating_add(length))
+}
+
+/// Pauses or resumes a tube.
+pub(crate) fn set_pause(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    pause: Option<u64>,
+) -> Result<()> {
+    if tube.row.pause == pause {
+        return Ok(());
+    }
+    let row = TubeRow { pause, ..tube.row.clone() };
+    let end = row.pause_end();
+    let cause = if pause.is_some() { Cause::Pause } else { Cause::Resume };
+    ctx.set_tube(tube.number, row, Some(cause))?;
+    if pause.is_none() {
+        ctx.effects().wake(tube.number, usize::MAX);
+    } else if end != NEVER {
+        ctx.effects().deadline(tube.number, NextDue { queue: end, ..NextDue::NONE });
+    }
+    Ok(())
 }
 
 impl Op for ReleaseAll {
@@ -200,7 +268,7 @@ impl Op for ReleaseAll {
         }
         // Tokens only grow, so every earlier lease has a smaller token.
         let row = TubeRow { void_to: ctx.token(), ..tube.row.clone() };
-        ctx.set_tube(self.tube, row)?;
+        ctx.set_tube(self.tube, row, None)?;
         // A running sweep begins again: leases that it has passed may be void now.
         let work = key::work(Work::Release, tube.run(), TaskId::new(0));
         let running = ctx.row(&work)?.and_then(|(_, row)| row);

@@ -47,7 +47,8 @@ impl Counters {
 pub(crate) struct TubeRow {
     pub(crate) name: String,
     pub(crate) run: Run,
-    pub(crate) paused: bool,
+    /// While it is paused: queue time at which that ends by itself, [`NEVER`] without end.
+    pub(crate) pause: Option<u64>,
     /// Leases with a token up to this one are void. This makes `release_all` one small commit.
     pub(crate) void_to: u64,
     /// The default priority that the tube was made with. It never changes: together with the id it
@@ -58,10 +59,16 @@ pub(crate) struct TubeRow {
 }
 
 impl TubeRow {
+    /// When a pause ends by itself, in queue time; [`NEVER`] is not.
+    pub(crate) fn pause_end(&self) -> u64 {
+        self.pause.unwrap_or(NEVER)
+    }
+
     pub(crate) fn encode(&self) -> Value {
         let options = &self.options;
         let (holds, spares) = (options.hold_group_while_delayed, options.ttl_spares_buried);
-        let flags = flags([self.paused, options.temporary, holds, spares]);
+        let ends = self.pause_end() != NEVER;
+        let flags = flags([self.pause.is_some(), options.temporary, holds, spares, ends]);
         let mut row = Packer::new();
         row.short(&self.name).u32(self.run.0).u64(self.void_to).u8(flags).u8(options.kind.code());
         row.u64(self.made_priority as u64).u64(options.priority as u64);
@@ -70,6 +77,9 @@ impl TubeRow {
         row.u64(micros(options.backoff.first)).u32(options.backoff.factor);
         row.u64(micros(options.backoff.most)).u32(options.in_flight);
         row.short(options.placement.as_deref().unwrap_or(""));
+        if ends {
+            row.u64(self.pause_end());
+        }
         self.extension.end_row(row)
     }
 
@@ -78,7 +88,8 @@ impl TubeRow {
         let name = row.short()?.to_owned();
         let run = Run(row.u32()?);
         let void_to = row.u64()?;
-        let [paused, temporary, holds, spares, ..] = bits(row.u8().filter(|flags| *flags < 16)?);
+        let [paused, temporary, holds, spares, ends, ..] =
+            bits(row.u8().filter(|flags| *flags < 32)?);
         let mut options = TubeOptions::new(TubeKind::of_code(row.u8()?)?);
         options.temporary = temporary;
         options.hold_group_while_delayed = holds;
@@ -96,8 +107,14 @@ impl TubeRow {
         };
         options.in_flight = row.u32()?;
         options.placement = Some(row.short()?).filter(|text| !text.is_empty()).map(str::to_owned);
+        let pause = match (paused, ends) {
+            (false, false) => None,
+            (true, false) => Some(NEVER),
+            (true, true) => Some(row.u64().filter(|end| *end != NEVER)?),
+            (false, true) => return None,
+        };
         let extension = Extension::of_rest(row)?;
-        Some(Self { name, run, paused, void_to, made_priority, options, extension })
+        Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }
 }
 

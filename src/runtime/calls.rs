@@ -16,32 +16,14 @@ use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
 use crate::runtime::wake::{Waiting, Wake};
 use crate::store::Opened;
-use crate::words::clock::{NEVER, Now, micros};
+use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::options::Durability;
-use crate::words::stop::Stop;
 use crate::words::sync::{Arc, ThreadBuilder};
 use crate::words::sync::{current, has_ended, never, wait_or_stop};
+use crate::words::wait::Wait;
 use std::time::Duration;
-
-/// How long a call waits.
-#[derive(Clone, Copy)]
-pub(crate) enum Wait<'a> {
-    No,
-    For(Duration),
-    /// Until this lease time.
-    By(u64),
-    Ever,
-    Until(&'a Stop),
-}
-
-impl Wait<'_> {
-    /// Whether it was ended before it began.
-    pub(crate) fn is_stopped(&self) -> bool {
-        matches!(self, Wait::Until(stop) if stop.is_stopped())
-    }
-}
 
 impl Shared {
     /// Starts the queue over an opened store: voids leases, loads deadlines, starts threads.
@@ -177,19 +159,6 @@ impl Shared {
         self.apply(&CatchUp { tube }).map(drop)
     }
 
-    /// The wait as one that ends at a fixed time, for a call that waits more than once.
-    pub(crate) fn begin_wait<'a>(&self, wait: Wait<'a>) -> Wait<'a> {
-        match wait {
-            Wait::For(length) => Wait::By(self.lease_now().saturating_add(micros(length))),
-            wait => wait,
-        }
-    }
-
-    /// Whether the time of a wait is over.
-    pub(crate) fn is_over(&self, wait: Wait<'_>) -> bool {
-        matches!(wait, Wait::By(until) if until <= self.lease_now())
-    }
-
     /// Takes one task; waits for one.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
         let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
@@ -211,13 +180,8 @@ impl Shared {
         mut look: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let since = self.lease_now();
-        let (until, stopped) = match &wait {
-            Wait::No => return Ok(None),
-            Wait::For(length) => (since.saturating_add(micros(*length)), never()),
-            Wait::By(until) => (*until, never()),
-            Wait::Ever => (NEVER, never()),
-            Wait::Until(stop) => (NEVER, stop.stopped().clone()),
-        };
+        let Some(until) = wait.end(since) else { return Ok(None) };
+        let stopped = wait.stop.map_or_else(never, |stop| stop.stopped().clone());
         let entry = wake.register(Waiting { tube, holder, since, until });
         loop {
             entry.use_wakeup();

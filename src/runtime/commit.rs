@@ -127,7 +127,7 @@ impl EngineState {
         let now = self.now(clock);
         for number in query::numbers(&self.store)? {
             let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
-            let next = due::next_due(&self.store, tube.run(), NextDue::UNKNOWN, now)?;
+            let next = due::next_due(&self.store, &tube, NextDue::UNKNOWN, now)?;
             self.derived.load_tube(number, tube.row, None);
             self.derived.set_bound(number, next);
         }
@@ -228,14 +228,13 @@ impl EngineState {
     /// Whether work is due in the tube. Reads rows only if the stored bound has passed.
     pub(crate) fn is_due(&mut self, number: u32, now: Now) -> Result<bool> {
         let Some((tube, bound)) = self.derived.bound(number) else { return Ok(false) };
-        let run = tube.run();
-        if due::has_work(&self.store, run)? {
+        if due::has_work(&self.store, tube.run())? {
             return Ok(true);
         }
         if !bound.is_due(now) {
             return Ok(false);
         }
-        let next = due::next_due(&self.store, run, bound, now)?;
+        let next = due::next_due(&self.store, tube, bound, now)?;
         self.derived.set_bound(number, next);
         Ok(next.is_due(now))
     }

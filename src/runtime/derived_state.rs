@@ -173,9 +173,10 @@ impl DerivedState {
             }
         }
         for change in effects.tubes.drain(..) {
-            match change {
-                TubeChange::Set(number, row) => self.set_tube(number, *row),
-                TubeChange::Gone(number) => {
+            let TubeChange { number, row, .. } = change;
+            match row {
+                Some(row) => self.set_tube(number, *row),
+                None => {
                     self.set_bound(number, NextDue::NONE);
                     self.tubes.remove(&number);
                 }

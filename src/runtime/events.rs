@@ -2,7 +2,7 @@
 //! subscriber loses the oldest events and can read how many.
 
 use crate::engine::PayloadSubscribers;
-use crate::engine::effects::{Change, Effects};
+use crate::engine::effects::{Change, Effects, TubeChange};
 use crate::runtime::group_commit::Mark;
 use crate::words::clock::machine_now;
 use crate::words::macros::debug;
@@ -12,8 +12,8 @@ use crate::words::task::{Cause, State, TaskId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A task's step from one state to another. It is sent after the commit; a power cut may undo a
-/// commit that was not synced, see [`Events::synced`](crate::Events::synced).
+/// A task's step from one state to another, or a change of a tube. It is sent after the commit; a
+/// power cut may undo a commit that was not synced, see [`Events::synced`](crate::Events::synced).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
@@ -21,13 +21,13 @@ pub struct Event {
     pub seq: u64,
     /// The tube's name.
     pub tube: Arc<str>,
-    /// The task.
-    pub task: TaskId,
+    /// The task; none if the tube itself was changed.
+    pub task: Option<TaskId>,
     /// The state that the task left; none if it is new.
     pub from: Option<State>,
     /// The state that it entered; none if it was removed.
     pub to: Option<State>,
-    /// What moved it.
+    /// What moved it, or how the tube was changed.
     pub cause: Cause,
     pub(crate) mark: u64,
     payload: Option<Arc<[u8]>>,
@@ -135,9 +135,11 @@ impl Hub {
     #[inline]
     pub(crate) fn send(&self, tube: impl Fn(u32) -> Arc<str>, effects: &Effects, mark: Mark) {
         let changes = &effects.changes;
+        let tubes = effects.tubes.iter().filter_map(|change| Some((change, change.cause?)));
         // Only the holder of the engine's lock comes here.
         let last = self.seq.load(Ordering::Relaxed);
-        self.seq.store(last + changes.len() as u64, Ordering::Relaxed);
+        let of_tubes = last + changes.len() as u64;
+        self.seq.store(of_tubes + tubes.clone().count() as u64, Ordering::Relaxed);
         if self.subscribed.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -146,7 +148,7 @@ impl Hub {
             Event {
                 seq: last + 1 + place as u64,
                 tube: tube(change.tube),
-                task: change.task,
+                task: Some(change.task),
                 from: change.from,
                 to: change.to,
                 cause: change.cause,
@@ -155,8 +157,24 @@ impl Hub {
                 payload: payload.flatten(),
             }
         };
+        let tube_event = |(place, (change, cause)): (usize, (&TubeChange, Cause))| Event {
+            seq: of_tubes + 1 + place as u64,
+            // A tube that was just made is not known yet.
+            tube: match &change.row {
+                Some(row) => Arc::from(row.name.as_str()),
+                None => tube(change.number),
+            },
+            task: None,
+            from: None,
+            to: None,
+            cause,
+            mark: mark.0,
+            is_outrun: false,
+            payload: None,
+        };
         for subscriber in &self.subscribers.lock().list {
-            subscriber.push(changes.iter().enumerate().map(event));
+            let tubes = tubes.clone().enumerate().map(tube_event);
+            subscriber.push(changes.iter().enumerate().map(event).chain(tubes));
         }
     }
 
@@ -314,7 +332,9 @@ mod tests {
         let ids = tube.put_many(vec![vec![7; 1000]; 5]).unwrap();
         let received = |events: &crate::Events| -> Vec<(TaskId, usize)> {
             let events = std::iter::from_fn(|| events.try_recv());
-            events.map(|event| (event.task, event.payload().map_or(0, <[u8]>::len))).collect()
+            events
+                .map(|event| (event.task.unwrap(), event.payload().map_or(0, <[u8]>::len)))
+                .collect()
         };
         assert_eq!(received(&kept), [(ids[3], 1000), (ids[4], 1000)]);
         assert_eq!(received(&less), [(ids[4], 1000)]);

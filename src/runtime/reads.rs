@@ -15,9 +15,9 @@ use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP};
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP, TUBES_OF_STEP};
 use crate::words::options::Durability;
-use crate::words::task::{State, TakenInfo, TaskInfo, TaskSummary, Ticket};
+use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -95,6 +95,39 @@ impl Shared {
             let payload = found.payload(view, &tube)?.read(view)?;
             Ok(Some(found.with(payload)))
         })
+    }
+
+    /// A task of any tube, with its payload. Looks for it in a few tubes at a time, so that what
+    /// the engine's lock is held for does not depend on the number of tubes.
+    pub(crate) fn find(&self, id: TaskId) -> Result<Option<TaskInfo>> {
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let (found, next) = self.look_at(|state, _| {
+                let (numbers, next) = query::numbers_from(&state.store, first, TUBES_OF_STEP)?;
+                let mut holds = None;
+                for number in numbers {
+                    let Some(tube) = sound(state.tube(number))? else { continue };
+                    if query::tasks(&state.store, &tube) > 0
+                        && sound(query::has(&state.store, &tube, id))?.unwrap_or(true)
+                    {
+                        holds = Some(number);
+                        break;
+                    }
+                }
+                Ok((holds, next))
+            })?;
+            if let Some(number) = found {
+                match self
+                    .peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some))
+                {
+                    // It has gone meanwhile. A task stays in its tube.
+                    Err(error) if error.is_not_found() => return Ok(None),
+                    found => return found,
+                }
+            }
+            from = next;
+        }
+        Ok(None)
     }
 
     /// A payload that was found.

@@ -36,6 +36,8 @@ struct Inner {
     folder: Option<PathBuf>,
     detail: Option<Box<str>>,
     row: Option<DamagedRow>,
+    index: Option<usize>,
+    put: Option<u64>,
     source: Option<ErrorCause>,
 }
 
@@ -162,6 +164,8 @@ impl Error {
             folder: None,
             detail: None,
             row: None,
+            index: None,
+            put: None,
             source: None,
         }))
     }
@@ -235,6 +239,21 @@ impl Error {
         self
     }
 
+    /// Names the task of a batch that was refused, by its index.
+    #[cold]
+    pub(crate) fn at_index(mut self, index: usize) -> Self {
+        self.0.index.get_or_insert(index);
+        self
+    }
+
+    /// Says how many tasks were put before the error.
+    #[cold]
+    pub(crate) fn after_puts(mut self, put: u64) -> Self {
+        self.0.put = Some(put);
+        self.0.index = None;
+        self
+    }
+
     #[cold]
     pub(crate) fn at(mut self, folder: &Path) -> Self {
         self.0.folder.get_or_insert_with(|| folder.to_owned());
@@ -250,6 +269,29 @@ impl Error {
     /// were not settled because their leases were lost.
     pub fn tasks(&self) -> &[TaskId] {
         &self.0.tasks
+    }
+
+    /// Which task of a batch was refused, counted from 0. Then none of the batch was put.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::builder().payload_bytes_max(3).in_memory()?.tube("letters")?;
+    /// let refused = tube.put_many([b"a".to_vec(), b"long".to_vec()]).unwrap_err();
+    /// assert_eq!(refused.index(), Some(1));
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index(&self) -> Option<usize> {
+        self.0.index
+    }
+
+    /// How many tasks [`put_all`](crate::Tube::put_all) had put before it failed. The next call
+    /// continues after them.
+    pub fn tasks_put(&self) -> Option<u64> {
+        self.0.put
     }
 
     /// Whether the tube, or the disk, has no room for a put.
@@ -302,6 +344,12 @@ impl fmt::Display for Error {
         f.write_str(inner.kind.text())?;
         if let Some(detail) = &inner.detail {
             write!(f, " ({detail})")?;
+        }
+        if let Some(index) = inner.index {
+            write!(f, "; number {index} of the batch, counted from 0, and nothing was put")?;
+        }
+        if let Some(put) = inner.put {
+            write!(f, "; {put} tasks were put")?;
         }
         if let Some(source) = &inner.source {
             write!(f, ": {source}")?;

@@ -54,6 +54,8 @@ pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 /// Bytes of the payloads of all durable tubes together. Default: no limit but the disk.
 pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
+/// Tubes that a search for a task looks into under the engine's lock at once.
+pub(crate) const TUBES_OF_STEP: usize = 32;
 /// Rows of the first slice of a checkpoint on a full disk.
 pub(crate) const SLICE_ROWS: usize = 4096;
 /// Bytes of redb's cache.

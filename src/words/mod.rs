@@ -13,3 +13,4 @@ pub(crate) mod verb;
 pub(crate) mod sync;
 pub(crate) mod stop;
 pub(crate) mod clock;
+pub(crate) mod wait;

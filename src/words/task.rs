@@ -98,7 +98,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What moved a task from one state to another.
+/// What moved a task from one state to another, or how a tube was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Cause {
@@ -129,8 +129,20 @@ pub enum Cause {
     /// The guard was dropped, the session ended, or the process ended. A task without attempts left
     /// is buried.
     Lost,
+    /// `update`; the state changes only with the delay.
+    Update,
     /// The queue was closed.
     Close,
+    /// A tube was made.
+    CreateTube,
+    /// A tube was dropped, with its tasks.
+    DropTube,
+    /// A tube was truncated: all of its tasks were removed.
+    Truncate,
+    /// A tube was paused, or the end of its pause was moved.
+    Pause,
+    /// A tube was resumed, or its pause ended.
+    Resume,
 }
 
 /// All that the queue knows of one task: its summary, which it derefs to, and its payload. From
@@ -173,9 +185,14 @@ pub struct TaskSummary {
     pub payload_bytes: u64,
     /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,
+    /// How long ago that was, in queue time.
+    pub age: Duration,
     /// When it becomes ready, while it is delayed: in queue time, or in wall time if it was put
     /// with a `run_at`. None if the delay has no end.
     pub due: Option<SystemTime>,
+    /// How long it still waits for that, by the same clock. None if it is not delayed, or if the
+    /// delay has no end.
+    pub delay_left: Option<Duration>,
     /// What is left of its ttl, in queue time; while it is delayed, what will be left when the
     /// delay ends. None if it has no ttl.
     pub ttl_left: Option<Duration>,

@@ -122,8 +122,8 @@ pub(crate) enum Verdict<'a> {
     /// The task is returned after a failure, and the attempt is counted; `after` replaces the
     /// tube's back-off.
     Retry { error: &'a str, after: Option<Duration> },
-    /// The task is buried.
-    Bury(Reason),
+    /// The task is buried, perhaps with another priority.
+    Bury { reason: Reason, priority: Option<i64> },
     /// The guard was dropped: the task is returned, and the attempt is counted.
     Lost,
     /// The lease is extended.
@@ -131,14 +131,19 @@ pub(crate) enum Verdict<'a> {
 }
 
 impl Verdict<'_> {
+    /// Buried at its priority.
+    pub(crate) fn bury(reason: Reason) -> Self {
+        Self::Bury { reason, priority: None }
+    }
+
     /// The verb, for messages.
     pub(crate) fn action(&self) -> &'static str {
         match self {
             Self::Ack => "ack",
             Self::Release(_) => "release",
             Self::Retry { .. } => "retry",
-            Self::Bury(Reason::Failed { .. }) => "fail",
-            Self::Bury(_) => "bury",
+            Self::Bury { reason: Reason::Failed { .. }, .. } => "fail",
+            Self::Bury { .. } => "bury",
             Self::Lost => "drop",
             Self::Touch(Extend::Add(_)) => "touch",
             Self::Touch(_) => "renew",

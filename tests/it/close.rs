@@ -24,7 +24,7 @@ fn a_guard_that_outlives_its_queue_keeps_its_payload_and_nothing_else() {
     queue.close().unwrap();
     assert_eq!(&tasks[0][..], b"a");
     assert_eq!(kind(tasks[0].touch(secs(1))), ErrorKind::Closed);
-    assert_eq!(kind(tasks[0].left()), ErrorKind::Closed);
+    assert_eq!(kind(tasks[0].time_left()), ErrorKind::Closed);
     let mut task = || tasks.pop().unwrap();
     assert_eq!(kind(task().ack()), ErrorKind::Closed);
     assert_eq!(kind(task().release()), ErrorKind::Closed);

@@ -133,7 +133,7 @@ fn a_consumer_opened_in_time_resumes_with_new_tickets() {
     let task = ada.resume(&tube).next().unwrap().unwrap();
     assert_eq!(kind(tube.ticket(old).ack()), ErrorKind::LeaseLost);
     assert_eq!((&task[..], task.attempt()), (&b"a"[..], 1));
-    assert_eq!(task.left().unwrap(), Some(secs(100)), "its ttr begins again");
+    assert_eq!(task.time_left().unwrap(), Some(secs(100)), "its ttr begins again");
     clock.advance(secs(60));
     queue.tick().unwrap();
     task.ack().unwrap();

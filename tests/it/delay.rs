@@ -83,9 +83,13 @@ fn a_taken_task_dies_at_its_ttl_and_its_lease_is_lost() {
         let (tube, clock) = lone_with(TubeOptions::new(kind));
         let id = tube.task(b"a").ttl(secs(10)).ttr(secs(60)).put().unwrap();
         let task = tube.take().unwrap();
-        assert_eq!(task.left().unwrap(), Some(secs(10)), "{kind:?}: the earlier of ttr and ttl");
+        assert_eq!(
+            task.time_left().unwrap(),
+            Some(secs(10)),
+            "{kind:?}: the earlier of ttr and ttl"
+        );
         clock.advance(secs(10));
-        assert!(task.left().unwrap_err().is_lease_lost(), "{kind:?}");
+        assert!(task.time_left().unwrap_err().is_lease_lost(), "{kind:?}");
         assert!(is_gone(&tube, id), "{kind:?}");
         assert!(task.ack().unwrap_err().is_lease_lost(), "{kind:?}");
     }
@@ -309,8 +313,7 @@ fn after_a_suspend_delays_are_due() {
 fn a_tick_works_off_what_is_due_by_itself() {
     let (builder, clock) = crate::still();
     let queue = builder.in_memory().unwrap();
-    let events = queue.events();
-    let tube = queue.tube("t").unwrap();
+    let (tube, events) = (queue.tube("t").unwrap(), queue.events());
     tube.task(b"a").ttl(secs(1)).put().unwrap();
     tube.task(b"b").delay(secs(1)).put().unwrap();
     clock.advance(secs(1));
@@ -341,10 +344,10 @@ fn time_without_end_saturates() {
     let put = tube.task(b"a").ttl(Duration::MAX).ttr(Duration::MAX);
     let id = put.put().unwrap();
     let task = tube.take().unwrap();
-    assert_eq!(task.left().unwrap(), None);
+    assert_eq!(task.time_left().unwrap(), None);
     task.touch(Duration::MAX).unwrap();
     clock.advance(secs(1_000_000_000));
-    assert_eq!(task.left().unwrap(), None);
+    assert_eq!(task.time_left().unwrap(), None);
     assert_eq!(tube.peek(id).unwrap().ttl_left, None);
     task.ack().unwrap();
 }

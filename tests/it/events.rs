@@ -10,7 +10,7 @@ use tubewell::{
 
 fn queue() -> (Queue, Events, Tube) {
     let queue = still().0.in_memory().unwrap();
-    let (events, tube) = (queue.events(), queue.tube("t").unwrap());
+    let (tube, events) = (queue.tube("t").unwrap(), queue.events());
     (queue, events, tube)
 }
 
@@ -52,8 +52,124 @@ fn put_take_and_ack_are_three_events() {
             (Some(State::Taken), None, Cause::Ack),
         ]
     );
-    assert!(all.iter().all(|event| event.task == id && &*event.tube == "t"));
+    assert!(all.iter().all(|event| event.task == Some(id) && &*event.tube == "t"));
     assert!(all.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1));
+}
+
+#[test]
+fn every_change_of_a_tube_is_an_event_of_no_task() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let events = queue.events();
+    let tube = queue.create_tube("t", TubeOptions::default()).unwrap();
+    queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    tube.pause().unwrap();
+    tube.pause().unwrap();
+    tube.pause_for(secs(5)).unwrap();
+    clock.advance(secs(5));
+    queue.tick().unwrap();
+    tube.pause().unwrap();
+    tube.resume().unwrap();
+    tube.resume().unwrap();
+    tube.truncate().unwrap();
+    tube.release_all().unwrap();
+    assert!(queue.drop_tube("no").is_err());
+    queue.drop_tube("t").unwrap();
+    let all: Vec<Event> = std::iter::from_fn(|| events.try_recv()).collect();
+    assert!(all.iter().all(|event| &*event.tube == "t"));
+    assert!(all.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1));
+    let of_tubes = all.iter().filter(|event| event.task.is_none());
+    assert!(of_tubes.clone().all(|event| event.from.is_none() && event.to.is_none()));
+    let causes: Vec<Cause> = of_tubes.map(|event| event.cause).collect();
+    assert_eq!(
+        causes,
+        [
+            Cause::CreateTube,
+            Cause::Pause,
+            Cause::Pause,
+            Cause::Resume,
+            Cause::Pause,
+            Cause::Resume,
+            Cause::Truncate,
+            Cause::DropTube
+        ]
+    );
+    assert_eq!(all.len(), 9, "and one put");
+}
+
+#[test]
+fn a_callback_is_returned_when_it_is_replaced() {
+    let (queue, _events, tube) = queue();
+    let (reported, received) = mpsc::channel();
+    let report = |name| {
+        let reported = reported.clone();
+        Some(move |_: &Event| reported.send(name).unwrap())
+    };
+    let put = || {
+        tube.put(b"a").unwrap();
+        queue.tick().unwrap();
+    };
+    assert!(tube.on_task_change(report("first")).unwrap().is_none());
+    put();
+    let first = tube.on_task_change(report("second")).unwrap();
+    put();
+    let second = tube.set_callback(first).unwrap();
+    put();
+    assert!(tube.set_callback(second).unwrap().is_some());
+    put();
+    assert!(tube.set_callback(None).unwrap().is_some());
+    put();
+    assert!(tube.set_callback(None).unwrap().is_none());
+    let names: Vec<_> = received.try_iter().collect();
+    assert_eq!(names, ["first", "second", "first", "second"]);
+}
+
+#[test]
+fn a_callback_may_replace_itself_while_it_runs() {
+    let (queue, _events, tube) = queue();
+    let (reported, received) = mpsc::channel();
+    let again = tube.clone();
+    tube.on_task_change(Some(move |_: &Event| {
+        let later = reported.clone();
+        let next = move |_: &Event| later.send("second").unwrap();
+        assert!(again.on_task_change(Some(next)).unwrap().is_some(), "the one that runs");
+        reported.send("first").unwrap();
+    }))
+    .unwrap();
+    for _ in 0..2 {
+        tube.put(b"a").unwrap();
+        queue.tick().unwrap();
+    }
+    assert_eq!(received.try_iter().collect::<Vec<_>>(), ["first", "second"]);
+    tube.set_callback(None).unwrap();
+}
+
+#[test]
+fn a_new_tube_has_its_callback_from_the_first_step() {
+    let queue = still().0.in_memory().unwrap();
+    let (reported, received) = mpsc::channel();
+    let report = |name| {
+        let reported = reported.clone();
+        move |event: &Event| reported.send((name, event.cause)).unwrap()
+    };
+    let tube = queue.create_tube_with("t", TubeOptions::default(), report("one")).unwrap();
+    tube.put(b"a").unwrap();
+    queue.tick().unwrap();
+    // What is refused leaves the callback as it was.
+    let refused = queue.create_tube_with("t", TubeOptions::default(), report("two"));
+    assert_eq!(crate::kind(refused), ErrorKind::TubeExists);
+    let wrong = TubeOptions::new(tubewell::TubeKind::Fifo).priority(1);
+    assert!(queue.create_tube_with("u", wrong, report("three")).is_err());
+    queue.tube("u").unwrap().put(b"a").unwrap();
+    tube.take().unwrap().ack().unwrap();
+    queue.tick().unwrap();
+    let all: Vec<_> = received.try_iter().collect();
+    assert_eq!(all, [("one", Cause::Put), ("one", Cause::Take), ("one", Cause::Ack)]);
+    let there = TubeOptions::default().if_not_exists();
+    queue.create_tube_with("t", there, report("four")).unwrap().put(b"b").unwrap();
+    queue.tick().unwrap();
+    assert_eq!(received.try_iter().collect::<Vec<_>>(), [("four", Cause::Put)]);
 }
 
 #[test]
@@ -77,11 +193,12 @@ fn a_refused_call_makes_no_event() {
 #[test]
 fn a_slow_reader_loses_the_oldest_events_and_reads_how_many() {
     let queue = still().0.in_memory().unwrap();
-    let events = queue.events_with(EventOptions::new().kept(3));
     let tube = queue.tube("t").unwrap();
+    let events = queue.events_with(EventOptions::new().kept(3));
     let ids: Vec<_> = (0..10).map(|_| tube.put(b"x").unwrap()).collect();
     assert_eq!(events.dropped(), 7);
-    let kept: Vec<_> = std::iter::from_fn(|| events.try_recv()).map(|event| event.task).collect();
+    let kept: Vec<_> =
+        std::iter::from_fn(|| events.try_recv()).filter_map(|event| event.task).collect();
     assert_eq!(kept, ids[7..]);
 }
 
@@ -96,7 +213,7 @@ fn a_blocked_callback_delays_nothing_and_misses_the_oldest_events() {
     slow.on_task_change(Some(move |event: &Event| {
         entered.send(()).unwrap();
         gone_on.lock().unwrap().recv().unwrap();
-        reported.send(event.task).unwrap();
+        reported.send(event.task.unwrap()).unwrap();
     }))
     .unwrap();
     let first = slow.put(b"a").unwrap();
@@ -144,7 +261,7 @@ fn a_reader_waits_for_the_next_event() {
 fn an_event_can_be_waited_for_until_it_is_safe() {
     let (_home, path) = crate::home();
     let queue = crate::open(&path);
-    let (events, tube) = (queue.events(), queue.tube("t").unwrap());
+    let (tube, events) = (queue.tube("t").unwrap(), queue.events());
     let receipt = tube.put_receipt(b"a").unwrap();
     let event = events.recv().unwrap();
     events.synced(&event).unwrap();
@@ -174,7 +291,8 @@ fn a_callback_ends_with_its_tube() {
     for drop in drops {
         let (queue, _events, tube) = queue();
         let (reported, received) = mpsc::channel();
-        tube.on_task_change(Some(move |event: &Event| reported.send(event.task).unwrap())).unwrap();
+        tube.on_task_change(Some(move |event: &Event| reported.send(event.task.unwrap()).unwrap()))
+            .unwrap();
         let id = tube.put(b"a").unwrap();
         queue.tick().unwrap();
         drop(&queue, "t").unwrap();
@@ -305,8 +423,8 @@ fn every_cause_makes_an_event_with_its_payload_on_request() {
         for payload in payloads() {
             let (builder, clock) = still();
             let queue = builder.in_memory().unwrap();
-            let (plain, whole) = (queue.events(), queue.events_with(WHOLE));
             let tube = queue.create_tube("t", options.clone()).unwrap();
+            let (plain, whole) = (queue.events(), queue.events_with(WHOLE));
             tube.task(&payload).ttr(secs(5)).ttl(secs(1000)).delay(secs(1)).put().unwrap();
             clock.advance(secs(1));
             queue.tick().unwrap();
@@ -318,7 +436,8 @@ fn every_cause_makes_an_event_with_its_payload_on_request() {
             drop(tube.take().unwrap());
             tube.take().unwrap().bury("no").unwrap();
             tube.kick(1).unwrap();
-            tube.take().unwrap().detach();
+            let id = tube.take().unwrap().detach().id();
+            tube.update(id).priority(1).apply().unwrap();
             clock.advance(secs(6));
             queue.tick().unwrap();
             clock.advance(secs(2000));
@@ -332,7 +451,7 @@ fn every_cause_makes_an_event_with_its_payload_on_request() {
             use Cause::*;
             let causes = [
                 Put, Delay, Take, Touch, Release, Take, Retry, Delay, Take, Lost, Take, Bury, Kick,
-                Take, Ttr, Ttl, Put, Delete, Put, Take, Ack, Put, Take, Close,
+                Take, Update, Ttr, Ttl, Put, Delete, Put, Take, Ack, Put, Take, Close,
             ];
             assert_eq!(told_whole(&plain), causes.map(|cause| (cause, None)));
             assert_eq!(told_whole(&whole), causes.map(|cause| (cause, Some(payload.clone()))));
@@ -382,7 +501,7 @@ fn payloads_are_kept_up_to_their_bound_and_the_newest_whatever_its_size() {
     let events = queue.events_with(WHOLE.bytes_kept(1000));
     let ids: Vec<_> = (0..5).map(|_| tube.put(&[1; 300]).unwrap()).collect();
     assert_eq!(events.dropped(), 2);
-    assert_eq!(events.recv().unwrap().task, ids[2], "what is read makes room");
+    assert_eq!(events.recv().unwrap().task, Some(ids[2]), "what is read makes room");
     tube.put(&[2; 400]).unwrap();
     assert_eq!(events.dropped(), 2);
     tube.put(&[3; 1001]).unwrap();

@@ -180,7 +180,7 @@ fn a_tubes_times_of_500_years_and_of_max_are_long_and_nothing_else() {
             clock.advance(CENTURY);
             let bounds = [options.get_ttl().map(|_| 2), options.get_ttr().map(|_| 1)];
             let passed = bounds.into_iter().flatten().max().filter(|_| !ever);
-            assert_eq!(task.left().unwrap(), passed.map(|passed| long - CENTURY * passed));
+            assert_eq!(task.time_left().unwrap(), passed.map(|passed| long - CENTURY * passed));
             task.ack().unwrap();
             assert!(is_gone(&tube, id), "{options:?}");
 

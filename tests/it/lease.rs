@@ -12,9 +12,9 @@ fn a_lease_lapses_exactly_at_its_ttr_and_the_task_returns_charged() {
     let id = tube.task(b"a").ttr(secs(10)).put().unwrap();
     let task = tube.take().unwrap();
     clock.advance(secs(10) - Duration::from_micros(1));
-    assert_eq!(task.left().unwrap(), Some(Duration::from_micros(1)));
+    assert_eq!(task.time_left().unwrap(), Some(Duration::from_micros(1)));
     clock.advance(Duration::from_micros(1));
-    assert!(task.left().unwrap_err().is_lease_lost());
+    assert!(task.time_left().unwrap_err().is_lease_lost());
     let info = tube.peek(id).unwrap();
     assert_eq!((info.state, info.attempts), (State::Ready, 1));
     assert!(task.ack().unwrap_err().is_lease_lost());
@@ -51,7 +51,7 @@ fn no_jump_of_the_wall_clock_and_no_suspend_ends_a_lease() {
     let task = tube.take().unwrap();
     clock.suspend(secs(86_400));
     clock.set_wall(std::time::UNIX_EPOCH);
-    assert_eq!(task.left().unwrap(), Some(secs(10)));
+    assert_eq!(task.time_left().unwrap(), Some(secs(10)));
     task.ack().unwrap();
 }
 
@@ -62,7 +62,7 @@ fn touch_adds_to_deadline_ttr_and_ttl() {
     let task = tube.take().unwrap();
     clock.advance(secs(4));
     task.touch(secs(5)).unwrap();
-    assert_eq!(task.left().unwrap(), Some(secs(11)));
+    assert_eq!(task.time_left().unwrap(), Some(secs(11)));
     let info = tube.peek(id).unwrap();
     assert_eq!(
         (info.ttr, info.ttl_left, info.lease_left),
@@ -76,10 +76,10 @@ fn a_touch_of_zero_changes_nothing_and_of_max_holds_without_end() {
     tube.task(b"a").ttr(secs(10)).put().unwrap();
     let task = tube.take().unwrap();
     task.touch(Duration::ZERO).unwrap();
-    assert_eq!(task.left().unwrap(), Some(secs(10)));
+    assert_eq!(task.time_left().unwrap(), Some(secs(10)));
     task.touch(Duration::MAX).unwrap();
     clock.advance(secs(1_000_000));
-    assert_eq!(task.left().unwrap(), None);
+    assert_eq!(task.time_left().unwrap(), None);
     assert_eq!(tube.stats().unwrap().calls.touch, 1, "a touch that does nothing is not counted");
 }
 
@@ -90,7 +90,7 @@ fn renew_starts_the_ttr_again() {
     let task = tube.take().unwrap();
     clock.advance(secs(7));
     task.renew().unwrap();
-    assert_eq!(task.left().unwrap(), Some(secs(10)));
+    assert_eq!(task.time_left().unwrap(), Some(secs(10)));
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn renew_for_sets_a_deadline_also_where_there_was_none() {
     let (tube, clock) = lone();
     let id = tube.put(b"a").unwrap();
     let task = tube.take().unwrap();
-    assert_eq!(task.left().unwrap(), None);
+    assert_eq!(task.time_left().unwrap(), None);
     task.renew_for(secs(3)).unwrap();
-    assert_eq!(task.left().unwrap(), Some(secs(3)));
+    assert_eq!(task.time_left().unwrap(), Some(secs(3)));
     clock.advance(secs(3));
     assert_eq!(state(&tube, id), State::Ready);
 }
@@ -119,11 +119,11 @@ fn a_renewal_for_less_than_a_microsecond_is_refused_and_the_lease_stays() {
         assert_eq!(kind(held.renew_for(nothing)), ErrorKind::Invalid);
         task.touch(nothing).unwrap();
     }
-    assert_eq!(task.left().unwrap(), Some(secs(10)));
+    assert_eq!(task.time_left().unwrap(), Some(secs(10)));
     clock.advance(secs(9));
     assert_eq!(counts(&tube), [0, 0, 1, 0]);
     task.renew_for(Duration::from_micros(1)).unwrap();
-    assert_eq!(task.left().unwrap(), Some(Duration::from_micros(1)));
+    assert_eq!(task.time_left().unwrap(), Some(Duration::from_micros(1)));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn the_last_attempts_loss_buries_the_task() {
     for _ in 0..2 {
         let task = tube.take().unwrap();
         clock.advance(secs(1));
-        assert!(task.left().is_err());
+        assert!(task.time_left().is_err());
     }
     assert_eq!(state(&tube, lapsed), State::Buried);
 }

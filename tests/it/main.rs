@@ -13,18 +13,19 @@ macro_rules! verdicts {
             |held| held.retry("no"),
             |held| held.retry_after("no", crate::secs(1)),
             |held| held.bury("no"),
+            |held| held.bury_with_priority("no", 1),
             |held| held.fail("g", "no"),
             |held| held.touch(crate::secs(1)),
             |held| held.renew(),
             |held| held.renew_for(crate::secs(1)),
-            |held| held.left().map(drop),
+            |held| held.time_left().map(drop),
         ];
         all
     }};
 }
 
 /// Their number.
-const VERDICTS: usize = 11;
+const VERDICTS: usize = 12;
 
 mod batch;
 mod clocks;
@@ -71,6 +72,7 @@ mod transact;
 mod tubes;
 #[cfg(feature = "bincode")]
 mod typed;
+mod update;
 mod wait;
 
 use std::fmt::Debug;

@@ -119,8 +119,8 @@ fn all_are(said: Vec<(&'static str, ErrorKind)>, expected: ErrorKind) {
 fn an_ended_queue_refuses_everything() {
     let mut cast = Cast::new();
     let watch: [fn(&Tube) -> Result<()>; 2] = [
-        |tube| tube.on_task_change(Some(|_: &Event| {})),
-        |tube| tube.on_task_change_with_payload(Some(|_: &Event| {})),
+        |tube| tube.on_task_change(Some(|_: &Event| {})).map(drop),
+        |tube| tube.on_task_change_with_payload(Some(|_: &Event| {})).map(drop),
     ];
     for watch in watch {
         watch(&cast.tube).unwrap();

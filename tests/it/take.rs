@@ -1,10 +1,11 @@
 //! Taking: which task, by which consumer, with which wait.
 
-use crate::{kind, lone, next, secs};
+use crate::{kind, lone, lone_with, next, secs};
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
-use tubewell::{ErrorKind, Queue, State, TaskId};
+use std::time::Duration;
+use tubewell::{ErrorKind, Queue, State, TaskId, TubeOptions};
 
 #[test]
 fn a_take_without_a_wait_returns_at_once() {
@@ -62,28 +63,55 @@ fn a_chosen_task_is_claimed_past_all_others() {
 }
 
 #[test]
-fn only_a_ready_task_is_claimed() {
-    let (tube, _) = lone();
-    let delayed = tube.task(b"x").delay(secs(1)).put().unwrap();
-    assert_eq!(kind(tube.claim(delayed)), ErrorKind::WrongState);
-    let taken = tube.put(b"x").unwrap();
-    let _task = tube.claim(taken).unwrap();
-    assert_eq!(kind(tube.claim(taken)), ErrorKind::WrongState, "also by the same taker");
-    let locked = tube.task(b"x").group("g").put().unwrap();
-    let second = tube.task(b"x").group("g").put().unwrap();
-    let _held = tube.claim(locked).unwrap();
-    assert_eq!(kind(tube.claim(second)), ErrorKind::WrongState);
+fn a_delayed_or_a_buried_task_is_claimed_but_no_taken_one() {
+    let (tube, clock) = lone();
+    let delayed = tube.task(b"x").delay(secs(100)).ttl(secs(10)).put().unwrap();
+    let task = tube.claim(delayed).unwrap();
+    assert_eq!((task.attempt(), task.time_left().unwrap()), (1, Some(secs(10))), "its ttl goes on");
+    assert_eq!(kind(tube.claim(delayed)), ErrorKind::WrongState, "also by the same taker");
+    clock.advance(secs(100));
+    assert!(task.ack().unwrap_err().is_lease_lost(), "and ends");
+
+    let failed = tube.put(b"x").unwrap();
+    tube.take().unwrap().retry_after("no", Duration::ZERO).unwrap();
+    tube.take().unwrap().bury("no").unwrap();
+    let task = tube.claim(failed).unwrap();
+    assert_eq!((task.attempt(), task.deliveries()), (1, 3), "as after a kick");
+    task.ack().unwrap();
     assert_eq!(kind(tube.claim(TaskId::new(9_999_999))), ErrorKind::TaskNotFound);
 }
 
 #[test]
-fn a_paused_tube_hands_nothing_out() {
+fn a_claim_keeps_to_the_rules_of_the_group() {
+    let (tube, _) = lone();
+    let put = |group: &str| tube.task(b"x").group(group).put().unwrap();
+    let [first, second, third] = ["g"; 3].map(put);
+    let refused = tube.claim(second).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::WrongState);
+    assert!(refused.to_string().contains(&format!("task {first} of its group")), "{refused}");
+    let held = tube.claim(first).unwrap();
+    assert_eq!(kind(tube.claim(second)), ErrorKind::WrongState, "it is locked");
+    held.bury("no").unwrap();
+    let held = tube.claim(first).unwrap();
+    held.ack().unwrap();
+    tube.update(second).delay(secs(1)).apply().unwrap();
+    assert_eq!(tube.claim(third).unwrap().id(), third, "one that is delayed is not waited for");
+
+    let (tube, _) = lone_with(TubeOptions::default().in_flight(2));
+    let put = || tube.task(b"x").group("g").put().unwrap();
+    let [_, second, third] = [put(), put(), put()];
+    let _held = tube.claim(third).unwrap();
+    assert_eq!(tube.claim(second).unwrap().id(), second, "not in order with two in flight");
+}
+
+#[test]
+fn a_paused_tube_hands_out_only_what_is_claimed() {
     let (tube, _) = lone();
     let id = tube.put(b"a").unwrap();
     tube.pause().unwrap();
     assert!(tube.try_take().unwrap().is_none());
     assert!(tube.take_many(3).unwrap().is_empty());
-    assert_eq!(kind(tube.claim(id)), ErrorKind::WrongState);
+    tube.claim(id).unwrap().release().unwrap();
     assert_eq!(tube.peek(id).unwrap().state, State::Ready, "a pause is no state");
     tube.resume().unwrap();
     assert_eq!(next(&tube), "a");

@@ -162,10 +162,10 @@ fn lives() -> Vec<(&'static str, Vec<Step>)> {
             vec![
                 put(&|new| new.ttl = Some(3 * SECOND)),
                 take(),
-                Step::Bury { lease: 0 },
+                Step::Bury { lease: 0, priority: None },
                 pass(SECOND),
                 Step::Kick { tube: 0, count: 1 },
-                Step::Delete { tube: 0, task: ANY },
+                Step::Delete { tube: 0, task: ANY, only: None },
                 pass(2 * SECOND),
                 take(),
             ],

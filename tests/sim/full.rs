@@ -356,6 +356,13 @@ fn verbs() -> Vec<Verb> {
             task.release().map(nothing)
         }),
         ("claim", May::Never, |s| s.tube.claim(s.keyed)?.release().map(nothing)),
+        ("claim of a buried one", May::Never, |s| s.tube.claim(s.buried)?.release().map(nothing)),
+        ("update", May::Disk, |s| {
+            s.tube.update(s.keyed).priority(-1).ttl(WAVE_AT * 9).apply().map(nothing)
+        }),
+        ("update of a task in hand", May::Disk, |s| {
+            s.tube.update(s.ticket.id()).ttr(WAVE_AT * 2).apply().map(nothing)
+        }),
         ("ack", May::Never, |s| {
             let task = s.held();
             let id = task.id();
@@ -382,6 +389,9 @@ fn verbs() -> Vec<Verb> {
         ("touch", May::Never, |s| {
             s.tube.ticket(s.ticket).touch(Duration::from_secs(1)).map(nothing)
         }),
+        ("bury with a priority", May::Disk, |s| {
+            s.held().bury_with_priority(long(), 3).map(nothing)
+        }),
         ("bury by id", May::Disk, |s| s.tube.bury(s.keyed, long()).map(nothing)),
         ("kick", May::Never, |s| s.tube.kick(10).map(nothing)),
         ("kick_task", May::Never, |s| s.tube.kick_task(s.buried).map(nothing)),
@@ -395,7 +405,11 @@ fn verbs() -> Vec<Verb> {
             s.tube.truncate()?;
             Ok(Change { gone: s.there.iter().copied().collect(), ..Change::default() })
         }),
+        ("delete only if ready", May::Never, |s| {
+            s.tube.delete_only_if(s.keyed, &[State::Ready]).map(|()| gone(s.keyed))
+        }),
         ("pause", May::Never, |s| s.tube.pause().map(nothing)),
+        ("pause with an end", May::Never, |s| s.tube.pause_for(WAVE_AT * 9).map(nothing)),
         ("peek", May::Never, |s| s.tube.peek(s.keyed).map(nothing)),
         ("peek_next", May::Never, |s| s.tube.peek_next(State::Buried).map(nothing)),
         ("stats", May::Never, |s| s.queue.stats().map(nothing)),

@@ -372,6 +372,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::KickOne { .. }
         | Step::BuryAny { .. }
         | Step::Delete { .. }
+        | Step::Update { .. }
         | Step::Truncate { .. }
         | Step::Create { .. }
         | Step::DropTube { .. } => durability == Durability::Durable,
@@ -420,8 +421,11 @@ pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
             let (is, should) = (&seen.holders, &expected.holders);
             return Err(format!("tube {tube} is held by {is:?}, expected {should:?}"));
         }
-        if seen.paused != expected.paused {
-            return Err(format!("tube {tube} paused: {}", seen.paused));
+        if seen.pause != expected.pause {
+            return Err(format!(
+                "tube {tube} is paused: {:?}, expected {:?}",
+                seen.pause, expected.pause
+            ));
         }
         let counts = expected.calls.iter().zip(&seen.calls);
         if counts.clone().any(|(should, is)| should.is_some() && should != is)
@@ -458,11 +462,13 @@ mod tests {
             let first = 8 * no as u64 + 1;
             let mut picked = Picked { serial: first, lease: first, ..Picked::default() };
             match step {
-                Step::Ack { lease } | Step::Bury { lease } => match judge.now().lease_at(*lease) {
-                    Some(lease) => picked.leases.push(lease),
-                    None => continue,
-                },
-                Step::Delete { tube, task } => picked.task = judge.now().task_at(*tube, *task),
+                Step::Ack { lease } | Step::Bury { lease, .. } => {
+                    match judge.now().lease_at(*lease) {
+                        Some(lease) => picked.leases.push(lease),
+                        None => continue,
+                    }
+                }
+                Step::Delete { tube, task, .. } => picked.task = judge.now().task_at(*tube, *task),
                 Step::Put { .. } | Step::Take { .. } | Step::Create { .. } | Step::Clock(_) => {}
                 _ => continue,
             }

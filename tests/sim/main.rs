@@ -67,7 +67,7 @@ fn calm() -> Vec<Step> {
     let mut steps =
         vec![Step::EndCheckpoint, Step::Clock(Turn::Advance(86_400_000_000)), Step::Tick];
     for tube in 0..4 {
-        steps.push(Step::Pause { tube, paused: false });
+        steps.push(Step::Pause { tube, length: None });
         steps.push(Step::Kick { tube, count: step::EVER });
         steps.push(Step::ReleaseAll { tube });
         for _ in 0..30 {

@@ -36,7 +36,8 @@ struct Task {
 #[derive(Clone, Debug)]
 struct Tube {
     opts: Opts,
-    paused: bool,
+    /// When its pause ends, in queue time; [`EVER`] without end.
+    pause: Option<u64>,
     incarnation: u64,
     calls: [Option<u64>; CALLS],
     done: Option<u64>,
@@ -129,6 +130,7 @@ impl Model {
             | Step::Kick { tube, .. }
             | Step::KickOne { tube, .. }
             | Step::BuryAny { tube, .. }
+            | Step::Update { tube, .. }
             | Step::Delete { tube, .. } => Some(*tube),
             _ => picked.leases.first().and_then(|no| self.tube_of(*no)),
         };
@@ -311,7 +313,8 @@ impl Model {
                 }
                 self.count(tube, Call::Retry);
             }
-            Step::Bury { .. } => {
+            Step::Bury { priority, .. } => {
+                task.seen.priority = priority.unwrap_or(task.seen.priority);
                 bury(task, Reason::Buried(words));
                 self.count(tube, Call::Bury);
             }
@@ -363,7 +366,7 @@ impl Model {
                         self.incarnations += 1;
                         let new = Tube {
                             opts: opts.clone(),
-                            paused: false,
+                            pause: None,
                             incarnation: self.incarnations,
                             calls: [Some(0); CALLS],
                             done: Some(0),
@@ -491,8 +494,10 @@ impl Model {
             let tasks = here.iter().map(|task| self.seen(task.seen.serial)).collect();
             let held = here.iter().filter_map(|task| Some((task.seen.serial, task.holder?)));
             let holders = held.map(|(serial, who)| (serial, consumer_name(who))).collect();
-            let Tube { paused, calls, done, .. } = *tube;
-            SeenTube { tube: *no, options: tube.opts.build(), paused, tasks, holders, calls, done }
+            let Tube { pause, calls, done, .. } = *tube;
+            let left = |end| if end == EVER { EVER } else { end - self.time.queue };
+            let (options, pause) = (tube.opts.build(), pause.map(left));
+            SeenTube { tube: *no, options, pause, tasks, holders, calls, done }
         };
         let tubes = self.tubes.iter().map(of).collect();
         Sight { tubes, own: self.own.clone(), durable_bytes: self.durable_bytes() }

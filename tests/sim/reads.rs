@@ -18,7 +18,7 @@ fn filled(disk: &SimDisk) -> Run {
     let many = Step::PutMany { tube: 0, count: 7 };
     let mut steps = vec![Step::Create { tube: 0, opts, if_not_exists: false }];
     steps.extend(std::iter::repeat_n(many.clone(), 5));
-    steps.extend([Step::TakeMany { tube: 0, count: 4 }, Step::Bury { lease: 3 }]);
+    steps.extend([Step::TakeMany { tube: 0, count: 4 }, Step::Bury { lease: 3, priority: None }]);
     steps.extend([Step::Checkpoint, many, Step::Take { tube: 0 }, Step::Ack { lease: 0 }]);
     run.open().and_then(|()| run.play(&steps)).unwrap();
     run
@@ -35,7 +35,7 @@ fn s1_s2_s6_a_read_that_fails_in_service_loses_nothing() {
         Step::Transact { tube: 0, leases: vec![0], ending: Ending::Commit },
         Step::Take { tube: 0 },
         Step::Checkpoint,
-        Step::Delete { tube: 0, task: 20 },
+        Step::Delete { tube: 0, task: 20, only: None },
         Step::TakeMany { tube: 0, count: 4 },
         Step::Transact { tube: 0, leases: vec![0, 1], ending: Ending::Error },
         Step::Truncate { tube: 0 },

@@ -75,7 +75,8 @@ impl Run {
             Step::Claim { tube, task }
             | Step::KickOne { tube, task }
             | Step::BuryAny { tube, task }
-            | Step::Delete { tube, task }
+            | Step::Delete { tube, task, .. }
+            | Step::Update { tube, task, .. }
             | Step::Peek { tube, task } => picked.task = model.task_at(*tube, *task),
             Step::DropGuard { lease } => {
                 picked.leases.push(model.lease_at(*lease)?);
@@ -86,7 +87,7 @@ impl Run {
             Step::Ack { lease }
             | Step::Release { lease, .. }
             | Step::Retry { lease, .. }
-            | Step::Bury { lease }
+            | Step::Bury { lease, .. }
             | Step::Fail { lease }
             | Step::Touch { lease, .. }
             | Step::Renew { lease }

@@ -190,6 +190,25 @@ impl Maker {
         }
     }
 
+    fn change(&mut self, timed: bool) -> Change {
+        let slip = self.rng.one_in(20);
+        if !timed && !slip {
+            return Change::default();
+        }
+        let mut change = Change {
+            priority: self.rng.one_in(2).then(|| self.priority()),
+            delay: self.maybe_span(3),
+            ttl: self.maybe_span(4),
+            ttr: self.maybe_span(4),
+            ..Change::default()
+        };
+        if change.delay.is_none() && self.rng.one_in(6) {
+            let by = self.rng.of(&SPANS) as i64;
+            change.run_in = Some(self.rng.of(&[by, by, 0, -by]));
+        }
+        change
+    }
+
     fn who(&mut self) -> u8 {
         self.rng.of(&[0, 0, 0, 1, 2])
     }
@@ -220,6 +239,9 @@ impl Maker {
         let tube = self.tube();
         let (task, lease) = (self.rng.near(), self.rng.near());
         let timed = !matches!(self.kinds[usize::from(tube)], TubeKind::Fifo | TubeKind::Utube);
+        if self.rng.one_in(20) {
+            return Step::Update { tube, task, change: self.change(timed) };
+        }
         match self.rng.below(if self.profile.beside { 242 } else { 224 }) {
             0..45 => self.put(tube),
             45..50 => Step::PutMany { tube, count: self.rng.below(6) as u8 },
@@ -239,7 +261,10 @@ impl Maker {
                 let after = if self.rng.one_in(4) { self.maybe_span(1) } else { None };
                 Step::Retry { lease, after: after.filter(|_| timed) }
             }
-            122..126 => Step::Bury { lease },
+            122..126 => {
+                let priority = (timed && self.rng.one_in(3)).then(|| self.priority());
+                Step::Bury { lease, priority }
+            }
             126..129 => Step::Fail { lease },
             129..134 => Step::Touch { lease, by: self.span() },
             134..136 => Step::Renew { lease },
@@ -249,12 +274,16 @@ impl Maker {
             146..151 => Step::Kick { tube, count: self.rng.of(&[1, 1, 2, 100, EVER]) },
             151..154 => Step::KickOne { tube, task },
             154..158 => Step::BuryAny { tube, task },
-            158..163 => Step::Delete { tube, task },
+            158..163 => {
+                let states = [State::Ready, State::Delayed, State::Taken, State::Buried];
+                let only = self.rng.one_in(3).then(|| self.rng.of(&states));
+                Step::Delete { tube, task, only }
+            }
             163..166 => Step::Peek { tube, task },
             166..168 => Step::ReleaseAll { tube },
             168..169 => Step::Truncate { tube },
-            169..171 => Step::Pause { tube, paused: true },
-            171..174 => Step::Pause { tube, paused: false },
+            169..171 => Step::Pause { tube, length: Some(self.span()) },
+            171..174 => Step::Pause { tube, length: None },
             174..179 => self.create(tube),
             179..180 => Step::DropTube { tube, force: self.rng.one_in(3) },
             180..193 => Step::Clock(self.turn()),

@@ -95,6 +95,23 @@ pub struct New {
     pub relaxed: bool,
 }
 
+/// The options of one update.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    pub priority: Option<i64>,
+    pub delay: Option<u64>,
+    /// From the present wall clock.
+    pub run_in: Option<i64>,
+    pub ttl: Option<u64>,
+    pub ttr: Option<u64>,
+}
+
+impl Change {
+    pub fn moves(&self) -> bool {
+        self.delay.is_some() || self.run_in.is_some()
+    }
+}
+
 /// The options of one release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Back {
@@ -200,6 +217,7 @@ pub enum Step {
     },
     Bury {
         lease: u32,
+        priority: Option<i64>,
     },
     Fail {
         lease: u32,
@@ -238,6 +256,13 @@ pub enum Step {
     Delete {
         tube: u8,
         task: u32,
+        /// Only in this state.
+        only: Option<State>,
+    },
+    Update {
+        tube: u8,
+        task: u32,
+        change: Change,
     },
     Peek {
         tube: u8,
@@ -251,7 +276,8 @@ pub enum Step {
     },
     Pause {
         tube: u8,
-        paused: bool,
+        /// None resumes it, [`EVER`] is without end.
+        length: Option<u64>,
     },
     PeekNext {
         tube: u8,
@@ -322,6 +348,7 @@ impl Step {
             | Self::KickOne { tube, .. }
             | Self::BuryAny { tube, .. }
             | Self::Delete { tube, .. }
+            | Self::Update { tube, .. }
             | Self::Peek { tube, .. }
             | Self::PeekNext { tube, .. }
             | Self::TakeBy { tube, .. }
@@ -421,20 +448,22 @@ pub enum Call {
     Bury,
     Kick,
     Delete,
+    Update,
     Delay,
     Ttl,
     Ttr,
     Lost,
 }
 
-pub const CALLS: usize = 13;
+pub const CALLS: usize = 14;
 
 /// One tube, as it is visible: its tasks in the order of takes within each state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenTube {
     pub tube: u8,
     pub options: TubeOptions,
-    pub paused: bool,
+    /// How long a pause still lasts; [`EVER`] without end.
+    pub pause: Option<u64>,
     pub tasks: Vec<Seen>,
     /// The consumers that hold tasks, or whose sessions held them.
     pub holders: BTreeMap<Serial, String>,

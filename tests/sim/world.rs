@@ -294,6 +294,7 @@ impl World {
             && match step {
                 Step::Release { back, .. } => back.is_plain(),
                 Step::Retry { after, .. } => after.is_none(),
+                Step::Bury { priority, .. } => priority.is_none(),
                 _ => true,
             };
         if by_guard && let Some(guard) = self.guard(Some(no)) {
@@ -323,6 +324,9 @@ impl World {
             }
             Step::Retry { after: Some(after), .. } => held.retry_after(words, length(*after)),
             Step::Retry { .. } => held.retry(words),
+            Step::Bury { priority: Some(priority), .. } => {
+                held.bury_with_priority(words, *priority)
+            }
             Step::Bury { .. } => held.bury(words),
             Step::Fail { .. } => held.fail("f", words),
             _ => held.ack(),

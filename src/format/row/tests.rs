@@ -108,7 +108,7 @@ fn golden_rows() {
     let tube = TubeRow {
         name: "t".into(),
         run: Run(8),
-        paused: true,
+        pause: Some(5),
         void_to: 6,
         made_priority: -3,
         options,
@@ -128,11 +128,11 @@ fn golden_rows() {
         ),
         (
             tube.encode(),
-            "017400000008000000000000000609\
+            "017400000008000000000000000619\
              03fffffffffffffffdfffffffffffffffe00000000000f4240ffffffffffffffff0000000000000009\
              00000000000000000000000000000001000000000000000000000001\
-             00"
-            .into(),
+             000000000000000005"
+                .into(),
         ),
         (
             WorkRow { tube: 1, from: 2, ..WorkRow::default() }.encode(),
@@ -254,7 +254,7 @@ fn golden_tubes() {
         let (name, run, made_priority) = ("t".into(), Run(run), 0);
         let extension = Extension::default();
         let tube =
-            TubeRow { name, run, paused: false, void_to: 0, made_priority, options, extension };
+            TubeRow { name, run, pause: None, void_to: 0, made_priority, options, extension };
         probe(&tube.encode());
         hex(&tube.encode())
     };

@@ -331,7 +331,7 @@ impl World {
             0 => drop(fine(task.touch(length(bytes)))),
             1 => drop(fine(task.renew())),
             2 => drop(fine(task.renew_for(length(bytes)))),
-            _ => drop(fine(task.left())),
+            _ => drop(fine(task.time_left())),
         }
     }
 
@@ -354,7 +354,7 @@ impl World {
     fn by_id(&mut self, at: usize, bytes: &mut Bytes<'_>) {
         let Some(id) = self.some_id(bytes) else { return };
         let tube = self.tubes[at].clone();
-        match bytes.byte() % 4 {
+        match bytes.byte() % 8 {
             0 => {
                 if fine(tube.delete(id)).is_some() {
                     self.goes(id);
@@ -362,6 +362,21 @@ impl World {
             }
             1 => drop(fine(tube.bury(id, "by hand"))),
             2 => drop(fine(tube.kick_task(id))),
+            4 => {
+                let claimed = fine(tube.claim(id));
+                self.took(at, claimed);
+            }
+            5 => self.update(&tube, id, bytes),
+            6 => {
+                if fine(tube.delete_only_if(id, &[STATES[bytes.below(4)]])).is_some() {
+                    self.goes(id);
+                }
+            }
+            7 => {
+                let found = fine(self.queue.find(id));
+                let is_gone = self.gone.contains(&id.get());
+                assert!(found.is_none() || !is_gone, "task {id} is found and was gone");
+            }
             _ => {
                 if let Some(info) = fine(tube.peek(id)) {
                     assert_eq!(info.id, id);
@@ -369,6 +384,26 @@ impl World {
                 }
             }
         }
+    }
+
+    fn update(&mut self, tube: &Tube, id: TaskId, bytes: &mut Bytes<'_>) {
+        let (which, mut update) = (bytes.byte(), tube.update(id));
+        if which & 1 != 0 {
+            update = update.priority(i64::from(bytes.byte()) - 128);
+        }
+        if which & 2 != 0 {
+            update = update.delay(length(bytes));
+        }
+        if which & 4 != 0 {
+            update = update.run_at(SystemTime::UNIX_EPOCH + length(bytes).min(YEARS));
+        }
+        if which & 8 != 0 {
+            update = update.ttl(length(bytes));
+        }
+        if which & 16 != 0 {
+            update = update.ttr(length(bytes));
+        }
+        fine(update.apply());
     }
 
     fn clock(&mut self, bytes: &mut Bytes<'_>) {

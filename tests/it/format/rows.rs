@@ -146,6 +146,7 @@ pub(crate) struct TubeRow {
     pub(crate) run: u32,
     pub(crate) void_to: u64,
     pub(crate) flags: u8,
+    pub(crate) pause_end: Option<u64>,
     pub(crate) kind: u8,
     pub(crate) made_with: i64,
     pub(crate) priority: i64,
@@ -286,11 +287,11 @@ impl Bytes<'_> {
     }
 
     pub(crate) fn tube(mut self) -> Read<TubeRow> {
-        let row = TubeRow {
+        let mut row = TubeRow {
             name: self.short()?,
             run: self.u32()?,
             void_to: self.u64()?,
-            flags: self.flags(15)?,
+            flags: self.flags(31)?,
             kind: self.u8()?,
             made_with: self.i64()?,
             priority: self.i64()?,
@@ -301,7 +302,11 @@ impl Bytes<'_> {
             backoff: (self.u64()?, self.u32()?, self.u64()?),
             in_flight: self.u32()?,
             placement: self.short()?,
+            pause_end: None,
         };
+        ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
+        row.pause_end = self.when(row.flags & 16 != 0, Self::u64)?;
+        ensure(row.pause_end != Some(u64::MAX), || "a pause that ends never".into())?;
         self.extended_end()?;
         Ok(row)
     }

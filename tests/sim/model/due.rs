@@ -1,7 +1,7 @@
 //! Due work in the model: done task by task, because the times of two tasks do not affect each
 //! other.
 
-use super::{Model, Task, give_back, ready};
+use super::{Model, Task, Tube, give_back, ready};
 use crate::step::*;
 use std::collections::BTreeSet;
 use tubewell::State;
@@ -11,6 +11,8 @@ impl Model {
     pub(super) fn work_off(&mut self, no: u8) {
         let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
         let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
+        let tube = self.tubes.get_mut(&no).unwrap();
+        tube.pause = tube.pause.filter(|end| *end > queue);
         let here: Vec<_> =
             self.tasks.iter().filter(|(_, t)| t.tube == no).map(|(serial, _)| *serial).collect();
         for serial in here {
@@ -55,7 +57,9 @@ impl Model {
                 || task.expires <= time.queue
                 || task.deadline <= time.mono
         };
-        let due = self.tasks.values().filter(is_due).map(|task| task.tube);
+        let pause_ends = |tube: &Tube| tube.pause.is_some_and(|end| end <= time.queue);
+        let resumed = self.tubes.iter().filter(|(_, tube)| pause_ends(tube)).map(|(no, _)| *no);
+        let due = self.tasks.values().filter(is_due).map(|task| task.tube).chain(resumed);
         let due: BTreeSet<u8> = due.filter(|tube| all || touched.contains(tube)).collect();
         due.into_iter().collect()
     }

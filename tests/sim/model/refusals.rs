@@ -2,7 +2,7 @@
 
 use super::Model;
 use crate::step::*;
-use tubewell::{ErrorKind, TubeKind};
+use tubewell::{ErrorKind, State, TubeKind};
 
 /// Priority, times, groups, capacity.
 fn switches(kind: TubeKind) -> (bool, bool, bool, bool) {
@@ -41,6 +41,32 @@ impl Model {
         wrong
     }
 
+    /// The refusals of an update of a task in this state.
+    pub(super) fn update_refusals(
+        &self,
+        no: u8,
+        change: &Change,
+        state: Option<State>,
+    ) -> Vec<ErrorKind> {
+        let (prioritised, timed, ..) = switches(self.tubes[&no].opts.kind);
+        let mut wrong = Vec::new();
+        let times = change.moves() || change.ttl.is_some() || change.ttr.is_some();
+        if change.priority.is_some() && !prioritised || times && !timed {
+            wrong.push(ErrorKind::Unsupported);
+        }
+        if change.ttl == Some(0) || change.ttr == Some(0) {
+            wrong.push(ErrorKind::Invalid);
+        }
+        match state {
+            None => wrong.push(ErrorKind::TaskNotFound),
+            Some(State::Taken | State::Buried) if change.moves() => {
+                wrong.push(ErrorKind::WrongState);
+            }
+            Some(_) => {}
+        }
+        wrong
+    }
+
     /// The refusals of a verdict on a take of a tube, except that of a lost lease.
     pub(super) fn verdict_refusals(
         &self,
@@ -59,6 +85,7 @@ impl Model {
                     back.ttl == Some(0),
                 ),
                 Step::Retry { after, .. } => (false, after.is_some(), false),
+                Step::Bury { priority, .. } => (priority.is_some(), false, false),
                 Step::Touch { .. } => (false, true, false),
                 Step::RenewFor { by, .. } => (false, true, *by == 0),
                 _ => (false, false, false),
@@ -81,7 +108,7 @@ impl Model {
         let of_lease =
             picked.leases.first().and_then(|no| self.lease(*no)).map(|(.., tube, _)| *tube);
         let tube = match step {
-            Step::Put { tube, .. } | Step::Claim { tube, .. } | Step::PeekNext { tube, .. } => {
+            Step::Put { tube, .. } | Step::Update { tube, .. } | Step::PeekNext { tube, .. } => {
                 *tube
             }
             _ => of_lease.unwrap_or(u8::MAX),
@@ -104,7 +131,7 @@ impl Model {
             Step::Retry { after, .. } => !timed && *after == Some(0),
             Step::Touch { by, .. } => !timed && *by == 0,
             Step::Renew { .. } => !timed,
-            Step::Claim { .. } | Step::PeekNext { .. } => tube.paused,
+            Step::PeekNext { .. } => tube.pause.is_some(),
             _ => false,
         }
     }

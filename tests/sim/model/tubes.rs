@@ -15,6 +15,7 @@ impl Model {
         | Step::KickOne { tube, .. }
         | Step::BuryAny { tube, .. }
         | Step::Delete { tube, .. }
+        | Step::Update { tube, .. }
         | Step::Peek { tube, .. }
         | Step::PeekNext { tube, .. }
         | Step::TakeBy { tube, .. }
@@ -26,8 +27,9 @@ impl Model {
         else {
             return Ok(Answer::Done);
         };
-        let paused = self.tubes.get(&tube).ok_or(vec![ErrorKind::TubeNotFound])?.paused;
+        self.tubes.get(&tube).ok_or(vec![ErrorKind::TubeNotFound])?;
         self.work_off(tube);
+        let paused = self.tubes[&tube].pause.is_some();
         let in_tube = |task: &&Task| task.tube == tube;
         let taken = |task: &&Task| task.seen.state == State::Taken;
         let one = picked
@@ -69,8 +71,13 @@ impl Model {
             }
             Step::Claim { .. } => {
                 let serial = one?;
-                if !self.is_takeable(&self.tasks[&serial]) {
+                if !self.is_claimable(&self.tasks[&serial]) {
                     return Err(vec![ErrorKind::WrongState]);
+                }
+                match self.tasks[&serial].seen.state {
+                    State::Delayed => self.end_delay(serial),
+                    State::Buried => self.revive(serial),
+                    _ => {}
                 }
                 return Ok(Answer::Took(vec![self.hand_out(serial, picked.lease)]));
             }
@@ -97,7 +104,21 @@ impl Model {
                     self.count(tube, Call::Bury);
                 }
             }
-            Step::Delete { .. } => self.remove(one?, Call::Delete),
+            Step::Delete { only, .. } => {
+                let serial = one?;
+                if only.is_some_and(|only| self.tasks[&serial].seen.state != only) {
+                    return Err(vec![ErrorKind::WrongState]);
+                }
+                self.remove(serial, Call::Delete);
+            }
+            Step::Update { change, .. } => {
+                let state = one.as_ref().ok().map(|serial| self.tasks[serial].seen.state);
+                let wrong = self.update_refusals(tube, change, state);
+                if !wrong.is_empty() {
+                    return Err(wrong);
+                }
+                self.update(one?, change);
+            }
             Step::Peek { .. } => return Ok(Answer::Task(Box::new(self.seen(one?)))),
             Step::ReleaseAll { .. } => {
                 let mut swept = 0;
@@ -118,7 +139,11 @@ impl Model {
                 (tube.calls[Call::Delete as usize], tube.done) = (None, None);
                 return Ok(Answer::Count(gone as u64));
             }
-            Step::Pause { paused, .. } => self.tubes.get_mut(&tube).unwrap().paused = *paused,
+            Step::Pause { length: Some(0), .. } => return Err(vec![ErrorKind::Invalid]),
+            Step::Pause { length, .. } => {
+                let end = length.map(|length| self.time.queue.saturating_add(length));
+                self.tubes.get_mut(&tube).unwrap().pause = end;
+            }
             Step::DropTube { force, .. } => {
                 if !force && self.tasks.values().filter(in_tube).any(|task| taken(&task)) {
                     return Err(vec![ErrorKind::TubeBusy]);
@@ -132,13 +157,99 @@ impl Model {
     }
 
     fn kick(&mut self, serial: Serial) {
+        self.revive(serial);
+        let tube = self.tasks[&serial].tube;
+        self.count(tube, Call::Kick);
+    }
+
+    /// A buried task begins again.
+    fn revive(&mut self, serial: Serial) {
         let (task, queue) = (self.tasks.get_mut(&serial).unwrap(), self.time.queue);
         task.seen.attempts = 0;
-        let tube = task.tube;
-        if self.tubes[&tube].opts.spares && task.expires <= queue {
+        if self.tubes[&task.tube].opts.spares && task.expires <= queue {
             task.expires = queue.saturating_add(task.expires - task.seen.created);
         }
         ready(task);
-        self.count(tube, Call::Kick);
+    }
+
+    /// How long a delayed task still waits.
+    fn wait_left(&self, serial: Serial) -> u64 {
+        let task = &self.tasks[&serial];
+        let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
+        task.seen.due.map_or(EVER, |due| due.saturating_sub(clock))
+    }
+
+    /// A delay ends before its time: the rest of it is no longer added to the ttl.
+    fn end_delay(&mut self, serial: Serial) {
+        let left = self.wait_left(serial);
+        let task = self.tasks.get_mut(&serial).unwrap();
+        if task.expires != EVER {
+            task.expires = task.expires.saturating_sub(left);
+        }
+        ready(task);
+    }
+
+    /// Whether its group lets it be taken out of turn: it has room, and a group of one at a time is
+    /// taken in order.
+    fn is_claimable(&self, task: &Task) -> bool {
+        let Opts { in_flight, hold, .. } = self.tubes[&task.tube].opts;
+        if task.seen.state == State::Taken {
+            return false;
+        }
+        let Some(lock) = task.lock else { return true };
+        let own = usize::from(task.seen.state == State::Delayed && hold && task.held_back);
+        let place = |task: &Task| (task.seen.priority, task.place);
+        let is_first = !self.tasks.values().any(|other| {
+            other.tube == task.tube
+                && other.lock == Some(lock)
+                && other.seen.state == State::Ready
+                && place(other) < place(task)
+        });
+        self.held(task.tube, lock) - own < in_flight as usize && (in_flight > 1 || is_first)
+    }
+
+    fn update(&mut self, serial: Serial, change: &Change) {
+        let before = self.tasks[&serial].clone();
+        let (queue, mono) = (self.time.queue, self.time.mono);
+        let is_delayed = before.seen.state == State::Delayed;
+        let mut left = if is_delayed { self.wait_left(serial) } else { 0 };
+        if is_delayed {
+            self.end_delay(serial);
+        }
+        let wall_now = self.time.wall_now();
+        let wall_due = change.run_in.map(|by| (self.time.wall + by).max(0) as u64);
+        let task = self.tasks.get_mut(&serial).unwrap();
+        task.seen.priority = change.priority.unwrap_or(task.seen.priority);
+        if let Some(ttl) = change.ttl {
+            task.expires = queue.saturating_add(ttl);
+        }
+        if let Some(ttr) = change.ttr {
+            task.seen.ttr = Some(ttr).filter(|ttr| *ttr != EVER);
+            if task.seen.state == State::Taken {
+                task.deadline = mono.saturating_add(ttr);
+            }
+        }
+        let mut due = before.seen.due;
+        let mut by_wall = before.by_wall;
+        if change.moves() {
+            by_wall = wall_due.is_some_and(|due| due > wall_now);
+            let delay = change.delay.unwrap_or(0);
+            due = if by_wall { wall_due } else { Some(queue.saturating_add(delay)) };
+            due = due.filter(|due| *due != EVER);
+            left = if by_wall { wall_due.unwrap_or(0) - wall_now } else { delay };
+        }
+        if left > 0 || is_delayed && !change.moves() {
+            task.seen.state = State::Delayed;
+            (task.seen.due, task.by_wall) = (due, by_wall);
+            task.held_back = is_delayed && before.held_back;
+            task.expires = task.expires.saturating_add(left);
+        }
+        let seen = |task: &Task| {
+            (task.seen.clone(), task.expires, task.by_wall, task.held_back, task.deadline)
+        };
+        let (is_same, tube) = (seen(task) == seen(&before), task.tube);
+        if !is_same {
+            self.count(tube, Call::Update);
+        }
     }
 }

@@ -102,6 +102,7 @@ impl World {
             calls.bury,
             calls.kick,
             calls.delete,
+            calls.update,
             calls.delay,
             calls.ttl,
             calls.ttr,
@@ -111,7 +112,9 @@ impl World {
         Ok(SeenTube {
             tube: no,
             options: info.options.clone(),
-            paused: info.paused,
+            pause: info
+                .paused
+                .then(|| info.pause_left.map_or(EVER, |left| left.as_micros() as u64)),
             tasks,
             holders: BTreeMap::new(),
             calls: calls.map(Some),

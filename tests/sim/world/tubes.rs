@@ -14,6 +14,7 @@ impl World {
         | Step::KickOne { tube: no, .. }
         | Step::BuryAny { tube: no, .. }
         | Step::Delete { tube: no, .. }
+        | Step::Update { tube: no, .. }
         | Step::Peek { tube: no, .. }
         | Step::PeekNext { tube: no, .. }
         | Step::TakeBy { tube: no, .. }
@@ -61,7 +62,9 @@ impl World {
             Step::Kick { count, .. } => Ok(tube.kick(*count).map(Answer::Count)),
             Step::KickOne { .. } => done(tube.kick_task(id)),
             Step::BuryAny { .. } => done(tube.bury(id, "any")),
+            Step::Delete { only: Some(state), .. } => done(tube.delete_only_if(id, &[*state])),
             Step::Delete { .. } => done(tube.delete(id)),
+            Step::Update { change, .. } => done(self.update(&tube, id, change)),
             Step::Peek { .. } => match tube.peek(id) {
                 Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
                 Err(error) => Ok(Err(error)),
@@ -90,9 +93,36 @@ impl World {
             }
             Step::ReleaseAll { .. } => done(tube.release_all()),
             Step::Truncate { .. } => Ok(tube.truncate().map(Answer::Count)),
-            Step::Pause { paused: true, .. } => done(tube.pause()),
+            Step::Pause { length: Some(EVER), .. } => done(tube.pause()),
+            Step::Pause { length: Some(micros), .. } => done(tube.pause_for(length(*micros))),
             _ => done(tube.resume()),
         }
+    }
+
+    fn update(&self, tube: &Tube, id: TaskId, change: &Change) -> Result<()> {
+        let mut update = tube.update(id);
+        if let Some(priority) = change.priority {
+            update = update.priority(priority);
+        }
+        if let Some(delay) = change.delay {
+            update = update.delay(length(delay));
+        }
+        if let Some(by) = change.run_in {
+            update = update.run_at(self.wall_in(by));
+        }
+        if let Some(ttl) = change.ttl {
+            update = update.ttl(length(ttl));
+        }
+        if let Some(ttr) = change.ttr {
+            update = update.ttr(length(ttr));
+        }
+        update.apply()
+    }
+
+    /// So many microseconds from the present wall clock.
+    fn wall_in(&self, by: i64) -> std::time::SystemTime {
+        let (length, wall) = (Duration::from_micros(by.unsigned_abs()), self.clock.wall());
+        if by < 0 { wall - length } else { wall + length }
     }
 
     pub(super) fn put(
@@ -110,9 +140,7 @@ impl World {
             task = task.delay(length(delay));
         }
         if let Some(by) = new.run_in {
-            let by_length = Duration::from_micros(by.unsigned_abs());
-            let wall = self.clock.wall();
-            task = task.run_at(if by < 0 { wall - by_length } else { wall + by_length });
+            task = task.run_at(self.wall_in(by));
         }
         if let Some(ttl) = new.ttl {
             task = task.ttl(length(ttl));

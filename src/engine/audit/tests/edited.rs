@@ -15,7 +15,7 @@ use crate::engine::staging::{RollBack, StagePieces};
 use crate::engine::sweep::Sweep;
 use crate::engine::take::{Claim, Take};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::tubes::{Pause, ReleaseAll, Truncate};
+use crate::engine::tubes::{Pause, PauseEnd, ReleaseAll, Truncate};
 use crate::engine::{lookup, query};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Home, Run, Work};
@@ -117,7 +117,7 @@ fn a_default_priority_that_changes_hides_no_task() {
     assert_eq!(taken[0].id, after, "the new default is the better one");
     played.run(&tool(buried, Verb::Kick)).unwrap();
     for id in [before, buried, after] {
-        played.run(&tool(id, Verb::Delete)).unwrap();
+        played.run(&tool(id, Verb::Delete { only_if: None })).unwrap();
         assert_eq!(played.rows.faults(), NOTHING);
     }
 }
@@ -334,7 +334,7 @@ fn a_task_that_moves_leaves_its_own_row_at_its_home() {
         }
         assert_eq!(played.state(id), State::Delayed);
         let bury = Verb::Bury(crate::words::task::Reason::Buried("no".into()));
-        for verb in [bury, Verb::Kick, Verb::Delete] {
+        for verb in [bury, Verb::Kick, Verb::Delete { only_if: None }] {
             played.run(&Tool { tube: 1, id, verb }).unwrap();
             assert_eq!(played.rows.faults(), NOTHING);
         }
@@ -379,13 +379,13 @@ fn fields_of_a_later_version_survive_every_rewrite() {
         assert_eq!(standing.head().extension, unknown_field(), "{:?}", standing.state());
         assert_eq!(played.rows.faults(), NOTHING);
     };
-    for paused in [true, false] {
-        played.run(&Pause { tube: 1, paused }).unwrap();
+    for until in [Some(PauseEnd::Never), None] {
+        played.run(&Pause { tube: 1, until }).unwrap();
         kept(&played);
     }
     let take = Take { tube: 1, most: 1, holder: 0 };
     let retry = || Verdict::Retry { error: "no", after: Some(std::time::Duration::ZERO) };
-    let bury = || Verdict::Bury(crate::words::task::Reason::Buried("no".into()));
+    let bury = || Verdict::bury(crate::words::task::Reason::Buried("no".into()));
     for verdict in [retry(), bury()] {
         let ticket = played.run(&take).unwrap()[0].ticket();
         kept(&played);

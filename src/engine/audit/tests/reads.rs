@@ -136,8 +136,8 @@ impl Scene {
         let mut done = None;
         let reads = self.reads(|scene| {
             assert!(!due::has_work(&scene.rows, scene.tube.run())?);
-            let (run, now) = (scene.tube.run(), scene.now);
-            assert!(!due::next_due(&scene.rows, run, NextDue::UNKNOWN, now)?.is_due(now));
+            let now = scene.now;
+            assert!(!due::next_due(&scene.rows, &scene.tube, NextDue::UNKNOWN, now)?.is_due(now));
             let (known, mut draft) = (TubeCache(scene.tube.clone()), Decision::default());
             let (next, end) = (Numbers::both(1 << 40), Numbers::both(1 << 41));
             let mut numbers = Reserve { next, end };
@@ -190,13 +190,13 @@ impl Scene {
             ("release", self.settle(Verdict::Release(Release::new()))),
             ("release to the back", self.settle(Verdict::Release(Release::new().to_back()))),
             ("retry", self.settle(Verdict::Retry { error: "no", after: Some(HOUR) })),
-            ("bury", self.settle(Verdict::Bury(Reason::Buried("no".into())))),
+            ("bury", self.settle(Verdict::bury(Reason::Buried("no".into())))),
             ("drop", self.settle(Verdict::Lost)),
             ("renew", self.settle(Verdict::Touch(Extend::RenewFor(HOUR)))),
             ("kick", kick),
             ("kick by id", self.tool(self.buried, Verb::Kick)),
             ("bury by id", self.tool(self.free, Verb::Bury(Reason::Buried("no".into())))),
-            ("delete", self.tool(self.free, Verb::Delete)),
+            ("delete", self.tool(self.free, Verb::Delete { only_if: None })),
             ("put", self.put(new)),
             ("put before all", self.put(NewRow { priority: Some(i64::MIN), ..new })),
             ("put in a group", self.put(NewRow { group: Some("own"), ..new })),

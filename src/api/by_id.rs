@@ -1,0 +1,246 @@
+//! The verbs on a task by its id, and on the next buried tasks. None of them needs a lease.
+
+use crate::api::tube::Tube;
+use crate::engine::by_id::{self, Tool, Verb};
+use crate::engine::update::{self, Changes};
+use crate::words::error::Result;
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::macros::{debug, setters};
+use crate::words::options::Durability;
+use crate::words::task::{Reason, State, TaskId};
+use std::fmt::Display;
+use std::time::{Duration, SystemTime};
+
+/// Verbs on a task by its id.
+impl<T: ?Sized> Tube<T> {
+    /// Makes up to `most` buried tasks ready again, smallest priority first, then put order, with
+    /// their attempts set to zero. Works in steps of 64; other calls run between them. Returns how
+    /// many.
+    ///
+    /// A ttl continues. If it passed while the task was buried, in a tube with
+    /// [`ttl_spares_buried`](crate::TubeOptions::ttl_spares_buried), it starts again.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([b"to ada".to_vec(), b"to bob".to_vec()])?;
+    /// tube.take()?.bury("no stamp")?;
+    /// tube.take()?.bury("no such street")?;
+    ///
+    /// assert_eq!(tube.kick(1)?, 1);
+    /// let task = tube.take()?;
+    /// assert_eq!((&task[..], task.attempt()), (&b"to ada"[..], 1));
+    /// assert_eq!(tube.kick(10)?, 1); // the other one
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
+    /// [`Closed`](crate::ErrorKind::Closed);
+    /// [`InTransaction`](crate::ErrorKind::InTransaction);
+    /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed. After an error the steps before
+    /// it stay done.
+    pub fn kick(&self, most: u64) -> Result<u64> {
+        let mut kicked = 0;
+        while kicked < most {
+            let step = (most - kicked).min(SWEEP_TASKS as u64);
+            let op = by_id::Kick { tube: self.number, most: step };
+            let done = self.run("kick", &op)?;
+            kicked += done;
+            if done < step {
+                break;
+            }
+        }
+        Ok(kicked)
+    }
+
+    /// Makes one buried task ready again, as [`kick`](Tube::kick) does.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// tube.take()?.bury("no stamp")?;
+    /// tube.kick_task(id)?;
+    /// assert_eq!(tube.kick_task(id).unwrap_err().kind(), ErrorKind::WrongState); // it is ready
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
+    /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
+    /// [`delete`](Tube::delete).
+    pub fn kick_task(&self, id: TaskId) -> Result<()> {
+        self.run_on("kick", id, Verb::Kick)
+    }
+
+    /// Removes a task, in any state. A lease on it is lost.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// tube.delete(id)?;
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
+    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
+    /// [`Closed`](crate::ErrorKind::Closed);
+    /// [`InTransaction`](crate::ErrorKind::InTransaction);
+    /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
+    pub fn delete(&self, id: TaskId) -> Result<()> {
+        self.run_on("delete", id, Verb::Delete { only_if: None })
+    }
+
+    /// Removes a task if it is in one of these states.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let unfinished = [State::Ready, State::Delayed];
+    /// let task = tube.take()?;
+    /// let refused = tube.delete_only_if(id, &unfinished).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::WrongState); // it is taken
+    /// task.release()?;
+    /// tube.delete_only_if(id, &unfinished)?;
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`WrongState`](crate::ErrorKind::WrongState) if it is in another state; as
+    /// [`delete`](Tube::delete).
+    pub fn delete_only_if(&self, id: TaskId, states: &[State]) -> Result<()> {
+        self.run_on("delete", id, Verb::Delete { only_if: Some(states) })
+    }
+
+    /// Buries a task, in any state, with a reason cut to 4096 bytes. A lease on it is lost. A task
+    /// that is buried already keeps its first reason.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Reason};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// tube.bury(id, "the sender has called it back")?;
+    /// tube.bury(id, "too late")?;
+    /// let reason = tube.peek(id)?.reason.clone();
+    /// assert_eq!(reason, Some(Reason::Buried("the sender has called it back".into())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`delete`](Tube::delete).
+    pub fn bury(&self, id: TaskId, reason: impl Display) -> Result<()> {
+        let reason = Reason::Buried(reason.to_string());
+        self.run_on("bury", id, Verb::Bury(reason))
+    }
+
+    /// Starts a change of a task in any state: its priority, its ttl and ttr, and when it becomes
+    /// ready.
+    pub fn update(&self, id: TaskId) -> UpdateTask<'_, T> {
+        UpdateTask { tube: self, id, changes: Changes::default(), durability: self.durability }
+    }
+
+    fn run_on(&self, action: &'static str, id: TaskId, verb: Verb<'_>) -> Result<()> {
+        let op = Tool { tube: self.number, id, verb };
+        self.run(action, &op).map_err(|error| error.on_task(id))
+    }
+}
+
+/// A change of one task, from [`Tube::update`]. Nothing happens before
+/// [`apply`](UpdateTask::apply), which makes all changes in one step. What is not given stays as it
+/// is. An option that the tube's kind does not allow is refused.
+///
+/// A taken task stays taken: its ttl and its ttr change at once, its priority counts when it
+/// returns. A buried task stays buried.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Queue, State};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// tube.put(b"first")?;
+/// let later = tube.task(b"later").delay(Duration::from_secs(3600)).put()?;
+/// tube.update(later).priority(-1).delay(Duration::ZERO).apply()?; // now, and before the other
+///
+/// let task = tube.take()?;
+/// assert_eq!((task.id(), task.priority()), (later, -1));
+/// tube.update(later).ttr(Duration::from_secs(60)).apply()?; // of the task in hand
+/// assert!(task.time_left()? <= Some(Duration::from_secs(60)));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is changed before `apply`"]
+pub struct UpdateTask<'a, T: ?Sized = [u8]> {
+    tube: &'a Tube<T>,
+    id: TaskId,
+    changes: Changes,
+    durability: Durability,
+}
+
+setters! {
+    ['a, T: ?Sized] UpdateTask<'a, T>;
+
+    /// Another priority, at the same place in the order of puts. Smaller first.
+    priority(priority: i64) => changes.priority = Some(priority);
+
+    /// Not before this time has passed, from now on, in [queue time](crate#time); zero: at once. It
+    /// replaces the delay of a delayed task, and delays a ready one. It does not shorten the ttl: a
+    /// delay counts as in [`NewTask::delay`](crate::NewTask::delay).
+    delay(delay: Duration) => changes.delay = Some(delay);
+
+    /// Not before this time of day, in [wall time](crate#time), instead of a delay. In the past: at
+    /// once.
+    run_at(time: SystemTime) => changes.run_at = Some(time);
+
+    /// A new ttl, from now on, in queue time; a delay is added. A microsecond or more.
+    ttl(ttl: Duration) => changes.ttl = Some(ttl);
+
+    /// A new ttr. If the task is taken, its lease ends this long from now, in
+    /// [lease time](crate#time). A microsecond or more.
+    ttr(ttr: Duration) => changes.ttr = Some(ttr);
+
+    /// With this durability instead of the handle's.
+    durability(durability: Durability) => durability = durability;
+}
+
+impl<T: ?Sized> UpdateTask<'_, T> {
+    /// Makes the changes.
+    ///
+    /// # Errors
+    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
+    /// [`WrongState`](crate::ErrorKind::WrongState) for a delay or a `run_at` of a taken or buried
+    /// task; [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the tube's kind does
+    /// not allow; [`Invalid`](crate::ErrorKind::Invalid) for a ttl or ttr of less than a
+    /// microsecond, and for a delay together with a `run_at`;
+    /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`Tube::delete`].
+    pub fn apply(self) -> Result<()> {
+        let Self { tube, id, changes, durability } = self;
+        let op = update::Update { tube: tube.number, id, changes };
+        let done = tube.hold.core.run(&op, durability);
+        tube.name_errors("update", done.map_err(|error| error.on_task(id)))
+    }
+}
+
+debug!([T: ?Sized] UpdateTask<'_, T>, "UpdateTask", this, "id": &this.id);

@@ -1,0 +1,151 @@
+//! Changes of one task by its id, in any state: priority, ttl, ttr, and when it becomes ready. All
+//! in one step; a lease on the task stays.
+
+use crate::engine::context::{Op, OpContext};
+use crate::engine::stored::TaskState;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{lookup, transition};
+use crate::format::key::Rank;
+use crate::format::row::{DelayedRow, TaskProgress};
+use crate::words::clock::micros;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::options::is_nothing;
+use crate::words::task::{Cause, TaskId};
+use std::time::{Duration, SystemTime};
+
+/// Changes a task. What is not given stays as it is.
+pub(crate) struct Update {
+    pub(crate) tube: u32,
+    pub(crate) id: TaskId,
+    pub(crate) changes: Changes,
+}
+
+/// What of a task is changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) priority: Option<i64>,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) run_at: Option<SystemTime>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) ttr: Option<Duration>,
+}
+
+impl Op for Update {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn grows(&self) -> bool {
+        true
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.id]
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let (tube, changes) = (&*ctx.tube(self.tube)?, &self.changes);
+        check(tube, changes)?;
+        let (stored, from) = lookup::find(ctx, tube, self.id)?;
+        let task = stored.task(tube)?;
+        let priority = changes.priority.unwrap_or(task.place.priority);
+        let place = Rank { priority, ..task.place };
+        let to = changed(ctx, &from, changes).map_err(|error| error.on_task(self.id))?;
+        let is_same = match (&from, &to) {
+            (TaskState::Fresh(old), TaskState::Ready(new)) => old == new,
+            (from, to) => from == to,
+        };
+        if is_same && place == task.place {
+            return Ok(());
+        }
+        transition::move_to_rank(ctx, &task, (&from, &to), place, Cause::Update)
+    }
+}
+
+/// Refuses what the tube's kind does not allow, and times that mean nothing.
+fn check(tube: &TubeEntry, changes: &Changes) -> Result<()> {
+    let kind = tube.row.options.kind;
+    let switches = kind.switches();
+    let off = match changes {
+        Changes { priority: Some(_), .. } if !switches.priority => Some("priority"),
+        _ if switches.timed => None,
+        Changes { ttl: Some(_), .. } => Some("ttl"),
+        Changes { ttr: Some(_), .. } => Some("ttr"),
+        Changes { delay: Some(_), .. } => Some("delay"),
+        Changes { run_at: Some(_), .. } => Some("run_at"),
+        _ => None,
+    };
+    if let Some(option) = off {
+        let text = format!("option {option} with kind {kind:?}");
+        return Err(Error::new(ErrorKind::Unsupported).because(text));
+    }
+    let text = match changes {
+        _ if changes.ttl.is_some_and(is_nothing) || changes.ttr.is_some_and(is_nothing) => {
+            "ttl and ttr must be at least one microsecond"
+        }
+        Changes { delay: Some(_), run_at: Some(_), .. } => "set either delay or run_at, not both",
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::Invalid).because(text))
+}
+
+/// The state after the changes.
+fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<TaskState> {
+    let mut head = match from {
+        TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
+        from => from.head().clone(),
+    };
+    if let Some(ttl) = changes.ttl {
+        head.expires = ctx.now.queue.saturating_add(micros(ttl));
+    }
+    if let Some(ttr) = changes.ttr {
+        head.ttr = micros(ttr);
+    }
+    let is_moved = changes.delay.is_some() || changes.run_at.is_some();
+    match from {
+        TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) if is_moved => {
+            Ok(due_again(ctx, from, head, changes))
+        }
+        TaskState::Fresh(_) | TaskState::Ready(_) => Ok(TaskState::Ready(head)),
+        TaskState::Delayed(row) => {
+            Ok(TaskState::delayed(DelayedRow { head, ..row.clone() }, ctx.now))
+        }
+        from if is_moved => {
+            let text =
+                format!("it is {:?}, and only a ready or delayed task has a delay", from.state());
+            Err(Error::new(ErrorKind::WrongState).because(text))
+        }
+        TaskState::Taken(row) => {
+            let deadline = match changes.ttr {
+                Some(ttr) => ctx.now.lease.saturating_add(micros(ttr)),
+                None => row.deadline,
+            };
+            let mut row = row.clone();
+            (row.head, row.deadline) = (head, deadline);
+            Ok(TaskState::Taken(row))
+        }
+        TaskState::Buried(row) => {
+            let mut row = row.clone();
+            row.head = head;
+            Ok(TaskState::Buried(row))
+        }
+    }
+}
+
+/// Ready or delayed, by the new delay.
+fn due_again(
+    ctx: &OpContext<'_>,
+    from: &TaskState,
+    head: TaskProgress,
+    changes: &Changes,
+) -> TaskState {
+    let holds_group = matches!(from, TaskState::Delayed(row) if row.holds_group);
+    match ctx.due(changes.delay, changes.run_at) {
+        None => TaskState::Ready(head),
+        Some((due, wall)) => {
+            TaskState::delayed(DelayedRow { head, due, wall, holds_group }, ctx.now)
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! How long a call waits: not at all, for a time, until a stop, or until the first of both.
+
+use crate::words::clock::{NEVER, micros};
+use crate::words::stop::Stop;
+use std::time::Duration;
+
+/// How long a call waits. Without a length it waits until the stop; without both, not at all.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wait<'a> {
+    pub(crate) length: Option<WaitLength>,
+    pub(crate) stop: Option<&'a Stop>,
+}
+
+/// In lease time.
+#[derive(Clone, Copy)]
+pub(crate) enum WaitLength {
+    For(Duration),
+    /// Until this time.
+    By(u64),
+}
+
+impl<'a> Wait<'a> {
+    /// Not at all.
+    pub(crate) const NO: Self = Self { length: None, stop: None };
+    /// Without a limit.
+    pub(crate) const EVER: Self = Self { length: Some(WaitLength::For(Duration::MAX)), stop: None };
+
+    pub(crate) fn within(length: Duration) -> Self {
+        Self { length: Some(WaitLength::For(length)), stop: None }
+    }
+
+    pub(crate) fn until(stop: &'a Stop) -> Self {
+        Self { length: None, stop: Some(stop) }
+    }
+
+    /// Ends at the stop too.
+    pub(crate) fn or_until(self, stop: &'a Stop) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// Whether the call does not wait.
+    pub(crate) fn is_none(&self) -> bool {
+        self.length.is_none() && self.stop.is_none()
+    }
+
+    /// Whether the stop has ended it, perhaps before it began.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(Stop::is_stopped)
+    }
+
+    /// The time at which it ends if it begins now; `None` if the call does not wait.
+    pub(crate) fn end(&self, now: u64) -> Option<u64> {
+        match (self.length, self.stop) {
+            (None, None) => None,
+            (None, Some(_)) => Some(NEVER),
+            (Some(WaitLength::For(length)), _) => Some(now.saturating_add(micros(length))),
+            (Some(WaitLength::By(end)), _) => Some(end),
+        }
+    }
+
+    /// The wait as one that ends at a fixed time, for a call that waits more than once.
+    pub(crate) fn begun(self, now: u64) -> Self {
+        let length = self.length.and_then(|_| self.end(now)).map(WaitLength::By);
+        Self { length, ..self }
+    }
+
+    /// Whether the time of a wait that was begun is over.
+    pub(crate) fn is_over(&self, now: u64) -> bool {
+        matches!(self.length, Some(WaitLength::By(end)) if end <= now)
+    }
+}
