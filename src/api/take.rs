@@ -153,7 +153,7 @@ impl<T: ?Sized> Tube<T> {
     fn take_waiting(&self, wait: Wait<'_>) -> Result<Option<Task<T>>> {
         let taken = (|| {
             let core = &self.hold.core;
-            let wait = wait.begun(core.lease_now());
+            let wait = wait.begun(|| core.lease_now());
             loop {
                 let holder = self.holder()?;
                 let Some(handed) = core.take(self.number, holder, wait)? else {

@@ -14,7 +14,7 @@ use crate::engine::effects::Border;
 use crate::engine::lookup;
 use crate::engine::stored::TaskRef;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Home, Key, Rank};
+use crate::format::key::{self, Home, Key, RUN_PREFIX, Rank};
 use crate::format::{Met, Tag, View};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
@@ -31,17 +31,23 @@ pub(crate) fn learn(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
 }
 
 /// The first fresh task at the border, which must be known, or after a task that was left there.
+/// Not searched if another task, of which this is the key, comes before all of them.
 #[inline]
 pub(crate) fn first(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     left: Option<&[u8]>,
+    other: Option<&[u8]>,
 ) -> Result<Option<Met>> {
-    let end = tube.range(Tag::Fresh).end();
-    match (left, ctx.border(tube)) {
-        (Some(left), _) => ctx.first(&key::after(left), &end),
-        (None, Some(border)) => ctx.first(&border.at, &end),
-        (None, None) => Ok(None),
+    let (range, Some(border)) = (tube.range(Tag::Fresh), ctx.border(tube)) else { return Ok(None) };
+    if let Some(other) = other
+        && (other.get(RUN_PREFIX..) < border.at.get(RUN_PREFIX..) || ctx.count(range) == 0)
+    {
+        return Ok(None);
+    }
+    match left {
+        Some(left) => ctx.first(&key::after(left), &range.end()),
+        None => ctx.first(&border.at, &range.end()),
     }
 }
 

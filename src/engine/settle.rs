@@ -218,35 +218,36 @@ fn settle(
     taken: TakenRow,
     verdict: &Verdict<'_>,
 ) -> Result<()> {
-    let mut place = task.place;
-    let (to, cause) = match verdict {
+    let (to, cause, place) = match verdict {
         Verdict::Ack => {
             return transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack);
         }
         Verdict::Lost => return give_back(ctx, &task, taken, Cause::Lost),
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
-        Verdict::Touch(how) => (extended(ctx, taken.clone(), *how), Cause::Touch),
+        Verdict::Touch(how) => (extended(ctx, taken.clone(), *how), Cause::Touch, task.place),
         // Not charged.
         Verdict::Release(terms) => {
-            place = rank_after(ctx, &task, terms);
+            let place = rank_after(ctx, &task, terms);
             let mut head = taken.head.clone();
             head.attempts = head.attempts.saturating_sub(1);
             head.releases = head.releases.saturating_add(1);
             if let Some(ttl) = terms.ttl {
                 head.expires = ctx.now.queue.saturating_add(micros(ttl));
             }
-            (later(ctx, task.tube, head, terms.delay.unwrap_or_default()), Cause::Release)
+            let to = later(ctx, task.tube, head, terms.delay.unwrap_or_default());
+            (to, Cause::Release, place)
         }
         // Charged. `after` replaces the tube's back-off.
         Verdict::Retry { error, after } => {
             let mut head = taken.head.clone();
             head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
             let wait = task.tube.row.options.backoff.wait(head.attempts);
-            (failed(ctx, task.tube, head, after.unwrap_or(wait)), Cause::Retry)
+            (failed(ctx, task.tube, head, after.unwrap_or(wait)), Cause::Retry, task.place)
         }
         Verdict::Bury { reason, priority } => {
-            place.priority = priority.unwrap_or(place.priority);
-            (buried(ctx, taken.head.clone(), reason), Cause::Bury)
+            let priority = priority.unwrap_or(task.place.priority);
+            let place = Rank { priority, ..task.place };
+            (buried(ctx, taken.head.clone(), reason), Cause::Bury, place)
         }
     };
     transition::move_to_rank(ctx, &task, (&TaskState::Taken(taken), &to), place, cause)

@@ -218,9 +218,10 @@ impl Lanes {
 
     /// The best task of all.
     fn next(&mut self, ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<Candidate>> {
-        let fresh = fresh::first(ctx, tube, self.skipped.as_deref())?;
         let ready = self.ready.peek(ctx)?;
         let turn = self.turns.peek(ctx)?;
+        let other = ready.as_ref().or(turn.as_ref()).map(|(key, _)| key.as_slice());
+        let fresh = fresh::first(ctx, tube, self.skipped.as_deref(), other)?;
         if let Some(turn) = turn
             && fresh.iter().chain(&ready).all(|free| is_before(&turn, free))
         {
@@ -296,10 +297,10 @@ fn hand_over(
         Ok((task, content))
     });
     let Some((task, content)) = ctx.or_repair(tube, at, task)? else { return Ok(None) };
-    let head = standing.head().clone();
-    take(ctx, &task, (&standing, head), content, holder).map(Some)
+    take(ctx, &task, (&standing, standing.head().clone()), content, holder).map(Some)
 }
 
+#[inline(always)]
 fn take(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,

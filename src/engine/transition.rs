@@ -31,6 +31,12 @@ pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key>
     })
 }
 
+/// The same of the task at another rank.
+#[cold]
+fn key_at(task: &TaskRef<'_>, place: Rank, standing: &TaskState) -> Option<Key> {
+    state_key(&TaskRef { place, ..*task }, standing)
+}
+
 /// The row that gives a standing; `None` for a fresh task.
 #[inline]
 pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key, Value)> {
@@ -204,12 +210,12 @@ impl<'a> Transition<'a> {
     }
 
     /// The key of the row of the state before the step.
-    #[inline]
+    #[inline(always)]
     fn leaves(&self) -> Option<Key> {
         let from = self.from?;
         match self.before {
             None => state_key(self.task, from),
-            Some(place) => state_key(&TaskRef { place, ..*self.task }, from),
+            Some(place) => key_at(self.task, place, from),
         }
     }
 

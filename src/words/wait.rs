@@ -59,9 +59,12 @@ impl<'a> Wait<'a> {
     }
 
     /// The wait as one that ends at a fixed time, for a call that waits more than once.
-    pub(crate) fn begun(self, now: u64) -> Self {
-        let length = self.length.and_then(|_| self.end(now)).map(WaitLength::By);
-        Self { length, ..self }
+    #[inline]
+    pub(crate) fn begun(self, now: impl FnOnce() -> u64) -> Self {
+        if self.length.is_none() {
+            return self;
+        }
+        Self { length: self.end(now()).map(WaitLength::By), ..self }
     }
 
     /// Whether the time of a wait that was begun is over.
