@@ -111,9 +111,10 @@ pub(crate) fn move_task(
 ) -> Result<()> {
     if let TaskState::Fresh(_) = from {
         let task = &TaskRef { home: fresh::leave(ctx, task), ..*task };
-        return Transition::between(task, Some(from), Some(to)).carry_out(ctx, cause);
+        return Transition { task, from: Some(from), to: Some(to), before: None }
+            .carry_out(ctx, cause);
     }
-    Transition::between(task, Some(from), Some(to)).carry_out(ctx, cause)
+    Transition { task, from: Some(from), to: Some(to), before: None }.carry_out(ctx, cause)
 }
 
 /// As [`move_task`], of a task that gets another rank. Its home stays.
@@ -129,8 +130,8 @@ pub(crate) fn move_to_rank(
     }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
     let ranked = &TaskRef { home, place, ..*task };
-    let step = Transition::between(ranked, Some(from), Some(to));
-    Transition { before: Some(task.place), ..step }.carry_out(ctx, cause)?;
+    let before = Some(task.place);
+    Transition { task: ranked, from: Some(from), to: Some(to), before }.carry_out(ctx, cause)?;
     let key = key::position(task.tube.run(), task.id);
     match (task.position_row(), ranked.position_row()) {
         (None, Some(position)) => ctx.add(key, position),
@@ -146,7 +147,7 @@ pub(crate) fn move_to_rank(
 #[inline]
 pub(crate) fn put(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) -> Result<()> {
     let (run, id) = (task.tube.run(), task.id);
-    Transition::between(task, None, Some(to)).carry_out(ctx, Cause::Put)?;
+    Transition { task, from: None, to: Some(to), before: None }.carry_out(ctx, Cause::Put)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
@@ -168,7 +169,7 @@ pub(crate) fn erase(
     cause: Cause,
 ) -> Result<()> {
     let (run, id) = (task.tube.run(), task.id);
-    Transition::between(task, Some(from), None).carry_out(ctx, cause)?;
+    Transition { task, from: Some(from), to: None, before: None }.carry_out(ctx, cause)?;
     ctx.remove(key::task(run, &task.home, id));
     if task.position_row().is_some() {
         ctx.remove(key::position(run, id));
@@ -187,7 +188,8 @@ pub(crate) fn erase(
 /// stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
     let to = TaskState::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
-    Transition::between(task, Some(&TaskState::Taken(taken)), Some(&to)).step(ctx)
+    let from = Some(&TaskState::Taken(taken));
+    Transition { task, from, to: Some(&to), before: None }.step(ctx)
 }
 
 /// A step of a task from one state to another.
@@ -200,15 +202,6 @@ struct Transition<'a> {
 }
 
 impl<'a> Transition<'a> {
-    #[inline]
-    fn between(
-        task: &'a TaskRef<'a>,
-        from: Option<&'a TaskState>,
-        to: Option<&'a TaskState>,
-    ) -> Self {
-        Self { task, from, to, before: None }
-    }
-
     /// The key of the row of the state before the step.
     #[inline(always)]
     fn leaves(&self) -> Option<Key> {

@@ -1,6 +1,7 @@
 //! Many in one step.
 
 mod large;
+mod terms;
 
 use crate::disk::{Event, Recorder};
 use crate::{drain, home, is_gone, killed, kind, lone, lone_with, open, secs};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::thread;
-use tubewell::{ErrorKind, Stage, State, Stop, TubeOptions};
+use tubewell::{ErrorKind, Stage, State, Stop, TaskId, TubeOptions};
 
 #[test]
 fn the_total_is_all_but_the_done() {
@@ -384,4 +384,38 @@ fn space_counts_what_goes_to_the_disk() {
     assert_eq!(moved.checkpoints, after.checkpoints + 1);
     assert!(moved.syncs > after.syncs && moved.written_bytes > after.written_bytes);
     crate::close_sound(queue);
+}
+
+#[test]
+fn a_task_is_found_whatever_its_tube_and_state() {
+    let queue = still().0.in_memory().unwrap();
+    let tubes: Vec<_> = (0..100).map(|number| queue.tube(&number.to_string()).unwrap()).collect();
+    let ids: Vec<_> = tubes.iter().map(|tube| tube.put(tube.name().as_bytes()).unwrap()).collect();
+    tubes[40].bury(ids[40], "no").unwrap();
+    tubes[41].take().unwrap().detach();
+    tubes[42].update(ids[42]).delay(secs(9)).apply().unwrap();
+    for (tube, id) in tubes.iter().zip(&ids) {
+        let task = queue.find(*id).unwrap();
+        assert_eq!(
+            (task.id, &*task.tube, &task.payload[..]),
+            (*id, tube.name(), tube.name().as_bytes())
+        );
+    }
+    tubes[50].delete(ids[50]).unwrap();
+    for gone in [ids[50], TaskId::new(0), TaskId::new(9_999_999), TaskId::new(u64::MAX)] {
+        assert_eq!(kind(queue.find(gone)), ErrorKind::TaskNotFound);
+    }
+}
+
+#[test]
+fn ages_and_times_to_go_are_durations() {
+    let (tube, clock) = crate::lone();
+    let id = tube.task(b"a").delay(secs(10)).put().unwrap();
+    clock.advance(secs(4));
+    let task = tube.peek(id).unwrap();
+    assert_eq!((task.age, task.delay_left), (secs(4), Some(secs(6))));
+    clock.advance(secs(6));
+    let task = tube.take().unwrap();
+    assert_eq!(task.age(), secs(10));
+    assert_eq!(tube.peek(id).unwrap().delay_left, None);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tubewell::{Backoff, ErrorKind, Place, Placement, PutView};
-use tubewell::{Queue, TubeKind, TubeOptions};
+use tubewell::{Queue, TaskId, Tube, TubeKind, TubeOptions};
 
 fn queue() -> Queue {
     still().0.in_memory().unwrap()
@@ -284,4 +284,92 @@ fn a_name_is_text_of_1_to_255_bytes() {
         assert_eq!(kind(queue.force_drop_tube(name)), ErrorKind::Invalid, "{name:?}");
     }
     assert_eq!(queue.tubes().unwrap().len(), 3);
+}
+
+#[test]
+fn a_tube_is_dropped_if_empty_only_without_any_task() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(b"a").unwrap();
+    let states: [fn(&Tube, TaskId); 3] = [
+        |_, _| (),
+        |tube, id| tube.update(id).delay(secs(9)).apply().unwrap(),
+        |tube, id| tube.bury(id, "no").unwrap(),
+    ];
+    for state in states {
+        state(&tube, id);
+        assert_eq!(kind(queue.drop_tube_if_empty("t")), ErrorKind::TubeBusy);
+    }
+    let task = tube.claim(id).unwrap();
+    assert_eq!(kind(queue.drop_tube_if_empty("t")), ErrorKind::TubeBusy);
+    task.ack().unwrap();
+    queue.drop_tube_if_empty("t").unwrap();
+    assert_eq!(kind(queue.drop_tube_if_empty("t")), ErrorKind::TubeNotFound);
+}
+
+#[test]
+fn handles_are_equal_if_they_are_of_one_tube() {
+    let (queue, other) = (still().0.in_memory().unwrap(), Queue::in_memory().unwrap());
+    let (tube, same) = (queue.tube("t").unwrap(), queue.tube("t").unwrap());
+    assert_eq!(tube, same.durability(tubewell::Durability::Relaxed));
+    assert_ne!(tube, queue.tube("u").unwrap());
+    assert_ne!(tube, other.tube("t").unwrap());
+    queue.drop_tube("t").unwrap();
+    assert_ne!(tube, queue.tube("t").unwrap(), "another tube of the same name");
+}
+
+#[test]
+fn a_pause_ends_at_its_time_also_after_a_truncate_and_a_new_opening() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.pause_for(secs(60)).unwrap();
+    tube.truncate().unwrap();
+    tube.put(b"a").unwrap();
+    let left = |tube: &Tube| (tube.info().unwrap().paused, tube.info().unwrap().pause_left);
+    clock.advance(secs(20));
+    assert_eq!(left(&tube), (true, Some(secs(40))));
+    queue.close().unwrap();
+    clock.advance(secs(39));
+    let queue = Queue::builder().clock(clock.clone()).by_hand(true).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(left(&tube), (true, Some(secs(1))));
+    assert!(tube.try_take().unwrap().is_none());
+    clock.advance(secs(1));
+    assert_eq!(crate::next(&tube), "a");
+    assert_eq!(left(&tube), (false, None));
+}
+
+#[test]
+fn a_pause_is_moved_and_may_not_end_in_the_past() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().temporary(true)).unwrap();
+    let now = std::time::SystemTime::UNIX_EPOCH;
+    assert_eq!(kind(tube.pause_until(now)), ErrorKind::Invalid);
+    assert_eq!(kind(tube.pause_for(std::time::Duration::ZERO)), ErrorKind::Invalid);
+    assert!(!tube.info().unwrap().paused);
+    tube.pause().unwrap();
+    tube.pause_for(secs(5)).unwrap();
+    assert_eq!(tube.info().unwrap().pause_left, Some(secs(5)));
+    tube.pause_for(std::time::Duration::MAX).unwrap();
+    assert_eq!((tube.info().unwrap().paused, tube.info().unwrap().pause_left), (true, None));
+    tube.resume().unwrap();
+    assert!(!tube.info().unwrap().paused);
+}
+
+#[test]
+fn a_waiting_taker_is_woken_by_the_end_of_a_pause() {
+    let clock = tubewell::ManualClock::new();
+    let queue = Queue::builder().clock(clock.clone()).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"a").unwrap();
+    tube.pause_for(secs(60)).unwrap();
+    let taker = std::thread::spawn({
+        let tube = tube.clone();
+        move || tube.take().unwrap().id()
+    });
+    crate::until_waiting(&tube, 1);
+    clock.advance(secs(60));
+    assert_eq!(tube.peek(taker.join().unwrap()).unwrap().payload, b"a");
 }

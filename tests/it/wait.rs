@@ -453,3 +453,34 @@ fn a_closed_consumers_take_ends_however_much_it_holds() {
     }
     assert_eq!(counts(&full), [1000, 0, 0, 0]);
 }
+
+#[test]
+fn a_wait_with_a_time_and_a_stop_ends_at_the_first_of_both() {
+    let clock = tubewell::ManualClock::new();
+    let queue = Queue::builder().clock(clock.clone()).in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().capacity(1)).unwrap();
+    for by_stop in [true, false] {
+        let stop = Stop::new();
+        let taker = thread::spawn({
+            let (tube, stop) = (tube.clone(), stop.clone());
+            move || tube.take_timeout_until(secs(60), &stop).unwrap().is_none()
+        });
+        crate::until_waiting(&tube, 1);
+        if by_stop {
+            stop.stop();
+        } else {
+            clock.advance(secs(60));
+        }
+        assert!(taker.join().unwrap());
+    }
+    // Both have ended before the call.
+    let stop = Stop::new();
+    stop.stop();
+    tube.put(b"a").unwrap();
+    assert!(tube.take_timeout_until(Duration::ZERO, &stop).unwrap().is_none());
+    assert!(!tube.wait_ready_timeout_until(Duration::ZERO, &stop).unwrap());
+    let waits = || tube.task(b"b").wait_for_room(secs(60)).wait_for_room_until(&stop);
+    assert_eq!(kind(waits().put()), ErrorKind::Full, "no room, and no wait");
+    assert!(tube.wait_ready_timeout_until(Duration::ZERO, &Stop::new()).unwrap());
+    assert!(tube.take_timeout_until(Duration::MAX, &Stop::new()).unwrap().is_some());
+}
