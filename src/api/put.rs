@@ -209,32 +209,24 @@ impl<T: ?Sized> Tube<T> {
     pub fn put_all<B: Borrow<T>>(&self, payloads: impl IntoIterator<Item = B>) -> Result<u64> {
         let core = &self.hold.core;
         let (mut payloads, mut put, mut last) = (payloads.into_iter(), 0, None);
-        loop {
-            let (mut group, mut bytes) = (Vec::new(), 0);
-            while group.len() < GROUP_TASKS
-                && bytes < GROUP_BYTES
-                && let Some(payload) = payloads.next()
-            {
-                bytes += size_of_val::<T>(payload.borrow());
-                group.push(payload);
-            }
+        let ended = loop {
+            let group = group_of::<T, B>(&mut payloads);
             if group.is_empty() {
-                break;
+                break Ok(());
             }
             let tasks = group.len() as u64;
-            let applied = self.batch(group).submit(|_, op| {
-                let applied = StagedPut::new(core).apply(op);
-                applied.or_else(|error| core.refused(error, self.durability))
-            });
-            let (_, mark) = applied.map_err(|error| error.after_puts(put))?;
-            (put, last) = (put + tasks, Some(mark));
-        }
-        if self.durability == Durability::Durable
-            && let Some(mark) = last
-        {
-            let synced = core.wait(mark).map_err(|error| error.after_puts(put));
-            self.name_errors("put", synced)?;
-        }
+            match self.batch(group).submit(|_, op| StagedPut::new(core).apply(op)) {
+                Ok((_, mark)) => (put, last) = (put + tasks, Some(mark)),
+                Err(error) => break Err(error),
+            }
+        };
+        let ended = ended.or_else(|error| core.refused(error, self.durability));
+        // What is reported as put is synced, also before an error.
+        let synced = match last.filter(|_| self.durability == Durability::Durable) {
+            Some(mark) => self.name_errors("put", core.wait(mark)),
+            None => Ok(()),
+        };
+        synced.and(ended).map_err(|error| error.after_puts(put))?;
         Ok(put)
     }
 
@@ -259,6 +251,19 @@ impl<T: ?Sized> Tube<T> {
         }
         Ok(())
     }
+}
+
+/// The next payloads of an iterator, up to the bounds of one group.
+fn group_of<T: ?Sized, B: Borrow<T>>(payloads: &mut impl Iterator<Item = B>) -> Vec<B> {
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    while group.len() < GROUP_TASKS
+        && bytes < GROUP_BYTES
+        && let Some(payload) = payloads.next()
+    {
+        bytes += size_of_val::<T>(payload.borrow());
+        group.push(payload);
+    }
+    group
 }
 
 /// What a row borrows besides the caller's payload.

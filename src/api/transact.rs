@@ -2,7 +2,7 @@
 //! that names redb, and only for the application's own tables.
 
 use crate::api::lease::Lease;
-use crate::api::put::{NewTask, Payloads, ids, one};
+use crate::api::put::{NewTask, Payloads, TaskList, ids, one};
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
@@ -188,6 +188,17 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     ///
     /// # Errors
     /// As [`put`](NewTask::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
+    /// transaction is of another queue.
+    pub fn put_in(self, tx: &Transaction<'_>) -> Result<Vec<TaskId>> {
+        self.run_in(tx).map(|done| ids(&done))
+    }
+}
+
+impl<T: ?Sized> NewTask<'_, T, TaskList<'_, T>> {
+    /// Puts the tasks inside a transaction: they can be taken after the commit.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
     /// transaction is of another queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<Vec<TaskId>> {
         self.run_in(tx).map(|done| ids(&done))

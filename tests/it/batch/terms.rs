@@ -143,6 +143,38 @@ fn an_iterator_that_panics_leaves_the_groups_before() {
 }
 
 #[test]
+fn a_batch_in_a_transaction_is_put_with_it_or_not_at_all() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let tasks = || [tube.task(b"a").priority(1), tube.task(b"b")];
+    let undone = queue.transact(|tx| {
+        tube.batch_of(tasks()).put_in(tx)?;
+        Err::<(), _>(Box::<dyn std::error::Error + Send + Sync>::from("no"))
+    });
+    assert_eq!(kind(undone), ErrorKind::Rejected);
+    assert!(tube.is_empty().unwrap());
+    queue.transact(|tx| tube.batch_of(tasks()).put_in(tx)).unwrap();
+    assert_eq!(drain(&tube), "b a");
+}
+
+#[test]
+fn what_is_reported_as_put_is_synced() {
+    let (_home, path) = crate::home();
+    let queue = crate::open(&path);
+    let tube = queue.tube("t").unwrap();
+    let mut events = queue.events();
+    // The last group is refused for its size, which waits for nothing by itself.
+    let large = vec![7; 17 << 20];
+    let payloads = (0..1024).map(|_| b"x".to_vec()).chain([large]);
+    let refused = tube.put_all(payloads).unwrap_err();
+    assert_eq!((refused.kind(), refused.tasks_put()), (ErrorKind::TooLarge, Some(1024)));
+    let syncs = queue.space().unwrap().syncs;
+    let last = events.nth(1023).unwrap();
+    events.synced(&last).unwrap();
+    assert_eq!(queue.space().unwrap().syncs, syncs, "no sync was left to do");
+}
+
+#[test]
 fn a_dropped_tube_refuses_a_batch() {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
