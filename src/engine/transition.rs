@@ -222,7 +222,10 @@ impl<'a> Transition<'a> {
     /// it was.
     fn step(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let Self { task, from, to, before } = *self;
-        let stays = before.is_none() && from.map(discriminant) == to.map(discriminant);
+        // The keys of some states contain the rank.
+        let has_same_key =
+            before.is_none() || matches!(to, Some(TaskState::Delayed(_) | TaskState::Taken(_)));
+        let stays = has_same_key && from.map(discriminant) == to.map(discriminant);
         let in_group = match task.group {
             Some(group) if !stays => Some(self.plan(ctx, group)?),
             _ => None,

@@ -79,8 +79,8 @@ fn a_reader_of_events_sees_all_of_them_and_then_the_end() {
     explore(|| {
         let (builder, _clock) = still();
         let queue = builder.by_hand(true).in_memory().unwrap();
-        let tube = queue.tube("t").unwrap();
         let events = queue.events();
+        let tube = queue.tube("t").unwrap();
         let readers = spawn(move || events.collect::<Vec<Event>>());
         let putters: Vec<_> = [b"a", b"b"]
             .into_iter()
