@@ -508,7 +508,7 @@ impl<T: ?Sized> NewTask<'_, T> {
         let text = match self {
             _ if *self.tube != *tube => "it is of another tube",
             _ if !self.room.is_none() => "only a single put waits for room",
-            _ if self.durability != self.tube.durability => "the batch has one durability",
+            _ if self.durability != tube.durability => "the batch has one durability",
             _ => return Ok(()),
         };
         Err(Error::new(ErrorKind::Invalid).because(text))
@@ -574,7 +574,7 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
         for (task, backing) in self.0.iter().zip(&mut backings) {
             let row = task.listed(tube).and_then(|()| {
                 let mut row = task.row.or(&common);
-                tube.fill(&mut row, task.payload, backing)?;
+                task.tube.fill(&mut row, task.payload, backing)?;
                 Ok(row)
             });
             rows.push(row.map_err(|error| error.at_index(rows.len()))?);

@@ -166,7 +166,9 @@ fn enter_group(
         return Err(refused(task.id, format!("its group {group:?} is locked")));
     }
     let line = key::line_of(tube.run(), group);
+    // A task that holds its group while it is delayed is the one in flight.
     if most == 1
+        && own == 0
         && let Some((first, _)) =
             ctx.first(&line, &key::line(tube.run(), group, &task.place, task.id))?
         && let Some(first) = key::id_of(&first)

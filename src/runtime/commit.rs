@@ -219,8 +219,11 @@ impl EngineState {
         }
     }
 
+    /// Whether a take can free space. In a paused tube it cannot, and the end of the pause is due
+    /// work too.
     fn has_ready(&self, tube: u32) -> bool {
         let tube = self.derived.bound(tube).map(|(tube, _)| tube);
+        let tube = tube.filter(|tube| tube.row.pause.is_none());
         let ready = |tube| query::count(&self.store, tube, State::Ready);
         tube.is_some_and(|tube| ready(tube) > self.store.count(tube.range(Tag::Line)))
     }

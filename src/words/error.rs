@@ -115,7 +115,8 @@ kinds! {
     TubeExists = "a tube of this name exists; use if_not_exists() to share it";
     /// A tube with this name exists, but its kind or its options differ.
     TubeMismatch = "a tube of this name exists with another kind or other options";
-    /// The tube has waiting takers or taken tasks and was not dropped.
+    /// The tube has waiting takers or taken tasks, or should be empty and is not. It was not
+    /// dropped.
     TubeBusy = "the tube is in use; let it drain, or drop it by force";
     /// The `Placement` that the tube was made with is not registered.
     DriverMissing = "the tube's placement is not registered; give it to the builder";
@@ -288,8 +289,8 @@ impl Error {
         self.0.index
     }
 
-    /// How many tasks [`put_all`](crate::Tube::put_all) had put before it failed. The next call
-    /// continues after them.
+    /// How many tasks [`put_all`](crate::Tube::put_all) had put before it failed: the first ones of
+    /// its iterator. Those of the refused group were taken from the iterator and are not put.
     pub fn tasks_put(&self) -> Option<u64> {
         self.0.put
     }

@@ -97,6 +97,14 @@ fn a_claim_keeps_to_the_rules_of_the_group() {
     tube.update(second).delay(secs(1)).apply().unwrap();
     assert_eq!(tube.claim(third).unwrap().id(), third, "one that is delayed is not waited for");
 
+    let (tube, _) = lone_with(TubeOptions::default().hold_group_while_delayed(true));
+    let put = || tube.task(b"x").group("g");
+    let holding = put().put().unwrap();
+    tube.take().unwrap().retry_after("no", secs(60)).unwrap();
+    let front = put().front().put().unwrap();
+    assert_eq!(kind(tube.claim(front)), ErrorKind::WrongState, "the delayed one holds the group");
+    assert_eq!(tube.claim(holding).unwrap().id(), holding);
+
     let (tube, _) = lone_with(TubeOptions::default().in_flight(2));
     let put = || tube.task(b"x").group("g").put().unwrap();
     let [_, second, third] = [put(), put(), put()];

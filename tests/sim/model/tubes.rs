@@ -205,7 +205,8 @@ impl Model {
                 && other.seen.state == State::Ready
                 && place(other) < place(task)
         });
-        self.held(task.tube, lock) - own < in_flight as usize && (in_flight > 1 || is_first)
+        self.held(task.tube, lock) - own < in_flight as usize
+            && (in_flight > 1 || own == 1 || is_first)
     }
 
     fn update(&mut self, serial: Serial, change: &Change) {
