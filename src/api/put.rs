@@ -541,6 +541,18 @@ impl<T: ?Sized> Payloads<T> for &T {
     }
 }
 
+/// A row of each task of a batch. An error names the task by its index.
+fn filled<'a, I>(
+    tasks: &'a [I],
+    backings: &'a mut Vec<Backing>,
+    fill: impl Fn(&'a I, &'a mut Backing) -> Result<NewRow<'a>>,
+) -> Result<Vec<NewRow<'a>>> {
+    backings.resize_with(tasks.len(), Backing::default);
+    let rows = tasks.iter().zip(backings).enumerate();
+    rows.map(|(at, (task, backing))| fill(task, backing).map_err(|error| error.at_index(at)))
+        .collect()
+}
+
 impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
     fn rows<R>(
         &self,
@@ -549,15 +561,11 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backings = Vec::new();
-        backings.resize_with(self.len(), Backing::default);
-        let mut rows = Vec::with_capacity(self.len());
-        for (payload, backing) in self.iter().zip(&mut backings) {
+        then(&filled(self, &mut backings, |payload: &B, backing| {
             let mut row: NewRow<'_> = common;
-            let filled = tube.fill(&mut row, payload.borrow(), backing);
-            filled.map_err(|error| error.at_index(rows.len()))?;
-            rows.push(row);
-        }
-        then(&rows)
+            tube.fill(&mut row, payload.borrow(), backing)?;
+            Ok(row)
+        })?)
     }
 }
 
@@ -569,17 +577,12 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backings = Vec::new();
-        backings.resize_with(self.0.len(), Backing::default);
-        let mut rows = Vec::with_capacity(self.0.len());
-        for (task, backing) in self.0.iter().zip(&mut backings) {
-            let row = task.listed(tube).and_then(|()| {
-                let mut row = task.row.or(&common);
-                task.tube.fill(&mut row, task.payload, backing)?;
-                Ok(row)
-            });
-            rows.push(row.map_err(|error| error.at_index(rows.len()))?);
-        }
-        then(&rows)
+        then(&filled(&self.0, &mut backings, |task, backing| {
+            task.listed(tube)?;
+            let mut row = task.row.or(&common);
+            task.tube.fill(&mut row, task.payload, backing)?;
+            Ok(row)
+        })?)
     }
 }
 
