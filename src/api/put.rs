@@ -541,16 +541,22 @@ impl<T: ?Sized> Payloads<T> for &T {
     }
 }
 
-/// A row of each task of a batch. An error names the task by its index.
+/// A row of each task of a batch: `common`, which `fill` changes for the task. An error names the
+/// task by its index.
 fn filled<'a, I>(
     tasks: &'a [I],
+    common: NewRow<'a>,
     backings: &'a mut Vec<Backing>,
-    fill: impl Fn(&'a I, &'a mut Backing) -> Result<NewRow<'a>>,
+    fill: impl Fn(&'a I, &mut NewRow<'a>, &'a mut Backing) -> Result<()>,
 ) -> Result<Vec<NewRow<'a>>> {
     backings.resize_with(tasks.len(), Backing::default);
-    let rows = tasks.iter().zip(backings).enumerate();
-    rows.map(|(at, (task, backing))| fill(task, backing).map_err(|error| error.at_index(at)))
-        .collect()
+    let mut rows = Vec::with_capacity(tasks.len());
+    for (task, backing) in tasks.iter().zip(backings) {
+        let mut row = common;
+        fill(task, &mut row, backing).map_err(|error| error.at_index(rows.len()))?;
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
@@ -561,10 +567,8 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backings = Vec::new();
-        then(&filled(self, &mut backings, |payload: &B, backing| {
-            let mut row: NewRow<'_> = common;
-            tube.fill(&mut row, payload.borrow(), backing)?;
-            Ok(row)
+        then(&filled(self, common, &mut backings, |payload, row, backing| {
+            tube.fill(row, payload.borrow(), backing)
         })?)
     }
 }
@@ -577,11 +581,10 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backings = Vec::new();
-        then(&filled(&self.0, &mut backings, |task, backing| {
+        then(&filled(&self.0, common, &mut backings, |task, row, backing| {
             task.listed(tube)?;
-            let mut row = task.row.or(&common);
-            task.tube.fill(&mut row, task.payload, backing)?;
-            Ok(row)
+            *row = task.row.or(row);
+            task.tube.fill(row, task.payload, backing)
         })?)
     }
 }
