@@ -137,7 +137,7 @@ pub use api::callbacks::Callback;
 pub use api::codec::{BoxError, Codec};
 pub use api::consumer::Consumer;
 pub use api::events::Events;
-pub use api::inspect::{Calls, Summaries, Tasks, TubeInfo, TubeStats, WaiterInfo};
+pub use api::inspect::{Calls, Summaries, Tasks, TubeInfo, TubeStats, WaiterInfo, WaitsFor};
 pub use api::lease::{Lease, Task};
 pub use api::placement::{Place, Placement, PutView};
 pub use api::put::{NewTask, TaskList};

@@ -8,6 +8,7 @@ use crate::engine::{query, tube_cache};
 use crate::format::View;
 use crate::runtime::commit::EngineState as Engine;
 use crate::runtime::reads::Listing;
+use crate::runtime::wake::Wake;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
@@ -96,18 +97,32 @@ pub struct TubeInfo {
     pub stats: TubeStats,
 }
 
-/// A take that waits for a task, from [`Queue::waiters`](crate::Queue::waiters).
+/// A call that waits, from [`Queue::waiters`](crate::Queue::waiters).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaiterInfo {
     /// The tube's name.
     pub tube: String,
+    /// What for.
+    pub waits_for: WaitsFor,
     /// The named consumer that waits, if there is one.
     pub consumer: Option<String>,
     /// How long it has been waiting, in [lease time](crate#time).
     pub waiting_for: Duration,
     /// How long it will continue to wait, in lease time. None without a limit.
     pub left: Option<Duration>,
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// A take, for a task.
+    Task,
+    /// A [`wait_ready`](crate::Tube::wait_ready), for a ready task that it does not take.
+    Ready,
+    /// A put, for room, see [`wait_for_room`](crate::NewTask::wait_for_room).
+    Room,
 }
 
 /// The counts of one tube, after all that is due in it was handled.
@@ -188,21 +203,54 @@ impl Queue {
         })
     }
 
-    /// The takes that wait for tasks, the longest wait first.
+    /// The calls that wait, the longest wait first: takes, puts that wait for room, and calls of
+    /// [`wait_ready`](crate::Tube::wait_ready).
+    ///
+    /// ```
+    /// use tubewell::{Queue, Stop, TubeOptions, WaitsFor};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
+    /// tube.put(b"a")?;
+    /// let stop = Stop::new();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| tube.task(b"b").wait_for_room_until(&stop).put());
+    ///     while queue.waiters()?.is_empty() {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     let waiter = queue.waiters()?.remove(0);
+    ///     stop.stop();
+    ///     assert_eq!((&waiter.tube[..], waiter.waits_for), ("letters", WaitsFor::Room));
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`stats`](Queue::stats).
     pub fn waiters(&self) -> Result<Vec<WaiterInfo>> {
-        let waiting = self.hold.core.takers.list();
+        let core = &self.hold.core;
+        let kinds = [
+            (&core.takers, WaitsFor::Task),
+            (&core.ready_waiters, WaitsFor::Ready),
+            (&core.room, WaitsFor::Room),
+        ];
+        let listed = |(wake, waits_for): (&Wake, _)| {
+            wake.list().into_iter().map(move |waiting| (waiting, waits_for))
+        };
+        let mut waiting: Vec<_> = kinds.into_iter().flat_map(listed).collect();
+        waiting.sort_by_key(|(waiting, _)| waiting.since);
         let look = |view: &dyn View, now: Now| {
             let mut waiters = Vec::new();
-            for seat in &waiting {
+            for (seat, waits_for) in &waiting {
                 // A tube that was dropped while calls wait has no name.
                 let Ok(tube) = query::tube(view, seat.tube) else { continue };
                 let left = (seat.until != NEVER)
                     .then(|| Duration::from_micros(seat.until.saturating_sub(now.lease)));
                 waiters.push(WaiterInfo {
                     tube: tube.row.name,
+                    waits_for: *waits_for,
                     consumer: query::holder(view, seat.holder)?,
                     waiting_for: Duration::from_micros(now.lease.saturating_sub(seat.since)),
                     left,

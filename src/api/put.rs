@@ -361,6 +361,7 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
                 staged: &[],
                 payload_bytes_max: tube.hold.settings.payload_bytes_max,
                 durable_bytes_max: tube.hold.core.settings.durable_bytes_max,
+                others_wait: tube.hold.core.room.has_waiters(tube.number),
             };
             carry_out(tube, &op)
         });
@@ -388,6 +389,10 @@ setters! {
     /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity, or
     /// all [durable](crate::Builder::durable_bytes_max) or all
     /// [temporary](crate::Builder::temporary_bytes_max) tubes at theirs. Default: not at all.
+    ///
+    /// In each tube the put that waits longest is served first. Later puts of new tasks stand
+    /// behind it: those that do not wait are [`Full`](ErrorKind::Full).
+    /// [`Queue::waiters`](crate::Queue::waiters) lists the waiting puts.
     wait_for_room(timeout: Duration) => room.length = Some(WaitLength::For(timeout));
 
     /// Waits for room like [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
@@ -455,8 +460,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
 }
 
 /// The put of a batch.
-// A batch does not wait for room. A wake-up is for room of a single task: a batch would use it up
-// without a put, and the waiters after it would not be woken.
+// A batch does not wait for room: the single puts of its tube would stand behind it until there is
+// room for all of its tasks.
 impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     /// Puts the tasks in one step, all or none, at most 65 536. Returns their ids in the batch's
     /// order.
@@ -589,24 +594,35 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
     }
 }
 
-/// Runs the put, and again after each wake-up, until it succeeds or its wait ends.
+/// Runs the put. If it finds no room it may wait.
 #[inline]
 fn apply<T: ?Sized>(tube: &Tube<T>, op: &PutTasks<'_>, room: Wait<'_>) -> Result<(PutsDone, Mark)> {
-    let core = &tube.hold.core;
-    let (mut full, mut put) = (None, StagedPut::new(core));
-    let mut attempt = || match put.apply(op) {
-        Ok(done) => Ok(Some(done)),
+    let mut put = StagedPut::new(&tube.hold.core);
+    match put.apply(op) {
+        Err(error) if error.kind() == ErrorKind::Full => wait_for_room(tube, op, put, room, error),
+        done => done,
+    }
+}
+
+/// Runs the put again whenever it is its turn and there may be room, until it succeeds or its wait
+/// ends with the last refusal.
+#[cold]
+fn wait_for_room<T: ?Sized>(
+    tube: &Tube<T>,
+    op: &PutTasks<'_>,
+    mut put: StagedPut<'_>,
+    room: Wait<'_>,
+    mut full: Error,
+) -> Result<(PutsDone, Mark)> {
+    let (core, op) = (&tube.hold.core, PutTasks { others_wait: false, ..*op });
+    let attempt = || match put.apply(&op) {
         Err(error) if error.kind() == ErrorKind::Full => {
-            full = Some(error);
+            full = error;
             Ok(None)
         }
-        Err(error) => Err(error),
+        done => done.map(Some),
     };
-    let done = match attempt()? {
-        Some(done) => Some(done),
-        None => core.wait_for(&core.room, tube.number, 0, room, attempt)?,
-    };
-    done.ok_or_else(|| full.unwrap_or_else(|| Error::new(ErrorKind::Full)))
+    core.wait_for(&core.room, tube.number, 0, room, attempt)?.ok_or(full)
 }
 
 #[inline]

@@ -34,6 +34,8 @@ pub(crate) struct PutTasks<'a> {
     pub(crate) payload_bytes_max: usize,
     /// The limit of all durable tubes together.
     pub(crate) durable_bytes_max: u64,
+    /// Earlier puts wait for room in the tube, and what there is belongs to them.
+    pub(crate) others_wait: bool,
 }
 
 /// One task to be put.
@@ -116,7 +118,7 @@ impl Op for PutTasks<'_> {
         for (at, task) in self.tasks.iter().enumerate() {
             let staged = self.staged.iter().find(|staged| staged.task == at);
             let id = first.map(|first| first + at as u64);
-            let put = put(ctx, &tube, task, (staged, id), self.durable_bytes_max);
+            let put = self.put(ctx, &tube, task, (staged, id));
             done.push(put.map_err(|error| self.at(error, at))?);
         }
         Ok(done)
@@ -138,7 +140,7 @@ impl PutTasks<'_> {
             return Ok(None);
         }
         if task.conflict != Conflict::Replace {
-            has_room(ctx, &tube, task, self.durable_bytes_max)?;
+            self.has_room(ctx, &tube, task, false)?;
         }
         Ok(Some(tube.run()))
     }
@@ -193,74 +195,92 @@ impl PutTasks<'_> {
             _ => Ok(()),
         }
     }
-}
 
-fn put(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    task: &NewRow<'_>,
-    (staged, id): (Option<&Staged>, Option<u64>),
-    most: u64,
-) -> Result<Put> {
-    let mut outcome = PutOutcome::New;
-    if let Some(text) = task.key
-        && let Some(id) = keyed(ctx, tube, text)?
-    {
-        match task.conflict {
-            Conflict::Keep => {
-                staged.map_or(Ok(()), |staged| staged.give_up(ctx))?;
-                return Ok(Put { id, outcome: PutOutcome::Existing });
-            }
-            Conflict::Reject => {
-                return Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id));
-            }
-            Conflict::Replace => {
-                let (stored, standing) = lookup::find(ctx, tube, id)?;
-                transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
-                outcome = PutOutcome::Replaced;
-            }
+    fn put(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        task: &NewRow<'_>,
+        (staged, id): (Option<&Staged>, Option<u64>),
+    ) -> Result<Put> {
+        let keyed = on_conflict(ctx, tube, task, staged)?;
+        if let Some(kept) = keyed.filter(|put| put.outcome == PutOutcome::Existing) {
+            return Ok(kept);
         }
-    }
-    let options = &tube.row.options;
-    has_room(ctx, tube, task, most)?;
+        let options = &tube.row.options;
+        self.has_room(ctx, tube, task, keyed.is_some())?;
 
-    let number = id.unwrap_or_else(|| ctx.id());
-    let id = TaskId::new(number);
-    let place =
-        Rank { priority: task.priority.unwrap_or(options.priority), order: order(task, number) };
-    let group = task.placed.and_then(|placed| placed.group).or(task.group);
-    let group = group.or(tube.plain_group());
-    let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
-    let (is_fresh, times) = match &standing {
-        TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
-        _ => (false, Times::NONE),
-    };
-    let row = TaskRow {
-        created: ctx.now.queue,
-        codec: task.codec,
-        version: task.version,
-        times: (times != Times::NONE).then_some(times),
-        group,
-        key: task.key,
-        extension: &[],
-        payload: match staged {
-            Some(staged) => PayloadPlace::Apart(staged.pieces),
-            None if task.payload.len() <= INLINE_BYTES_MAX => PayloadPlace::Inline(task.payload),
-            None => PayloadPlace::Apart(Pieces::of(task.payload)),
-        },
-    };
-    // Before the task: its events may read the payload.
-    match (staged, row.payload.pieces()) {
-        (Some(staged), _) => staged.end(ctx)?,
-        (None, Some(pieces)) => {
-            pieces::write(ctx, (tube.run(), id), &pieces, task.payload, 0..pieces.count());
+        let number = id.unwrap_or_else(|| ctx.id());
+        let id = TaskId::new(number);
+        let place = Rank {
+            priority: task.priority.unwrap_or(options.priority),
+            order: order(task, number),
+        };
+        let group = task.placed.and_then(|placed| placed.group).or(task.group);
+        let group = group.or(tube.plain_group());
+        let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
+        let (is_fresh, times) = match &standing {
+            TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
+            _ => (false, Times::NONE),
+        };
+        let row = TaskRow {
+            created: ctx.now.queue,
+            codec: task.codec,
+            version: task.version,
+            times: (times != Times::NONE).then_some(times),
+            group,
+            key: task.key,
+            extension: &[],
+            payload: match staged {
+                Some(staged) => PayloadPlace::Apart(staged.pieces),
+                None if task.payload.len() <= INLINE_BYTES_MAX => {
+                    PayloadPlace::Inline(task.payload)
+                }
+                None => PayloadPlace::Apart(Pieces::of(task.payload)),
+            },
+        };
+        // Before the task: its events may read the payload.
+        match (staged, row.payload.pieces()) {
+            (Some(staged), _) => staged.end(ctx)?,
+            (None, Some(pieces)) => {
+                pieces::write(ctx, (tube.run(), id), &pieces, task.payload, 0..pieces.count());
+            }
+            (None, None) => {}
         }
-        (None, None) => {}
+        let raw = row.encode();
+        let home = Home { rank: place, is_fresh };
+        transition::put(ctx, &TaskRef::new(tube, id, (home, place), &raw, row), &standing)?;
+        Ok(Put { id, outcome: keyed.map_or(PutOutcome::New, |put| put.outcome) })
     }
-    let raw = row.encode();
-    let home = Home { rank: place, is_fresh };
-    transition::put(ctx, &TaskRef::new(tube, id, (home, place), &raw, row), &standing)?;
-    Ok(Put { id, outcome })
+
+    /// Whether there is room for one more task, after those that this op has put and replaced so
+    /// far. A task that `replaces` another has the room of that one.
+    #[inline(always)]
+    fn has_room(
+        &self,
+        ctx: &OpContext<'_>,
+        tube: &TubeEntry,
+        task: &NewRow<'_>,
+        replaces: bool,
+    ) -> Result<()> {
+        let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
+        if let Some(capacity) = tube.row.options.capacity
+            && query::tasks(ctx, tube) >= capacity
+        {
+            return full(format!("its capacity is {capacity}"));
+        }
+        let (held, more) = (ctx.durable_bytes(), task.payload.len() as u64);
+        let most = self.durable_bytes_max;
+        if !tube.run().is_temporary() && held.saturating_add(more) > most {
+            return full(format!(
+                "durable_bytes_max is {most}, {held} payload bytes are held, these are {more} more"
+            ));
+        }
+        if self.others_wait && !replaces {
+            return full("earlier puts wait for room".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// The state of a new task.
@@ -287,22 +307,28 @@ fn first_state(
     Ok(TaskState::Ready(head))
 }
 
-/// Whether there is room for one more task, after those that this op has put and replaced so far.
+/// What a put does about the task that has its key; `None` if there is none.
 #[inline(always)]
-fn has_room(ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>, most: u64) -> Result<()> {
-    let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
-    if let Some(capacity) = tube.row.options.capacity
-        && query::tasks(ctx, tube) >= capacity
-    {
-        return full(format!("its capacity is {capacity}"));
+fn on_conflict(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    task: &NewRow<'_>,
+    staged: Option<&Staged>,
+) -> Result<Option<Put>> {
+    let Some(text) = task.key else { return Ok(None) };
+    let Some(id) = keyed(ctx, tube, text)? else { return Ok(None) };
+    match task.conflict {
+        Conflict::Keep => {
+            staged.map_or(Ok(()), |staged| staged.give_up(ctx))?;
+            Ok(Some(Put { id, outcome: PutOutcome::Existing }))
+        }
+        Conflict::Reject => Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id)),
+        Conflict::Replace => {
+            let (stored, standing) = lookup::find(ctx, tube, id)?;
+            transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
+            Ok(Some(Put { id, outcome: PutOutcome::Replaced }))
+        }
     }
-    let (held, more) = (ctx.durable_bytes(), task.payload.len() as u64);
-    if !tube.run().is_temporary() && held.saturating_add(more) > most {
-        return full(format!(
-            "durable_bytes_max is {most}, {held} payload bytes are held, and these are {more} more"
-        ));
-    }
-    Ok(())
 }
 
 /// The task with this key.

@@ -169,8 +169,8 @@ impl Shared {
         }
     }
 
-    /// Calls `look` whenever the tube's waiters are woken, until it finds something or the wait is
-    /// over. It is registered before the first look, so nothing that comes after that is missed.
+    /// Calls `look` whenever the waiter is woken, until it finds something or the wait is over. It
+    /// is registered before the first look, so nothing that comes after that is missed.
     pub(crate) fn wait_for<R>(
         &self,
         wake: &Wake,
@@ -184,15 +184,18 @@ impl Shared {
         let stopped = wait.stop.map_or_else(never, |stop| stop.stopped().clone());
         let entry = wake.register(Waiting { tube, holder, since, until });
         loop {
-            entry.use_wakeup();
-            match look() {
-                Ok(Some(found)) => return Ok(Some(found)),
-                Ok(None) if !wait.is_stopped() => {}
-                ended => {
-                    // What it was woken for is still there, for another waiter.
-                    drop(entry);
-                    wake.wake(tube, 1);
-                    return ended;
+            if let Some(wakeups) = entry.begin_look() {
+                match look() {
+                    Ok(Some(found)) => {
+                        entry.leave_to_others(wakeups.saturating_sub(1));
+                        return Ok(Some(found));
+                    }
+                    Ok(None) if !wait.is_stopped() => {}
+                    ended => {
+                        // What it was woken for is still there, for another waiter.
+                        entry.leave_to_others(wakeups.max(1));
+                        return ended;
+                    }
                 }
             }
             let left = until.saturating_sub(self.lease_now());

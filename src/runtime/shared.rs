@@ -69,7 +69,7 @@ impl Shared {
             clock_step,
             gate,
             takers: Wake::default(),
-            room: Wake::default(),
+            room: Wake::in_turn(),
             ready_waiters: Wake::default(),
             hub: Hub::default(),
             timer: Parker::default(),
@@ -112,7 +112,7 @@ impl Shared {
         }
         // The freed bytes may be room for any number of puts, in any tube.
         if relief || outbox.freed && self.settings.durable_bytes_max < u64::MAX {
-            self.room.recheck_all();
+            self.room.wake_all_in_turn();
         }
         if outbox.sooner {
             self.timer.wake();

@@ -1,14 +1,19 @@
 //! The waiters of a queue. A waiter registers an entry, looks again, then sleeps, so no wake-up can
 //! be lost. Entries are woken first come, first served. A waiter that leaves with an unused wake-up
 //! passes it on.
+//!
+//! Takers look at the same time, as many as there are tasks for. Those who wait for room look *in
+//! turn*: of each tube only the first, so that no later one gets the room that it waits for.
 
 use crate::words::sync::{AtomicUsize, Mutex, Ordering, Receiver, Sender, bounded};
 use std::collections::BTreeMap;
+use std::mem;
 use std::ops::RangeInclusive;
 
 /// The waiters for one thing, such as tasks to take or room to put, by tube.
 #[derive(Default)]
 pub(crate) struct Wake {
+    in_turn: bool,
     lists: Mutex<WaitLists>,
     /// Lets publishing without waiters cost one load.
     waiting: AtomicUsize,
@@ -22,13 +27,14 @@ struct WaitLists {
 }
 
 struct WaitEntry {
-    /// It was woken and has not looked since.
-    woken: bool,
+    /// Its wake-ups since it last looked: at most one, except in turn. There the first entry of a
+    /// tube has all of them, and `usize::MAX` stands for any number.
+    wakeups: usize,
     signal: Sender,
     waiting: Waiting,
 }
 
-/// An entry in the order of waiting. Its drop passes an unused wake-up on.
+/// An entry in the order of waiting. Its drop passes unused wake-ups on.
 pub(crate) struct Registration<'a> {
     wake: &'a Wake,
     /// Its tube and its number.
@@ -48,29 +54,77 @@ pub(crate) struct Waiting {
     pub(crate) until: u64,
 }
 
+impl WaitLists {
+    /// Gives the first waiter of a tube so many wake-ups more.
+    fn wake_first(&mut self, tube: u32, count: usize) {
+        if let Some((_, first)) = self.entries.range_mut(of(tube)).next() {
+            first.wake(count);
+        }
+    }
+
+    /// Lets the first waiter of each tube look.
+    fn wake_each_first(&mut self) {
+        let mut from = (0, 0);
+        while let Some((&(tube, _), first)) = self.entries.range_mut(from..).next() {
+            first.wake(usize::MAX);
+            let Some(next) = tube.checked_add(1) else { break };
+            from = (next, 0);
+        }
+    }
+}
+
+impl WaitEntry {
+    fn wake(&mut self, count: usize) {
+        self.wakeups = self.wakeups.saturating_add(count);
+        // The channel is full only if the waiter was made to look again; then it looks anyway.
+        let _ = self.signal.try_send(());
+    }
+}
+
 impl Wake {
+    /// Waiters that look in turn.
+    pub(crate) fn in_turn() -> Self {
+        Self { in_turn: true, ..Self::default() }
+    }
+
     /// Adds an entry after the others of a tube.
     pub(crate) fn register(&self, waiting: Waiting) -> Registration<'_> {
-        let (sender, signal) = bounded(1);
+        let (signal, receiver) = bounded(1);
         let mut lists = self.lists.lock();
         let entry = (waiting.tube, lists.next);
         lists.next += 1;
-        lists.entries.insert(entry, WaitEntry { woken: false, signal: sender, waiting });
+        // What the first one waits for may be there already, perhaps several times.
+        let is_first = lists.entries.range(of(waiting.tube)).next().is_none();
+        let wakeups = if self.in_turn && is_first { usize::MAX } else { 0 };
+        lists.entries.insert(entry, WaitEntry { wakeups, signal, waiting });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Registration { wake: self, entry, signal }
+        Registration { wake: self, entry, signal: receiver }
     }
 
     /// Wakes `count` waiters of the tube, first come, first served.
+    #[inline]
     pub(crate) fn wake(&self, tube: u32, count: usize) {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
-            return;
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.wake_some(tube, count);
         }
+    }
+
+    #[cold]
+    fn wake_some(&self, tube: u32, count: usize) {
         let mut lists = self.lists.lock();
+        if self.in_turn {
+            return lists.wake_first(tube, count);
+        }
         let entries = lists.entries.range_mut(of(tube)).map(|(_, entry)| entry);
-        for entry in entries.filter(|entry| !entry.woken).take(count) {
-            entry.woken = true;
-            // The channel is full only if the waiter was made to look again; then it looks anyway.
-            let _ = entry.signal.try_send(());
+        for entry in entries.filter(|entry| entry.wakeups == 0).take(count) {
+            entry.wake(1);
+        }
+    }
+
+    /// Lets the first waiter of each tube look, and after it the others in turn.
+    pub(crate) fn wake_all_in_turn(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.lists.lock().wake_each_first();
         }
     }
 
@@ -78,12 +132,23 @@ impl Wake {
     pub(crate) fn recheck_all(&self) {
         // Not only if `waiting` says that there are some: what changed, such as the end of the
         // queue, may be protected by no lock. A waiter that registers after this sees the change.
-        for entry in self.lists.lock().entries.values() {
+        let mut lists = self.lists.lock();
+        if self.in_turn {
+            lists.wake_each_first();
+        }
+        for entry in lists.entries.values() {
             let _ = entry.signal.try_send(());
         }
     }
 
+    /// Whether any wait for the tube.
+    #[inline]
+    pub(crate) fn has_waiters(&self, tube: u32) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0 && self.count(tube) > 0
+    }
+
     /// How many wait for the tube.
+    #[cold]
     pub(crate) fn count(&self, tube: u32) -> usize {
         self.lists.lock().entries.range(of(tube)).count()
     }
@@ -103,10 +168,19 @@ fn of(tube: u32) -> RangeInclusive<(u32, u64)> {
 }
 
 impl Registration<'_> {
-    /// Uses up the wake-up: the waiter is about to look. A later wake-up signals again.
-    pub(crate) fn use_wakeup(&self) {
+    /// Uses up the wake-ups: the waiter is about to look. A later one signals again. Returns how
+    /// many there were; `None` if it is not to look, because it is not its turn or nothing changed
+    /// since it looked.
+    pub(crate) fn begin_look(&self) -> Option<usize> {
+        let mut lists = self.wake.lists.lock();
+        let wakeups = lists.entries.get_mut(&self.entry).map(|entry| mem::take(&mut entry.wakeups));
+        wakeups.filter(|wakeups| !self.wake.in_turn || *wakeups > 0)
+    }
+
+    /// Ends the wait, and passes wake-ups on to other waiters.
+    pub(crate) fn leave_to_others(self, wakeups: usize) {
         if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry) {
-            entry.woken = false;
+            entry.wakeups = entry.wakeups.saturating_add(wakeups);
         }
     }
 }
@@ -115,8 +189,9 @@ impl Drop for Registration<'_> {
     fn drop(&mut self) {
         let entry = self.wake.lists.lock().entries.remove(&self.entry);
         self.wake.waiting.fetch_sub(1, Ordering::SeqCst);
-        if entry.is_some_and(|entry| entry.woken) {
-            self.wake.wake(self.entry.0, 1);
+        let left = entry.map_or(0, |entry| entry.wakeups);
+        if left > 0 {
+            self.wake.wake_some(self.entry.0, left);
         }
     }
 }
@@ -141,7 +216,7 @@ mod tests {
         assert!(is_signalled(&a) && !is_signalled(&b) && !is_signalled(&c));
         wake.wake(1, 1);
         assert!(!is_signalled(&a) && is_signalled(&b), "the first still has its wake-up");
-        a.use_wakeup();
+        a.begin_look();
         wake.wake(1, 5);
         assert!(is_signalled(&a) && !is_signalled(&b) && !is_signalled(&c));
     }
@@ -153,8 +228,48 @@ mod tests {
         wake.wake(1, 1);
         drop(a);
         assert!(is_signalled(&b));
-        b.use_wakeup();
+        b.begin_look();
         drop(b);
         assert_eq!((wake.count(1), wake.list().len()), (0, 0));
+    }
+
+    #[test]
+    fn in_turn_only_the_first_looks_and_the_next_after_it() {
+        let wake = Wake::in_turn();
+        let (a, b, c) = (register(&wake, 1), register(&wake, 1), register(&wake, 2));
+        assert_eq!((a.begin_look(), b.begin_look()), (Some(usize::MAX), None));
+        assert!(c.begin_look().is_some(), "another tube has a turn of its own");
+        wake.wake(1, 1);
+        wake.wake(1, 1);
+        assert!(is_signalled(&a) && !is_signalled(&b));
+        assert_eq!(a.begin_look(), Some(2));
+        a.leave_to_others(1); // it found something
+        assert!(is_signalled(&b));
+        assert_eq!((b.begin_look(), b.begin_look()), (Some(1), None));
+    }
+
+    /// Two rooms became free before the second came, and the second waiter did not look because it
+    /// was not its turn.
+    #[test]
+    fn a_wake_up_that_came_before_a_waiter_is_left_to_it() {
+        let wake = Wake::in_turn();
+        let a = register(&wake, 1);
+        assert_eq!(a.begin_look(), Some(usize::MAX));
+        wake.wake(1, 2);
+        let b = register(&wake, 1);
+        assert_eq!((a.begin_look(), b.begin_look()), (Some(2), None));
+        a.leave_to_others(1);
+        assert_eq!(b.begin_look(), Some(1));
+    }
+
+    #[test]
+    fn in_turn_a_waiter_that_leaves_without_a_look_passes_its_turn_on() {
+        let wake = Wake::in_turn();
+        let entries: Vec<_> = (0..10_000).map(|_| register(&wake, 1)).collect();
+        wake.wake_all_in_turn();
+        for entry in entries {
+            assert!(is_signalled(&entry));
+        }
+        assert_eq!(wake.list().len(), 0);
     }
 }

@@ -1,11 +1,14 @@
 //! Waits: which calls wake a waiter, and what ends a wait. The clock is manual, so a waiter that
 //! wakes was woken.
 
-use crate::{counts, kind, next, secs, still, until_waiting};
+use crate::{counts, kind, next, secs, still, until, until_waiting};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tubewell::{ErrorKind, ManualClock, Queue, Result, Stop, Task, Tube, TubeKind, TubeOptions};
+use tubewell::{
+    Conflict, ErrorKind, ManualClock, PutOutcome, Queue, Result, Stop, Task, Tube, TubeKind,
+};
+use tubewell::{TubeOptions, WaitsFor};
 
 fn queue() -> (Queue, Tube, ManualClock) {
     let (builder, clock) = still();
@@ -407,6 +410,104 @@ fn without_a_stop_a_put_gets_room_and_wait_ready_returns() {
     let id = putter.join().unwrap();
     assert!(onlooker.join().unwrap());
     assert_eq!(full.take().unwrap().id(), id);
+}
+
+/// Starts a put that waits for room until the stop; returns when it waits.
+fn putting(queue: &Queue, tube: &Tube, payload: &'static [u8], stop: &Stop) -> JoinHandle<bool> {
+    let before = queue.waiters().unwrap().len();
+    let (tube, stop) = (tube.clone(), stop.clone());
+    let put = move || tube.task(payload).wait_for_room_until(&stop).put().is_ok();
+    let thread = thread::spawn(put);
+    until(|| queue.waiters().unwrap().len() > before);
+    thread
+}
+
+#[test]
+fn waiting_puts_get_room_in_the_order_in_which_they_came() {
+    let (queue, other, _) = queue();
+    let tube = queue.create_tube("full", TubeOptions::default().capacity(2)).unwrap();
+    tube.put_many([*b"a", *b"b"]).unwrap();
+    let stop = Stop::new();
+    let puts = [b"1", b"2", b"3", b"4", b"5"].map(|payload| putting(&queue, &tube, payload, &stop));
+    let waiters = queue.waiters().unwrap();
+    assert!(waiters.iter().all(|waiter| waiter.waits_for == WaitsFor::Room));
+    other.put(b"a neighbour does not wait").unwrap();
+    let mut out = String::new();
+    for _ in 0..7 {
+        out += &text(tube.take().map(Some)).unwrap();
+    }
+    assert_eq!(out, "ab12345");
+    for put in puts {
+        assert!(put.join().unwrap());
+    }
+}
+
+/// A put of few bytes took the room that a put of many waited for, again and again.
+#[test]
+fn later_puts_stand_behind_one_that_waits() {
+    let (builder, _clock) = still();
+    let queue = builder.durable_bytes_max(100).in_memory().unwrap();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    tube.task(&[0; 60]).key("k").put().unwrap();
+    let stop = Stop::new();
+    let large = putting(&queue, &tube, &[1; 50], &stop);
+    let small = putting(&queue, &tube, b"small", &Stop::new());
+    // There are 40 bytes of room.
+    assert_eq!(kind(tube.put(b"x")), ErrorKind::Full);
+    assert_eq!(kind(tube.put_many([*b"x"])), ErrorKind::Full);
+    assert_eq!(kind(tube.batch_of([tube.task(b"x")]).put()), ErrorKind::Full);
+    assert_eq!(kind(tube.put_all([*b"x"])), ErrorKind::Full);
+    let in_transaction = queue.transact(|tx| {
+        assert_eq!(kind(tube.task(b"x").put_in(tx)), ErrorKind::Full);
+        Result::<()>::Ok(())
+    });
+    in_transaction.unwrap();
+    other.put(b"x").unwrap();
+    // These need no room of others.
+    let keyed = tube.task(b"x").key("k").put_outcome().unwrap();
+    assert_eq!(keyed.outcome, PutOutcome::Existing);
+    let replaced = tube.task(&[2; 60]).key("k").on_conflict(Conflict::Replace).put_outcome();
+    assert_eq!(replaced.unwrap().outcome, PutOutcome::Replaced);
+
+    // Those behind it get the room that it does not take.
+    stop.stop();
+    assert!(!large.join().unwrap());
+    assert!(small.join().unwrap());
+    tube.put(b"x").unwrap();
+}
+
+/// Each ack frees room for several, of which only the first is woken.
+#[test]
+fn freed_bytes_serve_all_for_whom_there_is_room() {
+    let (builder, _clock) = still();
+    let queue = builder.durable_bytes_max(100).in_memory().unwrap();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    other.put(&[0; 100]).unwrap();
+    let stop = Stop::new();
+    let puts = [&[1; 30], &[2; 30], &[3; 30], &[4; 30]]
+        .map(|payload| putting(&queue, &tube, payload, &stop));
+    let closing = putting(&queue, &other, b"0123456789a", &stop);
+    other.take().unwrap().ack().unwrap();
+    until(|| tube.len().unwrap() + other.len().unwrap() == 3);
+    stop.stop();
+    let served = puts.into_iter().chain([closing]);
+    assert_eq!(served.map(|put| usize::from(put.join().unwrap())).sum::<usize>(), 3);
+}
+
+#[test]
+fn the_close_and_the_end_of_a_tube_end_all_waits_for_room() {
+    let ends: [fn(&Queue); 2] =
+        [|queue| queue.force_drop_tube("full").unwrap(), |queue| queue.close().unwrap()];
+    for end in ends {
+        let (queue, _, _) = queue();
+        let tube = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
+        tube.put(b"a").unwrap();
+        let waits: Vec<_> = (0..20).map(|_| putting(&queue, &tube, b"b", &Stop::new())).collect();
+        end(&queue);
+        for wait in waits {
+            assert!(!wait.join().unwrap());
+        }
+    }
 }
 
 #[test]

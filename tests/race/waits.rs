@@ -87,6 +87,35 @@ fn a_put_that_waits_for_room_gets_it() {
     });
 }
 
+/// Of two puts that wait in turn the first may leave at any time; the other gets the room.
+#[test]
+fn a_put_that_gives_up_its_wait_for_room_lets_the_next_look() {
+    explore(|| {
+        let (builder, _clock) = still();
+        let queue = builder.durability(Durability::Relaxed).in_memory().unwrap();
+        let tube = queue.create_tube("t", TubeOptions::default().capacity(1)).unwrap();
+        tube.put(b"a").unwrap();
+        let stop = Stop::new();
+        let leaving = spawn({
+            let (tube, stop) = (tube.clone(), stop.clone());
+            move || tube.task(b"b").wait_for_room_until(&stop).put().is_ok()
+        });
+        let staying = spawn({
+            let tube = tube.clone();
+            move || tube.task(b"c").wait_for_room_until(&Stop::new()).put().map(drop).unwrap()
+        });
+        let stopper = spawn(move || stop.stop());
+        tube.take().unwrap().ack().unwrap();
+        if leaving.join().unwrap() {
+            tube.take().unwrap().ack().unwrap();
+        }
+        staying.join().unwrap();
+        stopper.join().unwrap();
+        assert_eq!(tube.len().unwrap(), 1);
+        queue.close().unwrap();
+    });
+}
+
 /// Regression: a taker that was woken and then refused kept the wake-up.
 #[test]
 fn a_taker_of_a_closed_consumer_passes_its_wake_up_on() {

@@ -86,6 +86,7 @@ impl Played {
             staged: &[],
             payload_bytes_max: 1 << 20,
             durable_bytes_max: u64::MAX,
+            others_wait: false,
         };
         self.run(&put).unwrap()[0].id
     }
@@ -262,6 +263,7 @@ fn a_put_in_turns_holds_a_few_pieces_and_is_rolled_back() {
             staged: &[],
             payload_bytes_max: 1 << 20,
             durable_bytes_max: u64::MAX,
+            others_wait: false,
         };
         let mut before: Option<Staged> = None;
         for _ in 0..turns {

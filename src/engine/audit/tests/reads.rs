@@ -168,6 +168,7 @@ impl Scene {
             tasks: &[task],
             payload_bytes_max: 1 << 20,
             durable_bytes_max: u64::MAX,
+            others_wait: false,
         };
         self.run(&put).0
     }
