@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The callback of one tube, as [`Tube::on_task_change`](crate::Tube::on_task_change) returns it
 /// after another has replaced it. [`Tube::set_callback`](crate::Tube::set_callback) sets it again.
 #[must_use = "if it is dropped, what it has captured is dropped"]
+#[derive(Clone)]
 pub struct Callback {
     call: Arc<dyn Fn(&Event) + Send + Sync>,
     /// What its events have.
@@ -42,13 +43,44 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// Sets, replaces or removes a tube's callback, and returns the one before it. The first
-    /// callback starts the thread, the removal of the last one ends it.
+    /// The callback of a tube.
+    pub(crate) fn of(&self, tube: &str) -> Option<Callback> {
+        self.by_tube.lock().get(tube).cloned()
+    }
+
+    /// Sets, replaces or removes a tube's callback, and returns the one before it.
     pub(crate) fn set(
         self: &Arc<Self>,
         core: &Arc<Shared>,
         tube: &str,
         callback: Option<Callback>,
+    ) -> Result<Option<Callback>> {
+        self.set_if(core, tube, callback, |_| true)
+    }
+
+    /// Replaces or removes a tube's callback, unless it is no longer this one.
+    pub(crate) fn replace(
+        self: &Arc<Self>,
+        core: &Arc<Shared>,
+        tube: &str,
+        own: Option<&Callback>,
+        by: Option<Callback>,
+    ) -> Result<()> {
+        let is_own = |now: Option<&Callback>| match (own, now) {
+            (Some(own), Some(now)) => Arc::ptr_eq(&own.call, &now.call),
+            (own, now) => own.is_none() && now.is_none(),
+        };
+        self.set_if(core, tube, by, is_own).map(drop)
+    }
+
+    /// Sets, replaces or removes a tube's callback if the one before it is as asked, and returns
+    /// that. The first callback starts the thread, the removal of the last one ends it.
+    fn set_if(
+        self: &Arc<Self>,
+        core: &Arc<Shared>,
+        tube: &str,
+        callback: Option<Callback>,
+        is_asked: impl FnOnce(Option<&Callback>) -> bool,
     ) -> Result<Option<Callback>> {
         let interest = callback.as_ref().map(|callback| callback.interest);
         // An op that is running may have skipped the payloads of its first steps.
@@ -63,6 +95,7 @@ impl Callbacks {
         let (old, none_left) = {
             let mut by_tube = self.by_tube.lock();
             let old = match callback {
+                _ if !is_asked(by_tube.get(tube)) => None,
                 Some(callback) => by_tube.insert(tube.into(), callback),
                 None => by_tube.remove(tube),
             };
@@ -137,3 +170,28 @@ impl Callbacks {
 }
 
 debug!([] Callback, "Callback", _this);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Queue;
+
+    /// A `create_tube_with` that was refused, and a drop of the tube, removed the callback that
+    /// another call had set in the meantime.
+    #[test]
+    fn only_ones_own_callback_is_replaced() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let (core, callbacks) = (&queue.hold.core, &queue.hold.callbacks);
+        let make = || Callback::new(|_| (), Interest::Events);
+        let (own, other) = (make(), make());
+        assert!(callbacks.set(core, "t", Some(own.clone())).unwrap().is_none());
+        callbacks.replace(core, "t", Some(&other), None).unwrap();
+        callbacks.replace(core, "t", None, Some(make())).unwrap();
+        let is_own = callbacks.of("t").is_some_and(|now| Arc::ptr_eq(&now.call, &own.call));
+        assert!(is_own);
+        callbacks.replace(core, "t", Some(&own), None).unwrap();
+        assert!(callbacks.of("t").is_none());
+        callbacks.replace(core, "t", None, Some(other)).unwrap();
+        assert!(callbacks.of("t").is_some());
+    }
+}

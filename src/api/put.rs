@@ -317,7 +317,7 @@ setters! {
     priority(priority: i64) => row.priority = Some(priority);
 
     /// Not before this time has passed, in [queue time](crate#time). Zero: at once. It is added to
-    /// the ttl. `Duration::MAX`: never by itself.
+    /// the ttl. `Duration::MAX`: never by itself, and without a ttl.
     delay(delay: Duration) => row.delay = Some(delay);
 
     /// Not before this time of day, in [wall time](crate#time). In the past: at once. The time from
@@ -358,6 +358,7 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
             let op = PutTasks {
                 tube: tube.number,
                 tasks,
+                is_batch: P::IS_BATCH,
                 staged: &[],
                 payload_bytes_max: tube.hold.settings.payload_bytes_max,
                 durable_bytes_max: tube.hold.core.settings.durable_bytes_max,
@@ -522,6 +523,8 @@ impl<T: ?Sized> NewTask<'_, T> {
 
 /// The payload or payloads of a put.
 pub(crate) trait Payloads<T: ?Sized> {
+    const IS_BATCH: bool = true;
+
     /// Makes a row of each payload with the common options, and passes them to `then`.
     fn rows<R>(
         &self,
@@ -532,6 +535,8 @@ pub(crate) trait Payloads<T: ?Sized> {
 }
 
 impl<T: ?Sized> Payloads<T> for &T {
+    const IS_BATCH: bool = false;
+
     fn rows<R>(
         &self,
         tube: &Tube<T>,

@@ -145,20 +145,19 @@ impl Queue {
         options: TubeOptions,
         on_change: impl Fn(&Event) + Send + Sync + 'static,
     ) -> Result<Tube> {
+        let (core, callbacks) = (&self.hold.core, &self.hold.callbacks);
         let callback = Callback::new(on_change, Interest::Events);
-        let set = |callback| {
-            let set = self.hold.callbacks.set(&self.hold.core, name, callback);
-            set.map_err(|error| error.during("create tube").in_tube(name))
-        };
+        let failed = |error: Error| error.during("create tube").in_tube(name);
         if self.find_tube(name)?.is_some() {
             let tube = self.create_tube(name, options)?;
-            set(Some(callback))?;
+            callbacks.set(core, name, Some(callback)).map_err(failed)?;
             return Ok(tube);
         }
         // Before the tube, so that it is there at the first step.
-        let before = set(Some(callback))?;
+        let before = callbacks.set(core, name, Some(callback.clone())).map_err(failed)?;
         self.create_tube(name, options).or_else(|error| {
-            set(before)?;
+            // Another call may have made the tube, with a callback of its own.
+            callbacks.replace(core, name, Some(&callback), before).map_err(failed)?;
             Err(error)
         })
     }
@@ -308,8 +307,11 @@ impl Queue {
             let core = &self.hold.core;
             let awaited = core.takers.count(tube.number) > 0;
             let op = tubes::Drop { tube: tube.number, awaited, used };
+            let callbacks = &self.hold.callbacks;
+            let callback = callbacks.of(name);
             core.run(&op, self.hold.settings.durability)?;
-            self.hold.callbacks.set(core, name, None).map(drop)
+            // A new tube of this name may have one by now.
+            callbacks.replace(core, name, callback.as_ref(), None)
         })();
         removed.map_err(|error| error.during("drop tube").in_tube(name))
     }

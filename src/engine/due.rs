@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, transition};
+use crate::engine::{lookup, query, transition};
 use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Run, Work};
 use crate::format::{Deadline, Met, Range, Scan, Tag, View};
@@ -98,6 +98,8 @@ impl Op for WorkOff {
             return Ok(true);
         }
         if tube.row.pause_end() <= ctx.now.queue {
+            // In a transaction the work before an earlier verb may have ended it.
+            let tube = query::tube(ctx, self.tube)?;
             tubes::set_pause(ctx, &tube, None)?;
         }
         let mut left = self.most;

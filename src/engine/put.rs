@@ -29,6 +29,8 @@ const INLINE_BYTES_MAX: usize = 3500;
 pub(crate) struct PutTasks<'a> {
     pub(crate) tube: u32,
     pub(crate) tasks: &'a [NewRow<'a>],
+    /// A refusal names the task by its index.
+    pub(crate) is_batch: bool,
     /// Payloads whose pieces are written already.
     pub(crate) staged: &'a [Staged],
     pub(crate) payload_bytes_max: usize,
@@ -147,8 +149,8 @@ impl PutTasks<'_> {
 
     /// Names the refused task of a batch.
     #[cold]
-    fn at(&self, error: Error, at: usize) -> Error {
-        if self.tasks.len() > 1 { error.at_index(at) } else { error }
+    pub(crate) fn at(&self, error: Error, at: usize) -> Error {
+        if self.is_batch { error.at_index(at) } else { error }
     }
 
     #[inline(always)]

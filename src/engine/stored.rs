@@ -39,8 +39,10 @@ impl TaskState {
     /// delay is taken from the end of its ttl again.
     pub(crate) fn undelayed(row: &DelayedRow, now: Now) -> TaskProgress {
         let mut head = row.head.clone();
-        if head.expires != NEVER {
-            head.expires = head.expires.saturating_sub(wait_left(row, now));
+        let expires = head.expires.saturating_sub(wait_left(row, now));
+        // After the wall clock was set back, the rest is longer than what was added at the put.
+        if head.expires != NEVER && expires > now.queue {
+            head.expires = expires;
         }
         head
     }
@@ -240,9 +242,8 @@ fn own_row(
 ) -> Result<OwnRow> {
     match view.get(&key::task(tube.run(), home, id)) {
         Ok(Some(raw)) => Ok(OwnRow::Read(raw)),
-        Ok(None) => Ok(OwnRow::Lost(group)),
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(OwnRow::Lost(group)),
-        Err(error) => Err(error),
+        Err(error) if error.kind() != ErrorKind::Damaged => Err(error),
+        Ok(None) | Err(_) => Ok(OwnRow::Lost(group.or(tube.plain_group().map(Box::from)))),
     }
 }
 

@@ -4,10 +4,10 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, transition};
+use crate::engine::{lookup, query, transition};
 use crate::format::key::Rank;
-use crate::format::row::{DelayedRow, TaskProgress};
-use crate::words::clock::micros;
+use crate::format::row::{DelayedRow, TakenRow, TaskProgress};
+use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::options::is_nothing;
 use crate::words::task::{Cause, TaskId};
@@ -119,8 +119,8 @@ fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<T
         }
         TaskState::Taken(row) => {
             let deadline = match changes.ttr {
-                Some(ttr) => ctx.now.lease.saturating_add(micros(ttr)),
-                None => row.deadline,
+                Some(ttr) if !is_suspended(ctx, row)? => ctx.now.lease.saturating_add(micros(ttr)),
+                _ => row.deadline,
             };
             let mut row = row.clone();
             (row.head, row.deadline) = (head, deadline);
@@ -132,6 +132,15 @@ fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<T
             Ok(TaskState::Buried(row))
         }
     }
+}
+
+/// Whether the lease is one of an earlier process that waits for its consumer: its ttr begins when
+/// the consumer resumes it.
+fn is_suspended(ctx: &OpContext<'_>, row: &TakenRow) -> Result<bool> {
+    if row.holder == 0 || row.deadline != NEVER {
+        return Ok(false);
+    }
+    Ok(query::consumer(ctx, row.holder)?.is_some_and(|consumer| row.token <= consumer.void_to))
 }
 
 /// Ready or delayed, by the new delay.

@@ -346,8 +346,8 @@ impl EngineState {
     }
 
     /// Admits and decides one op over rows that are not written yet, and adds what it decided to
-    /// them. Its tube is none that they make or change. Repairs of what it meets damaged are added
-    /// before.
+    /// them. The op sees its tube as it was before them; of the tube's own row they change nothing
+    /// except that a pause ends. Repairs of what it meets damaged are added before.
     pub(crate) fn execute_over<O: Op>(
         &mut self,
         op: &O,

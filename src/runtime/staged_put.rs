@@ -61,7 +61,8 @@ impl<'a> StagedPut<'a> {
             }
             let first = self.staged.first().map(|staged| staged.first);
             let stage = StagePieces { put, task: at, pieces, most, before, first };
-            let Some(staged) = self.core.apply(&stage)?.0 else { return Ok(()) };
+            let applied = self.core.apply(&stage).map_err(|error| put.at(error, at));
+            let Some(staged) = applied?.0 else { return Ok(()) };
             self.staged.retain(|staged| staged.task != at);
             self.staged.push(staged);
         }

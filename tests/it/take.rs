@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-use tubewell::{ErrorKind, Queue, State, TaskId, TubeOptions};
+use tubewell::{Clock, ErrorKind, Queue, State, TaskId, TubeOptions};
 
 #[test]
 fn a_take_without_a_wait_returns_at_once() {
@@ -79,6 +79,19 @@ fn a_delayed_or_a_buried_task_is_claimed_but_no_taken_one() {
     assert_eq!((task.attempt(), task.deliveries()), (1, 3), "as after a kick");
     task.ack().unwrap();
     assert_eq!(kind(tube.claim(TaskId::new(9_999_999))), ErrorKind::TaskNotFound);
+}
+
+/// After the clock was set back the rest of the delay was longer than at the put. It was taken from
+/// the ttl, and the claimed task expired at once.
+#[test]
+fn a_claim_after_the_clock_was_set_back_leaves_the_ttl() {
+    let (tube, clock) = lone();
+    let id = tube.task(b"a").run_at(clock.wall() + secs(10)).ttl(secs(5)).put().unwrap();
+    clock.set_wall(clock.wall() - secs(100));
+    let task = tube.claim(id).unwrap();
+    clock.advance(secs(14));
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(1)));
+    task.ack().unwrap();
 }
 
 #[test]

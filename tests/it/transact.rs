@@ -6,7 +6,8 @@ use crate::{
 use redb::TableDefinition;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use tubewell::{Clock, Error, ErrorKind, Queue, Reason, Release, Result, State, Tube, TubeOptions};
+use tubewell::TubeOptions;
+use tubewell::{Cause, Clock, Error, ErrorKind, Queue, Reason, Release, Result, State, Tube};
 
 pub const DONE: TableDefinition<&str, u64> = TableDefinition::new("done");
 
@@ -235,6 +236,29 @@ fn verbs_inside_see_each_other() {
         .unwrap();
     assert_eq!(first, second);
     assert_eq!(drain(&tube), "a");
+}
+
+/// The work before each later verb ended the pause again, with one more event.
+#[test]
+fn a_pause_that_ends_inside_ends_once() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.pause_for(secs(5)).unwrap();
+    let events = queue.events();
+    queue
+        .transact(|tx| {
+            tx.put(&tube, b"a")?;
+            clock.advance(secs(5));
+            tx.put(&tube, b"b")?;
+            tx.put(&tube, b"c")
+        })
+        .unwrap();
+    let causes: Vec<_> =
+        std::iter::from_fn(|| events.try_recv()).map(|event| event.cause).collect();
+    assert_eq!(causes.iter().filter(|cause| **cause == Cause::Resume).count(), 1, "{causes:?}");
+    assert_eq!(causes.iter().filter(|cause| **cause == Cause::Put).count(), 3);
+    assert_eq!(drain(&tube), "a b c");
 }
 
 #[test]

@@ -216,3 +216,31 @@ fn an_update_lasts() {
     let task = queue.tube("t").unwrap().take().unwrap();
     assert_eq!((task.id(), task.priority(), task.ttr()), (id, -1, Some(secs(9))));
 }
+
+/// The lease of an earlier process has no deadline before it is resumed; a new ttr gave it one, and
+/// its task returned within the grace.
+#[test]
+fn a_lease_that_waits_for_its_consumer_gets_the_ttr_when_it_is_resumed() {
+    let (_home, path) = crate::home();
+    let (builder, _clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.task(b"a").ttr(secs(30)).put().unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    let (_copy, path) = crate::killed(&path);
+    queue.close().unwrap();
+
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.update(id).ttr(secs(5)).apply().unwrap();
+    clock.advance(secs(50));
+    queue.tick().unwrap();
+    assert_eq!(tube.peek(id).unwrap().state, State::Taken);
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    let mut resumed = ada.resume(&tube);
+    let task = resumed.next().unwrap().unwrap();
+    assert_eq!(task.time_left().unwrap(), Some(secs(5)));
+    assert!(resumed.next().is_none());
+}

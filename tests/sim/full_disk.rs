@@ -438,6 +438,27 @@ fn r3_tasks_that_fall_due_at_every_block_budget_are_taken() {
     }
 }
 
+/// R3, regression: a paused tube of ready tasks was taken for one that a take can empty, and its
+/// pause did not end on a full disk.
+#[test]
+fn r3_a_pause_ends_at_every_block_budget() {
+    let minute = Duration::from_secs(60);
+    for budget in (8..200).step_by(STEP) {
+        let (disk, clock) = (SimDisk::new(budget), ManualClock::new());
+        let (queue, tube) = open_at(&disk, Durability::Durable, &clock);
+        tube.pause_for(minute).unwrap();
+        disk.set_quota(disk.blocks() + budget as usize);
+        let there = (0..2000).take_while(|number| put(&tube, *number).is_ok()).count();
+        clock.advance(minute);
+        for left in (0..there).rev() {
+            let task = tube.try_take().unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+            let task = task.unwrap_or_else(|| panic!("budget {budget}: {left} tasks and more"));
+            task.ack().unwrap_or_else(|e| panic!("budget {budget}: {e}"));
+        }
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new(), "budget {budget}");
+    }
+}
+
 /// R3, regression: a put inside `transact` skipped the checks of the plain verbs. A full disk must
 /// refuse it like any other put, and the space kept for acks stays.
 #[test]

@@ -89,6 +89,22 @@ fn one_that_is_refused_is_named_and_none_is_in() {
     assert!(tube.batch_of([]).put().unwrap().is_empty());
 }
 
+/// The index was left out where the op, or the pieces of a large payload, refused the only task.
+#[test]
+fn the_only_task_of_a_batch_is_named_and_a_single_put_has_no_index() {
+    let queue = still().0.durable_bytes_max(1 << 20).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let wrong = || tube.task(b"x").ttl(Duration::ZERO);
+    assert_eq!(tube.batch_of([wrong()]).put().unwrap_err().index(), Some(0));
+    assert_eq!(wrong().put().unwrap_err().index(), None);
+    let large = vec![0; 8 << 20];
+    let full = |refused: tubewell::Error| (refused.kind(), refused.index());
+    let tasks = [tube.task(b"x"), tube.task(&large)];
+    assert_eq!(full(tube.batch_of(tasks).put().unwrap_err()), (ErrorKind::Full, Some(1)));
+    assert_eq!(full(tube.put(&large).unwrap_err()), (ErrorKind::Full, None));
+    assert!(tube.is_empty().unwrap());
+}
+
 #[test]
 fn a_batch_that_does_not_fit_the_capacity_is_refused_as_a_whole() {
     let (tube, _) = lone_with(TubeOptions::default().capacity(2));

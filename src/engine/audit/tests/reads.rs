@@ -164,6 +164,7 @@ impl Scene {
     fn put(&self, task: NewRow<'_>) -> u64 {
         let put = PutTasks {
             staged: &[],
+            is_batch: false,
             tube: self.tube.number,
             tasks: &[task],
             payload_bytes_max: 1 << 20,
