@@ -92,7 +92,7 @@
 //! | group | tasks of a tube of which a bounded number is taken at a time, in order |
 //! | rank | the position of a task among the ready ones: priority, then order, then id |
 //! | run | one incarnation of a tube; truncate gives the tube a new one |
-//! | consumer, session | a named owner of leases; the time while it is open |
+//! | consumer, session | an owner of leases, usually with a name; the time while it is open |
 //! | grace | how long leases outlive their session |
 //! | op | one call of a user, as a value |
 //! | write set | the row writes that an op decided on |

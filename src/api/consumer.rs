@@ -1,18 +1,21 @@
-//! Named consumers: sessions that own leases.
+//! Consumers: sessions that own leases, with a name or without.
 
-use crate::api::queue_inner::{Identity, QueueInner, Session};
+use crate::api::queue_inner::{Identity, LeaseOwner, QueueInner, Session};
 use crate::engine::consumers::Join;
 use crate::runtime::reentrancy;
+use crate::runtime::session_leases::{self, SessionLeases};
 use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::sync::{Arc, AtomicBool, Ordering, Weak};
 use std::time::Duration;
 
-/// A named session that owns the leases of the tubes bound to it with
-/// [`Tube::by`](crate::Tube::by). Clones, those tubes and their guards keep the session open.
+/// A session that owns the leases of the tubes bound to it with [`Tube::by`](crate::Tube::by).
+/// Clones, those tubes and their guards keep the session open. One without a name, from
+/// [`Queue::session`](crate::Queue::session), returns its tasks when it ends; what follows is about
+/// those with a name.
 ///
-/// After the last of them is dropped, or the process has ended, the leases outlive the session by
+/// After the last handle is dropped, or the process has ended, the leases outlive the session by
 /// its grace: [lease time](crate#time) while the queue stays open, queue time while it is closed.
 /// After a kill the grace begins with the next opening. A consumer of this name that is opened in
 /// that time gets the leases with [`resume`](Consumer::resume). Without a grace, and at its end,
@@ -67,16 +70,27 @@ impl Consumer {
         if let Some(consumer) = open {
             return Ok(consumer);
         }
-        let closed = AtomicBool::new(false);
-        let identity = Identity { hold: hold.clone(), name: name.to_owned(), number, closed };
-        let session = Arc::new(Session(Arc::new(identity)));
-        sessions.insert(name.to_owned(), Arc::downgrade(&session));
-        Ok(Self(session))
+        let session = Self::new(hold, LeaseOwner::Named { name: name.to_owned(), number });
+        sessions.insert(name.to_owned(), Arc::downgrade(&session.0));
+        Ok(session)
     }
 
-    /// The consumer's name.
-    pub fn name(&self) -> &str {
-        &self.identity().name
+    /// A session without a name and without rows.
+    pub(crate) fn nameless(hold: &Arc<QueueInner>) -> Self {
+        Self::new(hold, LeaseOwner::Nameless(SessionLeases::default()))
+    }
+
+    fn new(hold: &Arc<QueueInner>, owner: LeaseOwner) -> Self {
+        let identity = Identity { hold: hold.clone(), owner, closed: AtomicBool::new(false) };
+        Self(Arc::new(Session(Arc::new(identity))))
+    }
+
+    /// The consumer's name; `None` if the session has none.
+    pub fn name(&self) -> Option<&str> {
+        match &self.identity().owner {
+            LeaseOwner::Named { name, .. } => Some(name),
+            LeaseOwner::Nameless(_) => None,
+        }
     }
 
     /// Whether [`close`](Consumer::close) ended the session.
@@ -96,13 +110,30 @@ impl Consumer {
         closed.map_err(|error| error.during("close consumer"))
     }
 
-    /// Its number, while it may hold tasks.
+    /// Its number, or 0, while it may hold tasks.
     pub(crate) fn number(&self) -> Result<u32> {
-        if self.is_closed() {
-            let text = format!("consumer {:?} was closed; open it again", self.name());
-            return Err(Error::new(ErrorKind::Closed).because(text));
+        match &self.identity().owner {
+            LeaseOwner::Named { name, .. } if self.is_closed() => {
+                let text = format!("consumer {name:?} was closed; open it again");
+                Err(Error::new(ErrorKind::Closed).because(text))
+            }
+            LeaseOwner::Named { number, .. } => Ok(*number),
+            LeaseOwner::Nameless(_) if self.is_closed() => Err(session_leases::closed()),
+            LeaseOwner::Nameless(_) => Ok(0),
         }
-        Ok(self.identity().number)
+    }
+
+    /// The leases that it keeps in memory.
+    pub(crate) fn leases(&self) -> Option<&SessionLeases> {
+        match &self.identity().owner {
+            LeaseOwner::Named { .. } => None,
+            LeaseOwner::Nameless(leases) => Some(leases),
+        }
+    }
+
+    /// Set once it is closed.
+    pub(crate) fn closed(&self) -> &AtomicBool {
+        &self.identity().closed
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -111,33 +142,47 @@ impl Consumer {
 }
 
 impl Identity {
-    /// Ends the session for every clone. The lock is held all the time, so that no new session of
-    /// the same name can begin and be ended by this close.
+    /// Ends the session for every clone.
     fn close(&self) -> Result<()> {
+        match &self.owner {
+            LeaseOwner::Named { name, number } => self.close_named(name, *number),
+            LeaseOwner::Nameless(leases) => {
+                self.hold.core.health.serves()?;
+                self.closed.store(true, Ordering::Release);
+                // A waiting take of this session that looked before is refused now.
+                self.hold.core.takers.recheck_all();
+                self.hold.core.end_nameless(leases)
+            }
+        }
+    }
+
+    /// The lock is held all the time, so that no new session of the same name can begin and be
+    /// ended by this close.
+    fn close_named(&self, name: &str, number: u32) -> Result<()> {
         let mut sessions = self.hold.sessions.lock();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         // If the disk refuses it, the caller can close again.
-        self.end(true).inspect_err(|_| self.closed.store(false, Ordering::Release))?;
-        sessions.remove(&self.name);
+        let ended = self.hold.core.leave(number, true, self.hold.settings.durability);
+        ended.inspect_err(|_| self.closed.store(false, Ordering::Release))?;
+        sessions.remove(name);
         Ok(())
     }
 
-    /// Ends the session, and returns its tasks if there is no grace.
-    fn end(&self, at_once: bool) -> Result<()> {
-        self.hold.core.leave(self.number, at_once, self.hold.settings.durability)
-    }
-
-    /// The drop of the last handle.
+    /// The drop of the last handle. The tasks return now if there is no grace.
     fn leave(&self) -> Result<()> {
+        let (name, number) = match &self.owner {
+            LeaseOwner::Named { name, number } => (name, *number),
+            LeaseOwner::Nameless(leases) => return self.hold.core.end_nameless(leases),
+        };
         let mut sessions = self.hold.sessions.lock();
-        let joined_since = sessions.get(&self.name).is_some_and(|next| next.strong_count() > 0);
+        let joined_since = sessions.get(name).is_some_and(|next| next.strong_count() > 0);
         if joined_since || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        sessions.remove(&self.name);
-        self.end(false)
+        sessions.remove(name);
+        self.hold.core.leave(number, false, self.hold.settings.durability)
     }
 }
 

@@ -52,7 +52,7 @@ impl Lease {
         Self { held, consumer, armed: true, seen: false }
     }
 
-    /// Ends the guard and keeps the lease.
+    /// Ends the guard without a verdict by its drop: the lease has ended.
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
     }
@@ -69,22 +69,40 @@ impl Lease {
     /// ttr passes, or the queue or its consumer's session ends.
     pub fn detach(mut self) -> Ticket {
         self.disarm();
+        // Its session keeps the lease.
+        self.consumer = None;
         self.ticket()
     }
-}
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
+    #[cold]
+    fn end(&mut self) {
         let (held, consumer) = (self.held.clone(), self.consumer.take());
+        if !self.armed {
+            return forget(consumer.as_ref(), &held);
+        }
         let verdict = if self.seen { Verdict::Lost } else { Verdict::Release(Release::new()) };
         reentrancy::defer_until_outside(move || {
             // Lost, closed or broken: then there is nothing to return.
             drop(held.settle(verdict));
+            forget(consumer.as_ref(), &held);
             drop(consumer);
         });
+    }
+}
+
+/// Removes a lease that has ended from those that its session keeps in memory.
+fn forget(consumer: Option<&Consumer>, held: &TicketHandle) {
+    if let Some(leases) = consumer.and_then(Consumer::leases) {
+        leases.remove(&[(held.number, held.ticket)]);
+    }
+}
+
+impl Drop for Lease {
+    #[inline]
+    fn drop(&mut self) {
+        if self.armed || self.consumer.is_some() {
+            self.end();
+        }
     }
 }
 

@@ -357,6 +357,30 @@ impl Queue {
         self.call("open consumer", |_| Consumer::open(&self.hold, name, Some(grace)))
     }
 
+    /// Begins a session without a name, for example one for each connection of a server: its rows
+    /// and its writes are none, and nothing of it outlives the process. When its last handle is
+    /// dropped, or it is [closed](Consumer::close), the tasks that it still holds return to their
+    /// places, and their attempts count.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let connection = queue.session();
+    /// let ticket = tube.by(&connection).take()?.detach(); // the other end knows the ticket
+    /// drop(connection);
+    /// assert!(tube.ticket(ticket).ack().unwrap_err().is_lease_lost());
+    /// assert_eq!(tube.take()?.attempt(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn session(&self) -> Consumer {
+        Consumer::nameless(&self.hold)
+    }
+
     /// Ends the queue, for every handle: new and waiting calls return
     /// [`Closed`](ErrorKind::Closed), running calls finish, taken tasks return to their places and
     /// their attempts do not count (those of consumers with a grace wait for it to end), and the

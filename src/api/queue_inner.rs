@@ -4,6 +4,7 @@
 use crate::api::callbacks::Callbacks;
 use crate::api::placement::Placement;
 use crate::runtime::reentrancy;
+use crate::runtime::session_leases::SessionLeases;
 use crate::runtime::shared::Shared;
 use crate::words::options::Durability;
 use crate::words::sync::{Arc, AtomicBool, Mutex, Weak};
@@ -32,9 +33,16 @@ pub(crate) struct Session(pub(crate) Arc<Identity>);
 /// What a session is known by. It outlives the session for as long as its end takes.
 pub(crate) struct Identity {
     pub(crate) hold: Arc<QueueInner>,
-    pub(crate) name: String,
-    pub(crate) number: u32,
+    pub(crate) owner: LeaseOwner,
     pub(crate) closed: AtomicBool,
+}
+
+/// Who owns the leases of a session.
+pub(crate) enum LeaseOwner {
+    /// A consumer with rows.
+    Named { name: String, number: u32 },
+    /// The session itself.
+    Nameless(SessionLeases),
 }
 
 impl Drop for QueueInner {

@@ -64,7 +64,8 @@ impl Consumer {
         Resumed {
             tube: tube.by(self),
             ahead: VecDeque::new(),
-            next: Some(TaskId::new(0)),
+            // A session without a name leaves nothing.
+            next: self.name().map(|_| TaskId::new(0)),
             left_until: None,
         }
     }
@@ -99,7 +100,7 @@ impl<T: ?Sized> Resumed<T> {
             let now = machine_now();
             now + (now - began).min(LEFT_MAX)
         });
-        self.ahead.extend(handed.into_iter().map(|handed| self.tube.guard(handed)));
+        self.ahead.extend(handed.into_iter().map(|handed| (self.tube.guard(&handed), handed)));
         self.next = next;
         Ok(())
     }
@@ -111,7 +112,7 @@ impl<T: ?Sized> Iterator for Resumed<T> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let opened = match self.ahead.pop_front() {
-                Some(guarded) => self.tube.open_task(guarded),
+                Some((lease, handed)) => self.tube.open_task(lease, handed),
                 None => {
                     let from = self.next.take()?;
                     match self.take_over(from) {

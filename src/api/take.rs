@@ -1,6 +1,7 @@
 //! Taking tasks, with all kinds of wait. A task whose payload cannot be decoded is buried, and the
 //! next one is taken.
 
+use crate::api::consumer::Consumer;
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
@@ -150,16 +151,20 @@ impl<T: ?Sized> Tube<T> {
         self.take_waiting(Wait::within(timeout).or_until(stop))
     }
 
-    fn take_waiting(&self, wait: Wait<'_>) -> Result<Option<Task<T>>> {
+    fn take_waiting<'a>(&'a self, mut wait: Wait<'a>) -> Result<Option<Task<T>>> {
         let taken = (|| {
             let core = &self.hold.core;
-            let wait = wait.begun(|| core.lease_now());
+            wait = wait.begun(|| core.lease_now());
+            if !wait.is_none() {
+                wait.ended = self.consumer.as_ref().map(Consumer::closed);
+            }
             loop {
                 let holder = self.holder()?;
                 let Some(handed) = core.take(self.number, holder, wait)? else {
-                    return Ok(None);
+                    // The wait may have ended with the session.
+                    return self.holder().map(|_| None);
                 };
-                if let Ok(task) = self.open_task(self.guard(handed))? {
+                if let Ok(task) = self.open_task(self.guard(&handed), handed)? {
                     return Ok(Some(task));
                 }
                 // Undecodable tasks do not extend the wait.
@@ -208,9 +213,9 @@ impl<T: ?Sized> Tube<T> {
                 };
                 let may_be_more = handed.len() == left;
                 // If one of them cannot be opened, the guards of the others return their tasks.
-                let guarded: Vec<_> = handed.into_iter().map(|handed| self.guard(handed)).collect();
-                for guarded in guarded {
-                    if let Ok(mut task) = self.open_task(guarded)? {
+                let guarded = handed.into_iter().map(|handed| (self.guard(&handed), handed));
+                for (lease, handed) in guarded.collect::<Vec<_>>() {
+                    if let Ok(mut task) = self.open_task(lease, handed)? {
                         // The caller sees it when the whole batch is decoded.
                         task.lease.seen = false;
                         tasks.push(task);
@@ -261,7 +266,7 @@ impl<T: ?Sized> Tube<T> {
         let claimed = (|| {
             let op = Claim { tube: self.number, id, holder: self.holder()? };
             let handed = self.hold.core.run(&op, Durability::Relaxed)?;
-            self.open_task(self.guard(handed))?
+            self.open_task(self.guard(&handed), handed)?
         })();
         self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
     }
@@ -405,16 +410,16 @@ impl<T: ?Sized> Tube<T> {
 
     /// Makes a guard before a codec decodes the payload: otherwise a codec that panics would leave
     /// the task taken without a guard.
-    pub(crate) fn guard(&self, handed: Delivery) -> (Lease, Delivery) {
-        (Lease::new(self.ticket(handed.ticket()), self.consumer.clone()), handed)
+    pub(crate) fn guard(&self, handed: &Delivery) -> Lease {
+        Lease::new(self.ticket(handed.ticket()), self.consumer.clone())
     }
 
     /// Reads the payload, if the op did not, and decodes it. If that fails, the task is buried;
     /// returns why.
-    pub(crate) fn open_task(
-        &self,
-        (mut lease, handed): (Lease, Delivery),
-    ) -> Result<Result<Task<T>>> {
+    pub(crate) fn open_task(&self, mut lease: Lease, handed: Delivery) -> Result<Result<Task<T>>> {
+        if let Some(leases) = self.consumer.as_ref().and_then(Consumer::leases) {
+            self.hold.core.keep_nameless(leases, (self.number, lease.ticket()))?;
+        }
         let payload = match handed.payload {
             StoredPayload::Read(payload) => payload,
             apart => match self.hold.core.read_taken(self.number, lease.ticket(), apart) {

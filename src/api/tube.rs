@@ -353,6 +353,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Adds the verb and the tube's name to an error.
+    #[inline]
     pub(crate) fn name_errors<R>(&self, action: &'static str, result: Result<R>) -> Result<R> {
         result.map_err(|error: Error| error.during(action).in_tube(&self.name))
     }

@@ -60,7 +60,8 @@ impl View for Over<'_> {
 
     #[inline]
     fn count(&self, range: Range) -> u64 {
-        self.view.count(range).saturating_add_signed(self.draft.rows.moved_in(range))
+        let (rows, before) = (&self.draft.rows, self.view.count(range));
+        if rows.is_empty() { before } else { before.saturating_add_signed(rows.moved_in(range)) }
     }
 
     fn durable_bytes(&self) -> u64 {

@@ -93,8 +93,9 @@ fn check(tube: &TubeEntry, changes: &Changes) -> Result<()> {
 
 /// The state after the changes.
 fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<TaskState> {
+    let is_moved = changes.delay.is_some() || changes.run_at.is_some();
     let mut head = match from {
-        TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
+        TaskState::Delayed(row) if is_moved => TaskState::undelayed(row, ctx.now),
         from => from.head().clone(),
     };
     if let Some(ttl) = changes.ttl {
@@ -103,14 +104,18 @@ fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<T
     if let Some(ttr) = changes.ttr {
         head.ttr = micros(ttr);
     }
-    let is_moved = changes.delay.is_some() || changes.run_at.is_some();
     match from {
         TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) if is_moved => {
             Ok(due_again(ctx, from, head, changes))
         }
         TaskState::Fresh(_) | TaskState::Ready(_) => Ok(TaskState::Ready(head)),
         TaskState::Delayed(row) => {
-            Ok(TaskState::delayed(DelayedRow { head, ..row.clone() }, ctx.now))
+            let row = DelayedRow { head, ..row.clone() };
+            Ok(if changes.ttl.is_some() {
+                TaskState::delayed(row, ctx.now)
+            } else {
+                TaskState::Delayed(row)
+            })
         }
         from if is_moved => {
             let text =

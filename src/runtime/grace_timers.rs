@@ -2,12 +2,15 @@
 //! they return. This list is in memory only, and an opening makes it again from the rows.
 
 use crate::engine::consumers::LeasePlace;
+use crate::runtime::session_leases::SessionLeases;
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicU64, Mutex, Ordering};
 
 /// The graces of the sessions that have ended.
 pub(crate) struct GraceTimers {
     waiting: Mutex<Vec<Grace>>,
+    /// Sessions without a name, and so without a grace, whose leases have not all returned.
+    nameless: Mutex<Vec<SessionLeases>>,
     /// Lease time at which the first grace ends, or [`NEVER`], so that a check costs one load.
     next: AtomicU64,
 }
@@ -32,7 +35,8 @@ impl Grace {
 
 impl Default for GraceTimers {
     fn default() -> Self {
-        Self { waiting: Mutex::default(), next: AtomicU64::new(NEVER) }
+        let next = AtomicU64::new(NEVER);
+        Self { waiting: Mutex::default(), nameless: Mutex::default(), next }
     }
 }
 
@@ -44,6 +48,21 @@ impl GraceTimers {
 
     pub(crate) fn insert(&self, grace: Grace) {
         self.change(|waiting| waiting.push(grace));
+    }
+
+    pub(crate) fn insert_nameless(&self, leases: &SessionLeases) {
+        self.nameless.lock().push(leases.clone());
+        self.change(|_| ());
+    }
+
+    pub(crate) fn remove_nameless(&self, leases: &SessionLeases) {
+        self.nameless.lock().retain(|ended| !ended.is_same(leases));
+        self.change(|_| ());
+    }
+
+    /// The sessions without a name whose leases have not all returned.
+    pub(crate) fn nameless(&self) -> Vec<SessionLeases> {
+        self.nameless.lock().clone()
     }
 
     /// The consumer was opened again.
@@ -76,7 +95,10 @@ impl GraceTimers {
     fn change(&self, change: impl FnOnce(&mut Vec<Grace>)) {
         let mut waiting = self.waiting.lock();
         change(&mut waiting);
-        let next = waiting.iter().map(|grace| grace.until).min().unwrap_or(NEVER);
+        let next = match self.nameless.lock().is_empty() {
+            true => waiting.iter().map(|grace| grace.until).min().unwrap_or(NEVER),
+            false => 0,
+        };
         self.next.store(next, Ordering::Release);
     }
 }

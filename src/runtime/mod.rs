@@ -11,6 +11,7 @@ pub(crate) mod derived_state;
 pub(crate) mod reentrancy;
 pub(crate) mod commit;
 pub(crate) mod checkpointer;
+pub(crate) mod session_leases;
 pub(crate) mod grace_timers;
 pub(crate) mod shared;
 pub(crate) mod transaction;

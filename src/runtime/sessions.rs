@@ -5,12 +5,17 @@ use crate::engine::consumers::{self, End, LeasePlace, Left};
 use crate::engine::query;
 use crate::engine::recover::{ExpireSessions, ExpiredSessions, ReturnLeases};
 use crate::engine::repair::Repair;
+use crate::engine::settle::{self, Settle};
 use crate::engine::staging::RollBack;
+use crate::format::View;
 use crate::runtime::grace_timers::Grace;
 use crate::runtime::pipeline::submit;
+use crate::runtime::session_leases::{SessionLeases, TubeLease};
 use crate::runtime::shared::Shared;
 use crate::words::error::{ErrorKind, Result};
-use crate::words::task::TaskId;
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::task::{TaskId, Ticket};
+use crate::words::verb::Verdict;
 
 /// Ends a consumer's session: its leases wait for its grace, or return now.
 pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Result<()> {
@@ -31,6 +36,9 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
 /// a tube needs only those of its tube; the timer does the rest.
 #[cold]
 pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
+    for leases in parts.grace_timers.nameless() {
+        return_nameless(parts, &leases)?;
+    }
     for grace in parts.grace_timers.expired(parts.lease_now()) {
         end_session(parts, grace, tube)?;
     }
@@ -62,6 +70,63 @@ pub(crate) fn return_leases(
         _ => {}
     }
     Ok(returned?.0)
+}
+
+/// Ends a session without a name. Its tasks return, and their attempts count.
+pub(crate) fn end_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()> {
+    if leases.end().is_empty() {
+        return Ok(());
+    }
+    // What a failing disk refuses is returned before the next op, or by the timer.
+    parts.grace_timers.insert_nameless(leases);
+    return_nameless(parts, leases)
+}
+
+/// Returns the leases of a session without a name, some tasks in each op.
+pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()> {
+    for of_tube in leases.end().chunk_by(|(one, _), (next, _)| one == next) {
+        for page in of_tube.chunks(SWEEP_TASKS) {
+            let Some(&(tube, _)) = page.first() else { continue };
+            let tickets: Vec<_> = page.iter().map(|(_, ticket)| *ticket).collect();
+            let op = Settle { tube, tickets: &tickets, verdict: Verdict::Lost };
+            match submit(parts, &op) {
+                Err(error) if error.kind() != ErrorKind::TubeNotFound => return Err(error),
+                // Those that it names as lost were settled before, or have returned.
+                _ => leases.remove(page),
+            }
+            parts.state.pass_on();
+        }
+    }
+    parts.grace_timers.remove_nameless(leases);
+    Ok(())
+}
+
+/// Adds a lease to those of a session without a name.
+///
+/// # Errors
+/// `Closed` if the session has ended.
+pub(crate) fn keep_nameless(
+    parts: &Shared,
+    leases: &SessionLeases,
+    lease: TubeLease,
+) -> Result<()> {
+    let Some(all) = leases.add(lease)? else { return Ok(()) };
+    for page in all.chunks(SWEEP_TASKS) {
+        let state = parts.state.lock();
+        let ended = page.iter().filter(|(tube, ticket)| has_ended(&state.store, *tube, *ticket));
+        let ended: Vec<_> = ended.copied().collect();
+        drop(state);
+        leases.remove(&ended);
+        parts.state.pass_on();
+    }
+    leases.pruned();
+    Ok(())
+}
+
+/// Whether a lease has ended. Where a read fails it counts as not ended.
+fn has_ended(view: &dyn View, tube: u32, ticket: Ticket) -> bool {
+    let held = query::tube(view, tube).and_then(|tube| settle::held(view, &tube, ticket).map(drop));
+    held.is_err_and(|error| matches!(error.kind(), ErrorKind::LeaseLost | ErrorKind::TubeNotFound))
 }
 
 /// Gives up the puts that wrote pieces of their payloads and did not finish before the opening.

@@ -8,7 +8,7 @@ use crate::engine::sweep::Sweep;
 use crate::runtime::checkpointer::checkpoint;
 use crate::runtime::deadlines::Walk;
 use crate::runtime::pipeline::submit;
-use crate::runtime::sessions::return_leases;
+use crate::runtime::sessions::{return_leases, return_nameless};
 use crate::runtime::shared::Shared;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::Result;
@@ -75,6 +75,9 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     for grace in parts.grace_timers.expired(parts.lease_now()) {
         parts.state.pass_on();
         note(return_leases(parts, grace, None).map(|next| next.is_some()));
+    }
+    for leases in parts.grace_timers.nameless() {
+        note(return_nameless(parts, &leases).map(|()| false));
     }
     while let Some((tube, most)) = next_due(parts, &mut walk)? {
         if most == 0 {

@@ -101,7 +101,7 @@ impl Rows {
         self.active.get(key).or_else(frozen)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, base: &Base, key: &[u8]) -> Result<Option<Value>> {
         let Some(tag) = key.first() else { return Ok(None) };
         if scope_of(*tag) == Scope::Mirrored {

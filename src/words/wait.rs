@@ -2,6 +2,7 @@
 
 use crate::words::clock::{NEVER, micros};
 use crate::words::stop::Stop;
+use crate::words::sync::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a call waits. Without a length it waits until the stop; without both, not at all.
@@ -9,6 +10,8 @@ use std::time::Duration;
 pub(crate) struct Wait<'a> {
     pub(crate) length: Option<WaitLength>,
     pub(crate) stop: Option<&'a Stop>,
+    /// Ends it too once it is set, when the waiters are made to look again.
+    pub(crate) ended: Option<&'a AtomicBool>,
 }
 
 /// In lease time.
@@ -21,16 +24,17 @@ pub(crate) enum WaitLength {
 
 impl<'a> Wait<'a> {
     /// Not at all.
-    pub(crate) const NO: Self = Self { length: None, stop: None };
+    pub(crate) const NO: Self = Self { length: None, stop: None, ended: None };
     /// Without a limit.
-    pub(crate) const EVER: Self = Self { length: Some(WaitLength::For(Duration::MAX)), stop: None };
+    pub(crate) const EVER: Self =
+        Self { length: Some(WaitLength::For(Duration::MAX)), stop: None, ended: None };
 
     pub(crate) fn within(length: Duration) -> Self {
-        Self { length: Some(WaitLength::For(length)), stop: None }
+        Self { length: Some(WaitLength::For(length)), ..Self::NO }
     }
 
     pub(crate) fn until(stop: &'a Stop) -> Self {
-        Self { length: None, stop: Some(stop) }
+        Self { stop: Some(stop), ..Self::NO }
     }
 
     /// Ends at the stop too.
@@ -43,9 +47,11 @@ impl<'a> Wait<'a> {
         self.length.is_none() && self.stop.is_none()
     }
 
-    /// Whether the stop has ended it, perhaps before it began.
+    /// Whether the stop, or the end of the session, has ended it, perhaps before it began.
+    #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_some_and(Stop::is_stopped)
+            || self.ended.is_some_and(|ended| ended.load(Ordering::Acquire))
     }
 
     /// The time at which it ends if it begins now; `None` if the call does not wait.
@@ -58,13 +64,14 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// The wait as one that ends at a fixed time, for a call that waits more than once.
+    /// The wait as one that ends at a fixed time, for a call that waits more than once. One without
+    /// a limit stays as it is, and reads no clock.
     #[inline]
     pub(crate) fn begun(self, now: impl FnOnce() -> u64) -> Self {
-        if self.length.is_none() {
-            return self;
+        match self.length {
+            None | Some(WaitLength::For(Duration::MAX)) => self,
+            Some(_) => Self { length: self.end(now()).map(WaitLength::By), ..self },
         }
-        Self { length: self.end(now()).map(WaitLength::By), ..self }
     }
 
     /// Whether the time of a wait that was begun is over.

@@ -16,7 +16,7 @@ fn the_holder_of_a_task_has_a_name() {
     let tube = queue.tube("t").unwrap().by(&ada);
     let id = tube.put(b"a").unwrap();
     let _task = tube.take().unwrap();
-    assert_eq!(ada.name(), "ada");
+    assert_eq!(ada.name(), Some("ada"));
     assert_eq!(tube.peek(id).unwrap().holder.as_deref(), Some("ada"));
     assert_eq!(queue.taken().unwrap()[0].holder.as_deref(), Some("ada"));
 }

@@ -63,6 +63,7 @@ mod receipt;
 mod refused;
 mod repair;
 mod rows;
+mod session;
 mod settle;
 mod take;
 mod temporary;

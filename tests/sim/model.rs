@@ -492,7 +492,8 @@ impl Model {
             let mut here: Vec<_> = self.tasks.values().filter(|task| task.tube == *no).collect();
             here.sort_by_key(|task| (task.seen.state, task.seen.priority, task.place));
             let tasks = here.iter().map(|task| self.seen(task.seen.serial)).collect();
-            let held = here.iter().filter_map(|task| Some((task.seen.serial, task.holder?)));
+            let named = |task: &&Task| task.holder.filter(|who| *who != NAMELESS);
+            let held = here.iter().filter_map(|task| Some((task.seen.serial, named(task)?)));
             let holders = held.map(|(serial, who)| (serial, consumer_name(who))).collect();
             let Tube { pause, calls, done, .. } = *tube;
             let left = |end| if end == EVER { EVER } else { end - self.time.queue };

@@ -298,7 +298,8 @@ impl Maker {
             203..210 => Step::TakeBy { who: self.who(), tube },
             210..212 => Step::Leave { who: self.who() },
             212..213 => Step::CloseConsumer { who: self.who() },
-            213..217 => Step::Resume { who: self.who(), tube },
+            // A session without a name leaves nothing to resume.
+            213..217 => Step::Resume { who: self.who() % NAMELESS, tube },
             217..221 => {
                 let states = [State::Ready, State::Delayed, State::Taken, State::Buried];
                 Step::PeekNext { tube, state: self.rng.of(&states) }

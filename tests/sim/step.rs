@@ -482,6 +482,9 @@ pub struct Sight {
     pub durable_bytes: u64,
 }
 
+/// The consumer whose session has no name, and so no rows and no grace.
+pub const NAMELESS: u8 = 2;
+
 pub fn consumer_name(who: u8) -> String {
     format!("c{who}")
 }

@@ -167,7 +167,7 @@ fn a_take_reads_a_bounded_part_of_payloads_under_the_lock() {
     let read = (read_bytes(&tube) - before) as usize;
     assert!(read < 3 * SWEEP_BYTES, "{read} bytes under the lock");
     for (number, handed) in (0..40).zip(handed) {
-        let task = tube.open_task(tube.guard(handed)).unwrap().unwrap();
+        let task = tube.open_task(tube.guard(&handed), handed).unwrap().unwrap();
         assert!(*task == *payload(number), "task {number}");
         task.ack().unwrap();
     }
@@ -182,17 +182,19 @@ fn a_task_that_is_lost_before_its_payload_was_read_is_not_handed_out() {
     let id = tube.put(&vec![7; SWEEP_BYTES + 1]).unwrap();
     let take = Take { tube: tube.number, most: 1, holder: 0 };
     let take = || tube.hold.core.apply(&take).unwrap().0.remove(0);
-    let first = tube.guard(take());
+    let first = take();
+    let first_lease = tube.guard(&first);
     tube.release_all().unwrap();
-    let second = tube.guard(take());
+    let second = take();
+    let second_lease = tube.guard(&second);
     // The payload is there, and so the first does not learn that it was lost: as with every task.
     assert_eq!(
-        tube.open_task(first).unwrap().unwrap().ack().unwrap_err().kind(),
+        tube.open_task(first_lease, first).unwrap().unwrap().ack().unwrap_err().kind(),
         ErrorKind::LeaseLost
     );
     tube.delete(id).unwrap();
     queue.tick().unwrap();
-    let lost = tube.open_task(second).unwrap().unwrap_err();
+    let lost = tube.open_task(second_lease, second).unwrap().unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::LeaseLost);
     assert!(tube.is_empty().unwrap());
 }

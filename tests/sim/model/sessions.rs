@@ -1,4 +1,4 @@
-//! Named consumers, and the leases when a session or the process ends.
+//! Consumers, and the leases when a session or the process ends.
 
 use super::{Model, Task, Time, give_back, ready};
 use crate::step::*;
@@ -26,6 +26,7 @@ impl Model {
     }
 
     pub(super) fn join(&mut self, who: u8, grace: u64) {
+        let grace = if who == NAMELESS { 0 } else { grace };
         let open = Session { grace, is_open: true, until_queue: EVER, until_lease: EVER };
         self.sessions.insert(who, open);
     }

@@ -179,12 +179,14 @@ impl Model {
         task.seen.due.map_or(EVER, |due| due.saturating_sub(clock))
     }
 
-    /// A delay ends before its time: the rest of it is no longer added to the ttl.
+    /// A delay ends before its time: the rest of it is no longer added to the ttl. After the wall
+    /// clock was set back the rest may be longer than the task lives; then the end stays.
     fn end_delay(&mut self, serial: Serial) {
-        let left = self.wait_left(serial);
+        let (left, queue) = (self.wait_left(serial), self.time.queue);
         let task = self.tasks.get_mut(&serial).unwrap();
-        if task.expires != EVER {
-            task.expires = task.expires.saturating_sub(left);
+        let expires = task.expires.saturating_sub(left);
+        if task.expires != EVER && expires > queue {
+            task.expires = expires;
         }
         ready(task);
     }
@@ -213,8 +215,8 @@ impl Model {
         let before = self.tasks[&serial].clone();
         let (queue, mono) = (self.time.queue, self.time.mono);
         let is_delayed = before.seen.state == State::Delayed;
-        let mut left = if is_delayed { self.wait_left(serial) } else { 0 };
-        if is_delayed {
+        let kept = if is_delayed && !change.moves() { self.wait_left(serial) } else { 0 };
+        if is_delayed && change.moves() {
             self.end_delay(serial);
         }
         let wall_now = self.time.wall_now();
@@ -222,28 +224,27 @@ impl Model {
         let task = self.tasks.get_mut(&serial).unwrap();
         task.seen.priority = change.priority.unwrap_or(task.seen.priority);
         if let Some(ttl) = change.ttl {
-            task.expires = queue.saturating_add(ttl);
+            task.expires = queue.saturating_add(ttl).saturating_add(kept);
         }
         if let Some(ttr) = change.ttr {
             task.seen.ttr = Some(ttr).filter(|ttr| *ttr != EVER);
-            if task.seen.state == State::Taken {
+            // A lease of an earlier process waits for its consumer, without a deadline.
+            let waits = task.holder.is_some() && task.lease.is_none() && task.deadline == EVER;
+            if task.seen.state == State::Taken && !waits {
                 task.deadline = mono.saturating_add(ttr);
             }
         }
-        let mut due = before.seen.due;
-        let mut by_wall = before.by_wall;
         if change.moves() {
-            by_wall = wall_due.is_some_and(|due| due > wall_now);
+            let by_wall = wall_due.is_some_and(|due| due > wall_now);
             let delay = change.delay.unwrap_or(0);
-            due = if by_wall { wall_due } else { Some(queue.saturating_add(delay)) };
-            due = due.filter(|due| *due != EVER);
-            left = if by_wall { wall_due.unwrap_or(0) - wall_now } else { delay };
-        }
-        if left > 0 || is_delayed && !change.moves() {
-            task.seen.state = State::Delayed;
-            (task.seen.due, task.by_wall) = (due, by_wall);
-            task.held_back = is_delayed && before.held_back;
-            task.expires = task.expires.saturating_add(left);
+            let due = if by_wall { wall_due } else { Some(queue.saturating_add(delay)) };
+            let left = if by_wall { wall_due.unwrap_or(0) - wall_now } else { delay };
+            if left > 0 {
+                task.seen.state = State::Delayed;
+                (task.seen.due, task.by_wall) = (due.filter(|due| *due != EVER), by_wall);
+                task.held_back = is_delayed && before.held_back;
+                task.expires = task.expires.saturating_add(left);
+            }
         }
         let seen = |task: &Task| {
             (task.seen.clone(), task.expires, task.by_wall, task.held_back, task.deadline)
