@@ -168,27 +168,55 @@ impl EngineState {
         let attempt = &mut Attempt { now: self.now(env.clock), call: attempts, env: *env };
         if let Some(tube) = op.tube()
             && self.is_due(tube, attempt.now)?
+            && let Some(done) = self.work_off(tube, op, attempt)?
         {
-            self.work_off(tube, attempt)?;
+            return Ok(done);
         }
         self.commit(op, attempt)
     }
 
-    /// Does one sweep for each turn of the lock. While work is left that was due when the call
-    /// began, other threads get the lock between the turns. Work that became due later is little
-    /// and is done in the last turn.
+    /// Does the due work of a tube before an op, one sweep for each turn of the lock. While work is
+    /// left that was due when the call began, other threads get the lock between the turns. Work
+    /// that became due later is little and is done in the last turn.
+    ///
+    /// The last sweep and the op are one record: a timer is promoted and taken at once. Then the
+    /// answer of the op is returned; `None` if it is still to be done.
     #[cold]
-    fn work_off(&mut self, tube: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
+    fn work_off<O: Op>(
+        &mut self,
+        tube: u32,
+        op: &O,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<Option<(O::Done, Mark)>, Undone> {
         if self.store.is_full() {
-            return self.work_off_some(tube, attempt);
+            self.work_off_some(tube, attempt)?;
+            return Ok(None);
         }
         let came = *attempt.call.came.get_or_insert(attempt.now);
-        while self.commit(&WorkOff { tube, most: SWEEP_TASKS }, attempt)?.0 {
+        let both = AfterWork { work: WorkOff { tube, most: SWEEP_TASKS }, op };
+        let mut is_refused = false;
+        loop {
+            let more = if is_refused {
+                self.commit(&both.work, attempt)?.0
+            } else {
+                match self.commit(&both, attempt) {
+                    Ok((Some(done), mark)) => return Ok(Some((done, mark))),
+                    Ok((None, _)) => true,
+                    // The due work is done all the same.
+                    Err(Undone::Refused(_)) => {
+                        is_refused = true;
+                        continue;
+                    }
+                    Err(undone) => return Err(undone),
+                }
+            };
+            if !more {
+                return Ok(None);
+            }
             if self.is_due(tube, came)? {
                 return Err(Undone::Retry(Retry::Yield));
             }
         }
-        Ok(())
     }
 
     /// On a full disk a few due tasks are moved, which need space until they are taken and settled.
@@ -382,6 +410,36 @@ impl EngineState {
     pub(crate) fn idle(&mut self) -> bool {
         // A failure breaks the queue, and every later call reports it.
         self.health.runs().is_err() || self.store.idle().unwrap_or(true)
+    }
+}
+
+/// A sweep of due work, and the op after it if the sweep has done all. Both are one decision.
+struct AfterWork<'a, O> {
+    work: WorkOff,
+    op: &'a O,
+}
+
+impl<O: Op> Op for AfterWork<'_, O> {
+    /// `None` if it was not reached.
+    type Done = Option<O::Done>;
+
+    fn numbers(&self) -> Numbers {
+        self.op.numbers()
+    }
+
+    fn adds(&self) -> bool {
+        self.op.adds()
+    }
+
+    fn grows(&self) -> bool {
+        self.op.grows()
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let more = self.work.decide(ctx)?;
+        // An op sees the row of its tube as it was before the decision.
+        let has_tube_changed = !ctx.effects().tubes.is_empty();
+        if more || has_tube_changed { Ok(None) } else { self.op.decide(ctx).map(Some) }
     }
 }
 
