@@ -4,7 +4,7 @@ use crate::api::placement::Placement;
 use crate::api::queue::Queue;
 use crate::api::queue_inner::HandleSettings;
 use crate::runtime::shared::{CoreSettings, Shared};
-use crate::store::{Clocks, Config, Disk, Folder, KNOWN, Progress, Store};
+use crate::store::{Access, Clocks, Config, Disk, Folder, KNOWN, Progress, Store};
 use crate::words::clock::{Clock, SystemClock, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
@@ -41,6 +41,7 @@ use std::time::Duration;
 ///     .clock(SystemClock::default())
 ///     .clock_gap_max(Duration::from_secs(30 * 86_400))
 ///     .accept_loss(false)
+///     .read_only(false)
 ///     .by_hand(false)
 ///     .open(&path)?; // and no placement, no progress
 /// assert!(spelled_out.tubes()?.is_empty());
@@ -80,6 +81,7 @@ impl Default for Builder {
                 cache_bytes: limits::CACHE_BYTES,
                 temporary_bytes_max: limits::TEMPORARY_BYTES,
                 accept_loss: false,
+                access: Access::Write,
                 known: KNOWN,
             },
             progress: Box::new(|_| ControlFlow::Continue(())),
@@ -182,6 +184,53 @@ setters! {
     /// always refused.
     accept_loss(yes: bool) => config.accept_loss = yes;
 
+    /// Opens the queue to be read only. No byte of its folder changes, from the opening to the
+    /// close, and the folder may be one that this process must not write to. Several processes, or
+    /// several openings of one, may read a folder at a time; while one reads no other writes, and
+    /// the other way round: the later opening is refused as [`Locked`](ErrorKind::Locked). Default:
+    /// off.
+    ///
+    /// It shows the queue as of its last write, also after a kill: the journal is read into memory,
+    /// and the base is repaired there if need be. This takes no more memory than an opening for
+    /// writing: the rows of the journal, the cache, and about two bits for each 4 KiB of the base.
+    /// Nothing moves: a task whose delay has ended is still delayed, one whose ttl has ended is
+    /// still there, and what an ended process had taken is still taken, with no time left of its
+    /// lease. Temporary tubes are empty. Every call that only reads works, also
+    /// [`check`](Queue::check).
+    ///
+    /// Every other call returns [`ReadOnly`](ErrorKind::ReadOnly) and does nothing, also a take or
+    /// [`wait_ready`](crate::Tube::wait_ready) that would have to wait. [`Queue::tube`] finds a
+    /// tube but makes none. There are no threads in the background and no events.
+    ///
+    /// An opening where no queue is returns [`ReadOnly`](ErrorKind::ReadOnly) and makes nothing. A
+    /// folder that needs a newer version to be written, but not to be read, opens.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let absent = Queue::builder().read_only(true).open(&path).unwrap_err();
+    /// assert_eq!(absent.kind(), ErrorKind::ReadOnly);
+    ///
+    /// let queue = Queue::open(&path)?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// let beside = Queue::builder().read_only(true).open(&path).unwrap_err();
+    /// assert_eq!(beside.kind(), ErrorKind::Locked);
+    /// queue.close()?;
+    ///
+    /// let reader = Queue::builder().read_only(true).open(&path)?;
+    /// let another = Queue::builder().read_only(true).open(&path)?;
+    /// assert_eq!(another.tube("letters")?.len()?, 1);
+    /// let tube = reader.tube("letters")?;
+    /// assert_eq!(tube.peek_next(State::Ready)?.unwrap().payload, b"hello");
+    /// assert_eq!(tube.take().unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// # Ok(())
+    /// # }
+    /// ```
+    read_only(yes: bool) => config.access = if yes { Access::Read } else { Access::Write };
+
     /// Starts no background threads (default: three, and one more for callbacks). Instead
     /// [`Queue::tick`] handles deadlines and calls the callbacks, [`Queue::flush`] syncs relaxed
     /// writes, and a checkpoint runs in the call that needs one. For tests, and for programs with
@@ -235,7 +284,9 @@ impl Builder {
     /// [`NewerFormat`](ErrorKind::NewerFormat); [`Damaged`](ErrorKind::Damaged);
     /// [`Io`](ErrorKind::Io) such as for a missing parent; [`Cancelled`](ErrorKind::Cancelled) by
     /// the progress function; [`Invalid`](ErrorKind::Invalid) for a setting outside its limits, two
-    /// placements of one name, or a placement's name that is not allowed.
+    /// placements of one name, or a placement's name that is not allowed;
+    /// [`ReadOnly`](ErrorKind::ReadOnly) where no queue is and [none may be
+    /// made](Builder::read_only).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Queue> {
         let path = path.as_ref();
         let disk = Arc::new(Folder::at(path));
@@ -262,7 +313,8 @@ impl Builder {
     /// them to the base; `progress` and `accept_loss` have no effect.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open).
+    /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open), and with
+    /// [`read_only`](Builder::read_only).
     pub fn in_memory(self) -> Result<Queue> {
         self.start(None).map_err(|error| error.during("open"))
     }
@@ -274,6 +326,10 @@ impl Builder {
         let clocks = Clocks { clock: &*self.core.clock, gap_max: micros(self.clock_gap_max) };
         let opened = match disk {
             Some(disk) => Store::open(disk, self.config, &clocks, &mut *self.progress)?,
+            None if self.config.access == Access::Read => {
+                let why = "read_only is for a folder; a queue in memory begins without tasks";
+                return Err(Error::new(ErrorKind::Invalid).because(why));
+            }
             None => Store::in_memory(self.config, &clocks)?,
         };
         let core = Shared::start(opened, self.core)?;

@@ -2,7 +2,7 @@
 //! simulate lost, torn and failing writes, and the decoders for a fuzzer. Not covered by semantic
 //! versioning.
 
-pub use crate::store::disk::{Disk, DiskFile, FileName, Found, Staging};
+pub use crate::store::disk::{Access, Disk, DiskFile, FileName, Found, Staging};
 
 /// Gives the bytes to every decoder of rows, keys and records. Panics if a decoded value encodes to
 /// other bytes.

@@ -90,7 +90,7 @@ impl Queue {
     {
         self.call("read", |core| {
             core.enter()?;
-            let opening = core.running()?.store.opening()?;
+            let opening = core.reading()?.store.opening()?;
             work(&Reading(opening.begin_read()?)).map_err(rejected)
         })
     }

@@ -34,7 +34,7 @@ impl Queue {
             core.enter()?;
             let _writer = core.writer();
             let mut lines = Vec::new();
-            core.running()?.store.check(&mut |line| lines.push(line), audit::audit)?;
+            core.reading()?.store.check(&mut |line| lines.push(line), audit::audit)?;
             Ok(lines)
         })
     }
@@ -62,7 +62,7 @@ impl Queue {
     pub fn space(&self) -> Result<Space> {
         self.call("space", |core| {
             core.enter()?;
-            let state = core.running()?;
+            let state = core.reading()?;
             Ok(Space { tasks_put: state.derived.tasks_put, ..state.store.space() })
         })
     }
@@ -106,7 +106,7 @@ impl Queue {
         self.call("base space", |core| {
             core.enter()?;
             // Other calls do not wait for the measuring.
-            let opening = core.running()?.store.opening()?;
+            let opening = core.reading()?.store.opening()?;
             BaseSpace::measure(&opening)
         })
     }

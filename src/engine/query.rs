@@ -366,10 +366,12 @@ pub(crate) fn taken(
     let id = key::id_of(met).ok_or_else(|| damaged("taken"))?;
     let row = row.as_deref().and_then(TakenRow::decode);
     let (_, (taken, _)) = row.ok_or_else(|| damaged("taken"))?;
+    // Read-only there is no lease time, and so no measure of it.
+    let held = if now.lease == NEVER { 0 } else { now.lease.saturating_sub(taken.since) };
     Ok(TakenInfo {
         tube: tube.row.name.clone(),
         id,
         holder: holder(view, taken.holder)?,
-        held_for: Duration::from_micros(now.lease.saturating_sub(taken.since)),
+        held_for: Duration::from_micros(held),
     })
 }

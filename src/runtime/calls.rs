@@ -27,12 +27,15 @@ use crate::words::wait::Wait;
 use std::time::Duration;
 
 impl Shared {
-    /// Starts the queue over an opened store: voids leases, loads deadlines, starts threads.
+    /// Starts the queue over an opened store: voids leases, loads deadlines, starts threads. One
+    /// that is open read-only does no work by itself, so its leases stay and nothing becomes due.
     pub(crate) fn start(opened: Opened, settings: CoreSettings) -> Result<Arc<Self>> {
         let core = Arc::new(Self::new(opened, settings));
         let learnt = core.state.lock().learn(&*core.settings.clock);
-        let begun = learnt.and_then(|()| void_leases(&core, true));
-        let begun = begun.and_then(|()| roll_back_puts(&core));
+        let begun = learnt.and_then(|()| match core.health.is_read_only() {
+            true => Ok(()),
+            false => void_leases(&core, true).and_then(|()| roll_back_puts(&core)),
+        });
         begun.map_err(|error| core.state.lock().store.opening_failed(error))?;
         let weak = Arc::downgrade(&core);
         core.settings.clock.watch(Arc::new(move || {
@@ -41,7 +44,7 @@ impl Shared {
                 core.timer.wake();
             }
         }));
-        if !core.settings.by_hand {
+        if !core.settings.by_hand && !core.health.is_read_only() {
             // Threads that have started keep the folder open until a close ends them.
             core.start_threads().inspect_err(|_| _ = core.close())?;
         }
@@ -143,8 +146,12 @@ impl Shared {
     pub(crate) fn look_at<R>(&self, look: impl Fn(&EngineState, Now) -> Result<R>) -> Result<R> {
         self.enter()?;
         loop {
-            let mut state = self.running()?;
-            let now = state.now(&*self.settings.clock);
+            let mut state = self.reading()?;
+            let mut now = state.now(&*self.settings.clock);
+            if self.health.is_read_only() {
+                // Lease time begins with each process, and every lease is one of an earlier.
+                now.lease = NEVER;
+            }
             match look(&state, now) {
                 Err(error) if state.store.refuses_reads(&error) => {
                     drop(state);
@@ -155,9 +162,13 @@ impl Shared {
         }
     }
 
-    /// Does the work that is due in a tube.
+    /// Does the work that is due in a tube, before a read of it. Read-only the tube is read as it
+    /// is.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
-        self.apply(&CatchUp { tube }).map(drop)
+        match self.health.is_read_only() {
+            true => Ok(()),
+            false => self.apply(&CatchUp { tube }).map(drop),
+        }
     }
 
     /// Takes one task; waits for one.
@@ -191,7 +202,8 @@ impl Shared {
                         entry.leave_to_others(wakeups.saturating_sub(1));
                         return Ok(Some(found));
                     }
-                    Ok(None) if !wait.is_stopped() => {}
+                    // Where nothing is written nothing comes.
+                    Ok(None) if !wait.is_stopped() => self.health.runs()?,
                     ended => {
                         // What it was woken for is still there, for another waiter.
                         entry.leave_to_others(wakeups.max(1));
@@ -237,13 +249,10 @@ impl Shared {
         self.background.close();
         self.gate.close();
         // A failure in a checkpoint that no call waited for is reported here at the latest.
-        let runs = self.health.runs();
-        let mut ended = runs.and_then(|()| void_leases(self, false));
-        if ended.is_ok() {
-            self.state.lock().settle(&*self.settings.clock);
-            // The journal is synced and keeps what the base has no space for.
-            ended = unless_full(checkpoint(self));
-        }
+        let ended = self.health.reads().and_then(|()| match self.health.is_read_only() {
+            true => Ok(()),
+            false => self.end_writing(),
+        });
         let writer = self.writer();
         let mut state = self.state.lock();
         // All running calls have published their changes; no call changes anything from here on.
@@ -253,6 +262,14 @@ impl Shared {
         drop(writer);
         self.join_threads();
         ended.and(released)
+    }
+
+    /// The last writes before the close.
+    fn end_writing(&self) -> Result<()> {
+        void_leases(self, false)?;
+        self.state.lock().settle(&*self.settings.clock);
+        // The journal is synced and keeps what the base has no space for.
+        unless_full(checkpoint(self))
     }
 
     /// Opens a consumer or joins it.

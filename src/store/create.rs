@@ -1,7 +1,7 @@
 //! Creation: both files of a new queue are made under other names, and then renamed together.
 
 use super::base::Base;
-use super::disk::{Disk, FileName, Found};
+use super::disk::{Access, Disk, FileName, Found};
 use super::head::{JournalHead, PAGE, QueueId};
 use super::progress::{ProgressFn, Stage, report};
 use super::redb_errors::corruption_as_damage;
@@ -75,7 +75,7 @@ pub(super) fn create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'
 /// # Errors
 /// `Damaged` if something was written.
 fn is_new(disk: &dyn Disk) -> Result<()> {
-    let base = Base::open_scratch(disk.open_base().map_err(Error::io)?, CACHE);
+    let base = Base::open_scratch(disk.open_base(Access::Read).map_err(Error::io)?, CACHE);
     match base.and_then(|base| base.is_new()).map_err(corruption_as_damage) {
         Err(error) if error.kind() != ErrorKind::Damaged => Err(error),
         Ok(true) => Ok(()),

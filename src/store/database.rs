@@ -161,3 +161,47 @@ impl Drop for Opening {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::disk::OsFile;
+    use crate::store::scratch::ScratchFile;
+    use crate::store::tables::ROWS;
+    use crate::words::sync::{AtomicBool, Ordering};
+
+    /// A base that is only read is repaired in memory. Its bound: redb reads every page, and writes
+    /// the first.
+    #[test]
+    fn a_repair_writes_one_page() {
+        let file: Arc<dyn DiskFile> = Arc::new(OsFile(tempfile::tempfile().unwrap()));
+        let opening =
+            Opening::of_file(Arc::new(BaseFile::new(file.clone()).unwrap()), 1 << 20).unwrap();
+        for round in 0..10_u8 {
+            // As in a compaction, without what makes a repair short.
+            let txn = opening.db().unwrap().begin_write().unwrap();
+            for number in 0..1000_u32 {
+                let key = [&[round][..], &number.to_be_bytes()].concat();
+                txn.open_table(ROWS).unwrap().insert(&*key, &[7; 1000][..]).unwrap();
+            }
+            txn.commit().unwrap();
+        }
+        // As after a kill.
+        opening.health.detach();
+        drop(opening);
+        let scratch = Arc::new(ScratchFile::over(file).unwrap());
+        let repaired = Arc::new(AtomicBool::new(false));
+        let note = repaired.clone();
+        let file = Arc::new(BaseFile::new(scratch.clone()).unwrap());
+        let backend = Backend { file, health: Arc::default(), writer: Arc::default() };
+        let db = Database::builder()
+            .set_cache_size(1 << 20)
+            .set_repair_callback(move |_| note.store(true, Ordering::SeqCst))
+            .create_with_backend(backend)
+            .unwrap();
+        assert!(repaired.load(Ordering::SeqCst));
+        assert!(scratch.len().unwrap() > 10_000_000);
+        assert_eq!(scratch.pages(), 1);
+        drop(db);
+    }
+}

@@ -31,6 +31,15 @@ impl FileName {
     }
 }
 
+/// What the files of a queue are opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To change them. No other opening has them.
+    Write,
+    /// To read them only, beside others that do.
+    Read,
+}
+
 /// What is at the path of a queue's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -112,14 +121,16 @@ pub trait Disk: Send + Sync + Debug {
     /// unfinished creation, which it replaces. `WouldBlock` while another one makes them in this
     /// folder. After it returns, no other creation changes what is there.
     fn stage(&self) -> io::Result<Box<dyn Staging>>;
-    /// Opens the journal and locks it against every other opening, also one in this process. The
-    /// lock is held until the last clone of the file is dropped. `None` while another one holds it.
-    /// On return the names of the files and of the folder are on the medium, because the process
-    /// that made them may have died before its `settle` returned. Leftovers of such a process are
-    /// removed.
-    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>>;
-    /// Opens the base. Only the holder of the journal calls it, possibly several times in a row.
-    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens the journal and locks it: for writing against every other opening, also one in this
+    /// process, for reading against those for writing. The lock is held until the last clone of the
+    /// file is dropped. `None` while another one holds a lock that excludes this one. An opening
+    /// for reading changes nothing. When one for writing returns, the names of the files and of the
+    /// folder are on the medium, because the process that made them may have died before its
+    /// `settle` returned. Leftovers of such a process are removed.
+    fn open_journal(&self, access: Access) -> io::Result<Option<Arc<dyn DiskFile>>>;
+    /// Opens the base, for the same. Only the holder of the journal calls it, possibly several
+    /// times in a row.
+    fn open_base(&self, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 }
 
 /// The place where the two files are made. If it is dropped before `settle`, it leaves no queue.

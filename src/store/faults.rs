@@ -6,7 +6,7 @@ use super::base::Base;
 use super::journal::Journal;
 use super::redb_errors::is_corruption_panic;
 use super::ring::WriteFault;
-use super::{Failure, Store};
+use super::{Failure, Health, Store};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 
@@ -23,13 +23,26 @@ impl Store {
     }
 
     /// # Errors
-    /// `Broken` if an earlier failure has stopped the store; `Closed` after a close.
+    /// `Broken` if an earlier failure has stopped the store; `Closed` after a close; `ReadOnly`.
     #[inline]
     pub(super) fn ensure_running(&self) -> Result<()> {
+        self.ensure(Health::runs)
+    }
+
+    #[inline]
+    fn ensure(&self, may: impl FnOnce(&Health) -> Result<()>) -> Result<()> {
         if self.ring.as_ref().is_some_and(|ring| ring.journal.has_failed()) {
             return Err(self.stop(Error::new(ErrorKind::Io).because("the journal was not synced")));
         }
-        self.health.runs().map_err(|error| self.with_folder(error))
+        may(&self.health).map_err(|error| self.with_folder(error))
+    }
+
+    /// As `ensure_running`, for what writes no row.
+    ///
+    /// # Errors
+    /// `Broken` or `Closed`.
+    pub(super) fn ensure_reading(&self) -> Result<()> {
+        self.ensure(Health::reads)
     }
 
     /// Stops the queue for good. Returns the error as the caller gets it: as `Broken`, or as

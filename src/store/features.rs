@@ -2,6 +2,7 @@
 //! stored in two slots after the lead of the journal, written in turn, with a copy in the base's
 //! anchor. A feature is entered, and synced, before the first byte that needs it.
 
+use super::disk::Access;
 use crate::format::pack::Unpacker;
 use crate::words::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
@@ -71,11 +72,11 @@ impl Features {
         new.clone().try_fold(self.clone(), |union, feature| union.with(feature))
     }
 
-    /// Whether a version that knows these features may open the folder.
+    /// Whether a version that knows these features may open the folder for this.
     ///
     /// # Errors
     /// `NewerFormat` that names the features which it must know.
-    pub(crate) fn admit(&self, known: &[Feature]) -> Result<()> {
+    pub(crate) fn admit(&self, known: &[Feature], access: Access) -> Result<()> {
         let unknown = |sort: Unknown| {
             let new = |feature: &&Feature| {
                 feature.unknown == sort && known.iter().all(|known| known.number != feature.number)
@@ -88,10 +89,10 @@ impl Features {
         if !refuse.is_empty() {
             return refused(format!("it uses {refuse}, which this version does not know"));
         }
-        if !read_only.is_empty() {
+        if access == Access::Write && !read_only.is_empty() {
             return refused(format!(
-                "it needs a version that knows {read_only} to write; this version cannot open \
-                 read-only yet"
+                "it needs a version that knows {read_only} to write; this version can open it \
+                 read-only"
             ));
         }
         Ok(())
@@ -250,16 +251,19 @@ mod tests {
         let [must, writes, may] =
             [(1, Unknown::Refuse), (2, Unknown::ReadOnly), (3, Unknown::Ignore)]
                 .map(|(number, unknown)| made_up(number, unknown));
-        let text = |features: &[Feature], known: &[Feature]| {
-            of(features).admit(known).map_err(|error| {
+        let opened = |features: &[Feature], known: &[Feature], access| {
+            of(features).admit(known, access).map_err(|error| {
                 assert_eq!(error.kind(), ErrorKind::NewerFormat);
                 error.to_string()
             })
         };
+        let text = |features: &[Feature], known: &[Feature]| opened(features, known, Access::Write);
         assert_eq!(text(std::slice::from_ref(&may), &[]), Ok(()));
         let all = [must.clone(), writes.clone(), may];
         assert!(text(&all, &[]).unwrap_err().contains("uses feature-1,"));
         assert!(text(&all, std::slice::from_ref(&must)).unwrap_err().contains("knows feature-2"));
+        assert!(opened(&all, &[], Access::Read).unwrap_err().contains("uses feature-1,"));
+        assert_eq!(opened(&all, std::slice::from_ref(&must), Access::Read), Ok(()));
         assert_eq!(text(&all, &[must, writes]), Ok(()));
     }
 

@@ -1,5 +1,6 @@
 //! Calls to the file system for the folder of a queue, with the differences between the systems.
 
+use super::disk::Access;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
@@ -35,9 +36,14 @@ pub(super) fn is_file(path: &Path) -> io::Result<bool> {
     Ok(if_there(fs::metadata(path))?.is_some_and(|found| found.is_file()))
 }
 
-/// Takes the lock of a file. `false` while another handle has it.
-pub(super) fn lock(file: &File) -> io::Result<bool> {
-    match file.try_lock() {
+/// Takes the lock of a file, for reading together with others. `false` while another handle has a
+/// lock that excludes this one.
+pub(super) fn lock(file: &File, access: Access) -> io::Result<bool> {
+    let locked = match access {
+        Access::Write => file.try_lock(),
+        Access::Read => file.try_lock_shared(),
+    };
+    match locked {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(error)) => Err(error),

@@ -2,7 +2,7 @@
 //! not at all: both files are made under other names, and renamed after everything is on the
 //! medium. A new folder is renamed as a whole; in an existing one the journal is renamed last.
 
-use super::disk::{Disk, DiskFile, FileName, Found, OsFile, Staging};
+use super::disk::{Access, Disk, DiskFile, FileName, Found, OsFile, Staging};
 use super::file_system::{if_there, is_file, lock, options, sync_folder};
 use super::staging_folder::{Spot, StagingFolder, clear_leftovers, staged, staging_prefix};
 use crate::words::sync::plain::AtomicU64;
@@ -31,6 +31,10 @@ impl Folder {
 
     fn file(&self, name: FileName) -> PathBuf {
         self.path.join(name.as_str())
+    }
+
+    fn open(&self, name: FileName, access: Access) -> io::Result<OsFile> {
+        options().write(access == Access::Write).open(self.file(name)).map(OsFile)
     }
 
     fn has(&self, name: FileName) -> io::Result<bool> {
@@ -131,22 +135,24 @@ impl Disk for Folder {
         Err(last.unwrap_or_else(|| io::ErrorKind::WouldBlock.into()))
     }
 
-    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        let file = options().open(self.file(FileName::Journal))?;
+    fn open_journal(&self, access: Access) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        let file = self.open(FileName::Journal, access)?;
         // The locked handle is the one that is used: on Windows a lock excludes every other handle,
         // also one of this process.
-        if !lock(&file)? {
+        if !lock(&file.0, access)? {
             return Ok(None);
         }
-        self.keep_names()?;
-        let place = self.place()?;
-        clear_leftovers(&place);
-        Spot { path: place, is_within: true }.clear_if_dead();
-        Ok(Some(Arc::new(OsFile(file))))
+        if access == Access::Write {
+            self.keep_names()?;
+            let place = self.place()?;
+            clear_leftovers(&place);
+            Spot { path: place, is_within: true }.clear_if_dead();
+        }
+        Ok(Some(Arc::new(file)))
     }
 
-    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(OsFile(options().open(self.file(FileName::Base))?)))
+    fn open_base(&self, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(self.open(FileName::Base, access)?))
     }
 }
 
@@ -177,11 +183,11 @@ mod tests {
         assert_eq!(folder.found().unwrap(), Found::Nothing, "an empty folder will do");
         assert!(created(&folder));
         assert_eq!(folder.found().unwrap(), Found::Whole);
-        let held = folder.open_journal().unwrap();
+        let held = folder.open_journal(Access::Write).unwrap();
         assert!(held.is_some());
-        assert!(folder.open_journal().unwrap().is_none(), "also within this process");
+        assert!(folder.open_journal(Access::Write).unwrap().is_none(), "also within this process");
         drop(held);
-        assert!(folder.open_journal().unwrap().is_some());
+        assert!(folder.open_journal(Access::Write).unwrap().is_some());
         assert_eq!(names(home.path()), ["q"]);
     }
 
@@ -195,9 +201,9 @@ mod tests {
         let file = File::options().write(true).open(folder.file(FileName::Journal)).unwrap();
         file.try_lock().unwrap();
         let copy = file.try_clone().unwrap();
-        assert!(folder.open_journal().unwrap().is_none());
+        assert!(folder.open_journal(Access::Write).unwrap().is_none());
         drop(OsFile(file));
-        assert!(folder.open_journal().unwrap().is_some());
+        assert!(folder.open_journal(Access::Write).unwrap().is_some());
         drop(copy);
     }
 

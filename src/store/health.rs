@@ -1,6 +1,6 @@
-//! Whether the queue serves: open, closing, closed, or broken with a reason. There is one for the
-//! whole queue: all code that finds a fatal fault reports it here, and all code reads the state
-//! here.
+//! Whether the queue serves: open, for writing or read-only, closing, closed, or broken with a
+//! reason. There is one for the whole queue: all code that finds a fatal fault reports it here, and
+//! all code reads the state here.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::{AtomicUsize, Mutex, Ordering};
@@ -11,11 +11,13 @@ const CLOSING: usize = 1;
 const CLOSED: usize = 2;
 /// Nothing is written after this.
 const BROKEN: usize = 4;
+/// Opened to be read only.
+const READ_ONLY: usize = 8;
 
 /// The state of the whole queue.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// 0 while it is open.
+    /// 0 while it is open for writing.
     state: AtomicUsize,
     why: Mutex<Option<Why>>,
 }
@@ -53,7 +55,7 @@ impl Health {
     /// `Closed`, also while the queue closes; `Broken`.
     #[inline]
     pub(crate) fn serves(&self) -> Result<()> {
-        match self.state.load(Ordering::Acquire) {
+        match self.state.load(Ordering::Acquire) & !READ_ONLY {
             0 => Ok(()),
             state => Err(self.refused(state & (CLOSING | CLOSED) != 0)),
         }
@@ -62,10 +64,23 @@ impl Health {
     /// Whether rows may be written. They may while the queue closes.
     ///
     /// # Errors
-    /// `Closed` or `Broken`.
+    /// `Closed`, `Broken` or `ReadOnly`.
     #[inline]
     pub(crate) fn runs(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) & !CLOSING {
+            0 => Ok(()),
+            READ_ONLY => Err(Error::new(ErrorKind::ReadOnly)),
+            state => Err(self.refused(state & BROKEN == 0)),
+        }
+    }
+
+    /// Whether rows may be read. They may while the queue closes.
+    ///
+    /// # Errors
+    /// `Closed` or `Broken`.
+    #[inline]
+    pub(crate) fn reads(&self) -> Result<()> {
+        match self.state.load(Ordering::Acquire) & !(CLOSING | READ_ONLY) {
             0 => Ok(()),
             state => Err(self.refused(state & BROKEN == 0)),
         }
@@ -89,6 +104,16 @@ impl Health {
     /// Whether a fault in the bytes of a file broke the queue.
     pub(crate) fn is_broken_in_bytes(&self) -> bool {
         self.why.lock().as_ref().is_some_and(|why| why.in_bytes)
+    }
+
+    /// Whether it was opened to be read only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.state.load(Ordering::Acquire) & READ_ONLY != 0
+    }
+
+    /// Forbids all writes, at an opening that only reads.
+    pub(crate) fn forbid_writes(&self) {
+        self.state.fetch_or(READ_ONLY, Ordering::AcqRel);
     }
 
     /// Begins to close. Returns whether this call was the first.
@@ -125,6 +150,22 @@ mod tests {
         assert!(health.serves().unwrap_err().is_closed() && health.runs().is_ok());
         health.close();
         assert!(health.runs().unwrap_err().is_closed());
+    }
+
+    #[test]
+    fn a_queue_that_is_read_only_reads_and_refuses_writes() {
+        let health = Health::default();
+        assert!(!health.is_read_only());
+        health.forbid_writes();
+        assert!(health.is_read_only() && health.serves().is_ok() && health.reads().is_ok());
+        assert_eq!(health.runs().unwrap_err().kind(), ErrorKind::ReadOnly);
+        assert!(health.begin_close());
+        assert_eq!(health.runs().unwrap_err().kind(), ErrorKind::ReadOnly, "no last write");
+        assert!(health.serves().unwrap_err().is_closed() && health.reads().is_ok());
+        health.close();
+        assert!(health.runs().unwrap_err().is_closed() && health.reads().unwrap_err().is_closed());
+        health.break_down("later", false);
+        assert_eq!(health.reads().unwrap_err().kind(), ErrorKind::Broken);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Counts the calls to the disk. It is between the store and its two files, passes every call on,
 //! and changes nothing.
 
-use super::disk::{Disk, DiskFile};
+use super::disk::{Access, Disk, DiskFile};
 use crate::words::error::{Error, Result};
 use crate::words::sync::{Arc, AtomicU64, Ordering};
 use std::io;
@@ -31,12 +31,13 @@ impl IoCounters {
 #[derive(Debug)]
 pub(crate) struct CountedDisk {
     disk: Arc<dyn Disk>,
+    access: Access,
     pub(super) counters: Arc<IoCounters>,
 }
 
 impl CountedDisk {
-    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, counters: Arc::default() }
+    pub(crate) fn new(disk: Arc<dyn Disk>, access: Access) -> Self {
+        Self { disk, access, counters: Arc::default() }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -45,13 +46,13 @@ impl CountedDisk {
 
     /// As [`Disk::open_journal`].
     pub(crate) fn open_journal(&self) -> Result<Option<Arc<dyn DiskFile>>> {
-        let file = self.disk.open_journal().map_err(Error::io)?;
+        let file = self.disk.open_journal(self.access).map_err(Error::io)?;
         Ok(file.map(|file| self.counted(file)))
     }
 
     /// As [`Disk::open_base`].
     pub(crate) fn open_base(&self) -> Result<Arc<dyn DiskFile>> {
-        self.disk.open_base().map(|file| self.counted(file)).map_err(Error::io)
+        self.disk.open_base(self.access).map(|file| self.counted(file)).map_err(Error::io)
     }
 
     fn counted(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {

@@ -33,6 +33,7 @@ mod view;
 mod merge;
 mod base_transaction;
 mod checkpoint;
+mod health;
 mod faults;
 mod marks;
 mod snapshot;
@@ -42,7 +43,6 @@ mod folder;
 mod progress;
 mod create;
 mod open_base;
-mod health;
 mod reopen;
 mod full;
 mod app_tables;
@@ -65,7 +65,7 @@ pub(crate) use base_transaction::BaseTransaction;
 use carry::{Burden, Load};
 use checkpoint::CheckpointFailure;
 pub(crate) use checkpoint::Retired;
-pub(crate) use disk::Disk;
+pub(crate) use disk::{Access, Disk};
 use features::Feature;
 pub(crate) use features::KNOWN;
 pub(crate) use folder::Folder;
@@ -100,6 +100,8 @@ pub(crate) struct Config {
     pub(crate) temporary_bytes_max: u64,
     /// Open although synced records are missing.
     pub(crate) accept_loss: bool,
+    /// To read only: no byte of the folder changes. Not in memory.
+    pub(crate) access: Access,
     /// The features that this version knows.
     pub(crate) known: &'static [Feature],
 }

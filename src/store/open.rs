@@ -1,14 +1,15 @@
 //! Opening: a queue is found or created, its two files are proved to belong together, and the
 //! records after the base's anchor are replayed. Everything that was read is on the medium before
 //! the opening returns. Before that proof no byte of the journal is changed; redb notes in the
-//! base's header that it was opened. An opening allocates no block of the disk.
+//! base's header that it was opened. An opening allocates no block of the disk. An opening that
+//! only reads changes no byte, and keeps in memory what it replays.
 
 use super::base::Base;
 use super::carry::{self, Carry};
 use super::clean_end;
 use super::create::{NO_JOURNAL, create, random};
-use super::disk::{Disk, DiskFile, FileName, Found};
-use super::features::Slot;
+use super::disk::{Access, Disk, DiskFile, FileName, Found};
+use super::features::{Features, Slot};
 use super::head::{self, HEAD_BYTES, HeadFault, JournalHead, QueueId};
 use super::io_counters::CountedDisk;
 use super::journal_reader::{self, RingReader};
@@ -57,6 +58,7 @@ fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::Damaged).because(what)
 }
 
+const NO_QUEUE: &str = "there is no queue at this path, and a read-only opening makes none";
 const MISMATCHED: &str = "base.redb and journal do not belong together; restore both from one copy";
 const UNRELEASED: &str = "made by a version before the first release: finish its tasks with that \
                           version, or move the folder away and begin a new queue";
@@ -74,7 +76,7 @@ impl Store {
     ///
     /// # Errors
     /// `Locked`, `NotAQueue`, `NewerFormat`, `Damaged`, `Io`, `DiskFull`, or `Cancelled` by
-    /// `progress`.
+    /// `progress`; `ReadOnly` if there is none and it may not be created.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         config: Config,
@@ -82,8 +84,9 @@ impl Store {
         progress: ProgressFn<'_>,
     ) -> Result<Opened> {
         let folder = disk.folder().to_owned();
-        find_or_create(&*disk, config.journal_bytes, progress)
-            .and_then(|()| Self::open_files(CountedDisk::new(disk), config, clocks, progress))
+        let counted = CountedDisk::new(disk.clone(), config.access);
+        find_or_create(&*disk, &config, progress)
+            .and_then(|()| Self::open_files(counted, config, clocks, progress))
             .map_err(|error| corruption_as_damage(error).during("open").at(&folder))
     }
 
@@ -97,7 +100,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Locked));
         };
         let (head, slot) = read_head(&*file)?;
-        slot.features.admit(config.known)?;
+        slot.features.admit(config.known, config.access)?;
         let base = open_base(&disk, &config)?;
         let anchor = &base.anchor;
         if anchor.queue != head.queue {
@@ -121,10 +124,16 @@ impl Store {
             return Err(damaged(LOST_RECORD));
         }
         report(progress, Stage::Settle, 0, 1)?;
-        journal_reader::wipe(&*file, &lost).map_err(Error::io)?;
-        journal_reader::write_records_again(&*file, &head, floor.end, tail.span.end)
-            .and_then(|()| write_head_again(&*file, &head, &slot, carry))
-            .map_err(Error::io)?;
+        let is_written = config.access == Access::Write;
+        if is_written {
+            journal_reader::wipe(&*file, &lost)
+                .and_then(|()| {
+                    let (from, to) = (floor.end, tail.span.end);
+                    journal_reader::write_records_again(&*file, &head, from, to)
+                })
+                .and_then(|()| write_head_again(&*file, &head, &slot, carry))
+                .map_err(Error::io)?;
+        }
         let ring = Ring::resume(file.clone(), (&head, slot), last_carry, floor, tail.span);
         let Tail { span, meta, boot } = tail;
         let (queue_clock, step) =
@@ -138,21 +147,35 @@ impl Store {
             number: span.link.number,
             ..Self::over(base, config)
         };
-        // The replayed records must be on the medium before a checkpoint's anchor names one.
-        file.sync().map_err(|error| Error::not_synced("the journal", error))?;
-        if store.ring.as_ref().is_some_and(|ring| ring.slot.features != features) {
-            store.use_features(features)?;
-        }
-        store.full = !store.restore_reserve();
-        store.make_room_for_opening()?;
-        let reserved = meta.reserved.plus(Numbers::both(NUMBER_BLOCK));
-        let advance = MetaDelta { marks: queue_clock.marks, reserved, durable_bytes: 0 };
-        store.write_opening(meta.advanced(advance))?;
-        if let Some(journal) = store.journal() {
-            journal.sync()?;
+        let mut reserved = meta.reserved;
+        if is_written {
+            reserved = reserved.plus(Numbers::both(NUMBER_BLOCK));
+            let advance = MetaDelta { marks: queue_clock.marks, reserved, durable_bytes: 0 };
+            store.begin_writing(&*file, features, meta.advanced(advance))?;
+        } else {
+            store.health.forbid_writes();
         }
         report(progress, Stage::Settle, 1, 1)?;
         Ok(Opened { store, queue_clock, step, first: meta.reserved, reserved })
+    }
+
+    /// Brings what was read to the medium, with both copies of the features in use, and writes the
+    /// first record of the opening.
+    fn begin_writing(
+        &mut self,
+        journal: &dyn DiskFile,
+        features: Features,
+        meta: RecordMeta,
+    ) -> Result<()> {
+        // The replayed records must be on the medium before a checkpoint's anchor names one.
+        journal.sync().map_err(|error| Error::not_synced("the journal", error))?;
+        if self.ring.as_ref().is_some_and(|ring| ring.slot.features != features) {
+            self.use_features(features)?;
+        }
+        self.full = !self.restore_reserve();
+        self.make_room_for_opening()?;
+        self.write_opening(meta)?;
+        self.journal().map_or(Ok(()), |journal| journal.sync().map(drop))
     }
 
     /// A store in memory over this base, without rows.
@@ -221,13 +244,16 @@ impl Store {
 }
 
 /// Finds the two files, or makes them.
-fn find_or_create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'_>) -> Result<()> {
+fn find_or_create(disk: &dyn Disk, config: &Config, progress: ProgressFn<'_>) -> Result<()> {
     for _ in 0..TRIES {
         match disk.found().map_err(Error::io)? {
             Found::Whole => return Ok(()),
-            Found::Nothing | Found::Unfinished => create(disk, journal_bytes, progress)?,
+            Found::Nothing | Found::Unfinished if config.access == Access::Read => {
+                return Err(Error::new(ErrorKind::ReadOnly).because(NO_QUEUE));
+            }
+            Found::Nothing | Found::Unfinished => create(disk, config.journal_bytes, progress)?,
             Found::Missing(FileName::Journal) => return Err(damaged(NO_JOURNAL)),
-            Found::Missing(FileName::Base) => return Err(missing_base(disk)),
+            Found::Missing(FileName::Base) => return Err(missing_base(disk, config.access)),
             Found::Foreign(what) => return Err(Error::new(ErrorKind::NotAQueue).because(what)),
         }
     }
@@ -240,8 +266,8 @@ fn find_or_create(disk: &dyn Disk, journal_bytes: u64, progress: ProgressFn<'_>)
 
 /// The error of a folder without a base. If the file `journal` is not a queue's, the folder is not
 /// a damaged queue.
-fn missing_base(disk: &dyn Disk) -> Error {
-    let journal = match disk.open_journal() {
+fn missing_base(disk: &dyn Disk, access: Access) -> Error {
+    let journal = match disk.open_journal(access) {
         Ok(Some(journal)) => journal,
         Ok(None) => return Error::new(ErrorKind::Locked),
         Err(error) => return Error::io(error),

@@ -4,7 +4,7 @@
 use super::Config;
 use super::base::Base;
 use super::deferred_file::DeferredFile;
-use super::disk::{DiskFile, write_again};
+use super::disk::{Access, DiskFile, write_again};
 use super::io_counters::CountedDisk;
 use super::reserve::{BaseFile, touch_len};
 use crate::words::error::{Error, Result};
@@ -24,25 +24,40 @@ const FLAG_TWO_PHASES: u8 = 4;
 /// must.
 pub(super) fn open_base(disk: &CountedDisk, config: &Config) -> Result<Base> {
     let file = disk.open_base()?;
+    if config.access == Access::Read {
+        let base = read_base(file, config)?;
+        base.anchor.features()?.admit(config.known, config.access)?;
+        return Ok(base);
+    }
     let deferred = Arc::new(DeferredFile::over(file.clone()).map_err(Error::io)?);
     let base = Base::open(BaseFile::new(deferred.clone()).map_err(Error::io)?, config.cache_bytes)?;
-    base.anchor.features()?.admit(config.known)?;
+    base.anchor.features()?.admit(config.known, config.access)?;
     rewrite_header(&*file)?;
     deferred.release()?;
     Ok(base)
 }
 
-/// Opens the base's file again, after a change of it.
+/// Opens the base's file again, after a change of it; one that is only read is not changed.
 pub(super) fn reopen_base(
     disk: &CountedDisk,
-    cache: usize,
+    config: &Config,
     change: impl FnOnce(&BaseFile) -> Result<()>,
 ) -> Result<Base> {
     let file = disk.open_base()?;
+    if config.access == Access::Read {
+        return read_base(file, config);
+    }
     rewrite_header(&*file)?;
     let file = BaseFile::new(file).map_err(Error::io)?;
     change(&file)?;
-    Base::open(file, cache)
+    Base::open(file, config.cache_bytes)
+}
+
+/// Opens a base's file that stays unchanged. redb's repair takes place in memory: it reads every
+/// page through the cache, keeps a map of the free pages, which has two bits for each page of the
+/// file, and writes the first page of the file.
+fn read_base(file: Arc<dyn DiskFile>, config: &Config) -> Result<Base> {
+    Base::open_scratch(file, config.cache_bytes)
 }
 
 /// Writes redb's first block and the file's length again, and syncs them. The block says which of

@@ -32,7 +32,7 @@ impl Store {
     /// # Errors
     /// `Broken` if that is not possible.
     pub(crate) fn reopen_if_failed(&mut self) -> Result<()> {
-        self.ensure_running()?;
+        self.ensure_reading()?;
         match self.base()?.opening().health.fault() {
             Some(Fault::Sync) => {
                 Err(self.stop(Error::new(ErrorKind::Io).because("base.redb was not synced")))
@@ -107,7 +107,7 @@ impl Store {
             let error = Error::new(ErrorKind::Io);
             return Err(self.stop(error.because("a base in memory cannot be opened again")));
         };
-        let opened = reopen_base(disk, self.config.cache_bytes, change);
+        let opened = reopen_base(disk, &self.config, change);
         let base = opened.map_err(|error| self.stop(error))?;
         if let Some(ring) = &mut self.ring {
             // The commit that failed may have taken place.

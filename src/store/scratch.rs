@@ -30,6 +30,12 @@ impl ScratchFile {
         Ok(Self { file, written: Mutex::new(Patches { len, shown: len, pages: BTreeMap::new() }) })
     }
 
+    /// How many pages were written.
+    #[cfg(test)]
+    pub(crate) fn pages(&self) -> usize {
+        self.written.lock().pages.len()
+    }
+
     /// Forgets the written pages and frees their memory. The file must not be read after this.
     pub(crate) fn clear(&self) {
         self.written.lock().pages.clear();

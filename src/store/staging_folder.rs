@@ -3,7 +3,7 @@
 //! `.base.redb.creating` and `.journal.creating` for now. Only these names are ever removed. The
 //! journal's lock shows whether the creation is running.
 
-use super::disk::{DiskFile, FileName, OsFile, Staging};
+use super::disk::{Access, DiskFile, FileName, OsFile, Staging};
 use super::file_system::{create_folder, if_there, is_at, is_file, lock, options, sync_folder};
 use crate::words::sync::{Arc, Mutex};
 use std::ffi::{OsStr, OsString};
@@ -49,7 +49,7 @@ impl Spot {
         }
         let path = self.file(FileName::Journal);
         if let Ok(journal) = options().create(true).truncate(false).open(&path)
-            && lock(&journal).is_ok_and(|is_ours| is_ours)
+            && lock(&journal, Access::Write).is_ok_and(|is_ours| is_ours)
             && is_at(&journal, &path).is_ok_and(|is_there| is_there)
         {
             self.clear();
@@ -81,7 +81,7 @@ impl StagingFolder {
             options.create_new(true);
         }
         let journal = options.open(&path)?;
-        match lock(&journal)? {
+        match lock(&journal, Access::Write)? {
             true if is_at(&journal, &path)? => {}
             false if spot.is_within => return Err(io::ErrorKind::WouldBlock.into()),
             _ => return Ok(None),

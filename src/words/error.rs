@@ -56,7 +56,9 @@ macro_rules! kinds {
         /// Four of them may come from any call that reads or writes the folder, whether it names
         /// them under `# Errors` or not: [`Io`](ErrorKind::Io), [`Damaged`](ErrorKind::Damaged),
         /// [`DiskFull`](ErrorKind::DiskFull) and [`Broken`](ErrorKind::Broken). A fifth,
-        /// [`Unknown`](ErrorKind::Unknown), may come from any call that waits for a sync.
+        /// [`Unknown`](ErrorKind::Unknown), may come from any call that waits for a sync. A sixth,
+        /// [`ReadOnly`](ErrorKind::ReadOnly), comes from every call that writes to a queue that is
+        /// open read-only.
         ///
         /// ```
         /// use tubewell::{ErrorKind, Queue, TubeOptions};
@@ -132,6 +134,9 @@ kinds! {
     DiskFull = "the disk is full; make room, acks and deletes still work";
     /// Another queue, in this process or in another, has the folder open.
     Locked = "the folder is open in this or another process; close that one first";
+    /// The queue is open [read-only](crate::Builder::read_only), and the call writes; or an opening
+    /// of this kind found no queue. Nothing happened.
+    ReadOnly = "not possible read-only; open the queue without read_only";
     /// The path is not the folder of a queue. Nothing in it was changed.
     NotAQueue = "this is not a queue's folder; give an empty or a new one";
     /// A newer version of the library wrote the folder. Nothing in it was changed.

@@ -199,6 +199,7 @@ pub struct TaskSummary {
     /// How long a taker may hold it, in [lease time](crate#time). None without a limit.
     pub ttr: Option<Duration>,
     /// What is left of the lease, in lease time, while it is taken and the lease has a deadline.
+    /// Zero in a queue that is open [read-only](crate::Builder::read_only).
     pub lease_left: Option<Duration>,
     /// The named consumer that holds it, while it is taken by one.
     pub holder: Option<String>,

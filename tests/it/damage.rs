@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
-use tubewell::testing::{Disk, DiskFile, FileName, Found, Staging};
+use tubewell::testing::{Access, Disk, DiskFile, FileName, Found, Staging};
 use tubewell::{ErrorKind, ManualClock, Queue, Reason, State};
 
 const FILES: [&str; 2] = ["base.redb", "journal"];
@@ -135,14 +135,14 @@ impl Disk for ReadOnly {
         denied()
     }
 
-    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    fn open_journal(&self, _: Access) -> io::Result<Option<Arc<dyn DiskFile>>> {
         if self.refuses == Refuses::Journal {
             return denied();
         }
         self.file(FileName::Journal).map(Some)
     }
 
-    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
+    fn open_base(&self, _: Access) -> io::Result<Arc<dyn DiskFile>> {
         if self.refuses == Refuses::Base {
             return denied();
         }

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tubewell::testing::{Disk, DiskFile, FileName, Found, Staging};
+use tubewell::testing::{Access, Disk, DiskFile, FileName, Found, Staging};
 
 /// A change of one of the two files, or a sync.
 #[derive(Clone, Debug)]
@@ -111,11 +111,11 @@ impl Disk for Recorder {
         Ok(Box::new(self.clone()))
     }
 
-    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    fn open_journal(&self, _: Access) -> io::Result<Option<Arc<dyn DiskFile>>> {
         Ok(Some(self.file(FileName::Journal)))
     }
 
-    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
+    fn open_base(&self, _: Access) -> io::Result<Arc<dyn DiskFile>> {
         Ok(self.file(FileName::Base))
     }
 }

@@ -58,6 +58,7 @@ mod pieces;
 mod presets;
 mod progress;
 mod put;
+mod read_only;
 mod readme;
 mod receipt;
 mod refused;

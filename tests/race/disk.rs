@@ -8,7 +8,7 @@ use shuttle::sync::{Condvar, Mutex};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex as Plain, MutexGuard, OnceLock, PoisonError};
-use tubewell::testing::{self, DiskFile, FileName, Found, Staging};
+use tubewell::testing::{self, Access, DiskFile, FileName, Found, Staging};
 use tubewell::{Builder, Durability, ManualClock, Queue, Tube};
 
 /// Bytes of both files.
@@ -211,7 +211,7 @@ impl testing::Disk for Disk {
         Ok(Box::new(StagingFiles(self.clone())))
     }
 
-    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    fn open_journal(&self, _: Access) -> io::Result<Option<Arc<dyn DiskFile>>> {
         let mut state = self.state();
         if !is_free(&state) {
             return Ok(None);
@@ -222,7 +222,7 @@ impl testing::Disk for Disk {
         Ok(Some(self.open(FileName::Journal, Some(lock))))
     }
 
-    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
+    fn open_base(&self, _: Access) -> io::Result<Arc<dyn DiskFile>> {
         Ok(self.open(FileName::Base, None))
     }
 }

@@ -19,7 +19,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tubewell::testing;
-use tubewell::testing::{FileName, Found};
+use tubewell::testing::{Access, FileName, Found};
 
 /// The fault, and the call at which it strikes. Calls that change something are counted from 1:
 /// writes, changes of length, syncs, and the steps of a creation.
@@ -77,7 +77,7 @@ struct State {
     quota: usize,
     /// The process that has the disk; the calls of an older one fail.
     process: u64,
-    lock: Option<Arc<()>>,
+    lock: Option<(Access, Arc<()>)>,
     syncs: Vec<bool>,
     reads: u64,
     stop: Option<Stop>,
@@ -452,22 +452,29 @@ impl testing::Disk for Lent {
         Ok(Box::new(Creation { disk, process: self.process, files, is_within, _lock: lock }))
     }
 
-    fn open_journal(&self) -> Result<Option<Arc<dyn testing::DiskFile>>> {
+    fn open_journal(&self, access: Access) -> Result<Option<Arc<dyn testing::DiskFile>>> {
         let mut state = self.disk.state();
         state.alive(self.process)?;
         // Held as long as the file is kept by its opener.
-        if state.lock.as_ref().is_some_and(|lock| Arc::strong_count(lock) > 1) {
-            return Ok(None);
+        let held = state.lock.take_if(|(_, lock)| Arc::strong_count(lock) > 1);
+        let lock = match held {
+            Some((Access::Read, lock)) if access == Access::Read => lock,
+            Some(held) => {
+                state.lock = Some(held);
+                return Ok(None);
+            }
+            None => Arc::new(()),
+        };
+        state.lock = Some((access, lock.clone()));
+        if access == Access::Write {
+            state.sync_folder(self.process)?;
+            state.clear_staged();
         }
-        let lock = Arc::new(());
-        state.lock = Some(lock.clone());
-        state.sync_folder(self.process)?;
-        state.clear_staged();
         drop(state);
         self.file(FileName::Journal, Some(lock)).map(Some)
     }
 
-    fn open_base(&self) -> Result<Arc<dyn testing::DiskFile>> {
+    fn open_base(&self, _: Access) -> Result<Arc<dyn testing::DiskFile>> {
         self.file(FileName::Base, None)
     }
 }

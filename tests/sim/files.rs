@@ -7,7 +7,7 @@ use crate::world::kind_of;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tubewell::testing::{self, FileName};
+use tubewell::testing::{self, Access, FileName};
 use tubewell::{Durability, ErrorKind};
 
 /// A flipped byte in a synced record is damage, not the end of the journal: only what a power cut
@@ -102,11 +102,11 @@ fn a_second_creation_opens_the_first_queue() {
             queue.close().unwrap();
             Ok(staging)
         }
-        fn open_journal(&self) -> io::Result<Option<Arc<dyn testing::DiskFile>>> {
-            self.disk.open_journal()
+        fn open_journal(&self, access: Access) -> io::Result<Option<Arc<dyn testing::DiskFile>>> {
+            self.disk.open_journal(access)
         }
-        fn open_base(&self) -> io::Result<Arc<dyn testing::DiskFile>> {
-            self.disk.open_base()
+        fn open_base(&self, access: Access) -> io::Result<Arc<dyn testing::DiskFile>> {
+            self.disk.open_base(access)
         }
     }
     let disk = SimDisk::new(1);

@@ -208,7 +208,10 @@ fn s6_a_failed_sync_of_either_file() {
         // A broken queue closes its files, also if handles still exist.
         let _ = queue.close();
         let broken = (queue, tube);
-        assert!(disk.lend_beside().open_journal().unwrap().is_some(), "it still has the lock");
+        assert!(
+            disk.lend_beside().open_journal(testing::Access::Write).unwrap().is_some(),
+            "it still has the lock"
+        );
         if seed % 3 > 0 {
             disk.cut_power();
         }

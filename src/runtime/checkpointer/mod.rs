@@ -78,10 +78,17 @@ impl Checkpointer {
         }
     }
 
-    /// The engine's lock, unless the queue has stopped.
+    /// The engine's lock, unless the queue has stopped or is open read-only.
     pub(crate) fn running(&self) -> Result<HandoffGuard<'_, EngineState>> {
         let state = self.state.lock();
         state.health.runs()?;
+        Ok(state)
+    }
+
+    /// The engine's lock, to read only, unless the queue has stopped.
+    pub(crate) fn reading(&self) -> Result<HandoffGuard<'_, EngineState>> {
+        let state = self.state.lock();
+        state.health.reads()?;
         Ok(state)
     }
 

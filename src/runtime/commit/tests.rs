@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::runtime::group_commit::GroupCommit;
-use crate::store::{Clocks, Config, Folder, Store};
+use crate::store::{Access, Clocks, Config, Folder, Store};
 use crate::words::clock::ManualClock;
 use crate::words::limits::JOURNAL_BYTES_MIN;
 use crate::words::limits::NUMBER_BLOCK;
@@ -15,6 +15,7 @@ fn opened(path: &std::path::Path) -> Opened {
         cache_bytes: 1 << 20,
         temporary_bytes_max: 0,
         accept_loss: false,
+        access: Access::Write,
         known: &[],
     };
     let clocks = Clocks { clock: &ManualClock::new(), gap_max: 0 };

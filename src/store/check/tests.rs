@@ -6,7 +6,7 @@ use super::super::head::HEAD_BYTES;
 use super::super::record::MetaDelta;
 use super::super::redb_errors::fenced;
 use super::super::tables::{ROWS, seal};
-use super::super::{BaseTransaction, Clocks, Config, Folder, Store};
+use super::super::{Access, BaseTransaction, Clocks, Config, Folder, Store};
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Tag, Value, View};
@@ -26,6 +26,7 @@ fn open(path: &Path) -> Store {
         cache_bytes: 1 << 20,
         temporary_bytes_max: 1 << 20,
         accept_loss: false,
+        access: Access::Write,
         known: &[],
     };
     let disk = Arc::new(Folder::at(path));

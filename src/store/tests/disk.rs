@@ -1,7 +1,7 @@
 //! A disk in memory that loses power: unsynced writes are lost, kept or torn at sectors. A failed
 //! sync drops its pages while reads still show them.
 
-use crate::store::disk::{Disk, DiskFile, FileName, Found, Staging};
+use crate::store::disk::{Access, Disk, DiskFile, FileName, Found, Staging};
 use crate::words::sync::{Arc, Mutex, Weak};
 use std::collections::BTreeSet;
 use std::io;
@@ -362,7 +362,7 @@ impl Disk for SimDisk {
         Ok(Box::new(StagingFolder(self.clone())))
     }
 
-    fn open_journal(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    fn open_journal(&self, _: Access) -> io::Result<Option<Arc<dyn DiskFile>>> {
         let mut state = self.0.lock();
         if state.locked.as_ref().is_some_and(|held| held.strong_count() > 0) {
             return Ok(None);
@@ -378,7 +378,7 @@ impl Disk for SimDisk {
         Ok(Some(file))
     }
 
-    fn open_base(&self) -> io::Result<Arc<dyn DiskFile>> {
+    fn open_base(&self, _: Access) -> io::Result<Arc<dyn DiskFile>> {
         let generation = self.0.lock().generation;
         Ok(Arc::new(SimFile {
             disk: self.clone(),

@@ -91,8 +91,23 @@ fn a_feature_may_ask_for_reading_only_or_for_nothing() {
     assert!(store.ring.as_ref().unwrap().slot.features.has(9), "an ignored feature is kept");
     store.use_feature(&INK).unwrap();
     store.close().unwrap();
-    is_refused(&disk, "knows ink to write; this version cannot open read-only yet");
-    assert_eq!(numbers(&open_with(&disk, knowing(&[INK])).unwrap()), [1]);
+    is_refused(&disk, "knows ink to write; this version can open it read-only");
+    let reader = || open_with(&disk, Config { access: Access::Read, ..config() });
+    let (before, calls) = (files(&disk), disk.calls());
+    let mut store = reader().unwrap();
+    assert_eq!(numbers(&store), [1]);
+    let failure = append(&mut store, &mut vec![add(2, b"y")]).unwrap_err();
+    assert!(matches!(failure, Failure::Broken(error) if error.kind() == ErrorKind::ReadOnly));
+    store.close().unwrap();
+    assert!(files(&disk) == before && disk.calls() == calls, "no byte written and no sync");
+    let mut store = open_with(&disk, knowing(&[INK])).unwrap();
+    assert_eq!(numbers(&store), [1]);
+    store.use_feature(&NAP).unwrap();
+    store.close().unwrap();
+    assert!(refused(reader()).to_string().contains("it uses nap, which"));
+    // The copy in the anchor counts as well.
+    forget_head(&disk);
+    assert!(refused(reader()).to_string().contains("it uses nap, which"));
 }
 
 /// The process ends, or the disk fails, at any call of an entry.

@@ -16,7 +16,7 @@ mod seeds;
 
 use super::head::HEAD_BYTES;
 use super::record::MetaDelta;
-use super::{BaseTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
+use super::{Access, BaseTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
 use crate::format::key::Key;
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::{Layer, WriteSet};
@@ -54,6 +54,7 @@ fn config() -> Config {
         cache_bytes: 1 << 20,
         temporary_bytes_max: 1 << 20,
         accept_loss: false,
+        access: Access::Write,
         known: &[],
     }
 }

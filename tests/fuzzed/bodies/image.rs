@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use tubewell::testing::{Disk, DiskFile, FileName, Found, Staging};
+use tubewell::testing::{Access, Disk, DiskFile, FileName, Found, Staging};
 use tubewell::{ManualClock, Queue, Tube};
 
 /// Tasks that are taken from a damaged queue.
@@ -258,7 +258,7 @@ impl Disk for MemoryDisk {
         Ok(Box::new(StagingFiles(self.files.clone())))
     }
 
-    fn open_journal(&self) -> Result<Option<Arc<dyn DiskFile>>> {
+    fn open_journal(&self, _: Access) -> Result<Option<Arc<dyn DiskFile>>> {
         let mut locked = self.locked.lock().unwrap();
         if locked.upgrade().is_some() {
             return Ok(None);
@@ -268,7 +268,7 @@ impl Disk for MemoryDisk {
         Ok(Some(journal))
     }
 
-    fn open_base(&self) -> Result<Arc<dyn DiskFile>> {
+    fn open_base(&self, _: Access) -> Result<Arc<dyn DiskFile>> {
         Ok(self.files[slot(FileName::Base)].clone())
     }
 }

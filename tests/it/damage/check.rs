@@ -4,7 +4,7 @@
 
 use crate::disk::{Files, Recorder};
 use crate::{secs, still};
-use tubewell::testing::{Disk, FileName};
+use tubewell::testing::{Access, Disk, FileName};
 use tubewell::{ErrorKind, Queue, Result};
 
 const PAGE: usize = 4096;
@@ -65,7 +65,7 @@ fn goes_on(disk: &Recorder, queue: Queue) -> Vec<String> {
 fn served(image: &Files, at: usize) -> (Recorder, Queue) {
     let disk = Recorder::of(image.clone());
     let queue = opened(&disk).unwrap();
-    let base = disk.open_base().unwrap();
+    let base = disk.open_base(Access::Write).unwrap();
     let mut byte = [0];
     base.read_at(at as u64, &mut byte).unwrap();
     base.write_at(at as u64, &[byte[0] ^ 0x20]).unwrap();

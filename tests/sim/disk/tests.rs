@@ -18,7 +18,7 @@ fn created(disk: &SimDisk) -> Arc<dyn testing::Disk> {
 fn after_cuts(synced: usize, unsynced: &[Range<usize>], mut look: impl FnMut(&[u8])) {
     for seed in seeds(200) {
         let disk = SimDisk::new(seed);
-        let file = created(&disk).open_base().unwrap();
+        let file = created(&disk).open_base(Access::Read).unwrap();
         file.write_at(0, &vec![1; synced]).unwrap();
         file.sync().unwrap();
         for range in unsynced {
@@ -63,7 +63,7 @@ fn what_was_not_synced_comes_out_in_any_order() {
 #[test]
 fn a_kill_takes_nothing() {
     let disk = SimDisk::new(0);
-    let file = created(&disk).open_base().unwrap();
+    let file = created(&disk).open_base(Access::Read).unwrap();
     file.write_at(0, &[7; 10]).unwrap();
     disk.kill();
     assert_eq!(disk.bytes(FileName::Base), [7; 10]);
@@ -72,7 +72,7 @@ fn a_kill_takes_nothing() {
 #[test]
 fn a_lost_sync_shows_unsynced_writes() {
     let disk = SimDisk::new(0);
-    let file = created(&disk).open_base().unwrap();
+    let file = created(&disk).open_base(Access::Read).unwrap();
     file.write_at(0, &[7; 10]).unwrap();
     disk.plan(Fault::LoseSync(1));
     assert!(file.sync().is_err());
@@ -87,7 +87,7 @@ fn a_lost_sync_shows_unsynced_writes() {
 #[test]
 fn a_full_disk_refuses_new_blocks_only() {
     let disk = SimDisk::new(0);
-    let file = created(&disk).open_base().unwrap();
+    let file = created(&disk).open_base(Access::Read).unwrap();
     disk.set_quota(2);
     file.write_at(0, &[1; 8192]).unwrap();
     let refusal = file.write_at(8192, &[1]).unwrap_err();
@@ -131,8 +131,8 @@ fn a_creation_lasts_or_leaves_nothing() {
 fn a_lock_ends_with_its_holder() {
     let disk = SimDisk::new(0);
     let first = created(&disk);
-    let held = first.open_journal().unwrap().unwrap();
-    assert!(disk.lend_beside().open_journal().unwrap().is_none());
+    let held = first.open_journal(Access::Write).unwrap().unwrap();
+    assert!(disk.lend_beside().open_journal(Access::Write).unwrap().is_none());
     drop(held);
-    assert!(disk.lend_beside().open_journal().unwrap().is_some());
+    assert!(disk.lend_beside().open_journal(Access::Write).unwrap().is_some());
 }
