@@ -322,13 +322,18 @@ impl<T: ?Sized> Tube<T> {
         let (core, number) = (&self.hold.core, self.number);
         let look = || {
             core.catch_up(number)?;
-            core.look_at(|state, now| {
+            let ready = core.look_at(|state, now| {
                 let tube = state.tube(number)?;
                 if tube.row.pause.is_some() {
                     return Ok(None);
                 }
                 Ok(query::next(&state.store, &tube, State::Ready, now)?.map(drop))
-            })
+            })?;
+            if ready.is_none() {
+                // Read-only none will come.
+                core.health.runs()?;
+            }
+            Ok(ready)
         };
         let ready = core.wait_for(&core.ready_waiters, number, 0, wait, look);
         self.name_errors("wait", ready.map(|ready| ready.is_some()))

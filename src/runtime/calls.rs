@@ -202,8 +202,7 @@ impl Shared {
                         entry.leave_to_others(wakeups.saturating_sub(1));
                         return Ok(Some(found));
                     }
-                    // Where nothing is written nothing comes.
-                    Ok(None) if !wait.is_stopped() => self.health.runs()?,
+                    Ok(None) if !wait.is_stopped() => {}
                     ended => {
                         // What it was woken for is still there, for another waiter.
                         entry.leave_to_others(wakeups.max(1));

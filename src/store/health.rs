@@ -69,8 +69,15 @@ impl Health {
     pub(crate) fn runs(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) & !CLOSING {
             0 => Ok(()),
-            READ_ONLY => Err(Error::new(ErrorKind::ReadOnly)),
-            state => Err(self.refused(state & BROKEN == 0)),
+            state => Err(self.refused_write(state)),
+        }
+    }
+
+    #[cold]
+    fn refused_write(&self, state: usize) -> Error {
+        match state {
+            READ_ONLY => Error::new(ErrorKind::ReadOnly),
+            _ => self.refused(state & BROKEN == 0),
         }
     }
 

@@ -15,6 +15,7 @@ mod judge;
 mod model;
 mod openings;
 mod pieces;
+mod reading;
 mod reads;
 mod regressions;
 mod run;

@@ -7,14 +7,15 @@ mod tubes;
 
 use crate::beside::Beside;
 use crate::disk::SimDisk;
+use crate::reading;
 use crate::step::*;
 use redb::{ReadableTable, TableDefinition};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock, PutOutcome, Queue,
-    Release, Result, State, Task, TaskId, TaskInfo, Ticket, TicketHandle, Tube,
+    Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock, PutOutcome,
+    Queue, Release, Result, State, Task, TaskId, TaskInfo, Ticket, TicketHandle, Tube,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -22,6 +23,8 @@ pub const START: i64 = 1_767_268_800_000_000;
 /// A separate tube, to make the queue read its clock without a change of the others.
 const SPARE: &str = "spare";
 const OWN: TableDefinition<u64, ()> = TableDefinition::new("own");
+/// Openings for each that is preceded by a read-only one.
+const READ_EVERY: u64 = 2;
 /// The serials and takes of a step are numbered in advance; a step has at most so many of each.
 pub const LEASES_A_STEP: u64 = 64;
 
@@ -47,6 +50,8 @@ pub struct World {
     /// Guards that outlive their queue.
     stale: Vec<Task>,
     consumers: BTreeMap<u8, Consumer>,
+    /// Openings on the disk.
+    openings: u64,
     /// A running checkpoint.
     beside: Option<Beside>,
     /// Bytes of the base's cache.
@@ -73,6 +78,7 @@ impl World {
             leases: BTreeMap::new(),
             stale: Vec::new(),
             consumers: BTreeMap::new(),
+            openings: 0,
             beside: None,
             cache_bytes: 1 << 20,
             has_own: false,
@@ -80,17 +86,32 @@ impl World {
         }
     }
 
-    pub fn open(&mut self) -> Result<()> {
-        let builder = Queue::builder()
+    fn builder(&self) -> Builder {
+        Queue::builder()
             .durability(self.durability)
             .clock(self.clock.clone())
             .journal_bytes(64 << 10)
             .cache_bytes(self.cache_bytes)
-            .by_hand(true);
-        let queue = match &self.disk {
-            Some(disk) => builder.disk(disk.lend()).open_disk()?,
-            None => builder.in_memory()?,
+            .by_hand(true)
+    }
+
+    pub fn open(&mut self) -> Result<()> {
+        let Some(disk) = &self.disk else {
+            let queue = self.builder().in_memory()?;
+            return self.begin(queue);
         };
+        self.openings += 1;
+        // A planned fault counts the calls and reads of the opening.
+        let is_read_first = self.openings.is_multiple_of(READ_EVERY) && !disk.is_planned();
+        let shown = is_read_first.then(|| reading::shown(self.builder(), disk)).flatten();
+        let queue = self.builder().disk(disk.lend()).open_disk()?;
+        if let Some(shown) = shown {
+            reading::compare(&shown?, &queue)?;
+        }
+        self.begin(queue)
+    }
+
+    fn begin(&mut self, queue: Queue) -> Result<()> {
         self.spare = Some(queue.tube(SPARE)?);
         self.tubes.clear();
         for tube in 0..8 {
