@@ -6,7 +6,7 @@ use super::base::Base;
 use super::journal::Journal;
 use super::redb_errors::is_corruption_panic;
 use super::ring::WriteFault;
-use super::{Failure, Health, Store};
+use super::{Failure, Store};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 
@@ -26,15 +26,10 @@ impl Store {
     /// `Broken` if an earlier failure has stopped the store; `Closed` after a close; `ReadOnly`.
     #[inline]
     pub(super) fn ensure_running(&self) -> Result<()> {
-        self.ensure(Health::runs)
-    }
-
-    #[inline]
-    fn ensure(&self, may: impl FnOnce(&Health) -> Result<()>) -> Result<()> {
         if self.ring.as_ref().is_some_and(|ring| ring.journal.has_failed()) {
             return Err(self.stop(Error::new(ErrorKind::Io).because("the journal was not synced")));
         }
-        may(&self.health).map_err(|error| self.with_folder(error))
+        self.health.runs().map_err(|error| self.with_folder(error))
     }
 
     /// As `ensure_running`, for what writes no row.
@@ -42,7 +37,10 @@ impl Store {
     /// # Errors
     /// `Broken` or `Closed`.
     pub(super) fn ensure_reading(&self) -> Result<()> {
-        self.ensure(Health::reads)
+        match self.health.is_read_only() {
+            true => self.health.reads().map_err(|error| self.with_folder(error)),
+            false => self.ensure_running(),
+        }
     }
 
     /// Stops the queue for good. Returns the error as the caller gets it: as `Broken`, or as
