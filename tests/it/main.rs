@@ -28,6 +28,7 @@ macro_rules! verdicts {
 const VERDICTS: usize = 12;
 
 mod batch;
+mod beanstalkd;
 mod clocks;
 mod close;
 mod codec;
@@ -174,6 +175,18 @@ fn until(mut so: impl FnMut() -> bool) {
 /// Lets other threads run until so many calls wait for tasks of the tube.
 fn until_waiting(tube: &Tube, calls: usize) {
     until(|| tube.info().unwrap().waiters == calls);
+}
+
+/// Starts a thread that waits in this call; returns when it waits.
+fn waiting<R: Send + 'static>(
+    tube: &Tube,
+    wait: impl FnOnce(&Tube) -> R + Send + 'static,
+) -> std::thread::JoinHandle<R> {
+    let before = tube.info().unwrap().waiters;
+    let own = tube.clone();
+    let thread = std::thread::spawn(move || wait(&own));
+    until_waiting(tube, before + 1);
+    thread
 }
 
 /// A path for a queue's folder.

@@ -1,7 +1,7 @@
 //! Waits: which calls wake a waiter, and what ends a wait. The clock is manual, so a waiter that
 //! wakes was woken.
 
-use crate::{counts, kind, next, secs, still, until, until_waiting};
+use crate::{counts, kind, next, secs, still, until, waiting};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,18 +15,6 @@ fn queue() -> (Queue, Tube, ManualClock) {
     let queue = builder.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
     (queue, tube, clock)
-}
-
-/// Starts a thread that waits in this call; returns when it waits.
-fn waiting<R: Send + 'static>(
-    tube: &Tube,
-    wait: impl FnOnce(&Tube) -> R + Send + 'static,
-) -> JoinHandle<R> {
-    let before = tube.info().unwrap().waiters;
-    let own = tube.clone();
-    let thread = thread::spawn(move || wait(&own));
-    until_waiting(tube, before + 1);
-    thread
 }
 
 fn text(task: Result<Option<Task>>) -> Option<String> {
