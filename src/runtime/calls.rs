@@ -38,6 +38,9 @@ impl Shared {
         });
         begun.map_err(|error| core.state.lock().store.opening_failed(error))?;
         let weak = Arc::downgrade(&core);
+        if let Some(clock) = core.settings.clock.manual() {
+            clock.add_sleepers(weak.clone());
+        }
         core.settings.clock.watch(Arc::new(move || {
             if let Some(core) = weak.upgrade() {
                 core.recheck_all();
@@ -54,7 +57,7 @@ impl Shared {
     fn start_threads(self: &Arc<Self>) -> Result<()> {
         self.spawn("tubewell-timer", |core| timer::keep_time(core))?;
         self.spawn("tubewell-checkpoint", |core| {
-            while core.background.sleep(None) {
+            while core.sleep(&core.background, NEVER, None) {
                 checkpoint_if_free(core);
             }
         })?;
@@ -71,7 +74,10 @@ impl Shared {
         run: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<()> {
         let core = self.clone();
-        let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || run(&core));
+        let thread = ThreadBuilder::new().name(name.to_owned()).spawn(move || {
+            run(&core);
+            core.rested();
+        });
         let thread = thread.map_err(Error::io)?;
         let mut threads = self.threads.lock();
         // A thread's memory is freed with its handle.
@@ -189,12 +195,26 @@ impl Shared {
         tube: u32,
         holder: u32,
         wait: Wait<'_>,
-        mut look: impl FnMut() -> Result<Option<R>>,
+        look: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let since = self.lease_now();
         let Some(until) = wait.end(since) else { return Ok(None) };
+        let waiting = Waiting { tube, holder, since, until };
+        let ended = self.wait_as(wake, waiting, wait, look);
+        self.rested();
+        ended
+    }
+
+    fn wait_as<R>(
+        &self,
+        wake: &Wake,
+        waiting: Waiting,
+        wait: Wait<'_>,
+        mut look: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let until = waiting.until;
         let stopped = wait.stop.map_or_else(never, |stop| stop.stopped().clone());
-        let entry = wake.register(Waiting { tube, holder, since, until });
+        let entry = wake.register(waiting);
         loop {
             if let Some(wakeups) = entry.begin_look() {
                 match look() {
@@ -214,6 +234,8 @@ impl Shared {
             if left == 0 {
                 return Ok(None);
             }
+            entry.fall_asleep();
+            self.rested();
             let nap =
                 (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));
             if wait_or_stop(&entry.signal, &stopped, nap.flatten()) {

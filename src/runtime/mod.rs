@@ -18,6 +18,7 @@ pub(crate) mod transaction;
 pub(crate) mod pipeline;
 pub(crate) mod sessions;
 pub(crate) mod timer;
+pub(crate) mod sleepers;
 pub(crate) mod calls;
 pub(crate) mod reads;
 pub(crate) mod staged_put;

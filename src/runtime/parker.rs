@@ -20,6 +20,8 @@ pub(crate) struct Parker {
 struct Wanted {
     look: bool,
     end: bool,
+    /// The thread has nothing to do until this lease time.
+    rests_until: Option<u64>,
 }
 
 impl Parker {
@@ -57,6 +59,17 @@ impl Parker {
         self.awaits_quiet.store(false, Ordering::Relaxed);
     }
 
+    /// Notes that the thread has nothing to do until this lease time. It ends with the next sleep.
+    pub(crate) fn rest(&self, until: u64) {
+        self.wanted.lock().rests_until = Some(until);
+    }
+
+    /// Until when the thread has nothing to do; `None` while it has.
+    pub(crate) fn rests_until(&self) -> Option<u64> {
+        let wanted = self.wanted.lock();
+        wanted.rests_until.filter(|_| !wanted.look)
+    }
+
     /// Sleeps until it is woken, or for `nap`. Returns false after the queue was closed.
     pub(crate) fn sleep(&self, nap: Option<Duration>) -> bool {
         let mut wanted = self.wanted.lock();
@@ -66,7 +79,7 @@ impl Parker {
             Some(_) => {}
             None => self.condvar.wait_while(&mut wanted, sleeps),
         }
-        wanted.look = false;
+        (wanted.look, wanted.rests_until) = (false, None);
         !wanted.end
     }
 }

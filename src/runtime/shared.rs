@@ -127,6 +127,21 @@ impl Shared {
         post
     }
 
+    /// Lets a thread of the queue sleep that has nothing to do until this lease time. Returns false
+    /// after the queue was closed.
+    pub(crate) fn sleep(&self, thread: &Parker, until: u64, nap: Option<Duration>) -> bool {
+        thread.rest(until);
+        self.rested();
+        thread.sleep(nap)
+    }
+
+    /// Reports to a manual clock that a thread has nothing to do, or that a wait has ended.
+    pub(crate) fn rested(&self) {
+        if let Some(clock) = self.settings.clock.manual() {
+            clock.rested();
+        }
+    }
+
     /// Makes all waiters look again.
     pub(crate) fn recheck_all(&self) {
         self.takers.recheck_all();

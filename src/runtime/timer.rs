@@ -21,21 +21,24 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The timer's thread.
 pub(crate) fn keep_time(parts: &Shared) {
     loop {
-        let nap = match work_off_all(parts) {
-            Ok(next) => nap(parts, next),
+        let (until, nap) = match work_off_all(parts) {
+            Ok(next) => next_look(parts, next),
             // A verb meets the same failure and reports it. A disk error may end; a broken queue
             // stays broken.
-            Err(_) if parts.health.serves().is_err() => None,
-            Err(_) => parts.settings.clock.nap(AGAIN),
+            Err(_) if parts.health.serves().is_err() => (NEVER, None),
+            Err(_) => {
+                (parts.lease_now().saturating_add(micros(AGAIN)), parts.settings.clock.nap(AGAIN))
+            }
         };
-        if !parts.timer.sleep(nap) {
+        if !parts.sleep(&parts.timer, until, nap) {
             return;
         }
     }
 }
 
-/// How long the timer may sleep; `None` until it is woken.
-fn nap(parts: &Shared, next: NextDue) -> Option<Duration> {
+/// Lease time of the first of these deadlines, and how long the timer may sleep; `None` until it
+/// is woken.
+pub(crate) fn next_look(parts: &Shared, next: NextDue) -> (u64, Option<Duration>) {
     let (now, is_full) = {
         let mut state = parts.state.lock();
         (state.now(&*parts.settings.clock), state.store.is_full())
@@ -43,14 +46,17 @@ fn nap(parts: &Shared, next: NextDue) -> Option<Duration> {
     let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
     let lease = next.lease.min(parts.grace_timers.next()).min(next_quiet(parts));
     let by_lease = left(lease, now.lease);
-    // A jump of these clocks gives no signal, so they are read again after some time.
     let jumpy = [left(next.queue, now.queue), left(next.wall, now.wall)];
-    let jumpy =
-        jumpy.into_iter().flatten().min().map(|left| left.min(TIMER_NAP_MAX.as_micros() as u64));
-    let left = by_lease.into_iter().chain(jumpy).min()?;
-    // What is due there may have to wait for room.
-    let left = if is_full { left.max(micros(AGAIN)) } else { left };
-    parts.settings.clock.nap(Duration::from_micros(left))
+    let jumpy = jumpy.into_iter().flatten().min();
+    let first = |jumpy: Option<u64>| {
+        let left = by_lease.into_iter().chain(jumpy).min()?;
+        // What is due there may have to wait for room.
+        Some(if is_full { left.max(micros(AGAIN)) } else { left })
+    };
+    let until = first(jumpy).map_or(NEVER, |left| now.lease.saturating_add(left));
+    // A jump of these clocks gives no signal, so they are read again after some time.
+    let nap = first(jumpy.map(|left| left.min(micros(TIMER_NAP_MAX))));
+    (until, nap.and_then(|left| parts.settings.clock.nap(Duration::from_micros(left))))
 }
 
 /// Does all work that is due now, and all sweeps. Returns the first deadlines that follow.

@@ -5,7 +5,9 @@
 //! Takers look at the same time, as many as there are tasks for. Those who wait for room look *in
 //! turn*: of each tube only the first, so that no later one gets the room that it waits for.
 
+use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicUsize, Mutex, Ordering, Receiver, Sender, bounded};
+use crate::words::sync::{ThreadId, current};
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::RangeInclusive;
@@ -30,8 +32,19 @@ struct WaitEntry {
     /// Its wake-ups since it last looked: at most one, except in turn. There the first entry of a
     /// tube has all of them, and `usize::MAX` stands for any number.
     wakeups: usize,
+    doing: Doing,
+    thread: ThreadId,
     signal: Sender,
     waiting: Waiting,
+}
+
+/// What a waiter does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Looks,
+    /// It was signalled, and has to look before it sleeps.
+    LooksAgain,
+    Sleeps,
 }
 
 /// An entry in the order of waiting. Its drop passes unused wake-ups on.
@@ -76,7 +89,12 @@ impl WaitLists {
 impl WaitEntry {
     fn wake(&mut self, count: usize) {
         self.wakeups = self.wakeups.saturating_add(count);
-        // The channel is full only if the waiter was made to look again; then it looks anyway.
+        self.signal();
+    }
+
+    fn signal(&mut self) {
+        self.doing = Doing::LooksAgain;
+        // The channel is full only if the waiter was signalled before; then it looks anyway.
         let _ = self.signal.try_send(());
     }
 }
@@ -96,7 +114,8 @@ impl Wake {
         // What the first one waits for may be there already, perhaps several times.
         let is_first = lists.entries.range(of(waiting.tube)).next().is_none();
         let wakeups = if self.in_turn && is_first { usize::MAX } else { 0 };
-        lists.entries.insert(entry, WaitEntry { wakeups, signal, waiting });
+        let (doing, thread) = (Doing::Looks, current().id());
+        lists.entries.insert(entry, WaitEntry { wakeups, doing, thread, signal, waiting });
         self.waiting.fetch_add(1, Ordering::SeqCst);
         Registration { wake: self, entry, signal: receiver }
     }
@@ -136,9 +155,22 @@ impl Wake {
         if self.in_turn {
             lists.wake_each_first();
         }
-        for entry in lists.entries.values() {
-            let _ = entry.signal.try_send(());
-        }
+        lists.entries.values_mut().for_each(WaitEntry::signal);
+    }
+
+    /// The threads that sleep in a wait.
+    pub(crate) fn asleep(&self) -> Vec<ThreadId> {
+        let lists = self.lists.lock();
+        let asleep = lists.entries.values().filter(|entry| entry.doing == Doing::Sleeps);
+        asleep.map(|entry| entry.thread).collect()
+    }
+
+    /// Lease time at which the first wait ends, or [`NEVER`]. `None` while a waiter looks.
+    pub(crate) fn first_end(&self) -> Option<u64> {
+        let lists = self.lists.lock();
+        lists.entries.values().try_fold(NEVER, |first, entry| {
+            (entry.doing == Doing::Sleeps).then(|| first.min(entry.waiting.until))
+        })
     }
 
     /// Whether any wait for the tube.
@@ -173,14 +205,25 @@ impl Registration<'_> {
     /// since it looked.
     pub(crate) fn begin_look(&self) -> Option<usize> {
         let mut lists = self.wake.lists.lock();
-        let wakeups = lists.entries.get_mut(&self.entry).map(|entry| mem::take(&mut entry.wakeups));
-        wakeups.filter(|wakeups| !self.wake.in_turn || *wakeups > 0)
+        let entry = lists.entries.get_mut(&self.entry)?;
+        entry.doing = Doing::Looks;
+        let wakeups = mem::take(&mut entry.wakeups);
+        (!self.wake.in_turn || wakeups > 0).then_some(wakeups)
     }
 
     /// Ends the wait, and passes wake-ups on to other waiters.
     pub(crate) fn leave_to_others(self, wakeups: usize) {
         if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry) {
             entry.wakeups = entry.wakeups.saturating_add(wakeups);
+        }
+    }
+
+    /// The waiter has looked and is about to sleep, unless it was signalled since.
+    pub(crate) fn fall_asleep(&self) {
+        if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry)
+            && entry.doing == Doing::Looks
+        {
+            entry.doing = Doing::Sleeps;
         }
     }
 }

@@ -9,6 +9,7 @@ mod manual;
 
 pub use machine::SystemClock;
 pub use manual::ManualClock;
+pub(crate) use manual::Sleepers;
 
 use crate::words::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -73,6 +74,12 @@ pub trait Clock: Send + Sync + 'static {
     /// by itself need not keep it.
     fn watch(&self, moved: Arc<dyn Fn() + Send + Sync>) {
         drop(moved);
+    }
+
+    /// The manual clock that this one is, to report to it who sleeps.
+    #[doc(hidden)]
+    fn manual(&self) -> Option<&ManualClock> {
+        None
     }
 }
 

@@ -16,14 +16,16 @@ pub(crate) use std::hint::spin_loop;
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 #[cfg(not(shuttle))]
-pub(crate) use std::thread::{Builder as ThreadBuilder, JoinHandle, LocalKey, current, yield_now};
+pub(crate) use std::thread::{
+    Builder as ThreadBuilder, JoinHandle, LocalKey, ThreadId, current, yield_now,
+};
 #[cfg(not(shuttle))]
 pub(crate) use std::thread_local;
 
 #[cfg(shuttle)]
 pub(crate) use explored::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, LocalKey, Mutex, MutexGuard, Receiver,
-    RwLock, Sender, ThreadBuilder, bounded, current, fence, has_ended, never, spin_loop,
+    RwLock, Sender, ThreadBuilder, ThreadId, bounded, current, fence, has_ended, never, spin_loop,
     thread_local, wait_or_stop, yield_now,
 };
 

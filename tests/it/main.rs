@@ -27,6 +27,7 @@ macro_rules! verdicts {
 /// Their number.
 const VERDICTS: usize = 12;
 
+mod advance;
 mod batch;
 mod beanstalkd;
 mod clocks;

@@ -2,7 +2,8 @@
 
 use crate::{explore, lone, secs, still};
 use shuttle::thread::spawn;
-use tubewell::{Durability, Stop, TubeOptions};
+use std::time::Duration;
+use tubewell::{Clock, Durability, ManualClock, Stop, Tube, TubeOptions};
 
 #[test]
 fn a_waiter_that_leaves_passes_its_wake_up_on() {
@@ -157,6 +158,43 @@ fn what_is_put_after_the_stop_is_not_taken() {
         tube.put(b"late").unwrap();
         taker.join().unwrap();
         assert_eq!(tube.len().unwrap(), 1);
+        queue.close().unwrap();
+    });
+}
+
+/// Whichever thread falls asleep last, it sees that all sleep and moves the clock.
+#[test]
+fn the_last_that_falls_asleep_moves_the_clock() {
+    /// Whether a take found something; otherwise it waited exactly so long.
+    fn finds(tube: &Tube, clock: &ManualClock, length: Duration) -> bool {
+        let take = || {
+            let begun = clock.monotonic();
+            let found = tube.take_timeout(length).unwrap().map(|task| task.ack().unwrap());
+            assert!(found.is_some() || clock.monotonic() - begun == length);
+            found.is_some()
+        };
+        clock.advance_until(take)
+    }
+    explore(|| {
+        let (queue, tube, clock) = lone();
+        let other = queue.tube("other").unwrap();
+        let stop = Stop::new();
+        // The clock knows of it while it waits.
+        let unknown = spawn({
+            let (other, stop) = (other.clone(), stop.clone());
+            move || assert!(other.take_until(&stop).unwrap().is_none())
+        });
+        let taker = spawn({
+            let (tube, clock) = (tube.clone(), clock.clone());
+            move || finds(&tube, &clock, secs(3))
+        });
+        assert!(!finds(&other, &clock, secs(2)));
+        tube.put(b"a").unwrap();
+        let found = taker.join().unwrap();
+        assert_eq!(tube.len().unwrap(), u64::from(!found));
+        stop.stop();
+        assert!(!finds(&other, &clock, secs(2)));
+        unknown.join().unwrap();
         queue.close().unwrap();
     });
 }

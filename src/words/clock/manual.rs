@@ -1,13 +1,18 @@
 //! A clock that tests move by hand.
 
+mod advance;
+
+pub(crate) use advance::Sleepers;
+
 use crate::words::clock::Clock;
 use crate::words::macros::debug;
 use crate::words::sync::plain::AtomicU64;
-use crate::words::sync::{Arc, Mutex, Ordering};
+use crate::words::sync::{Arc, Mutex, Ordering, ThreadId, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A clock that does not advance until it is moved, for tests. Clones share their readings; any
-/// other clock belongs to another start of the machine.
+/// other clock belongs to another start of the machine. [`advance`](ManualClock::advance) moves it
+/// by hand, [`advance_until`](ManualClock::advance_until) for a call that waits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,6 +27,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct ManualClock {
     readings: Arc<Mutex<Readings>>,
     watchers: Arc<Mutex<Vec<ClockWatcher>>>,
+    /// The queues that wait on it.
+    queues: Arc<Mutex<Vec<Weak<dyn Sleepers>>>>,
+    /// The threads of the calls that it advances for.
+    calls: Arc<Mutex<Vec<ThreadId>>>,
 }
 
 type ClockWatcher = Arc<dyn Fn() + Send + Sync>;
@@ -71,7 +80,9 @@ impl ManualClock {
     pub fn at(wall: SystemTime) -> Self {
         let (monotonic, boot) = (Duration::ZERO, Duration::ZERO);
         let readings = Readings { monotonic, boot, boot_id: next_boot(), wall };
-        Self { readings: Arc::new(Mutex::new(readings)), watchers: Arc::default() }
+        let readings = Arc::new(Mutex::new(readings));
+        let (watchers, queues, calls) = Default::default();
+        Self { readings, watchers, queues, calls }
     }
 
     /// Lets time pass: all readings advance.
@@ -143,5 +154,9 @@ impl Clock for ManualClock {
 
     fn watch(&self, moved: Arc<dyn Fn() + Send + Sync>) {
         self.watchers.lock().push(moved);
+    }
+
+    fn manual(&self) -> Option<&ManualClock> {
+        Some(self)
     }
 }

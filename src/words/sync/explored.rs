@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 pub(crate) use shuttle::hint::spin_loop;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 pub(crate) use shuttle::thread::LocalKey;
-pub(crate) use shuttle::thread::{Builder as ThreadBuilder, JoinHandle, current, yield_now};
+pub(crate) use shuttle::thread::{
+    Builder as ThreadBuilder, JoinHandle, ThreadId, current, yield_now,
+};
 pub(crate) use shuttle::thread_local;
 
 /// The explorer does not know it.
