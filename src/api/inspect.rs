@@ -203,7 +203,7 @@ impl Queue {
         })
     }
 
-    /// The calls that wait, the longest wait first: takes, puts that wait for room, and calls of
+    /// The calls that wait, in the order in which they began to wait: takes, puts that wait for room, and calls of
     /// [`wait_ready`](crate::Tube::wait_ready).
     ///
     /// ```
@@ -261,7 +261,8 @@ impl Queue {
         self.call("list waiters", |core| core.look(look))
     }
 
-    /// The taken tasks of all tubes, by tube and id, without those of damaged tubes.
+    /// The taken tasks of all tubes, without those of damaged tubes: tube by tube in the order in
+    /// which the tubes were made, those of a tube by id.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -404,8 +405,8 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// The next task of a state: of the ready tasks the one that `take` would return, of the
-    /// delayed ones the first to become ready, of the buried ones the first to be kicked, of the
-    /// taken ones the lowest id.
+    /// delayed ones the one that waits for the shortest time from now on, of the buried ones the
+    /// first to be kicked, of the taken ones the lowest id.
     ///
     /// ```
     /// use tubewell::{Queue, State};
@@ -429,8 +430,21 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// The tasks of a state, read page by page: a task that moves in the meantime may be missed, or
-    /// is listed as it was when its page was read. Damaged tasks are left out. No other call waits
-    /// for more than the copy of 256 small rows; a page ends after 64 KiB.
+    /// is listed as it was when its page was read, or twice if it moved to a later place. Damaged
+    /// tasks are left out. No other call waits for more than the copy of 256 small rows; a page
+    /// ends after 64 KiB.
+    ///
+    /// The order:
+    /// - *ready*: those without a group as takes hand them out, smallest priority first, then put
+    ///   order, or by the tube's placement; then group by group, those of a group in that order.
+    ///   Shorter names of groups come first, those of one length by their bytes.
+    /// - *delayed*: by the time that is left. The two clocks of a `delay` and of a `run_at` are
+    ///   compared as they stand when the first page is read, also for the later pages. Of those due
+    ///   at one time those with a `delay` are first, then the lower id is; those whose delay has no
+    ///   end are last, by id.
+    /// - *taken*: by id.
+    /// - *buried*: as [`kick`](Tube::kick) makes them ready, smallest priority first, then put
+    ///   order.
     ///
     /// ```
     /// use tubewell::{Queue, Result, State};
@@ -449,7 +463,8 @@ impl<T: ?Sized> Tube<T> {
         Tasks(self.summaries(state))
     }
 
-    /// As [`tasks`](Tube::tasks), without the payloads: those of more than 512 bytes are not read.
+    /// As [`tasks`](Tube::tasks), in the same order, without the payloads: those of more than
+    /// 3500 bytes are not read.
     ///
     /// ```
     /// use tubewell::{Queue, Result, State, TaskSummary};

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 const LEFT_MAX: Duration = Duration::from_millis(10);
 
 impl Consumer {
-    /// Takes over the leases in `tube` that this consumer's earlier session left, one after the
-    /// other as the iterator continues: with new tickets, the same number of attempts, and their
-    /// full ttr from then on. At most 64 tasks, or 1 MiB of payloads but at least one task, are
-    /// taken over in advance. When the iterator is dropped, those that the caller has not seen are
-    /// released. A task whose payload cannot be decoded is buried, as by [`take`](Tube::take).
+    /// Takes over the leases in `tube` that this consumer's earlier session left, by id, one after
+    /// the other as the iterator continues: with new tickets, the same number of attempts, and
+    /// their full ttr from then on. At most 64 tasks, or 1 MiB of payloads but at least one task,
+    /// are taken over in advance. When the iterator is dropped, those that the caller has not seen
+    /// are released. A task whose payload cannot be decoded is buried, as by [`take`](Tube::take).
     ///
     /// ```
     /// use std::time::Duration;

@@ -37,15 +37,6 @@ impl Op for CatchUp {
     }
 }
 
-/// Now by the clock of a deadline.
-fn time_of(now: Now, what: Deadline) -> u64 {
-    match what {
-        Deadline::Delay | Deadline::Ttl => now.queue,
-        Deadline::RunAt => now.wall,
-        Deadline::Ttr => now.lease,
-    }
-}
-
 /// Moves each bound that has passed up to the first deadline. A bound in the future means that
 /// nothing is due, so no row is read.
 pub(crate) fn next_due(
@@ -105,7 +96,7 @@ impl Op for WorkOff {
         let mut left = self.most;
         for what in Deadline::ALL {
             // A deadline at exactly this instant is due.
-            let last = key::due(tube.run(), what, time_of(ctx.now, what), TaskId::new(u64::MAX));
+            let last = key::due(tube.run(), what, what.time_of(ctx.now), TaskId::new(u64::MAX));
             let mut rows = Scan::through(key::due_of(tube.run(), what), &last);
             while left > 0 && !ctx.is_sweep_long() && ctx.count(tube.range(Tag::Due)) > 0 {
                 let Some((met, _)) = rows.next(ctx)? else { break };

@@ -7,7 +7,7 @@ use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, lookup};
 use crate::format::key::{self, Key, RUN_PREFIX, Range};
-use crate::format::row::{ConsumerRow, Counters, TakenRow};
+use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -278,7 +278,7 @@ pub(crate) fn next(
     let start = |tag| tube.range(tag).start();
     let id = match state {
         State::Ready => first_ready(view, tube)?,
-        State::Delayed => match next_due(view, tube)? {
+        State::Delayed => match next_due(view, tube, now)? {
             // A delay without end has no deadline: such a task is next only if there is no other.
             None => first_of(view, tags_of(state).map(start))?,
             id => id,
@@ -302,16 +302,18 @@ fn first_ready(view: &dyn View, tube: &TubeEntry) -> Result<Option<TaskId>> {
     best.map(|rest| key::id_of(&rest).ok_or_else(|| damaged("state"))).transpose()
 }
 
-/// The delayed task of the first deadline, as it is stored. Of two of one time a delay is first.
-fn next_due(view: &dyn View, tube: &TubeEntry) -> Result<Option<TaskId>> {
+/// The delayed task that waits for the shortest time from now on. The deadlines of two clocks
+/// cannot be compared, the times that are left can. Of two of one time a delay is first.
+fn next_due(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<TaskId>> {
     let mut best: Option<(u64, TaskId)> = None;
-    for what in [Deadline::Delay, Deadline::RunAt] {
+    for what in Deadline::OF_DELAYED {
         let first = Scan::prefixed(key::due_of(tube.run(), what)).next(view)?;
         let Some((met, _)) = first else { continue };
         let due = key::id_of(&met).zip(key::when_of(&met));
         let (id, when) = due.ok_or_else(|| damaged("due"))?;
-        if best.is_none_or(|(first, _)| when < first) {
-            best = Some((when, id));
+        let left = when.saturating_sub(what.time_of(now));
+        if best.is_none_or(|(first, _)| left < first) {
+            best = Some((left, id));
         }
     }
     Ok(best.map(|(_, id)| id))
@@ -338,7 +340,30 @@ pub(crate) fn listed_range(tube: &TubeEntry, state: State, from: &Key) -> Option
     left.find(|(start, end)| start < end)
 }
 
-/// The task of a row of its state.
+/// Whether a row is of a delayed task without an end.
+pub(crate) fn is_endless((_, row): &Met) -> bool {
+    let row = row.as_deref().and_then(DelayedRow::decode);
+    row.is_some_and(|(_, (row, _))| row.due == NEVER)
+}
+
+/// The delayed task of a deadline.
+///
+/// # Errors
+/// `Damaged` if one of its rows is damaged or missing, and if it no longer has this deadline.
+fn listed_due(view: &dyn View, tube: &TubeEntry, due: &Key, now: Now) -> Result<TaskDescription> {
+    let id = key::id_of(due).ok_or_else(|| damaged("due"))?;
+    let key = key::delayed(tube.run(), id);
+    let row = view.get(&key)?.ok_or_else(|| damaged("delayed"))?;
+    let (stored, standing) = stored::open(view, tube, &key, &row)?;
+    match &standing {
+        TaskState::Delayed(row) if key::due(tube.run(), row.deadline(), row.due, id) == *due => {
+            describe(view, tube, stored, &standing, now)
+        }
+        _ => Err(damaged("due")),
+    }
+}
+
+/// The task of a row of its state, or of its deadline.
 ///
 /// # Errors
 /// `Damaged` if one of its rows is damaged or missing.
@@ -348,6 +373,9 @@ pub(crate) fn listed(
     (met, row): &Met,
     now: Now,
 ) -> Result<TaskDescription> {
+    if met.first() == Some(&(Tag::Due as u8)) {
+        return listed_due(view, tube, met, now);
+    }
     let row = row.as_ref().ok_or_else(|| damaged("state"))?;
     let (stored, standing) = stored::open(view, tube, met, row)?;
     describe(view, tube, stored, &standing, now)

@@ -9,6 +9,7 @@ pub(crate) use rank::{Home, Order, Rank};
 pub(crate) use tag::{ByTag, Scope, Tag};
 
 use crate::format::pack::Unpacker;
+use crate::words::clock::Now;
 use crate::words::task::TaskId;
 use smallvec::SmallVec;
 
@@ -152,6 +153,18 @@ impl Deadline {
     /// The order in which due deadlines are handled. A delay may end in a task whose ttl is over,
     /// and a task whose ttl is over is removed before its lease could return it.
     pub(crate) const ALL: [Self; 4] = [Self::Delay, Self::RunAt, Self::Ttl, Self::Ttr];
+
+    /// Those that make a delayed task ready.
+    pub(crate) const OF_DELAYED: [Self; 2] = [Self::Delay, Self::RunAt];
+
+    /// Now by the clock of this deadline.
+    pub(crate) fn time_of(self, now: Now) -> u64 {
+        match self {
+            Self::Delay | Self::Ttl => now.queue,
+            Self::RunAt => now.wall,
+            Self::Ttr => now.lease,
+        }
+    }
 }
 
 /// The kinds of work for a sweep. Each has a range of its own.

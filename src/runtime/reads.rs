@@ -9,7 +9,7 @@ use crate::engine::query::{self, TaskDescription};
 use crate::engine::take::ReadTaken;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, RUN_PREFIX, Range};
-use crate::format::{Met, Tag, Value, View};
+use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
@@ -224,16 +224,28 @@ impl View for Gathered {
     }
 }
 
-/// A walk over the tasks of one state, in the order of takes. The fresh tasks among the ready ones
-/// are a lane of their own.
+/// A walk over the tasks of one state: the ready ones in the order of takes, the delayed ones by
+/// when they are due. The fresh tasks among the ready ones are a lane of their own, and so are the
+/// delayed ones of each clock and those without an end.
 pub(crate) struct Listing {
     lanes: SmallVec<[Lane; 2]>,
+    /// When it read its first row. The deadlines of two clocks are compared as of then on every
+    /// page, so the order does not change when a clock is set.
+    begun: Option<Now>,
 }
 
 impl Listing {
     pub(crate) fn new(number: u32, state: State) -> Self {
-        let fresh = (state == State::Ready).then(|| Lane::new(number, Walked::Fresh));
-        Self { lanes: [Lane::new(number, Walked::Of(state))].into_iter().chain(fresh).collect() }
+        let walked: &[Walked] = match state {
+            State::Ready => &[Walked::Of(State::Ready), Walked::Fresh],
+            State::Delayed => {
+                let [first, second] = Deadline::OF_DELAYED.map(Walked::Due);
+                &[first, second, Walked::Endless]
+            }
+            state => &[Walked::Of(state)],
+        };
+        let lanes = walked.iter().map(|of| Lane::new(number, *of)).collect();
+        Self { lanes, begun: None }
     }
 
     /// The next task, without its payload.
@@ -270,7 +282,11 @@ impl Listing {
         loop {
             let mut best: Option<(&mut Lane, (bool, Key))> = None;
             for lane in &mut self.lanes {
-                if let Some(rank) = lane.rank(core)?
+                // They come last, and to find them all delayed tasks are read.
+                if best.is_some() && matches!(lane.of, Walked::Endless) {
+                    continue;
+                }
+                if let Some(rank) = lane.rank(core, &mut self.begun)?
                     && best.as_ref().is_none_or(|(_, best)| rank < *best)
                 {
                     best = Some((lane, rank));
@@ -291,6 +307,10 @@ enum Walked {
     Of(State),
     /// Those of fresh tasks.
     Fresh,
+    /// The deadlines of one kind.
+    Due(Deadline),
+    /// Those of delayed tasks without an end.
+    Endless,
 }
 
 /// A walk over rows, page by page.
@@ -313,17 +333,30 @@ impl Lane {
     }
 
     /// What orders the next row among those of other lanes; `None` after the last.
-    fn rank(&mut self, core: &Shared) -> Result<Option<(bool, Key)>> {
+    fn rank(&mut self, core: &Shared, begun: &mut Option<Now>) -> Result<Option<(bool, Key)>> {
         while self.page.is_empty() {
             if !self.read_page(core)? {
                 return Ok(None);
             }
         }
-        let rank = |(key, _): &Met| {
-            let in_group = key.first() == Some(&(Tag::Line as u8));
-            (in_group, Key::from_slice(key.get(RUN_PREFIX..).unwrap_or_default()))
+        let Some(((key, _), (_, now))) = self.page.front().zip(self.at.as_ref()) else {
+            return Ok(None);
         };
-        Ok(self.page.front().map(rank))
+        let begun = *begun.get_or_insert(*now);
+        let rest = Key::from_slice(key.get(RUN_PREFIX..).unwrap_or_default());
+        let is_last = match self.of {
+            Walked::Due(what) => {
+                let due = key::when_of(key).unwrap_or_default();
+                let mut rank =
+                    Key::from_slice(&due.saturating_sub(what.time_of(begun)).to_be_bytes());
+                rank.push(what as u8);
+                rank.extend(key::id_of(key).into_iter().flat_map(|id| id.get().to_be_bytes()));
+                return Ok(Some((false, rank)));
+            }
+            Walked::Endless => true,
+            Walked::Of(_) | Walked::Fresh => key.first() == Some(&(Tag::Line as u8)),
+        };
+        Ok(Some((is_last, rest)))
     }
 
     /// The next task of the page; `None` if it is damaged, or at the page's end.
@@ -360,12 +393,27 @@ impl Lane {
     /// The keys of the next page.
     fn range(&self, view: &dyn View, tube: &TubeEntry, from: &Key) -> Result<Option<(Key, Key)>> {
         match self.of {
-            Walked::Of(state) => Ok(query::listed_range(tube, state, from)),
             Walked::Fresh => {
                 let border = fresh::known(view, tube)?;
                 Ok(Some((border.max(key::copy(from)), tube.range(Tag::Fresh).end())))
             }
+            _ => Ok(self.rest(tube, from)),
         }
+    }
+
+    /// The keys from `from` on; `None` if there are none.
+    fn rest(&self, tube: &TubeEntry, from: &Key) -> Option<(Key, Key)> {
+        let (start, end) = match self.of {
+            Walked::Of(state) => return query::listed_range(tube, state, from),
+            Walked::Endless => return query::listed_range(tube, State::Delayed, from),
+            Walked::Fresh => (tube.range(Tag::Fresh).start(), tube.range(Tag::Fresh).end()),
+            Walked::Due(what) => {
+                let start = key::due_of(tube.run(), what);
+                let end = key::end_of(&start);
+                (start, end)
+            }
+        };
+        Some((start.max(key::copy(from)), end)).filter(|(start, end)| start < end)
     }
 
     /// Reads the next rows. False if there are no more.
@@ -383,11 +431,11 @@ impl Lane {
                 Ok((page, tube, now, next))
             },
         )?;
-        self.next = match self.of {
-            Walked::Of(state) => query::listed_range(&tube, state, &next).map(|(next, _)| next),
-            Walked::Fresh => Some(next).filter(|next| *next < tube.range(Tag::Fresh).end()),
-        };
+        self.next = self.rest(&tube, &next).map(|(next, _)| next);
         (self.page, self.at, self.rows) = (page, Some((tube, now)), Gathered::default());
+        if let Walked::Endless = self.of {
+            self.page.retain(query::is_endless);
+        }
         Ok(true)
     }
 }

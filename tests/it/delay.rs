@@ -283,6 +283,8 @@ fn of_two_delayed_tasks_of_one_time_the_delay_is_next() {
     assert_eq!(next(), by_delay);
     let sooner = tube.task(b"sooner").run_at(clock.wall() + secs(9)).put().unwrap();
     assert_eq!(next(), sooner);
+    clock.set_wall(clock.wall() - secs(5));
+    assert_eq!(next(), by_delay, "it has 10 seconds left, the other 14");
 }
 
 #[test]

@@ -53,6 +53,7 @@ mod keyed;
 mod kick;
 mod lease;
 mod limit;
+mod listing;
 mod numbers;
 mod open;
 mod order;

@@ -460,8 +460,9 @@ impl Model {
         let next = match state {
             State::Ready => return self.next(tube),
             State::Delayed => here.min_by_key(|task| {
-                let due = task.seen.due.map_or((EVER, false), |due| (due, task.by_wall));
-                (due, task.seen.serial)
+                let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
+                let left = |due: u64| (due.saturating_sub(clock), task.by_wall);
+                (task.seen.due.map_or((EVER, false), left), task.seen.serial)
             }),
             State::Taken => here.min_by_key(|task| task.seen.serial),
             _ => here.min_by_key(|task| (task.seen.priority, task.place)),

@@ -91,6 +91,10 @@ impl World {
         if reported != counted {
             return Err(format!("tube {no} reports {reported:?} and holds {counted:?}"));
         }
+        let delayed = tasks.iter().filter(|task| task.state == State::Delayed);
+        if !delayed.map(|task| task.delay_left.unwrap_or(Duration::MAX)).is_sorted() {
+            return Err(format!("tube {no} lists its delayed tasks in another order"));
+        }
         let calls = &stats.calls;
         let calls = [
             calls.put,
