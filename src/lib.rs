@@ -38,6 +38,9 @@
 //!                       retry, release with a delay            ──────┘
 //! ```
 //!
+//! [`claim`](Tube::claim) takes a chosen task from Delayed and Buried too, [`update`](Tube::update)
+//! moves a task between Delayed and Ready, and [`bury`](Tube::bury) by id buries it from any state.
+//!
 //! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is a taken task and [`Lease`] the right to
 //! settle it, [`Consumer`] a named session. [`Queue::transact`] commits an ack and the
 //! application's own tables together. Crash guarantees: see [`Durability`]; failures:
@@ -56,8 +59,10 @@
 //! without end.
 //!
 //! A task's ttl ends at its put + its ttl + every requested delay (at the put, `run_at`, release,
-//! back-off), also when a verb notices the end of a delay late. A delayed task whose ttl has ended
-//! is removed at the end of its delay.
+//! back-off), also when a verb notices the end of a delay late. Of a delay that a claim or an
+//! update ends early, only the part that has passed counts. A ttl that a release or an update sets
+//! counts from then on, and a touch adds to it. A delayed task whose ttl has ended is removed at
+//! the end of its delay.
 //!
 //! # Where things are
 //!

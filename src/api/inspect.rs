@@ -203,8 +203,8 @@ impl Queue {
         })
     }
 
-    /// The calls that wait, in the order in which they began to wait: takes, puts that wait for room, and calls of
-    /// [`wait_ready`](crate::Tube::wait_ready).
+    /// The calls that wait, in the order in which they began to wait: takes, puts that wait for
+    /// room, and calls of [`wait_ready`](crate::Tube::wait_ready).
     ///
     /// ```
     /// use tubewell::{Queue, Stop, TubeOptions, WaitsFor};

@@ -273,9 +273,10 @@ struct Backing {
     place: Option<Place>,
 }
 
-/// A put with options: of one task, from [`Tube::task`], or of a `Vec` of them, from
-/// [`Tube::batch`]. Nothing happens before a call of [`put`](NewTask::put),
-/// [`put_outcome`](NewTask::put_outcome), [`put_receipt`](NewTask::put_receipt) or
+/// A put with options: of one task, from [`Tube::task`], of a `Vec` of payloads, from
+/// [`Tube::batch`], or of tasks with options of their own, from [`Tube::batch_of`]. Nothing happens
+/// before a call of [`put`](NewTask::put), [`put_outcome`](NewTask::put_outcome),
+/// [`put_outcomes`](NewTask::put_outcomes), [`put_receipt`](NewTask::put_receipt) or
 /// [`put_in`](NewTask::put_in). An option that the tube's kind does not allow is refused.
 ///
 /// ```

@@ -223,7 +223,7 @@ impl Queue {
     /// [`TaskSummary::tube`]: crate::TaskSummary::tube
     pub fn find(&self, id: TaskId) -> Result<TaskInfo> {
         self.call("find", |core| {
-            let missing = || Error::new(ErrorKind::TaskNotFound);
+            let missing = || Error::new(ErrorKind::TaskNotFound).because("in any tube");
             core.find(id)?.ok_or_else(missing).map_err(|error| error.on_task(id))
         })
     }

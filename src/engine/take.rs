@@ -163,7 +163,10 @@ fn enter_group(
     let (tube, most) = (task.tube, u64::from(task.tube.row.options.in_flight));
     let own = transition::in_flight(Some(standing)).unsigned_abs();
     if groups::in_flight(ctx, tube, group)?.saturating_sub(own) >= most {
-        return Err(refused(task.id, format!("its group {group:?} is locked")));
+        return Err(refused(
+            task.id,
+            format!("as many of {} are in flight as may be", named(group)),
+        ));
     }
     let line = key::line_of(tube.run(), group);
     // A task that holds its group while it is delayed is the one in flight.
@@ -173,9 +176,17 @@ fn enter_group(
             ctx.first(&line, &key::line(tube.run(), group, &task.place, task.id))?
         && let Some(first) = key::id_of(&first)
     {
-        return Err(refused(task.id, format!("task {first} of its group {group:?} comes first")));
+        return Err(refused(task.id, format!("task {first} of {} comes first", named(group))));
     }
     Ok(())
+}
+
+/// A group in a message. Tasks without one form a group of no name in some kinds of tubes.
+fn named(group: &str) -> String {
+    match group {
+        "" => "the tasks without a group".into(),
+        group => format!("its group {group:?}"),
+    }
 }
 
 fn refused(id: TaskId, text: String) -> Error {

@@ -21,7 +21,7 @@ pub(crate) type ErrorCause = Box<dyn std::error::Error + Send + Sync + 'static>;
 /// let error = tube.claim(TaskId::new(7)).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::TaskNotFound);
 /// assert!(error.is_not_found());
-/// assert_eq!(error.to_string(), "claim task 7 in tube \"letters\": no such task in this tube");
+/// assert_eq!(error.to_string(), "claim task 7 in tube \"letters\": no such task");
 /// # Ok(())
 /// # }
 /// ```
@@ -104,8 +104,9 @@ kinds! {
     /// A task with this key exists, and the put had [`Conflict::Reject`](crate::Conflict::Reject).
     /// Nothing happened.
     KeyExists = "a task with this key exists";
-    /// No task has this id in this tube.
-    TaskNotFound = "no such task in this tube";
+    /// No task of this tube has this id; from [`find`](crate::Queue::find), no task of any tube. It
+    /// is gone, the id was never given, or the task is of another tube, where `find` finds it.
+    TaskNotFound = "no such task";
     /// The verb does not apply to a task in this state. Nothing happened.
     WrongState = "the task's state does not allow this";
     /// The lease has ended: the task was settled, buried, deleted or taken again, its ttr or ttl

@@ -322,9 +322,10 @@ setters! {
     /// nothing overtakes it. Default: off, as in tarantool's utubes.
     hold_group_while_delayed(yes: bool) => hold_group_while_delayed = yes;
 
-    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) after that gives the task a
-    /// new life, from the kick on, as long as its first was to be: its ttl with all that was added
-    /// to it since the put. Default: off.
+    /// Keeps buried tasks beyond their ttl. A [kick](crate::Tube::kick) or a
+    /// [claim](crate::Tube::claim) after that gives the task a new life from then on. It is as long
+    /// as the time from the put to the end of the old ttl, with every delay, and with what a touch,
+    /// a release or an update changed. Default: off.
     ttl_spares_buried(yes: bool) => ttl_spares_buried = yes;
 
     /// Orders tasks by the [`Placement`](crate::Placement) that the

@@ -146,7 +146,8 @@ pub enum Cause {
 }
 
 /// All that the queue knows of one task: its summary, which it derefs to, and its payload. From
-/// [`Tube::peek`](crate::Tube::peek).
+/// [`Tube::peek`](crate::Tube::peek), [`Tube::peek_next`](crate::Tube::peek_next),
+/// [`Tube::tasks`](crate::Tube::tasks) and [`Queue::find`](crate::Queue::find).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -165,7 +166,7 @@ impl Deref for TaskInfo {
 }
 
 /// All that the queue knows of one task except its payload. From
-/// [`Tube::summaries`](crate::Tube::summaries).
+/// [`Tube::summaries`](crate::Tube::summaries), and in a [`TaskInfo`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskSummary {

@@ -403,7 +403,9 @@ fn a_task_is_found_whatever_its_tube_and_state() {
     }
     tubes[50].delete(ids[50]).unwrap();
     for gone in [ids[50], TaskId::new(0), TaskId::new(9_999_999), TaskId::new(u64::MAX)] {
-        assert_eq!(kind(queue.find(gone)), ErrorKind::TaskNotFound);
+        let error = queue.find(gone).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TaskNotFound);
+        assert_eq!(error.to_string(), format!("find task {gone}: no such task (in any tube)"));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-use tubewell::{Clock, ErrorKind, Queue, State, TaskId, TubeOptions};
+use tubewell::{Clock, ErrorKind, Queue, State, TaskId, TubeKind, TubeOptions};
 
 #[test]
 fn a_take_without_a_wait_returns_at_once() {
@@ -92,6 +92,23 @@ fn a_claim_after_the_clock_was_set_back_leaves_the_ttl() {
     clock.advance(secs(14));
     assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(1)));
     task.ack().unwrap();
+}
+
+/// Regression: the message named the group "", which no caller has given.
+#[test]
+fn a_claim_in_a_utube_names_no_group_that_a_task_does_not_have() {
+    let (tube, _) = lone_with(TubeOptions::new(TubeKind::Utube));
+    let [first, second] = ["a", "b"].map(|text| tube.put(text.as_bytes()).unwrap());
+    let refused = |id| tube.claim(id).unwrap_err().to_string();
+    let comes_first = format!("task {first} of the tasks without a group comes first");
+    assert!(refused(second).contains(&comes_first), "{}", refused(second));
+    let _held = tube.claim(first).unwrap();
+    let text = refused(second);
+    assert!(
+        text.contains("as many of the tasks without a group are in flight as may be"),
+        "{text}"
+    );
+    assert_eq!(tube.peek(second).unwrap().group, None);
 }
 
 #[test]
