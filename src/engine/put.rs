@@ -205,7 +205,10 @@ impl PutTasks<'_> {
         task: &NewRow<'_>,
         (staged, id): (Option<&Staged>, Option<u64>),
     ) -> Result<Put> {
-        let keyed = on_conflict(ctx, tube, task, staged)?;
+        let keyed = match task.key {
+            Some(key) => on_conflict(ctx, tube, (task, key), staged)?,
+            None => None,
+        };
         if let Some(kept) = keyed.filter(|put| put.outcome == PutOutcome::Existing) {
             return Ok(kept);
         }
@@ -214,10 +217,12 @@ impl PutTasks<'_> {
 
         let number = id.unwrap_or_else(|| ctx.id());
         let id = TaskId::new(number);
-        let place = Rank {
-            priority: task.priority.unwrap_or(options.priority),
-            order: order(task, number),
+        let order = match task.placed.and_then(|placed| Order::placed(placed.order)) {
+            Some(placed) => placed,
+            None if task.front => Order::front(number),
+            None => Order::back(number),
         };
+        let place = Rank { priority: task.priority.unwrap_or(options.priority), order };
         let group = task.placed.and_then(|placed| placed.group).or(task.group);
         let group = group.or(tube.plain_group());
         let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
@@ -314,17 +319,16 @@ fn first_state(
 fn on_conflict(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    task: &NewRow<'_>,
+    (task, key): (&NewRow<'_>, &str),
     staged: Option<&Staged>,
 ) -> Result<Option<Put>> {
-    let Some(text) = task.key else { return Ok(None) };
-    let Some(id) = keyed(ctx, tube, text)? else { return Ok(None) };
+    let Some(id) = keyed(ctx, tube, key)? else { return Ok(None) };
     match task.conflict {
         Conflict::Keep => {
             staged.map_or(Ok(()), |staged| staged.give_up(ctx))?;
             Ok(Some(Put { id, outcome: PutOutcome::Existing }))
         }
-        Conflict::Reject => Err(Error::new(ErrorKind::KeyExists).because(text).on_task(id)),
+        Conflict::Reject => Err(Error::new(ErrorKind::KeyExists).because(key).on_task(id)),
         Conflict::Replace => {
             let (stored, standing) = lookup::find(ctx, tube, id)?;
             transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
@@ -338,12 +342,4 @@ fn keyed(ctx: &OpContext<'_>, tube: &TubeEntry, text: &str) -> Result<Option<Tas
     let from = key::key_of(tube.run(), text);
     let Some((met, _)) = ctx.first(&from, &key::end_of(&from))? else { return Ok(None) };
     key::id_of(&met).map(Some).ok_or_else(|| damaged("key"))
-}
-
-fn order(task: &NewRow<'_>, number: u64) -> Order {
-    match task.placed.and_then(|placed| Order::placed(placed.order)) {
-        Some(placed) => placed,
-        None if task.front => Order::front(number),
-        None => Order::back(number),
-    }
 }
