@@ -88,6 +88,35 @@ fn a_put_that_waits_for_room_gets_it() {
     });
 }
 
+#[test]
+fn a_stop_and_the_end_of_the_time_that_come_together_lose_no_wake_up() {
+    explore(|| {
+        let (queue, tube, clock) = lone();
+        let stop = Stop::new();
+        let leaving = spawn({
+            let (tube, stop) = (tube.clone(), stop.clone());
+            move || {
+                let taken = tube.take_timeout_until(secs(1), &stop).unwrap();
+                taken.map(|task| task.ack().unwrap()).is_some()
+            }
+        });
+        let staying = spawn({
+            let tube = tube.clone();
+            move || tube.take().unwrap().ack().unwrap()
+        });
+        let stopper = spawn(move || stop.stop());
+        tube.put(b"a").unwrap();
+        clock.advance(secs(1));
+        if leaving.join().unwrap() {
+            tube.put(b"b").unwrap();
+        }
+        staying.join().unwrap();
+        stopper.join().unwrap();
+        assert_eq!(tube.len().unwrap(), 0);
+        queue.close().unwrap();
+    });
+}
+
 /// Of two puts that wait in turn the first may leave at any time; the other gets the room.
 #[test]
 fn a_put_that_gives_up_its_wait_for_room_lets_the_next_look() {

@@ -24,7 +24,7 @@ pub const START: i64 = 1_767_268_800_000_000;
 const SPARE: &str = "spare";
 const OWN: TableDefinition<u64, ()> = TableDefinition::new("own");
 /// Openings for each that is preceded by a read-only one.
-const READ_EVERY: u64 = 2;
+const READ_EVERY: u64 = 5;
 /// The serials and takes of a step are numbered in advance; a step has at most so many of each.
 pub const LEASES_A_STEP: u64 = 64;
 

@@ -76,8 +76,10 @@ pub(crate) fn describe(queue: &Queue, tubes: &Tubes) -> String {
         } else {
             writeln!(text, "tube {name}: {words}, and it has {:?}", info.options).unwrap();
         }
-        if info.paused {
-            writeln!(text, "  paused").unwrap();
+        match info.pause_left {
+            Some(left) => writeln!(text, "  paused, {left:?} left").unwrap(),
+            None if info.paused => writeln!(text, "  paused").unwrap(),
+            None => {}
         }
         let stats = info.stats;
         for (state, reported, count) in [

@@ -212,6 +212,7 @@ fn tubes(story: &mut Story) {
         ("f general", "general attempts=0 placement=shortest"),
         ("empty", "general"),
         ("paused", "general capacity=10"),
+        ("paused for a time", "general"),
         ("temporary", "general temporary priority=1"),
         ("dropped", "general"),
     ] {
@@ -224,6 +225,7 @@ fn tubes(story: &mut Story) {
     ready(&story.tube(&long, "general"), "one");
     let find = |name| story.queue.find_tube(name).unwrap().unwrap();
     find("paused").pause().unwrap();
+    find("paused for a time").pause_for(secs(600)).unwrap();
     let aside = find("b fifottl").task(b"spared").ttl(secs(5)).put().unwrap();
     find("b fifottl").bury(aside, "kept beyond its ttl").unwrap();
     story.queue.drop_tube("dropped").unwrap();
