@@ -357,10 +357,10 @@ impl Queue {
         self.call("open consumer", |_| Consumer::open(&self.hold, name, Some(grace)))
     }
 
-    /// Begins a session without a name, for example one for each connection of a server: its rows
-    /// and its writes are none, and nothing of it outlives the process. When its last handle is
-    /// dropped, or it is [closed](Consumer::close), the tasks that it still holds return to their
-    /// places, and their attempts count.
+    /// Begins a session without a name, for example one for each connection of a server. It writes
+    /// nothing, and nothing of it outlives the process. When its last handle is dropped, or it is
+    /// [closed](Consumer::close), the tasks that it still holds return to their places, and their
+    /// attempts count.
     ///
     /// ```
     /// use tubewell::Queue;
