@@ -4,6 +4,7 @@ use crate::api::queue_inner::{Identity, LeaseOwner, QueueInner, Session};
 use crate::engine::consumers::Join;
 use crate::runtime::reentrancy;
 use crate::runtime::session_leases::{self, SessionLeases};
+use crate::runtime::sessions;
 use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
@@ -151,7 +152,7 @@ impl Identity {
                 self.closed.store(true, Ordering::Release);
                 // A waiting take of this session that looked before is refused now.
                 self.hold.core.takers.recheck_all();
-                self.hold.core.end_nameless(leases)
+                sessions::end_nameless(&self.hold.core, leases)
             }
         }
     }
@@ -174,7 +175,7 @@ impl Identity {
     fn leave(&self) -> Result<()> {
         let (name, number) = match &self.owner {
             LeaseOwner::Named { name, number } => (name, *number),
-            LeaseOwner::Nameless(leases) => return self.hold.core.end_nameless(leases),
+            LeaseOwner::Nameless(leases) => return sessions::end_nameless(&self.hold.core, leases),
         };
         let mut sessions = self.hold.sessions.lock();
         let joined_since = sessions.get(name).is_some_and(|next| next.strong_count() > 0);

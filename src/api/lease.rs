@@ -76,10 +76,10 @@ impl Lease {
 
     #[cold]
     fn end(&mut self) {
-        let (held, consumer) = (self.held.clone(), self.consumer.take());
         if !self.armed {
-            return forget(consumer.as_ref(), &held);
+            return forget(self.consumer.as_ref(), &self.held);
         }
+        let (held, consumer) = (self.held.clone(), self.consumer.take());
         let verdict = if self.seen { Verdict::Lost } else { Verdict::Release(Release::new()) };
         reentrancy::defer_until_outside(move || {
             // Lost, closed or broken: then there is nothing to return.

@@ -9,6 +9,7 @@ use crate::engine::payload::StoredPayload;
 use crate::engine::query;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Delivery, Take};
+use crate::runtime::sessions;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::options::Durability;
@@ -423,7 +424,7 @@ impl<T: ?Sized> Tube<T> {
     /// returns why.
     pub(crate) fn open_task(&self, mut lease: Lease, handed: Delivery) -> Result<Result<Task<T>>> {
         if let Some(leases) = self.consumer.as_ref().and_then(Consumer::leases) {
-            self.hold.core.keep_nameless(leases, (self.number, lease.ticket()))?;
+            sessions::keep_nameless(&self.hold.core, leases, (self.number, lease.ticket()))?;
         }
         let payload = match handed.payload {
             StoredPayload::Read(payload) => payload,

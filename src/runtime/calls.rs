@@ -11,7 +11,6 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::pipeline::submit;
 use crate::runtime::reentrancy;
-use crate::runtime::session_leases::{SessionLeases, TubeLease};
 use crate::runtime::sessions::{self, end_graces, roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
@@ -309,19 +308,6 @@ impl Shared {
             Some(left) => sessions::end(self, consumer, left, now),
             None => Ok(()),
         }
-    }
-
-    /// Ends a session without a name: its tasks return.
-    pub(crate) fn end_nameless(&self, leases: &SessionLeases) -> Result<()> {
-        sessions::end_nameless(self, leases)
-    }
-
-    /// Adds a lease to those of a session without a name.
-    ///
-    /// # Errors
-    /// `Closed` if the session has ended.
-    pub(crate) fn keep_nameless(&self, leases: &SessionLeases, lease: TubeLease) -> Result<()> {
-        sessions::keep_nameless(self, leases, lease)
     }
 
     /// Waits for the threads, without the lock of their list: a callback on one of them may start
