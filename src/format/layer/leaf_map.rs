@@ -56,16 +56,24 @@ pub(crate) struct Position {
     row: usize,
 }
 
-/// A key to which others are compared, by their first 16 bytes as one number before the rest.
+/// A key to which others are compared by their first 16 bytes as one number, before the rest.
 struct Sought<'a> {
     key: &'a [u8],
-    head: Option<(u128, &'a [u8])>,
+    head: Option<u128>,
 }
 
-/// The first 16 bytes, and the others; `None` if there are fewer.
+/// The first 16 bytes as a number, with zeros for what is missing; `None` of less than 8 bytes. Of
+/// two keys with different heads the one with the lesser head is the lesser key.
 #[inline]
-fn head(key: &[u8]) -> Option<(u128, &[u8])> {
-    key.split_first_chunk().map(|(head, rest)| (u128::from_be_bytes(*head), rest))
+fn head(key: &[u8]) -> Option<u128> {
+    if let Some(head) = key.first_chunk() {
+        return Some(u128::from_be_bytes(*head));
+    }
+    let first = u64::from_be_bytes(*key.first_chunk()?);
+    let last = u64::from_be_bytes(*key.last_chunk()?);
+    // The two overlap.
+    let missing = 8 * (16 - key.len());
+    Some(u128::from(first) << 64 | u128::from(last) << missing & u128::from(u64::MAX))
 }
 
 impl<'a> Sought<'a> {
@@ -77,7 +85,7 @@ impl<'a> Sought<'a> {
     #[inline]
     fn order(&self, other: &Key) -> Ordering {
         match (head(other), self.head) {
-            (Some((head, rest)), Some(own)) => head.cmp(&own.0).then_with(|| rest.cmp(own.1)),
+            (Some(head), Some(own)) if head != own => head.cmp(&own),
             _ => other.as_slice().cmp(self.key),
         }
     }
@@ -396,6 +404,27 @@ mod tests {
             map.drain_into(|row| rows.push(row));
             assert!(rows.into_iter().eq(model));
             assert_eq!((map.first(), map.leaves.len().min(1)), (None, map.leaves.len()));
+        }
+    }
+
+    /// Keys of every length around those of the head, which differ in one byte, in their length, or
+    /// in zeros at the end.
+    #[test]
+    fn a_key_is_compared_as_its_bytes_are() {
+        let mut keys = Vec::new();
+        for length in 0..24 {
+            keys.push(vec![0; length]);
+            for at in 0..length {
+                for byte in [1, 0x80] {
+                    let mut key = vec![0; length];
+                    key[at] = byte;
+                    keys.push(key);
+                }
+            }
+        }
+        for key in &keys {
+            let sought = Sought::new(key);
+            assert!(keys.iter().all(|other| sought.order(&copy(other)) == other.cmp(key)));
         }
     }
 
