@@ -16,6 +16,7 @@ fn main() {
     let run = Run::begin("wakeup");
     wakeup(&run);
     timers(&run);
+    busy_timers(&run);
     idle(&run);
     run.end();
 }
@@ -180,6 +181,63 @@ fn lateness(run: &Run, tasks: u64, taking: bool) -> Vec<f64> {
         }
     }
     lateness
+}
+
+/// Timers put in no order, due evenly within one second; one thread takes and acks them. Of each
+/// place in the order, how much later a task is acked than one was due. It is the rate that counts:
+/// who cannot keep up with it is later with each timer.
+fn busy_timers(run: &Run) {
+    for share_of_most in [4, 2, 1] {
+        let tasks = run.scale.pick(1_000, 100_000, 100_000) / share_of_most;
+        let what = format!("{tasks} timers of {PAYLOAD} B in no order, until acked");
+        if !run.wants(&what) {
+            continue;
+        }
+        let turns = if run.alone() { 1 } else { run.scale.pick(1, 1, 3) };
+        let mut ours: Vec<_> = (0..turns).map(|_| acks(run, tasks)).collect();
+        ours.sort_by(|one, other| share(&one.0, 0.99).total_cmp(&share(&other.0, 0.99)));
+        let each = ours.iter().map(|(late, _)| time(share(late, 0.99))).collect::<Vec<_>>();
+        let (late, done) = &ours[turns / 2];
+        let (p50, p99) = (share(late, 0.5), share(late, 0.99));
+        run.row(&format!("{what}: lateness p99"), Ratio::Cost, p99);
+        run.line(
+            format!("{what}: lateness p99"),
+            format!("{} (p50 {}; of {})", time(p99), time(p50), each.join(", ")),
+            format!("all done after {}", time(*done)),
+            format!("{done:.3}"),
+            if share_of_most == 1 { "≤ 5 ms, 1.02" } else { "–" },
+        );
+    }
+}
+
+/// How late each of so many timers was acked, and how long after the first instant all were.
+fn acks(run: &Run, tasks: u64) -> (Vec<f64>, f64) {
+    let queue = open(run);
+    let tube = queue.tube("timers").unwrap();
+    let first = SystemTime::now() + Duration::from_secs(run.scale.pick(1, 4, 4));
+    let due = |number: u64| first + Duration::from_secs(1) * number as u32 / tasks as u32;
+    // Coprime to the number of tasks, which is a product of twos and fives: it visits each of them.
+    let step = 61_803;
+    let mut payload = [7; PAYLOAD];
+    for number in 0..tasks {
+        let number = number * step % tasks;
+        payload[..8].copy_from_slice(&number.to_le_bytes());
+        tube.task(&payload).run_at(due(number)).put().unwrap();
+    }
+    if SystemTime::now() > first {
+        eprintln!("  the machine is too slow for this: some were due before all were put");
+    }
+    let late = |number: u64| {
+        let task = loop {
+            if let Some(task) = tube.take_timeout(Duration::from_secs(1)).unwrap() {
+                break task;
+            }
+        };
+        task.ack().unwrap();
+        SystemTime::now().duration_since(due(number)).unwrap_or_default().as_secs_f64()
+    };
+    let lateness = (0..tasks).map(late).collect();
+    (sorted(lateness), first.elapsed().unwrap_or_default().as_secs_f64())
 }
 
 /// An open queue with tasks, buried ones, a waiting taker, and nothing due.

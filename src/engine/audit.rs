@@ -332,7 +332,12 @@ impl<'a> Audit<'a> {
         }
         let deadlines = transition::deadlines(self.tube, standing).into_iter();
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
-            self.expect(Tag::Due, key::due(run, what, when, task.id));
+            let key = key::due(run, what, when, task.id);
+            let row = transition::due_row(task, standing, what);
+            if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != row) {
+                self.say(format!("task {}: the row of its {what:?} is wrong", task.id));
+            }
+            self.expect(Tag::Due, key);
         }
         for key in transition::index_keys(task, standing) {
             match Range::holding(&key) {

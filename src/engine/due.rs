@@ -8,7 +8,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lookup, query, transition};
 use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Run, Work};
-use crate::format::{Deadline, Met, Range, Scan, Tag, View};
+use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::task::{Cause, TaskId};
@@ -99,11 +99,11 @@ impl Op for WorkOff {
             let last = key::due(tube.run(), what, what.time_of(ctx.now), TaskId::new(u64::MAX));
             let mut rows = Scan::through(key::due_of(tube.run(), what), &last);
             while left > 0 && !ctx.is_sweep_long() && ctx.count(tube.range(Tag::Due)) > 0 {
-                let Some((met, _)) = rows.next(ctx)? else { break };
+                let Some((met, row)) = rows.next(ctx)? else { break };
                 left -= 1;
                 let due = key::id_of(&met).zip(key::when_of(&met));
                 let (id, when) = due.ok_or_else(|| damaged("due"))?;
-                if sound(fall_due(ctx, &tube, id, what, when))? != Some(true) {
+                if sound(fall_due(ctx, &tube, id, (what, when), row.as_ref()))? != Some(true) {
                     ctx.remove(met);
                 }
             }
@@ -112,15 +112,15 @@ impl Op for WorkOff {
     }
 }
 
-/// Applies one deadline. Returns false if its task no longer has it.
+/// Applies one deadline, which this row is of. Returns false if its task no longer has it.
 fn fall_due(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     id: TaskId,
-    what: Deadline,
-    when: u64,
+    (what, when): (Deadline, u64),
+    row: Option<&Value>,
 ) -> Result<bool> {
-    let Some((at, stored, standing)) = lookup::find_due(ctx, tube, id, what)? else {
+    let Some((at, stored, standing)) = lookup::find_due(ctx, tube, id, what, row)? else {
         return Ok(false);
     };
     let Some(task) = ctx.or_repair(tube, || at, stored.task(tube))? else { return Ok(false) };

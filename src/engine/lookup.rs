@@ -7,7 +7,7 @@ use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{PositionRow, TaskRow};
-use crate::format::{Deadline, Met, Range, Scan, Tag, View};
+use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::TaskId;
 
@@ -28,12 +28,14 @@ pub(crate) fn find(
 /// A task as it was found, with the key of the row of its state.
 type FoundTask = (Key, StoredTask, TaskState);
 
-/// The task that a deadline is of, in the state that the deadline is of. `None` if it is not.
+/// The task that a deadline is of, in the state that the deadline is of. `None` if it is not. The
+/// row of the end of a delay has a copy of the state; without a sound copy the state's row is read.
 pub(crate) fn find_due(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     id: TaskId,
     what: Deadline,
+    row: Option<&Value>,
 ) -> Result<Option<FoundTask>> {
     let key = match what {
         Deadline::Delay | Deadline::RunAt => key::delayed(tube.run(), id),
@@ -41,8 +43,33 @@ pub(crate) fn find_due(
         // A damaged one stays for the verb that it is next for.
         Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
     };
+    if let Some(copy) = row.filter(|_| what != Deadline::Ttr)
+        && let Some((stored, standing)) = sound(stored::open(ctx, tube, &key, copy))?
+    {
+        return Ok(Some((key, stored, standing)));
+    }
     let found = look(ctx, tube, key::copy(&key));
     ctx.or_repair(tube, || key, found).map(Option::flatten)
+}
+
+/// A delayed task by the copy of its state, the row of which is this one and damaged. Reads the
+/// ends of all delays of the tube.
+pub(crate) fn copied(
+    view: &dyn View,
+    tube: &TubeEntry,
+    at: &Key,
+) -> Result<Option<(StoredTask, TaskState)>> {
+    for what in [Deadline::Delay, Deadline::RunAt] {
+        let mut rows = Scan::prefixed(key::due_of(tube.run(), what));
+        while let Some((met, copy)) = rows.next(view)? {
+            if key::id_of(&met) != key::id_of(at) {
+                continue;
+            }
+            let opened = copy.map(|copy| sound(stored::open(view, tube, at, &copy)));
+            return opened.transpose().map(Option::flatten);
+        }
+    }
+    Ok(None)
 }
 
 fn look(view: &dyn View, tube: &TubeEntry, key: Key) -> Result<Option<FoundTask>> {

@@ -75,6 +75,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
                 Err(fault) => (Some((stored, state)), fault),
             }
         }
+        Err(fault) if tag == Tag::Delayed => (lookup::copied(ctx, tube, &at)?, fault),
         Err(fault) => (None, fault),
     };
     if fault.kind() != ErrorKind::Damaged {
@@ -216,8 +217,8 @@ fn unknown() -> TaskProgress {
     TaskProgress::fresh(NEVER, NEVER)
 }
 
-/// The state of a delayed task whose row is damaged. Its deadline stays: the rule that meets it
-/// again finds no delayed task and removes it.
+/// The state of a delayed task whose row is damaged, and the copy too. Its deadline stays: the rule
+/// that meets it again finds no delayed task and removes it.
 fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result<TaskState> {
     let holds_group = match group {
         // If the stored count is higher than the tasks that can be counted, damaged delayed tasks

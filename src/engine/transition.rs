@@ -64,6 +64,18 @@ pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u
     [(what, when), (Deadline::Ttr, lease)]
 }
 
+/// The row of a deadline of a task in this state. That of the end of a delay is a copy of the row
+/// of the state, because many delays may end at once: a row that is read by its id is far from the
+/// one before it.
+pub(crate) fn due_row(task: &TaskRef<'_>, standing: &TaskState, what: Deadline) -> Value {
+    match what {
+        Deadline::Delay | Deadline::RunAt => {
+            state_row(task, standing).map_or(Value::EMPTY, |(_, row)| row)
+        }
+        Deadline::Ttr | Deadline::Ttl => Value::EMPTY,
+    }
+}
+
 pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
     match standing {
         Some(TaskState::Taken(_)) => 1,
@@ -261,21 +273,37 @@ impl<'a> Transition<'a> {
         groups::plan(ctx, self.task.tube, step)
     }
 
+    #[inline]
     fn shift_deadlines(&self, ctx: &mut OpContext<'_>) {
-        let (tube, id) = (self.task.tube, self.task.id);
         let none = [(Deadline::Ttl, NEVER), (Deadline::Ttr, NEVER)];
-        let old = self.from.map_or(none, |from| deadlines(tube, from));
-        let new = self.to.map_or(none, |to| deadlines(tube, to));
-        if old == new {
-            return;
+        let old = self.from.map_or(none, |from| deadlines(self.task.tube, from));
+        let new = self.to.map_or(none, |to| deadlines(self.task.tube, to));
+        if old != new || matches!(self.to, Some(TaskState::Delayed(_))) {
+            self.write_deadlines(ctx, old.into_iter().zip(new));
         }
-        for (old, new) in old.into_iter().zip(new).filter(|(old, new)| old != new) {
-            if old.1 != NEVER {
+    }
+
+    /// Writes the rows of the deadlines: each before the step, and the same one after it. The row
+    /// of a delay's end may change without its deadline.
+    #[inline(never)]
+    fn write_deadlines(
+        &self,
+        ctx: &mut OpContext<'_>,
+        both: impl Iterator<Item = ((Deadline, u64), (Deadline, u64))>,
+    ) {
+        let (tube, id) = (self.task.tube, self.task.id);
+        for (old, new) in both {
+            if old != new && old.1 != NEVER {
                 ctx.remove(key::due(tube.run(), old.0, old.1, id));
             }
-            if new.1 != NEVER {
-                ctx.add(key::due(tube.run(), new.0, new.1, id), Value::from([]));
+            let Some(to) = self.to.filter(|_| new.1 != NEVER) else { continue };
+            let (key, row) =
+                (key::due(tube.run(), new.0, new.1, id), due_row(self.task, to, new.0));
+            if old != new {
+                ctx.add(key, row);
                 ctx.effects().deadline(tube.number, NextDue::of(new.0, new.1));
+            } else if !row.is_empty() {
+                ctx.change(key, row);
             }
         }
     }

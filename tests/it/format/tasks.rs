@@ -43,6 +43,8 @@ struct Parts {
     task: Option<(bool, Place, TaskRow)>,
     /// Rank and group in the key, if they are there.
     states: Vec<(Option<Place>, Option<String>, State, Progress)>,
+    /// The DelayedRow.
+    delayed: Vec<u8>,
 }
 
 type Index = BTreeMap<Key, Vec<u8>>;
@@ -124,6 +126,7 @@ impl Sorted {
             }
             Key::Delayed(run, id) => {
                 let (state, progress) = bytes.delayed()?;
+                self.parts.entry((run, id)).or_default().delayed = value.to_vec();
                 ((run, id), (None, None, state, progress))
             }
             Key::Taken(run, id) => {
@@ -309,14 +312,15 @@ impl Parts {
         let task =
             Stored { place, created: row.created, group, key: row.key, payload, state, progress };
         for key in task.calls_for(tube, run, id) {
-            derived.insert(key, Vec::new());
+            let is_delay = matches!(key, Key::Due { what: 1 | 2, .. });
+            derived.insert(key, if is_delay { self.delayed.clone() } else { Vec::new() });
         }
         Ok(task)
     }
 }
 
 impl Stored {
-    /// The keys without a value.
+    /// The keys of the rows that are empty or copies.
     fn calls_for(&self, tube: &TubeRow, run: u32, id: u64) -> Vec<Key> {
         let mut keys = Vec::new();
         if let Some(key) = &self.key {

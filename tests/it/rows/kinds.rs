@@ -4,7 +4,7 @@
 
 use super::{STRAW, faults, flip, flip_value, key, place};
 use crate::{counts, drain, home, is_gone, is_mended, killed, kind, listed, open, secs, still};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use tubewell::{Clock, Conflict, ErrorKind, ManualClock, PutOutcome, Queue, State, TaskId, Tube};
@@ -57,6 +57,16 @@ fn straw_row() -> Vec<u8> {
     let hash = xxhash_rust::xxh3::xxh3_64(&STRAW).to_be_bytes();
     let generation = [0, 0, 0, 1];
     [&[4, 0, 0, 0][..], &after(secs(0)), &[0; 4], &STRAW_BYTES, &generation, &hash].concat()
+}
+
+/// The row of a delayed task with a payload of so many bytes.
+fn delayed_row(flags: u8, wait: Duration, bytes: [u8; 4]) -> Vec<u8> {
+    [&[flags][..], &after(wait), &bytes].concat()
+}
+
+/// Damages the row of a deadline. That of the end of a delay has a copy of the task's delayed row.
+fn flip_due(path: &Path, what: u8, wait: Duration, id: TaskId, row: &[u8]) {
+    flip_value(path, &key(DUE, &[&[what], &after(wait), &id.get().to_be_bytes()]), row);
 }
 
 fn is_aside(tube: &Tube, id: TaskId) {
@@ -121,10 +131,11 @@ fn a_damaged_position_makes_no_buried_task_ready() {
     is_mended(&queue);
 }
 
-/// Regression: its deadline was removed when it was due, and no later call found the task.
+/// Regression: its deadline was removed when it was due, and no later call found the task. With a
+/// sound copy of its row it becomes ready, without one it is buried.
 #[test]
-fn a_damaged_delayed_task_is_buried_when_it_is_due() {
-    for by_wall in [false, true] {
+fn a_damaged_delayed_task_is_found_when_it_is_due() {
+    for (by_wall, has_copy) in [(false, true), (false, false), (true, true), (true, false)] {
         let (_home, path, ids) = closed(|_, tube| {
             let noon = ManualClock::new().wall();
             let later = |text: &[u8]| {
@@ -135,21 +146,48 @@ fn a_damaged_delayed_task_is_buried_when_it_is_due() {
             tube.put(b"c").unwrap();
             ids
         });
-        let flags = [1 << 4 | u8::from(by_wall)];
-        let row = [&flags[..], &after(secs(5)), &STRAW_BYTES].concat();
+        let row = delayed_row(1 << 4 | u8::from(by_wall), secs(5), STRAW_BYTES);
         flip_value(&path, &key(DELAYED, &[&ids[0].get().to_be_bytes()]), &row);
+        if !has_copy {
+            flip_due(&path, DELAY + u8::from(by_wall), secs(5), ids[0], &row);
+        }
 
         let (queue, tube, clock) = damaged(&path, "Delayed: a damaged row");
         is_refused(&tube, ids[0]);
         assert_eq!(listed(&tube, State::Delayed), "b");
         clock.advance(secs(5));
         queue.tick().unwrap();
-        is_aside(&tube, ids[0]);
-        assert_eq!(drain(&tube), "b c");
-        assert_eq!(counts(&tube), [0, 0, 0, 1]);
+        if has_copy {
+            assert_eq!(*tube.peek(ids[0]).unwrap().payload, STRAW[..]);
+            assert_eq!(counts(&tube), [3, 0, 0, 0]);
+        } else {
+            is_aside(&tube, ids[0]);
+            assert_eq!(drain(&tube), "b c");
+            assert_eq!(counts(&tube), [0, 0, 0, 1]);
+        }
         is_mended(&queue);
         tube.delete(ids[0]).unwrap();
         is_mended(&queue);
+    }
+}
+
+/// Only the copy says when its delay ends, so that the end is removed with the delay: the task is
+/// not made ready a second time.
+#[test]
+fn a_damaged_delayed_task_without_its_own_row_is_buried_once() {
+    let (_home, path, id) = closed(|_, tube| tube.task(&STRAW).delay(secs(5)).put().unwrap());
+    let row = delayed_row(1 << 4, secs(5), STRAW_BYTES);
+    flip_value(&path, &key(DELAYED, &[&id.get().to_be_bytes()]), &row);
+    flip_value(&path, &key(TASK, &[&place(id)]), &straw_row());
+
+    let (queue, tube, clock) = damaged(&path, "Delayed: a damaged row");
+    clock.advance(secs(5));
+    for _ in 0..2 {
+        queue.tick().unwrap();
+        is_aside(&tube, id);
+        assert_eq!(counts(&tube), [0, 0, 0, 1]);
+        is_mended(&queue);
+        clock.advance(secs(5));
     }
 }
 
@@ -248,7 +286,7 @@ fn a_damaged_task_is_acked_by_its_holder() {
     is_mended(&queue);
 }
 
-/// All of a deadline is in its key.
+/// All that is needed of a deadline is in its key.
 #[test]
 fn a_damaged_deadline_becomes_due() {
     let (_home, path, ids) = closed(|_, tube| {
@@ -257,10 +295,9 @@ fn a_damaged_deadline_becomes_due() {
         tube.put(b"b").unwrap();
         [later, short]
     });
-    let when = after(secs(5));
-    for (what, id) in [DELAY, TTL].into_iter().zip(ids) {
-        flip_value(&path, &key(DUE, &[&[what], &when, &id.get().to_be_bytes()]), b"");
-    }
+    let copy = delayed_row(0, secs(5), [0, 0, 0, 5]);
+    flip_due(&path, DELAY, secs(5), ids[0], &copy);
+    flip_due(&path, TTL, secs(5), ids[1], b"");
 
     let (queue, tube, clock) = damaged(&path, "Due: a damaged row");
     assert_eq!(counts(&tube), [2, 1, 0, 0]);
@@ -379,8 +416,9 @@ fn a_transaction_goes_on_over_damaged_tasks_that_are_due() {
         [5, 5, 10, 10].map(|wait| tube.task(&STRAW).delay(secs(wait)).put().unwrap())
     });
     for (id, wait) in ids.iter().zip([5, 5, 10, 10]) {
-        let row = [&[1 << 4][..], &after(secs(wait)), &STRAW_BYTES].concat();
+        let row = delayed_row(1 << 4, secs(wait), STRAW_BYTES);
         flip_value(&path, &key(DELAYED, &[&id.get().to_be_bytes()]), &row);
+        flip_due(&path, DELAY, secs(wait), *id, &row);
     }
     let (queue, tube, clock) = damaged(&path, "Delayed: a damaged row");
     clock.advance(secs(5));
