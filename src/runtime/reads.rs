@@ -390,15 +390,20 @@ impl Lane {
         }
     }
 
-    /// The keys of the next page.
+    /// The keys of the next page; `None` if there are no more rows.
     fn range(&self, view: &dyn View, tube: &TubeEntry, from: &Key) -> Result<Option<(Key, Key)>> {
-        match self.of {
-            Walked::Fresh => {
-                let border = fresh::known(view, tube)?;
-                Ok(Some((border.max(key::copy(from)), tube.range(Tag::Fresh).end())))
-            }
-            _ => Ok(self.rest(tube, from)),
+        let has_rows = |start: &Key| Range::holding(start).is_some_and(|it| view.count(it) > 0);
+        let mut rest = self.rest(tube, from);
+        // A range without rows is not read: the base would read the rows after it.
+        while let Some((_, end)) = rest.take_if(|(start, _)| !has_rows(start)) {
+            rest = self.rest(tube, &end);
         }
+        let Some((start, end)) = rest else { return Ok(None) };
+        let start = match self.of {
+            Walked::Fresh => fresh::known(view, tube)?.max(start),
+            _ => start,
+        };
+        Ok(Some((start, end)))
     }
 
     /// The keys from `from` on; `None` if there are none.
@@ -423,15 +428,17 @@ impl Lane {
         let (page, tube, now, next) = core.read_snapshot(
             |state, now| {
                 let tube = state.tube(self.number)?;
-                let (from, to) = self.range(&state.store, &tube, &from)?.unwrap_or_default();
-                Ok((state.store.snapshot_range(&from, &to)?, (tube, now)))
+                let range = self.range(&state.store, &tube, &from)?;
+                let is_over = range.is_none();
+                let (from, to) = range.unwrap_or_default();
+                Ok((state.store.snapshot_range(&from, &to)?, (tube, now, is_over)))
             },
-            |snapshot, (tube, now)| {
+            |snapshot, (tube, now, is_over)| {
                 let (page, next) = snapshot.page()?;
-                Ok((page, tube, now, next))
+                Ok((page, tube, now, (!is_over).then_some(next)))
             },
         )?;
-        self.next = self.rest(&tube, &next).map(|(next, _)| next);
+        self.next = next.and_then(|next| self.rest(&tube, &next)).map(|(next, _)| next);
         (self.page, self.at, self.rows) = (page, Some((tube, now)), Gathered::default());
         if let Walked::Endless = self.of {
             self.page.retain(query::is_endless);

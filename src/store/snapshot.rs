@@ -69,7 +69,7 @@ impl Snapshot {
         let rows = Merged { upper: &self.copied, lower: self.frozen.as_deref(), below };
         let (mut page, mut bytes, mut at) = (VecDeque::new(), 0, self.from.clone());
         let mut dead = DeadRangesOf::default();
-        while page.len() < PAGE_TASKS && bytes < PAGE_BYTES {
+        while at < self.to && page.len() < PAGE_TASKS && bytes < PAGE_BYTES {
             let Some(met) = rows.first(&mut dead, (&at, &self.to), || false)? else {
                 return Ok((page, self.to.clone()));
             };

@@ -198,3 +198,20 @@ fn a_task_that_is_lost_before_its_payload_was_read_is_not_handed_out() {
     assert_eq!(lost.kind(), ErrorKind::LeaseLost);
     assert!(tube.is_empty().unwrap());
 }
+
+/// A listing of a state that no task is in read the rows of the base that come after that range.
+#[test]
+fn a_listing_of_no_tasks_reads_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let (queue, tube) = open(&home);
+    tube.put_many(vec![[7; 1000]; 1000]).unwrap();
+    queue.close().unwrap();
+    let (_queue, tube) = open(&home);
+    let before = read_bytes(&tube);
+    for state in [State::Delayed, State::Taken, State::Buried] {
+        assert_eq!(tube.tasks(state).count(), 0);
+    }
+    assert_eq!(read_bytes(&tube), before);
+    assert_eq!(tube.tasks(State::Ready).count(), 1000);
+    assert!(read_bytes(&tube) > before);
+}
