@@ -106,13 +106,25 @@ impl<'a> OpContext<'a> {
     ) -> Result<Option<T>> {
         match read {
             Ok(read) => Ok(Some(read)),
-            Err(error) if error.kind() == ErrorKind::Damaged => {
-                let error = error.at_row(tube.number, &key());
-                let is_repaired = error.row().is_some_and(|row| self.repaired.contains(row));
-                if is_repaired { Ok(None) } else { Err(error) }
-            }
-            Err(error) => Err(error),
+            Err(error) => self.pass_by(tube, key, error).map(|()| None),
         }
+    }
+
+    /// The same for an error that was met: the rule continues without the row if the repair did not
+    /// help.
+    #[cold]
+    pub(crate) fn pass_by(
+        &self,
+        tube: &TubeEntry,
+        key: impl FnOnce() -> Key,
+        error: Error,
+    ) -> Result<()> {
+        if error.kind() != ErrorKind::Damaged {
+            return Err(error);
+        }
+        let error = error.at_row(tube.number, &key());
+        let is_repaired = error.row().is_some_and(|row| self.repaired.contains(row));
+        if is_repaired { Ok(()) } else { Err(error) }
     }
 
     fn over(&self) -> Over<'_> {

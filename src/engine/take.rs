@@ -302,15 +302,27 @@ fn hand_over(
     let row = row.as_ref().ok_or_else(|| damaged("ready"));
     let opened = row.and_then(|row| stored::open_at(ctx, tube, (*tag, *id, Some(*place)), row));
     let at = || key::copy(key);
-    let Some((stored, standing)) = ctx.or_repair(tube, at, opened)? else { return Ok(None) };
+    // Not `or_repair`: that would move what was read.
+    let (stored, standing) = match opened {
+        Ok(found) => found,
+        Err(error) => return ctx.pass_by(tube, at, error).map(|()| None),
+    };
     let task = stored.task(tube).and_then(|task| {
         let task = TaskRef { is_next: *is_next, ..task };
         let mut content = task.content(ctx)?;
         content.payload.read_if_short(ctx, bytes_left)?;
         Ok((task, content))
     });
-    let Some((task, content)) = ctx.or_repair(tube, at, task)? else { return Ok(None) };
-    take(ctx, &task, (&standing, standing.head().clone()), content, holder).map(Some)
+    let (task, content) = match task {
+        Ok(read) => read,
+        Err(error) => return ctx.pass_by(tube, at, error).map(|()| None),
+    };
+    let head = match &standing {
+        // It has no other progress.
+        TaskState::Fresh(head) => TaskProgress::fresh(head.expires, head.ttr),
+        standing => standing.head().clone(),
+    };
+    take(ctx, &task, (&standing, head), content, holder).map(Some)
 }
 
 #[inline(always)]
