@@ -67,8 +67,9 @@ impl Queue for Apalis {
         self.push(&[task(payload, priority)]);
     }
 
-    fn put_many(&self, payloads: &[Vec<u8>]) {
-        let tasks: Vec<SqliteTask> = payloads.iter().map(|payload| task(payload, 0)).collect();
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
+        let tasks = tasks.iter().map(|(priority, payload)| task(payload, *priority));
+        let tasks: Vec<SqliteTask> = tasks.collect();
         self.push(&tasks);
     }
 

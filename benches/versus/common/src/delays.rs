@@ -4,7 +4,8 @@
 //! the other workloads are given has no delays and must not pay for them.
 
 use crate::engine::{lock, run};
-use crate::{Done, Engine, Folder, Has, Op, Queue};
+use crate::{Done, Engine, Folder, Has, Op, Queue, timer};
+use std::hint::black_box;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -107,25 +108,27 @@ impl<E: Delays> Queue for Timed<E> {
         run(&mut state.engine, &[Op::Ack(task)], &mut state.done);
     }
 
-    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
-        let delayed = |&(number, due): &(u64, SystemTime)| {
-            let task = number.to_le_bytes().to_vec();
-            Delayed { due: nanos(due), priority: 0, task }
+    fn put_due(&self, timers: &[(u64, SystemTime)]) {
+        let delayed = |&(number, due): &(u64, SystemTime)| Delayed {
+            due: nanos(due),
+            priority: 0,
+            task: timer(number).to_vec(),
         };
         let state = &mut *lock(&self.state);
         state.engine.delay(timers.iter().map(delayed).collect());
         let first = timers.iter().map(|timer| nanos(timer.1)).min();
         state.next = state.next.into_iter().chain(first).min();
         self.put.notify_one();
-        timers.iter().map(|timer| timer.1).collect()
     }
 
-    fn wait_due(&self) -> u64 {
+    fn wait_due(&self) {
         let mut state = lock(&self.state);
         loop {
             let now = nanos(SystemTime::now());
-            if let Some((_, task)) = state.take(now) {
-                return u64::from_le_bytes(task.try_into().expect("a number was put"));
+            if let Some((id, task)) = state.take(now) {
+                black_box(task);
+                drop(state);
+                return self.ack(id);
             }
             let until = state
                 .next

@@ -82,12 +82,7 @@ impl<E: Engine> Queue for Alone<E> {
         self.put.notify_one();
     }
 
-    fn put_many(&self, tasks: &[Vec<u8>]) {
-        let ops: Vec<Op> = tasks.iter().map(|task| Op::Put(0, task.clone())).collect();
-        self.run(&ops);
-    }
-
-    fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
         let put = |(priority, task): &(u8, Vec<u8>)| Op::Put(*priority, task.clone());
         let ops: Vec<Op> = tasks.iter().map(put).collect();
         self.run(&ops);

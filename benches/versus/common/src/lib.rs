@@ -43,15 +43,19 @@ pub trait Queue: Sync + Sized {
     /// Returns when the task is as safe as the peer is set to make it.
     fn put(&self, task: &[u8], priority: u8);
 
-    /// All of them in one commit, at priority 0.
-    fn put_many(&self, tasks: &[Vec<u8>]) {
+    /// All of them in one commit, each at its priority.
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
         let _ = tasks;
         unreachable!("the peer has no batches");
     }
 
     /// Fills the queue before the clock runs, by whatever way is quickest.
     fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
-        tasks.iter().for_each(|(priority, task)| self.put(task, *priority));
+        if Self::HAS.batches {
+            self.put_many(tasks);
+        } else {
+            tasks.iter().for_each(|(priority, task)| self.put(task, *priority));
+        }
     }
 
     /// The next task, if there is one. Its payload has been read when this returns.
@@ -82,14 +86,14 @@ pub trait Queue: Sync + Sized {
         unreachable!("the peer has no groups");
     }
 
-    /// Puts tasks, each with its number and when it is to fall due, and says when each does.
-    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
+    /// Puts tasks that are to fall due, each the [`timer`] of its number.
+    fn put_due(&self, timers: &[(u64, SystemTime)]) {
         let _ = timers;
         unreachable!("the peer has no delays");
     }
 
-    /// Waits for a task that was put so, leaves it taken, and says its number.
-    fn wait_due(&self) -> u64 {
+    /// Waits for a task that was put so, takes and acks it.
+    fn wait_due(&self) {
         unreachable!("the peer has no delays");
     }
 
@@ -97,6 +101,13 @@ pub trait Queue: Sync + Sized {
     fn server(&self) -> Option<u32> {
         None
     }
+}
+
+/// The payload of a timer.
+pub fn timer(number: u64) -> [u8; 256] {
+    let mut payload = [7; 256];
+    payload[..8].copy_from_slice(&number.to_le_bytes());
+    payload
 }
 
 /// What a queue can do.

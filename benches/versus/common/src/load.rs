@@ -21,6 +21,7 @@ const SETTLED: Duration = Duration::from_millis(1500);
 const IDLE: u32 = 3;
 /// Timers fall due within this time, and are put in another one before it.
 const DUE: Duration = Duration::from_secs(1);
+const STEP: u64 = 61_803;
 const PUTTING: Duration = Duration::from_micros(40);
 
 /// Reads the command line and runs the one workload; `open` is told the peer's name and the folder.
@@ -28,9 +29,9 @@ pub fn main<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q) -> ExitCo
     let has = Q::HAS;
     let may = match args.workload.as_str() {
         "put" => true,
-        "batch" => has.batches,
+        "batch" => has.batches && (args.priorities == 1 || has.priorities),
         "cycle" => has.takes && (args.priorities == 1 || has.priorities),
-        "batch-cycle" => has.takes && has.batches,
+        "batch-cycle" => has.takes && has.batches && (args.priorities == 1 || has.priorities),
         "wake" | "idle" => has.waiting,
         "groups" => has.groups,
         "timers" => has.delays,
@@ -98,7 +99,8 @@ fn timed<Q: Queue>(queue: &Q, args: &Args, folder: &Folder) {
     fill(queue, args, args.backlog);
     let tasks: Vec<Vec<u8>> = (0..16).map(|number| payload(args, number)).collect();
     let per_op = if args.workload.starts_with("batch") { BATCH } else { 1 };
-    let batch: Vec<Vec<u8>> = (0..per_op as u64).map(|number| payload(args, number)).collect();
+    let batch = (0..per_op as u64).map(|number| (priority(args, number), payload(args, number)));
+    let batch: Vec<(u8, Vec<u8>)> = batch.collect();
     let op = |number: u64| match args.workload.as_str() {
         "put" => queue.put(&tasks[number as usize % tasks.len()], 0),
         "batch" => queue.put_many(&batch),
@@ -241,23 +243,25 @@ fn drain<Q: Queue>(queue: &Q, threads: usize) -> Duration {
     .elapsed()
 }
 
-/// How late a waiting taker has tasks that fall due evenly within a second.
+/// How late a taker has acked tasks that fall due evenly within a second and were put in no order:
+/// the first, the second and so on, each against the instant of its place in the order.
 fn timers<Q: Queue>(queue: &Q, args: &Args) {
     let tasks = args.backlog;
     // All are put before the first is due, with room to spare on a slow machine.
     let first = SystemTime::now() + DUE + PUTTING * tasks as u32;
-    let timers = (0..tasks).map(|number| (number, first + DUE * number as u32 / tasks as u32));
-    let timers: Vec<(u64, SystemTime)> = timers.collect();
-    let put = |batch| queue.put_due(batch);
-    let mut dues: Vec<_> = timers.chunks(BATCH).flat_map(put).map(Some).collect();
+    let due = |number: u64| first + DUE * number as u32 / tasks as u32;
+    // A step that visits each of them: their number is a product of twos and fives.
+    let timers = (0..tasks).map(|number| number * STEP % tasks).map(|number| (number, due(number)));
+    timers.collect::<Vec<_>>().chunks(BATCH).for_each(|batch| queue.put_due(batch));
     assert!(SystemTime::now() < first, "the machine is too slow: some are due before all are put");
-    let take = |_| {
-        let due = dues[queue.wait_due() as usize].take().expect("each is taken once");
-        SystemTime::now().duration_since(due).unwrap_or_default()
+    let take = |number| {
+        queue.wait_due();
+        SystemTime::now().duration_since(due(number)).unwrap_or_default()
     };
     let lateness: Vec<Duration> = (0..tasks).map(take).collect();
     let mut line = Line::new(args);
     line.number("ops", Some(tasks as f64));
+    line.number("seconds", first.elapsed().ok().map(|done| done.as_secs_f64()));
     line.shares(lateness, |late| late.as_secs_f64() * 1e6);
     line.print();
 }

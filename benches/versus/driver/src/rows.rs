@@ -103,7 +103,7 @@ pub const SIZES: &str = "Durable puts by payload";
 pub const DEPTHS: &str = "Relaxed cycles by backlog";
 pub const GROUPS: &str = "Ten busy groups and ten consumers";
 pub const WAKES: &str = "Wake-up of a waiting taker by a relaxed put";
-pub const TIMERS: &str = "Timers that fall due within a second, until taken";
+pub const TIMERS: &str = "Timers of 256 B that fall due within a second, until acked";
 pub const IDLES: &str = "An open queue and a waiting taker, each second";
 pub const OPENS: &str = "Opening, and memory";
 
@@ -196,12 +196,15 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
     }
     rows.push(Row::new(CYCLES, "puts in batches of 1000", "batch", without(DURABLE, &[SINGLE])));
     let both = &[Rate, BytesPerOp];
-    rows.push(Row::new(
+    let batched = || without(DURABLE, &[WORKERS, SINGLE]);
+    rows.push(Row::new(CYCLES, "cycles in batches of 1000", "batch-cycle", batched()));
+    let row = Row::new(
         CYCLES,
-        "cycles in batches of 1000",
+        "cycles in batches of 1000 of 16 priorities",
         "batch-cycle",
-        without(DURABLE, &[WORKERS, SINGLE]),
-    ));
+        without(DURABLE, &[WORKERS, SINGLE, UNORDERED, &["redis-sync"]]),
+    );
+    rows.push(row.with("--priorities", 16));
     rows.push(Row::new(CYCLES, "cycles, 1 thread", "cycle", cycled()).figures(both));
     rows.push(Row::new(CYCLES, "cycles, 16 threads", "cycle", cycled()).threads(16).figures(both));
     for (bytes, column) in
@@ -231,7 +234,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
     let many = if plan.quick { 10_000 } else { 100_000 };
     let row =
         Row::new(TIMERS, format!("{} timers, late", grouped(many)), "timers", DELAYING.to_vec());
-    rows.push(row.with("--backlog", many).figures(&[P50, P99]));
+    rows.push(row.with("--backlog", many).figures(&[P50, P99, Seconds]));
     let row = Row::new(IDLES, "idle", "idle", waking()).figures(&[WakeUps, Processor, Written]);
     rows.push(row.without_twin());
     for (workload, column, figures) in [

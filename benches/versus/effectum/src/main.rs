@@ -42,8 +42,8 @@ impl Queue for Effectum {
         self.runtime.block_on(self.jobs.add_job(job(task, priority))).unwrap();
     }
 
-    fn put_many(&self, tasks: &[Vec<u8>]) {
-        let jobs = tasks.iter().map(|task| job(task, 0)).collect();
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
+        let jobs = tasks.iter().map(|(priority, task)| job(task, *priority)).collect();
         self.runtime.block_on(self.jobs.add_jobs(jobs)).unwrap();
     }
 

@@ -11,7 +11,7 @@ pub struct Channel {
     send: Sender<()>,
     receive: Receiver<()>,
     /// Each with its number; the first to be due is on top.
-    delayed: Mutex<BinaryHeap<Reverse<(Instant, u64)>>>,
+    delayed: Mutex<BinaryHeap<Reverse<Instant>>>,
 }
 
 impl Channel {
@@ -48,18 +48,15 @@ impl Queue for Channel {
 
     fn ack(&self, (): ()) {}
 
-    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
-        let put = |&(number, due): &(u64, SystemTime)| {
+    fn put_due(&self, timers: &[(u64, SystemTime)]) {
+        for (_, due) in timers {
             let delay = due.duration_since(SystemTime::now()).unwrap_or_default();
-            self.delayed.lock().unwrap().push(Reverse((Instant::now() + delay, number)));
-            due
-        };
-        timers.iter().map(put).collect()
+            self.delayed.lock().unwrap().push(Reverse(Instant::now() + delay));
+        }
     }
 
-    fn wait_due(&self) -> u64 {
-        let Reverse((due, number)) = self.delayed.lock().unwrap().pop().unwrap();
+    fn wait_due(&self) {
+        let Reverse(due) = self.delayed.lock().unwrap().pop().unwrap();
         at(due).recv().unwrap();
-        number
     }
 }

@@ -83,7 +83,7 @@ impl<Q: Queue<Task = u64>> Queue for Limit<Q> {
         self.0.put(task, priority);
     }
 
-    fn put_many(&self, tasks: &[Vec<u8>]) {
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
         self.0.put_many(tasks);
     }
 

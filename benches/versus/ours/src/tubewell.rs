@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::SystemTime;
 use tubewell::{Durability, Queue, Task, Tube};
-use versus_common::{Folder, Has};
+use versus_common::{Folder, Has, timer};
 
 const GROUPS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
@@ -33,15 +33,15 @@ impl versus_common::Queue for Tubewell {
         };
     }
 
-    fn put_many(&self, tasks: &[Vec<u8>]) {
-        self.tube.put_many(tasks.iter().map(|task| &task[..])).unwrap();
-    }
-
-    fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
+        // As in `put`.
         if tasks.iter().all(|(priority, _)| *priority == 0) {
             self.tube.put_many(tasks.iter().map(|(_, task)| &task[..])).unwrap();
         } else {
-            tasks.iter().for_each(|(priority, task)| self.put(task, *priority));
+            let tasks = tasks.iter().map(|(priority, payload)| {
+                self.tube.task(&payload[..]).priority((*priority).into())
+            });
+            self.tube.batch_of(tasks).put().unwrap();
         }
     }
 
@@ -71,20 +71,15 @@ impl versus_common::Queue for Tubewell {
         self.tube.task(task).group(GROUPS[usize::from(group)]).put().unwrap();
     }
 
-    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
-        let put = |&(number, due): &(u64, SystemTime)| {
-            let delay = due.duration_since(SystemTime::now()).unwrap_or_default();
-            let id = self.tube.task(&number.to_le_bytes()).delay(delay).put().unwrap();
-            // The put may have waited for a checkpoint, and the delay begins behind that.
-            self.tube.peek(id).unwrap().due.unwrap()
-        };
-        timers.iter().map(put).collect()
+    fn put_due(&self, timers: &[(u64, SystemTime)]) {
+        for (number, due) in timers {
+            self.tube.task(&timer(*number)).run_at(*due).put().unwrap();
+        }
     }
 
-    fn wait_due(&self) -> u64 {
+    fn wait_due(&self) {
         let task = self.tube.take().unwrap();
-        let number = u64::from_le_bytes(task[..].try_into().unwrap());
-        task.detach();
-        number
+        black_box(&task[..]);
+        task.ack().unwrap();
     }
 }

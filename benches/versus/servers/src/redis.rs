@@ -125,11 +125,11 @@ impl Queue for Redis {
     }
 
     /// All in one transaction, whose answer is a list of all answers.
-    fn put_many(&self, tasks: &[Vec<u8>]) {
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
         with(|connection| {
             let ids: Vec<String> = tasks.iter().map(|_| self.id()).collect();
             command(connection, &[b"MULTI"]);
-            for (id, task) in ids.iter().zip(tasks) {
+            for (id, (_, task)) in ids.iter().zip(tasks) {
                 command(connection, &[b"SET", &key("item", id), task]);
             }
             let mut push = vec![&b"LPUSH"[..], MAIN.as_bytes()];

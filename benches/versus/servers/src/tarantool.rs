@@ -7,7 +7,7 @@ use crate::server::Server;
 use rmp::{Marker, decode, encode};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
-use versus_common::{Args, Folder, Has, Queue};
+use versus_common::{Args, Folder, Has, Queue, timer};
 
 pub struct Tarantool(Server);
 
@@ -92,11 +92,7 @@ impl Queue for Tarantool {
         call("put", write, |_| ());
     }
 
-    fn put_many(&self, tasks: &[Vec<u8>]) {
-        put_many(tasks.iter().map(|task| (0, &task[..])));
-    }
-
-    fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
         put_many(tasks.iter().map(|(priority, task)| (*priority, &task[..])));
     }
 
@@ -150,7 +146,7 @@ impl Queue for Tarantool {
         self.put(task, group);
     }
 
-    fn put_due(&self, timers: &[(u64, SystemTime)]) -> Vec<SystemTime> {
+    fn put_due(&self, timers: &[(u64, SystemTime)]) {
         let write = |out: &mut Vec<u8>| {
             write_list(out, 1);
             write_list(out, timers.len());
@@ -158,20 +154,14 @@ impl Queue for Tarantool {
                 write_list(out, 3);
                 encode::write_f64(out, due.duration_since(UNIX_EPOCH).unwrap().as_secs_f64())
                     .unwrap();
-                write_task(out, 0, &number.to_le_bytes());
+                write_task(out, 0, &timer(*number));
             }
         };
         call("put_due", write, |_| ());
-        timers.iter().map(|timer| timer.1).collect()
     }
 
-    fn wait_due(&self) -> u64 {
-        let read = |values: &mut &[u8]| {
-            assert_eq!(read_list(values), 1);
-            let (_, task) = read_row(values);
-            u64::from_le_bytes(task.try_into().unwrap())
-        };
-        call("wait", |out| write_list(out, 0), read)
+    fn wait_due(&self) {
+        self.ack(self.wait());
     }
 
     fn server(&self) -> Option<u32> {

@@ -41,11 +41,7 @@ impl Queue for Yaque {
         self.sender.lock().unwrap().try_send(task).unwrap();
     }
 
-    fn put_many(&self, tasks: &[Vec<u8>]) {
-        self.sender.lock().unwrap().try_send_batch(tasks).unwrap();
-    }
-
-    fn fill(&self, tasks: &[(u8, Vec<u8>)]) {
+    fn put_many(&self, tasks: &[(u8, Vec<u8>)]) {
         let tasks = tasks.iter().map(|(_, task)| task);
         self.sender.lock().unwrap().try_send_batch(tasks).unwrap();
     }
