@@ -380,7 +380,9 @@ impl<T: ?Sized> Tube<T> {
         // read.
         loop {
             let batch = leases.iter().skip(done).take(at_once);
-            let tickets: Vec<Ticket> = batch.map(Lease::ticket).collect();
+            let mut tickets: Vec<Ticket> = batch.map(Lease::ticket).collect();
+            // Most of their rows are in the order of the ids.
+            tickets.sort_unstable_by_key(|ticket| ticket.id);
             let op = Settle { tube: self.number, tickets: &tickets, verdict: Verdict::Ack };
             match self.hold.core.run(&op, self.durability) {
                 Err(error) if error.kind() == ErrorKind::DiskFull && tickets.len() > 1 => {

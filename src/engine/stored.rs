@@ -210,11 +210,17 @@ impl<'a> TaskRef<'a> {
         Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
     }
 
+    /// Whether the task needs a position row.
+    #[inline]
+    pub(crate) fn has_position(&self) -> bool {
+        let plain = position::plain(self.tube, self.id);
+        self.home.rank != plain || self.place != plain
+    }
+
     /// The position row of the task, if it needs one.
     pub(crate) fn position_row(&self) -> Option<Value> {
         let position = PositionRow { home: self.home.rank, place: self.place };
-        let plain = position::plain(self.tube, self.id);
-        (position.home != plain || position.place != plain).then(|| position.encode())
+        self.has_position().then(|| position.encode())
     }
 
     /// The fields of a state row without a rank in its key.

@@ -183,7 +183,7 @@ pub(crate) fn erase(
     let (run, id) = (task.tube.run(), task.id);
     Transition { task, from: Some(from), to: None, before: None }.carry_out(ctx, cause)?;
     ctx.remove(key::task(run, &task.home, id));
-    if task.position_row().is_some() {
+    if task.has_position() {
         ctx.remove(key::position(run, id));
     }
     ctx.effects().count_bytes(run, -(task.bytes as i64));

@@ -273,11 +273,11 @@ impl Rows {
             }
         }
         let (active, frozen) = (&self.active, &self.frozen);
-        let has_rows = |from: &[u8], to: &[u8]| {
-            active.first(from, to).is_some()
-                || frozen.as_ref().is_some_and(|it| it.first(from, to).is_some())
+        let first = |from: &[u8], to: &[u8]| {
+            let layers = [Some(active), frozen.as_deref()].into_iter().flatten();
+            layers.filter_map(|layer| layer.first(from, to)).map(|(key, _)| copy(key)).min()
         };
-        self.dead.get_mut().follow(key, op, has_rows);
+        self.dead.get_mut().follow(key, op, first);
         self.active.write(row);
     }
 

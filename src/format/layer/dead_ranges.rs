@@ -1,11 +1,10 @@
 //! Key ranges without a live row, so that no scan walks over the same tombstones twice. Scans add
 //! them, and a row write inside a range cuts it.
 
+use super::leaf_map::{LeafMap, Position};
 use super::steps::step;
 use crate::format::RowOp;
 use crate::format::key::{ByTag, Key, after, copy};
-use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// Most ranges of a tag that are kept when a layer is dropped. Usually there is one for each end
 /// that takes remove from. Where there are many, as with thousands of groups, each saves only a
@@ -24,22 +23,27 @@ impl DeadRanges {
     #[inline]
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.used) {
-            self.by_tag.0.iter_mut().for_each(|dead| dead.0.clear());
+            self.by_tag.0.iter_mut().for_each(|dead| dead.0.drain_into(drop));
         }
     }
 
     /// All ranges.
     pub(crate) fn all(&self) -> Vec<(Key, Key)> {
-        self.by_tag.0.iter().flat_map(|dead| dead.0.clone()).collect()
+        let ranges = self.by_tag.0.iter().flat_map(|dead| dead.0.iter());
+        ranges.map(|(start, end)| (copy(start), copy(end))).collect()
     }
 
     /// Keeps the ranges for which `worth` is true. Drops all ranges of a tag that has many.
     pub(crate) fn keep(&mut self, worth: impl Fn(&[u8], &[u8]) -> bool) {
         for dead in &mut self.by_tag.0 {
-            if dead.0.len() > KEPT {
-                dead.0.clear();
+            let mut ranges = Vec::new();
+            dead.0.drain_into(|range| ranges.push(range));
+            if ranges.len() > KEPT {
+                continue;
             }
-            dead.0.retain(|start, end| worth(start, end));
+            for (start, end) in ranges.into_iter().filter(|(start, end)| worth(start, end)) {
+                dead.insert(&start, &end);
+            }
         }
     }
 
@@ -50,21 +54,21 @@ impl DeadRanges {
         self.by_tag.0.get_mut(usize::from(*key.first()?))
     }
 
-    /// Updates the ranges for a row write, before that is applied. `has_rows` says whether layers
-    /// have entries in a range; without entries the range saves no scan.
+    /// Updates the ranges for a row write, before that is applied. `first` is the first key of the
+    /// layers' entries in a range; without entries the range saves no scan.
     #[inline]
     pub(crate) fn follow(
         &mut self,
         key: &Key,
         op: &RowOp,
-        has_rows: impl Fn(&[u8], &[u8]) -> bool,
+        first: impl Fn(&[u8], &[u8]) -> Option<Key>,
     ) {
         if !self.used {
             return;
         }
-        let Some(dead) = self.of(key).filter(|dead| !dead.0.is_empty()) else { return };
+        let Some(dead) = self.of(key).filter(|dead| dead.0.last().is_some()) else { return };
         match op {
-            RowOp::Add(_) => dead.cut(key, has_rows),
+            RowOp::Add(_) => dead.cut(key, first),
             RowOp::Change(_) => {}
             RowOp::Remove => dead.extend(key, &after(key)),
         }
@@ -73,40 +77,37 @@ impl DeadRanges {
 
 /// Start → end of ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DeadRangesOf(BTreeMap<Key, Key>);
+pub(crate) struct DeadRangesOf(LeafMap<Key>);
 
 impl DeadRangesOf {
     /// The last range that does not start after a key.
-    fn last_to(&self, key: &[u8]) -> Option<(&Key, &Key)> {
-        // Usually there is one, at the end that takes remove from.
-        let last = self.0.last_key_value()?;
-        if last.0.as_slice() <= key {
-            return Some(last);
-        }
-        self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()
+    fn last_to(&self, key: &[u8]) -> Option<Position> {
+        self.0.find(key).map_or_else(|at| self.0.before(at), Some)
     }
 
     /// The range that contains a key.
-    fn around(&self, key: &[u8]) -> Option<(&Key, &Key)> {
-        self.last_to(key).filter(|(_, end)| key < end.as_slice())
+    fn around(&self, key: &[u8]) -> Option<Position> {
+        let at = self.last_to(key)?;
+        self.0.at(at).is_some_and(|(_, end)| key < end.as_slice()).then_some(at)
     }
 
     /// The end of the range that contains a key.
     #[inline]
     pub(crate) fn end_around(&self, key: &[u8]) -> Option<Key> {
-        self.around(key).map(|(_, end)| copy(end))
+        self.0.last()?;
+        self.around(key).and_then(|at| self.0.at(at)).map(|(_, end)| copy(end))
     }
 
     /// Rows are added from this key on: every range ends before it.
     pub(crate) fn end_before(&mut self, key: &[u8]) {
-        while let Some(mut last) = self.0.last_entry() {
-            if last.key().as_slice() < key {
-                if last.get().as_slice() > key {
-                    *last.get_mut() = Key::from_slice(key);
+        while let Some(at) = self.0.last_position() {
+            if self.0.at(at).is_some_and(|(start, _)| start.as_slice() < key) {
+                if let Some(end) = self.0.at_mut(at).filter(|end| end.as_slice() > key) {
+                    *end = Key::from_slice(key);
                 }
                 return;
             }
-            last.remove();
+            self.0.remove(at);
         }
     }
 
@@ -116,7 +117,7 @@ impl DeadRangesOf {
             return;
         }
         let (mut start, mut end) = (Key::from_slice(from), Key::from_slice(to));
-        if let Some((left, left_end)) = self.last_to(from)
+        if let Some((left, left_end)) = self.last_to(from).and_then(|at| self.0.at(at))
             && left_end.as_slice() >= from
         {
             start = copy(left);
@@ -125,54 +126,65 @@ impl DeadRangesOf {
             }
         }
         // Each range removed here was inserted once, so the cost is constant on average.
-        loop {
+        let at = loop {
             step();
-            let inside = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
-            let Some((next, next_end)) = self.0.range::<[u8], _>(inside).next() else { break };
-            if *next_end > end {
-                end = copy(next_end);
+            let at = self.0.find(&start).unwrap_or_else(|at| at);
+            match self.0.at_or_next(at) {
+                Some((at, next, next_end)) if *next <= end => {
+                    if *next_end > end {
+                        end = copy(next_end);
+                    }
+                    self.0.remove(at);
+                }
+                _ => break at,
             }
-            let next = copy(next);
-            self.0.remove(&next);
-        }
-        self.0.insert(start, end);
+        };
+        self.0.insert(at, (start, end));
     }
 
     /// Extends the range that ends at `end`, if there is one, to `to`: there is no live row between
     /// the two. Takes from one end extend it row by row, and no scan over tombstones is needed.
     pub(crate) fn extend(&mut self, end: &[u8], to: &[u8]) {
+        let Some((last, _)) = self.0.last() else { return };
         // There is no range after the last that it could touch.
-        if let Some(mut last) = self.0.last_entry()
-            && last.key().as_slice() < end
-        {
-            if last.get().as_slice() == end {
-                *last.get_mut() = Key::from_slice(to);
-            }
-            return;
-        }
-        let before = (Bound::Unbounded, Bound::Excluded(end));
-        let Some((_, ends)) = self.0.range_mut::<[u8], _>(before).next_back() else { return };
+        let is_last = last.as_slice() < end;
+        let at = if is_last {
+            self.0.last_position()
+        } else {
+            let (Ok(at) | Err(at)) = self.0.find(end);
+            self.0.before(at)
+        };
+        let Some(ends) = at.and_then(|at| self.0.at_mut(at)) else { return };
         if ends.as_slice() != end {
             return;
         }
         *ends = Key::from_slice(to);
-        let met = (Bound::Included(end), Bound::Included(to));
-        if self.0.range::<[u8], _>(met).next().is_some() {
+        if !is_last && self.0.from(end).next().is_some_and(|(next, _)| next.as_slice() <= to) {
             self.insert(end, to);
         }
     }
 
     /// A row is added inside: the parts of the range are kept that still save a scan.
-    pub(crate) fn cut(&mut self, key: &[u8], worth: impl Fn(&[u8], &[u8]) -> bool) {
-        let Some((start, end)) = self.around(key) else { return };
-        let (start, end) = (copy(start), copy(end));
-        self.0.remove(&start);
+    pub(crate) fn cut(&mut self, key: &[u8], first: impl Fn(&[u8], &[u8]) -> Option<Key>) {
+        let Some(at) = self.around(key) else { return };
+        let Some((start, end)) = self.0.at(at) else { return };
         let next = after(key);
-        if worth(&next, &end) {
-            self.0.insert(next, end);
+        let (has_left, has_right) = match first(start, end) {
+            None => (false, false),
+            // Usually one search is enough.
+            Some(first) if first.as_slice() > key => (false, true),
+            Some(met) => (met.as_slice() < key, first(&next, end).is_some()),
+        };
+        if !has_left {
+            // Rows that are added in order move its start.
+            return if has_right { self.0.advance(at, next) } else { self.0.remove(at) };
         }
-        if worth(&start, key) {
-            self.0.insert(start, Key::from_slice(key));
+        let left = |end: &mut Key| std::mem::replace(end, Key::from_slice(key));
+        let right = self.0.at_mut(at).map(left).filter(|_| has_right);
+        if let Some(end) = right
+            && let Err(at) = self.0.find(&next)
+        {
+            self.0.insert(at, (next, end));
         }
     }
 }
@@ -198,11 +210,11 @@ mod tests {
         assert_eq!(pairs(&dead), [(1, 7)]);
         assert_eq!(dead.end_around(&[6, 6]).as_deref(), Some([7].as_slice()));
         assert_eq!(dead.end_around(&[7]), None);
-        dead.cut(&[4], |_, _| true);
+        dead.cut(&[4], |from, _| Some(Key::from_slice(from)));
         assert_eq!(dead.end_around(&[4]), None);
         assert_eq!(dead.end_around(&[4, 0]).as_deref(), Some([7].as_slice()));
         assert_eq!(dead.end_around(&[3, 9]).as_deref(), Some([4].as_slice()));
-        dead.cut(&[2], |_, _| false);
+        dead.cut(&[2], |_, _| None);
         assert_eq!(dead.end_around(&[1]), None);
         assert_eq!(dead.end_around(&[3]), None);
     }
@@ -237,6 +249,77 @@ mod tests {
         assert_eq!(pairs(&dead), [(1, 3)]);
         dead.end_before(&[1]);
         assert_eq!(pairs(&dead), []);
+    }
+
+    /// The key of a place: at an even one a key of two bytes, at the next one the key after it.
+    fn at(place: usize) -> Key {
+        let key = Key::from_slice(&(place as u16 / 2).to_be_bytes());
+        if place.is_multiple_of(2) { key } else { after(&key) }
+    }
+
+    /// The ranges of dead places.
+    fn runs(dead: &[bool]) -> Vec<(Key, Key)> {
+        let is_dead = |place: usize| dead.get(place).copied().unwrap_or_default();
+        let starts = (0..dead.len()).filter(|it| is_dead(*it) && (*it == 0 || !is_dead(it - 1)));
+        let end = |start: usize| (start..).find(|it| !is_dead(*it)).unwrap();
+        starts.map(|start| (at(start), at(end(start)))).collect()
+    }
+
+    /// So many ranges that their map has many leaves.
+    #[test]
+    fn many_ranges_are_what_a_list_of_dead_keys_says() {
+        const KEYS: usize = 6000;
+        let mut random = 1_u64;
+        let mut below = |most: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as usize % most
+        };
+        let (mut dead, mut model) = (DeadRangesOf::default(), vec![false; 2 * KEYS]);
+        for step in 0..20_000 {
+            let key = 2 * below(KEYS);
+            let to = (key + 1 + below(12)).min(model.len());
+            match below(if step % 2000 == 1999 { 40 } else { 39 }) {
+                0..12 => {
+                    dead.insert(&at(key), &at(to));
+                    model[key..to].fill(true);
+                }
+                12..24 => {
+                    dead.extend(&at(key), &at(to));
+                    if key > 0 && model[key - 1] && !model[key] {
+                        model[key..to].fill(true);
+                    }
+                }
+                24..39 => {
+                    let [left, right] = [below(4) > 0, below(4) > 0];
+                    let entries = [(left && key > 0, key.saturating_sub(1)), (right, key + 1)];
+                    let entries = entries.into_iter().filter(|it| it.0).map(|it| at(it.1));
+                    let entries: Vec<_> = entries.collect();
+                    dead.cut(&at(key), |from, to| {
+                        entries
+                            .iter()
+                            .find(|it| from <= it.as_slice() && it.as_slice() < to)
+                            .cloned()
+                    });
+                    if model[key] {
+                        let start = (0..key).rev().find(|it| !model[*it]).map_or(0, |it| it + 1);
+                        let end = (key..).find(|it| !model.get(*it).copied().unwrap_or_default());
+                        model[start..key].fill(left && start < key);
+                        model[key..end.unwrap()].fill(right);
+                        model[key] = false;
+                    }
+                }
+                _ => {
+                    dead.end_before(&at(key));
+                    model[key..].fill(false);
+                }
+            }
+            assert_eq!(dead.end_around(&at(key)).is_some(), model[key]);
+            if step % 100 == 0 {
+                let ranges: Vec<_> =
+                    dead.0.iter().map(|(from, to)| (copy(from), copy(to))).collect();
+                assert_eq!(ranges, runs(&model), "step {step}");
+            }
+        }
     }
 
     #[test]

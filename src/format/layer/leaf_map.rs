@@ -190,15 +190,55 @@ impl<T> LeafMap<T> {
     }
 
     #[inline]
-    fn at(&self, at: Position) -> Option<(&Key, &T)> {
+    pub(crate) fn at(&self, at: Position) -> Option<(&Key, &T)> {
         let (key, value) = self.leaves.get(at.leaf)?.rows.get(at.row)?;
         Some((key, value))
+    }
+
+    /// The row at a position, or the first one after it, with its position.
+    pub(crate) fn at_or_next(&self, at: Position) -> Option<(Position, &Key, &T)> {
+        let next = Position { leaf: at.leaf + 1, row: 0 };
+        let found = [at, next].into_iter().find_map(|at| Some((at, self.at(at)?)));
+        found.map(|(at, (key, value))| (at, key, value))
+    }
+
+    /// The position before this one.
+    #[inline]
+    pub(crate) fn before(&self, at: Position) -> Option<Position> {
+        if let Some(row) = at.row.checked_sub(1) {
+            return Some(Position { row, ..at });
+        }
+        let leaf = at.leaf.checked_sub(1)?;
+        let row = self.leaves.get(leaf)?.rows.len().checked_sub(1)?;
+        Some(Position { leaf, row })
+    }
+
+    /// The position of the last row.
+    #[inline]
+    pub(crate) fn last_position(&self) -> Option<Position> {
+        self.before(Position { leaf: self.leaves.len(), row: 0 })
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, at: Position) -> Option<&mut T> {
         let (_, value) = self.leaves.get_mut(at.leaf)?.rows.get_mut(at.row)?;
         Some(value)
+    }
+
+    /// Replaces the key at a position by a later one, which is still before the next row's.
+    pub(crate) fn advance(&mut self, at: Position, to: Key) {
+        if let Some(Leaf { low, rows }) = self.leaves.get_mut(at.leaf + 1)
+            && *low <= to
+            && let Some((first, _)) = rows.front()
+        {
+            // It was the bound of rows that are gone.
+            *low = copy(first);
+        }
+        if let Some((key, _)) = self.leaves.get_mut(at.leaf).and_then(|it| it.rows.get_mut(at.row))
+        {
+            debug_assert!(*key <= to, "a key went back");
+            *key = to;
+        }
     }
 
     #[inline]
@@ -245,6 +285,7 @@ impl<T> LeafMap<T> {
         self.leaves.len() > 1
     }
 
+    #[inline]
     pub(crate) fn last(&self) -> Option<(&Key, &T)> {
         let (key, value) = self.leaves.back()?.rows.back()?;
         Some((key, value))
@@ -391,6 +432,18 @@ mod tests {
                     remove(&mut map, &mut model, &gone.unwrap_or_else(|| key(7)));
                 }
                 let sought = key(below(40_000));
+                let next = model.range(copy(&sought)..).next().map(|(key, _)| copy(key));
+                if let (Some(next), Err(at)) = (next, map.find(&sought))
+                    && let Some(before) = map.before(at)
+                {
+                    let (moved, value) = map.at(before).unwrap();
+                    model.remove(moved);
+                    model.insert(copy(&sought), *value);
+                    map.advance(before, copy(&sought));
+                    assert_eq!(map.at_or_next(at).unwrap().1, &next);
+                }
+                let last = map.last_position().and_then(|last| map.at(last));
+                assert_eq!((last, map.last()), (model.last_key_value(), last));
                 assert_eq!(map.get(&sought), model.get(&sought));
                 assert!(map.from(&sought).take(200).eq(model.range(sought..).take(200)));
                 if step % 20 == 0 {

@@ -3,7 +3,7 @@
 use super::cursor::Merged;
 use super::dead_ranges::DeadRanges;
 use super::layer::Layer;
-use crate::format::key::{Key, Range, is_temporary};
+use crate::format::key::{Key, Range, copy, is_temporary};
 use crate::format::{Met, RowOp, Value, View};
 use crate::words::error::Result;
 use std::cell::RefCell;
@@ -62,8 +62,8 @@ impl WriteSet {
             self.count_write(&row.0, &row.1);
         }
         let layer = &self.layer;
-        let has_rows = |from: &[u8], to: &[u8]| layer.first(from, to).is_some();
-        self.dead.get_mut().follow(&row.0, &row.1, has_rows);
+        let first = |from: &[u8], to: &[u8]| layer.first(from, to).map(|(key, _)| copy(key));
+        self.dead.get_mut().follow(&row.0, &row.1, first);
         self.layer.write(row);
     }
 
