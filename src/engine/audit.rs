@@ -323,9 +323,10 @@ impl<'a> Audit<'a> {
         }
         let own = if task.home.is_fresh { Tag::Fresh } else { Tag::Task };
         self.expect(own, key::task(run, &task.home, task.id));
-        if let Some(position) = task.position_row() {
+        if task.has_position() {
             let key = key::position(run, task.id);
-            if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != position) {
+            let kept = self.view.get(&key).ok().flatten();
+            if kept.is_some_and(|kept| kept != task.position_row()) {
                 self.say(format!("task {}: its position row is wrong", task.id));
             }
             self.expect(Tag::Position, key);

@@ -217,10 +217,9 @@ impl<'a> TaskRef<'a> {
         self.home.rank != plain || self.place != plain
     }
 
-    /// The position row of the task, if it needs one.
-    pub(crate) fn position_row(&self) -> Option<Value> {
-        let position = PositionRow { home: self.home.rank, place: self.place };
-        self.has_position().then(|| position.encode())
+    /// The position row of the task.
+    pub(crate) fn position_row(&self) -> Value {
+        PositionRow { home: self.home.rank, place: self.place }.encode()
     }
 
     /// The fields of a state row without a rank in its key.

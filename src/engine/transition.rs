@@ -145,11 +145,11 @@ pub(crate) fn move_to_rank(
     let before = Some(task.place);
     Transition { task: ranked, from: Some(from), to: Some(to), before }.carry_out(ctx, cause)?;
     let key = key::position(task.tube.run(), task.id);
-    match (task.position_row(), ranked.position_row()) {
-        (None, Some(position)) => ctx.add(key, position),
-        (Some(before), Some(position)) if before != position => ctx.change(key, position),
-        (Some(_), None) => ctx.remove(key),
-        _ => {}
+    match (task.has_position(), ranked.has_position()) {
+        (false, true) => ctx.add(key, ranked.position_row()),
+        (true, true) => ctx.change(key, ranked.position_row()),
+        (true, false) => ctx.remove(key),
+        (false, false) => {}
     }
     Ok(())
 }
@@ -163,8 +163,8 @@ pub(crate) fn put(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) -
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
-    if let Some(position) = task.position_row() {
-        ctx.add(key::position(run, id), position);
+    if task.has_position() {
+        ctx.add(key::position(run, id), task.position_row());
     }
     ctx.effects().count_bytes(run, task.bytes as i64);
     if let Some(text) = task.key() {

@@ -23,7 +23,8 @@ impl DeadRanges {
     #[inline]
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.used) {
-            self.by_tag.0.iter_mut().for_each(|dead| dead.0.drain_into(drop));
+            let sets = self.by_tag.0.iter_mut().filter(|dead| dead.0.last().is_some());
+            sets.for_each(|dead| dead.0.drain_into(drop));
         }
     }
 
@@ -66,7 +67,13 @@ impl DeadRanges {
         if !self.used {
             return;
         }
-        let Some(dead) = self.of(key).filter(|dead| dead.0.last().is_some()) else { return };
+        let Some(dead) = key.first().and_then(|tag| self.by_tag.0.get_mut(usize::from(*tag)))
+        else {
+            return;
+        };
+        if dead.0.last().is_none() {
+            return;
+        }
         match op {
             RowOp::Add(_) => dead.cut(key, first),
             RowOp::Change(_) => {}
