@@ -59,7 +59,7 @@ pub(crate) fn copied(
     tube: &TubeEntry,
     at: &Key,
 ) -> Result<Option<(StoredTask, TaskState)>> {
-    for what in [Deadline::Delay, Deadline::RunAt] {
+    for what in Deadline::OF_DELAYED {
         let mut rows = Scan::prefixed(key::due_of(tube.run(), what));
         while let Some((met, copy)) = rows.next(view)? {
             if key::id_of(&met) != key::id_of(at) {
