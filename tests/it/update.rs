@@ -2,7 +2,7 @@
 
 use crate::{kind, lone, lone_with, next, secs, still};
 use std::time::{Duration, SystemTime};
-use tubewell::{Cause, ErrorKind, Queue, State, TaskId, Tube, TubeKind, TubeOptions};
+use tubewell::{Cause, Clock, ErrorKind, Queue, State, TaskId, Tube, TubeKind, TubeOptions};
 
 /// A task in each state.
 fn one_each(tube: &Tube) -> [(State, TaskId); 4] {
@@ -32,6 +32,27 @@ fn priority_ttl_and_ttr_change_in_every_state_which_stays() {
         assert_eq!(task.lease_left, (state == State::Taken).then_some(secs(7)));
     }
     assert_eq!(tube.stats().unwrap().calls.update, 4);
+}
+
+/// The row of a delay's end has a copy of the task's state, which changes with the task.
+#[test]
+fn a_delayed_task_becomes_ready_as_it_was_changed() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let noon = clock.wall();
+    for put in [tube.task(b"late").delay(secs(5)), tube.task(b"late").run_at(noon + secs(10))] {
+        let id = put.put().unwrap();
+        tube.put(b"first").unwrap();
+        tube.update(id).priority(-3).ttr(secs(7)).apply().unwrap();
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+        clock.advance(secs(5));
+        let late = tube.take().unwrap();
+        assert_eq!((&late[..], late.priority(), late.ttr()), (&b"late"[..], -3, Some(secs(7))));
+        late.ack().unwrap();
+        tube.take().unwrap().ack().unwrap();
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+    }
 }
 
 #[test]
