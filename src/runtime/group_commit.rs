@@ -5,8 +5,7 @@
 use crate::store::{Health, Journal};
 use crate::words::clock::machine_now;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
-use std::collections::VecDeque;
+use crate::words::sync::{Arc, AtomicBool, Condvar, Latch, Mutex, Ordering};
 use std::time::Duration;
 
 /// The flusher begins at least 1/EARLY_DIVISOR of the interval before its end. Otherwise callers
@@ -35,9 +34,20 @@ pub(crate) struct GroupCommit {
 /// The callers that wait for a sync.
 #[derive(Default)]
 struct SyncQueue {
-    /// A caller syncs, or was woken to do so.
+    /// A caller syncs, or its turn has come to do so.
     leading: bool,
-    waiters: VecDeque<Arc<SyncWaiter>>,
+    /// Those that have come since the last sync began.
+    next: Option<Arc<SyncGroup>>,
+}
+
+/// Callers that wait for the same sync. The record of each was written before it joined, so a sync
+/// that begins later covers it.
+#[derive(Default)]
+struct SyncGroup {
+    /// The sync before it has ended: the caller that came first leads.
+    turn: Latch<()>,
+    /// Whether its sync has succeeded.
+    synced: Latch<bool>,
 }
 
 #[derive(Default)]
@@ -45,37 +55,6 @@ struct Flusher {
     closed: bool,
     /// A record was written since the flusher looked.
     woken: bool,
-}
-
-struct SyncWaiter {
-    mark: Mark,
-    outcome: Mutex<Option<SyncOutcome>>,
-    ready: Condvar,
-}
-
-/// The result for a waiter.
-#[derive(Clone, Copy)]
-enum SyncOutcome {
-    Covered,
-    Lead,
-    Failed,
-}
-
-impl SyncWaiter {
-    fn finish(&self, outcome: SyncOutcome) {
-        *self.outcome.lock() = Some(outcome);
-        self.ready.notify_one();
-    }
-
-    fn wait(&self) -> SyncOutcome {
-        let mut outcome = self.outcome.lock();
-        loop {
-            if let Some(outcome) = *outcome {
-                return outcome;
-            }
-            self.ready.wait(&mut outcome);
-        }
-    }
 }
 
 impl GroupCommit {
@@ -112,22 +91,23 @@ impl GroupCommit {
         if !queue.leading {
             queue.leading = true;
             drop(queue);
-            return self.lead(journal);
+            return self.lead(journal, None);
         }
-        let waiter =
-            Arc::new(SyncWaiter { mark, outcome: Mutex::new(None), ready: Condvar::new() });
-        queue.waiters.push_back(waiter.clone());
+        if let Some(group) = queue.next.clone() {
+            drop(queue);
+            return if group.synced.wait() { Ok(()) } else { Err(unknown()) };
+        }
+        let group = Arc::<SyncGroup>::default();
+        queue.next = Some(group.clone());
         drop(queue);
-        match waiter.wait() {
-            SyncOutcome::Covered => Ok(()),
-            SyncOutcome::Lead => self.lead(journal),
-            SyncOutcome::Failed => Err(unknown()),
-        }
+        group.turn.wait();
+        let group = self.queue.lock().next.take();
+        self.lead(journal, group)
     }
 
-    /// Syncs once. The leader's own record was written before, so one sync covers it. Then it wakes
-    /// exactly the covered waiters and hands the lead to the first of the others.
-    fn lead(&self, journal: &Journal) -> Result<()> {
+    /// Syncs once, for the leader and its group. Then it gives the next group its turn, and wakes
+    /// its own group after that, so that the disk works while many threads are woken.
+    fn lead(&self, journal: &Journal, group: Option<Arc<SyncGroup>>) -> Result<()> {
         let synced = journal.sync();
         if let Err(error) = &synced
             && journal.has_failed()
@@ -135,25 +115,16 @@ impl GroupCommit {
             self.health.break_down(error.to_string(), false);
         }
         let mut queue = self.queue.lock();
-        let Ok(synced) = synced else {
-            queue.leading = false;
-            for waiter in queue.waiters.drain(..) {
-                waiter.finish(SyncOutcome::Failed);
-            }
-            return Err(unknown());
-        };
-        queue.waiters.retain(|waiter| {
-            let waits = waiter.mark.0 > synced;
-            if !waits {
-                waiter.finish(SyncOutcome::Covered);
-            }
-            waits
-        });
-        match queue.waiters.pop_front() {
-            Some(next) => next.finish(SyncOutcome::Lead),
-            None => queue.leading = false,
+        let next = queue.next.clone();
+        queue.leading = next.is_some();
+        drop(queue);
+        if let Some(next) = next {
+            next.turn.set(());
         }
-        Ok(())
+        if let Some(group) = group {
+            group.synced.set(synced.is_ok());
+        }
+        synced.map(drop).map_err(|_| unknown())
     }
 
     /// Notes that a record was written at this lease time. Returns whether the oldest unsynced

@@ -4,6 +4,9 @@
 
 #[cfg(shuttle)]
 mod explored;
+mod latch;
+
+pub(crate) use latch::Latch;
 
 #[cfg(not(shuttle))]
 use crossbeam_channel::select;

@@ -1,9 +1,24 @@
 //! Waiters that leave, are woken and time out at once: no wake-up is lost.
 
 use crate::{explore, lone, secs, still};
-use shuttle::thread::spawn;
+use shuttle::thread::{JoinHandle, spawn};
 use std::time::Duration;
 use tubewell::{Clock, Durability, ManualClock, Stop, Tube, TubeOptions};
+
+/// A taker that waits for one task.
+fn takes_one(tube: &Tube) -> JoinHandle<()> {
+    let tube = tube.clone();
+    spawn(move || tube.take().unwrap().ack().unwrap())
+}
+
+/// If the waiter that leaves got the only task, there is one more for the waiter that stays.
+fn serve_the_rest(tube: &Tube, leaving: JoinHandle<bool>, others: [JoinHandle<()>; 2]) {
+    if leaving.join().unwrap() {
+        tube.put(b"b").unwrap();
+    }
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert_eq!(tube.len().unwrap(), 0);
+}
 
 #[test]
 fn a_waiter_that_leaves_passes_its_wake_up_on() {
@@ -14,18 +29,10 @@ fn a_waiter_that_leaves_passes_its_wake_up_on() {
             let (tube, stop) = (tube.clone(), stop.clone());
             move || tube.take_until(&stop).unwrap().map(|task| task.ack().unwrap()).is_some()
         });
-        let staying = spawn({
-            let tube = tube.clone();
-            move || tube.take().unwrap().ack().unwrap()
-        });
+        let staying = takes_one(&tube);
         let stopper = spawn(move || stop.stop());
         tube.put(b"a").unwrap();
-        if leaving.join().unwrap() {
-            tube.put(b"b").unwrap();
-        }
-        staying.join().unwrap();
-        stopper.join().unwrap();
-        assert_eq!(tube.len().unwrap(), 0);
+        serve_the_rest(&tube, leaving, [staying, stopper]);
         queue.close().unwrap();
     });
 }
@@ -34,10 +41,7 @@ fn a_waiter_that_leaves_passes_its_wake_up_on() {
 fn a_put_wakes_one_taker_while_another_runs_out_of_time() {
     explore(|| {
         let (queue, tube, clock) = lone();
-        let patient = spawn({
-            let tube = tube.clone();
-            move || tube.take().unwrap().ack().unwrap()
-        });
+        let patient = takes_one(&tube);
         let hasty = spawn({
             let tube = tube.clone();
             move || {
@@ -76,10 +80,7 @@ fn a_put_that_waits_for_room_gets_it() {
                 spawn(move || tube.task(name).wait_for_room(secs(1)).put().map(drop).unwrap())
             })
             .collect();
-        let deleter = spawn({
-            let tube = tube.clone();
-            move || tube.take().unwrap().ack().unwrap()
-        });
+        let deleter = takes_one(&tube);
         tube.take().unwrap().ack().unwrap();
         deleter.join().unwrap();
         putters.into_iter().for_each(|putter| putter.join().unwrap());
@@ -100,19 +101,11 @@ fn a_stop_and_the_end_of_the_time_that_come_together_lose_no_wake_up() {
                 taken.map(|task| task.ack().unwrap()).is_some()
             }
         });
-        let staying = spawn({
-            let tube = tube.clone();
-            move || tube.take().unwrap().ack().unwrap()
-        });
+        let staying = takes_one(&tube);
         let stopper = spawn(move || stop.stop());
         tube.put(b"a").unwrap();
         clock.advance(secs(1));
-        if leaving.join().unwrap() {
-            tube.put(b"b").unwrap();
-        }
-        staying.join().unwrap();
-        stopper.join().unwrap();
-        assert_eq!(tube.len().unwrap(), 0);
+        serve_the_rest(&tube, leaving, [staying, stopper]);
         queue.close().unwrap();
     });
 }
@@ -157,17 +150,10 @@ fn a_taker_of_a_closed_consumer_passes_its_wake_up_on() {
             // The close may return its task before the ack.
             move || tube.take().is_ok_and(|task| task.ack().is_ok())
         });
-        let served = spawn({
-            let tube = tube.clone();
-            move || tube.take().unwrap().ack().unwrap()
-        });
+        let served = takes_one(&tube);
         let closer = spawn(move || ada.close().unwrap());
         tube.put(b"a").unwrap();
-        if refused.join().unwrap() {
-            tube.put(b"b").unwrap();
-        }
-        closer.join().unwrap();
-        served.join().unwrap();
+        serve_the_rest(&tube, refused, [closer, served]);
         queue.close().unwrap();
     });
 }

@@ -22,7 +22,7 @@ const IDLE: u32 = 3;
 /// Timers fall due within this time, and are put in another one before it.
 const DUE: Duration = Duration::from_secs(1);
 const STEP: u64 = 61_803;
-const PUTTING: Duration = Duration::from_micros(40);
+const PUTTING: Duration = Duration::from_micros(120);
 
 /// Reads the command line and runs the one workload; `open` is told the peer's name and the folder.
 pub fn main<Q: Queue>(args: &Args, open: impl Fn(&Args, &Folder) -> Q) -> ExitCode {

@@ -87,9 +87,8 @@ impl Column<'_> {
         let Some(value) = self.value(turns, peer) else { return "–".into() };
         let value = match self.figure {
             Figure::Rate => grouped(value.round() as u64),
-            Figure::P50 | Figure::P99 => format!("{value:.1} µs"),
-            Figure::Seconds if value < 1.0 => format!("{:.1} ms", value * 1000.0),
-            Figure::Seconds => format!("{value:.2} s"),
+            Figure::P50 | Figure::P99 => time(value / 1e6),
+            Figure::Seconds => time(value),
             Figure::Memory | Figure::Anonymous => format!("{value:.0} MiB"),
             Figure::BytesPerOp => format!("{:.1} kB", value / 1000.0),
             Figure::Cost => format!("{value:.2}"),
@@ -98,9 +97,20 @@ impl Column<'_> {
             Figure::Written => grouped(value.round() as u64),
         };
         match self.ratio(turns, peer) {
-            Some(ratio) if self.row.twin != Some(peer) => format!("{value} ({ratio:.2})"),
-            _ => value,
+            Some(_) if self.row.twin == Some(peer) => value,
+            Some(ratio) if ratio >= 100.0 => format!("{value} ({})", grouped(ratio.round() as u64)),
+            Some(ratio) => format!("{value} ({ratio:.2})"),
+            None => value,
         }
+    }
+}
+
+/// In the unit in which it is at least one.
+fn time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 1e-3 => format!("{:.1} µs", seconds * 1e6),
+        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        seconds => format!("{seconds:.2} s"),
     }
 }
 
@@ -198,7 +208,10 @@ fn table(text: &mut String, section: &str, columns: &[Column<'_>], turns: &Turns
 
 /// Whose figure is not the median of all rounds.
 fn note(text: &mut String, columns: &[Column<'_>], turns: &Turns) {
-    for column in columns.iter().filter(|column| !column.row.once.is_empty()) {
+    let mut of_once: Vec<_> = columns.iter().filter(|column| !column.row.once.is_empty()).collect();
+    // A row has a column for each of its figures.
+    of_once.dedup_by_key(|column| column.number);
+    for column in of_once {
         let once = |(name, _): &(&str, &str)| column.row.once.contains(name);
         let members = members(std::slice::from_ref(column), turns);
         let labels: Vec<&str> = members.into_iter().filter(once).map(|(_, label)| label).collect();
