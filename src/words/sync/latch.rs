@@ -8,6 +8,7 @@ use std::sync::PoisonError;
 #[cfg(not(shuttle))]
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+/// Made without its value, which is set once.
 pub(crate) struct Latch<T> {
     state: Mutex<LatchState<T>>,
     condvar: Condvar,

@@ -197,8 +197,8 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
         rows.push(Row::new(PUTS, column, "put", durable()).threads(threads));
     }
     rows.push(Row::new(CYCLES, "puts in batches of 1000", "batch", without(DURABLE, &[SINGLE])));
-    let prior = || without(DURABLE, &[SINGLE, UNORDERED, &["redis-sync"]]);
-    let row = Row::new(CYCLES, "puts in batches of 1000 of 16 priorities", "batch", prior());
+    let by_priority = || without(DURABLE, &[SINGLE, UNORDERED, &["redis-sync"]]);
+    let row = Row::new(CYCLES, "puts in batches of 1000 of 16 priorities", "batch", by_priority());
     rows.push(row.with("--priorities", 16));
     let both = &[Rate, BytesPerOp];
     let batched = || without(DURABLE, &[WORKERS, SINGLE]);
@@ -207,7 +207,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
         CYCLES,
         "cycles in batches of 1000 of 16 priorities",
         "batch-cycle",
-        without(&prior(), &[WORKERS]),
+        without(&by_priority(), &[WORKERS]),
     );
     rows.push(row.with("--priorities", 16));
     rows.push(Row::new(CYCLES, "cycles, 1 thread", "cycle", cycled()).figures(both));
