@@ -20,6 +20,10 @@ pub(crate) trait Op {
     /// The result.
     type Done;
 
+    /// Whether it depends on which delays and pauses have ended. Those of its tube that have then
+    /// end first.
+    const SEES_DELAYS: bool = true;
+
     /// The tube whose due work is done first, so that no op sees a task that should have moved.
     /// `None` for an op that works in no tube, or that is itself such work.
     fn tube(&self) -> Option<u32> {

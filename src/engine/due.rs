@@ -1,5 +1,5 @@
-//! Due work: delays end, ttls end, leases end. Every verb does it for its own tube, and the timer
-//! for all tubes, in bounded steps. Correctness does not depend on the timer.
+//! Due work: delays end, ttls end, leases end. Every verb does first what it depends on in its own
+//! tube, and the timer does all, in bounded steps. Correctness does not depend on the timer.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
@@ -9,7 +9,7 @@ use crate::engine::{lookup, query, transition};
 use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Run, Work};
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
-use crate::words::clock::{NEVER, Now};
+use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::task::{Cause, TaskId};
 
@@ -18,6 +18,11 @@ pub(crate) struct WorkOff {
     pub(crate) tube: u32,
     /// The most deadlines of this sweep.
     pub(crate) most: usize,
+    /// As [`Op::SEES_DELAYS`] of the op that it is done for.
+    pub(crate) sees_delays: bool,
+    /// Whether rows that are not committed may have deadlines, which the tube's bound does not
+    /// contain.
+    pub(crate) in_transaction: bool,
 }
 
 /// Does only what every verb does first in its tube: the due work.
@@ -37,45 +42,27 @@ impl Op for CatchUp {
     }
 }
 
-/// Moves each bound that has passed up to the first deadline. A bound in the future means that
-/// nothing is due, so no row is read.
-pub(crate) fn next_due(
-    view: &dyn View,
-    tube: &TubeEntry,
-    bound: NextDue,
-    now: Now,
-) -> Result<NextDue> {
-    let (run, pause) = (tube.run(), tube.row.pause_end());
-    if view.count(tube.range(Tag::Due)) == 0 {
-        return Ok(NextDue { queue: pause, ..NextDue::NONE });
+/// The first deadlines of a tube.
+pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextDue> {
+    let mut next = NextDue::NONE;
+    if view.count(tube.range(Tag::Due)) > 0 {
+        for what in Deadline::ALL {
+            let first = Scan::prefixed(key::due_of(tube.run(), what)).next(view)?;
+            let when = first.and_then(|(met, _)| key::when_of(&met));
+            *next.kind_mut(what) = when.unwrap_or(NEVER);
+        }
     }
-    let first = |what| -> Result<u64> {
-        let from = key::due_of(run, what);
-        let met = view.first(&from, &key::end_of(&from))?;
-        Ok(met.and_then(|(met, _)| key::when_of(&met)).unwrap_or(NEVER))
-    };
-    let mut next = bound;
-    if bound.queue <= now.queue {
-        next.queue = first(Deadline::Delay)?.min(first(Deadline::Ttl)?).min(pause);
-    }
-    if bound.wall <= now.wall {
-        next.wall = first(Deadline::RunAt)?;
-    }
-    if bound.lease <= now.lease {
-        next.lease = first(Deadline::Ttr)?;
-    }
+    next.delay = next.delay.min(tube.row.pause_end());
     Ok(next)
 }
 
 /// The running sweep of this run's voided leases.
-fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
-    view.row(&key::work(Work::Release, run, TaskId::new(0)))
-}
-
-/// Whether a sweep of this run's voided leases is running.
 #[inline]
-pub(crate) fn has_work(view: &dyn View, run: Run) -> Result<bool> {
-    Ok(view.count(Range::of(Tag::Work)) > 0 && work(view, run)?.is_some())
+pub(crate) fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
+    if view.count(Range::of(Tag::Work)) == 0 {
+        return Ok(None);
+    }
+    view.row(&key::work(Work::Release, run, TaskId::new(0)))
 }
 
 impl Op for WorkOff {
@@ -88,27 +75,43 @@ impl Op for WorkOff {
             sweep::step(ctx, Work::Release, met)?;
             return Ok(true);
         }
-        if tube.row.pause_end() <= ctx.now.queue {
+        let known = if self.in_transaction { None } else { ctx.known.bound(self.tube) };
+        let mut next = known.unwrap_or(NextDue::UNKNOWN);
+        let is_pause_over = self.sees_delays && tube.row.pause_end() <= ctx.now.queue;
+        if is_pause_over {
             // In a transaction the work before an earlier verb may have ended it.
             let tube = query::tube(ctx, self.tube)?;
             tubes::set_pause(ctx, &tube, None)?;
         }
         let mut left = self.most;
-        for what in Deadline::ALL {
-            // A deadline at exactly this instant is due.
-            let last = key::due(tube.run(), what, what.time_of(ctx.now), TaskId::new(u64::MAX));
-            let mut rows = Scan::through(key::due_of(tube.run(), what), &last);
-            while left > 0 && !ctx.is_sweep_long() && ctx.count(tube.range(Tag::Due)) > 0 {
-                let Some((met, row)) = rows.next(ctx)? else { break };
-                left -= 1;
+        let sees = |what: &Deadline| self.sees_delays || !Deadline::OF_DELAYED.contains(what);
+        for what in Deadline::ALL.into_iter().filter(sees) {
+            // What was moved may be due by another clock.
+            let added = ctx.effects().added_deadlines(self.tube);
+            if next.earlier(added).kind(what) > what.time_of(ctx.now) {
+                continue;
+            }
+            let mut rows = Scan::prefixed(key::due_of(tube.run(), what));
+            *next.kind_mut(what) = loop {
+                let Some((met, row)) = rows.next(ctx)? else { break NEVER };
                 let due = key::id_of(&met).zip(key::when_of(&met));
                 let (id, when) = due.ok_or_else(|| damaged("due"))?;
+                // A deadline at exactly this instant is due.
+                if when > what.time_of(ctx.now) || left == 0 || ctx.is_sweep_long() {
+                    break when;
+                }
+                left -= 1;
                 if sound(fall_due(ctx, &tube, id, (what, when), row.as_ref()))? != Some(true) {
                     ctx.remove(met);
                 }
-            }
+            };
         }
-        Ok(left == 0 || ctx.is_sweep_long())
+        if !is_pause_over {
+            next.delay = next.delay.min(tube.row.pause_end());
+        }
+        let added = ctx.effects().added_deadlines(self.tube);
+        ctx.effects().worked_off = Some((self.tube, next));
+        Ok(next.earlier(added).is_due(self.sees_delays, ctx.now))
     }
 }
 

@@ -32,37 +32,55 @@ pub(crate) struct TubeChange {
     pub(crate) cause: Option<Cause>,
 }
 
-/// A lower bound of the deadlines by each of the three clocks; [`NEVER`] where there is none.
+/// A lower bound of the deadlines of each kind; [`NEVER`] where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NextDue {
-    pub(crate) queue: u64,
-    pub(crate) wall: u64,
-    pub(crate) lease: u64,
+    /// Also of the end of a pause.
+    pub(crate) delay: u64,
+    pub(crate) run_at: u64,
+    pub(crate) ttl: u64,
+    pub(crate) ttr: u64,
 }
 
 impl NextDue {
-    pub(crate) const NONE: Self = Self { queue: NEVER, wall: NEVER, lease: NEVER };
+    pub(crate) const NONE: Self = Self { delay: NEVER, run_at: NEVER, ttl: NEVER, ttr: NEVER };
     /// A bound that is lower than every deadline.
-    pub(crate) const UNKNOWN: Self = Self { queue: 0, wall: 0, lease: 0 };
+    pub(crate) const UNKNOWN: Self = Self { delay: 0, run_at: 0, ttl: 0, ttr: 0 };
 
     /// The bound of one deadline of this kind.
     pub(crate) fn of(what: Deadline, when: u64) -> Self {
+        let mut next = Self::NONE;
+        *next.kind_mut(what) = when;
+        next
+    }
+
+    pub(crate) fn kind(self, what: Deadline) -> u64 {
+        let mut next = self;
+        *next.kind_mut(what)
+    }
+
+    pub(crate) fn kind_mut(&mut self, what: Deadline) -> &mut u64 {
         match what {
-            Deadline::Delay | Deadline::Ttl => Self { queue: when, ..Self::NONE },
-            Deadline::RunAt => Self { wall: when, ..Self::NONE },
-            Deadline::Ttr => Self { lease: when, ..Self::NONE },
+            Deadline::Delay => &mut self.delay,
+            Deadline::RunAt => &mut self.run_at,
+            Deadline::Ttl => &mut self.ttl,
+            Deadline::Ttr => &mut self.ttr,
         }
     }
 
-    pub(crate) fn is_due(&self, now: Now) -> bool {
-        self.queue <= now.queue || self.wall <= now.wall || self.lease <= now.lease
+    /// Whether a deadline may have passed, for an op that sees delays or does not.
+    #[inline]
+    pub(crate) fn is_due(&self, sees_delays: bool, now: Now) -> bool {
+        let sees = sees_delays && (self.delay <= now.queue || self.run_at <= now.wall);
+        sees || self.ttl <= now.queue || self.ttr <= now.lease
     }
 
     pub(crate) fn earlier(self, other: Self) -> Self {
         Self {
-            queue: self.queue.min(other.queue),
-            wall: self.wall.min(other.wall),
-            lease: self.lease.min(other.lease),
+            delay: self.delay.min(other.delay),
+            run_at: self.run_at.min(other.run_at),
+            ttl: self.ttl.min(other.ttl),
+            ttr: self.ttr.min(other.ttr),
         }
     }
 }
@@ -94,6 +112,8 @@ pub(crate) struct Effects {
     pub(crate) wakes: Vec<(u32, usize)>,
     /// For each tube the earliest of the deadlines that were added.
     pub(crate) deadlines: Vec<(u32, NextDue)>,
+    /// A tube whose due work was done, and the bound of its deadlines without those added here.
+    pub(crate) worked_off: Option<(u32, NextDue)>,
     /// Where the border of a tube's fresh tasks is now.
     pub(crate) borders: SmallVec<[(u32, Border); 1]>,
     pub(crate) tubes: Vec<TubeChange>,
@@ -115,6 +135,7 @@ impl Effects {
         self.deadlines.clear();
         self.deadlines.shrink_to(KEPT);
         self.borders.clear();
+        self.worked_off = None;
         if !self.tubes.is_empty() {
             self.tubes = Vec::new();
         }
@@ -176,6 +197,12 @@ impl Effects {
             Some((last, bound)) if *last == tube => *bound = bound.earlier(next),
             _ => self.deadlines.push((tube, next)),
         }
+    }
+
+    /// A lower bound of the deadlines of the tube that were added.
+    pub(crate) fn added_deadlines(&self, tube: u32) -> NextDue {
+        let added = self.deadlines.iter().filter(|(number, _)| *number == tube);
+        added.fold(NextDue::NONE, |bound, (_, next)| bound.earlier(*next))
     }
 
     /// Moves the border of a tube's fresh tasks.

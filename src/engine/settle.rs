@@ -141,6 +141,10 @@ fn later(ctx: &OpContext<'_>, tube: &TubeEntry, head: TaskProgress, delay: Durat
 impl Op for Settle<'_> {
     type Done = Vec<TaskId>;
 
+    /// It changes taken tasks only. While many delays end at once, a taker would otherwise make
+    /// tasks ready at both its calls, one or a few at a time, and never catch up.
+    const SEES_DELAYS: bool = false;
+
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }

@@ -1,6 +1,6 @@
 //! Decoded tubes. Every verb reads its tube first, so the runtime keeps all tubes decoded.
 
-use crate::engine::effects::Border;
+use crate::engine::effects::{Border, NextDue};
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
 use std::ops::Deref;
@@ -50,4 +50,7 @@ impl Deref for TubeRef<'_> {
 pub(crate) trait KnownTubes {
     /// The tube of this number, if it is cached.
     fn known(&self, number: u32) -> Option<&TubeEntry>;
+
+    /// A lower bound of its deadlines, if it is cached.
+    fn bound(&self, number: u32) -> Option<NextDue>;
 }

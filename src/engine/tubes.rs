@@ -5,6 +5,7 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
+use crate::format::Deadline;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
@@ -184,7 +185,7 @@ impl Op for Truncate {
         ctx.change(key::meta(Counters::WHAT), counters.encode());
         if row.pause_end() != NEVER {
             // The deadlines of the old run are forgotten.
-            ctx.effects().deadline(self.tube, NextDue { queue: row.pause_end(), ..NextDue::NONE });
+            ctx.effects().deadline(self.tube, NextDue::of(Deadline::Delay, row.pause_end()));
         }
         ctx.set_tube(self.tube, row, Some(Cause::Truncate))?;
         // There is room now.
@@ -245,7 +246,7 @@ pub(crate) fn set_pause(
     if pause.is_none() {
         ctx.effects().wake(tube.number, usize::MAX);
     } else if end != NEVER {
-        ctx.effects().deadline(tube.number, NextDue { queue: end, ..NextDue::NONE });
+        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Delay, end));
     }
     Ok(())
 }

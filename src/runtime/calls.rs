@@ -30,7 +30,7 @@ impl Shared {
     /// that is open read-only does no work by itself, so its leases stay and nothing becomes due.
     pub(crate) fn start(opened: Opened, settings: CoreSettings) -> Result<Arc<Self>> {
         let core = Arc::new(Self::new(opened, settings));
-        let learnt = core.state.lock().learn(&*core.settings.clock);
+        let learnt = core.state.lock().learn();
         let begun = learnt.and_then(|()| match core.health.is_read_only() {
             true => Ok(()),
             false => void_leases(&core, true).and_then(|()| roll_back_puts(&core)),
@@ -234,6 +234,7 @@ impl Shared {
                 return Ok(None);
             }
             entry.fall_asleep();
+            self.timer.be_on_time();
             self.rested();
             let nap =
                 (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));

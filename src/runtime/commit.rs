@@ -6,7 +6,6 @@ mod numbers;
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
-use crate::engine::effects::NextDue;
 use crate::engine::repair::Repair;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{Op, query};
@@ -123,11 +122,10 @@ impl EngineState {
     }
 
     /// Loads the tubes and their deadlines, at open.
-    pub(crate) fn learn(&mut self, clock: &dyn Clock) -> Result<()> {
-        let now = self.now(clock);
+    pub(crate) fn learn(&mut self) -> Result<()> {
         for number in query::numbers(&self.store)? {
             let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
-            let next = due::next_due(&self.store, &tube, NextDue::UNKNOWN, now)?;
+            let next = due::first_deadlines(&self.store, &tube)?;
             self.derived.load_tube(number, tube.row, None);
             self.derived.set_bound(number, next);
         }
@@ -167,7 +165,7 @@ impl EngineState {
         self.health.runs()?;
         let attempt = &mut Attempt { now: self.now(env.clock), call: attempts, env: *env };
         if let Some(tube) = op.tube()
-            && self.is_due(tube, attempt.now)?
+            && self.is_due(tube, O::SEES_DELAYS, attempt.now)?
             && let Some(done) = self.work_off(tube, op, attempt)?
         {
             return Ok(done);
@@ -188,18 +186,19 @@ impl EngineState {
         op: &O,
         attempt: &mut Attempt<'_>,
     ) -> Result<Option<(O::Done, Mark)>, Undone> {
+        let sees_delays = O::SEES_DELAYS;
         if self.store.is_full() {
-            self.work_off_some(tube, attempt)?;
+            self.work_off_some(tube, sees_delays, attempt)?;
             return Ok(None);
         }
         let came = *attempt.call.came.get_or_insert(attempt.now);
-        let both = AfterWork { work: WorkOff { tube, most: SWEEP_TASKS }, op };
         let mut is_refused = false;
         loop {
+            let work = WorkOff { tube, most: SWEEP_TASKS, sees_delays, in_transaction: false };
             let more = if is_refused {
-                self.commit(&both.work, attempt)?.0
+                self.commit(&work, attempt)?.0
             } else {
-                match self.commit(&both, attempt) {
+                match self.commit(&AfterWork { work, op }, attempt) {
                     Ok((Some(done), mark)) => return Ok(Some((done, mark))),
                     Ok((None, _)) => true,
                     // The due work is done all the same.
@@ -213,7 +212,7 @@ impl EngineState {
             if !more {
                 return Ok(None);
             }
-            if self.is_due(tube, came)? {
+            if self.is_due(tube, sees_delays, came)? {
                 return Err(Undone::Retry(Retry::Yield));
             }
         }
@@ -222,13 +221,19 @@ impl EngineState {
     /// On a full disk a few due tasks are moved, which need space until they are taken and settled.
     /// While other tasks are ready the due ones may stay where they are: a take makes space.
     #[cold]
-    fn work_off_some(&mut self, tube: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
+    fn work_off_some(
+        &mut self,
+        tube: u32,
+        sees_delays: bool,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<(), Undone> {
         let some = self.sweep_tasks(tube);
         for most in [some, 1] {
             if some == 0 {
                 break;
             }
-            match self.commit(&WorkOff { tube, most }, attempt) {
+            match self.commit(&WorkOff { tube, most, sees_delays, in_transaction: false }, attempt)
+            {
                 Ok(_) => break,
                 Err(Undone::Retry(Retry::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
                 Err(Undone::Refused(error)) if error.kind() == ErrorKind::DiskFull => {}
@@ -250,24 +255,17 @@ impl EngineState {
     /// Whether a take can free space. In a paused tube it cannot, and the end of the pause is due
     /// work too.
     fn has_ready(&self, tube: u32) -> bool {
-        let tube = self.derived.bound(tube).map(|(tube, _)| tube);
-        let tube = tube.filter(|tube| tube.row.pause.is_none());
+        let tube = self.derived.known(tube).filter(|tube| tube.row.pause.is_none());
         let ready = |tube| query::count(&self.store, tube, State::Ready);
         tube.is_some_and(|tube| ready(tube) > self.store.count(tube.range(Tag::Line)))
     }
 
-    /// Whether work is due in the tube. Reads rows only if the stored bound has passed.
-    pub(crate) fn is_due(&mut self, number: u32, now: Now) -> Result<bool> {
-        let Some((tube, bound)) = self.derived.bound(number) else { return Ok(false) };
-        if due::has_work(&self.store, tube.run())? {
-            return Ok(true);
-        }
-        if !bound.is_due(now) {
-            return Ok(false);
-        }
-        let next = due::next_due(&self.store, tube, bound, now)?;
-        self.derived.set_bound(number, next);
-        Ok(next.is_due(now))
+    /// Whether work may be due in the tube, for an op that sees delays or not. Reads no deadline:
+    /// the sweep sets the tube's bound.
+    #[inline]
+    pub(crate) fn is_due(&self, tube: u32, sees_delays: bool, now: Now) -> Result<bool> {
+        let Some((run, bound)) = self.derived.run_and_bound(tube) else { return Ok(false) };
+        Ok(bound.is_due(sees_delays, now) || due::work(&self.store, run)?.is_some())
     }
 
     /// Admits, decides and writes one op. If it meets a damaged row that row is repaired instead,

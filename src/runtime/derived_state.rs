@@ -6,7 +6,7 @@ use crate::engine::decision::Decision;
 use crate::engine::effects::{Border, NextDue, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::format::NumberHash;
-use crate::format::key::{Range, Tag};
+use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
 use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
@@ -86,6 +86,12 @@ impl KnownTubes for DerivedState {
     fn known(&self, number: u32) -> Option<&TubeEntry> {
         self.tubes.get(&number).map(|state| &state.tube)
     }
+
+    #[inline]
+    fn bound(&self, number: u32) -> Option<NextDue> {
+        self.visit();
+        self.tubes.get(&number).map(|state| state.next)
+    }
 }
 
 impl DerivedState {
@@ -94,10 +100,11 @@ impl DerivedState {
         self.tubes.get(&number).map_or([0; CAUSES], |state| state.calls)
     }
 
-    /// A tube, and a lower bound of its first deadlines.
-    pub(crate) fn bound(&self, number: u32) -> Option<(&TubeEntry, NextDue)> {
+    /// The run of a tube, and a lower bound of its deadlines.
+    #[inline]
+    pub(crate) fn run_and_bound(&self, number: u32) -> Option<(Run, &NextDue)> {
         self.visit();
-        self.tubes.get(&number).map(|state| (&state.tube, state.next))
+        self.tubes.get(&number).map(|state| (state.tube.run(), &state.next))
     }
 
     /// Sets the bound of a tube. Returns whether the first deadline of all tubes is earlier now.
@@ -111,7 +118,7 @@ impl DerivedState {
         first.earlier(next) != first
     }
 
-    /// The first deadline of all tubes, by each clock.
+    /// The first deadlines of all tubes.
     pub(crate) fn first_due(&self) -> NextDue {
         self.deadlines.first()
     }
@@ -172,6 +179,9 @@ impl DerivedState {
                 state.tube.border = Some(border);
             }
         }
+        if let Some((tube, next)) = effects.worked_off {
+            self.set_bound(tube, next);
+        }
         for change in effects.tubes.drain(..) {
             let TubeChange { number, row, .. } = change;
             match row {
@@ -184,7 +194,7 @@ impl DerivedState {
         }
         self.outbox.sooner |= effects.work;
         for (tube, next) in &effects.deadlines {
-            let Some((_, bound)) = self.bound(*tube) else { continue };
+            let Some(bound) = self.bound(*tube) else { continue };
             self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
         }
     }

@@ -13,6 +13,8 @@ pub(crate) struct Parker {
     last_write: AtomicU64,
     /// The timer waits for the end of a busy time, to run a checkpoint then.
     awaits_quiet: AtomicBool,
+    /// The timer sleeps longer than until the first deadline.
+    is_late: AtomicBool,
 }
 
 /// What the thread is woken for.
@@ -59,6 +61,24 @@ impl Parker {
         self.awaits_quiet.store(false, Ordering::Relaxed);
     }
 
+    /// Lets the timer sleep longer than until the first deadline, unless a call waits. A wait that
+    /// is not seen here begins later, and wakes the timer.
+    pub(crate) fn may_be_late(&self, does_a_call_wait: impl FnOnce() -> bool) -> bool {
+        self.is_late.store(true, Ordering::SeqCst);
+        let waits = does_a_call_wait();
+        if waits {
+            self.is_late.store(false, Ordering::SeqCst);
+        }
+        !waits
+    }
+
+    /// A call waits from now on, so the timer has to be on time.
+    pub(crate) fn be_on_time(&self) {
+        if self.is_late.load(Ordering::SeqCst) && self.is_late.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
     /// Notes that the thread has nothing to do until this lease time. It ends with the next sleep.
     pub(crate) fn rest(&self, until: u64) {
         self.wanted.lock().rests_until = Some(until);
@@ -80,6 +100,36 @@ impl Parker {
             None => self.condvar.wait_while(&mut wanted, sleeps),
         }
         (wanted.look, wanted.rests_until) = (false, None);
+        self.is_late.store(false, Ordering::SeqCst);
         !wanted.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_is_late_only_while_no_call_waits() {
+        let timer = Parker::default();
+        timer.rest(7);
+        assert!(!timer.may_be_late(|| true));
+        timer.be_on_time();
+        assert_eq!(timer.rests_until(), Some(7), "it was on time");
+        let begins_meanwhile = || {
+            timer.be_on_time();
+            false
+        };
+        timer.may_be_late(begins_meanwhile);
+        assert_eq!(timer.rests_until(), None, "it looks again");
+        assert!(timer.sleep(None));
+        timer.rest(8);
+        assert!(timer.may_be_late(|| false));
+        timer.be_on_time();
+        assert_eq!(timer.rests_until(), None, "a wait that begins wakes it");
+        assert!(timer.sleep(None));
+        timer.rest(9);
+        timer.be_on_time();
+        assert_eq!(timer.rests_until(), Some(9), "once");
     }
 }

@@ -142,6 +142,11 @@ impl Shared {
         }
     }
 
+    /// Whether a call waits for a task or for room.
+    pub(crate) fn does_a_call_wait(&self) -> bool {
+        [&self.takers, &self.room, &self.ready_waiters].into_iter().any(Wake::has_any)
+    }
+
     /// Makes all waiters look again.
     pub(crate) fn recheck_all(&self) {
         self.takers.recheck_all();

@@ -130,8 +130,8 @@ fn run_due_work(
     if state.store.is_full() {
         return Ok(());
     }
-    let due = WorkOff { tube, most: SWEEP_TASKS };
-    let mut more = state.is_due(tube, attempt.now)?;
+    let due = WorkOff { tube, most: SWEEP_TASKS, sees_delays: true, in_transaction: true };
+    let mut more = state.is_due(tube, true, attempt.now)?;
     while more {
         if by_itself {
             match state.commit(&due, attempt) {

@@ -173,6 +173,11 @@ impl Wake {
         })
     }
 
+    /// Whether any wait.
+    pub(crate) fn has_any(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
     /// Whether any wait for the tube.
     #[inline]
     pub(crate) fn has_waiters(&self, tube: u32) -> bool {

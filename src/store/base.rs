@@ -10,7 +10,7 @@ use super::scratch::ScratchFile;
 use super::tables::{
     ANCHOR, Bytes, CheckpointPosition, ROWS, STATE, Tally, decode_tally, run_of, seal, unseal,
 };
-use crate::format::key::{Run, after, copy};
+use crate::format::key::{Key, Run, after, copy};
 use crate::format::{Met, Value};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
@@ -93,14 +93,19 @@ impl Base {
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         let end = after(key);
-        let read = |met: Option<&Met>| {
-            met.map(|(_, value)| value.clone().ok_or_else(|| damaged_row(key))).transpose()
-        };
-        if let Some(met) = self.cache.borrow().lookup(key, &end) {
+        let sound = |value: &Option<Value>| value.clone().ok_or_else(|| damaged_row(key));
+        let read = |met: Option<&Met>| met.map(|(_, value)| sound(value)).transpose();
+        let cache = self.cache.borrow();
+        if let Some(met) = cache.lookup(key, &end) {
             return read(met);
         }
+        // Also that there is no such row: a group's row is looked up at each of its steps.
+        if let Some(single) = cache.single(key) {
+            return single.map(sound).transpose();
+        }
         // Takes look up the rows of tasks in order.
-        let next = self.cache.borrow().next_range(key);
+        let next = cache.next_range(key);
+        drop(cache);
         if let Some((from, most)) = next {
             let range = self.read_range(&from, most)?;
             if let Some(met) = range.lookup(key, &end) {
@@ -110,16 +115,11 @@ impl Base {
             }
         }
         let row = fenced(&self.opening.health, || {
-            let Some(sealed) = self.rows.get(key)? else { return Ok(None) };
-            let mut range = CachedRange::default();
-            let tag = key.first().copied().unwrap_or_default();
-            range.push(tag, key, unseal(key, sealed.value()), 1);
-            Ok(Some(range))
+            let sealed = self.rows.get(key)?;
+            Ok(sealed.map(|sealed| unseal(key, sealed.value()).map(Value::read)))
         })?;
-        // Also that there is no such row: a group's row is looked up at each of its steps.
-        let range = row.unwrap_or_else(|| CachedRange::empty(copy(&end)));
-        let read = read(range.lookup(key, &end).flatten());
-        self.cache.borrow_mut().keep(copy(key), range);
+        let read = row.as_ref().map(sound).transpose();
+        self.cache.borrow_mut().keep_single(Key::from_slice(key), row);
         read
     }
 

@@ -1,10 +1,11 @@
 //! Rows of a snapshot that were read ahead, so that reading in order costs one seek for many rows.
 //! Independent of redb; the cached rows are those of the snapshot and are dropped with it.
 
-use crate::format::key::{self, Key, Range, after, copy};
+use crate::format::key::{self, ByTag, Key, Range, after, copy};
 use crate::format::{Met, Value};
 use crate::words::task::TaskId;
 use std::cell::Cell;
+use std::collections::VecDeque;
 
 /// A range ends at this many rows or at `BYTES`, whichever comes first.
 pub(super) const RANGE_ROWS: usize = 64;
@@ -13,6 +14,8 @@ const BYTES: usize = 32 << 10;
 const GROWTH: usize = 4;
 /// How many ranges are kept.
 const RANGES_MAX: usize = 32;
+/// How many rows are kept that were looked up by themselves.
+const SINGLES_MAX: usize = 8;
 
 /// All rows of the snapshot from the range's start to its end.
 #[derive(Default)]
@@ -41,11 +44,6 @@ pub(super) struct SequentialScan {
 }
 
 impl CachedRange {
-    /// A range without rows, up to this key.
-    pub(super) fn empty(end: Key) -> Self {
-        Self { end, ..Self::default() }
-    }
-
     /// Adds the next row; a damaged value is `None`. Whether the range ends here: it is full, has
     /// `most` rows, or the row has another tag. Such a row is not added, since it may be large.
     pub(super) fn push(&mut self, tag: u8, key: &[u8], value: Option<&[u8]>, most: usize) -> bool {
@@ -101,16 +99,21 @@ impl CachedRange {
 #[derive(Default)]
 pub(super) struct RangeCache {
     by_start: Vec<(Key, CachedRange)>,
-    /// The range that was used last, which usually answers again.
-    last: Cell<usize>,
+    /// The range of each tag that was used last, which usually answers again.
+    last: ByTag<Cell<usize>>,
     clock: Cell<u64>,
+    /// The rows that were looked up last by themselves, also that there is none. Among the ranges
+    /// each of them would replace one.
+    singles: VecDeque<(Key, Option<Option<Value>>)>,
 }
 
 impl RangeCache {
     /// As [`CachedRange::lookup`], in the range that reaches far enough.
     #[inline]
     pub(super) fn lookup(&self, from: &[u8], to: &[u8]) -> Option<Option<&Met>> {
-        if let Some(answer) = self.lookup_in(self.last.get(), from, to) {
+        if let Some(last) = self.last_of(from)
+            && let Some(answer) = self.lookup_in(last.get(), from, to)
+        {
             return Some(answer);
         }
         let starts_before = |(start, _): &(Key, CachedRange)| start.as_slice() <= from;
@@ -126,8 +129,33 @@ impl RangeCache {
         }
         let answer = range.lookup(from, to)?;
         range.used.set(self.tick());
-        self.last.set(at);
+        if let Some(last) = self.last_of(from) {
+            last.set(at);
+        }
         Some(answer)
+    }
+
+    #[inline]
+    fn last_of(&self, key: &[u8]) -> Option<&Cell<usize>> {
+        self.last.0.get(usize::from(*key.first()?))
+    }
+
+    /// The value of a row that was looked up by itself; the inner `None` says that there is no such
+    /// row, and a damaged value is `None` too.
+    pub(super) fn single(&self, key: &[u8]) -> Option<Option<&Option<Value>>> {
+        let found = self.singles.iter().find(|(single, _)| single.as_slice() == key);
+        found.map(|(_, value)| value.as_ref())
+    }
+
+    /// Keeps a row that was looked up by itself, unless it is long.
+    pub(super) fn keep_single(&mut self, key: Key, row: Option<Option<Value>>) {
+        if row.iter().flatten().any(|value| value.len() > BYTES) {
+            return;
+        }
+        if self.singles.len() >= SINGLES_MAX {
+            self.singles.pop_front();
+        }
+        self.singles.push_back((key, row));
     }
 
     #[inline]
@@ -137,18 +165,31 @@ impl RangeCache {
     }
 
     /// Where to begin a range for a key that was not found here, and how many rows it should have,
-    /// if rows are looked up in order: the range before it was read to its end, and the new one is
-    /// long enough for the key, by the ids of the tasks.
+    /// if rows are looked up in order: the range or the single row before it was read to its end,
+    /// and the new one is long enough for the key, by the ids of the tasks.
     pub(super) fn next_range(&self, key: &[u8]) -> Option<(Key, usize)> {
-        let before = self.by_start.partition_point(|(start, _)| start.as_slice() <= key);
-        let (_, range) = self.by_start.get(before.checked_sub(1)?)?;
-        let most = (range.rows.len() * GROWTH).min(RANGE_ROWS);
         let id_of = |key: &[u8]| key::id_of(key).map(TaskId::get);
-        let steps = id_of(key)?.checked_sub(id_of(&range.rows.last()?.0)?)?;
-        let is_next = range.is_read.get()
-            && steps <= most as u64
-            && Range::holding(&range.end) == Range::holding(key);
-        is_next.then(|| (copy(&range.end), most))
+        let id = id_of(key)?;
+        let is_near = |last: &[u8], most: usize| {
+            let steps = id_of(last).and_then(|last| id.checked_sub(last));
+            steps.is_some_and(|steps| 0 < steps && steps <= most as u64)
+                && Range::holding(last) == Range::holding(key)
+        };
+        let before = self.by_start.partition_point(|(start, _)| start.as_slice() <= key);
+        if let Some((_, range)) = before.checked_sub(1).and_then(|at| self.by_start.get(at))
+            && range.is_read.get()
+            && let Some((last, _)) = range.rows.last()
+        {
+            let most = (range.rows.len() * GROWTH).min(RANGE_ROWS);
+            if is_near(last, most) {
+                return Some((copy(&range.end), most));
+            }
+        }
+        let mut singles = self.singles.iter().filter(|(_, row)| row.is_some());
+        // Keys of ranked rows are not in the order of the ids.
+        let (single, _) =
+            singles.find(|(single, _)| single.as_slice() < key && is_near(single, GROWTH))?;
+        Some((after(single), GROWTH))
     }
 
     /// The sequential scans: each continues more than one range and has more rows of its tag.
@@ -192,13 +233,16 @@ impl RangeCache {
             }
             self.by_start.insert(at, (start, range));
         }
-        self.last.set(at);
+        if let Some(last) = self.by_start.get(at).and_then(|(start, _)| self.last_of(start)) {
+            last.set(at);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Tag;
 
     fn key(number: u64) -> Key {
         let mut key = Key::from_slice(&[0x17, 0, 0, 0, 1]);
@@ -209,10 +253,14 @@ mod tests {
     /// Looks rows up as the base does. Returns how many rows each look-up reads.
     fn read(cache: &mut RangeCache, numbers: impl IntoIterator<Item = u64>) -> Vec<usize> {
         let read = |number| {
-            if cache.lookup(&key(number), &after(&key(number))).is_some() {
+            let met = cache.lookup(&key(number), &after(&key(number))).is_some();
+            if met || cache.single(&key(number)).is_some() {
                 return 0;
             }
-            let (from, most) = cache.next_range(&key(number)).unwrap_or((key(number), 1));
+            let Some((from, most)) = cache.next_range(&key(number)) else {
+                cache.keep_single(key(number), Some(Some(Value::from(*b"x"))));
+                return 1;
+            };
             let mut range = CachedRange::default();
             let rows = (1..).map(key).filter(|row| *row >= from);
             rows.into_iter().find(|row| range.push(0x17, row, Some(b"x"), most));
@@ -246,12 +294,26 @@ mod tests {
         assert_eq!(read(&mut cache, (1..100).step_by(10)), [1; 10]);
     }
 
+    /// Regression: a row of a higher rank and a lower id counted as the row before, and the range
+    /// after it, which does not contain the key, answered that there is no such row.
+    #[test]
+    fn a_range_never_begins_after_the_key() {
+        let ranked = |rank: u8, id: u64| {
+            let mut key = Key::from_slice(&[Tag::Task as u8, 0, 0, 0, 1, rank]);
+            key.extend_from_slice(&id.to_be_bytes());
+            key
+        };
+        let mut cache = RangeCache::default();
+        cache.keep_single(ranked(7, 1), Some(Some(Value::from(*b"x"))));
+        assert_eq!(cache.next_range(&ranked(6, 2)), None);
+        assert_eq!(cache.next_range(&ranked(7, 2)), Some((after(&ranked(7, 1)), GROWTH)));
+    }
+
     #[test]
     fn a_missing_row_is_looked_up_once() {
         let mut cache = RangeCache::default();
-        cache.keep(key(5), CachedRange::empty(after(&key(5))));
-        assert_eq!(cache.lookup(&key(5), &after(&key(5))), Some(None));
-        assert_eq!(cache.lookup(&key(6), &after(&key(6))), None);
+        cache.keep_single(key(5), None);
+        assert_eq!((cache.single(&key(5)), cache.single(&key(6))), (Some(None), None));
         assert!(cache.next_range(&key(6)).is_none());
     }
 }

@@ -6,7 +6,7 @@ use super::base::Base;
 use super::counts::RowCounts;
 use super::record::RecordRow;
 use crate::format::key::{Key, Range, Scope, Tag, copy, is_temporary};
-use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet};
+use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet, fold};
 use crate::format::{Met, RowOp, Value};
 use crate::words::error::Result;
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
@@ -278,7 +278,7 @@ impl Rows {
             layers.filter_map(|layer| layer.first(from, to)).map(|(key, _)| copy(key)).min()
         };
         self.dead.get_mut().follow(key, op, first);
-        self.active.write(row);
+        self.active.write_to_map(row, fold);
     }
 
     /// Temporary rows live longer than their neighbours, so their values get memory of their own.
@@ -288,7 +288,7 @@ impl Rows {
             RowOp::Change(value) => RowOp::Change(Value::alone(&value)),
             RowOp::Remove => RowOp::Remove,
         };
-        self.temporary.write((key, op));
+        self.temporary.write_to_map((key, op), fold);
     }
 
     /// Applies a row write of the journal. A carried row is counted already.

@@ -69,6 +69,9 @@ pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the timer sleeps at most while a queue-time or wall-time deadline is pending, so that
 /// it notices a suspend or a set clock.
 pub(crate) const TIMER_NAP_MAX: Duration = Duration::from_secs(30);
+/// How late the timer may be while no call waits for a task or for room: the verbs do the due work
+/// of their tubes, and a timer at each deadline would take their lock again and again.
+pub(crate) const TIMER_LATE_MAX: Duration = Duration::from_millis(1);
 /// How long a queue must be quiet before it checkpoints its journal.
 pub(crate) const QUIET_BEFORE_CHECKPOINT: Duration = Duration::from_secs(60);
 /// How much time at most counts as passed if only the wall clock shows it.

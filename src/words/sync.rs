@@ -1,6 +1,6 @@
-//! The only way to locks, channels and threads. No other file names their crates, so that a
-//! schedule explorer can replace them: under `cfg(shuttle)` everything here except `plain` is the
-//! explorer's.
+//! The only way to locks, channels and threads. No file outside its folder names their crates, so
+//! that a schedule explorer can replace them: under `cfg(shuttle)` everything here except `plain`
+//! is the explorer's.
 
 #[cfg(shuttle)]
 mod explored;

@@ -401,7 +401,7 @@ impl Model {
             if let Step::Detach { .. } = step {
                 return Ok(Answer::Done);
             }
-            self.work_off(tube);
+            self.work_off_for(tube, step.sees_delays());
             if let Step::DropGuard { .. } = step {
                 if let Some(serial) = self.holds(*no) {
                     let opts = self.tubes[&tube].opts.clone();
@@ -417,7 +417,7 @@ impl Model {
 
     fn ack_many(&mut self, leases: &[LeaseNo]) -> Expected {
         let tubes: Vec<u8> = leases.iter().map(|no| self.lease(*no).unwrap().2).collect();
-        tubes.iter().for_each(|tube| self.work_off(*tube));
+        tubes.iter().for_each(|tube| self.work_off_for(*tube, false));
         let mut rest = Vec::new();
         for no in leases {
             match self.holds(*no) {

@@ -336,6 +336,12 @@ pub enum Step {
 }
 
 impl Step {
+    /// Whether the delays of its tubes that have ended end before it. A step of leases alone sees
+    /// taken tasks only.
+    pub fn sees_delays(&self) -> bool {
+        self.tube().is_some() || matches!(self, Self::Tick | Self::Look)
+    }
+
     /// The tube that a step names.
     pub fn tube(&self) -> Option<u8> {
         match self {

@@ -86,8 +86,9 @@ fn slot(key: &[u8]) -> usize {
     usize::from(key.first().copied().unwrap_or_default())
 }
 
-/// Folds two writes of one key into one. `None` if the row was added and removed.
-fn fold(earlier: &RowOp, later: RowOp) -> Option<RowOp> {
+/// Folds two writes of one key, whose kinds are correct, into one. `None` if the row was added and
+/// removed.
+pub(crate) fn fold(earlier: &RowOp, later: RowOp) -> Option<RowOp> {
     match (earlier, later) {
         (RowOp::Add(_), RowOp::Remove) => None,
         (RowOp::Add(_), RowOp::Change(value)) => Some(RowOp::Add(value)),
@@ -114,7 +115,7 @@ impl Layer {
         self.few.len() + self.sums.entries
     }
 
-    /// Whether there are only a few writes, none of them over an earlier one of the same key.
+    /// Whether there are only a few writes.
     #[inline]
     pub(crate) fn has_few(&self) -> bool {
         self.used == 0
@@ -235,14 +236,24 @@ impl Layer {
     /// Adds a write whose kind is correct (see [`RowOp`]), over an earlier one of the same key.
     #[inline]
     pub(crate) fn write(&mut self, row: (Key, RowOp)) {
-        if self.used == 0
-            && self.few.len() < FEW
-            && let Err(at) = self.find_few(&row.0)
-        {
+        if self.used != 0 || self.few.len() >= FEW {
+            return self.write_to_map(row, fold);
+        }
+        match self.find_few(&row.0) {
             // Most writes come in key order.
-            if at == self.few.len() { self.few.push(row) } else { self.few.insert(at, row) }
-        } else {
-            self.write_to_map(row, fold);
+            Err(at) if at == self.few.len() => self.few.push(row),
+            Err(at) => self.few.insert(at, row),
+            Ok(at) => self.fold_few(at, row),
+        }
+    }
+
+    /// A task that becomes ready and is taken in one op writes a row and removes it.
+    #[cold]
+    fn fold_few(&mut self, at: usize, (_, later): (Key, RowOp)) {
+        let Some((_, earlier)) = self.few.get_mut(at) else { return };
+        match fold(earlier, later) {
+            Some(op) => *earlier = op,
+            None => _ = self.few.remove(at),
         }
     }
 
@@ -253,8 +264,10 @@ impl Layer {
         self.write_to_map((key, op), |_, later| Some(later));
     }
 
+    /// Adds a write to the map of its tag, over an earlier one by `fold`. A layer that lives long
+    /// gets its writes so from the first on: the list is slower for each of many.
     #[inline]
-    fn write_to_map(
+    pub(crate) fn write_to_map(
         &mut self,
         row: (Key, RowOp),
         fold: impl FnOnce(&RowOp, RowOp) -> Option<RowOp>,
@@ -517,6 +530,20 @@ mod tests {
         few.drain_into(|(key, _)| drained.push(key));
         add(&mut few, 7);
         assert_eq!((drained.len(), few.few.len(), few.entries()), (4, 1, 1));
+    }
+
+    #[test]
+    fn a_row_written_and_removed_leaves_the_others_in_the_list() {
+        let mut layer = Layer::default();
+        let mut write = |number, op| layer.write((key(number), op));
+        write(1, RowOp::Add(value(1)));
+        write(2, RowOp::Remove);
+        write(1, RowOp::Remove);
+        write(2, RowOp::Add(value(2)));
+        assert_eq!((layer.few.len(), layer.used, layer.get(&key(1))), (1, 0, None));
+        assert_eq!(layer.get(&key(2)), Some(&RowOp::Change(value(2))));
+        (3..40).for_each(|number| layer.write((key(number), RowOp::Remove)));
+        assert_eq!((layer.few.len(), layer.entries()), (0, 38));
     }
 
     /// After any sequence of writes, the byte counts are those of the remaining entries.

@@ -56,10 +56,11 @@ pub(crate) struct Position {
     row: usize,
 }
 
-/// A key to which others are compared by their first 16 bytes as one number, before the rest.
+/// A key to which others are compared by their first 16 bytes as one number, then by their last 16.
 struct Sought<'a> {
     key: &'a [u8],
     head: Option<u128>,
+    tail: Option<u128>,
 }
 
 /// The first 16 bytes as a number, with zeros for what is missing; `None` of less than 8 bytes. Of
@@ -76,9 +77,16 @@ fn head(key: &[u8]) -> Option<u128> {
     Some(u128::from(first) << 64 | u128::from(last) << missing & u128::from(u64::MAX))
 }
 
+/// The last 16 bytes as a number, if they and the first 16 are the whole key.
+#[inline]
+fn tail(key: &[u8]) -> Option<u128> {
+    let tail = key.last_chunk().filter(|_| key.len() <= 32)?;
+    Some(u128::from_be_bytes(*tail))
+}
+
 impl<'a> Sought<'a> {
     fn new(key: &'a [u8]) -> Self {
-        Self { key, head: head(key) }
+        Self { key, head: head(key), tail: tail(key) }
     }
 
     /// How the other key compares with this one.
@@ -86,7 +94,10 @@ impl<'a> Sought<'a> {
     fn order(&self, other: &Key) -> Ordering {
         match (head(other), self.head) {
             (Some(head), Some(own)) if head != own => head.cmp(&own),
-            _ => other.as_slice().cmp(self.key),
+            _ => match (tail(other), self.tail) {
+                (Some(tail), Some(own)) if other.len() == self.key.len() => tail.cmp(&own),
+                _ => other.as_slice().cmp(self.key),
+            },
         }
     }
 }
@@ -460,12 +471,12 @@ mod tests {
         }
     }
 
-    /// Keys of every length around those of the head, which differ in one byte, in their length, or
-    /// in zeros at the end.
+    /// Keys of every length around those of the head and the tail, which differ in one byte, in
+    /// their length, or in zeros at the end.
     #[test]
     fn a_key_is_compared_as_its_bytes_are() {
         let mut keys = Vec::new();
-        for length in 0..24 {
+        for length in 0..36 {
             keys.push(vec![0; length]);
             for at in 0..length {
                 for byte in [1, 0x80] {

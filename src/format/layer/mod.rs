@@ -11,7 +11,7 @@ pub(crate) mod write_set;
 
 pub(crate) use cursor::Merged;
 pub(crate) use dead_ranges::{DeadRanges, DeadRangesOf};
-pub(crate) use layer::Layer;
+pub(crate) use layer::{Layer, fold};
 pub(crate) use write_set::WriteSet;
 
 #[cfg(test)]

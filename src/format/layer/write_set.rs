@@ -104,9 +104,7 @@ impl WriteSet {
             let moved = moved.iter().find(|(moved, _)| *moved == range);
             return moved.map_or(0, |(_, count)| *count);
         }
-        if self.layer.is_empty() {
-            return 0;
-        }
-        self.layer.range(&range.start(), &range.end()).map(|(_, op)| op.rows_added()).sum()
+        let held = self.layer.iter().filter(|(key, _)| Range::holding(key) == Some(range));
+        held.map(|(_, op)| op.rows_added()).sum()
     }
 }

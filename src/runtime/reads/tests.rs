@@ -3,6 +3,7 @@
 use super::Listing;
 use crate::engine::payload::StoredPayload;
 use crate::engine::take::Take;
+use crate::engine::tube_cache::KnownTubes;
 use crate::format::key::Key;
 use crate::format::{Range, RowOp, Tag};
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, SWEEP_BYTES};
@@ -23,7 +24,7 @@ fn read_bytes(tube: &Tube) -> u64 {
 /// The rows and the bytes of each copy that a listing of the ready tasks makes of the active layer.
 fn copies(tube: &Tube, tag: Tag) -> Vec<(usize, usize)> {
     let state = tube.hold.core.state.lock();
-    let run = state.derived.bound(tube.number).unwrap().0.run();
+    let run = state.derived.known(tube.number).unwrap().run();
     let range = Range::in_run(tag, run);
     let (mut from, mut copies) = (range.start(), Vec::new());
     let before = state.store.read_bytes();

@@ -9,16 +9,23 @@ use tubewell::State;
 impl Model {
     /// Does the due work of a tube, task by task.
     pub(super) fn work_off(&mut self, no: u8) {
+        self.work_off_for(no, true);
+    }
+
+    /// The same before a step that sees delays, or does not: one that ends a lease or extends it
+    /// ends no delay and no pause.
+    pub(super) fn work_off_for(&mut self, no: u8, sees_delays: bool) {
         let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
         let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
         let tube = self.tubes.get_mut(&no).unwrap();
-        tube.pause = tube.pause.filter(|end| *end > queue);
+        tube.pause = tube.pause.filter(|end| *end > queue || !sees_delays);
         let here: Vec<_> =
             self.tasks.iter().filter(|(_, t)| t.tube == no).map(|(serial, _)| *serial).collect();
         for serial in here {
             let task = self.tasks.get_mut(&serial).unwrap();
             let clock = if task.by_wall { wall } else { queue };
-            if task.seen.state == State::Delayed && task.seen.due.is_some_and(|due| due <= clock) {
+            let is_due = task.seen.due.is_some_and(|due| due <= clock);
+            if task.seen.state == State::Delayed && is_due && sees_delays {
                 ready(task);
                 self.count(no, Call::Delay);
             }
@@ -51,23 +58,25 @@ impl Model {
         let all = matches!(step, Step::Tick | Step::Look);
         let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
         let touched: BTreeSet<u8> = leases.chain(step.tube()).collect();
+        let sees_delays = step.sees_delays();
         let is_due = |task: &&Task| {
             let clock = if task.by_wall { time.wall_now() } else { time.queue };
-            task.seen.due.is_some_and(|due| due <= clock)
+            sees_delays && task.seen.due.is_some_and(|due| due <= clock)
                 || task.expires <= time.queue
                 || task.deadline <= time.mono
         };
-        let pause_ends = |tube: &Tube| tube.pause.is_some_and(|end| end <= time.queue);
+        let pause_ends =
+            |tube: &Tube| sees_delays && tube.pause.is_some_and(|end| end <= time.queue);
         let resumed = self.tubes.iter().filter(|(_, tube)| pause_ends(tube)).map(|(no, _)| *no);
         let due = self.tasks.values().filter(is_due).map(|task| task.tube).chain(resumed);
         let due: BTreeSet<u8> = due.filter(|tube| all || touched.contains(tube)).collect();
         due.into_iter().collect()
     }
 
-    pub fn work_off_these(&mut self, tubes: impl Iterator<Item = u8>) {
+    pub fn work_off_these(&mut self, step: &Step, tubes: impl Iterator<Item = u8>) {
         self.time.read();
         self.end_graces();
-        tubes.for_each(|tube| self.work_off(tube));
+        tubes.for_each(|tube| self.work_off_for(tube, step.sees_delays()));
     }
 
     pub fn work_off_all(&mut self) {

@@ -7,6 +7,7 @@ use crate::engine::by_id::{Tool, Verb};
 use crate::engine::consumers::{End, Join, LeasePlace, Leave, Resume};
 use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
+use crate::engine::effects::NextDue;
 use crate::engine::payload::StoredPayload;
 use crate::engine::pieces::Staged;
 use crate::engine::put::{NewRow, PutTasks};
@@ -37,6 +38,10 @@ struct One(TubeEntry);
 impl KnownTubes for One {
     fn known(&self, number: u32) -> Option<&TubeEntry> {
         Some(&self.0).filter(|tube| tube.number == number)
+    }
+
+    fn bound(&self, _number: u32) -> Option<NextDue> {
+        None
     }
 }
 

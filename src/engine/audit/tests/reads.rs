@@ -102,6 +102,10 @@ impl KnownTubes for TubeCache {
     fn known(&self, number: u32) -> Option<&TubeEntry> {
         (self.0.number == number).then_some(&self.0)
     }
+
+    fn bound(&self, _number: u32) -> Option<NextDue> {
+        None
+    }
 }
 
 impl Scene {
@@ -135,9 +139,7 @@ impl Scene {
     fn run<O: Op>(&self, op: &O) -> (u64, O::Done) {
         let mut done = None;
         let reads = self.reads(|scene| {
-            assert!(!due::has_work(&scene.rows, scene.tube.run())?);
-            let now = scene.now;
-            assert!(!due::next_due(&scene.rows, &scene.tube, NextDue::UNKNOWN, now)?.is_due(now));
+            assert!(due::work(&scene.rows, scene.tube.run())?.is_none());
             let (known, mut draft) = (TubeCache(scene.tube.clone()), Decision::default());
             let (next, end) = (Numbers::both(1 << 40), Numbers::both(1 << 41));
             let mut numbers = Reserve { next, end };
