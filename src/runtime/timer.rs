@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(seen(), [Cause::Delay, Cause::Resume]);
     }
 
-    /// A take read the first deadlines of its tube once more than its sweep.
+    /// A sweep comes to the deadlines that follow, so nothing reads them again.
     #[test]
     fn a_sweep_leaves_the_first_deadlines_that_follow() {
         let clock = ManualClock::new();

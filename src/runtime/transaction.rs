@@ -130,6 +130,8 @@ fn run_due_work(
     if state.store.is_full() {
         return Ok(());
     }
+    // All of it, also for a verb that sees no delays: only before the first verb in a tube does it
+    // stay out of the draft.
     let due = WorkOff { tube, most: SWEEP_TASKS, sees_delays: true, in_transaction: true };
     let mut more = state.is_due(tube, true, attempt.now)?;
     while more {
