@@ -149,6 +149,7 @@ pub use api::put::{NewTask, TaskList};
 pub use api::queue::Queue;
 pub use api::receipt::Receipt;
 pub use api::resume::Resumed;
+pub use api::scope::Scope;
 #[doc(hidden)]
 pub use api::testing;
 pub use api::ticket_handle::TicketHandle;
@@ -161,7 +162,9 @@ pub use store::{BaseSpace, Progress, Space, Stage};
 pub use words::backoff::Backoff;
 pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
 pub use words::error::{Error, ErrorKind, Result};
+pub use words::explain::{Explanation, WhyNot};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
+pub use words::urgency::Urgency;
 pub use words::verb::{Conflict, Put, PutOutcome, Release};

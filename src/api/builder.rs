@@ -3,8 +3,9 @@
 use crate::api::placement::Placement;
 use crate::api::queue::Queue;
 use crate::api::queue_inner::HandleSettings;
+use crate::format::feature::KNOWN;
 use crate::runtime::shared::{CoreSettings, Shared};
-use crate::store::{Access, Clocks, Config, Disk, Folder, KNOWN, Progress, Store};
+use crate::store::{Access, Clocks, Config, Disk, Folder, Progress, Store};
 use crate::words::clock::{Clock, SystemClock, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;

@@ -1,9 +1,11 @@
-//! The verbs on a task by its id, and on the next buried tasks. None of them needs a lease.
+//! The verbs on tasks by their ids, and on the next buried tasks. None of them needs a lease.
 
+use crate::api::steps::in_steps;
 use crate::api::tube::Tube;
 use crate::engine::by_id::{self, Tool, Verb};
 use crate::engine::update::{self, Changes};
-use crate::words::error::Result;
+use crate::words::backoff::Backoff;
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::macros::{debug, setters};
 use crate::words::options::Durability;
@@ -73,11 +75,67 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
     /// [`delete`](Tube::delete).
     pub fn kick_task(&self, id: TaskId) -> Result<()> {
         self.run_on("kick", id, Verb::Kick)
+    }
+
+    /// Finishes a task by its id, also if another holds it: it is removed, and a lease on it is
+    /// lost. The task may be taken, ready or delayed, so a worker may also say so after its lease
+    /// has lapsed.
+    /// Returns whether this call has finished it: of all calls for one task, from any thread,
+    /// exactly one gets `true`. `false`: the task is gone, or the id was never given.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// assert!(tube.complete_by_id(id)?);
+    /// assert!(!tube.complete_by_id(id)?);
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`WrongState`](crate::ErrorKind::WrongState) if it is buried: kick it first;
+    /// [`WrongTube`](crate::ErrorKind::WrongTube) if it is in another tube; as
+    /// [`kick`](Tube::kick).
+    pub fn complete_by_id(&self, id: TaskId) -> Result<bool> {
+        was_there(self.run_on("complete", id, Verb::Complete))
+    }
+
+    /// Fails a task by its id, also if another holds it: it is buried as by
+    /// [`fail`](crate::Lease::fail), and a lease on it is lost. The task may be taken, ready or
+    /// delayed. Returns `false` if it is gone, or if the id was never given.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Reason};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// assert!(tube.fail_by_id(id, "address", "no such street")?);
+    /// let (group, message) = ("address".into(), "no such street".into());
+    /// assert_eq!(tube.peek(id)?.reason, Some(Reason::Failed { group, message }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`complete_by_id`](Tube::complete_by_id).
+    pub fn fail_by_id(
+        &self,
+        id: TaskId,
+        group: impl Into<String>,
+        message: impl Display,
+    ) -> Result<bool> {
+        let reason = Reason::Failed { group: group.into(), message: message.to_string() };
+        was_there(self.run_on("fail", id, Verb::Fail(reason)))
     }
 
     /// Removes a task, in any state. A lease on it is lost.
@@ -97,6 +155,7 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
+    /// [`WrongTube`](crate::ErrorKind::WrongTube) if it is in another tube, which the error names;
     /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
     /// [`Closed`](crate::ErrorKind::Closed);
     /// [`InTransaction`](crate::ErrorKind::InTransaction);
@@ -131,6 +190,36 @@ impl<T: ?Sized> Tube<T> {
         self.run_on("delete", id, Verb::Delete { only_if: Some(states) })
     }
 
+    /// Removes tasks, in any state, in one step; above 65 536 in several. Leases on them are lost.
+    /// Ids that the tube does not have are stepped over, also those of tasks in other tubes.
+    /// Returns how many were removed.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let ids = tube.put_many([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()])?;
+    /// tube.take()?.ack()?;
+    /// assert_eq!(tube.delete_many(&ids)?, 2);
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`kick`](Tube::kick).
+    pub fn delete_many(&self, ids: &[TaskId]) -> Result<u64> {
+        let mut deleted = 0;
+        let done = in_steps(ids.len(), |step| {
+            let ids = ids.get(step).unwrap_or_default();
+            let op = by_id::DeleteMany { tube: self.number, ids };
+            deleted += self.hold.core.run(&op, self.durability)?;
+            Ok(())
+        });
+        self.name_errors("delete", done).map(|()| deleted)
+    }
+
     /// Buries a task, in any state, with a reason cut to 4096 bytes. A lease on it is lost. A task
     /// that is buried already keeps its first reason.
     ///
@@ -155,15 +244,51 @@ impl<T: ?Sized> Tube<T> {
         self.run_on("bury", id, Verb::Bury(reason))
     }
 
-    /// Starts a change of a task in any state: its priority, its ttl and ttr, and when it becomes
-    /// ready.
+    /// Starts a change of a task in any state: its priority, its ttl and ttr, how it is retried,
+    /// and when it becomes ready.
     pub fn update(&self, id: TaskId) -> UpdateTask<'_, T> {
         UpdateTask { tube: self, id, changes: Changes::default(), durability: self.durability }
     }
 
     fn run_on(&self, action: &'static str, id: TaskId, verb: Verb<'_>) -> Result<()> {
         let op = Tool { tube: self.number, id, verb };
-        self.run(action, &op).map_err(|error| error.on_task(id))
+        let done = self.hold.core.run(&op, self.durability);
+        self.name_task_errors(action, id, done)
+    }
+
+    /// Adds the verb, the tube's name and the task to an error. If the tube does not have the task
+    /// and another one does, the error names that.
+    #[inline]
+    pub(crate) fn name_task_errors<R>(
+        &self,
+        action: &'static str,
+        id: TaskId,
+        result: Result<R>,
+    ) -> Result<R> {
+        self.name_errors(action, result.map_err(|error| self.or_elsewhere(id, error).on_task(id)))
+    }
+
+    #[cold]
+    fn or_elsewhere(&self, id: TaskId, error: Error) -> Error {
+        if error.kind() != ErrorKind::TaskNotFound {
+            return error;
+        }
+        match self.hold.core.name_of_tube_with(id) {
+            Ok(Some(name)) if *name != *self.name => {
+                Error::new(ErrorKind::WrongTube).because(format!("it is in tube {name:?}"))
+            }
+            Ok(_) => error,
+            // Where the task is could not be found out.
+            Err(failed) => failed,
+        }
+    }
+}
+
+/// Whether a verb found its task.
+fn was_there(done: Result<()>) -> Result<bool> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::TaskNotFound => Ok(false),
+        done => done.map(|()| true),
     }
 }
 
@@ -221,6 +346,13 @@ setters! {
     /// [lease time](crate#time). A microsecond or more.
     ttr(ttr: Duration) => changes.ttr = Some(ttr);
 
+    /// The most attempts of this task instead of its tube's; 0: no limit. It is compared with the
+    /// attempts that it has used when the next one fails.
+    max_attempts(attempts: u32) => changes.retry.max_attempts = Some(attempts);
+
+    /// How long this task waits after a retry, instead of its tube's back-off.
+    backoff(backoff: Backoff) => changes.retry.backoff = Some(backoff);
+
     /// With this durability instead of the handle's.
     durability(durability: Durability) => durability = durability;
 }
@@ -229,7 +361,6 @@ impl<T: ?Sized> UpdateTask<'_, T> {
     /// Makes the changes.
     ///
     /// # Errors
-    /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
     /// [`WrongState`](crate::ErrorKind::WrongState) for a delay or a `run_at` of a taken or buried
     /// task; [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the tube's kind does
     /// not allow; [`Invalid`](crate::ErrorKind::Invalid) for a ttl or ttr of less than a
@@ -239,7 +370,7 @@ impl<T: ?Sized> UpdateTask<'_, T> {
         let Self { tube, id, changes, durability } = self;
         let op = update::Update { tube: tube.number, id, changes };
         let done = tube.hold.core.run(&op, durability);
-        tube.name_errors("update", done.map_err(|error| error.on_task(id)))
+        tube.name_task_errors("update", id, done)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::engine::{query, tube_cache};
 use crate::format::View;
 use crate::runtime::commit::EngineState as Engine;
 use crate::runtime::reads::Listing;
+use crate::runtime::shared::Shared;
 use crate::runtime::wake::Wake;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -165,8 +166,48 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
     }
 }
 
+/// A tube as `info` returns it.
+fn shown(core: &Shared, state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeInfo {
+    let row = tube.row.clone();
+    let left = || Duration::from_micros(row.pause_end().saturating_sub(now.queue));
+    TubeInfo {
+        paused: row.pause.is_some(),
+        pause_left: (row.pause_end() != NEVER).then(left),
+        name: row.name,
+        temporary: row.options.temporary,
+        options: row.options,
+        waiters: core.takers.count(tube.number),
+        stats: counted(state, tube),
+    }
+}
+
 /// Reads of all tubes.
 impl Queue {
+    /// Every tube with its options, its counts, whether it is paused and how many takes wait for
+    /// its tasks, also where that is none; in the order in which the tubes were made, as of one
+    /// instant. A damaged tube is left out; [`check`](Queue::check) reports it. Other calls wait
+    /// in the meantime, for one or two reads for each tube.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// queue.tube("mail")?.pause()?;
+    /// let tubes = queue.overview()?;
+    /// let line = |at: usize| (&tubes[at].name[..], tubes[at].stats.ready, tubes[at].paused);
+    /// assert_eq!((line(0), line(1)), (("letters", 1, false), ("mail", 0, true)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`stats`](Queue::stats).
+    pub fn overview(&self) -> Result<Vec<TubeInfo>> {
+        self.all_tubes("overview", shown)
+    }
+
     /// The counts of every tube, in the order in which the tubes were made, as of one instant. A
     /// damaged tube is left out; [`check`](Queue::check) reports it. Other calls wait in the
     /// meantime, for one or two reads for each tube.
@@ -188,15 +229,24 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn stats(&self) -> Result<Vec<TubeStats>> {
-        self.call("stats", |core| {
+        self.all_tubes("stats", |_, state, tube, _| counted(state, tube))
+    }
+
+    /// What is shown of every tube, after all that is due in it was handled.
+    fn all_tubes<R>(
+        &self,
+        action: &'static str,
+        show: impl Fn(&Shared, &Engine, tube_cache::TubeEntry, Now) -> R,
+    ) -> Result<Vec<R>> {
+        self.call(action, |core| {
             for number in core.look(|view, _| query::sound_numbers(view))? {
                 core.catch_up(number)?;
             }
-            core.look_at(|state, _| {
+            core.look_at(|state, now| {
                 let mut all = Vec::new();
                 for number in query::numbers(&state.store)? {
                     let tube = query::sound_tube(&state.store, number)?;
-                    all.extend(tube.map(|tube| counted(state, tube)));
+                    all.extend(tube.map(|tube| show(core, state, tube, now)));
                 }
                 Ok(all)
             })
@@ -321,20 +371,9 @@ impl<T: ?Sized> Tube<T> {
     pub fn info(&self) -> Result<TubeInfo> {
         let (core, number) = (&self.hold.core, self.number);
         let look = |state: &Engine, now: Now| {
-            let tube = query::tube(&state.store, number)?;
-            Ok((now, tube.row.clone(), counted(state, tube)))
+            Ok(shown(core, state, query::tube(&state.store, number)?, now))
         };
-        let seen = core.catch_up(number).and_then(|()| core.look_at(look));
-        let info = seen.map(|(now, row, stats)| TubeInfo {
-            paused: row.pause.is_some(),
-            pause_left: (row.pause_end() != NEVER)
-                .then(|| Duration::from_micros(row.pause_end().saturating_sub(now.queue))),
-            name: row.name,
-            temporary: row.options.temporary,
-            options: row.options,
-            waiters: core.takers.count(number),
-            stats,
-        });
+        let info = core.catch_up(number).and_then(|()| core.look_at(look));
         self.name_errors("info", info)
     }
 
@@ -393,7 +432,8 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TaskNotFound`](ErrorKind::TaskNotFound); as [`info`](Tube::info).
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
+    /// another tube; as [`info`](Tube::info).
     pub fn peek(&self, id: TaskId) -> Result<TaskInfo> {
         let found = self
             .hold
@@ -401,7 +441,7 @@ impl<T: ?Sized> Tube<T> {
             .peek(self.number, |view, tube, now| query::info(view, tube, id, now).map(Some));
         let missing = || Error::new(ErrorKind::TaskNotFound);
         let info = found.and_then(|info| info.ok_or_else(missing));
-        self.name_errors("peek", info.map_err(|error| error.on_task(id)))
+        self.name_task_errors("peek", id, info)
     }
 
     /// The next task of a state: of the ready tasks the one that `take` would return, of the

@@ -9,6 +9,7 @@ pub(crate) mod consumer;
 pub(crate) mod ticket_handle;
 pub(crate) mod lease;
 pub(crate) mod tube;
+pub(crate) mod steps;
 pub(crate) mod by_id;
 pub(crate) mod receipt;
 pub(crate) mod put;
@@ -17,6 +18,7 @@ pub(crate) mod resume;
 #[cfg(feature = "bincode")]
 pub(crate) mod typed;
 pub(crate) mod queue;
+pub(crate) mod scope;
 pub(crate) mod upkeep;
 pub(crate) mod inspect;
 pub(crate) mod events;

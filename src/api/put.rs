@@ -4,9 +4,10 @@ use crate::api::codec::Coding;
 use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
-use crate::engine::put::{NewRow, PutTasks};
+use crate::engine::put::{Extras, NewRow, PutTasks};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::{PutsDone, StagedPut};
+use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::macros::{debug, setters};
@@ -118,8 +119,7 @@ impl<T: ?Sized> Tube<T> {
 
     /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
-        let row = NewRow::default();
-        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::NO }
+        NewTask::over(self, payload)
     }
 
     /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
@@ -147,8 +147,7 @@ impl<T: ?Sized> Tube<T> {
     ) -> NewTask<'_, T, Vec<B>> {
         // One more than the limit, so that an endless iterator is refused.
         let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
-        let row = NewRow::default();
-        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::NO }
+        NewTask::over(self, payload)
     }
 
     /// Starts a put of several tasks with options of their own, all or none, in one step. The
@@ -181,8 +180,7 @@ impl<T: ?Sized> Tube<T> {
         tasks: impl IntoIterator<Item = NewTask<'a, T>>,
     ) -> NewTask<'a, T, TaskList<'a, T>> {
         let payload = TaskList(tasks.into_iter().take(BATCH_TASKS_MAX + 1).collect());
-        let row = NewRow::default();
-        NewTask { tube: self, payload, row, durability: self.durability, room: Wait::NO }
+        NewTask::over(self, payload)
     }
 
     /// Puts all tasks of an iterator, in groups, with bounded memory: a group has up to 1024 tasks
@@ -237,17 +235,17 @@ impl<T: ?Sized> Tube<T> {
         &self,
         row: &mut NewRow<'a>,
         payload: &'a T,
-        backing: &'a mut Backing,
+        (buffer, place): (&'a mut Vec<u8>, &'a mut Option<Place>),
     ) -> Result<()> {
         let Coding { codec, version, encode, .. } = self.coding;
-        row.payload = encode(payload, &mut backing.buffer)
+        row.payload = encode(payload, buffer)
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
         (row.codec, row.version) = (codec, version);
         if let Some(name) = &self.placement
             && let Some(placement) = self.hold.settings.placements.get(&**name)
         {
-            let place = placement.place(&PutView::of(row));
-            row.placed = Some(backing.place.insert(place).placed());
+            let found = placement.place(&PutView::of(row));
+            row.placed = Some(place.insert(found).placed());
         }
         Ok(())
     }
@@ -268,9 +266,10 @@ fn group_of<T: ?Sized, B: Borrow<T>>(payloads: &mut impl Iterator<Item = B>) -> 
 
 /// What a row borrows besides the caller's payload.
 #[derive(Default)]
-struct Backing {
+struct Backing<'a> {
     buffer: Vec<u8>,
     place: Option<Place>,
+    extras: Option<Extras<'a>>,
 }
 
 /// A put with options: of one task, from [`Tube::task`], of a `Vec` of payloads, from
@@ -306,6 +305,8 @@ pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
     tube: &'a Tube<T>,
     payload: P,
     row: NewRow<'a>,
+    /// Usually none.
+    extras: Option<Box<Extras<'a>>>,
     durability: Durability,
     room: Wait<'a>,
 }
@@ -345,7 +346,55 @@ setters! {
     durability(durability: Durability) => durability = durability;
 }
 
-impl<T: ?Sized, P> NewTask<'_, T, P> {
+impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
+    fn over(tube: &'a Tube<T>, payload: P) -> Self {
+        let extras = tube.kind.as_deref().map(Extras::of_kind);
+        let (row, durability) = (NewRow::default(), tube.durability);
+        NewTask { tube, payload, row, extras, durability, room: Wait::NO }
+    }
+
+    /// Of this kind, a short name by which handlers and listings tell tasks apart. 1 to 255 bytes
+    /// without control characters. Default: the [handle's](Tube::kind), which is none unless it was
+    /// given one.
+    pub fn kind(mut self, kind: &'a str) -> Self {
+        self.extras.get_or_insert_default().set_kind(kind);
+        self
+    }
+
+    /// The most attempts of this task, instead of its tube's: a take counts as one, and after the
+    /// last one fails it is buried as exhausted. 0: no limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Backoff, Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.task(b"hello").max_attempts(2).backoff(Backoff::NONE).put()?;
+    /// tube.take()?.retry("no answer")?;
+    /// tube.take()?.retry("still no answer")?;
+    /// assert_eq!(tube.peek_next(State::Buried)?.unwrap().max_attempts, Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.extras.get_or_insert_default().retry.max_attempts = Some(attempts);
+        self
+    }
+
+    /// How often this task may be tried again after its first attempt: as
+    /// [`max_attempts`](NewTask::max_attempts) of one more.
+    pub fn retries(self, retries: u32) -> Self {
+        self.max_attempts(retries.saturating_add(1))
+    }
+
+    /// How long this task waits after a [`retry`](crate::Lease::retry), instead of its tube's
+    /// back-off.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.extras.get_or_insert_default().retry.backoff = Some(backoff);
+        self
+    }
+
     /// Makes the op and passes it to the function that runs it.
     pub(crate) fn submit<R>(
         self,
@@ -354,8 +403,8 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
     where
         P: Payloads<T>,
     {
-        let Self { tube, payload, row, .. } = self;
-        let done = payload.rows(tube, row, |tasks| {
+        let Self { tube, payload, row, extras, .. } = self;
+        let done = payload.rows(tube, (row, extras.as_deref()), |tasks| {
             let op = PutTasks {
                 tube: tube.number,
                 tasks,
@@ -522,6 +571,9 @@ impl<T: ?Sized> NewTask<'_, T> {
     }
 }
 
+/// What the tasks of a put have in common.
+type Common<'a> = (NewRow<'a>, Option<&'a Extras<'a>>);
+
 /// The payload or payloads of a put.
 pub(crate) trait Payloads<T: ?Sized> {
     const IS_BATCH: bool = true;
@@ -530,7 +582,7 @@ pub(crate) trait Payloads<T: ?Sized> {
     fn rows<R>(
         &self,
         tube: &Tube<T>,
-        common: NewRow<'_>,
+        common: Common<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R>;
 }
@@ -541,13 +593,14 @@ impl<T: ?Sized> Payloads<T> for &T {
     fn rows<R>(
         &self,
         tube: &Tube<T>,
-        common: NewRow<'_>,
+        common: Common<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backing = Backing::default();
         // A row that lives as long as the payload that it borrows.
-        let mut row: NewRow<'_> = common;
-        tube.fill(&mut row, self, &mut backing)?;
+        let mut row: NewRow<'_> = common.0;
+        row.extras = common.1;
+        tube.fill(&mut row, self, (&mut backing.buffer, &mut backing.place))?;
         then(slice::from_ref(&row))
     }
 }
@@ -556,10 +609,11 @@ impl<T: ?Sized> Payloads<T> for &T {
 /// task by its index.
 fn filled<'a, I>(
     tasks: &'a [I],
-    common: NewRow<'a>,
-    backings: &'a mut Vec<Backing>,
-    fill: impl Fn(&'a I, &mut NewRow<'a>, &'a mut Backing) -> Result<()>,
+    (mut common, extras): Common<'a>,
+    backings: &'a mut Vec<Backing<'a>>,
+    fill: impl Fn(&'a I, &mut NewRow<'a>, &'a mut Backing<'a>) -> Result<()>,
 ) -> Result<Vec<NewRow<'a>>> {
+    common.extras = extras;
     backings.resize_with(tasks.len(), Backing::default);
     let mut rows = Vec::with_capacity(tasks.len());
     for (task, backing) in tasks.iter().zip(backings) {
@@ -574,12 +628,12 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
     fn rows<R>(
         &self,
         tube: &Tube<T>,
-        common: NewRow<'_>,
+        common: Common<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backings = Vec::new();
         then(&filled(self, common, &mut backings, |payload, row, backing| {
-            tube.fill(row, payload.borrow(), backing)
+            tube.fill(row, payload.borrow(), (&mut backing.buffer, &mut backing.place))
         })?)
     }
 }
@@ -588,14 +642,19 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
     fn rows<R>(
         &self,
         tube: &Tube<T>,
-        common: NewRow<'_>,
+        common: Common<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
         let mut backings = Vec::new();
         then(&filled(&self.0, common, &mut backings, |task, row, backing| {
             task.listed(tube)?;
+            let Backing { buffer, place, extras } = backing;
             *row = task.row.or(row);
-            task.tube.fill(row, task.payload, backing)
+            row.extras = match (task.extras.as_deref(), row.extras) {
+                (Some(own), Some(common)) => Some(extras.insert(own.or(common))),
+                (own, common) => own.or(common),
+            };
+            task.tube.fill(row, task.payload, (buffer, place))
         })?)
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::{query, tubes};
 use crate::runtime::events::{Event, Interest};
 use crate::runtime::shared::Shared;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::explain::Explanation;
 use crate::words::macros::debug;
 use crate::words::name::label;
 use crate::words::options::TubeOptions;
@@ -224,7 +225,71 @@ impl Queue {
     pub fn find(&self, id: TaskId) -> Result<TaskInfo> {
         self.call("find", |core| {
             let missing = || Error::new(ErrorKind::TaskNotFound).because("in any tube");
-            core.find(id)?.ok_or_else(missing).map_err(|error| error.on_task(id))
+            core.find(id, &mut None)?.ok_or_else(missing).map_err(|error| error.on_task(id))
+        })
+    }
+
+    /// The tasks of these ids, whatever their tubes, in the order of the ids; those that no tube
+    /// has are left out. Each is read when the iterator comes to it, first in the tube of the one
+    /// before it.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Result};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let ids = tube.put_many([b"to ada".to_vec(), b"to bob".to_vec()])?;
+    /// let last = queue.tube("mail")?.put(b"to eve")?;
+    /// tube.delete(ids[0])?;
+    /// let found = queue.find_many([ids[0], ids[1], last]).collect::<Result<Vec<_>>>()?;
+    /// let found: Vec<_> = found.iter().map(|task| (&task.tube[..], &task.payload[..])).collect();
+    /// assert_eq!(found, [("letters", &b"to bob"[..]), ("mail", &b"to eve"[..])]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn find_many(
+        &self,
+        ids: impl IntoIterator<Item = TaskId>,
+    ) -> impl Iterator<Item = Result<TaskInfo>> {
+        let mut last = None;
+        ids.into_iter().filter_map(move |id| {
+            let found = self.call("find", |core| core.find(id, &mut last));
+            found.map_err(|error| error.on_task(id)).transpose()
+        })
+    }
+
+    /// Why a task is not running, as a value and, displayed, in words: it is delayed or buried, its
+    /// tube is paused, its group is busy, or others come before it. Reads a few rows, however many
+    /// tasks stand before it.
+    ///
+    /// ```
+    /// use tubewell::{Queue, WhyNot};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let first = tube.task(b"first").group("ada").put()?;
+    /// let second = tube.task(b"second").group("ada").put()?;
+    /// assert_eq!(queue.explain(first)?.reasons, [WhyNot::IsNext]);
+    /// let task = tube.take()?;
+    /// let why = queue.explain(second)?;
+    /// assert_eq!(why.reasons, [WhyNot::GroupBusy { group: "ada".into(), in_flight: 1 }]);
+    /// assert_eq!(
+    ///     why.to_string(),
+    ///     "task 2 in tube \"letters\" is Ready: of its group \"ada\" 1 are in flight, the most \
+    ///      that may be"
+    /// );
+    /// # task.ack()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`find`](Queue::find).
+    pub fn explain(&self, id: TaskId) -> Result<Explanation> {
+        self.call("explain", |core| {
+            let missing = || Error::new(ErrorKind::TaskNotFound).because("in any tube");
+            core.explain(id)?.ok_or_else(missing).map_err(|error| error.on_task(id))
         })
     }
 
@@ -333,7 +398,7 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn tubes(&self) -> Result<Vec<String>> {
-        self.call("list tubes", |core| core.look(|view, _| query::names(view)))
+        self.call("list tubes", |core| core.look(|view, _| query::names(view, "")))
     }
 
     /// Joins the open session of this name, which keeps its grace. If there is none, begins one

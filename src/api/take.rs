@@ -3,12 +3,13 @@
 
 use crate::api::consumer::Consumer;
 use crate::api::lease::{Lease, Task};
+use crate::api::steps::{PARTS, in_steps};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
 use crate::engine::payload::StoredPayload;
 use crate::engine::query;
 use crate::engine::settle::Settle;
-use crate::engine::take::{Claim, Delivery, Take};
+use crate::engine::take::{Claim, Delivery, Take, TakeGroup};
 use crate::runtime::sessions;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
@@ -19,9 +20,6 @@ use crate::words::task::{Reason, State, TaskId, Ticket};
 use crate::words::verb::Verdict;
 use crate::words::wait::Wait;
 use std::time::Duration;
-
-/// A batch that is too large for a full disk is divided into so many parts.
-const PARTS: usize = 8;
 
 impl<T: ?Sized> Tube<T> {
     /// Takes the best ready task: smallest priority first, then put order, without locked groups.
@@ -258,18 +256,54 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongState`](ErrorKind::WrongState) if it is
-    /// taken, or its group does not allow it; [`Codec`](ErrorKind::Codec) if its
-    /// payload cannot be decoded, and then it is buried; [`LeaseLost`](ErrorKind::LeaseLost) if it
-    /// was lost before its payload was read, because that is long and damaged and the task buried,
-    /// or because its ttr was over; as [`take`](Tube::take).
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
+    /// another tube; [`WrongState`](ErrorKind::WrongState) if it is taken, or its group does not
+    /// allow it; [`Codec`](ErrorKind::Codec) if its payload cannot be decoded, and then it is
+    /// buried; [`LeaseLost`](ErrorKind::LeaseLost) if it was lost before its payload was read,
+    /// because that is long and damaged and the task buried, or because its ttr was over; as
+    /// [`take`](Tube::take).
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.number, id, holder: self.holder()? };
             let handed = self.hold.core.run(&op, Durability::Relaxed)?;
             self.open_task(self.guard(&handed), handed)?
         })();
-        self.name_errors("claim", claimed.map_err(|error| error.on_task(id)))
+        self.name_task_errors("claim", id, claimed)
+    }
+
+    /// Takes the first ready task of a group, also if tasks of others are ready before it. `None`
+    /// if the group has none, if as many of its tasks are in flight
+    /// [as may be](crate::TubeOptions::in_flight), or if the tube is paused. Does not wait.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.task(b"to ada").group("ada").put()?;
+    /// tube.task(b"to bob").group("bob").put()?;
+    /// let task = tube.try_take_group("bob")?.unwrap();
+    /// assert_eq!(&task[..], b"to bob");
+    /// assert!(tube.try_take_group("bob")?.is_none());
+    /// # task.ack()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a group name as a put refuses it; as
+    /// [`take`](Tube::take).
+    pub fn try_take_group(&self, group: &str) -> Result<Option<Task<T>>> {
+        let taken = (|| loop {
+            let op = TakeGroup { tube: self.number, group, holder: self.holder()? };
+            let Some(handed) = self.hold.core.run(&op, Durability::Relaxed)? else {
+                return Ok(None);
+            };
+            // One that cannot be decoded was buried.
+            if let Ok(task) = self.open_task(self.guard(&handed), handed)? {
+                return Ok(Some(task));
+            }
+        })();
+        self.name_errors("take", taken)
     }
 
     /// Waits until there is a ready task, at most this long, in [lease time](crate#time). Returns
@@ -375,28 +409,17 @@ impl<T: ?Sized> Tube<T> {
             let text = format!("task {} is of tube {:?}", other.id(), other.tube());
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        let (mut lost, mut done, mut at_once) = (Vec::new(), 0, BATCH_TASKS_MAX);
-        // At least once: a call without tasks also waits for the sync of the writes that it has
-        // read.
-        loop {
-            let batch = leases.iter().skip(done).take(at_once);
-            let mut tickets: Vec<Ticket> = batch.map(Lease::ticket).collect();
+        let mut lost = Vec::new();
+        in_steps(leases.len(), |step| {
+            let leases = leases.get_mut(step).unwrap_or_default();
+            let mut tickets: Vec<Ticket> = leases.iter().map(Lease::ticket).collect();
             // Most of their rows are in the order of the ids.
             tickets.sort_unstable_by_key(|ticket| ticket.id);
             let op = Settle { tube: self.number, tickets: &tickets, verdict: Verdict::Ack };
-            match self.hold.core.run(&op, self.durability) {
-                Err(error) if error.kind() == ErrorKind::DiskFull && tickets.len() > 1 => {
-                    at_once = tickets.len().div_ceil(PARTS);
-                    continue;
-                }
-                acked => lost.extend(acked?),
-            }
-            leases.iter_mut().skip(done).take(tickets.len()).for_each(Lease::disarm);
-            done += tickets.len();
-            if done == leases.len() {
-                break;
-            }
-        }
+            lost.extend(self.hold.core.run(&op, self.durability)?);
+            leases.iter_mut().for_each(Lease::disarm);
+            Ok(())
+        })?;
         if lost.is_empty() {
             return Ok(());
         }

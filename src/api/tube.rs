@@ -51,6 +51,8 @@ pub struct Tube<T: ?Sized = [u8]> {
     pub(crate) placement: Option<Arc<str>>,
     pub(crate) consumer: Option<Consumer>,
     pub(crate) durability: Durability,
+    /// Of the tasks that are put through this handle.
+    pub(crate) kind: Option<Arc<str>>,
     pub(crate) coding: Coding<T>,
 }
 
@@ -63,6 +65,7 @@ impl Tube {
             placement: row.options.placement.map(Arc::from),
             consumer: None,
             durability: hold.settings.durability,
+            kind: None,
             coding: Coding::BYTES,
         }
     }
@@ -77,9 +80,9 @@ impl<T: ?Sized> Tube<T> {
     /// The tube for values of another type, through this codec. The tasks are the same: this handle
     /// encodes what it puts and decodes what it takes.
     pub fn with_codec<U, C: Codec<U>>(&self) -> Tube<U> {
-        let Self { hold, number, name, placement, consumer, durability, .. } = self.clone();
+        let Self { hold, number, name, placement, consumer, durability, kind, .. } = self.clone();
         let coding = Coding::of::<C>();
-        Tube { hold, number, name, placement, consumer, durability, coding }
+        Tube { hold, number, name, placement, consumer, durability, kind, coding }
     }
 
     /// The tube as used by this consumer, whose session owns the leases that are taken through this
@@ -114,6 +117,27 @@ impl<T: ?Sized> Tube<T> {
     #[must_use]
     pub fn durability(&self, durability: Durability) -> Self {
         Self { durability, ..self.clone() }
+    }
+
+    /// The tube with this kind for the tasks that are put through this handle, unless a put
+    /// [gives another](crate::NewTask::kind). Puts are refused as
+    /// [`Invalid`](crate::ErrorKind::Invalid) if it is empty, longer than 255 bytes or has control
+    /// characters.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("work")?;
+    /// let mail = tube.kind("mail");
+    /// let id = mail.put(b"ada@example.org")?;
+    /// assert_eq!(tube.peek(id)?.kind.as_deref(), Some("mail"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn kind(&self, kind: &str) -> Self {
+        Self { kind: Some(Arc::from(kind)), ..self.clone() }
     }
 
     /// The verdicts on a taken task by its ticket, without a guard.
@@ -368,6 +392,7 @@ impl<T: ?Sized> Clone for Tube<T> {
             placement: self.placement.clone(),
             consumer: self.consumer.clone(),
             durability: self.durability,
+            kind: self.kind.clone(),
             coding: self.coding,
         }
     }

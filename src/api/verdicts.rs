@@ -143,6 +143,28 @@ verdicts! {
         /// [`Invalid`](ErrorKind::Invalid) for a ttl of less than a microsecond.
         release_with(terms: Release) => Verdict::Release(terms);
 
+        /// Returns the task for later, for example because what it needs is not there yet: it is
+        /// ready after `wait`, in [queue time](crate#time), at its place. The attempt does not
+        /// count. As [`release_with`](Self::release_with) a delay.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tubewell::{Queue, State};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// tube.put(b"hello")?;
+        /// tube.take()?.snooze(Duration::from_secs(60))?;
+        /// let delayed = tube.peek_next(State::Delayed)?.unwrap();
+        /// assert_eq!((delayed.attempts, delayed.last_error.as_deref()), (0, None));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`release_with`](Self::release_with).
+        snooze(wait: Duration) => Verdict::Release(Release::new().delay(wait));
+
         /// Returns the task after a failure; the attempt counts. It is ready after the tube's
         /// back-off; after its last attempt it is buried as exhausted with this error, cut to 4096
         /// bytes.

@@ -56,7 +56,7 @@ fn is_damaged<T>(read: &Result<T>) -> bool {
 
 /// Reports names of tubes that do not exist, and consumers without a name row.
 fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
-    for name in query::names(view)? {
+    for name in query::names(view, "")? {
         if is_damaged(&view.get(&key::name(&name))) {
             report(format!("name {name:?}: its row is damaged"));
         }

@@ -1,5 +1,5 @@
-//! Verbs on a task by its id or on the next buried tasks: bury, kick, delete. They need no lease; a
-//! lease on the task is lost.
+//! Verbs on tasks by their ids or on the next buried tasks: complete, fail, bury, kick, delete.
+//! They need no lease; a lease on the task is lost.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{buried, kicked};
@@ -19,12 +19,23 @@ pub(crate) struct Tool<'a> {
 }
 
 pub(crate) enum Verb<'a> {
+    /// The work is done; the caller need not hold the task.
+    Complete,
+    /// The work has failed; the caller need not hold the task.
+    Fail(Reason),
     Bury(Reason),
     Kick,
     Delete {
         /// The states in which the task is deleted; `None` is all.
         only_if: Option<&'a [State]>,
     },
+}
+
+/// Removes tasks, in any state, and steps over those that the tube does not have. Returns how many
+/// it has removed.
+pub(crate) struct DeleteMany<'a> {
+    pub(crate) tube: u32,
+    pub(crate) ids: &'a [TaskId],
 }
 
 /// Makes buried tasks ready again, up to `most` and at most one sweep. Returns how many.
@@ -41,7 +52,7 @@ impl Op for Tool<'_> {
     }
 
     fn grows(&self) -> bool {
-        !matches!(self.verb, Verb::Delete { .. })
+        !matches!(self.verb, Verb::Complete | Verb::Delete { .. })
     }
 
     fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
@@ -53,9 +64,14 @@ impl Op for Tool<'_> {
         let (stored, from) = lookup::find(ctx, tube, id)?;
         let task = stored.task(tube)?;
         match &self.verb {
+            // What became of it is decided.
+            Verb::Complete | Verb::Fail(_) if from.state() == State::Buried => {
+                wrong_state(id, &from, "kick it first")
+            }
+            Verb::Complete => transition::erase(ctx, &task, &from, Cause::Ack),
             // It keeps its first reason.
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
-            Verb::Bury(reason) => {
+            Verb::Fail(reason) | Verb::Bury(reason) => {
                 let to = buried(ctx, from.head().clone(), reason);
                 transition::move_task(ctx, &task, &from, &to, Cause::Bury)
             }
@@ -80,6 +96,32 @@ fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Resul
 fn wrong_state(id: TaskId, state: &TaskState, wanted: &str) -> Result<()> {
     let text = format!("it is {:?}, {wanted}", state.state());
     Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
+}
+
+impl Op for DeleteMany<'_> {
+    type Done = u64;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &u64) -> Vec<TaskId> {
+        self.ids.to_vec()
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
+        let tube = &*ctx.tube(self.tube)?;
+        let mut deleted = 0;
+        for id in self.ids {
+            let (stored, from) = match lookup::find(ctx, tube, *id) {
+                Err(error) if error.is_not_found() => continue,
+                found => found?,
+            };
+            transition::erase(ctx, &stored.task(tube)?, &from, Cause::Delete)?;
+            deleted += 1;
+        }
+        Ok(deleted)
+    }
 }
 
 impl Op for Kick {

@@ -5,6 +5,7 @@
 use crate::engine::decision::{Decision, Over};
 use crate::engine::effects::{Border, Effects, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
+use crate::format::feature::Feature;
 use crate::format::key::{self, Key, Range};
 use crate::format::row::TubeRow;
 use crate::format::{Met, RowOp, Value, View};
@@ -196,6 +197,11 @@ impl<'a> OpContext<'a> {
             None => self.add(key, value),
         }
         Ok(())
+    }
+
+    /// Says that the rows need this feature. It is entered before they are written.
+    pub(crate) fn needs(&mut self, feature: &Feature) {
+        self.draft.needs.get_or_insert_default().add(feature);
     }
 
     /// What is published after the commit.

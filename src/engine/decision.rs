@@ -3,6 +3,7 @@
 
 use crate::engine::effects::Effects;
 use crate::format::Range;
+use crate::format::feature::Needs;
 use crate::format::layer::WriteSet;
 use crate::format::{Met, Value, View};
 use crate::words::error::Result;
@@ -15,6 +16,8 @@ pub(crate) struct Decision {
     /// In a transaction: whether one of its ops adds tasks to a temporary tube.
     pub(crate) adds_temporary: bool,
     pub(crate) effects: Effects,
+    /// The features that the rows need, if they need any.
+    pub(crate) needs: Option<Needs>,
 }
 
 impl Decision {
@@ -23,6 +26,7 @@ impl Decision {
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         self.effects.clear();
+        self.needs = None;
     }
 
     /// Whether a power cut could undo it. A temporary tube writes nothing to the disk, so there is
@@ -35,6 +39,7 @@ impl Decision {
     pub(crate) fn merge(&mut self, mut later: Self) {
         later.rows.layer.drain_into(|row| self.rows.write(row));
         self.effects.merge(later.effects);
+        self.needs = self.needs.into_iter().chain(later.needs).reduce(Needs::with);
     }
 }
 

@@ -4,17 +4,20 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::pieces::{self, Staged};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, lookup, query, transition};
-use crate::format::View;
+use crate::engine::{fresh, lookup, query, retry, transition};
+use crate::format::extension::Extension;
+use crate::format::feature::RETRY_TERMS;
 use crate::format::key::{self, Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
-use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times};
+use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times, kind_section};
+use crate::format::{Value, View};
+use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::name;
 use crate::words::numbers::Numbers;
-use crate::words::options::is_nothing;
+use crate::words::options::{Switches, TubeKind, is_nothing};
 use crate::words::task::{Cause, TaskId};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
@@ -55,7 +58,67 @@ pub(crate) struct NewRow<'a> {
     pub(crate) ttl: Option<Duration>,
     pub(crate) ttr: Option<Duration>,
     pub(crate) front: bool,
+    /// Usually none.
+    pub(crate) extras: Option<&'a Extras<'a>>,
     pub(crate) placed: Option<Placed<'a>>,
+}
+
+/// What few tasks are put with. It is apart, because every put copies its row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extras<'a> {
+    kind: Option<&'a str>,
+    /// The extension of the task's row.
+    section: Option<Value>,
+    pub(crate) retry: RetryTerms,
+}
+
+impl<'a> Extras<'a> {
+    /// Of this kind, and nothing else.
+    #[cold]
+    pub(crate) fn of_kind(kind: &'a str) -> Box<Self> {
+        let mut extras = Box::<Self>::default();
+        extras.set_kind(kind);
+        extras
+    }
+
+    /// Of this kind.
+    pub(crate) fn set_kind(&mut self, kind: &'a str) {
+        (self.kind, self.section) = (Some(kind), Some(kind_section(kind)));
+    }
+
+    /// With the options of `common` where it has none.
+    pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
+        let retry = self.retry.or(common.retry);
+        let of_kind = if self.kind.is_some() { self } else { common };
+        Self { retry, ..of_kind.clone() }
+    }
+
+    #[cold]
+    fn section(&self) -> &[u8] {
+        self.section.as_deref().unwrap_or_default()
+    }
+
+    /// Refuses what the tube's kind does not allow.
+    #[cold]
+    fn check(&self, tube: &TubeEntry) -> Result<()> {
+        let kind = tube.row.options.kind;
+        if self.retry.backoff.is_some() && !kind.switches().timed {
+            let text = format!("option backoff with kind {kind:?}");
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
+        self.kind.map_or(Ok(""), |kind| name::label("kind", kind)).map(drop)
+    }
+
+    /// What the row of the task's state says of its terms.
+    #[cold]
+    fn progress(&self, ctx: &mut OpContext<'_>) -> Result<Extension> {
+        let mut head = TaskProgress::fresh(NEVER, NEVER);
+        if self.retry != RetryTerms::default() {
+            ctx.needs(&RETRY_TERMS);
+            retry::set(&mut head, self.retry)?;
+        }
+        Ok(head.extension)
+    }
 }
 
 /// The answer of a `Placement` for a task, from before the op.
@@ -79,6 +142,7 @@ impl<'a> NewRow<'a> {
             group: self.group.or(common.group),
             ttl: self.ttl.or(common.ttl),
             ttr: self.ttr.or(common.ttr),
+            extras: self.extras.or(common.extras),
             delay,
             run_at,
             ..self
@@ -156,22 +220,17 @@ impl PutTasks<'_> {
     #[inline(always)]
     fn check(&self, tube: &TubeEntry, task: &NewRow<'_>) -> Result<()> {
         let options = &tube.row.options;
-        let switches = options.kind.switches();
         if task.payload.len() > self.payload_bytes_max {
             let text =
                 format!("{} bytes, the limit is {}", task.payload.len(), self.payload_bytes_max);
             return Err(Error::new(ErrorKind::TooLarge).because(text));
         }
-        let off = match task {
-            _ if !switches.priority && task.priority.is_some() => Some("priority"),
-            _ if !switches.timed && task.ttl.is_some() => Some("ttl"),
-            _ if !switches.timed && task.ttr.is_some() => Some("ttr"),
-            _ if !switches.timed && task.delay.is_some() => Some("delay"),
-            _ if !switches.timed && task.run_at.is_some() => Some("run_at"),
-            _ if !switches.grouped && task.group.is_some() => Some("group"),
-            _ if options.placement.is_some() && task.front => Some("front"),
-            _ => None,
+        let off = match options.kind {
+            // It allows everything.
+            TubeKind::General => None,
+            kind => switched_off(kind.switches(), task),
         };
+        let off = off.or((options.placement.is_some() && task.front).then_some("front"));
         if let Some(option) = off {
             let text = format!("option {option} with kind {:?}", options.kind);
             return Err(Error::new(ErrorKind::Unsupported).because(text));
@@ -187,6 +246,7 @@ impl PutTasks<'_> {
         let placed_group = task.placed.and_then(|placed| placed.group);
         task.group.map_or(Ok(""), |group| name::label("group name", group))?;
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
+        task.extras.map_or(Ok(()), |extras| extras.check(tube))?;
         placed_group.map_or(Ok(""), |group| name::label("group name", group))?;
         match (&options.placement, task.placed) {
             (Some(name), None) => Err(Error::new(ErrorKind::DriverMissing).because(name.as_str())),
@@ -222,7 +282,8 @@ impl PutTasks<'_> {
             None if task.front => Order::front(number),
             None => Order::back(number),
         };
-        let place = Rank { priority: task.priority.unwrap_or(options.priority), order };
+        let priority = options.turned(task.priority.unwrap_or(options.priority));
+        let place = Rank { priority, order };
         let group = task.placed.and_then(|placed| placed.group).or(task.group);
         let group = group.or(tube.plain_group());
         let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
@@ -237,7 +298,7 @@ impl PutTasks<'_> {
             times: (times != Times::NONE).then_some(times),
             group,
             key: task.key,
-            extension: &[],
+            extension: task.extras.map_or(&[], Extras::section),
             payload: match staged {
                 Some(staged) => PayloadPlace::Apart(staged.pieces),
                 None if task.payload.len() <= INLINE_BYTES_MAX => {
@@ -290,6 +351,19 @@ impl PutTasks<'_> {
     }
 }
 
+/// The first option of a task that its tube does not allow.
+fn switched_off(switches: Switches, task: &NewRow<'_>) -> Option<&'static str> {
+    match task {
+        _ if !switches.priority && task.priority.is_some() => Some("priority"),
+        _ if !switches.timed && task.ttl.is_some() => Some("ttl"),
+        _ if !switches.timed && task.ttr.is_some() => Some("ttr"),
+        _ if !switches.timed && task.delay.is_some() => Some("delay"),
+        _ if !switches.timed && task.run_at.is_some() => Some("run_at"),
+        _ if !switches.grouped && task.group.is_some() => Some("group"),
+        _ => None,
+    }
+}
+
 /// The state of a new task.
 #[inline(always)]
 fn first_state(
@@ -302,13 +376,20 @@ fn first_state(
     let (options, now) = (&tube.row.options, ctx.now);
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
+    let (mut may_be_fresh, mut extension) = (!has_group, Extension::EMPTY);
+    if let Some(extras) = task.extras {
+        extension = extras.progress(ctx)?;
+        // A fresh task has no row for more than its times.
+        may_be_fresh &= extension.is_empty();
+    }
+    let expires = now.queue.saturating_add(ttl);
+    let head = TaskProgress { extension, ..TaskProgress::fresh(expires, ttr) };
     let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
     if let Some((due, wall)) = ctx.due(task.delay, run_at) {
         let row = DelayedRow { head, due, wall, holds_group: false };
         return Ok(TaskState::delayed(row, now));
     }
-    if !has_group && fresh::admits(ctx, tube, at)? {
+    if may_be_fresh && fresh::admits(ctx, tube, at)? {
         return Ok(TaskState::Fresh(head));
     }
     Ok(TaskState::Ready(head))

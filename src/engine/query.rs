@@ -5,7 +5,7 @@ use crate::engine::context::{damaged, decoded, sound};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, lookup};
+use crate::engine::{fresh, lookup, retry};
 use crate::format::key::{self, Key, RUN_PREFIX, Range};
 use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
@@ -130,9 +130,9 @@ pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
     Ok(sound)
 }
 
-/// The names of all tubes, sorted.
-pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
-    let mut rows = Scan::over(Range::of(Tag::Name));
+/// The names of all tubes that begin with this, sorted.
+pub(crate) fn names(view: &dyn View, prefix: &str) -> Result<Vec<String>> {
+    let mut rows = Scan::prefixed(key::name(prefix));
     let mut names = Vec::new();
     while let Some((met, _)) = rows.next(view)? {
         let name = met.get(1..).and_then(|name| std::str::from_utf8(name).ok());
@@ -211,9 +211,10 @@ fn describe(
         id: task.id,
         tube: tube.row.name.clone(),
         state: standing.state(),
-        priority: task.place.priority,
+        priority: task.priority(),
         group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
         key: task.key().map(str::to_owned),
+        kind: row.kind().map(str::to_owned),
         payload_bytes: task.bytes,
         created: instant(row.created),
         age: Duration::from_micros(now.queue.saturating_sub(row.created)),
@@ -225,6 +226,7 @@ fn describe(
         holder: None,
         deliveries: head.deliveries,
         attempts: head.attempts,
+        max_attempts: retry::max_attempts(tube, head),
         releases: head.releases,
         buries: head.buries,
         reason: None,
@@ -289,7 +291,7 @@ pub(crate) fn next(
 }
 
 /// The ready task that would be taken first. Of the groups only those that may be taken from.
-fn first_ready(view: &dyn View, tube: &TubeEntry) -> Result<Option<TaskId>> {
+pub(crate) fn first_ready(view: &dyn View, tube: &TubeEntry) -> Result<Option<TaskId>> {
     let mut best: Option<Key> = None;
     for tag in [Tag::Fresh, Tag::Ready, Tag::Turn] {
         let range = tube.range(tag);

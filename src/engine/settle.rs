@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{query, transition};
+use crate::engine::{query, retry, transition};
 use crate::format::View;
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
@@ -85,7 +85,7 @@ pub(crate) fn cause_of_end(charged: bool) -> Cause {
 
 /// The state after a failed attempt: buried if that was the last one, otherwise ready after `wait`.
 fn failed(ctx: &OpContext<'_>, tube: &TubeEntry, head: TaskProgress, wait: Duration) -> TaskState {
-    if tube.row.options.max_attempts.is_some_and(|most| head.attempts >= most) {
+    if retry::is_exhausted(tube, &head) {
         let reason = Reason::Exhausted(head.last_error.clone());
         return buried(ctx, head, &reason);
     }
@@ -245,12 +245,11 @@ fn settle(
         Verdict::Retry { error, after } => {
             let mut head = taken.head.clone();
             head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
-            let wait = task.tube.row.options.backoff.wait(head.attempts);
+            let wait = retry::wait(task.tube, task.id, &head);
             (failed(ctx, task.tube, head, after.unwrap_or(wait)), Cause::Retry, task.place)
         }
         Verdict::Bury { reason, priority } => {
-            let priority = priority.unwrap_or(task.place.priority);
-            let place = Rank { priority, ..task.place };
+            let place = task.place_with(*priority);
             (buried(ctx, taken.head.clone(), reason), Cause::Bury, place)
         }
     };
@@ -260,7 +259,7 @@ fn settle(
 /// The rank of a task after its release.
 fn rank_after(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, terms: &Terms) -> Rank {
     let order = if terms.to_back { Order::back(ctx.id()) } else { task.place.order };
-    Rank { priority: terms.priority.unwrap_or(task.place.priority), order }
+    Rank { order, ..task.place_with(terms.priority) }
 }
 
 /// After the lease was extended.

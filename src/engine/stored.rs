@@ -117,6 +117,7 @@ pub(crate) struct Content {
     pub(crate) created: u64,
     pub(crate) codec: u8,
     pub(crate) version: u16,
+    pub(crate) kind: Option<Box<Box<str>>>,
     pub(crate) payload: StoredPayload,
 }
 
@@ -207,7 +208,27 @@ impl<'a> TaskRef<'a> {
                 StoredPayload::Apart(Box::new(((self.tube.run(), self.id), pieces)))
             }
         };
-        Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
+        let TaskRow { created, codec, version, .. } = row;
+        Ok(Content {
+            created,
+            codec,
+            version,
+            kind: row.kind().map(|kind| Box::new(Box::from(kind))),
+            payload,
+        })
+    }
+
+    /// The priority that a caller has given it.
+    #[inline]
+    pub(crate) fn priority(&self) -> i64 {
+        self.tube.row.options.turned(self.place.priority)
+    }
+
+    /// Its rank with another priority, if one is given.
+    #[inline]
+    pub(crate) fn place_with(&self, priority: Option<i64>) -> Rank {
+        let turned = |priority| self.tube.row.options.turned(priority);
+        Rank { priority: priority.map_or(self.place.priority, turned), ..self.place }
     }
 
     /// Whether the task needs a position row.

@@ -12,6 +12,7 @@ use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_BYTES};
+use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
 use smallvec::SmallVec;
@@ -31,8 +32,15 @@ pub(crate) struct Claim {
     pub(crate) holder: u32,
 }
 
+/// Takes the first ready task of a group, if the group may be taken from.
+pub(crate) struct TakeGroup<'a> {
+    pub(crate) tube: u32,
+    pub(crate) group: &'a str,
+    pub(crate) holder: u32,
+}
+
 /// What a taker sees of a task without a read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AboutTask {
     pub(crate) attempts: u32,
     pub(crate) deliveries: u32,
@@ -41,6 +49,8 @@ pub(crate) struct AboutTask {
     pub(crate) ttr: u64,
     /// Microseconds between the put and the take, in queue time.
     pub(crate) age: u64,
+    /// Of a task that was given one. One pointer, because it moves with every delivery.
+    pub(crate) kind: Option<Box<Box<str>>>,
 }
 
 /// A task as it is handed out.
@@ -149,6 +159,39 @@ impl Op for Claim {
         let mut content = task.content(ctx)?;
         content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
         take(ctx, &task, (&standing, head), content, self.holder)
+    }
+}
+
+impl Op for TakeGroup<'_> {
+    type Done = Option<Delivery>;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(1)
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let tube = ctx.tube(self.tube)?;
+        if self.holder != 0 {
+            query::open_consumer(ctx, self.holder)?;
+        }
+        label("group name", self.group)?;
+        let most = u64::from(tube.row.options.in_flight);
+        if tube.row.pause.is_some() || groups::in_flight(ctx, &tube, self.group)? >= most {
+            return Ok(None);
+        }
+        let line = key::line_of(tube.run(), self.group);
+        let Some((first, _)) = ctx.first(&line, &key::end_of(&line))? else { return Ok(None) };
+        let id = key::id_of(&first).ok_or_else(|| damaged("line"))?;
+        let (stored, standing) = lookup::find(ctx, &tube, id)?;
+        let task = stored.task(&tube)?;
+        let mut content = task.content(ctx)?;
+        content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
+        let head = standing.head().clone();
+        take(ctx, &task, (&standing, head), content, self.holder).map(Some)
     }
 }
 
@@ -353,8 +396,8 @@ pub(crate) fn hand_out(
     let TaskProgress { attempts, deliveries, ttr, .. } = head;
     let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
     transition::move_task(ctx, task, standing, &taken, cause)?;
-    let Content { created, codec, version, payload } = content;
-    let (priority, age) = (task.place.priority, ctx.now.queue.saturating_sub(created));
-    let about = AboutTask { attempts, deliveries, priority, ttr, age };
+    let Content { created, codec, version, kind, payload } = content;
+    let (priority, age) = (task.priority(), ctx.now.queue.saturating_sub(created));
+    let about = AboutTask { attempts, deliveries, priority, ttr, age, kind };
     Ok(Delivery { id: task.id, token, about, codec, version, payload })
 }

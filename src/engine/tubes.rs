@@ -7,6 +7,7 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::Deadline;
 use crate::format::extension::Extension;
+use crate::format::feature::HIGHER_FIRST;
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
@@ -126,10 +127,13 @@ impl Op for Create<'_> {
             run,
             pause: None,
             void_to: 0,
-            made_priority: self.options.priority,
+            made_priority: self.options.turned(self.options.priority),
             options: self.options.clone(),
             extension: Extension::default(),
         };
+        if row.options.higher_first {
+            ctx.needs(&HIGHER_FIRST);
+        }
         ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
         Ok(TubeEntry { number, row, border: None })
     }

@@ -1,12 +1,13 @@
-//! Changes of one task by its id, in any state: priority, ttl, ttr, and when it becomes ready. All
-//! in one step; a lease on the task stays.
+//! Changes of one task by its id, in any state: priority, ttl, ttr, how it is retried, and when it
+//! becomes ready. All in one step; a lease on the task stays.
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, query, transition};
-use crate::format::key::Rank;
+use crate::engine::{lookup, query, retry, transition};
+use crate::format::feature::RETRY_TERMS;
 use crate::format::row::{DelayedRow, TakenRow, TaskProgress};
+use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::options::is_nothing;
@@ -28,6 +29,7 @@ pub(crate) struct Changes {
     pub(crate) run_at: Option<SystemTime>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) ttr: Option<Duration>,
+    pub(crate) retry: RetryTerms,
 }
 
 impl Op for Update {
@@ -50,8 +52,10 @@ impl Op for Update {
         check(tube, changes)?;
         let (stored, from) = lookup::find(ctx, tube, self.id)?;
         let task = stored.task(tube)?;
-        let priority = changes.priority.unwrap_or(task.place.priority);
-        let place = Rank { priority, ..task.place };
+        let place = task.place_with(changes.priority);
+        if changes.retry != RetryTerms::default() {
+            ctx.needs(&RETRY_TERMS);
+        }
         let to = changed(ctx, &from, changes).map_err(|error| error.on_task(self.id))?;
         let is_same = match (&from, &to) {
             (TaskState::Fresh(old), TaskState::Ready(new)) => old == new,
@@ -75,6 +79,7 @@ fn check(tube: &TubeEntry, changes: &Changes) -> Result<()> {
         Changes { ttr: Some(_), .. } => Some("ttr"),
         Changes { delay: Some(_), .. } => Some("delay"),
         Changes { run_at: Some(_), .. } => Some("run_at"),
+        _ if changes.retry.backoff.is_some() => Some("backoff"),
         _ => None,
     };
     if let Some(option) = off {
@@ -103,6 +108,9 @@ fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<T
     }
     if let Some(ttr) = changes.ttr {
         head.ttr = micros(ttr);
+    }
+    if changes.retry != RetryTerms::default() {
+        retry::set(&mut head, changes.retry)?;
     }
     match from {
         TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) if is_moved => {

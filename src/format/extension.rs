@@ -60,6 +60,21 @@ impl Extension {
         true
     }
 
+    /// Removes the field with this number. Returns its bytes.
+    pub(crate) fn take(&mut self, number: u16) -> Option<Vec<u8>> {
+        let mut from = 0;
+        for (_, content) in self.fields().take_while(|field| field.0 < number) {
+            from += FIELD_BYTES + content.len();
+        }
+        let length = self.get(number)?.len();
+        let bytes = self.0.as_mut()?;
+        let taken = bytes.drain(from..from + FIELD_BYTES + length).skip(FIELD_BYTES).collect();
+        if bytes.is_empty() {
+            self.0 = None;
+        }
+        Some(taken)
+    }
+
     /// Ends a row with the fields of later versions, if there are any.
     pub(super) fn end_row(&self, mut row: Packer) -> Value {
         if !self.is_empty() {
@@ -96,6 +111,14 @@ impl Extension {
         }
         Some(Self((total > 0).then(|| Box::new(section.to_vec()))))
     }
+}
+
+/// The content of a field in the bytes of a section that was decoded.
+pub(crate) fn find(section: &[u8], number: u16) -> Option<&[u8]> {
+    let mut fields = Unpacker::new(section.get(2..)?);
+    std::iter::from_fn(|| next_field(&mut fields))
+        .find(|field| field.0 == number)
+        .map(|field| field.1)
 }
 
 fn next_field<'a>(fields: &mut Unpacker<'a>) -> Option<(u16, &'a [u8])> {
@@ -157,6 +180,12 @@ mod tests {
         assert_eq!(seen, [(1, 9), (3, 3), (5, 4), (7, 3), (9, 3)]);
         assert_eq!((section.get(7), section.get(2)), (Some([7; 3].as_slice()), None));
         probe(&encoded(&section));
+        assert_eq!((section.take(7), section.take(2)), (Some(vec![7; 3]), None));
+        for (number, left) in [(1, 3), (9, 2), (3, 1), (5, 0)] {
+            assert!(section.take(number).is_some());
+            assert_eq!(section.fields().count(), left);
+        }
+        assert_eq!(section, Extension::EMPTY);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod rank;
 mod tag;
 
 pub(crate) use rank::{Home, Order, Rank};
-pub(crate) use tag::{ByTag, Scope, Tag};
+pub(crate) use tag::{ByTag, Tag, TagScope};
 
 use crate::format::pack::Unpacker;
 use crate::words::clock::Now;
@@ -54,8 +54,8 @@ impl Range {
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
         let run = match tag.scope() {
-            Scope::Run => Some(Run(u32::from_be_bytes(*key.get(1..)?.first_chunk()?))),
-            Scope::Mirrored | Scope::Queue | Scope::Temporary => None,
+            TagScope::Run => Some(Run(u32::from_be_bytes(*key.get(1..)?.first_chunk()?))),
+            TagScope::Mirrored | TagScope::Queue | TagScope::Temporary => None,
         };
         Some(Self { tag, run })
     }
@@ -63,7 +63,7 @@ impl Range {
     /// Whether its rows are never written to the disk. No range has rows of both kinds.
     #[inline]
     pub(crate) fn is_temporary(self) -> bool {
-        self.run.map_or(self.tag.scope() == Scope::Temporary, Run::is_temporary)
+        self.run.map_or(self.tag.scope() == TagScope::Temporary, Run::is_temporary)
     }
 
     /// The first key of the range.
@@ -87,9 +87,9 @@ impl Range {
 #[inline]
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
     match key.first().and_then(|tag| Tag::of(*tag)).map(Tag::scope) {
-        Some(Scope::Run) => key.get(1).is_some_and(|run| run & 0x80 != 0),
-        Some(Scope::Temporary) => true,
-        Some(Scope::Mirrored | Scope::Queue) | None => false,
+        Some(TagScope::Run) => key.get(1).is_some_and(|run| run & 0x80 != 0),
+        Some(TagScope::Temporary) => true,
+        Some(TagScope::Mirrored | TagScope::Queue) | None => false,
     }
 }
 

@@ -5,6 +5,7 @@
 pub(crate) mod hash;
 pub(crate) mod pack;
 pub(crate) mod extension;
+pub(crate) mod feature;
 pub(crate) mod key;
 pub(crate) mod piece;
 pub(crate) mod row;

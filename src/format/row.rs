@@ -5,7 +5,7 @@ mod task;
 mod state;
 
 pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, StoredHome, TakenRow, TaskProgress};
-pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times};
+pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times, kind_section};
 
 use crate::format::extension::Extension;
 use crate::format::key::Run;
@@ -51,11 +51,23 @@ pub(crate) struct TubeRow {
     pub(crate) pause: Option<u64>,
     /// Leases with a token up to this one are void. This makes `release_all` one small commit.
     pub(crate) void_to: u64,
-    /// The default priority that the tube was made with. It never changes: together with the id it
-    /// gives the rank of every task without a stored position.
+    /// The default priority that the tube was made with, as the number that orders tasks. It never
+    /// changes: together with the id it gives the rank of every task without a stored position.
     pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
     pub(crate) extension: Extension,
+}
+
+/// Number of the extension field of a tube's row with what a back-off has besides its first wait,
+/// factor and longest wait. Absent if it has neither.
+const BACKOFF_FIELD: u16 = 1;
+
+/// The content of that field: `step: u64 · jitter: u8`.
+fn backoff_field(backoff: &Backoff) -> Option<[u8; 9]> {
+    let mut field = [0; 9];
+    field[..8].copy_from_slice(&micros(backoff.step).to_be_bytes());
+    field[8] = backoff.jitter;
+    (field != [0; 9]).then_some(field)
 }
 
 impl TubeRow {
@@ -68,7 +80,8 @@ impl TubeRow {
         let options = &self.options;
         let (holds, spares) = (options.hold_group_while_delayed, options.ttl_spares_buried);
         let ends = self.pause_end() != NEVER;
-        let flags = flags([self.pause.is_some(), options.temporary, holds, spares, ends]);
+        let paused = self.pause.is_some();
+        let flags = flags([paused, options.temporary, holds, spares, ends, options.higher_first]);
         let mut row = Packer::new();
         row.short(&self.name).u32(self.run.0).u64(self.void_to).u8(flags).u8(options.kind.code());
         row.u64(self.made_priority as u64).u64(options.priority as u64);
@@ -80,7 +93,15 @@ impl TubeRow {
         if ends {
             row.u64(self.pause_end());
         }
-        self.extension.end_row(row)
+        match backoff_field(&options.backoff) {
+            None => self.extension.end_row(row),
+            Some(field) => {
+                let mut extension = self.extension.clone();
+                // Only if fields of later versions left no room; then it waits without them.
+                let _is_added = extension.set(BACKOFF_FIELD, &field);
+                extension.end_row(row)
+            }
+        }
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
@@ -88,12 +109,13 @@ impl TubeRow {
         let name = row.short()?.to_owned();
         let run = Run(row.u32()?);
         let void_to = row.u64()?;
-        let [paused, temporary, holds, spares, ends, ..] =
-            bits(row.u8().filter(|flags| *flags < 32)?);
+        let [paused, temporary, holds, spares, ends, higher_first, ..] =
+            bits(row.u8().filter(|flags| *flags < 64)?);
         let mut options = TubeOptions::new(TubeKind::of_code(row.u8()?)?);
         options.temporary = temporary;
         options.hold_group_while_delayed = holds;
         options.ttl_spares_buried = spares;
+        options.higher_first = higher_first;
         let made_priority = row.u64()? as i64;
         options.priority = row.u64()? as i64;
         options.ttl = duration(row.u64()?);
@@ -103,6 +125,8 @@ impl TubeRow {
         options.backoff = Backoff {
             first: duration(row.u64()?).unwrap_or(Duration::MAX),
             factor: row.u32()?,
+            step: Duration::ZERO,
+            jitter: 0,
             most: duration(row.u64()?).unwrap_or(Duration::MAX),
         };
         options.in_flight = row.u32()?;
@@ -113,7 +137,15 @@ impl TubeRow {
             (true, true) => Some(row.u64().filter(|end| *end != NEVER)?),
             (false, true) => return None,
         };
-        let extension = Extension::of_rest(row)?;
+        let mut extension = Extension::of_rest(row)?;
+        if let Some(field) = extension.take(BACKOFF_FIELD) {
+            let mut rest = Unpacker::new(&field);
+            options.backoff.step = duration(rest.u64()?).unwrap_or(Duration::MAX);
+            options.backoff.jitter = rest.u8().filter(|percent| *percent <= 100)?;
+            rest.end(())?;
+            // An empty one was not written by this code.
+            backoff_field(&options.backoff)?;
+        }
         Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }
 }

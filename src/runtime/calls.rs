@@ -335,6 +335,7 @@ fn depends_on_rows(kind: ErrorKind) -> bool {
         ErrorKind::Full
             | ErrorKind::KeyExists
             | ErrorKind::TaskNotFound
+            | ErrorKind::WrongTube
             | ErrorKind::WrongState
             | ErrorKind::LeaseLost
             | ErrorKind::TubeNotFound

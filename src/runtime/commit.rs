@@ -9,6 +9,7 @@ use crate::engine::due::{self, WorkOff};
 use crate::engine::repair::Repair;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{Op, query};
+use crate::format::feature::Needs;
 use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
@@ -322,6 +323,9 @@ impl EngineState {
         attempt: &Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         let done = self.decide(op, attempt)?;
+        if let Some(needs) = self.draft.needs {
+            self.enter(needs)?;
+        }
         let draft = &mut self.draft;
         if op.adds() && draft.rows.has_temporary {
             self.store.admit_temporary(&draft.rows.layer)?;
@@ -338,6 +342,13 @@ impl EngineState {
         });
         armed.disarm();
         Ok((done, appended?))
+    }
+
+    /// Enters features in the journal's head. Each costs a sync, the first time in the folder's
+    /// life that it is needed.
+    #[cold]
+    fn enter(&mut self, needs: Needs) -> Result<()> {
+        needs.features().try_for_each(|feature| self.store.use_feature(feature))
     }
 
     /// On a full disk: whether it is time to look for space again, at most once a second.
@@ -394,6 +405,8 @@ impl EngineState {
                 OpContext { view, known, numbers, draft: &mut later, wants, repaired, now };
             let decided = op.decide(&mut ctx);
             let Err(error) = decided else {
+                // Also if the transaction is not committed then: a folder may do without.
+                later.needs.map_or(Ok(()), |needs| self.enter(needs))?;
                 draft.adds_temporary |= op.adds() && later.rows.has_temporary;
                 draft.merge(later);
                 return decided;

@@ -2,6 +2,7 @@
 //! read from a snapshot, without the lock; the rows of one task may be of different snapshots.
 
 use crate::engine::context::sound;
+use crate::engine::explain;
 use crate::engine::fresh;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::pieces::Assembly;
@@ -15,6 +16,7 @@ use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::explain::Explanation;
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP, TUBES_OF_STEP};
 use crate::words::options::Durability;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
@@ -97,37 +99,83 @@ impl Shared {
         })
     }
 
-    /// A task of any tube, with its payload. Looks for it in a few tubes at a time, so that what
-    /// the engine's lock is held for does not depend on the number of tubes.
-    pub(crate) fn find(&self, id: TaskId) -> Result<Option<TaskInfo>> {
+    /// A task of any tube, with its payload. `first` is looked into first, and is then the tube
+    /// that has the task.
+    pub(crate) fn find(&self, id: TaskId, first: &mut Option<u32>) -> Result<Option<TaskInfo>> {
+        let Some(number) = self.tube_with(id, *first)? else { return Ok(None) };
+        *first = Some(number);
+        match self.peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some)) {
+            // It has gone meanwhile. A task stays in its tube.
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found,
+        }
+    }
+
+    /// The tube that has this task. Looks into `first`, if it is given, and then into a few tubes
+    /// at a time, so that what the engine's lock is held for does not depend on the number of
+    /// tubes.
+    pub(crate) fn tube_with(&self, id: TaskId, first: Option<u32>) -> Result<Option<u32>> {
+        let look_into = |state: &EngineState, numbers: &[u32]| {
+            for number in numbers {
+                let tube = match state.tube(*number) {
+                    Err(error) if error.is_not_found() => continue,
+                    tube => sound(tube)?,
+                };
+                let Some(tube) = tube else { continue };
+                if query::tasks(&state.store, &tube) > 0
+                    && sound(query::has(&state.store, &tube, id))?.unwrap_or(true)
+                {
+                    return Ok(Some(*number));
+                }
+            }
+            Ok(None)
+        };
+        if let Some(first) = first
+            && let Some(found) = self.look_at(|state, _| look_into(state, &[first]))?
+        {
+            return Ok(Some(found));
+        }
         let mut from = Some(0);
         while let Some(first) = from {
             let (found, next) = self.look_at(|state, _| {
                 let (numbers, next) = query::numbers_from(&state.store, first, TUBES_OF_STEP)?;
-                let mut holds = None;
-                for number in numbers {
-                    let Some(tube) = sound(state.tube(number))? else { continue };
-                    if query::tasks(&state.store, &tube) > 0
-                        && sound(query::has(&state.store, &tube, id))?.unwrap_or(true)
-                    {
-                        holds = Some(number);
-                        break;
-                    }
-                }
-                Ok((holds, next))
+                Ok((look_into(state, &numbers)?, next))
             })?;
-            if let Some(number) = found {
-                match self
-                    .peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some))
-                {
-                    // It has gone meanwhile. A task stays in its tube.
-                    Err(error) if error.is_not_found() => return Ok(None),
-                    found => return found,
-                }
+            if found.is_some() {
+                return Ok(found);
             }
             from = next;
         }
         Ok(None)
+    }
+
+    /// Why a task of any tube is not running, after all that is due in its tube was handled.
+    pub(crate) fn explain(&self, id: TaskId) -> Result<Option<Explanation>> {
+        let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
+        self.catch_up(number)?;
+        match self
+            .look_at(|state, now| explain::explain(&state.store, &state.tube(number)?, id, now))
+        {
+            Err(error) if error.is_not_found() => Ok(None),
+            explained => explained.map(Some),
+        }
+    }
+
+    /// The name of the tube that has this task, after all that is due in it was handled.
+    pub(crate) fn name_of_tube_with(&self, id: TaskId) -> Result<Option<String>> {
+        let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
+        let named = self.catch_up(number).and_then(|()| {
+            self.look_at(|state, _| {
+                let tube = state.tube(number)?;
+                let has_it = sound(query::has(&state.store, &tube, id))?.unwrap_or(true);
+                Ok(has_it.then(|| tube.row.name.clone()))
+            })
+        });
+        match named {
+            // The tube was dropped meanwhile.
+            Err(error) if error.is_not_found() => Ok(None),
+            named => named,
+        }
     }
 
     /// A payload that was found.

@@ -8,7 +8,7 @@ use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
 use super::redb_errors::{corruption_as_damage, fenced};
-use crate::format::key::{Key, Range, Scope, Tag, is_temporary};
+use crate::format::key::{Key, Range, Tag, TagScope, is_temporary};
 use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
 use crate::format::{Met, Value, View};
@@ -112,7 +112,7 @@ impl Checked<'_> {
                 return;
             };
             *counted.entry(range).or_default() += 1;
-            mirrored += usize::from(range.tag.scope() == Scope::Mirrored);
+            mirrored += usize::from(range.tag.scope() == TagScope::Mirrored);
             let before = skipped.partition_point(|(start, _)| start.as_slice() <= key);
             let around = before.checked_sub(1).and_then(|at| skipped.get(at));
             if around.is_some_and(|(_, end)| key < end.as_slice()) && !is_temporary(key) {
@@ -149,9 +149,9 @@ impl Checked<'_> {
         }
         let stale = self.store.rows.counts.each().flat_map(|(run, _)| {
             Tag::ALL.into_iter().filter_map(move |tag| match tag.scope() {
-                Scope::Run => Some(Range::in_run(tag, run)),
-                Scope::Queue => Some(Range::of(tag)),
-                Scope::Mirrored | Scope::Temporary => None,
+                TagScope::Run => Some(Range::in_run(tag, run)),
+                TagScope::Queue => Some(Range::of(tag)),
+                TagScope::Mirrored | TagScope::Temporary => None,
             })
         });
         for range in stale {

@@ -3,7 +3,7 @@
 
 use super::tables::Tally;
 use crate::format::NumberHash;
-use crate::format::key::{ByTag, Range, Run, Scope, Tag};
+use crate::format::key::{ByTag, Range, Run, Tag, TagScope};
 use std::collections::HashMap;
 
 /// The numbers of live rows, by run and tag.
@@ -103,7 +103,7 @@ impl RowCounts {
 
     /// Sets the counts of the mirrored tags from these rows.
     pub(crate) fn recount(&mut self, met: impl Iterator<Item = Range>) {
-        for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == Scope::Mirrored) {
+        for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == TagScope::Mirrored) {
             if let Some(total) = self.by_tag.0.get_mut(tag as usize) {
                 *total = 0;
             }

@@ -1,15 +1,13 @@
-//! Features in use: properties of a folder that not every version of format 1 knows. They are
-//! stored in two slots after the lead of the journal, written in turn, with a copy in the base's
-//! anchor. A feature is entered, and synced, before the first byte that needs it.
+//! Features in use: those of a folder that not every version of format 1 knows. They are stored
+//! in two slots after the lead of the journal, written in turn, with a copy in the base's anchor.
+//! A feature is entered, and synced, before the first byte that needs it.
 
 use super::disk::Access;
+use crate::format::feature::{Feature, Unknown};
 use crate::format::pack::Unpacker;
 use crate::words::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// The features that this version knows. A number is never used for another feature.
-pub(crate) const KNOWN: &[Feature] = &[];
 
 /// Bytes of a slot: a page, so that writing one slot does not touch the other.
 pub(crate) const SLOT_BYTES: usize = 4096;
@@ -17,22 +15,6 @@ pub(crate) const SLOT_BYTES: usize = 4096;
 const NAME_BYTES_MAX: usize = 32;
 /// Bytes of sequence and checksum.
 const SLOT_FIELDS: usize = 16;
-
-/// What a version does with a folder that uses a feature which the version does not know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
-    Refuse = 1,
-    ReadOnly = 2,
-    Ignore = 3,
-}
-
-/// One feature.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Feature {
-    pub(crate) number: u16,
-    pub(crate) unknown: Unknown,
-    pub(crate) name: Cow<'static, str>,
-}
 
 /// The features in use, in the order of their numbers, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! What the store writes besides rows: reserved numbers, the note that all is synced, features in
 //! use, and the anchor, which contains all of these.
 
-use super::features::{Feature, Features};
+use super::features::Features;
 use super::record::{MetaDelta, RecordMeta};
 use super::ring::WriteFault;
 use super::tables::CheckpointPosition;
 use super::{Failure, Store};
+use crate::format::feature::Feature;
 use crate::words::clock::ClockMarks;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
@@ -47,7 +48,6 @@ impl Store {
     /// # Errors
     /// `Full` if the head has no space for it, `Invalid` for too long a name; `Io` or `DiskFull` if
     /// it could not be written; `Broken` if it could not be synced.
-    #[cfg_attr(not(test), expect(dead_code, reason = "format 1 begins without features"))]
     pub(crate) fn use_feature(&mut self, feature: &Feature) -> Result<()> {
         self.ensure_running()?;
         match &self.ring {

@@ -52,6 +52,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
+use crate::format::feature::Feature;
 use crate::format::key::is_temporary;
 use crate::format::layer::{Layer, WriteSet};
 use crate::format::{Met, Range, Value, View};
@@ -66,8 +67,6 @@ use carry::{Burden, Load};
 use checkpoint::CheckpointFailure;
 pub(crate) use checkpoint::Retired;
 pub(crate) use disk::{Access, Disk};
-use features::Feature;
-pub(crate) use features::KNOWN;
 pub(crate) use folder::Folder;
 pub(crate) use health::Health;
 use io_counters::CountedDisk;

@@ -174,8 +174,8 @@ pub(crate) fn decode_tally(row: &[u8]) -> Option<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::features::{Feature, Unknown};
     use super::*;
+    use crate::format::feature::{Feature, Unknown};
     use crate::words::numbers::Numbers;
     use redb::TableHandle;
 

@@ -5,7 +5,7 @@
 use super::base::Base;
 use super::counts::RowCounts;
 use super::record::RecordRow;
-use crate::format::key::{Key, Range, Scope, Tag, copy, is_temporary};
+use crate::format::key::{Key, Range, Tag, TagScope, copy, is_temporary};
 use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet, fold};
 use crate::format::{Met, RowOp, Value};
 use crate::words::error::Result;
@@ -18,10 +18,10 @@ use std::ops::Bound;
 /// Most bytes that the counts of a run take in a carried record.
 const COUNTS_BYTES: u64 = 11 + 9 * Tag::TALLIED as u64;
 
-/// The scope of a tag's rows; [`Scope::Run`] for a byte that is not a tag.
+/// The scope of a tag's rows; [`TagScope::Run`] for a byte that is not a tag.
 #[inline]
-fn scope_of(tag: u8) -> Scope {
-    Tag::of(tag).map_or(Scope::Run, Tag::scope)
+fn scope_of(tag: u8) -> TagScope {
+    Tag::of(tag).map_or(TagScope::Run, Tag::scope)
 }
 
 fn tag_of(key: &[u8]) -> u8 {
@@ -71,7 +71,7 @@ impl Rows {
             rows.counts.set(run, tally);
         }
         let mirror = &mut rows.mirror;
-        for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == Scope::Mirrored) {
+        for tag in Tag::ALL.into_iter().filter(|tag| tag.scope() == TagScope::Mirrored) {
             let range = Range::of(tag);
             base.each(&range.start(), &range.end(), |key, value| {
                 mirror.insert(Key::from_slice(key), value.map(Value::alone));
@@ -104,7 +104,7 @@ impl Rows {
     #[inline(always)]
     pub(crate) fn get(&self, base: &Base, key: &[u8]) -> Result<Option<Value>> {
         let Some(tag) = key.first() else { return Ok(None) };
-        if scope_of(*tag) == Scope::Mirrored {
+        if scope_of(*tag) == TagScope::Mirrored {
             return match self.mirror.get(key) {
                 Some(Some(value)) => Ok(Some(value.clone())),
                 Some(None) => base.get(key),
@@ -143,14 +143,14 @@ impl Rows {
 
     fn first_of(&self, base: &Base, tag: u8, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
         let scope = scope_of(tag);
-        if scope == Scope::Mirrored {
+        if scope == TagScope::Mirrored {
             let first = self.mirror.range::<[u8], _>(bounds(from, to)).next();
             return Ok(first.map(|(key, value)| (copy(key), value.clone())));
         }
         if is_temporary(from) {
             return Ok(self.first_temporary(tag, from, to));
         }
-        let is_durable = scope == Scope::Queue || tag_of(to) == tag && !is_temporary(to);
+        let is_durable = scope == TagScope::Queue || tag_of(to) == tag && !is_temporary(to);
         if is_durable {
             return self.first_durable(base, tag, from, to);
         }
@@ -248,7 +248,7 @@ impl Rows {
     fn append(&mut self, writes: &mut Layer) {
         let Self { active, dead, .. } = self;
         active.append(writes, |first, last| {
-            let is_kept_apart = scope_of(tag_of(first)) == Scope::Mirrored || is_temporary(last);
+            let is_kept_apart = scope_of(tag_of(first)) == TagScope::Mirrored || is_temporary(last);
             if let Some(dead) = dead.get_mut().of(first).filter(|_| !is_kept_apart) {
                 dead.end_before(first);
             }
@@ -268,7 +268,7 @@ impl Rows {
             if range.is_temporary() {
                 return self.write_temporary(row);
             }
-            if range.tag.scope() == Scope::Mirrored {
+            if range.tag.scope() == TagScope::Mirrored {
                 self.reflect_mirrored(key, op.value());
             }
         }
@@ -311,7 +311,7 @@ impl Rows {
 
     #[inline]
     fn reflect(&mut self, key: &Key, value: Option<&Value>) {
-        if scope_of(tag_of(key)) == Scope::Mirrored {
+        if scope_of(tag_of(key)) == TagScope::Mirrored {
             self.reflect_mirrored(key, value);
         }
     }
@@ -365,7 +365,7 @@ impl Rows {
             }
             let op = if is_temporary(key) {
                 Some(self.temporary.get(key).cloned().unwrap_or(RowOp::Remove))
-            } else if scope_of(tag_of(key)) == Scope::Mirrored {
+            } else if scope_of(tag_of(key)) == TagScope::Mirrored {
                 match self.mirror.get(key) {
                     Some(Some(value)) => Some(RowOp::Add(value.clone())),
                     // The base says that it is damaged.

@@ -104,9 +104,10 @@ kinds! {
     /// A task with this key exists, and the put had [`Conflict::Reject`](crate::Conflict::Reject).
     /// Nothing happened.
     KeyExists = "a task with this key exists";
-    /// No task of this tube has this id; from [`find`](crate::Queue::find), no task of any tube. It
-    /// is gone, the id was never given, or the task is of another tube, where `find` finds it.
+    /// No task has this id: it is gone, or the id was never given.
     TaskNotFound = "no such task";
+    /// The task of this id is in another tube, which the error names. Nothing happened.
+    WrongTube = "the task is in another tube; use that one";
     /// The verb does not apply to a task in this state. Nothing happened.
     WrongState = "the task's state does not allow this";
     /// The lease has ended: the task was settled, buried, deleted or taken again, its ttr or ttl
@@ -321,9 +322,12 @@ impl Error {
         self.0.kind == ErrorKind::Unknown
     }
 
-    /// Whether there is no such task or tube.
+    /// Whether there is no such task or tube: also if the task is in another tube.
     pub fn is_not_found(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::TaskNotFound | ErrorKind::TubeNotFound)
+        matches!(
+            self.0.kind,
+            ErrorKind::TaskNotFound | ErrorKind::WrongTube | ErrorKind::TubeNotFound
+        )
     }
 
     /// The cause, such as the error that a closure given to `transact` returned.

@@ -7,6 +7,8 @@ pub(crate) mod numbers;
 pub(crate) mod task;
 pub(crate) mod error;
 pub(crate) mod name;
+pub(crate) mod urgency;
+pub(crate) mod explain;
 pub(crate) mod backoff;
 pub(crate) mod options;
 pub(crate) mod verb;

@@ -174,6 +174,7 @@ impl TubeKind {
 ///     .in_flight(1)
 ///     .hold_group_while_delayed(false)
 ///     .ttl_spares_buried(false)
+///     .higher_first(false)
 ///     .temporary(false);
 /// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
 /// ```
@@ -211,6 +212,7 @@ pub struct TubeOptions {
     pub(crate) in_flight: u32,
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
+    pub(crate) higher_first: bool,
     pub(crate) placement: Option<String>,
     /// An option of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
@@ -242,6 +244,7 @@ impl TubeOptions {
             in_flight: 1,
             hold_group_while_delayed: false,
             ttl_spares_buried: false,
+            higher_first: false,
             placement: None,
             if_not_exists: false,
         }
@@ -250,6 +253,13 @@ impl TubeOptions {
     /// The name of the placement that orders the tasks. `None`: priority and put order.
     pub fn get_placement(&self) -> Option<&str> {
         self.placement.as_deref()
+    }
+
+    /// The number that orders a task of this priority, smaller first; and the priority of such a
+    /// number. Everything but what a caller gives and gets has the number.
+    #[inline]
+    pub(crate) fn turned(&self, priority: i64) -> i64 {
+        if self.higher_first { !priority } else { priority }
     }
 
     /// Refuses options that the kind does not allow, and values that make no sense.
@@ -264,6 +274,7 @@ impl TubeOptions {
             ("in_flight", !switches.grouped && self.in_flight != 1),
             ("hold_group_while_delayed", !switches.grouped && self.hold_group_while_delayed),
             ("ttl_spares_buried", !switches.timed && self.ttl_spares_buried),
+            ("higher_first", !switches.priority && self.higher_first),
             ("placement", self.kind != TubeKind::General && self.placement.is_some()),
         ];
         if let Some((option, _)) = refused.iter().find(|(_, wrong)| *wrong) {
@@ -328,6 +339,25 @@ setters! {
     /// a release or an update changed. Default: off.
     ttl_spares_buried(yes: bool) => ttl_spares_buried = yes;
 
+    /// Takes higher priorities first, where the docs say smaller ones. It concerns every priority
+    /// of the tube, and cannot be changed. Default: off.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().higher_first(true))?;
+    /// tube.task(b"low").priority(-10).put()?;
+    /// tube.put(b"plain")?;
+    /// tube.task(b"high").priority(10).put()?;
+    /// let task = tube.take()?;
+    /// assert_eq!((&task[..], task.priority()), (&b"high"[..], 10));
+    /// # Ok(())
+    /// # }
+    /// ```
+    higher_first(yes: bool) => higher_first = yes;
+
     /// Orders tasks by the [`Placement`](crate::Placement) that the
     /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
     /// Default: none, priority and put order.
@@ -373,6 +403,9 @@ getters! {
 
     /// Whether buried tasks stay beyond their ttl.
     get_ttl_spares_buried() -> bool => ttl_spares_buried;
+
+    /// Whether higher priorities are first.
+    get_higher_first() -> bool => higher_first;
 }
 
 /// Whether a length of time is less than the queue counts.

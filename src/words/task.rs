@@ -182,6 +182,8 @@ pub struct TaskSummary {
     pub group: Option<String>,
     /// The caller's own key, if it has one.
     pub key: Option<String>,
+    /// Its kind, if it was given one.
+    pub kind: Option<String>,
     /// How many bytes the payload has.
     pub payload_bytes: u64,
     /// When it was put, in [queue time](crate#time).
@@ -208,6 +210,9 @@ pub struct TaskSummary {
     pub deliveries: u32,
     /// Compared with `max_attempts`. A release subtracts one, a kick sets it to zero.
     pub attempts: u32,
+    /// After how many attempts it is buried as exhausted: its own limit, or its tube's. None
+    /// without a limit.
+    pub max_attempts: Option<u32>,
     /// How often it was released.
     pub releases: u32,
     /// How often it was buried.

@@ -131,7 +131,9 @@ fn every_golden_folder_holds_what_the_library_finds() {
         let (_home, path) = golden::unpacked(name);
         let folder = read(&path).unwrap();
         assert_eq!(folder.journal.slots, [true; 2]);
-        assert_eq!(folder.journal.features, []);
+        let features = folder.journal.features.iter().map(|feature| feature.name.as_str());
+        let used: &[&str] = if name == "terms" { &["higher-first", "retry-terms"] } else { &[] };
+        assert_eq!(features.collect::<Vec<_>>(), used);
         let others: &[&str] = if name == "guests" { &["an app's notes", "digests"] } else { &[] };
         assert_eq!(folder.base.others, others);
 

@@ -21,7 +21,7 @@ use tubewell::{ManualClock, Queue};
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-pub(crate) const NAMES: [&str; 15] = [
+pub(crate) const NAMES: [&str; 16] = [
     "closed",
     "killed",
     "mid_lease",
@@ -37,6 +37,7 @@ pub(crate) const NAMES: [&str; 15] = [
     "paged",
     "large",
     "carried",
+    "terms",
 ];
 
 /// Bytes of everything in `tests/golden`.

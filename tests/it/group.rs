@@ -195,6 +195,34 @@ fn a_locked_task_is_ready_all_the_same() {
     assert!(tube.peek_next(tubewell::State::Ready).unwrap().is_none(), "but no task can be taken");
 }
 
+/// A wish of tarantool's users: take from a chosen sub-queue.
+#[test]
+fn the_first_task_of_a_chosen_group_is_taken_as_far_as_the_group_may_be_taken_from() {
+    let (tube, clock) = lone_with(TubeOptions::default().in_flight(2));
+    tube.put(b"plain").unwrap();
+    for (text, group) in [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")] {
+        tube.task(text.as_bytes()).group(group).put().unwrap();
+    }
+    tube.task(b"a0").group("a").priority(-1).put().unwrap();
+    tube.task(b"late").group("c").delay(secs(5)).put().unwrap();
+    let take = |group| tube.try_take_group(group).unwrap();
+    let first = take("a").unwrap();
+    assert_eq!((&first[..], first.attempt()), (&b"a0"[..], 1));
+    let second = take("a").unwrap();
+    assert_eq!(&second[..], b"a1");
+    assert!(take("a").is_none() && take("none").is_none() && take("c").is_none());
+    first.ack().unwrap();
+    tube.pause().unwrap();
+    assert!(take("a").is_none());
+    tube.resume().unwrap();
+    assert_eq!(&take("a").unwrap()[..], b"a2", "dropped, it returns");
+    clock.advance(secs(5));
+    assert_eq!(&take("c").unwrap()[..], b"late");
+    assert_eq!(kind(tube.try_take_group("")), ErrorKind::Invalid);
+    second.ack().unwrap();
+    assert_eq!(crate::drain(&tube), "plain a2 a3 b1 late");
+}
+
 #[test]
 fn a_group_name_is_checked() {
     let (tube, _) = lone();

@@ -1,6 +1,6 @@
 //! Reads that change nothing.
 
-use crate::{counts, kind, listed, lone, secs, still};
+use crate::{counts, kind, listed, lone, secs, still, until};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{TryRecvError, channel};
@@ -280,6 +280,31 @@ fn info_has_options_pause_and_waiters() {
     );
     assert_eq!(info.options, TubeOptions::default().priority(4));
     assert_eq!(info.stats, tube.stats().unwrap());
+}
+
+#[test]
+fn an_overview_has_every_tube_with_its_pause_and_its_waiters() {
+    let queue = still().0.in_memory().unwrap();
+    let busy = queue.create_tube("busy", TubeOptions::default().capacity(9)).unwrap();
+    let empty = queue.tube("empty").unwrap();
+    busy.put(b"a").unwrap();
+    busy.task(b"b").delay(secs(5)).put().unwrap();
+    busy.pause_for(secs(7)).unwrap();
+    let stop = Stop::new();
+    thread::scope(|threads| {
+        threads.spawn(|| empty.take_until(&stop).unwrap());
+        until(|| empty.info().unwrap().waiters == 1);
+        let tubes = queue.overview().unwrap();
+        let lines: Vec<_> = tubes
+            .iter()
+            .map(|tube| (&*tube.name, tube.stats.total, tube.pause_left, tube.waiters))
+            .collect();
+        assert_eq!(lines, [("busy", 2, Some(secs(7)), 0), ("empty", 0, None, 1)]);
+        assert_eq!(tubes[0].options, TubeOptions::default().capacity(9));
+        let stats: Vec<_> = tubes.into_iter().map(|tube| tube.stats).collect();
+        assert_eq!(stats, queue.stats().unwrap());
+        stop.stop();
+    });
 }
 
 #[test]

@@ -10,6 +10,7 @@ macro_rules! verdicts {
             |held| held.ack(),
             |held| held.release(),
             |held| held.release_with(tubewell::Release::new().delay(crate::secs(1))),
+            |held| held.snooze(crate::secs(1)),
             |held| held.retry("no"),
             |held| held.retry_after("no", crate::secs(1)),
             |held| held.bury("no"),
@@ -25,11 +26,12 @@ macro_rules! verdicts {
 }
 
 /// Their number.
-const VERDICTS: usize = 12;
+const VERDICTS: usize = 13;
 
 mod advance;
 mod batch;
 mod beanstalkd;
+mod by_id;
 mod clocks;
 mod close;
 mod codec;
@@ -39,18 +41,22 @@ mod delay;
 mod disk;
 mod durable;
 mod events;
+mod explain;
+mod features;
 mod format;
 #[cfg(unix)]
 mod full_disk;
 mod golden;
 mod group;
 mod handles;
+mod higher_first;
 mod idle;
 mod input;
 mod inspect;
 mod journal_bytes;
 mod keyed;
 mod kick;
+mod kinds;
 mod lease;
 mod limit;
 mod listing;
@@ -66,7 +72,9 @@ mod readme;
 mod receipt;
 mod refused;
 mod repair;
+mod retries;
 mod rows;
+mod scope;
 mod session;
 mod settle;
 mod take;

@@ -200,13 +200,6 @@ fn ids_that_never_existed_are_not_found() {
 }
 
 #[test]
-fn a_task_of_another_tube_is_not_found() {
-    let queue = crate::still().0.in_memory().unwrap();
-    let id = queue.tube("a").unwrap().put(b"x").unwrap();
-    assert_eq!(kind(queue.tube("b").unwrap().peek(id)), ErrorKind::TaskNotFound);
-}
-
-#[test]
 fn an_error_names_the_verb_the_task_and_the_tube() {
     let (tube, _) = lone();
     let id = tube.put(b"a").unwrap();

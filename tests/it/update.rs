@@ -166,14 +166,6 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_task_of_another_tube_is_not_found() {
-    let queue = still().0.in_memory().unwrap();
-    let (one, two) = (queue.tube("one").unwrap(), queue.tube("two").unwrap());
-    let id = one.put(b"a").unwrap();
-    assert_eq!(kind(two.update(id).priority(1).apply()), ErrorKind::TaskNotFound);
-}
-
-#[test]
 fn an_option_is_refused_where_the_kind_does_not_have_it() {
     let (tube, _) = lone_with(TubeOptions::new(TubeKind::Fifo));
     let id = tube.put(b"a").unwrap();

@@ -372,6 +372,8 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::KickOne { .. }
         | Step::BuryAny { .. }
         | Step::Delete { .. }
+        | Step::DeleteMany { .. }
+        | Step::Finish { .. }
         | Step::Update { .. }
         | Step::Truncate { .. }
         | Step::Create { .. }

@@ -28,6 +28,9 @@ struct Task {
     /// It waits after a release or retry, and may keep its group locked.
     held_back: bool,
     deadline: u64,
+    /// Terms of its own.
+    max_attempts: Option<u32>,
+    backoff: Option<Waits>,
     lease: Option<LeaseNo>,
     /// The consumer that holds it, or whose session held it.
     holder: Option<u8>,
@@ -131,6 +134,8 @@ impl Model {
             | Step::KickOne { tube, .. }
             | Step::BuryAny { tube, .. }
             | Step::Update { tube, .. }
+            | Step::Finish { tube, .. }
+            | Step::DeleteMany { tube, .. }
             | Step::Delete { tube, .. } => Some(*tube),
             _ => picked.leases.first().and_then(|no| self.tube_of(*no)),
         };
@@ -153,6 +158,13 @@ impl Model {
         same.filter(|t| t.seen.state == State::Taken || hold && t.held_back).count()
     }
 
+    /// The order of takes.
+    fn rank(&self, task: &Task) -> (i128, i64) {
+        let priority = i128::from(task.seen.priority);
+        let is_higher_first = self.tubes[&task.tube].opts.higher;
+        (if is_higher_first { -priority } else { priority }, task.place)
+    }
+
     fn is_takeable(&self, task: &Task) -> bool {
         let most = self.tubes[&task.tube].opts.in_flight as usize;
         task.seen.state == State::Ready
@@ -161,7 +173,7 @@ impl Model {
 
     fn next(&self, tube: u8) -> Option<Serial> {
         let mut here: Vec<_> = self.tasks.iter().filter(|(_, task)| task.tube == tube).collect();
-        here.sort_by_key(|(_, task)| (task.seen.priority, task.place));
+        here.sort_by_key(|(_, task)| self.rank(task));
         here.iter().find(|(_, task)| self.is_takeable(task)).map(|(serial, _)| **serial)
     }
 
@@ -213,6 +225,7 @@ impl Model {
             priority: new.priority.unwrap_or(opts.priority),
             group: new.group.map(group_name),
             key,
+            kind: new.kind.map(kind_name),
             created: self.time.queue,
             due: due.filter(|due| is_late && *due != EVER),
             ttl_left: None,
@@ -220,6 +233,7 @@ impl Model {
             lease_left: None,
             deliveries: 0,
             attempts: 0,
+            max_attempts: None,
             releases: 0,
             buries: 0,
             reason: None,
@@ -235,6 +249,8 @@ impl Model {
             by_wall,
             held_back: false,
             deadline: EVER,
+            max_attempts: new.max_attempts,
+            backoff: new.backoff,
             lease: None,
             holder: None,
         };
@@ -303,13 +319,14 @@ impl Model {
             }
             Step::Retry { after, .. } => {
                 task.seen.last_error = Some(words.clone());
-                let (first, factor, most) = opts.backoff;
-                let grown = u64::from(factor).saturating_pow(task.seen.attempts.saturating_sub(1));
-                if opts.max_attempts > 0 && task.seen.attempts >= opts.max_attempts {
+                let (first, factor, step, longest) = task.backoff.unwrap_or(opts.backoff);
+                let before = task.seen.attempts.saturating_sub(1);
+                let grown = first.saturating_mul(u64::from(factor).saturating_pow(before));
+                let grown = grown.saturating_add(step.saturating_mul(u64::from(before)));
+                if is_exhausted(task, &opts) {
                     bury(task, Reason::Exhausted(words));
                 } else {
-                    let wait = after.unwrap_or(first.saturating_mul(grown).min(most));
-                    self.wait(serial, wait);
+                    self.wait(serial, after.unwrap_or(grown.min(longest)));
                 }
                 self.count(tube, Call::Retry);
             }
@@ -465,7 +482,7 @@ impl Model {
                 (task.seen.due.map_or((EVER, false), left), task.seen.serial)
             }),
             State::Taken => here.min_by_key(|task| task.seen.serial),
-            _ => here.min_by_key(|task| (task.seen.priority, task.place)),
+            _ => here.min_by_key(|task| self.rank(task)),
         };
         next.map(|task| task.seen.serial)
     }
@@ -475,6 +492,7 @@ impl Model {
         let mut seen = task.seen.clone();
         let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
         let wait = task.seen.due.map_or(0, |due| due.saturating_sub(clock));
+        seen.max_attempts = max_attempts(task, &self.tubes[&task.tube].opts);
         let lives = task.expires != EVER;
         seen.ttl_left = lives.then(|| task.expires.saturating_sub(self.time.queue + wait));
         let taken = task.seen.state == State::Taken && task.deadline != EVER;
@@ -491,7 +509,7 @@ impl Model {
     pub fn look(&self) -> Sight {
         let of = |(no, tube): (&u8, &Tube)| {
             let mut here: Vec<_> = self.tasks.values().filter(|task| task.tube == *no).collect();
-            here.sort_by_key(|task| (task.seen.state, task.seen.priority, task.place));
+            here.sort_by_key(|task| (task.seen.state, self.rank(task)));
             let tasks = here.iter().map(|task| self.seen(task.seen.serial)).collect();
             let named = |task: &&Task| task.holder.filter(|who| *who != NAMELESS);
             let held = here.iter().filter_map(|task| Some((task.seen.serial, named(task)?)));
@@ -523,9 +541,18 @@ fn bury(task: &mut Task, reason: Reason) {
     (task.seen.state, task.seen.reason) = (State::Buried, Some(reason));
 }
 
+/// After how many attempts it is buried.
+fn max_attempts(task: &Task, opts: &Opts) -> Option<u32> {
+    Some(task.max_attempts.unwrap_or(opts.max_attempts)).filter(|most| *most > 0)
+}
+
+fn is_exhausted(task: &Task, opts: &Opts) -> bool {
+    max_attempts(task, opts).is_some_and(|most| task.seen.attempts >= most)
+}
+
 /// Returns a task with the attempt charged, or buries it after the last one.
 fn give_back(task: &mut Task, opts: &Opts) {
-    if opts.max_attempts > 0 && task.seen.attempts >= opts.max_attempts {
+    if is_exhausted(task, opts) {
         bury(task, Reason::Exhausted(task.seen.last_error.clone().unwrap_or_default()));
     } else {
         ready(task);

@@ -76,8 +76,13 @@ impl Run {
             | Step::KickOne { tube, task }
             | Step::BuryAny { tube, task }
             | Step::Delete { tube, task, .. }
+            | Step::Finish { tube, task, .. }
             | Step::Update { tube, task, .. }
             | Step::Peek { tube, task } => picked.task = model.task_at(*tube, *task),
+            Step::DeleteMany { tube, tasks } => {
+                let tasks = tasks.iter().filter_map(|task| model.task_at(*tube, *task));
+                picked.tasks = tasks.collect();
+            }
             Step::DropGuard { lease } => {
                 picked.leases.push(model.lease_at(*lease)?);
                 if !self.world.has_guard(picked.leases[0]) {

@@ -113,6 +113,11 @@ impl Maker {
         self.rng.one_in(odds).then(|| self.span())
     }
 
+    fn waits(&mut self) -> Waits {
+        let (once, steep) = ((SECOND, 1, 0, SECOND), (SECOND, 3, 0, 5 * SECOND));
+        self.rng.of(&[(0, 1, 0, 0), once, steep, (SECOND, 1, SECOND, 3 * SECOND)])
+    }
+
     fn priority(&mut self) -> i64 {
         self.rng.of(&[-1, 0, 0, 1, 1, i64::MIN, i64::MAX])
     }
@@ -130,10 +135,10 @@ impl Maker {
             opts.spares = self.rng.one_in(4);
             opts.priority = self.rng.of(&[0, 0, 0, 1]);
             if general {
-                let once = (SECOND, 1, SECOND);
-                let steep = (SECOND, 3, 5 * SECOND);
-                opts.backoff = self.rng.of(&[(0, 1, 0), once, steep, opts.backoff]);
+                let kept = [opts.backoff, self.waits()];
+                opts.backoff = self.rng.of(&kept);
             }
+            opts.higher = self.rng.one_in(6);
         }
         opts.max_attempts = self.rng.of(&[0, 1, 2, 3, opts.max_attempts]);
         if grouped {
@@ -165,10 +170,13 @@ impl Maker {
             }
             new.ttl = self.maybe_span(4);
             new.ttr = self.maybe_span(3);
+            new.backoff = self.rng.one_in(16).then(|| self.waits());
         }
+        new.max_attempts = self.rng.one_in(12).then(|| self.rng.of(&[0, 1, 2]));
         if grouped && self.rng.one_in(2) {
             new.group = Some(self.rng.of(&[0, 0, 1, 2, 3, 4, 5, 6]));
         }
+        new.kind = self.rng.one_in(6).then(|| self.rng.below(3) as u8);
         if self.rng.one_in(4) {
             new.key = Some(self.rng.below(3) as u8);
             new.conflict =
@@ -200,6 +208,8 @@ impl Maker {
             delay: self.maybe_span(3),
             ttl: self.maybe_span(4),
             ttr: self.maybe_span(4),
+            max_attempts: self.rng.one_in(8).then(|| self.rng.of(&[0, 1, 2])),
+            backoff: self.rng.one_in(8).then(|| self.waits()),
             ..Change::default()
         };
         if change.delay.is_none() && self.rng.one_in(6) {
@@ -242,6 +252,9 @@ impl Maker {
         if self.rng.one_in(20) {
             return Step::Update { tube, task, change: self.change(timed) };
         }
+        if self.rng.one_in(40) {
+            return Step::Finish { tube, task, fails: self.rng.one_in(3) };
+        }
         match self.rng.below(if self.profile.beside { 242 } else { 224 }) {
             0..45 => self.put(tube),
             45..50 => Step::PutMany { tube, count: self.rng.below(6) as u8 },
@@ -279,7 +292,8 @@ impl Maker {
                 let only = self.rng.one_in(3).then(|| self.rng.of(&states));
                 Step::Delete { tube, task, only }
             }
-            163..166 => Step::Peek { tube, task },
+            163..164 => Step::DeleteMany { tube, tasks: [task, self.rng.near(), self.rng.near()] },
+            164..166 => Step::Peek { tube, task },
             166..168 => Step::ReleaseAll { tube },
             168..169 => Step::Truncate { tube },
             169..171 => Step::Pause { tube, length: Some(self.span()) },

@@ -13,6 +13,15 @@ pub fn length(micros: u64) -> Duration {
     if micros == EVER { Duration::MAX } else { Duration::from_micros(micros) }
 }
 
+/// How long a task waits after a retry: first wait, factor, step, longest wait.
+pub type Waits = (u64, u32, u64, u64);
+
+pub fn backoff((first, factor, step, most): Waits) -> Backoff {
+    let grown =
+        if step > 0 { Backoff::linear(length(step)) } else { Backoff::constant(length(first)) };
+    grown.factor(factor).at_most(length(most))
+}
+
 /// The options of a tube.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opts {
@@ -24,11 +33,12 @@ pub struct Opts {
     pub capacity: Option<u64>,
     /// 0: no limit.
     pub max_attempts: u32,
-    /// First wait, factor, longest wait.
-    pub backoff: (u64, u32, u64),
+    pub backoff: Waits,
     pub in_flight: u32,
     pub hold: bool,
     pub spares: bool,
+    /// Higher priorities are first.
+    pub higher: bool,
 }
 
 impl Opts {
@@ -42,25 +52,25 @@ impl Opts {
             ttr: None,
             capacity: None,
             max_attempts: if general { 20 } else { 0 },
-            backoff: if general { (1_000_000, 2, 3_600_000_000) } else { (0, 1, 0) },
+            backoff: if general { (1_000_000, 2, 0, 3_600_000_000) } else { (0, 1, 0, 0) },
             in_flight: 1,
             hold: false,
             spares: false,
+            higher: false,
         }
     }
 
     pub fn build(&self) -> TubeOptions {
-        let (first, factor, most) = self.backoff;
-        let backoff = Backoff::constant(length(first)).factor(factor).at_most(length(most));
         let mut options = TubeOptions::new(self.kind)
             .temporary(self.temporary)
             .priority(self.priority)
             .capacity(self.capacity.unwrap_or(0))
             .max_attempts(self.max_attempts)
-            .backoff(backoff)
+            .backoff(backoff(self.backoff))
             .in_flight(self.in_flight)
             .hold_group_while_delayed(self.hold)
-            .ttl_spares_buried(self.spares);
+            .ttl_spares_buried(self.spares)
+            .higher_first(self.higher);
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));
         }
@@ -90,8 +100,12 @@ pub struct New {
     pub ttr: Option<u64>,
     pub group: Option<u8>,
     pub key: Option<u8>,
+    pub kind: Option<u8>,
     pub conflict: OnConflict,
     pub front: bool,
+    /// Terms of its own; 0 attempts: no limit.
+    pub max_attempts: Option<u32>,
+    pub backoff: Option<Waits>,
     pub relaxed: bool,
 }
 
@@ -104,6 +118,8 @@ pub struct Change {
     pub run_in: Option<i64>,
     pub ttl: Option<u64>,
     pub ttr: Option<u64>,
+    pub max_attempts: Option<u32>,
+    pub backoff: Option<Waits>,
 }
 
 impl Change {
@@ -259,6 +275,17 @@ pub enum Step {
         /// Only in this state.
         only: Option<State>,
     },
+    /// Three picks, of which some may be gone or in another tube.
+    DeleteMany {
+        tube: u8,
+        tasks: [u32; 3],
+    },
+    /// Completed or failed, without a lease.
+    Finish {
+        tube: u8,
+        task: u32,
+        fails: bool,
+    },
     Update {
         tube: u8,
         task: u32,
@@ -354,6 +381,8 @@ impl Step {
             | Self::KickOne { tube, .. }
             | Self::BuryAny { tube, .. }
             | Self::Delete { tube, .. }
+            | Self::DeleteMany { tube, .. }
+            | Self::Finish { tube, .. }
             | Self::Update { tube, .. }
             | Self::Peek { tube, .. }
             | Self::PeekNext { tube, .. }
@@ -373,6 +402,8 @@ impl Step {
 #[derive(Clone, Debug, Default)]
 pub struct Picked {
     pub task: Option<Serial>,
+    /// Of a step over several tasks.
+    pub tasks: Vec<Serial>,
     pub leases: Vec<LeaseNo>,
     /// The numbers that this step may assign, from here on.
     pub serial: Serial,
@@ -428,6 +459,7 @@ pub struct Seen {
     pub priority: i64,
     pub group: Option<String>,
     pub key: Option<String>,
+    pub kind: Option<String>,
     pub created: u64,
     pub due: Option<u64>,
     /// None without an end, and none while it does not advance.
@@ -436,6 +468,7 @@ pub struct Seen {
     pub lease_left: Option<u64>,
     pub deliveries: u32,
     pub attempts: u32,
+    pub max_attempts: Option<u32>,
     pub releases: u32,
     pub buries: u32,
     pub reason: Option<Reason>,
@@ -501,6 +534,10 @@ pub fn tube_name(tube: u8) -> String {
 
 pub fn group_name(group: u8) -> String {
     format!("g{group}")
+}
+
+pub fn kind_name(kind: u8) -> String {
+    format!("kind {kind}")
 }
 
 pub fn key_name(key: u8) -> String {

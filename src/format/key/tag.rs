@@ -27,9 +27,9 @@ macro_rules! tags {
             }
 
             #[inline]
-            pub(crate) const fn scope(self) -> Scope {
+            pub(crate) const fn scope(self) -> TagScope {
                 match self {
-                    $(Self::$tag => Scope::$scope,)*
+                    $(Self::$tag => TagScope::$scope,)*
                 }
             }
 
@@ -101,7 +101,7 @@ tags! {
 
 /// To what the rows of a tag belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum TagScope {
     /// To the queue. They are few and often read, so all of them are kept in memory.
     Mirrored,
     /// To the queue. There may be as many as there are tasks.
@@ -123,7 +123,7 @@ impl Tag {
     const TALLY: (usize, [Option<usize>; Self::SPACE]) = {
         let (mut count, mut places, mut at) = (0, [None; Self::SPACE], 0);
         while at < Self::ALL.len() {
-            if matches!(Self::ALL[at].scope(), Scope::Queue | Scope::Run) {
+            if matches!(Self::ALL[at].scope(), TagScope::Queue | TagScope::Run) {
                 places[Self::ALL[at] as usize] = Some(count);
                 count += 1;
             }
@@ -145,7 +145,7 @@ impl Tag {
 
     /// The tags whose keys contain a tube's run.
     pub(crate) fn in_runs() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|tag| tag.scope() == Scope::Run)
+        Self::ALL.into_iter().filter(|tag| tag.scope() == TagScope::Run)
     }
 
     /// The index of this tag's count among the counts of a run; `None` if it is not counted there.

@@ -5,8 +5,10 @@ use crate::format::extension::Extension;
 use crate::format::key::{Deadline, Home, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::row::task::{pack_place, unpack_place};
-use crate::words::clock::NEVER;
+use crate::words::backoff::{Backoff, RetryTerms};
+use crate::words::clock::{NEVER, micros};
 use crate::words::task::Reason;
+use std::time::Duration;
 
 /// What a row of a state that has no place in its key says of its task. To end the state of a
 /// plain task, a caller need not read the task's own row.
@@ -91,6 +93,44 @@ impl StoredHome {
 /// A state, and the task's home.
 pub(crate) type Homed<T> = (T, StoredHome);
 
+/// Number of the extension field with the retry terms of a task. Absent if it has none.
+const RETRY_FIELD: u16 = 1;
+
+/// The content of that field: `flags: u8`, then what they name of `max_attempts: u32` and
+/// `first: u64 · factor: u32 · step: u64 · most: u64 · jitter: u8`.
+fn retry_field(terms: &RetryTerms) -> Value {
+    let mut field = Packer::new();
+    field.u8(flags([terms.max_attempts.is_some(), terms.backoff.is_some()]));
+    terms.max_attempts.map(|attempts| field.u32(attempts));
+    if let Some(backoff) = &terms.backoff {
+        field.u64(micros(backoff.first)).u32(backoff.factor).u64(micros(backoff.step));
+        field.u64(micros(backoff.most)).u8(backoff.jitter);
+    }
+    field.done()
+}
+
+fn read_retry_field(field: &[u8]) -> Option<RetryTerms> {
+    let mut rest = Unpacker::new(field);
+    let [limited, spaced, ..] = bits(rest.u8().filter(|flags| (1..4).contains(flags))?);
+    let max_attempts = if limited { Some(rest.u32()?) } else { None };
+    let backoff = if spaced {
+        Some(Backoff {
+            first: length(rest.u64()?),
+            factor: rest.u32()?,
+            step: length(rest.u64()?),
+            most: length(rest.u64()?),
+            jitter: rest.u8().filter(|percent| *percent <= 100)?,
+        })
+    } else {
+        None
+    };
+    rest.end(RetryTerms { max_attempts, backoff })
+}
+
+fn length(micros: u64) -> Duration {
+    if micros == NEVER { Duration::MAX } else { Duration::from_micros(micros) }
+}
+
 impl TaskProgress {
     /// The head of a task that has only been put.
     pub(crate) const fn fresh(expires: u64, ttr: u64) -> Self {
@@ -168,8 +208,26 @@ impl TaskProgress {
         let rank = if moved { Some(unpack_place(&mut row, is_placed)?) } else { None };
         let home = StoredHome { rank, is_fresh };
         head.extension = Extension::of_rest(row)?;
+        if let Some(field) = head.extension.get(RETRY_FIELD) {
+            read_retry_field(field)?;
+        }
         // A field that says what an absent one says was not written by this code.
         (head.flags(&home) == flags).then_some((head, home))
+    }
+
+    /// How often it is tried, and after which waits, where that is not as in its tube.
+    pub(crate) fn retry_terms(&self) -> RetryTerms {
+        self.extension.get(RETRY_FIELD).and_then(read_retry_field).unwrap_or_default()
+    }
+
+    /// Returns `false` and changes nothing if fields of later versions leave no room.
+    #[must_use]
+    pub(crate) fn set_retry_terms(&mut self, terms: &RetryTerms) -> bool {
+        if *terms == RetryTerms::default() {
+            self.extension.take(RETRY_FIELD);
+            return true;
+        }
+        self.extension.set(RETRY_FIELD, &retry_field(terms))
     }
 
     fn counts(&self) -> [u32; 4] {

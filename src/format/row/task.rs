@@ -1,11 +1,12 @@
 //! The rows of a task that do not depend on its state: what the caller said of it, and where it was
 //! put and stands.
 
-use crate::format::extension::Extension;
+use crate::format::extension::{self, Extension};
 use crate::format::key::{Order, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::Pieces;
 use crate::words::clock::NEVER;
+use crate::words::limits::LABEL_BYTES_MAX;
 
 /// What the caller said of a task. It is written once, under the task's first place, its *home*,
 /// and never changes; the small row of the task's state goes from place to place beside it.
@@ -67,7 +68,30 @@ impl PayloadPlace<'_> {
     }
 }
 
+/// Number of the extension field of a task's row with its kind, a text of 1 to 255 bytes. A version
+/// that does not know it keeps it.
+const KIND_FIELD: u16 = 1;
+
+/// The extension section of a task of this kind.
+pub(crate) fn kind_section(kind: &str) -> Value {
+    let mut fields = Extension::default();
+    // A kind is far shorter than a section.
+    let _is_set = fields.set(KIND_FIELD, kind.as_bytes());
+    let mut section = Packer::new();
+    fields.encode(&mut section);
+    section.done()
+}
+
 impl<'a> TaskRow<'a> {
+    /// The kind that the caller has given it.
+    #[inline]
+    pub(crate) fn kind(&self) -> Option<&'a str> {
+        if self.extension.is_empty() {
+            return None;
+        }
+        extension::find(self.extension, KIND_FIELD).and_then(|kind| str::from_utf8(kind).ok())
+    }
+
     pub(crate) fn encode(&self) -> Value {
         let (is_apart, is_extended) = (self.payload.pieces().is_some(), !self.extension.is_empty());
         let (grouped, keyed) = (self.group.is_some(), self.key.is_some());
@@ -121,7 +145,10 @@ impl<'a> TaskRow<'a> {
 fn section<'a>(row: &mut Unpacker<'a>) -> Option<&'a [u8]> {
     let before = row.rest();
     Extension::decode(row).filter(|extension| !extension.is_empty())?;
-    before.get(..before.len() - row.rest().len())
+    let section = before.get(..before.len() - row.rest().len())?;
+    let kind = extension::find(section, KIND_FIELD);
+    let is_kind = |kind: &[u8]| (1..=LABEL_BYTES_MAX).contains(&kind.len());
+    kind.is_none_or(|kind| is_kind(kind) && str::from_utf8(kind).is_ok()).then_some(section)
 }
 
 pub(crate) fn pack_place(row: &mut Packer, place: &Rank) {

@@ -4,6 +4,7 @@
 use super::*;
 use crate::format::key::{Order, Rank};
 use crate::format::piece::Pieces;
+use crate::words::backoff::RetryTerms;
 use crate::words::task::Reason;
 use std::fmt::Write;
 
@@ -273,6 +274,11 @@ fn golden_tubes() {
     assert_eq!(row(temporary, Run::TEMPORARY | 8), general("02", "80000008", "00"));
     let holding = plain.clone().hold_group_while_delayed(true);
     assert_eq!(row(holding, 8), general("04", "00000008", "00"));
+    let higher = plain.clone().higher_first(true);
+    assert_eq!(row(higher, 8), general("20", "00000008", "00"));
+    let backoff = Backoff { step: Duration::from_micros(7), jitter: 9, ..plain.backoff };
+    let grows = "000d00010009000000000000000709";
+    assert_eq!(row(plain.clone().backoff(backoff), 8), general("00", "00000008", "00") + grows);
     assert_eq!(row(plain.placement("p"), 8), general("00", "00000008", "0170"));
     for (kind, code) in [
         (TubeKind::Fifo, "01"),
@@ -288,6 +294,55 @@ fn golden_tubes() {
         );
         assert_eq!(row(TubeOptions::new(kind), 8), expected);
     }
+}
+
+#[test]
+fn golden_retry_terms() {
+    let backoff = Backoff { first: Duration::from_micros(4), jitter: 9, ..Backoff::NONE };
+    let limit = RetryTerms { max_attempts: Some(3), backoff: None };
+    let both = RetryTerms { backoff: Some(backoff), ..limit };
+    let (eight, zeros) = ("0000000000000004", "0000000000000000");
+    let golden = [
+        (limit, "4000090001000501 00000003".into()),
+        (both, format!("4000260001002203 00000003 {eight} 00000001 {zeros} {zeros} 09")),
+        (RetryTerms { max_attempts: None, ..both }, {
+            format!("4000220001001e02 {eight} 00000001 {zeros} {zeros} 09")
+        }),
+    ];
+    let fresh = TaskProgress::fresh(NEVER, NEVER);
+    for (terms, bytes) in golden {
+        let mut head = fresh.clone();
+        assert!(head.set_retry_terms(&terms));
+        let row = head.encode(&HERE);
+        assert_eq!(hex(&row), bytes.replace(' ', ""));
+        probe(&row);
+        assert_eq!(TaskProgress::decode(&row).unwrap().0.retry_terms(), terms);
+        // Terms that say nothing, with a bit too many, cut, or longer.
+        for (at, flags) in [(7, 0), (7, 4), (7, row[7] ^ 3)] {
+            let mut wrong = row.to_vec();
+            wrong[at] = flags;
+            assert_eq!(TaskProgress::decode(&wrong), None, "{flags}");
+        }
+        assert!(head.set_retry_terms(&RetryTerms::default()));
+        assert_eq!(head, fresh);
+    }
+}
+
+/// Fields that this version knows, beside one of a later version.
+#[test]
+fn known_and_later_fields_are_kept_together() {
+    let options = TubeOptions::default().backoff(Backoff::linear(Duration::from_secs(1)).jitter(5));
+    let (name, run, made_priority) = ("t".into(), Run(8), 0);
+    let (pause, void_to, extension) = (None, 0, extension());
+    let tube = TubeRow { name, run, pause, void_to, made_priority, options, extension };
+    let row = tube.encode();
+    assert_eq!(TubeRow::decode(&row), Some(tube));
+    probe(&row);
+    let mut wrong = row.to_vec();
+    let jitter = row.len() - SECTION.len() + 1;
+    assert_eq!(wrong[jitter], 5);
+    wrong[jitter] = 101;
+    assert_eq!(TubeRow::decode(&wrong), None);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use super::disk::{Plan, SimDisk};
 use super::*;
+use crate::format::feature::{Feature, Unknown};
 use crate::store::disk::FileName;
-use crate::store::features::{Feature, SLOT_BYTES, Unknown};
+use crate::store::features::SLOT_BYTES;
 use crate::store::head::PAGE;
 use crate::words::error::ErrorKind;
 use std::borrow::Cow;

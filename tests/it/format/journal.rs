@@ -14,7 +14,7 @@ const HEADER: usize = 40;
 pub(crate) struct Feature {
     number: u16,
     unknown: u8,
-    name: String,
+    pub(crate) name: String,
 }
 
 pub(crate) struct Journal {

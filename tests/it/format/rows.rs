@@ -155,6 +155,8 @@ pub(crate) struct TubeRow {
     pub(crate) capacity: u64,
     pub(crate) max_attempts: u32,
     pub(crate) backoff: (u64, u32, u64),
+    /// Of the back-off: its step, and its jitter in percent.
+    pub(crate) grows: (u64, u8),
     pub(crate) in_flight: u32,
     pub(crate) placement: String,
 }
@@ -174,6 +176,7 @@ pub(crate) struct TaskRow {
     pub(crate) group: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) extension: bool,
+    pub(crate) kind: Option<String>,
     /// The payload, or what is said of it if it stands in pieces.
     pub(crate) payload: Result<Vec<u8>, Apart>,
 }
@@ -230,6 +233,8 @@ pub(crate) struct Progress {
     pub(crate) ttr: Option<u64>,
     pub(crate) last_error: Option<String>,
     pub(crate) home: Option<Place>,
+    /// The task's own limit of attempts; 0 is none.
+    pub(crate) max_attempts: Option<u32>,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -291,7 +296,7 @@ impl Bytes<'_> {
             name: self.short()?,
             run: self.u32()?,
             void_to: self.u64()?,
-            flags: self.flags(31)?,
+            flags: self.flags(63)?,
             kind: self.u8()?,
             made_with: self.i64()?,
             priority: self.i64()?,
@@ -303,12 +308,45 @@ impl Bytes<'_> {
             in_flight: self.u32()?,
             placement: self.short()?,
             pause_end: None,
+            grows: (0, 0),
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
         row.pause_end = self.when(row.flags & 16 != 0, Self::u64)?;
         ensure(row.pause_end != Some(u64::MAX), || "a pause that ends never".into())?;
-        self.extended_end()?;
+        if !self.0.is_empty() {
+            let fields = self.section()?;
+            ensure(!fields.is_empty(), || "an empty extension".into())?;
+            for (number, bytes) in &fields {
+                ensure(*number == 1, || format!("field {number} of a tube"))?;
+                row.grows = Bytes(bytes).growth()?;
+                ensure(row.grows != (0, 0), || "a growth of nothing".into())?;
+            }
+        }
+        self.end()?;
         Ok(row)
+    }
+
+    /// A step and a jitter, and nothing else.
+    fn growth(mut self) -> Read<(u64, u8)> {
+        let (step, jitter) = (self.u64()?, self.u8()?);
+        ensure(jitter <= 100, || format!("a jitter of {jitter} %"))?;
+        self.end()?;
+        Ok((step, jitter))
+    }
+
+    /// The terms of a task's own. Returns the limit.
+    fn terms(mut self) -> Read<Option<u32>> {
+        let flags = self.flags(3)?;
+        ensure(flags != 0, || "terms of nothing".into())?;
+        let limit = self.when(flags & 1 != 0, Self::u32)?;
+        if flags & 2 != 0 {
+            let (_first, _factor) = (self.u64()?, self.u32()?);
+            let (_step, _most) = (self.u64()?, self.u64()?);
+            let jitter = self.u8()?;
+            ensure(jitter <= 100, || format!("a jitter of {jitter} %"))?;
+        }
+        self.end()?;
+        Ok(limit)
     }
 
     /// Tube and id to go on from.
@@ -352,11 +390,15 @@ impl Bytes<'_> {
             group: self.when(flags & 1 != 0, Self::short)?,
             key: self.when(flags & 2 != 0, Self::short)?,
             extension: flags & 8 != 0,
+            kind: None,
             payload: Ok(Vec::new()),
         };
         let is_timed = row.expires.or(row.ttr).is_some();
         ensure(flags & 16 == 0 || is_timed, || "times that are never".into())?;
-        self.fields(row.extension)?;
+        for (number, bytes) in self.fields(row.extension)? {
+            ensure(number == 1 && bytes.len() < 256, || format!("field {number} of a task"))?;
+            row.kind = Some(Bytes(&bytes).string(bytes.len())?);
+        }
         if flags & 4 == 0 {
             row.payload = Ok(self.0.to_vec());
         } else {
@@ -409,7 +451,10 @@ impl Bytes<'_> {
         row.last_error = self.when(flags & 8 != 0, Self::text)?;
         row.home = self.when(flags & 16 != 0, |rest| place(rest, flags & 32 != 0))?;
         row.fresh = flags & 128 != 0;
-        self.fields(flags & 64 != 0)?;
+        for (number, bytes) in self.fields(flags & 64 != 0)? {
+            ensure(number == 1, || format!("field {number} of a progress"))?;
+            row.max_attempts = Bytes(&bytes).terms()?;
+        }
         self.end()?;
         Ok(row)
     }

@@ -29,11 +29,13 @@ struct Seen {
     created: u64,
     group: Option<String>,
     key: Option<String>,
+    kind: Option<String>,
     holder: Option<String>,
     due: Option<u64>,
     ttl_left: Option<Duration>,
     ttr: Option<Duration>,
     counts: [u64; 4],
+    max_attempts: Option<u32>,
     reason: Option<Reason>,
     last_error: Option<String>,
 }
@@ -56,11 +58,13 @@ fn shown(task: &TaskInfo) -> Seen {
         created: micros(task.created),
         group: task.group.as_ref().map(ToString::to_string),
         key: task.key.as_ref().map(ToString::to_string),
+        kind: task.kind.clone(),
         holder: task.holder.as_ref().map(ToString::to_string),
         due: task.due.map(micros),
         ttl_left: task.ttl_left,
         ttr: task.ttr,
         counts: [task.deliveries, task.attempts, task.releases, task.buries].map(u64::from),
+        max_attempts: task.max_attempts,
         reason: task.reason.as_ref().map(|reason| match reason {
             tubewell::Reason::Buried(words) => Reason::Buried(text(words)),
             tubewell::Reason::Failed { group, message } => {
@@ -78,6 +82,7 @@ fn shown(task: &TaskInfo) -> Seen {
 /// ttl is over.
 fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
     let progress = &task.progress;
+    let max_attempts = progress.max_attempts.unwrap_or(tube.max_attempts);
     let mut buries = progress.buries;
     let (mut due, mut holder, mut reason) = (None, None, None);
     let (mut state, mut counts_from, mut spared) = (tubewell::State::Ready, now(), false);
@@ -93,7 +98,7 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
             if let Some(by) = by.filter(|by| by.until > now()) {
                 state = tubewell::State::Taken;
                 holder = Some(by.name.clone());
-            } else if tube.max_attempts > 0 && progress.attempts >= tube.max_attempts {
+            } else if (1..=progress.attempts).contains(&max_attempts) {
                 state = tubewell::State::Buried;
                 reason = Some(Reason::Exhausted(progress.last_error.clone().unwrap_or_default()));
                 buries += 1;
@@ -112,15 +117,17 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
     Some(Seen {
         state,
         payload: task.payload.clone(),
-        priority: task.place.priority,
+        priority: if tube.flags & 32 != 0 { !task.place.priority } else { task.place.priority },
         created: task.created,
         group: task.group.clone().filter(|group| !group.is_empty()),
         key: task.key.clone(),
+        kind: task.kind.clone(),
         holder,
         due,
         ttl_left: progress.expires.map(left),
         ttr: progress.ttr.map(Duration::from_micros),
         counts: [progress.deliveries, progress.attempts, progress.releases, buries].map(u64::from),
+        max_attempts: Some(max_attempts).filter(|most| *most > 0),
         reason,
         last_error: progress.last_error.clone(),
     })
@@ -131,6 +138,7 @@ fn options(row: &TubeRow) -> TubeOptions {
         .temporary(row.flags & 2 != 0)
         .hold_group_while_delayed(row.flags & 4 != 0)
         .ttl_spares_buried(row.flags & 8 != 0)
+        .higher_first(row.flags & 32 != 0)
         .priority(row.priority)
         .max_attempts(row.max_attempts)
         .in_flight(row.in_flight);
@@ -148,7 +156,12 @@ fn options(row: &TubeRow) -> TubeOptions {
     }
     let (first, factor, most) = row.backoff;
     let [first, most] = [first, most].map(Duration::from_micros);
-    options.backoff(Backoff::doubling(first).factor(factor).at_most(most))
+    let (step, jitter) = row.grows;
+    let grown = match step {
+        0 => Backoff::doubling(first),
+        step => Backoff::linear(Duration::from_micros(step)),
+    };
+    options.backoff(grown.factor(factor).at_most(most).jitter(jitter))
 }
 
 /// The queue shows what the rows contain, and nothing else.

@@ -21,6 +21,7 @@ pub(crate) struct Stored {
     pub(crate) created: u64,
     pub(crate) group: Option<String>,
     pub(crate) key: Option<String>,
+    pub(crate) kind: Option<String>,
     pub(crate) payload: Vec<u8>,
     pub(crate) state: State,
     pub(crate) progress: Progress,
@@ -309,8 +310,16 @@ impl Parts {
             let position = PositionRow { home, moved };
             derived.insert(Key::Position(run, id), position.bytes());
         }
-        let task =
-            Stored { place, created: row.created, group, key: row.key, payload, state, progress };
+        let task = Stored {
+            place,
+            created: row.created,
+            group,
+            key: row.key,
+            kind: row.kind,
+            payload,
+            state,
+            progress,
+        };
         for key in task.calls_for(tube, run, id) {
             let is_delay = matches!(key, Key::Due { what: 1 | 2, .. });
             derived.insert(key, if is_delay { self.delayed.clone() } else { Vec::new() });

@@ -48,6 +48,8 @@ pub(crate) fn options(words: &str) -> TubeOptions {
             "capacity" => options.capacity(number().into()),
             "attempts" => options.max_attempts(number()),
             "backoff" => options.backoff(Backoff::doubling(time()).factor(3).at_most(secs(100))),
+            "linear" => options.backoff(Backoff::linear(time()).jitter(25)),
+            "higher" => options.higher_first(true),
             "in_flight" => options.in_flight(number()),
             "holding" => options.hold_group_while_delayed(true),
             "sparing" => options.ttl_spares_buried(true),

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tubewell::{
-    Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result, Task, Tube,
+    Backoff, Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result, Task, Tube,
 };
 
 /// Bytes of the smallest ring, after four blocks of head.
@@ -380,6 +380,26 @@ fn carried(story: &mut Story) {
     take(&tube).bury("set aside on a full disk").unwrap();
 }
 
+/// Tubes and tasks that use what the first version of format 1 did not have.
+fn terms(story: &mut Story) {
+    let tube = story.tube("higher", "general higher priority=2 linear=10");
+    ready(&tube, "plain");
+    tube.task(b"mail").kind("mail").put().unwrap();
+    tube.task(b"low").priority(-7).group("g").put().unwrap();
+    tube.task(b"high").priority(7).key("k").put().unwrap();
+    tube.task(b"last").priority(i64::MIN).put().unwrap();
+    take(&tube).retry("high and delayed").unwrap();
+    story.queue.checkpoint().unwrap();
+    let own = story.tube("own", "general attempts=9");
+    own.task(b"once").max_attempts(1).put().unwrap();
+    own.task(b"always").max_attempts(0).backoff(Backoff::constant(secs(5))).put().unwrap();
+    let later = own.task(b"later").delay(secs(500)).backoff(Backoff::NONE.jitter(3)).put().unwrap();
+    own.update(later).max_attempts(2).apply().unwrap();
+    let poison = take(&own);
+    take(&own).retry("again").unwrap();
+    story.hold(poison);
+}
+
 fn tell(name: &str, story: &mut Story) -> End {
     let (tell, end): (fn(&mut Story), End) = match name {
         "closed" => (everything, End::Closed),
@@ -398,6 +418,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "paged" => (paged, End::Killed),
         "large" => (large, End::Killed),
         "carried" => (carried, End::Killed),
+        "terms" => (terms, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);

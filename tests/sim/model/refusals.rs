@@ -21,7 +21,8 @@ impl Model {
         let opts = &self.tubes[&no].opts;
         let (prioritised, timed, grouped, _) = switches(opts.kind);
         let mut wrong = Vec::new();
-        let times = new.delay.or(new.ttl).or(new.ttr).is_some() || new.run_in.is_some();
+        let times = new.delay.or(new.ttl).or(new.ttr).or(new.run_in.map(|_| 0)).is_some()
+            || new.backoff.is_some();
         if new.priority.is_some() && !prioritised
             || times && !timed
             || new.group.is_some() && !grouped
@@ -41,7 +42,7 @@ impl Model {
         wrong
     }
 
-    /// The refusals of an update of a task in this state.
+    /// The refusals of an update of a task in this state, except that there is no such task.
     pub(super) fn update_refusals(
         &self,
         no: u8,
@@ -50,7 +51,8 @@ impl Model {
     ) -> Vec<ErrorKind> {
         let (prioritised, timed, ..) = switches(self.tubes[&no].opts.kind);
         let mut wrong = Vec::new();
-        let times = change.moves() || change.ttl.is_some() || change.ttr.is_some();
+        let times =
+            change.moves() || change.ttl.or(change.ttr).is_some() || change.backoff.is_some();
         if change.priority.is_some() && !prioritised || times && !timed {
             wrong.push(ErrorKind::Unsupported);
         }
@@ -58,11 +60,10 @@ impl Model {
             wrong.push(ErrorKind::Invalid);
         }
         match state {
-            None => wrong.push(ErrorKind::TaskNotFound),
             Some(State::Taken | State::Buried) if change.moves() => {
                 wrong.push(ErrorKind::WrongState);
             }
-            Some(_) => {}
+            _ => {}
         }
         wrong
     }

@@ -15,6 +15,8 @@ impl Model {
         | Step::KickOne { tube, .. }
         | Step::BuryAny { tube, .. }
         | Step::Delete { tube, .. }
+        | Step::DeleteMany { tube, .. }
+        | Step::Finish { tube, .. }
         | Step::Update { tube, .. }
         | Step::Peek { tube, .. }
         | Step::PeekNext { tube, .. }
@@ -32,10 +34,12 @@ impl Model {
         let paused = self.tubes[&tube].pause.is_some();
         let in_tube = |task: &&Task| task.tube == tube;
         let taken = |task: &&Task| task.seen.state == State::Taken;
-        let one = picked
-            .task
-            .filter(|serial| self.tasks.get(serial).is_some_and(|task| task.tube == tube));
-        let one = one.ok_or(vec![ErrorKind::TaskNotFound]);
+        let is_searched = match step {
+            // What makes no sense is refused before the task is looked for.
+            Step::Update { change, .. } => self.update_refusals(tube, change, None).is_empty(),
+            _ => true,
+        };
+        let one = self.one_of(tube, picked.task, is_searched);
         match step {
             Step::Put { new, .. } => return self.put(tube, new, picked.serial),
             Step::PutMany { count, .. } => {
@@ -84,7 +88,7 @@ impl Model {
             Step::Kick { count, .. } => {
                 let buried = |task: &&Task| task.seen.state == State::Buried;
                 let mut here: Vec<_> = self.tasks.values().filter(in_tube).filter(buried).collect();
-                here.sort_by_key(|task| (task.seen.priority, task.place));
+                here.sort_by_key(|task| self.rank(task));
                 let here = here.iter().take(usize::try_from(*count).unwrap_or(usize::MAX));
                 let here: Vec<_> = here.map(|task| task.seen.serial).collect();
                 here.iter().for_each(|serial| self.kick(*serial));
@@ -111,9 +115,19 @@ impl Model {
                 }
                 self.remove(serial, Call::Delete);
             }
+            Step::DeleteMany { .. } => {
+                let mut here = picked.tasks.clone();
+                here.retain(|serial| self.tasks.get(serial).is_some_and(|task| task.tube == tube));
+                here.sort_unstable();
+                here.dedup();
+                here.iter().for_each(|serial| self.remove(*serial, Call::Delete));
+                return Ok(Answer::Count(here.len() as u64));
+            }
+            Step::Finish { fails, .. } => return self.finish(one, *fails),
             Step::Update { change, .. } => {
                 let state = one.as_ref().ok().map(|serial| self.tasks[serial].seen.state);
-                let wrong = self.update_refusals(tube, change, state);
+                let mut wrong = self.update_refusals(tube, change, state);
+                wrong.extend(one.as_ref().err().into_iter().flatten());
                 if !wrong.is_empty() {
                     return Err(wrong);
                 }
@@ -154,6 +168,46 @@ impl Model {
             _ => {}
         }
         Ok(Answer::Done)
+    }
+
+    /// The task that a step names by its id.
+    fn one_of(
+        &mut self,
+        tube: u8,
+        picked: Option<Serial>,
+        is_searched: bool,
+    ) -> Result<Serial, Vec<ErrorKind>> {
+        let missing = Err(vec![ErrorKind::TaskNotFound]);
+        let Some(task) = picked.and_then(|serial| self.tasks.get(&serial)) else { return missing };
+        let (serial, home) = (task.seen.serial, task.tube);
+        if home == tube {
+            return Ok(serial);
+        }
+        if is_searched {
+            // In its own tube, where it may be over by now.
+            self.work_off(home);
+        }
+        if self.tasks.contains_key(&serial) { Err(vec![ErrorKind::WrongTube]) } else { missing }
+    }
+
+    /// A task that is gone is no error; a buried one has its end already.
+    fn finish(&mut self, one: Result<Serial, Vec<ErrorKind>>, fails: bool) -> Expected {
+        let serial = match one {
+            Err(kinds) if kinds == [ErrorKind::TaskNotFound] => return Ok(Answer::Count(0)),
+            one => one?,
+        };
+        let task = self.tasks.get_mut(&serial).unwrap();
+        let tube = task.tube;
+        match task.seen.state {
+            State::Buried => return Err(vec![ErrorKind::WrongState]),
+            _ if fails => {
+                task.seen.last_error = Some("any".into());
+                bury(task, Reason::Failed { group: "f".into(), message: "any".into() });
+                self.count(tube, Call::Bury);
+            }
+            _ => self.remove(serial, Call::Ack),
+        }
+        Ok(Answer::Count(1))
     }
 
     fn kick(&mut self, serial: Serial) {
@@ -200,12 +254,11 @@ impl Model {
         }
         let Some(lock) = task.lock else { return true };
         let own = usize::from(task.seen.state == State::Delayed && hold && task.held_back);
-        let place = |task: &Task| (task.seen.priority, task.place);
         let is_first = !self.tasks.values().any(|other| {
             other.tube == task.tube
                 && other.lock == Some(lock)
                 && other.seen.state == State::Ready
-                && place(other) < place(task)
+                && self.rank(other) < self.rank(task)
         });
         self.held(task.tube, lock) - own < in_flight as usize
             && (in_flight > 1 || own == 1 || is_first)
@@ -223,6 +276,8 @@ impl Model {
         let wall_due = change.run_in.map(|by| (self.time.wall + by).max(0) as u64);
         let task = self.tasks.get_mut(&serial).unwrap();
         task.seen.priority = change.priority.unwrap_or(task.seen.priority);
+        task.max_attempts = change.max_attempts.or(task.max_attempts);
+        task.backoff = change.backoff.or(task.backoff);
         if let Some(ttl) = change.ttl {
             task.expires = queue.saturating_add(ttl).saturating_add(kept);
         }
@@ -247,7 +302,8 @@ impl Model {
             }
         }
         let seen = |task: &Task| {
-            (task.seen.clone(), task.expires, task.by_wall, task.held_back, task.deadline)
+            let terms = (task.max_attempts, task.backoff);
+            (task.seen.clone(), task.expires, task.by_wall, task.held_back, task.deadline, terms)
         };
         let (is_same, tube) = (seen(task) == seen(&before), task.tube);
         if !is_same {

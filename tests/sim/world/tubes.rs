@@ -14,6 +14,8 @@ impl World {
         | Step::KickOne { tube: no, .. }
         | Step::BuryAny { tube: no, .. }
         | Step::Delete { tube: no, .. }
+        | Step::DeleteMany { tube: no, .. }
+        | Step::Finish { tube: no, .. }
         | Step::Update { tube: no, .. }
         | Step::Peek { tube: no, .. }
         | Step::PeekNext { tube: no, .. }
@@ -64,6 +66,17 @@ impl World {
             Step::BuryAny { .. } => done(tube.bury(id, "any")),
             Step::Delete { only: Some(state), .. } => done(tube.delete_only_if(id, &[*state])),
             Step::Delete { .. } => done(tube.delete(id)),
+            Step::DeleteMany { .. } => {
+                let ids = picked.tasks.iter().filter_map(|serial| self.ids.get(serial).copied());
+                Ok(tube.delete_many(&ids.collect::<Vec<_>>()).map(Answer::Count))
+            }
+            Step::Finish { fails, .. } => {
+                let finished = match fails {
+                    true => tube.fail_by_id(id, "f", "any"),
+                    false => tube.complete_by_id(id),
+                };
+                Ok(finished.map(|finished| Answer::Count(u64::from(finished))))
+            }
             Step::Update { change, .. } => done(self.update(&tube, id, change)),
             Step::Peek { .. } => match tube.peek(id) {
                 Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
@@ -103,6 +116,12 @@ impl World {
         let mut update = tube.update(id);
         if let Some(priority) = change.priority {
             update = update.priority(priority);
+        }
+        if let Some(attempts) = change.max_attempts {
+            update = update.max_attempts(attempts);
+        }
+        if let Some(waits) = change.backoff {
+            update = update.backoff(backoff(waits));
         }
         if let Some(delay) = change.delay {
             update = update.delay(length(delay));
@@ -148,9 +167,19 @@ impl World {
         if let Some(ttr) = new.ttr {
             task = task.ttr(length(ttr));
         }
+        if let Some(attempts) = new.max_attempts {
+            task = task.max_attempts(attempts);
+        }
+        if let Some(waits) = new.backoff {
+            task = task.backoff(backoff(waits));
+        }
         let group = new.group.map(group_name);
         if let Some(group) = &group {
             task = task.group(group);
+        }
+        let kind = new.kind.map(kind_name);
+        if let Some(kind) = &kind {
+            task = task.kind(kind);
         }
         let key = new.key.map(key_name);
         if let Some(key) = &key {

@@ -1,0 +1,72 @@
+//! Why a task is not running. Reads a bounded number of rows, whatever stands before the task, and
+//! decides nothing.
+
+use crate::engine::context::{damaged, decoded};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{lookup, query};
+use crate::format::{View, key, row};
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::Result;
+use crate::words::explain::{Explanation, WhyNot};
+use crate::words::task::{State, TaskId};
+use std::time::Duration;
+
+/// The explanation of the task of this id.
+///
+/// # Errors
+/// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
+pub(crate) fn explain(
+    view: &dyn View,
+    tube: &TubeEntry,
+    id: TaskId,
+    now: Now,
+) -> Result<Explanation> {
+    let summary = query::info(view, tube, id, now)?.summary;
+    let why = match summary.state {
+        State::Ready => return Ok(of(summary.tube, id, State::Ready, ready(view, tube, id, now)?)),
+        State::Taken => WhyNot::Running { holder: summary.holder, lease_left: summary.lease_left },
+        State::Delayed => WhyNot::Delayed { left: summary.delay_left },
+        State::Buried => {
+            WhyNot::Buried { reason: summary.reason.ok_or_else(|| damaged("buried"))? }
+        }
+    };
+    Ok(of(summary.tube, id, summary.state, vec![why]))
+}
+
+fn of(tube: String, task: TaskId, state: State, reasons: Vec<WhyNot>) -> Explanation {
+    Explanation { task, tube, state, reasons }
+}
+
+/// Everything that keeps a ready task from being taken next.
+fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<WhyNot>> {
+    let mut reasons = Vec::new();
+    if tube.row.pause.is_some() {
+        let end = tube.row.pause_end();
+        let left = || Duration::from_micros(end.saturating_sub(now.queue));
+        reasons.push(WhyNot::TubePaused { left: (end != NEVER).then(left) });
+    }
+    let (stored, _) = lookup::find(view, tube, id)?;
+    if let Some(group) = stored.task(tube)?.group {
+        reasons.extend(in_group(view, tube, group, id)?);
+    }
+    if reasons.is_empty() {
+        reasons.push(match query::first_ready(view, tube)? {
+            Some(next) if next != id => WhyNot::Behind { next },
+            _ => WhyNot::IsNext,
+        });
+    }
+    Ok(reasons)
+}
+
+/// What in its group keeps a task from being taken.
+fn in_group(view: &dyn View, tube: &TubeEntry, group: &str, id: TaskId) -> Result<Option<WhyNot>> {
+    let counted = decoded(view.get(&key::group(tube.run(), group)), row::read_number, "group");
+    let in_flight = counted?.unwrap_or_default();
+    let group = group.to_owned();
+    if in_flight >= u64::from(tube.row.options.in_flight) {
+        return Ok(Some(WhyNot::GroupBusy { group, in_flight }));
+    }
+    let line = key::line_of(tube.run(), &group);
+    let first = view.first(&line, &key::end_of(&line))?.and_then(|(met, _)| key::id_of(&met));
+    Ok(first.filter(|first| *first != id).map(|first| WhyNot::BehindInGroup { group, first }))
+}

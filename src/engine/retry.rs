@@ -1,0 +1,42 @@
+//! How often a task is tried and how long it waits in between: by its own terms, else by those of
+//! its tube. Decides nothing about a state.
+
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::row::TaskProgress;
+use crate::words::backoff::RetryTerms;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::task::TaskId;
+use std::time::Duration;
+
+/// After how many attempts a task is buried as exhausted, if it is limited.
+pub(crate) fn max_attempts(tube: &TubeEntry, head: &TaskProgress) -> Option<u32> {
+    match head.retry_terms().max_attempts {
+        Some(most) => Some(most).filter(|most| *most > 0),
+        None => tube.row.options.max_attempts,
+    }
+}
+
+/// Whether a failed attempt of a task was its last one.
+pub(crate) fn is_exhausted(tube: &TubeEntry, head: &TaskProgress) -> bool {
+    max_attempts(tube, head).is_some_and(|most| head.attempts >= most)
+}
+
+/// How long a task waits after a failed attempt.
+pub(crate) fn wait(tube: &TubeEntry, id: TaskId, head: &TaskProgress) -> Duration {
+    let backoff = head.retry_terms().backoff.unwrap_or(tube.row.options.backoff);
+    backoff.wait_of(id, head.attempts)
+}
+
+/// Sets the terms of a task; what they leave out stays as it is.
+///
+/// # Errors
+/// `TooLarge` if fields of later versions leave no room in its row.
+pub(crate) fn set(head: &mut TaskProgress, terms: RetryTerms) -> Result<()> {
+    let terms = terms.or(head.retry_terms());
+    match head.set_retry_terms(&terms) {
+        true => Ok(()),
+        false => {
+            Err(Error::new(ErrorKind::TooLarge).because("its row has no room for more fields"))
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Features: what a folder may contain that not every version of format 1 knows. A folder that uses
+//! none of them opens in every version.
+
+use std::borrow::Cow;
+
+/// The features that this version knows. A number is never used for another feature.
+pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS];
+
+/// A tube in which higher priorities are first. A version without it would take the tasks in the
+/// opposite order, and put new ones at wrong ranks.
+pub(crate) const HIGHER_FIRST: Feature =
+    Feature { number: 1, unknown: Unknown::Refuse, name: Cow::Borrowed("higher-first") };
+
+/// A task with a limit of attempts or a back-off of its own. A version without it would use its
+/// tube's.
+pub(crate) const RETRY_TERMS: Feature =
+    Feature { number: 2, unknown: Unknown::ReadOnly, name: Cow::Borrowed("retry-terms") };
+
+/// What a version does with a folder that uses a feature which the version does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    Refuse = 1,
+    ReadOnly = 2,
+    Ignore = 3,
+}
+
+/// One feature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Feature {
+    /// From 1, below 64.
+    pub(crate) number: u16,
+    pub(crate) unknown: Unknown,
+    pub(crate) name: Cow<'static, str>,
+}
+
+/// Which of the known features the rows of a decision need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs(u64);
+
+impl Needs {
+    pub(crate) fn add(&mut self, feature: &Feature) {
+        self.0 |= 1 << feature.number;
+    }
+
+    /// Both.
+    pub(crate) fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    pub(crate) fn features(self) -> impl Iterator<Item = &'static Feature> {
+        KNOWN.iter().filter(move |feature| self.0 & 1 << feature.number != 0)
+    }
+}
+
+const _: () = {
+    let mut at = 0;
+    while at < KNOWN.len() {
+        #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+        let number = KNOWN[at].number;
+        assert!(number as usize == at + 1 && number < 64);
+        at += 1;
+    }
+};

@@ -1,0 +1,114 @@
+//! Why a task is not running, as a value and in words.
+
+use crate::words::task::{Reason, State, TaskId};
+use std::fmt;
+use std::time::Duration;
+
+/// Why a task is not running now, from [`Queue::explain`](crate::Queue::explain). Displayed, it is
+/// a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The task.
+    pub task: TaskId,
+    /// The name of its tube.
+    pub tube: String,
+    /// Its state.
+    pub state: State,
+    /// Everything that keeps it from being taken next; at least one.
+    pub reasons: Vec<WhyNot>,
+}
+
+/// One reason why a task is not running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhyNot {
+    /// It is: a taker holds it.
+    Running {
+        /// The named consumer that holds it, if it is one.
+        holder: Option<String>,
+        /// What is left of the lease, if that has a deadline.
+        lease_left: Option<Duration>,
+    },
+    /// Its delay has not ended.
+    Delayed {
+        /// How long it still waits; None without an end.
+        left: Option<Duration>,
+    },
+    /// It is buried, and waits for a [kick](crate::Tube::kick).
+    Buried {
+        /// Why.
+        reason: Reason,
+    },
+    /// Its tube is paused.
+    TubePaused {
+        /// How long that still lasts; None without an end.
+        left: Option<Duration>,
+    },
+    /// As many tasks of its group are in flight as may be.
+    GroupBusy {
+        /// The group; empty in a tube whose tasks without a group form one.
+        group: String,
+        /// How many are taken, or hold the group while they are delayed.
+        in_flight: u64,
+    },
+    /// Another task of its group is to be taken before it.
+    BehindInGroup {
+        /// The group; empty in a tube whose tasks without a group form one.
+        group: String,
+        /// The first of the group.
+        first: TaskId,
+    },
+    /// Other tasks of the tube are to be taken before it.
+    Behind {
+        /// The one that is taken next.
+        next: TaskId,
+    },
+    /// Nothing: the next take of its tube gets it.
+    IsNext,
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = |f: &mut fmt::Formatter<'_>, left: &Option<Duration>| match left {
+            Some(left) => write!(f, ", for {left:?} more"),
+            None => f.write_str(", without an end"),
+        };
+        match self {
+            Self::Running { holder, lease_left } => {
+                match holder {
+                    Some(holder) => write!(f, "consumer {holder:?} holds it")?,
+                    None => f.write_str("a taker holds it")?,
+                }
+                left(f, lease_left)
+            }
+            Self::Delayed { left: time } => {
+                f.write_str("its delay has not ended")?;
+                left(f, time)
+            }
+            Self::Buried { reason } => write!(f, "it was buried ({reason}); kick it"),
+            Self::TubePaused { left: time } => {
+                f.write_str("its tube is paused")?;
+                left(f, time)
+            }
+            Self::GroupBusy { group, in_flight } => {
+                write!(f, "of its group {group:?} {in_flight} are in flight, the most that may be")
+            }
+            Self::BehindInGroup { group, first } => {
+                write!(f, "task {first} of its group {group:?} comes first")
+            }
+            Self::Behind { next } => write!(f, "others come before it, the next is task {next}"),
+            Self::IsNext => f.write_str("it is the next that is taken"),
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {} in tube {:?} is {:?}", self.task, self.tube, self.state)?;
+        for (at, reason) in self.reasons.iter().enumerate() {
+            write!(f, "{}{reason}", if at == 0 { ": " } else { "; " })?;
+        }
+        Ok(())
+    }
+}

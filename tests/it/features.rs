@@ -1,0 +1,81 @@
+//! Features in use: what is entered in the journal's head at its first use, and only then, so that
+//! a folder that does without them opens in every version of format 1.
+
+use crate::{home, still};
+use std::fs;
+use std::path::Path;
+use tubewell::{Backoff, Queue, Tube, TubeOptions};
+
+/// The names in both slots of the head, at the offsets that the page on the format gives.
+fn entered(folder: &Path) -> Vec<String> {
+    let journal = fs::read(folder.join("journal")).unwrap();
+    let slots = [4096, 8192].map(|at| {
+        let slot = &journal[at..at + 4096];
+        let count = u16::from_be_bytes(slot[8..10].try_into().unwrap());
+        let (mut at, mut names) = (10, Vec::new());
+        for _ in 0..count {
+            let length = usize::from(slot[at + 3]);
+            names.push(String::from_utf8(slot[at + 4..at + 4 + length].to_vec()).unwrap());
+            at += 4 + length;
+        }
+        (slot[..8].to_vec(), names)
+    });
+    slots.into_iter().max().unwrap().1
+}
+
+#[test]
+fn a_feature_is_entered_at_its_first_use() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"plain").unwrap();
+    tube.task(b"all").priority(1).group("g").key("k").put().unwrap();
+    let jitter = Backoff::linear(crate::secs(1)).jitter(10);
+    queue.create_tube("linear", TubeOptions::default().backoff(jitter)).unwrap();
+    assert_eq!(entered(&path), [""; 0], "older versions wait without step and jitter");
+    tube.task(b"x").max_attempts(3).put().unwrap();
+    assert_eq!(entered(&path), ["retry-terms"]);
+    queue.create_tube("higher", TubeOptions::default().higher_first(true)).unwrap();
+    let both = ["higher-first", "retry-terms"];
+    assert_eq!(entered(&path), both);
+    queue.close().unwrap();
+    let queue = still().0.open(&path).unwrap();
+    assert_eq!(
+        (queue.check().unwrap(), entered(&path)),
+        (Vec::new(), both.map(String::from).to_vec())
+    );
+}
+
+#[test]
+fn each_use_enters_it() {
+    let uses: [fn(&Queue, &Tube); 3] = [
+        |_, tube| {
+            let id = tube.put(b"x").unwrap();
+            tube.update(id).backoff(Backoff::NONE).apply().unwrap();
+        },
+        |queue, tube| {
+            queue.transact(|tx| tube.task(b"x").retries(1).put_in(tx)).unwrap();
+        },
+        |_, tube| {
+            tube.batch_of([tube.task(b"a"), tube.task(b"b")]).max_attempts(1).put().unwrap();
+        },
+    ];
+    for using in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        using(&queue, &queue.tube("t").unwrap());
+        assert_eq!(entered(&path), ["retry-terms"]);
+    }
+}
+
+/// A refused call uses nothing.
+#[test]
+fn a_refused_use_enters_nothing() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().capacity(1)).unwrap();
+    tube.put(b"x").unwrap();
+    tube.task(b"y").max_attempts(1).put().unwrap_err();
+    queue.create_tube("t", TubeOptions::default().higher_first(true)).unwrap_err();
+    assert_eq!(entered(&path), [""; 0]);
+}
