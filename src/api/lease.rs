@@ -175,7 +175,7 @@ impl<T: ?Sized> Task<T> {
     /// let task = tube.take()?;
     /// match task.kind() {
     ///     Some("mail") => task.ack()?, // after sending it
-    ///     other => task.bury(format!("no handler for {other:?}"))?,
+    ///     _ => task.bury("there is no handler for it")?,
     /// }
     /// assert!(tube.is_empty()?);
     /// # Ok(())

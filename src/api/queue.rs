@@ -231,7 +231,7 @@ impl Queue {
 
     /// The tasks of these ids, whatever their tubes, in the order of the ids; those that no tube
     /// has are left out. Each is read when the iterator comes to it, first in the tube of the one
-    /// before it.
+    /// before it. An item is an error where [`find`](Queue::find) returns one.
     ///
     /// ```
     /// use tubewell::{Queue, Result};

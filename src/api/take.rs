@@ -290,6 +290,7 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no groups;
     /// [`Invalid`](ErrorKind::Invalid) for a group name as a put refuses it; as
     /// [`take`](Tube::take).
     pub fn try_take_group(&self, group: &str) -> Result<Option<Task<T>>> {

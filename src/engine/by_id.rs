@@ -115,9 +115,10 @@ impl Op for DeleteMany<'_> {
         for id in self.ids {
             let (stored, from) = match lookup::find(ctx, tube, *id) {
                 Err(error) if error.is_not_found() => continue,
-                found => found?,
+                found => found.map_err(|error| error.on_task(*id))?,
             };
-            transition::erase(ctx, &stored.task(tube)?, &from, Cause::Delete)?;
+            let task = stored.task(tube).map_err(|error| error.on_task(*id))?;
+            transition::erase(ctx, &task, &from, Cause::Delete)?;
             deleted += 1;
         }
         Ok(deleted)

@@ -6,7 +6,6 @@ use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, lookup, query, retry, transition};
 use crate::format::extension::Extension;
-use crate::format::feature::RETRY_TERMS;
 use crate::format::key::{self, Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
 use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times, kind_section};
@@ -111,12 +110,9 @@ impl<'a> Extras<'a> {
 
     /// What the row of the task's state says of its terms.
     #[cold]
-    fn progress(&self, ctx: &mut OpContext<'_>) -> Result<Extension> {
+    fn progress(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<Extension> {
         let mut head = TaskProgress::fresh(NEVER, NEVER);
-        if self.retry != RetryTerms::default() {
-            ctx.needs(&RETRY_TERMS);
-            retry::set(&mut head, self.retry)?;
-        }
+        retry::set(ctx, tube, &mut head, self.retry)?;
         Ok(head.extension)
     }
 }
@@ -378,7 +374,7 @@ fn first_state(
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
     let (mut may_be_fresh, mut extension) = (!has_group, Extension::EMPTY);
     if let Some(extras) = task.extras {
-        extension = extras.progress(ctx)?;
+        extension = extras.progress(ctx, tube)?;
         // A fresh task has no row for more than its times.
         may_be_fresh &= extension.is_empty();
     }

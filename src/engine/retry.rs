@@ -1,7 +1,9 @@
 //! How often a task is tried and how long it waits in between: by its own terms, else by those of
 //! its tube. Decides nothing about a state.
 
+use crate::engine::context::OpContext;
 use crate::engine::tube_cache::TubeEntry;
+use crate::format::feature::RETRY_TERMS;
 use crate::format::row::TaskProgress;
 use crate::words::backoff::RetryTerms;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -31,7 +33,19 @@ pub(crate) fn wait(tube: &TubeEntry, id: TaskId, head: &TaskProgress) -> Duratio
 ///
 /// # Errors
 /// `TooLarge` if fields of later versions leave no room in its row.
-pub(crate) fn set(head: &mut TaskProgress, terms: RetryTerms) -> Result<()> {
+pub(crate) fn set(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    head: &mut TaskProgress,
+    terms: RetryTerms,
+) -> Result<()> {
+    if terms == RetryTerms::default() {
+        return Ok(());
+    }
+    // The rows of a temporary tube reach no disk.
+    if !tube.run().is_temporary() {
+        ctx.needs(&RETRY_TERMS);
+    }
     let terms = terms.or(head.retry_terms());
     match head.set_retry_terms(&terms) {
         true => Ok(()),

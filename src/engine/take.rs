@@ -178,8 +178,13 @@ impl Op for TakeGroup<'_> {
         if self.holder != 0 {
             query::open_consumer(ctx, self.holder)?;
         }
+        let options = &tube.row.options;
+        if !options.kind.switches().grouped {
+            let text = format!("groups with kind {:?}", options.kind);
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
         label("group name", self.group)?;
-        let most = u64::from(tube.row.options.in_flight);
+        let most = u64::from(options.in_flight);
         if tube.row.pause.is_some() || groups::in_flight(ctx, &tube, self.group)? >= most {
             return Ok(None);
         }

@@ -5,7 +5,6 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lookup, query, retry, transition};
-use crate::format::feature::RETRY_TERMS;
 use crate::format::row::{DelayedRow, TakenRow, TaskProgress};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
@@ -53,10 +52,7 @@ impl Op for Update {
         let (stored, from) = lookup::find(ctx, tube, self.id)?;
         let task = stored.task(tube)?;
         let place = task.place_with(changes.priority);
-        if changes.retry != RetryTerms::default() {
-            ctx.needs(&RETRY_TERMS);
-        }
-        let to = changed(ctx, &from, changes).map_err(|error| error.on_task(self.id))?;
+        let to = changed(ctx, tube, &from, changes).map_err(|error| error.on_task(self.id))?;
         let is_same = match (&from, &to) {
             (TaskState::Fresh(old), TaskState::Ready(new)) => old == new,
             (from, to) => from == to,
@@ -97,7 +93,12 @@ fn check(tube: &TubeEntry, changes: &Changes) -> Result<()> {
 }
 
 /// The state after the changes.
-fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<TaskState> {
+fn changed(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    from: &TaskState,
+    changes: &Changes,
+) -> Result<TaskState> {
     let is_moved = changes.delay.is_some() || changes.run_at.is_some();
     let mut head = match from {
         TaskState::Delayed(row) if is_moved => TaskState::undelayed(row, ctx.now),
@@ -109,9 +110,7 @@ fn changed(ctx: &OpContext<'_>, from: &TaskState, changes: &Changes) -> Result<T
     if let Some(ttr) = changes.ttr {
         head.ttr = micros(ttr);
     }
-    if changes.retry != RetryTerms::default() {
-        retry::set(&mut head, changes.retry)?;
-    }
+    retry::set(ctx, tube, &mut head, changes.retry)?;
     match from {
         TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) if is_moved => {
             Ok(due_again(ctx, from, head, changes))

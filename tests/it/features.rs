@@ -68,14 +68,17 @@ fn each_use_enters_it() {
     }
 }
 
-/// A refused call uses nothing.
+/// A refused call uses nothing, and the rows of a temporary tube reach no disk.
 #[test]
-fn a_refused_use_enters_nothing() {
+fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {
     let (_home, path) = home();
     let queue = still().0.open(&path).unwrap();
     let tube = queue.create_tube("t", TubeOptions::default().capacity(1)).unwrap();
     tube.put(b"x").unwrap();
     tube.task(b"y").max_attempts(1).put().unwrap_err();
     queue.create_tube("t", TubeOptions::default().higher_first(true)).unwrap_err();
+    let memory = queue.create_tube("memory", TubeOptions::default().temporary(true)).unwrap();
+    let id = memory.task(b"z").max_attempts(1).put().unwrap();
+    memory.update(id).max_attempts(2).apply().unwrap();
     assert_eq!(entered(&path), [""; 0]);
 }

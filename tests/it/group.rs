@@ -221,6 +221,8 @@ fn the_first_task_of_a_chosen_group_is_taken_as_far_as_the_group_may_be_taken_fr
     assert_eq!(kind(tube.try_take_group("")), ErrorKind::Invalid);
     second.ack().unwrap();
     assert_eq!(crate::drain(&tube), "plain a2 a3 b1 late");
+    let (fifo, _) = lone_with(TubeOptions::new(TubeKind::Fifo));
+    assert_eq!(kind(fifo.try_take_group("a")), ErrorKind::Unsupported);
 }
 
 #[test]
