@@ -164,27 +164,6 @@ impl<T: ?Sized> Task<T> {
         self.about.priority
     }
 
-    /// The task's kind, if it was given one: for a loop that has a handler for each.
-    ///
-    /// ```
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("work")?;
-    /// tube.task(b"ada@example.org").kind("mail").put()?;
-    /// let task = tube.take()?;
-    /// match task.kind() {
-    ///     Some("mail") => task.ack()?, // after sending it
-    ///     _ => task.bury("there is no handler for it")?,
-    /// }
-    /// assert!(tube.is_empty()?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn kind(&self) -> Option<&str> {
-        self.about.kind.as_ref().map(|kind| &***kind)
-    }
-
     /// How long a taker may hold it, in [lease time](crate#time): its ttr when it was taken. `None`
     /// without a limit. [`time_left`](Task::time_left) returns how much of it is left.
     pub fn ttr(&self) -> Option<Duration> {

@@ -353,7 +353,7 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
         NewTask { tube, payload, row, extras, durability, room: Wait::NO }
     }
 
-    /// Of this kind, a short name by which handlers and listings tell tasks apart. 1 to 255 bytes
+    /// Of this kind, a short name by which listings tell tasks apart. 1 to 255 bytes
     /// without control characters. Default: the [handle's](Tube::kind), which is none unless it was
     /// given one.
     pub fn kind(mut self, kind: &'a str) -> Self {

@@ -5,7 +5,6 @@ use crate::engine::pieces::{self, Staged};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, lookup, query, retry, transition};
-use crate::format::extension::Extension;
 use crate::format::key::{self, Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
 use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times, kind_section};
@@ -108,12 +107,23 @@ impl<'a> Extras<'a> {
         self.kind.map_or(Ok(""), |kind| name::label("kind", kind)).map(drop)
     }
 
-    /// What the row of the task's state says of its terms.
+    /// Whether the row of the task's state says more than its times.
     #[cold]
-    fn progress(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<Extension> {
-        let mut head = TaskProgress::fresh(NEVER, NEVER);
-        retry::set(ctx, tube, &mut head, self.retry)?;
-        Ok(head.extension)
+    fn has_terms(&self) -> bool {
+        self.retry != RetryTerms::default()
+    }
+
+    /// The first state with the terms.
+    #[cold]
+    fn start(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        standing: &TaskState,
+    ) -> Result<TaskState> {
+        let mut standing = standing.clone();
+        retry::set(ctx, tube, standing.head_mut(), self.retry)?;
+        Ok(standing)
     }
 }
 
@@ -226,7 +236,6 @@ impl PutTasks<'_> {
             TubeKind::General => None,
             kind => switched_off(kind.switches(), task),
         };
-        let off = off.or((options.placement.is_some() && task.front).then_some("front"));
         if let Some(option) = off {
             let text = format!("option {option} with kind {:?}", options.kind);
             return Err(Error::new(ErrorKind::Unsupported).because(text));
@@ -245,6 +254,10 @@ impl PutTasks<'_> {
         task.extras.map_or(Ok(()), |extras| extras.check(tube))?;
         placed_group.map_or(Ok(""), |group| name::label("group name", group))?;
         match (&options.placement, task.placed) {
+            (Some(_), _) if task.front => {
+                let text = "option front with a placement";
+                Err(Error::new(ErrorKind::Unsupported).because(text))
+            }
             (Some(name), None) => Err(Error::new(ErrorKind::DriverMissing).because(name.as_str())),
             (_, Some(placed)) if Order::placed(placed.order).is_none() => {
                 let text = "a placement's order has at most 16 bytes";
@@ -303,6 +316,14 @@ impl PutTasks<'_> {
                 None => PayloadPlace::Apart(Pieces::of(task.payload)),
             },
         };
+        let termed;
+        let standing = match task.extras {
+            None => &standing,
+            Some(extras) => {
+                termed = extras.start(ctx, tube, &standing)?;
+                &termed
+            }
+        };
         // Before the task: its events may read the payload.
         match (staged, row.payload.pieces()) {
             (Some(staged), _) => staged.end(ctx)?,
@@ -313,7 +334,7 @@ impl PutTasks<'_> {
         }
         let raw = row.encode();
         let home = Home { rank: place, is_fresh };
-        transition::put(ctx, &TaskRef::new(tube, id, (home, place), &raw, row), &standing)?;
+        transition::put(ctx, &TaskRef::new(tube, id, (home, place), &raw, row), standing)?;
         Ok(Put { id, outcome: keyed.map_or(PutOutcome::New, |put| put.outcome) })
     }
 
@@ -372,20 +393,14 @@ fn first_state(
     let (options, now) = (&tube.row.options, ctx.now);
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let (mut may_be_fresh, mut extension) = (!has_group, Extension::EMPTY);
-    if let Some(extras) = task.extras {
-        extension = extras.progress(ctx, tube)?;
-        // A fresh task has no row for more than its times.
-        may_be_fresh &= extension.is_empty();
-    }
-    let expires = now.queue.saturating_add(ttl);
-    let head = TaskProgress { extension, ..TaskProgress::fresh(expires, ttr) };
+    let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
     let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
     if let Some((due, wall)) = ctx.due(task.delay, run_at) {
         let row = DelayedRow { head, due, wall, holds_group: false };
         return Ok(TaskState::delayed(row, now));
     }
-    if may_be_fresh && fresh::admits(ctx, tube, at)? {
+    // A fresh task has no row for more than its times.
+    if !has_group && !task.extras.is_some_and(Extras::has_terms) && fresh::admits(ctx, tube, at)? {
         return Ok(TaskState::Fresh(head));
     }
     Ok(TaskState::Ready(head))

@@ -64,6 +64,15 @@ impl TaskState {
             Self::Buried(row) => &row.head,
         }
     }
+
+    pub(crate) fn head_mut(&mut self) -> &mut TaskProgress {
+        match self {
+            Self::Fresh(head) | Self::Ready(head) => head,
+            Self::Delayed(row) => &mut row.head,
+            Self::Taken(row) => &mut row.head,
+            Self::Buried(row) => &mut row.head,
+        }
+    }
 }
 
 /// Microseconds that a delayed task still waits, by the clock of its delay; [`NEVER`] without end.
@@ -117,7 +126,6 @@ pub(crate) struct Content {
     pub(crate) created: u64,
     pub(crate) codec: u8,
     pub(crate) version: u16,
-    pub(crate) kind: Option<Box<Box<str>>>,
     pub(crate) payload: StoredPayload,
 }
 
@@ -208,14 +216,7 @@ impl<'a> TaskRef<'a> {
                 StoredPayload::Apart(Box::new(((self.tube.run(), self.id), pieces)))
             }
         };
-        let TaskRow { created, codec, version, .. } = row;
-        Ok(Content {
-            created,
-            codec,
-            version,
-            kind: row.kind().map(|kind| Box::new(Box::from(kind))),
-            payload,
-        })
+        Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
     }
 
     /// The priority that a caller has given it.

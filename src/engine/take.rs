@@ -40,7 +40,7 @@ pub(crate) struct TakeGroup<'a> {
 }
 
 /// What a taker sees of a task without a read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AboutTask {
     pub(crate) attempts: u32,
     pub(crate) deliveries: u32,
@@ -49,8 +49,6 @@ pub(crate) struct AboutTask {
     pub(crate) ttr: u64,
     /// Microseconds between the put and the take, in queue time.
     pub(crate) age: u64,
-    /// Of a task that was given one. One pointer, because it moves with every delivery.
-    pub(crate) kind: Option<Box<Box<str>>>,
 }
 
 /// A task as it is handed out.
@@ -401,8 +399,8 @@ pub(crate) fn hand_out(
     let TaskProgress { attempts, deliveries, ttr, .. } = head;
     let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
     transition::move_task(ctx, task, standing, &taken, cause)?;
-    let Content { created, codec, version, kind, payload } = content;
+    let Content { created, codec, version, payload } = content;
     let (priority, age) = (task.priority(), ctx.now.queue.saturating_sub(created));
-    let about = AboutTask { attempts, deliveries, priority, ttr, age, kind };
+    let about = AboutTask { attempts, deliveries, priority, ttr, age };
     Ok(Delivery { id: task.id, token, about, codec, version, payload })
 }
