@@ -119,7 +119,8 @@ impl<T: ?Sized> Tube<T> {
 
     /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
-        NewTask::over(self, payload)
+        let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
+        NewTask { tube: self, payload, row, extras, durability: self.durability, room: Wait::NO }
     }
 
     /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
@@ -147,7 +148,8 @@ impl<T: ?Sized> Tube<T> {
     ) -> NewTask<'_, T, Vec<B>> {
         // One more than the limit, so that an endless iterator is refused.
         let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
-        NewTask::over(self, payload)
+        let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
+        NewTask { tube: self, payload, row, extras, durability: self.durability, room: Wait::NO }
     }
 
     /// Starts a put of several tasks with options of their own, all or none, in one step. The
@@ -180,7 +182,8 @@ impl<T: ?Sized> Tube<T> {
         tasks: impl IntoIterator<Item = NewTask<'a, T>>,
     ) -> NewTask<'a, T, TaskList<'a, T>> {
         let payload = TaskList(tasks.into_iter().take(BATCH_TASKS_MAX + 1).collect());
-        NewTask::over(self, payload)
+        let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
+        NewTask { tube: self, payload, row, extras, durability: self.durability, room: Wait::NO }
     }
 
     /// Puts all tasks of an iterator, in groups, with bounded memory: a group has up to 1024 tasks
@@ -347,12 +350,6 @@ setters! {
 }
 
 impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
-    fn over(tube: &'a Tube<T>, payload: P) -> Self {
-        let extras = tube.kind.as_deref().map(Extras::of_kind);
-        let (row, durability) = (NewRow::default(), tube.durability);
-        NewTask { tube, payload, row, extras, durability, room: Wait::NO }
-    }
-
     /// Of this kind, a short name by which listings tell tasks apart. 1 to 255 bytes
     /// without control characters. Default: the [handle's](Tube::kind), which is none unless it was
     /// given one.

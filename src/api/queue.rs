@@ -223,10 +223,7 @@ impl Queue {
     ///
     /// [`TaskSummary::tube`]: crate::TaskSummary::tube
     pub fn find(&self, id: TaskId) -> Result<TaskInfo> {
-        self.call("find", |core| {
-            let missing = || Error::new(ErrorKind::TaskNotFound).because("in any tube");
-            core.find(id, &mut None)?.ok_or_else(missing).map_err(|error| error.on_task(id))
-        })
+        self.call("find", |core| in_any_tube(id, core.find(id, &mut None)))
     }
 
     /// The tasks of these ids, whatever their tubes, in the order of the ids; those that no tube
@@ -287,10 +284,7 @@ impl Queue {
     /// # Errors
     /// As [`find`](Queue::find).
     pub fn explain(&self, id: TaskId) -> Result<Explanation> {
-        self.call("explain", |core| {
-            let missing = || Error::new(ErrorKind::TaskNotFound).because("in any tube");
-            core.explain(id)?.ok_or_else(missing).map_err(|error| error.on_task(id))
-        })
+        self.call("explain", |core| in_any_tube(id, core.explain(id)))
     }
 
     /// Removes a tube and its tasks, in one small step for any number of tasks.
@@ -486,6 +480,12 @@ impl Queue {
     pub fn is_closed(&self) -> bool {
         self.hold.core.health.is_closing()
     }
+}
+
+/// What was found of a task, or that no tube has it.
+fn in_any_tube<R>(id: TaskId, found: Result<Option<R>>) -> Result<R> {
+    let missing = || Error::new(ErrorKind::TaskNotFound).because("in any tube");
+    found.and_then(|found| found.ok_or_else(missing)).map_err(|error| error.on_task(id))
 }
 
 debug!([] Queue, "Queue", this, "is_closed": &this.is_closed());

@@ -22,19 +22,18 @@ pub(crate) fn explain(
     now: Now,
 ) -> Result<Explanation> {
     let summary = query::info(view, tube, id, now)?.summary;
-    let why = match summary.state {
-        State::Ready => return Ok(of(summary.tube, id, State::Ready, ready(view, tube, id, now)?)),
-        State::Taken => WhyNot::Running { holder: summary.holder, lease_left: summary.lease_left },
-        State::Delayed => WhyNot::Delayed { left: summary.delay_left },
+    let reasons = match summary.state {
+        State::Ready => ready(view, tube, id, now)?,
+        State::Taken => {
+            let (holder, lease_left) = (summary.holder, summary.lease_left);
+            vec![WhyNot::Running { holder, lease_left }]
+        }
+        State::Delayed => vec![WhyNot::Delayed { left: summary.delay_left }],
         State::Buried => {
-            WhyNot::Buried { reason: summary.reason.ok_or_else(|| damaged("buried"))? }
+            vec![WhyNot::Buried { reason: summary.reason.ok_or_else(|| damaged("buried"))? }]
         }
     };
-    Ok(of(summary.tube, id, summary.state, vec![why]))
-}
-
-fn of(tube: String, task: TaskId, state: State, reasons: Vec<WhyNot>) -> Explanation {
-    Explanation { task, tube, state, reasons }
+    Ok(Explanation { task: id, tube: summary.tube, state: summary.state, reasons })
 }
 
 /// Everything that keeps a ready task from being taken next.

@@ -81,9 +81,7 @@ impl Op for Take {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        if self.holder != 0 {
-            query::open_consumer(ctx, self.holder)?;
-        }
+        ensure_open(ctx, self.holder)?;
         let (mut handed, mut bytes_left) = (SmallVec::new(), SWEEP_BYTES);
         if tube.row.pause.is_some() {
             return Ok(handed);
@@ -140,9 +138,7 @@ impl Op for Claim {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        if self.holder != 0 {
-            query::open_consumer(ctx, self.holder)?;
-        }
+        ensure_open(ctx, self.holder)?;
         let (stored, standing) = lookup::find(ctx, &tube, self.id)?;
         let task = stored.task(&tube)?;
         let head = match &standing {
@@ -154,9 +150,7 @@ impl Op for Claim {
         if let Some(group) = task.group {
             enter_group(ctx, &task, group, &standing)?;
         }
-        let mut content = task.content(ctx)?;
-        content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
-        take(ctx, &task, (&standing, head), content, self.holder)
+        take_chosen(ctx, &task, (&standing, head), self.holder)
     }
 }
 
@@ -173,9 +167,7 @@ impl Op for TakeGroup<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        if self.holder != 0 {
-            query::open_consumer(ctx, self.holder)?;
-        }
+        ensure_open(ctx, self.holder)?;
         let options = &tube.row.options;
         if !options.kind.switches().grouped {
             let text = format!("groups with kind {:?}", options.kind);
@@ -191,11 +183,30 @@ impl Op for TakeGroup<'_> {
         let id = key::id_of(&first).ok_or_else(|| damaged("line"))?;
         let (stored, standing) = lookup::find(ctx, &tube, id)?;
         let task = stored.task(&tube)?;
-        let mut content = task.content(ctx)?;
-        content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
         let head = standing.head().clone();
-        take(ctx, &task, (&standing, head), content, self.holder).map(Some)
+        take_chosen(ctx, &task, (&standing, head), self.holder).map(Some)
     }
+}
+
+/// Refuses the takes of a consumer that was closed. 0 is none.
+#[inline(always)]
+fn ensure_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
+    if holder != 0 {
+        query::open_consumer(ctx, holder)?;
+    }
+    Ok(())
+}
+
+/// Takes a task that was found by its id or as the first of its group.
+fn take_chosen(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: (&TaskState, TaskProgress),
+    holder: u32,
+) -> Result<Delivery> {
+    let mut content = task.content(ctx)?;
+    content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
+    take(ctx, task, from, content, holder)
 }
 
 /// Whether a chosen task may be taken now by the rules of its group. A group that has one task in

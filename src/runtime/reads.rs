@@ -149,32 +149,34 @@ impl Shared {
         Ok(None)
     }
 
-    /// Why a task of any tube is not running, after all that is due in its tube was handled.
+    /// Why a task of any tube is not running.
     pub(crate) fn explain(&self, id: TaskId) -> Result<Option<Explanation>> {
-        let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
-        self.catch_up(number)?;
-        match self
-            .look_at(|state, now| explain::explain(&state.store, &state.tube(number)?, id, now))
-        {
-            Err(error) if error.is_not_found() => Ok(None),
-            explained => explained.map(Some),
-        }
+        self.in_its_tube(id, |state, tube, now| explain::explain(&state.store, tube, id, now))
     }
 
-    /// The name of the tube that has this task, after all that is due in it was handled.
+    /// The name of the tube that has this task.
     pub(crate) fn name_of_tube_with(&self, id: TaskId) -> Result<Option<String>> {
+        self.in_its_tube(id, |state, tube, _| {
+            let missing = || Error::new(ErrorKind::TaskNotFound);
+            let has_it = sound(query::has(&state.store, tube, id))?.unwrap_or(true);
+            has_it.then(|| tube.row.name.clone()).ok_or_else(missing)
+        })
+    }
+
+    /// What is read of a task of any tube, after all that is due in its tube was handled. `None` if
+    /// no tube has it, or if it or its tube has gone meanwhile.
+    fn in_its_tube<R>(
+        &self,
+        id: TaskId,
+        read: impl Fn(&EngineState, &TubeEntry, Now) -> Result<R>,
+    ) -> Result<Option<R>> {
         let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
-        let named = self.catch_up(number).and_then(|()| {
-            self.look_at(|state, _| {
-                let tube = state.tube(number)?;
-                let has_it = sound(query::has(&state.store, &tube, id))?.unwrap_or(true);
-                Ok(has_it.then(|| tube.row.name.clone()))
-            })
-        });
-        match named {
-            // The tube was dropped meanwhile.
+        let found = self
+            .catch_up(number)
+            .and_then(|()| self.look_at(|state, now| read(state, &state.tube(number)?, now)));
+        match found {
             Err(error) if error.is_not_found() => Ok(None),
-            named => named,
+            found => found.map(Some),
         }
     }
 
