@@ -46,11 +46,21 @@ impl<T: ?Sized> Tube<T> {
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed. After an error the steps before
     /// it stay done.
     pub fn kick(&self, most: u64) -> Result<u64> {
+        self.kick_in("kick", None, most)
+    }
+
+    /// Makes buried tasks ready again, step by step: all, or those of a failure group.
+    pub(crate) fn kick_in(
+        &self,
+        action: &'static str,
+        group: Option<&str>,
+        most: u64,
+    ) -> Result<u64> {
         let mut kicked = 0;
         while kicked < most {
             let step = (most - kicked).min(SWEEP_TASKS as u64);
-            let op = by_id::Kick { tube: self.number, most: step };
-            let done = self.run("kick", &op)?;
+            let op = by_id::Kick { tube: self.number, group, most: step };
+            let done = self.run(action, &op)?;
             kicked += done;
             if done < step {
                 break;

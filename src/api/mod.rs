@@ -21,6 +21,7 @@ pub(crate) mod queue;
 pub(crate) mod scope;
 pub(crate) mod upkeep;
 pub(crate) mod inspect;
+pub(crate) mod failures;
 pub(crate) mod events;
 pub(crate) mod transact;
 pub(crate) mod verdicts;

@@ -7,6 +7,7 @@ use crate::api::transact::Transaction;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
+use crate::words::failure::Retry;
 use crate::words::task::{Reason, TaskId, Ticket};
 use crate::words::verb::{Extend, Release, Verdict};
 use std::fmt::Display;
@@ -156,7 +157,7 @@ verdicts! {
         /// tube.put(b"hello")?;
         /// tube.take()?.snooze(Duration::from_secs(60))?;
         /// let delayed = tube.peek_next(State::Delayed)?.unwrap();
-        /// assert_eq!((delayed.attempts, delayed.last_error.as_deref()), (0, None));
+        /// assert_eq!((delayed.attempts, &delayed.last_failure), (0, &None));
         /// # Ok(())
         /// # }
         /// ```
@@ -167,7 +168,7 @@ verdicts! {
 
         /// Returns the task after a failure; the attempt counts. It is ready after the tube's
         /// back-off; after its last attempt it is buried as exhausted with this error, cut to 4096
-        /// bytes.
+        /// bytes, in the failure group `failed-retries-` and the tube's name.
         ///
         /// ```
         /// use std::time::Duration;
@@ -186,14 +187,19 @@ verdicts! {
         /// clock.advance(Duration::from_secs(10));
         /// tube.take()?.retry("still no answer")?;
         /// let buried = tube.peek_next(State::Buried)?.unwrap();
-        /// assert_eq!(buried.reason, Some(Reason::Exhausted("still no answer".into())));
+        /// let (group, message) = ("failed-retries-letters".into(), "still no answer".into());
+        /// assert_eq!(buried.reason, Some(Reason::Exhausted { group, message }));
         /// # Ok(())
         /// # }
         /// ```
         ///
         /// # Errors
         /// As [`ack`](Self::ack).
-        retry(error: impl Display) => Verdict::Retry { error: &error.to_string(), after: None };
+        retry(error: impl Display) => Verdict::Retry {
+            error: &error.to_string(),
+            group: "",
+            after: None,
+        };
 
         /// As [`retry`](Self::retry), with this wait instead of the tube's back-off.
         ///
@@ -207,7 +213,7 @@ verdicts! {
         ///
         /// tube.take()?.retry_after("the server is busy", Duration::from_secs(60))?;
         /// let delayed = tube.peek_next(State::Delayed)?.unwrap();
-        /// assert_eq!(delayed.last_error.as_deref(), Some("the server is busy"));
+        /// assert_eq!(delayed.last_failure.as_ref().unwrap().message, "the server is busy");
         /// assert_eq!(delayed.attempts, 1);
         /// # Ok(())
         /// # }
@@ -218,7 +224,18 @@ verdicts! {
         /// times and `wait` is not zero.
         retry_after(error: impl Display, wait: Duration) => Verdict::Retry {
             error: &error.to_string(),
+            group: "",
             after: Some(wait),
+        };
+
+        /// As [`retry`](Self::retry), on these terms; [`Retry`] has an example.
+        ///
+        /// # Errors
+        /// As [`retry_after`](Self::retry_after).
+        retry_with(terms: Retry) => Verdict::Retry {
+            error: &terms.message,
+            group: terms.group.as_deref().unwrap_or_default(),
+            after: terms.after,
         };
 
         /// Buries the task with a reason cut to 4096 bytes: no take returns it until it is
@@ -270,7 +287,7 @@ verdicts! {
         };
 
         /// Buries the task as [`bury`](Self::bury) does, under a failure group; see
-        /// [`Reason::Failed`]. Group and message are cut to 4096 bytes each.
+        /// [`Reason::Failed`]. The group is cut to 270 bytes, the message to 4096.
         ///
         /// ```
         /// use tubewell::{Queue, Reason, State};

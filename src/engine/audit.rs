@@ -242,7 +242,15 @@ struct Audit<'a> {
     /// The keys that the tasks require, by tag.
     expected: BTreeMap<Tag, BTreeSet<Key>>,
     groups: BTreeMap<String, Group>,
+    failures: BTreeMap<String, CountedGroup>,
     ids: BTreeSet<TaskId>,
+}
+
+#[derive(Default)]
+struct CountedGroup {
+    tasks: u64,
+    /// Whether one of them came to it by a version that counts.
+    is_counted: bool,
 }
 
 #[derive(Default)]
@@ -253,8 +261,9 @@ struct Group {
 
 impl<'a> Audit<'a> {
     fn of(view: &'a dyn View, tube: &'a TubeEntry, report: &'a mut dyn FnMut(String)) -> Self {
-        let (expected, groups, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { view, tube, report, expected, groups, ids }
+        let (expected, groups) = (BTreeMap::new(), BTreeMap::new());
+        let (failures, ids) = (BTreeMap::new(), BTreeSet::new());
+        Self { view, tube, report, expected, groups, failures, ids }
     }
 
     fn walk(&mut self) -> Result<()> {
@@ -266,6 +275,7 @@ impl<'a> Audit<'a> {
         }
         self.fresh()?;
         self.expect_groups();
+        self.expect_failure_groups();
         for tag in Tag::in_runs() {
             self.compare(tag)?;
         }
@@ -350,8 +360,16 @@ impl<'a> Audit<'a> {
                 }
             }
         }
-        if let TaskState::Taken(taken) = standing {
-            self.lease(task.id, taken);
+        match standing {
+            TaskState::Taken(taken) => self.lease(task.id, taken),
+            TaskState::Buried(buried) => {
+                if let Some(group) = buried.failure_group() {
+                    let group = self.failures.entry(group.to_owned()).or_default();
+                    group.tasks += 1;
+                    group.is_counted |= buried.is_of_counted_group();
+                }
+            }
+            TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) => {}
         }
         if let Some(text) = task.key() {
             self.expect(Tag::Key, key::key(run, text, task.id));
@@ -395,6 +413,22 @@ impl<'a> Audit<'a> {
             {
                 self.expect(Tag::Turn, turn);
             }
+        }
+    }
+
+    /// The tasks of a group of a version without counts are counted when the group is next needed.
+    fn expect_failure_groups(&mut self) {
+        for (group, CountedGroup { tasks, is_counted }) in std::mem::take(&mut self.failures) {
+            let key = key::failure_group(self.tube.run(), &group);
+            let kept = self.view.get(&key).ok().flatten();
+            if kept.is_none() && !is_counted {
+                continue;
+            }
+            let kept = kept.and_then(|kept| row::read_number(&kept));
+            if kept.is_some_and(|kept| kept != tasks) {
+                self.say(format!("failure group {group:?}: {tasks} tasks, stored {kept:?}"));
+            }
+            self.expect(Tag::FailureGroup, key);
         }
     }
 

@@ -2,7 +2,7 @@
 //! They need no lease; a lease on the task is lost.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::settle::{buried, kicked};
+use crate::engine::settle::{kicked, set_aside};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::{lookup, transition};
 use crate::format::row::BuriedRow;
@@ -39,9 +39,17 @@ pub(crate) struct DeleteMany<'a> {
 }
 
 /// Makes buried tasks ready again, up to `most` and at most one sweep. Returns how many.
-pub(crate) struct Kick {
+pub(crate) struct Kick<'a> {
     pub(crate) tube: u32,
+    /// Only those in this failure group, in the order in which they were buried.
+    pub(crate) group: Option<&'a str>,
     pub(crate) most: u64,
+}
+
+/// Makes these tasks ready again; those that are not buried are stepped over. Returns how many.
+pub(crate) struct KickMany<'a> {
+    pub(crate) tube: u32,
+    pub(crate) ids: &'a [TaskId],
 }
 
 impl Op for Tool<'_> {
@@ -72,7 +80,7 @@ impl Op for Tool<'_> {
             // It keeps its first reason.
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
             Verb::Fail(reason) | Verb::Bury(reason) => {
-                let to = buried(ctx, from.head().clone(), reason);
+                let to = set_aside(ctx, tube, from.head().clone(), from.holder(), reason)?;
                 transition::move_task(ctx, &task, &from, &to, Cause::Bury)
             }
             Verb::Kick => match from {
@@ -125,7 +133,7 @@ impl Op for DeleteMany<'_> {
     }
 }
 
-impl Op for Kick {
+impl Op for Kick<'_> {
     type Done = u64;
 
     fn tube(&self) -> Option<u32> {
@@ -134,8 +142,13 @@ impl Op for Kick {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
         let tube = ctx.tube(self.tube)?;
-        let range = tube.range(Tag::Buried);
-        let mut rows = Scan::over(range);
+        let (range, mut rows) = match self.group {
+            None => (tube.range(Tag::Buried), Scan::over(tube.range(Tag::Buried))),
+            Some(group) => {
+                let tasks = key::buried_group_of(tube.run(), group);
+                (tube.range(Tag::BuriedGroup), Scan::prefixed(tasks))
+            }
+        };
         let mut kicked = 0;
         while kicked < self.most.min(SWEEP_TASKS as u64) && ctx.count(range) > 0 {
             let Some((met, _)) = rows.next(ctx)? else { break };
@@ -146,6 +159,34 @@ impl Op for Kick {
             let (Ok(task), TaskState::Buried(buried)) = (stored.task(&tube), standing) else {
                 continue;
             };
+            kick(ctx, &task, buried)?;
+            kicked += 1;
+        }
+        Ok(kicked)
+    }
+}
+
+impl Op for KickMany<'_> {
+    type Done = u64;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn in_doubt(&self, _done: &u64) -> Vec<TaskId> {
+        self.ids.to_vec()
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
+        let tube = &*ctx.tube(self.tube)?;
+        let mut kicked = 0;
+        for id in self.ids {
+            let found = match lookup::find(ctx, tube, *id) {
+                Err(error) if error.is_not_found() => continue,
+                found => sound(found)?,
+            };
+            let Some((stored, TaskState::Buried(buried))) = found else { continue };
+            let Ok(task) = stored.task(tube) else { continue };
             kick(ctx, &task, buried)?;
             kicked += 1;
         }

@@ -7,10 +7,11 @@ use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, lookup, retry};
 use crate::format::key::{self, Key, RUN_PREFIX, Range};
-use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow};
+use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::failure::Failure;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -230,7 +231,7 @@ fn describe(
         releases: head.releases,
         buries: head.buries,
         reason: None,
-        last_error: Some(head.last_error.clone()).filter(|text| !text.is_empty()),
+        last_failure: last_failure(head),
     };
     match standing {
         TaskState::Fresh(_) | TaskState::Ready(_) => {}
@@ -249,6 +250,23 @@ fn describe(
         TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
     }
     Ok(TaskDescription { stored, summary: info })
+}
+
+/// What the last retry or fail of a task said.
+fn last_failure(head: &TaskProgress) -> Option<Failure> {
+    let kept = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let (message, more) = (head.last_error.clone(), head.failure());
+    let Some(more) = more else {
+        // By a version that stored no more.
+        return (!message.is_empty()).then_some(Failure {
+            group: None,
+            message,
+            at: None,
+            by: None,
+        });
+    };
+    let (group, at, by) = (kept(more.group), Some(instant(more.when)), kept(more.by));
+    Some(Failure { group, message, at, by })
 }
 
 /// The name of the consumer of this number; `None` for 0.

@@ -2,6 +2,7 @@
 //! its holder. Each verb checks the token first; an old token changes nothing.
 
 use crate::engine::context::{Op, OpContext};
+use crate::engine::failures::{self, stored_group};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{query, retry, transition};
@@ -10,6 +11,7 @@ use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::failure::exhausted_in;
 use crate::words::limits::REASON_BYTES_MAX;
 use crate::words::name::cut;
 use crate::words::numbers::Numbers;
@@ -84,9 +86,18 @@ pub(crate) fn cause_of_end(charged: bool) -> Cause {
 }
 
 /// The state after a failed attempt: buried if that was the last one, otherwise ready after `wait`.
-fn failed(ctx: &OpContext<'_>, tube: &TubeEntry, head: TaskProgress, wait: Duration) -> TaskState {
+fn failed(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    head: TaskProgress,
+    wait: Duration,
+) -> TaskState {
     if retry::is_exhausted(tube, &head) {
-        let reason = Reason::Exhausted(head.last_error.clone());
+        failures::needs(ctx, tube);
+        let group = head.failure().map(|failure| failure.group.to_owned());
+        let group = group.filter(|group| !group.is_empty());
+        let group = group.unwrap_or_else(|| exhausted_in(&tube.row.name));
+        let reason = Reason::Exhausted { group, message: head.last_error.clone() };
         return buried(ctx, head, &reason);
     }
     later(ctx, tube, head, wait)
@@ -95,11 +106,21 @@ fn failed(ctx: &OpContext<'_>, tube: &TubeEntry, head: TaskProgress, wait: Durat
 /// Buried now. The texts of the reason are cut to the stored length.
 pub(crate) fn buried(ctx: &OpContext<'_>, mut head: TaskProgress, reason: &Reason) -> TaskState {
     head.buries = head.buries.saturating_add(1);
-    let reason = bounded(reason);
-    if let Reason::Failed { message, .. } = &reason {
-        head.last_error.clone_from(message);
+    TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason: bounded(reason) })
+}
+
+/// Buried by a bury or a fail, of a task that this consumer held; a fail is its last failure.
+pub(crate) fn set_aside(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    mut head: TaskProgress,
+    holder: u32,
+    reason: &Reason,
+) -> Result<TaskState> {
+    if let Reason::Failed { group, message } = reason {
+        failures::note(ctx, tube, &mut head, holder, (group, message))?;
     }
-    TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason })
+    Ok(buried(ctx, head, reason))
 }
 
 /// What a kick makes of a buried task: its attempts are 0 again. If `ttl_spares_buried` has kept it
@@ -121,9 +142,11 @@ fn bounded(reason: &Reason) -> Reason {
     match reason {
         Reason::Buried(text) => Reason::Buried(kept(text)),
         Reason::Failed { group, message } => {
-            Reason::Failed { group: kept(group), message: kept(message) }
+            Reason::Failed { group: stored_group(group).to_owned(), message: kept(message) }
         }
-        Reason::Exhausted(text) => Reason::Exhausted(kept(text)),
+        Reason::Exhausted { group, message } => {
+            Reason::Exhausted { group: stored_group(group).to_owned(), message: kept(message) }
+        }
         Reason::Undecodable(text) => Reason::Undecodable(kept(text)),
     }
 }
@@ -242,15 +265,16 @@ fn settle(
             (to, Cause::Release, place)
         }
         // Charged. `after` replaces the tube's back-off.
-        Verdict::Retry { error, after } => {
+        Verdict::Retry { error, group, after } => {
             let mut head = taken.head.clone();
-            head.last_error = cut(error, REASON_BYTES_MAX).to_owned();
+            failures::note(ctx, task.tube, &mut head, taken.holder, (group, error))?;
             let wait = retry::wait(task.tube, task.id, &head);
             (failed(ctx, task.tube, head, after.unwrap_or(wait)), Cause::Retry, task.place)
         }
         Verdict::Bury { reason, priority } => {
             let place = task.place_with(*priority);
-            (buried(ctx, taken.head.clone(), reason), Cause::Bury, place)
+            let to = set_aside(ctx, task.tube, taken.head.clone(), taken.holder, reason)?;
+            (to, Cause::Bury, place)
         }
     };
     transition::move_to_rank(ctx, &task, (&TaskState::Taken(taken), &to), place, cause)

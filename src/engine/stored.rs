@@ -56,6 +56,14 @@ impl TaskState {
         }
     }
 
+    /// The consumer that holds it, or 0.
+    pub(crate) fn holder(&self) -> u32 {
+        match self {
+            Self::Taken(row) => row.holder,
+            Self::Fresh(_) | Self::Ready(_) | Self::Delayed(_) | Self::Buried(_) => 0,
+        }
+    }
+
     pub(crate) fn head(&self) -> &TaskProgress {
         match self {
             Self::Fresh(head) | Self::Ready(head) => head,

@@ -7,7 +7,7 @@ use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, groups, lookup};
+use crate::engine::{failures, fresh, groups, lookup};
 use crate::format::key::{self, Key, Rank};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Value, View};
@@ -242,10 +242,12 @@ impl<'a> Transition<'a> {
             Some(group) if !stays => Some(self.plan(ctx, group)?),
             _ => None,
         };
-        self.shift_deadlines(ctx);
         if has_index(from) || has_index(to) {
+            let counted = failures::plan(ctx, task.tube, from, to)?;
             self.shift_index(ctx);
+            failures::write(ctx, task.tube, counted)?;
         }
+        self.shift_deadlines(ctx);
 
         if let Some(plan) = in_group {
             plan.carry_out(ctx, task.tube);

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// The features that this version knows. A number is never used for another feature.
-pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS];
+pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS, FAILURES];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
 /// opposite order, and put new ones at wrong ranks.
@@ -15,6 +15,11 @@ pub(crate) const HIGHER_FIRST: Feature =
 /// tube's.
 pub(crate) const RETRY_TERMS: Feature =
     Feature { number: 2, unknown: Unknown::ReadOnly, name: Cow::Borrowed("retry-terms") };
+
+/// A task that was retried or failed: what its last failure was, the failure group of an exhausted
+/// one, and the counts of the groups. A version without it could not read exhausted tasks.
+pub(crate) const FAILURES: Feature =
+    Feature { number: 3, unknown: Unknown::Refuse, name: Cow::Borrowed("failures") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -356,8 +356,28 @@ pub(crate) fn buried_time(run: Run, time: u64, id: TaskId) -> Key {
     with_id(with_number(in_run(Tag::BuriedTime, run), time), id)
 }
 
+/// The beginning of the rows of the buried tasks of one failure group.
+pub(crate) fn buried_group_of(run: Run, group: &str) -> Key {
+    with_text(in_run(Tag::BuriedGroup, run), group)
+}
+
 pub(crate) fn buried_group(run: Run, group: &str, time: u64, id: TaskId) -> Key {
-    with_id(with_number(with_text(in_run(Tag::BuriedGroup, run), group), time), id)
+    with_id(with_number(buried_group_of(run, group), time), id)
+}
+
+/// The key of the count of a failure group.
+pub(crate) fn failure_group(run: Run, group: &str) -> Key {
+    with_text(in_run(Tag::FailureGroup, run), group)
+}
+
+/// The failure group in a key of [`buried_group`] or [`failure_group`].
+pub(crate) fn failure_group_of(key: &[u8]) -> Option<&str> {
+    text_of(key.get(RUN_PREFIX..)?)
+}
+
+fn text_of(rest: &[u8]) -> Option<&str> {
+    let (length, rest) = rest.split_first_chunk()?;
+    std::str::from_utf8(rest.get(..usize::from(u16::from_be_bytes(*length)))?).ok()
 }
 
 /// The tag of the queue's rows about buried tasks of this run.
@@ -365,8 +385,14 @@ fn failed_tag(run: Run) -> Tag {
     if run.is_temporary() { Tag::FailedTemporary } else { Tag::Failed }
 }
 
+/// The beginning of the queue's rows about the buried tasks of one failure group, in durable or in
+/// temporary tubes.
+pub(crate) fn failed_of(run: Run, group: &str) -> Key {
+    with_text(tagged(failed_tag(run), &[]), group)
+}
+
 pub(crate) fn failed(run: Run, group: &str, time: u64, id: TaskId) -> Key {
-    let mut key = with_number(with_text(tagged(failed_tag(run), &[]), group), time);
+    let mut key = with_number(failed_of(run, group), time);
     key.extend_from_slice(&run.0.to_be_bytes());
     with_id(key, id)
 }
@@ -388,6 +414,12 @@ pub(crate) fn buried_group_beside(failed: &[u8]) -> Option<Key> {
     let mut key = in_run(Tag::BuriedGroup, run);
     key.extend_from_slice(before.get(1..)?);
     Some(with_id(key, id_of(failed)?))
+}
+
+/// The run in a key of [`failed`].
+pub(crate) fn run_of_failed(failed: &[u8]) -> Option<Run> {
+    let run = failed.get(failed.len().checked_sub(12)?..)?.first_chunk()?;
+    Some(Run(u32::from_be_bytes(*run)))
 }
 
 /// The beginning of the keys of all pieces of a task of this run.
@@ -462,6 +494,7 @@ pub(crate) const RUN_PREFIX: usize = 5;
 pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
+    let _ = (failure_group_of(bytes), run_of_failed(bytes));
     let _ = of_piece(bytes);
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");

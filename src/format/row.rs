@@ -4,7 +4,9 @@
 mod task;
 mod state;
 
-pub(crate) use state::{Away, BuriedRow, DelayedRow, Homed, StoredHome, TakenRow, TaskProgress};
+pub(crate) use state::{
+    Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
+};
 pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times, kind_section};
 
 use crate::format::extension::Extension;

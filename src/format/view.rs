@@ -97,6 +97,11 @@ impl Scan {
         Self { end: end_of(&prefix), from: prefix }
     }
 
+    /// The rows with `from <= key < end`.
+    pub(crate) fn between(from: Key, end: Key) -> Self {
+        Self { from, end }
+    }
+
     /// The rows from the first key on, up to the last and with it.
     pub(crate) fn through(from: Key, last: &[u8]) -> Self {
         Self { from, end: after(last) }

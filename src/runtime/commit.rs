@@ -14,7 +14,7 @@ use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
-use crate::store::{Failure, Health, MetaDelta, Opened, Store};
+use crate::store::{Health, MetaDelta, Opened, Store, StoreFailure};
 use crate::words::clock::{Clock, Now, QueueClock};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
@@ -63,7 +63,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 /// What an op needs before it is tried again. Nothing of it has happened.
-pub(crate) enum Retry {
+pub(crate) enum After {
     /// Its record is too large for the journal: it goes through a commit of the base.
     BaseCommit,
     /// The journal has no room: checkpoint.
@@ -79,7 +79,7 @@ pub(crate) enum Retry {
 
 /// Why an op was not done. It changed nothing that is visible.
 pub(crate) enum Undone {
-    Retry(Retry),
+    TryAfter(After),
     Refused(Error),
 }
 
@@ -89,12 +89,12 @@ impl From<Error> for Undone {
     }
 }
 
-impl From<Failure> for Undone {
-    fn from(failure: Failure) -> Self {
+impl From<StoreFailure> for Undone {
+    fn from(failure: StoreFailure) -> Self {
         match failure {
-            Failure::NoRoom => Self::Retry(Retry::JournalSpace),
-            Failure::TooLarge => Self::Retry(Retry::BaseCommit),
-            Failure::Refused(error) | Failure::Broken(error) => Self::Refused(error),
+            StoreFailure::NoRoom => Self::TryAfter(After::JournalSpace),
+            StoreFailure::TooLarge => Self::TryAfter(After::BaseCommit),
+            StoreFailure::Refused(error) | StoreFailure::Broken(error) => Self::Refused(error),
         }
     }
 }
@@ -214,7 +214,7 @@ impl EngineState {
                 return Ok(None);
             }
             if self.is_due(tube, sees_delays, came)? {
-                return Err(Undone::Retry(Retry::Yield));
+                return Err(Undone::TryAfter(After::Yield));
             }
         }
     }
@@ -236,7 +236,7 @@ impl EngineState {
             match self.commit(&WorkOff { tube, most, sees_delays, in_transaction: false }, attempt)
             {
                 Ok(_) => break,
-                Err(Undone::Retry(Retry::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
+                Err(Undone::TryAfter(After::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
                 Err(Undone::Refused(error)) if error.kind() == ErrorKind::DiskFull => {}
                 Err(undone) => return Err(undone),
             }
@@ -280,12 +280,12 @@ impl EngineState {
         if op.adds() && self.store.is_full() {
             // A checkpoint finds out whether there is room again.
             return Err(match self.tries_for_room(attempt.now) {
-                true => Undone::Retry(Retry::JournalSpace),
+                true => Undone::TryAfter(After::JournalSpace),
                 false => Undone::Refused(Error::new(ErrorKind::DiskFull)),
             });
         }
         if !self.has_numbers(op.numbers(), attempt.env.gate) {
-            return Err(Undone::Retry(Retry::Numbers(self.reserve(op.numbers())?)));
+            return Err(Undone::TryAfter(After::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
         let written = self.decide_and_append(op, attempt);
@@ -303,10 +303,10 @@ impl EngineState {
         let Undone::Refused(error) = undone else { return undone };
         let Some(row) = attempt.call.unrepaired(&error) else { return Undone::Refused(error) };
         match self.commit(&Repair::Row(row.clone()), attempt) {
-            Ok(_) => Undone::Retry(Retry::Yield),
+            Ok(_) => Undone::TryAfter(After::Yield),
             // It stays as it is, and the op passes it by.
             Err(Undone::Refused(error)) if error.kind() == ErrorKind::Damaged => {
-                Undone::Retry(Retry::Yield)
+                Undone::TryAfter(After::Yield)
             }
             Err(undone) => {
                 attempt.call.repaired.retain(|repaired| *repaired != row);

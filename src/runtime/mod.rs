@@ -21,4 +21,5 @@ pub(crate) mod timer;
 pub(crate) mod sleepers;
 pub(crate) mod calls;
 pub(crate) mod reads;
+pub(crate) mod failed;
 pub(crate) mod staged_put;

@@ -1,10 +1,10 @@
 //! The steps of every op: admit, do due work, decide, append, publish. An attempt runs under the
 //! engine's lock and waits for nothing. Either it is done, or nothing has happened and it returns
-//! what it needs as a [`Retry`]. This file has the blocking interface, one loop over the attempts.
+//! what it needs as a [`After`]. This file has the blocking interface, one loop over the attempts.
 
 use crate::engine::Op;
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit};
-use crate::runtime::commit::{Attempts, Retry, Undone};
+use crate::runtime::commit::{After, Attempts, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
@@ -19,7 +19,7 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
         let mut attempted = state.execute(op, &mut attempts, &parts.env());
         if let Err(Undone::Refused(error)) = &attempted {
             if state.store.refuses_reads(error) {
-                attempted = Err(Undone::Retry(Retry::Reopening));
+                attempted = Err(Undone::TryAfter(After::Reopening));
             } else {
                 state.reopen_after(error);
             }
@@ -31,14 +31,14 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
                 return Ok(done);
             }
             Err(Undone::Refused(error)) => return Err(error),
-            Err(Undone::Retry(Retry::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
-            Err(Undone::Retry(Retry::Numbers(mark))) => parts.gate.wait(mark)?,
-            Err(Undone::Retry(Retry::Reopening)) => parts.await_reopening(),
-            Err(Undone::Retry(Retry::Yield)) => {
+            Err(Undone::TryAfter(After::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
+            Err(Undone::TryAfter(After::Numbers(mark))) => parts.gate.wait(mark)?,
+            Err(Undone::TryAfter(After::Reopening)) => parts.await_reopening(),
+            Err(Undone::TryAfter(After::Yield)) => {
                 run_post_commit(parts, &post);
                 parts.state.pass_on();
             }
-            Err(Undone::Retry(Retry::BaseCommit)) => {
+            Err(Undone::TryAfter(After::BaseCommit)) => {
                 let transaction = TransactionCommit::begin(parts)?;
                 let done = transaction.run(op)?;
                 transaction.commit()?;

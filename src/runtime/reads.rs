@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 impl Shared {
     /// Reads a snapshot that is taken under the engine's lock, without it.
-    fn read_snapshot<T, R>(
+    pub(crate) fn read_snapshot<T, R>(
         &self,
         take: impl Fn(&EngineState, Now) -> Result<(Snapshot, T)>,
         read: impl Fn(&Snapshot, T) -> Result<R>,

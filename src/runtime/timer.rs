@@ -149,7 +149,7 @@ mod tests {
     use crate::engine::take::Take;
     use crate::engine::tube_cache::KnownTubes;
     use crate::format::View;
-    use crate::runtime::commit::{Attempts, EngineState, Retry, Undone};
+    use crate::runtime::commit::{After, Attempts, EngineState, Undone};
     use crate::words::limits::SWEEP_TASKS;
     use crate::words::task::State;
     use crate::{Cause, Clock, ManualClock, Queue};
@@ -349,7 +349,7 @@ mod tests {
             let step = state.execute(&take, &mut attempts, &core.env());
             assert!(before - left(&state) <= SWEEP_TASKS as u64);
             match step {
-                Err(Undone::Retry(Retry::Yield)) => turns += 1,
+                Err(Undone::TryAfter(After::Yield)) => turns += 1,
                 Ok((handed, _)) => break assert_eq!(handed.len(), 1),
                 Err(_) => panic!("refused"),
             }

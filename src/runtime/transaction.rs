@@ -5,12 +5,12 @@ use crate::engine::Op;
 use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
 use crate::runtime::checkpointer::look_for_room;
-use crate::runtime::commit::{Attempt, Attempts, EngineState, Retry, Undone};
+use crate::runtime::commit::{After, Attempt, Attempts, EngineState, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::reentrancy::{self, TransactionScope};
 use crate::runtime::shared::Shared;
-use crate::store::{BaseTransaction, Failure};
+use crate::store::{BaseTransaction, StoreFailure};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::sync::MutexGuard;
@@ -103,12 +103,12 @@ impl<'a> TransactionCommit<'a> {
                 state.derived.committed(draft, Mark(0), &self.parts.hub);
                 Ok(())
             }
-            Err(Failure::Broken(error)) => {
+            Err(StoreFailure::Broken(error)) => {
                 let tasks = std::mem::take(tasks);
                 Err(if error.is_outcome_unknown() { error.with_tasks(tasks) } else { error })
             }
-            Err(Failure::Refused(error)) => Err(error),
-            Err(Failure::NoRoom | Failure::TooLarge) => Err(Error::new(ErrorKind::Full)),
+            Err(StoreFailure::Refused(error)) => Err(error),
+            Err(StoreFailure::NoRoom | StoreFailure::TooLarge) => Err(Error::new(ErrorKind::Full)),
         };
         drop(self.parts.release(state));
         committed
@@ -140,8 +140,8 @@ fn run_due_work(
                 Ok((left, _)) => more = left,
                 Err(Undone::Refused(error)) => return Err(error),
                 // A damaged row was repaired.
-                Err(Undone::Retry(Retry::Yield)) => {}
-                Err(Undone::Retry(_)) => by_itself = false,
+                Err(Undone::TryAfter(After::Yield)) => {}
+                Err(Undone::TryAfter(_)) => by_itself = false,
             }
         } else {
             more = state.execute_over(&due, draft, attempt)?;

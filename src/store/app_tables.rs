@@ -10,7 +10,7 @@ use super::checkpoint::sync_up_to;
 use super::database::Opening;
 use super::record::MetaDelta;
 use super::tables::{CheckpointPosition, OWN_NAMES, Tally};
-use super::{Failure, Store};
+use super::{Store, StoreFailure};
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -40,19 +40,19 @@ impl Store {
         txn: BaseTransaction,
         mut writes: Layer,
         advance: MetaDelta,
-    ) -> Result<u64, Failure> {
-        self.ensure_running().map_err(Failure::Broken)?;
-        let base = self.base().map_err(Failure::Broken)?;
+    ) -> Result<u64, StoreFailure> {
+        self.ensure_running().map_err(StoreFailure::Broken)?;
+        let base = self.base().map_err(StoreFailure::Broken)?;
         if !Arc::ptr_eq(base.opening(), txn.opening()) {
             let error = Error::new(ErrorKind::Io);
             let why = "base.redb was opened again after an error; try again";
-            return Err(Failure::Refused(error.because(why)));
+            return Err(StoreFailure::Refused(error.because(why)));
         }
         let meta = self.meta.advanced(advance);
         let anchor = self.next_anchor(&base.anchor, meta);
         if let Err(error) = sync_up_to(self.journal().as_deref(), anchor.span.link.number) {
             drop(txn);
-            return Err(Failure::Broken(self.stop(error)));
+            return Err(StoreFailure::Broken(self.stop(error)));
         }
         self.rows.counts.thaw();
         self.rows.count(&writes, true);
@@ -81,7 +81,7 @@ impl Store {
         writes: &Layer,
         mut anchor: CheckpointPosition,
         tallies: &[(Run, Tally)],
-    ) -> Result<Base, Failure> {
+    ) -> Result<Base, StoreFailure> {
         let opening = txn.opening().clone();
         let mut was_tried = false;
         let done = (|| {
@@ -106,16 +106,16 @@ impl Store {
         };
         let fault = opening.health.fault();
         let error = self.recoverable(error, fault).map_err(|stopped| {
-            Failure::Broken(Error::new(ErrorKind::Unknown).caused_by(stopped))
+            StoreFailure::Broken(Error::new(ErrorKind::Unknown).caused_by(stopped))
         })?;
         let reopened = match error.kind() {
             ErrorKind::DiskFull => self.reopen_larger().map(drop),
             _ => self.reopen(),
         };
-        reopened.map_err(Failure::Broken)?;
+        reopened.map_err(StoreFailure::Broken)?;
         // A commit that returned an error may have taken place; the serial shows it.
         let is_done = |base: &mut Base| was_tried && base.anchor.serial == anchor.serial;
         let done = self.base.take_if(is_done);
-        done.ok_or_else(|| Failure::Refused(self.with_folder(error)))
+        done.ok_or_else(|| StoreFailure::Refused(self.with_folder(error)))
     }
 }

@@ -202,6 +202,14 @@ impl Base {
         })
     }
 
+    /// The last keys with `from <= key < to`, the last one first.
+    pub(crate) fn last_keys(&self, from: &[u8], to: &[u8], most: usize) -> Result<Vec<Key>> {
+        fenced(&self.opening.health, || {
+            let rows = self.rows.range::<&[u8]>(from..to)?.rev().take(most);
+            rows.map(|row| Ok(Key::from_slice(row?.0.value()))).collect()
+        })
+    }
+
     /// The counts of every run that has rows.
     pub(crate) fn tallies(&self) -> Result<Vec<(Run, Tally)>> {
         let tallies = fenced(&self.opening.health, || {

@@ -6,7 +6,7 @@ use super::base::Base;
 use super::journal::Journal;
 use super::redb_errors::is_corruption_panic;
 use super::ring::WriteFault;
-use super::{Failure, Store};
+use super::{Store, StoreFailure};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 
@@ -68,16 +68,16 @@ impl Store {
         })
     }
 
-    pub(super) fn write_failed(&self, fault: WriteFault) -> Failure {
+    pub(super) fn write_failed(&self, fault: WriteFault) -> StoreFailure {
         match fault {
             // A checkpoint has already written all that fits, and no record was written since.
             WriteFault::NoRoom if self.full && self.number_when_full == self.number => {
-                Failure::Refused(self.with_folder(Error::new(ErrorKind::DiskFull)))
+                StoreFailure::Refused(self.with_folder(Error::new(ErrorKind::DiskFull)))
             }
-            WriteFault::NoRoom => Failure::NoRoom,
-            WriteFault::TooLarge => Failure::TooLarge,
-            WriteFault::Undone(error) => Failure::Refused(self.with_folder(Error::io(error))),
-            WriteFault::Fatal(error) => Failure::Broken(self.stop(
+            WriteFault::NoRoom => StoreFailure::NoRoom,
+            WriteFault::TooLarge => StoreFailure::TooLarge,
+            WriteFault::Undone(error) => StoreFailure::Refused(self.with_folder(Error::io(error))),
+            WriteFault::Fatal(error) => StoreFailure::Broken(self.stop(
                 Error::io(error).because("a write to the journal failed and was not undone"),
             )),
         }

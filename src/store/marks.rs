@@ -5,7 +5,7 @@ use super::features::Features;
 use super::record::{MetaDelta, RecordMeta};
 use super::ring::WriteFault;
 use super::tables::CheckpointPosition;
-use super::{Failure, Store};
+use super::{Store, StoreFailure};
 use crate::format::feature::Feature;
 use crate::words::clock::ClockMarks;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -13,8 +13,8 @@ use crate::words::numbers::Numbers;
 
 impl Store {
     /// Writes a record without rows, for the numbers that it reserves.
-    pub(crate) fn note(&mut self, advance: MetaDelta) -> Result<u64, Failure> {
-        self.ensure_running().map_err(Failure::Broken)?;
+    pub(crate) fn note(&mut self, advance: MetaDelta) -> Result<u64, StoreFailure> {
+        self.ensure_running().map_err(StoreFailure::Broken)?;
         let meta = self.meta.advanced(advance);
         if let Some(ring) = &mut self.ring {
             let noted = ring.note(&meta);
@@ -26,8 +26,8 @@ impl Store {
 
     /// Writes once, after the last record, that all of them are synced. Returns false if one is not
     /// synced yet. If the journal has no space, it is not written.
-    pub(crate) fn idle(&mut self) -> Result<bool, Failure> {
-        self.ensure_running().map_err(Failure::Broken)?;
+    pub(crate) fn idle(&mut self) -> Result<bool, StoreFailure> {
+        self.ensure_running().map_err(StoreFailure::Broken)?;
         let Some(ring) = &mut self.ring else { return Ok(true) };
         let written = ring.idle(&self.meta);
         self.number = ring.last.link.number;

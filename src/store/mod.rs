@@ -107,7 +107,7 @@ pub(crate) struct Config {
 
 /// Why row writes were not applied. None of them is visible.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum StoreFailure {
     /// The journal has no space. After a checkpoint the caller tries again.
     NoRoom,
     /// The journal will never have space for them. The caller commits them to the base, as with the
@@ -160,8 +160,8 @@ impl Store {
         writes: &mut WriteSet,
         advance: MetaDelta,
         adds: bool,
-    ) -> Result<u64, Failure> {
-        self.ensure_running().map_err(Failure::Broken)?;
+    ) -> Result<u64, StoreFailure> {
+        self.ensure_running().map_err(StoreFailure::Broken)?;
         #[cfg(canary_skip_dropped)]
         self.rows.learn_from_unwritten(&writes.layer);
         if writes.has_durable {

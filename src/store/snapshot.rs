@@ -4,13 +4,13 @@
 use super::Store;
 use super::base::Base;
 use super::database::Opening;
-use crate::format::key::{Key, after};
+use crate::format::key::{Key, after, copy};
 use crate::format::layer::{DeadRangesOf, Layer, Merged};
 use crate::format::{Met, Value};
 use crate::words::error::{Error, Result};
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
 use crate::words::sync::Arc;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What a reader without the lock sees. To be dropped soon: it keeps pages and a layer alive.
 pub(crate) struct Snapshot {
@@ -26,6 +26,12 @@ impl Store {
     /// The rows of one tag with `from <= key < to`, or the first of them.
     pub(crate) fn snapshot_range(&self, from: &[u8], to: &[u8]) -> Result<Snapshot> {
         let (copied, from, to) = self.rows.copy_range(from, to);
+        self.snapshot(copied, from, to)
+    }
+
+    /// The rows of one tag with `from <= key < to`, or the last of them.
+    pub(crate) fn snapshot_range_back(&self, from: &[u8], to: &[u8]) -> Result<Snapshot> {
+        let (copied, from, to) = self.rows.copy_range_back(from, to);
         self.snapshot(copied, from, to)
     }
 
@@ -78,5 +84,33 @@ impl Snapshot {
             page.push_back(met);
         }
         Ok((page, at))
+    }
+
+    /// The keys of the living rows of the range, the last one first, and where the range of the
+    /// next page ends. At most a page is read of each layer, so a page may have no living row.
+    pub(crate) fn keys_back(&self) -> Result<(VecDeque<Key>, Key)> {
+        let (mut from, to) = (self.from.clone(), &self.to);
+        // Once a layer has given a page of keys, those before the last one are not known.
+        let mut narrow = |keys: usize, last: Option<&Key>| {
+            if let Some(last) = last.filter(|last| keys == PAGE_TASKS && **last > from) {
+                from = copy(last);
+            }
+        };
+        let below = if self.from < *to {
+            self.base.last_keys(&self.from, to, PAGE_TASKS)?
+        } else {
+            Vec::new()
+        };
+        narrow(below.len(), below.last());
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.range_back(&self.from, to));
+        let frozen: Vec<_> = frozen.take(PAGE_TASKS).collect();
+        narrow(frozen.len(), frozen.last().map(|(key, _)| *key));
+        let mut lives: BTreeMap<Key, bool> = below.into_iter().map(|key| (key, true)).collect();
+        for (key, op) in frozen.into_iter().chain(self.copied.iter()) {
+            lives.insert(copy(key), !op.is_remove());
+        }
+        let rows = lives.into_iter().rev().take_while(|(key, _)| *key >= from);
+        let keys = rows.filter_map(|(key, lives)| lives.then_some(key)).collect();
+        Ok((keys, from))
     }
 }

@@ -5,7 +5,7 @@
 use super::base::Base;
 use super::counts::RowCounts;
 use super::record::RecordRow;
-use crate::format::key::{Key, Range, Tag, TagScope, copy, is_temporary};
+use crate::format::key::{Key, Range, Tag, TagScope, after, copy, is_temporary};
 use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet, fold};
 use crate::format::{Met, RowOp, Value};
 use crate::words::error::Result;
@@ -354,6 +354,19 @@ impl Rows {
             part.push(copy(key), op.clone());
         }
         (part.rows, from, copy(to))
+    }
+
+    /// As [`copy_range`](Self::copy_range), from the end of the range backwards.
+    pub(super) fn copy_range_back(&self, from: &[u8], to: &[u8]) -> (Layer, Key, Key) {
+        let layer = if is_temporary(from) { &self.temporary } else { &self.active };
+        let mut part = Part::default();
+        for (key, op) in layer.range_back(from, to) {
+            if part.is_full() {
+                return (part.rows, after(key), copy(to));
+            }
+            part.push(copy(key), op.clone());
+        }
+        (part.rows, copy(from), copy(to))
     }
 
     /// Copies what they say of the first of these keys; of how many.

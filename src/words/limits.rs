@@ -9,6 +9,8 @@ pub(crate) const LABEL_BYTES_MAX: usize = 255;
 pub(crate) const ORDER_BYTES_MAX: usize = 16;
 /// Bytes kept of a reason or an error text; the rest is cut at a character boundary.
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
+/// Bytes kept of a failure group: `failed-retries-` and the longest name of a tube.
+pub(crate) const FAILURE_GROUP_BYTES_MAX: usize = 15 + LABEL_BYTES_MAX;
 /// Bytes of a payload, unless the builder sets another limit.
 pub(crate) const PAYLOAD_BYTES: usize = 16 << 20;
 /// Bytes of a payload that the builder cannot raise further.
@@ -56,6 +58,8 @@ pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
 /// Tubes that a search for a task looks into under the engine's lock at once.
 pub(crate) const TUBES_OF_STEP: usize = 32;
+/// Failure groups that one step of a listing counts.
+pub(crate) const GROUPS_OF_STEP: usize = 32;
 /// Rows of the first slice of a checkpoint on a full disk.
 pub(crate) const SLICE_ROWS: usize = 4096;
 /// Bytes of redb's cache.

@@ -4,6 +4,7 @@
 pub(crate) mod macros;
 pub(crate) mod limits;
 pub(crate) mod numbers;
+pub(crate) mod failure;
 pub(crate) mod task;
 pub(crate) mod error;
 pub(crate) mod name;

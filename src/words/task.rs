@@ -1,5 +1,6 @@
 //! A task in plain values: its id, its state, its ticket, and what a user may read of it.
 
+use crate::words::failure::Failure;
 use std::fmt;
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
@@ -80,8 +81,14 @@ pub enum Reason {
         /// What went wrong.
         message: String,
     },
-    /// All attempts are used up; the text is the task's last error, if there was one.
-    Exhausted(String),
+    /// All attempts are used up.
+    Exhausted {
+        /// The failure group of the task's last failure; without one `failed-retries-` and the
+        /// tube's name. Empty if a version buried it that had no such groups.
+        group: String,
+        /// The message of its last failure; empty without one.
+        message: String,
+    },
     /// The payload cannot be decoded, or its row on the disk is damaged.
     Undecodable(String),
 }
@@ -91,8 +98,10 @@ impl fmt::Display for Reason {
         match self {
             Self::Buried(text) => f.write_str(text),
             Self::Failed { group, message } => write!(f, "{group}: {message}"),
-            Self::Exhausted(text) if text.is_empty() => f.write_str("attempts exhausted"),
-            Self::Exhausted(text) => write!(f, "attempts exhausted: {text}"),
+            Self::Exhausted { message, .. } if message.is_empty() => {
+                f.write_str("attempts exhausted")
+            }
+            Self::Exhausted { message, .. } => write!(f, "attempts exhausted: {message}"),
             Self::Undecodable(text) => write!(f, "undecodable: {text}"),
         }
     }
@@ -219,8 +228,8 @@ pub struct TaskSummary {
     pub buries: u32,
     /// Why it is buried, while it is.
     pub reason: Option<Reason>,
-    /// The text of its last failure.
-    pub last_error: Option<String>,
+    /// What its last retry or fail said.
+    pub last_failure: Option<Failure>,
 }
 
 /// A taken task, from [`Queue::taken`](crate::Queue::taken).

@@ -120,8 +120,8 @@ pub(crate) enum Verdict<'a> {
     /// The task is returned, and the attempt is not counted.
     Release(Release),
     /// The task is returned after a failure, and the attempt is counted; `after` replaces the
-    /// tube's back-off.
-    Retry { error: &'a str, after: Option<Duration> },
+    /// back-off. An empty group is none.
+    Retry { error: &'a str, group: &'a str, after: Option<Duration> },
     /// The task is buried, perhaps with another priority.
     Bury { reason: Reason, priority: Option<i64> },
     /// The guard was dropped: the task is returned, and the attempt is counted.

@@ -1,6 +1,6 @@
 //! Tasks by their ids, without a lease: completed, failed and deleted.
 
-use crate::{drain, is_gone, kind, lone, lone_with, secs, still};
+use crate::{drain, is_gone, kind, last_error, lone, lone_with, secs, still};
 use std::thread;
 use tubewell::{Cause, ErrorKind, Event, Reason, Result, State, TaskId, Tube, TubeOptions};
 
@@ -68,7 +68,7 @@ fn a_task_is_failed_from_each_state_and_its_holder_loses_it() {
         assert!(tube.fail_by_id(id, "address", format!("street {at}")).unwrap());
         let task = tube.peek(id).unwrap();
         let (group, message) = ("address".into(), format!("street {at}"));
-        assert_eq!(task.last_error.as_deref(), Some(&*message));
+        assert_eq!(last_error(&task), Some(&*message));
         assert_eq!(task.reason, Some(Reason::Failed { group, message }));
         assert_eq!((task.state, task.buries, task.due), (State::Buried, 1, None));
     }

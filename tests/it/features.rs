@@ -68,6 +68,27 @@ fn each_use_enters_it() {
     }
 }
 
+/// What is kept of a failure, and the groups of failed tasks.
+#[test]
+fn each_failure_enters_it() {
+    let uses: [fn(tubewell::Task); 3] = [
+        |task| task.fail("g", "no").unwrap(),
+        |task| task.retry("no").unwrap(),
+        drop, // its last attempt
+    ];
+    for using in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let tube = queue.create_tube("t", TubeOptions::default().max_attempts(1)).unwrap();
+        tube.put(b"x").unwrap();
+        let task = tube.take().unwrap();
+        tube.bury(tube.put(b"y").unwrap(), "no failure").unwrap();
+        assert_eq!(entered(&path), [""; 0]);
+        using(task);
+        assert_eq!(entered(&path), ["failures"]);
+    }
+}
+
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.
 #[test]
 fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {

@@ -1,6 +1,6 @@
 //! Buried tasks come back by a kick, and only by a kick.
 
-use crate::{counts, drain, is_gone, kind, lone, lone_with, secs, state};
+use crate::{counts, drain, is_gone, kind, last_error, lone, lone_with, secs, state};
 use std::time::Duration;
 use tubewell::{ErrorKind, State, TaskId, Tube, TubeOptions};
 
@@ -50,7 +50,7 @@ fn a_kicked_task_has_all_its_attempts_again() {
     tube.kick(1).unwrap();
     let info = tube.peek(id).unwrap();
     assert_eq!((info.state, info.attempts, info.deliveries), (State::Ready, 0, 1));
-    assert_eq!((info.reason.clone(), info.last_error.as_deref()), (None, Some("no")));
+    assert_eq!((info.reason.clone(), last_error(&info)), (None, Some("no")));
     assert_eq!(tube.take().unwrap().attempt(), 1);
 }
 

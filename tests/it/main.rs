@@ -13,6 +13,7 @@ macro_rules! verdicts {
             |held| held.snooze(crate::secs(1)),
             |held| held.retry("no"),
             |held| held.retry_after("no", crate::secs(1)),
+            |held| held.retry_with(tubewell::Retry::new("no").group("g")),
             |held| held.bury("no"),
             |held| held.bury_with_priority("no", 1),
             |held| held.fail("g", "no"),
@@ -26,7 +27,7 @@ macro_rules! verdicts {
 }
 
 /// Their number.
-const VERDICTS: usize = 13;
+const VERDICTS: usize = 14;
 
 mod advance;
 mod batch;
@@ -42,6 +43,7 @@ mod disk;
 mod durable;
 mod events;
 mod explain;
+mod failures;
 mod features;
 mod format;
 #[cfg(unix)]
@@ -94,8 +96,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tubewell::{
-    Builder, Consumer, ErrorKind, ManualClock, Queue, Result, State, Task, TaskId, Tube,
-    TubeOptions,
+    Builder, Consumer, ErrorKind, ManualClock, Queue, Reason, Result, State, Task, TaskId,
+    TaskSummary, Tube, TubeOptions,
 };
 
 const fn secs(seconds: u64) -> Duration {
@@ -128,6 +130,16 @@ fn kind<T: Debug>(result: Result<T>) -> ErrorKind {
 /// What a consumer resumes, all of it.
 fn resumed<T: ?Sized>(consumer: &Consumer, tube: &Tube<T>) -> Vec<Task<T>> {
     consumer.resume(tube).collect::<Result<_>>().unwrap()
+}
+
+/// The message of a task's last failure.
+fn last_error(task: &TaskSummary) -> Option<&str> {
+    task.last_failure.as_ref().map(|failure| &*failure.message)
+}
+
+/// Why a task of the tube "lone" is buried after its last retry.
+fn exhausted(message: &str) -> Reason {
+    Reason::Exhausted { group: "failed-retries-lone".into(), message: message.into() }
 }
 
 /// Success, for closures whose error has no other type.

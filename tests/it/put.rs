@@ -94,7 +94,7 @@ fn peek_returns_everything_that_was_asked_for() {
     assert_eq!(info.due, Some(clock.wall() + secs(9)));
     assert_eq!((info.deliveries, info.attempts, info.releases, info.buries), (0, 0, 0, 0));
     assert_eq!(
-        (info.summary.holder, info.summary.reason, info.summary.last_error),
+        (info.summary.holder, info.summary.reason, info.summary.last_failure),
         (None, None, None)
     );
 }

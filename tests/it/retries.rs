@@ -1,8 +1,8 @@
 //! How often a task is tried and how long it waits in between: by its own terms, else by its
 //! tube's.
 
-use crate::{drain, kind, lone, lone_with, secs, state};
-use tubewell::{Backoff, ErrorKind, Reason, State, TubeKind, TubeOptions};
+use crate::{drain, exhausted, kind, lone, lone_with, secs, state};
+use tubewell::{Backoff, ErrorKind, State, TubeKind, TubeOptions};
 
 fn waits(tube: &tubewell::Tube, clock: &tubewell::ManualClock, attempts: usize) -> Vec<u64> {
     (0..attempts)
@@ -47,7 +47,7 @@ fn a_task_has_terms_of_its_own() {
     assert_eq!(tube.peek(own).unwrap().max_attempts, Some(3));
     assert_eq!(waits(&tube, &clock, 2), [5, 10]);
     tube.take().unwrap().retry("last").unwrap();
-    assert_eq!(tube.peek(own).unwrap().reason, Some(Reason::Exhausted("last".into())));
+    assert_eq!(tube.peek(own).unwrap().reason, Some(exhausted("last")));
 
     let plain = tube.put(b"plain").unwrap();
     assert_eq!(tube.peek(plain).unwrap().max_attempts, Some(2));

@@ -1,6 +1,8 @@
 //! The verdicts and what each one counts.
 
-use crate::{counts, is_gone, kind, lone, lone_with, next, secs, state, still};
+use crate::{
+    counts, exhausted, is_gone, kind, last_error, lone, lone_with, next, secs, state, still,
+};
 use std::time::Duration;
 use tubewell::{
     Backoff, Error, ErrorKind, Queue, Reason, Release, Result, State, Task, TaskId, TubeOptions,
@@ -39,7 +41,7 @@ fn a_retry_keeps_the_attempt_and_the_error_and_waits() {
         clock.advance(Duration::from_micros(1));
     }
     let info = tube.peek(id).unwrap();
-    assert_eq!((info.attempts, info.last_error.as_deref()), (3, Some("no route")));
+    assert_eq!((info.attempts, last_error(&info)), (3, Some("no route")));
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn an_exhausted_task_is_buried_with_its_last_real_error() {
     tube.take().unwrap().retry("disk on fire").unwrap();
     drop(tube.take().unwrap());
     let info = tube.peek(id).unwrap();
-    assert_eq!(info.reason, Some(Reason::Exhausted("disk on fire".into())));
+    assert_eq!(info.reason, Some(exhausted("disk on fire")));
     assert_eq!((info.state, info.attempts, info.buries), (State::Buried, 2, 1));
 }
 
@@ -78,7 +80,7 @@ fn the_last_retry_buries_with_its_own_error() {
     let (tube, _) = lone_with(TubeOptions::default().max_attempts(1));
     let id = tube.put(b"a").unwrap();
     tube.take().unwrap().retry("out of memory").unwrap();
-    assert_eq!(tube.peek(id).unwrap().reason, Some(Reason::Exhausted("out of memory".into())));
+    assert_eq!(tube.peek(id).unwrap().reason, Some(exhausted("out of memory")));
 }
 
 #[test]
@@ -120,10 +122,7 @@ fn a_failed_task_is_buried_under_its_group() {
     tube.take().unwrap().fail("network", "timed out").unwrap();
     let info = tube.peek(id).unwrap();
     let reason = Reason::Failed { group: "network".into(), message: "timed out".into() };
-    assert_eq!(
-        (info.reason.clone(), info.last_error.as_deref()),
-        (Some(reason), Some("timed out"))
-    );
+    assert_eq!((info.reason.clone(), last_error(&info)), (Some(reason), Some("timed out")));
 }
 
 #[test]
@@ -228,7 +227,7 @@ fn settled(settle: impl Fn(&Queue, Task) -> Result<()>) -> (String, String) {
     let became = tube.peek(id).map(|task| {
         let counts = (task.attempts, task.releases, task.buries);
         let waits = task.due.map(|due| due.duration_since(task.created).unwrap());
-        format!("{:?} {counts:?} {waits:?} {:?}", task.state, (&task.reason, &task.last_error))
+        format!("{:?} {counts:?} {waits:?} {:?}", task.state, (&task.reason, last_error(&task)))
     });
     let task = tube.claim(lost).unwrap();
     tube.delete(lost).unwrap();

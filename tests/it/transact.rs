@@ -1,7 +1,8 @@
 //! The application's tables and the queue's verbs in one commit: exactly once, or not at all.
 
 use crate::{
-    close_sound, counts, drain, home, is_gone, killed, kind, lone, next, ok, open, secs, still,
+    close_sound, counts, drain, home, is_gone, killed, kind, last_error, lone, next, ok, open,
+    secs, still,
 };
 use redb::TableDefinition;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -193,7 +194,7 @@ fn a_failure_inside_keeps_its_reason_its_wait_and_its_attempt() {
 
     let task = tube.peek(busy).unwrap();
     assert_eq!((task.state, task.attempts, task.releases), (State::Delayed, 1, 0));
-    assert_eq!(task.last_error.as_deref(), Some("the server is busy"));
+    assert_eq!(last_error(&task), Some("the server is busy"));
     assert_eq!(task.due, Some(clock.wall() + secs(60)), "not the tube's back-off of a second");
     clock.advance(secs(59));
     assert!(tube.try_take().unwrap().is_none());
@@ -202,7 +203,8 @@ fn a_failure_inside_keeps_its_reason_its_wait_and_its_attempt() {
     assert_eq!((task.id(), task.attempt()), (busy, 2));
     queue.transact(|tx| tx.retry_after(&task, "still busy", secs(60))).unwrap();
     let task = tube.peek(busy).unwrap();
-    let reason = Reason::Exhausted("still busy".into());
+    let (group, message) = ("failed-retries-t".into(), "still busy".into());
+    let reason = Reason::Exhausted { group, message };
     assert_eq!(
         (task.state, task.summary.reason),
         (State::Buried, Some(reason)),

@@ -134,10 +134,10 @@ fn lives() -> Vec<(&'static str, Vec<Step>)> {
             vec![
                 put(&|_| ()),
                 take(),
-                Step::Retry { lease: 0, after: None },
+                Step::Retry { lease: 0, after: None, grouped: false },
                 pass(SECOND),
                 take(),
-                Step::Retry { lease: 0, after: Some(HOUR) },
+                Step::Retry { lease: 0, after: Some(HOUR), grouped: true },
                 pass(HOUR),
                 take(),
                 ack(),

@@ -369,6 +369,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Fail { .. }
         | Step::Retry { .. }
         | Step::Kick { .. }
+        | Step::Unfail { .. }
         | Step::KickOne { .. }
         | Step::BuryAny { .. }
         | Step::Delete { .. }

@@ -131,6 +131,7 @@ impl Model {
             Step::Put { tube, .. }
             | Step::PutMany { tube, .. }
             | Step::Kick { tube, .. }
+            | Step::Unfail { tube, .. }
             | Step::KickOne { tube, .. }
             | Step::BuryAny { tube, .. }
             | Step::Update { tube, .. }
@@ -237,7 +238,7 @@ impl Model {
             releases: 0,
             buries: 0,
             reason: None,
-            last_error: None,
+            failure: None,
         };
         let shares = matches!(opts.kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let task = Task {
@@ -317,14 +318,15 @@ impl Model {
                 self.wait(serial, back.delay.unwrap_or(0));
                 self.count(tube, Call::Release);
             }
-            Step::Retry { after, .. } => {
-                task.seen.last_error = Some(words.clone());
+            Step::Retry { after, grouped, .. } => {
+                let group = grouped.then(|| failure_group(tube, 1));
+                fail(task, &words, group, queue);
                 let (first, factor, step, longest) = task.backoff.unwrap_or(opts.backoff);
                 let before = task.seen.attempts.saturating_sub(1);
                 let grown = first.saturating_mul(u64::from(factor).saturating_pow(before));
                 let grown = grown.saturating_add(step.saturating_mul(u64::from(before)));
                 if is_exhausted(task, &opts) {
-                    bury(task, Reason::Exhausted(words));
+                    bury_exhausted(task);
                 } else {
                     self.wait(serial, after.unwrap_or(grown.min(longest)));
                 }
@@ -336,8 +338,9 @@ impl Model {
                 self.count(tube, Call::Bury);
             }
             Step::Fail { .. } => {
-                task.seen.last_error = Some(words.clone());
-                bury(task, Reason::Failed { group: "f".into(), message: words });
+                let group = failure_group(tube, 0);
+                fail(task, &words, Some(group.clone()), queue);
+                bury(task, Reason::Failed { group, message: words });
                 self.count(tube, Call::Bury);
             }
             Step::Touch { by: 0, .. } => {}
@@ -541,6 +544,22 @@ fn bury(task: &mut Task, reason: Reason) {
     (task.seen.state, task.seen.reason) = (State::Buried, Some(reason));
 }
 
+/// Its last failure, while its lease lasts.
+fn fail(task: &mut Task, message: &str, group: Option<String>, now: u64) {
+    let by = task.holder.filter(|who| *who != NAMELESS).map(consumer_name);
+    task.seen.failure = Some((message.to_owned(), group, now, by));
+}
+
+/// After the last attempt: in the group of its last failure, else in one of its tube.
+fn bury_exhausted(task: &mut Task) {
+    let (message, group) = match task.seen.failure.clone() {
+        Some((message, group, ..)) => (message, group),
+        None => (String::new(), None),
+    };
+    let group = group.unwrap_or_else(|| failure_group(task.tube, 2));
+    bury(task, Reason::Exhausted { group, message });
+}
+
 /// After how many attempts it is buried.
 fn max_attempts(task: &Task, opts: &Opts) -> Option<u32> {
     Some(task.max_attempts.unwrap_or(opts.max_attempts)).filter(|most| *most > 0)
@@ -553,7 +572,7 @@ fn is_exhausted(task: &Task, opts: &Opts) -> bool {
 /// Returns a task with the attempt charged, or buries it after the last one.
 fn give_back(task: &mut Task, opts: &Opts) {
     if is_exhausted(task, opts) {
-        bury(task, Reason::Exhausted(task.seen.last_error.clone().unwrap_or_default()));
+        bury_exhausted(task);
     } else {
         ready(task);
     }

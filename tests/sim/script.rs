@@ -252,6 +252,9 @@ impl Maker {
         if self.rng.one_in(20) {
             return Step::Update { tube, task, change: self.change(timed) };
         }
+        if self.rng.one_in(50) {
+            return Step::Unfail { tube, group: self.rng.below(3) as u8 };
+        }
         if self.rng.one_in(40) {
             return Step::Finish { tube, task, fails: self.rng.one_in(3) };
         }
@@ -272,7 +275,8 @@ impl Maker {
             104..113 => Step::Release { lease, back: self.back(timed) },
             113..122 => {
                 let after = if self.rng.one_in(4) { self.maybe_span(1) } else { None };
-                Step::Retry { lease, after: after.filter(|_| timed) }
+                let grouped = self.rng.one_in(3);
+                Step::Retry { lease, after: after.filter(|_| timed), grouped }
             }
             122..126 => {
                 let priority = (timed && self.rng.one_in(3)).then(|| self.priority());

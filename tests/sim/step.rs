@@ -230,6 +230,8 @@ pub enum Step {
     Retry {
         lease: u32,
         after: Option<u64>,
+        /// In a failure group.
+        grouped: bool,
     },
     Bury {
         lease: u32,
@@ -260,6 +262,11 @@ pub enum Step {
     Kick {
         tube: u8,
         count: u64,
+    },
+    /// All tasks of a failure group are kicked.
+    Unfail {
+        tube: u8,
+        group: u8,
     },
     KickOne {
         tube: u8,
@@ -472,8 +479,11 @@ pub struct Seen {
     pub releases: u32,
     pub buries: u32,
     pub reason: Option<Reason>,
-    pub last_error: Option<String>,
+    pub failure: Option<SeenFailure>,
 }
+
+/// The last failure of a task: message, failure group, queue time, consumer.
+pub type SeenFailure = (String, Option<String>, u64, Option<String>);
 
 /// The verbs that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -534,6 +544,15 @@ pub fn tube_name(tube: u8) -> String {
 
 pub fn group_name(group: u8) -> String {
     format!("g{group}")
+}
+
+/// The failure groups that steps use in a tube.
+pub fn failure_group(tube: u8, group: u8) -> String {
+    match group {
+        0 => "f".into(),
+        1 => "r".into(),
+        _ => format!("failed-retries-{}", tube_name(tube)),
+    }
 }
 
 pub fn kind_name(kind: u8) -> String {

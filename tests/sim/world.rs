@@ -15,7 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
     Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock, PutOutcome,
-    Queue, Release, Result, State, Task, TaskId, TaskInfo, Ticket, TicketHandle, Tube,
+    Queue, Reason, Release, Result, Retry, State, Task, TaskId, TaskInfo, Ticket, TicketHandle,
+    Tube,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -319,7 +320,7 @@ impl World {
         let by_guard = no.is_multiple_of(2)
             && match step {
                 Step::Release { back, .. } => back.is_plain(),
-                Step::Retry { after, .. } => after.is_none(),
+                Step::Retry { after, grouped, .. } => after.is_none() && !grouped,
                 Step::Bury { priority, .. } => priority.is_none(),
                 _ => true,
             };
@@ -347,6 +348,13 @@ impl World {
                     with = with.ttl(length(ttl));
                 }
                 held.release_with(if back.to_back { with.to_back() } else { with })
+            }
+            Step::Retry { after, grouped: true, .. } => {
+                let terms = Retry::new(words).group(failure_group(0, 1));
+                held.retry_with(match after {
+                    Some(after) => terms.after(length(*after)),
+                    None => terms,
+                })
             }
             Step::Retry { after: Some(after), .. } => held.retry_after(words, length(*after)),
             Step::Retry { .. } => held.retry(words),

@@ -89,6 +89,8 @@ tags! {
     BuriedGroup = 0x1d, Run, None;
     /// run, priority, order, id → `TaskRow` of a task that is not under `Fresh`
     Task = 0x1e, Run, None;
+    /// run, failure group → how many buried tasks stand in it
+    FailureGroup = 0x1f, Run, None;
     /// failure group, time, run, id → nothing: a buried task of any durable tube
     Failed = 0x20, Queue, None;
     /// The same for temporary tubes.

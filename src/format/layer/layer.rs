@@ -201,6 +201,20 @@ impl Layer {
         rows.take_while(move |(key, _)| **key < end)
     }
 
+    /// The same, the last one first.
+    pub(crate) fn range_back<'a>(
+        &'a self,
+        from: &[u8],
+        to: &[u8],
+    ) -> impl Iterator<Item = (&'a Key, &'a RowOp)> + use<'a> {
+        let (start, end) = (copy(from), copy(to));
+        let rows = self.by_tag.get(slot(from)).filter(|_| from < to);
+        let rows = rows.map(|rows| rows.before_key(to)).into_iter().flatten();
+        let few = self.few.iter().rev().map(|(key, op)| (key, op));
+        let few = few.skip_while(move |(key, _)| **key >= end);
+        few.chain(rows).take_while(move |(key, _)| **key >= start)
+    }
+
     /// The first entry of one tag with `from <= key < to`.
     #[inline]
     pub(crate) fn first<'a>(&'a self, from: &[u8], to: &[u8]) -> Option<(&'a Key, &'a RowOp)> {

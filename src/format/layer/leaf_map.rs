@@ -275,6 +275,16 @@ impl<T> LeafMap<T> {
         rows.map(|(key, value)| (key, value))
     }
 
+    /// Rows before this key, the last one first.
+    pub(crate) fn before_key<'a>(
+        &'a self,
+        key: &[u8],
+    ) -> impl Iterator<Item = (&'a Key, &'a T)> + use<'a, T> {
+        let (Ok(end) | Err(end)) = self.find(key);
+        let at = std::iter::successors(self.before(end), |at| self.before(*at));
+        at.map_while(|at| self.at(at))
+    }
+
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.leaves.iter_mut().flat_map(|leaf| &mut leaf.rows).map(|(_, value)| value)
     }

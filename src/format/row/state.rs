@@ -127,6 +127,36 @@ fn read_retry_field(field: &[u8]) -> Option<RetryTerms> {
     rest.end(RetryTerms { max_attempts, backoff })
 }
 
+/// Number of the extension field with what `last_error` does not say of the last failure. Absent
+/// without a failure, and in rows of versions that did not store it.
+const FAILURE_FIELD: u16 = 2;
+
+/// Of the last failure of a task, besides its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FailureRow<'a> {
+    /// Queue time.
+    pub(crate) when: u64,
+    /// The named consumer that held the task; empty is none.
+    pub(crate) by: &'a str,
+    /// The failure group; empty is none.
+    pub(crate) group: &'a str,
+}
+
+impl<'a> FailureRow<'a> {
+    /// The content of the field: `when: u64 · by: short · group: the rest`.
+    fn encode(&self) -> Value {
+        let mut field = Packer::new();
+        field.u64(self.when).short(self.by).bytes(self.group.as_bytes());
+        field.done()
+    }
+
+    fn decode(field: &'a [u8]) -> Option<Self> {
+        let mut rest = Unpacker::new(field);
+        let (when, by) = (rest.u64()?, rest.short()?);
+        Some(Self { when, by, group: std::str::from_utf8(rest.rest()).ok()? })
+    }
+}
+
 fn length(micros: u64) -> Duration {
     if micros == NEVER { Duration::MAX } else { Duration::from_micros(micros) }
 }
@@ -208,8 +238,8 @@ impl TaskProgress {
         let rank = if moved { Some(unpack_place(&mut row, is_placed)?) } else { None };
         let home = StoredHome { rank, is_fresh };
         head.extension = Extension::of_rest(row)?;
-        if let Some(field) = head.extension.get(RETRY_FIELD) {
-            read_retry_field(field)?;
+        if !head.extension.is_empty() && !head.has_sound_fields() {
+            return None;
         }
         // A field that says what an absent one says was not written by this code.
         (head.flags(&home) == flags).then_some((head, home))
@@ -228,6 +258,27 @@ impl TaskProgress {
             return true;
         }
         self.extension.set(RETRY_FIELD, &retry_field(terms))
+    }
+
+    /// Whether the fields that this version knows can be decoded.
+    #[cold]
+    fn has_sound_fields(&self) -> bool {
+        let field = |number| self.extension.get(number);
+        field(RETRY_FIELD).is_none_or(|field| read_retry_field(field).is_some())
+            && field(FAILURE_FIELD).is_none_or(|field| FailureRow::decode(field).is_some())
+    }
+
+    /// What is stored of its last failure besides the message.
+    pub(crate) fn failure(&self) -> Option<FailureRow<'_>> {
+        self.extension.get(FAILURE_FIELD).and_then(FailureRow::decode)
+    }
+
+    /// Notes a failure. If fields of later versions leave no room, only its message is kept.
+    pub(crate) fn fail(&mut self, message: &str, more: &FailureRow<'_>) {
+        message.clone_into(&mut self.last_error);
+        if !self.extension.set(FAILURE_FIELD, &more.encode()) {
+            self.extension.take(FAILURE_FIELD);
+        }
     }
 
     fn counts(&self) -> [u32; 4] {
@@ -339,12 +390,20 @@ pub(crate) struct BuriedRow {
 }
 
 impl BuriedRow {
-    /// The group of the failure, if it was one.
+    /// The failure group that it stands in, if it stands in one.
     pub(crate) fn failure_group(&self) -> Option<&str> {
         match &self.reason {
             Reason::Failed { group, .. } => Some(group),
-            Reason::Buried(_) | Reason::Exhausted(_) | Reason::Undecodable(_) => None,
+            // A version without such groups wrote no group.
+            Reason::Exhausted { group, .. } => Some(&**group).filter(|group| !group.is_empty()),
+            Reason::Buried(_) | Reason::Undecodable(_) => None,
         }
+    }
+
+    /// Whether it came to its failure group by a version that counts the tasks of groups: each
+    /// such version notes the failure, or writes the group of an exhausted task.
+    pub(crate) fn is_of_counted_group(&self) -> bool {
+        matches!(self.reason, Reason::Exhausted { .. }) || self.head.failure().is_some()
     }
 
     pub(crate) fn encode(&self, home: &StoredHome) -> Value {
@@ -353,8 +412,9 @@ impl BuriedRow {
         match &self.reason {
             Reason::Buried(text) => row.u8(1).text(text),
             Reason::Failed { group, message } => row.u8(2).text(group).text(message),
-            Reason::Exhausted(text) => row.u8(3).text(text),
+            Reason::Exhausted { group, message } if group.is_empty() => row.u8(3).text(message),
             Reason::Undecodable(text) => row.u8(4).text(text),
+            Reason::Exhausted { group, message } => row.u8(5).text(group).text(message),
         };
         self.head.end_row(row, home)
     }
@@ -366,8 +426,11 @@ impl BuriedRow {
         let reason = match kind {
             1 => Reason::Buried(text),
             2 => Reason::Failed { group: text, message: rest.text()?.to_owned() },
-            3 => Reason::Exhausted(text),
+            3 => Reason::Exhausted { group: String::new(), message: text },
             4 => Reason::Undecodable(text),
+            5 if !text.is_empty() => {
+                Reason::Exhausted { group: text, message: rest.text()?.to_owned() }
+            }
             _ => return None,
         };
         let (head, home) = TaskProgress::decode(rest.rest())?;

@@ -119,6 +119,7 @@ fn golden_rows() {
     let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
     let bury = |reason| BuriedRow { head: head(), time: 9, reason };
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
+    let exhausted = |group: &str| Reason::Exhausted { group: group.into(), message: "x".into() };
     let extension = Extension::default();
     let consumer = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension };
     let away = Away { place: Some(placed), group: Some("g"), keyed: true, apart: true, ..PLAIN };
@@ -183,9 +184,8 @@ fn golden_rows() {
         }),
         (bury(Reason::Buried("b".into())).encode(&HERE), format!("000000000000000901000162{HEAD}")),
         (bury(failed).encode(&HERE), format!("00000000000000090200016700016d{HEAD}")),
-        (bury(Reason::Exhausted("x".into())).encode(&HERE), {
-            format!("000000000000000903000178{HEAD}")
-        }),
+        (bury(exhausted("")).encode(&HERE), format!("000000000000000903000178{HEAD}")),
+        (bury(exhausted("g")).encode(&HERE), format!("0000000000000009050001670001 78{HEAD}")),
         (bury(Reason::Undecodable("u".into())).encode(&HERE), {
             format!("000000000000000904000175{HEAD}")
         }),

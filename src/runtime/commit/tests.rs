@@ -37,7 +37,7 @@ fn a_reservation_that_was_not_written_gives_no_numbers() {
     while state.store.note(MetaDelta::default()).is_ok() {}
     state.numbers.next.ids = state.numbers.end.ids;
     let batch = Numbers::of_ids(NUMBER_BLOCK);
-    assert!(matches!(state.reserve(batch), Err(Undone::Retry(Retry::JournalSpace))));
+    assert!(matches!(state.reserve(batch), Err(Undone::TryAfter(After::JournalSpace))));
     gate.flush().unwrap();
     assert!(!state.has_numbers(Numbers::of_ids(1), env.gate), "no record reserves them");
     assert!(state.has_numbers(Numbers::of_tokens(1), env.gate));

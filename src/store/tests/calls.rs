@@ -275,11 +275,11 @@ fn a_commit_with_app_tables_may_end_at_every_call() {
                 insert(7).map_err(failed)?;
                 match finish(&mut store, app, vec![add(700, b"x"), remove(10)]) {
                     Ok(_) => assert_eq!(numbers(&store).len(), 90),
-                    Err(Failure::Refused(error)) => {
+                    Err(StoreFailure::Refused(error)) => {
                         assert_eq!(numbers(&store), (10..100).collect::<Vec<_>>());
                         return Err(error);
                     }
-                    Err(Failure::Broken(error)) => return Err(error),
+                    Err(StoreFailure::Broken(error)) => return Err(error),
                     Err(failure) => panic!("{failure:?}"),
                 }
                 Ok(())

@@ -16,7 +16,7 @@ fn fill_ring(store: &mut Store) -> u64 {
         let op = RowOp::Change(Value::from(&bytes[..]));
         match append(store, &mut vec![RowWrite { key: key(1), op }]) {
             Ok(_) => {}
-            Err(Failure::NoRoom) => {
+            Err(StoreFailure::NoRoom) => {
                 assert!(value > 50, "the ring was not free: {value}");
                 sync(store).unwrap();
                 return value - 1;

@@ -98,7 +98,7 @@ fn a_feature_may_ask_for_reading_only_or_for_nothing() {
     let mut store = reader().unwrap();
     assert_eq!(numbers(&store), [1]);
     let failure = append(&mut store, &mut vec![add(2, b"y")]).unwrap_err();
-    assert!(matches!(failure, Failure::Broken(error) if error.kind() == ErrorKind::ReadOnly));
+    assert!(matches!(failure, StoreFailure::Broken(error) if error.kind() == ErrorKind::ReadOnly));
     store.close().unwrap();
     assert!(files(&disk) == before && disk.calls() == calls, "no byte written and no sync");
     let mut store = open_with(&disk, knowing(&[INK])).unwrap();

@@ -132,7 +132,7 @@ fn idle_records_and_notes_go_into_the_space_that_a_full_ring_keeps_free() {
     for number in 0.. {
         match append(&mut store, &mut vec![add(number, &[7; 100])]) {
             Ok(_) => {}
-            Err(Failure::NoRoom) => break,
+            Err(StoreFailure::NoRoom) => break,
             Err(_) => panic!("a full ring"),
         }
     }

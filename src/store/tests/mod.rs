@@ -16,7 +16,9 @@ mod seeds;
 
 use super::head::HEAD_BYTES;
 use super::record::MetaDelta;
-use super::{Access, BaseTransaction, Clocks, Config, Failure, IoPacer, Opened, Progress, Store};
+use super::{
+    Access, BaseTransaction, Clocks, Config, IoPacer, Opened, Progress, Store, StoreFailure,
+};
 use crate::format::key::Key;
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::{Layer, WriteSet};
@@ -108,7 +110,7 @@ fn moving(writes: &[RowWrite], time: u64) -> MetaDelta {
 }
 
 /// Appends; returns success or failure.
-fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure> {
+fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, StoreFailure> {
     let before = store.durable_bytes();
     let advance = moving(writes, 1);
     let mut set = written(writes);
@@ -124,7 +126,11 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, Failure>
 }
 
 /// Commits writes with the application's tables; returns success or failure.
-fn finish(store: &mut Store, app: BaseTransaction, writes: Vec<RowWrite>) -> Result<u64, Failure> {
+fn finish(
+    store: &mut Store,
+    app: BaseTransaction,
+    writes: Vec<RowWrite>,
+) -> Result<u64, StoreFailure> {
     let advance = moving(&writes, 9);
     store.finish(app, std::mem::take(&mut written(&writes).layer), advance)
 }
@@ -149,13 +155,13 @@ fn write(store: &mut Store, writes: Vec<RowWrite>) -> Result<u64> {
     for _ in 0..2 {
         match append(store, &mut writes) {
             Ok(number) => return Ok(number),
-            Err(Failure::NoRoom) => match store.checkpoint() {
+            Err(StoreFailure::NoRoom) => match store.checkpoint() {
                 // The ring has room all the same, or the next try says that it has none.
                 Err(error) if error.kind() == crate::ErrorKind::DiskFull => {}
                 done => done?,
             },
-            Err(Failure::TooLarge) => panic!("too large"),
-            Err(Failure::Refused(error) | Failure::Broken(error)) => return Err(error),
+            Err(StoreFailure::TooLarge) => panic!("too large"),
+            Err(StoreFailure::Refused(error) | StoreFailure::Broken(error)) => return Err(error),
         }
     }
     panic!("no space after a checkpoint");

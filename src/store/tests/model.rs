@@ -61,12 +61,12 @@ impl Run_ {
             self.disk.plan(0, Plan::FailOnce);
         }
         match append(&mut self.store, &mut writes) {
-            Err(Failure::Refused(_)) if refused => {}
+            Err(StoreFailure::Refused(_)) if refused => {}
             Ok(number) => {
                 self.map = map;
                 self.history.push((number, self.map.clone()));
             }
-            Err(Failure::NoRoom) => {
+            Err(StoreFailure::NoRoom) => {
                 self.disk.no_plan();
                 self.finish_checkpoint();
                 self.store.checkpoint().unwrap();

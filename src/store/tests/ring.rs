@@ -89,11 +89,11 @@ fn the_largest_record_fits_after_every_checkpoint() {
         write(&mut store, rows.collect()).unwrap();
     }
     let mut writes = (0..4).map(|row| add(5_000 + row, &vec![7; most / 4])).collect();
-    assert!(matches!(append(&mut store, &mut writes), Err(Failure::TooLarge)));
+    assert!(matches!(append(&mut store, &mut writes), Err(StoreFailure::TooLarge)));
     assert_eq!(writes.len(), 4, "the list is the caller's still");
     // A carry could not split it.
     let mut writes = vec![add(999, &vec![7; most / 2])];
-    assert!(matches!(append(&mut store, &mut writes), Err(Failure::TooLarge)));
+    assert!(matches!(append(&mut store, &mut writes), Err(StoreFailure::TooLarge)));
     let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
     finish(&mut store, app, writes).unwrap();
     assert_eq!(store.get(&key(999)).unwrap().unwrap().len(), most / 2);

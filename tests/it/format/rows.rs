@@ -43,6 +43,7 @@ pub(crate) enum Key {
     Held(u32, u32, u64),
     BuriedTime(u32, u64, u64),
     BuriedGroup(u32, String, u64, u64),
+    FailureGroup(u32, String),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -121,6 +122,7 @@ impl Key {
             0x1a => Self::Keyed(run, rest.short()?, rest.u64()?),
             0x1b => Self::Held(run, rest.u32()?, rest.u64()?),
             0x1c => Self::BuriedTime(run, rest.u64()?, rest.u64()?),
+            0x1f => Self::FailureGroup(run, rest.text()?),
             0x1d => Self::BuriedGroup(run, rest.text()?, rest.u64()?, rest.u64()?),
             tag => return Err(format!("tag {tag:#x}")),
         })
@@ -219,8 +221,27 @@ impl PositionRow {
 pub(crate) enum Reason {
     Buried(String),
     Failed(String, String),
-    Exhausted(String),
+    Exhausted(String, String),
     Undecodable(String),
+}
+
+impl Reason {
+    /// The failure group that the task stands in.
+    pub(crate) fn failure_group(&self) -> Option<&str> {
+        match self {
+            Self::Failed(group, _) => Some(group),
+            Self::Exhausted(group, _) => Some(&**group).filter(|group| !group.is_empty()),
+            Self::Buried(_) | Self::Undecodable(_) => None,
+        }
+    }
+}
+
+/// Of the last failure, besides its message.
+#[derive(Debug, PartialEq, Clone)]
+pub(crate) struct Failure {
+    pub(crate) when: u64,
+    pub(crate) by: String,
+    pub(crate) group: String,
 }
 
 #[derive(Debug, Default)]
@@ -233,6 +254,7 @@ pub(crate) struct Progress {
     pub(crate) ttr: Option<u64>,
     pub(crate) last_error: Option<String>,
     pub(crate) home: Option<Place>,
+    pub(crate) failure: Option<Failure>,
     /// The task's own limit of attempts; 0 is none.
     pub(crate) max_attempts: Option<u32>,
     /// Whether the row of the put is among the fresh ones.
@@ -431,6 +453,12 @@ impl Bytes<'_> {
         })
     }
 
+    fn failure(mut self) -> Read<Failure> {
+        let (when, by) = (self.u64()?, self.short()?);
+        let group = self.string(self.0.len())?;
+        Ok(Failure { when, by, group })
+    }
+
     /// It ends the row.
     pub(crate) fn progress(mut self) -> Read<Progress> {
         let mut row = Progress::default();
@@ -452,8 +480,11 @@ impl Bytes<'_> {
         row.home = self.when(flags & 16 != 0, |rest| place(rest, flags & 32 != 0))?;
         row.fresh = flags & 128 != 0;
         for (number, bytes) in self.fields(flags & 64 != 0)? {
-            ensure(number == 1, || format!("field {number} of a progress"))?;
-            row.max_attempts = Bytes(&bytes).terms()?;
+            match number {
+                1 => row.max_attempts = Bytes(&bytes).terms()?,
+                2 => row.failure = Some(Bytes(&bytes).failure()?),
+                _ => return Err(format!("field {number} of a progress")),
+            }
         }
         self.end()?;
         Ok(row)
@@ -489,8 +520,9 @@ impl Bytes<'_> {
         let reason = match self.u8()? {
             1 => Reason::Buried(self.text()?),
             2 => Reason::Failed(self.text()?, self.text()?),
-            3 => Reason::Exhausted(self.text()?),
+            3 => Reason::Exhausted(String::new(), self.text()?),
             4 => Reason::Undecodable(self.text()?),
+            5 => Reason::Exhausted(self.text()?, self.text()?),
             kind => return Err(format!("a reason of kind {kind}")),
         };
         Ok((State::Buried { time, reason }, self.progress()?))

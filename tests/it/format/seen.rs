@@ -1,6 +1,6 @@
 //! Compares the content of a folder with what the library shows after opening it.
 
-use super::rows::{Reason, State, TubeRow};
+use super::rows::{Failure, Progress, Reason, State, TubeRow};
 use super::tasks::{Contents, Stored};
 use crate::golden::listing;
 use crate::secs;
@@ -37,7 +37,7 @@ struct Seen {
     counts: [u64; 4],
     max_attempts: Option<u32>,
     reason: Option<Reason>,
-    last_error: Option<String>,
+    failure: Option<(String, Option<u64>, String, String)>,
 }
 
 fn micros(time: SystemTime) -> u64 {
@@ -70,11 +70,17 @@ fn shown(task: &TaskInfo) -> Seen {
             tubewell::Reason::Failed { group, message } => {
                 Reason::Failed(text(group), text(message))
             }
-            tubewell::Reason::Exhausted(words) => Reason::Exhausted(text(words)),
+            tubewell::Reason::Exhausted { group, message } => {
+                Reason::Exhausted(text(group), text(message))
+            }
             tubewell::Reason::Undecodable(words) => Reason::Undecodable(text(words)),
             other => panic!("{other:?}"),
         }),
-        last_error: task.last_error.as_ref().map(ToString::to_string),
+        failure: task.last_failure.as_ref().map(|failure| {
+            let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
+            let (by, group) = (or_empty(&failure.by), or_empty(&failure.group));
+            (failure.message.clone(), failure.at.map(micros), by, group)
+        }),
     }
 }
 
@@ -100,7 +106,11 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
                 holder = Some(by.name.clone());
             } else if (1..=progress.attempts).contains(&max_attempts) {
                 state = tubewell::State::Buried;
-                reason = Some(Reason::Exhausted(progress.last_error.clone().unwrap_or_default()));
+                let group = progress.failure.as_ref().map(|failure| failure.group.clone());
+                let group = group.filter(|group| !group.is_empty());
+                let group = group.unwrap_or_else(|| format!("failed-retries-{}", tube.name));
+                let message = progress.last_error.clone().unwrap_or_default();
+                reason = Some(Reason::Exhausted(group, message));
                 buries += 1;
             }
         }
@@ -129,8 +139,18 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
         counts: [progress.deliveries, progress.attempts, progress.releases, buries].map(u64::from),
         max_attempts: Some(max_attempts).filter(|most| *most > 0),
         reason,
-        last_error: progress.last_error.clone(),
+        failure: last_failure(progress),
     })
+}
+
+fn last_failure(progress: &Progress) -> Option<(String, Option<u64>, String, String)> {
+    let message = progress.last_error.clone();
+    match &progress.failure {
+        None => message.map(|message| (message, None, String::new(), String::new())),
+        Some(Failure { when, by, group }) => {
+            Some((message.unwrap_or_default(), Some(*when), by.clone(), group.clone()))
+        }
+    }
 }
 
 fn options(row: &TubeRow) -> TubeOptions {

@@ -4,7 +4,7 @@
 use super::bytes::{Bytes, Read, ensure};
 use super::payloads::Payloads;
 use super::rows::{
-    Away, ConsumerRow, Key, Place, PositionRow, Progress, Reason, Rows, State, TaskRow, TubeRow,
+    Away, ConsumerRow, Key, Place, PositionRow, Progress, Rows, State, TaskRow, TubeRow,
 };
 use std::collections::BTreeMap;
 
@@ -196,6 +196,9 @@ impl Contents {
             tasks.insert((run, id), task);
         }
         lines(&runs, &tasks, &mut derived);
+        if index.keys().any(|key| matches!(key, Key::FailureGroup(..))) {
+            failure_groups(&tasks, &mut derived);
+        }
         for key in index.keys().chain(derived.keys()) {
             let (is, should) = (index.get(key), derived.get(key));
             ensure(is == should, || format!("{key:?} is {is:02x?}, and not {should:02x?}"))?;
@@ -219,6 +222,7 @@ impl Key {
             | Self::Held(run, ..)
             | Self::BuriedTime(run, ..)
             | Self::BuriedGroup(run, ..)
+            | Self::FailureGroup(run, _)
             | Self::Failed(_, _, run, _) => *run,
             key => panic!("{key:?} is in no index"),
         }
@@ -348,9 +352,9 @@ impl Stored {
             }
             State::Buried { time, reason } => {
                 keys.push(Key::BuriedTime(run, *time, id));
-                if let Reason::Failed(group, _) = reason {
-                    keys.push(Key::BuriedGroup(run, group.clone(), *time, id));
-                    keys.push(Key::Failed(group.clone(), *time, run, id));
+                if let Some(group) = reason.failure_group() {
+                    keys.push(Key::BuriedGroup(run, group.to_owned(), *time, id));
+                    keys.push(Key::Failed(group.to_owned(), *time, run, id));
                 }
                 expires = expires.filter(|_| tube.flags & SPARING == 0);
             }
@@ -385,6 +389,21 @@ fn lines(
         if let Some((place, id)) = first.filter(|_| in_flight < u64::from(runs[&run].in_flight)) {
             derived.insert(Key::Turn(run, place.clone(), id), group.as_bytes().to_vec());
         }
+    }
+}
+
+/// The counts of the failure groups.
+fn failure_groups(tasks: &BTreeMap<(u32, u64), Stored>, derived: &mut Index) {
+    let mut counts: BTreeMap<(u32, &str), u64> = BTreeMap::new();
+    for ((run, _), task) in tasks {
+        if let State::Buried { reason, .. } = &task.state
+            && let Some(group) = reason.failure_group()
+        {
+            *counts.entry((*run, group)).or_default() += 1;
+        }
+    }
+    for ((run, group), count) in counts {
+        derived.insert(Key::FailureGroup(run, group.to_owned()), count.to_be_bytes().to_vec());
     }
 }
 

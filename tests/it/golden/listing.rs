@@ -142,11 +142,23 @@ fn line(task: &TaskInfo) -> String {
         None => {}
         Some(Reason::Buried(words)) => tell(format!("because {words:?}")),
         Some(Reason::Failed { group, message }) => tell(format!("failed {group:?} {message:?}")),
-        Some(Reason::Exhausted(words)) => tell(format!("exhausted {words:?}")),
+        Some(Reason::Exhausted { group, message })
+            if group.is_empty() || *group == format!("failed-retries-{}", task.tube) =>
+        {
+            tell(format!("exhausted {message:?}"));
+        }
+        Some(Reason::Exhausted { group, message }) => {
+            tell(format!("exhausted {group:?} {message:?}"));
+        }
         Some(Reason::Undecodable(words)) => tell(format!("undecodable {words:?}")),
         Some(other) => tell(format!("{other:?}")),
     }
-    task.last_error.iter().for_each(|error| tell(format!("last error {error:?}")));
+    if let Some(failure) = &task.last_failure {
+        tell(format!("last error {:?}", failure.message));
+        failure.group.iter().for_each(|group| tell(format!("failure group {group:?}")));
+        failure.at.iter().for_each(|when| tell(format!("failed at {:?}", at(*when))));
+        failure.by.iter().for_each(|by| tell(format!("failed by {by}")));
+    }
     text
 }
 

@@ -1,6 +1,6 @@
 //! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
-use super::{Expected, Model, Task, bury, ready};
+use super::{Expected, Model, Task, bury, fail, ready};
 use crate::step::*;
 use tubewell::{ErrorKind, Reason, State};
 
@@ -12,6 +12,7 @@ impl Model {
         | Step::TakeMany { tube, .. }
         | Step::Claim { tube, .. }
         | Step::Kick { tube, .. }
+        | Step::Unfail { tube, .. }
         | Step::KickOne { tube, .. }
         | Step::BuryAny { tube, .. }
         | Step::Delete { tube, .. }
@@ -91,6 +92,19 @@ impl Model {
                 here.sort_by_key(|task| self.rank(task));
                 let here = here.iter().take(usize::try_from(*count).unwrap_or(usize::MAX));
                 let here: Vec<_> = here.map(|task| task.seen.serial).collect();
+                here.iter().for_each(|serial| self.kick(*serial));
+                return Ok(Answer::Count(here.len() as u64));
+            }
+            Step::Unfail { group, .. } => {
+                let group = failure_group(tube, *group);
+                let stands = |task: &&Task| match &task.seen.reason {
+                    Some(
+                        Reason::Failed { group: of, .. } | Reason::Exhausted { group: of, .. },
+                    ) => *of == group,
+                    _ => false,
+                };
+                let here: Vec<_> = self.tasks.values().filter(in_tube).filter(stands).collect();
+                let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
                 here.iter().for_each(|serial| self.kick(*serial));
                 return Ok(Answer::Count(here.len() as u64));
             }
@@ -201,8 +215,9 @@ impl Model {
         match task.seen.state {
             State::Buried => return Err(vec![ErrorKind::WrongState]),
             _ if fails => {
-                task.seen.last_error = Some("any".into());
-                bury(task, Reason::Failed { group: "f".into(), message: "any".into() });
+                let group = failure_group(tube, 0);
+                fail(task, "any", Some(group.clone()), self.time.queue);
+                bury(task, Reason::Failed { group, message: "any".into() });
                 self.count(tube, Call::Bury);
             }
             _ => self.remove(serial, Call::Ack),

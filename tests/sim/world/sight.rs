@@ -2,6 +2,31 @@
 
 use super::*;
 
+/// The failure groups of a tube: how many tasks each counts, and which it lists.
+type Groups = BTreeMap<String, (u64, BTreeSet<TaskId>)>;
+
+/// A tube as it is listed.
+type Listed = (u8, tubewell::TubeInfo, tubewell::TubeStats, Vec<TaskInfo>, Groups);
+
+fn groups_of(tube: &Tube) -> Result<Groups> {
+    let listed = |group: &str| tube.failed(group).map(|task| Ok(task?.id)).collect::<Result<_>>();
+    let groups = tube.failure_groups()?.into_iter();
+    groups.map(|group| Ok((group.group.clone(), (group.tasks, listed(&group.group)?)))).collect()
+}
+
+/// The same by the reasons of the tasks.
+fn groups_by_reason(tasks: &[TaskInfo]) -> Groups {
+    let mut groups = Groups::new();
+    for task in tasks {
+        if let Some(Reason::Failed { group, .. } | Reason::Exhausted { group, .. }) = &task.reason {
+            let (count, listed) = groups.entry(group.clone()).or_default();
+            *count += 1;
+            listed.insert(task.id);
+        }
+    }
+    groups
+}
+
 impl World {
     pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
         let serial = serial_of(&info.payload).ok_or(format!("{:?} is altered", info.id))?;
@@ -25,7 +50,10 @@ impl World {
             releases: info.releases,
             buries: info.buries,
             reason: info.reason.clone(),
-            last_error: info.last_error.clone(),
+            failure: info.last_failure.as_ref().map(|failure| {
+                let at = failure.at.map_or(EVER, since_epoch);
+                (failure.message.clone(), failure.group.clone(), at, failure.by.clone())
+            }),
         })
     }
 
@@ -38,7 +66,11 @@ impl World {
         match listing.and_then(|listing| Ok((listing, durable_bytes?))) {
             Ok((((names, tubes), taken, own), durable_bytes)) => {
                 let mut seen = Vec::new();
-                for (no, info, stats, tasks) in tubes {
+                for (no, info, stats, tasks, groups) in tubes {
+                    let by_reason = groups_by_reason(&tasks);
+                    if groups != by_reason {
+                        return Err(format!("tube {no} lists {groups:?}, not {by_reason:?}"));
+                    }
                     let mut tube = self.seen_tube(no, &info, &stats, &tasks)?;
                     for taken in taken.iter().filter(|taken| taken.tube == tube_name(no)) {
                         let Some(holder) = taken.holder.clone() else { continue };
@@ -55,11 +87,7 @@ impl World {
         }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn listing(
-        &mut self,
-    ) -> Result<(Vec<String>, Vec<(u8, tubewell::TubeInfo, tubewell::TubeStats, Vec<TaskInfo>)>)>
-    {
+    fn listing(&mut self) -> Result<(Vec<String>, Vec<Listed>)> {
         self.queue().tick()?;
         let names = self.queue().tubes()?;
         let mut tubes = Vec::new();
@@ -69,7 +97,7 @@ impl World {
             for state in [State::Delayed, State::Ready, State::Taken, State::Buried] {
                 tasks.extend(tube.tasks(state).collect::<Result<Vec<_>>>()?);
             }
-            tubes.push((no, tube.info()?, tube.stats()?, tasks));
+            tubes.push((no, tube.info()?, tube.stats()?, tasks, groups_of(&tube)?));
         }
         Ok((names, tubes))
     }

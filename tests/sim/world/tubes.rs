@@ -11,6 +11,7 @@ impl World {
         | Step::TakeMany { tube: no, .. }
         | Step::Claim { tube: no, .. }
         | Step::Kick { tube: no, .. }
+        | Step::Unfail { tube: no, .. }
         | Step::KickOne { tube: no, .. }
         | Step::BuryAny { tube: no, .. }
         | Step::Delete { tube: no, .. }
@@ -62,6 +63,10 @@ impl World {
                 Err(error) => Ok(Err(error)),
             },
             Step::Kick { count, .. } => Ok(tube.kick(*count).map(Answer::Count)),
+            Step::Unfail { group, .. } => {
+                let group = failure_group(no, *group);
+                Ok(tube.unfail(&group, EVER).map(Answer::Count))
+            }
             Step::KickOne { .. } => done(tube.kick_task(id)),
             Step::BuryAny { .. } => done(tube.bury(id, "any")),
             Step::Delete { only: Some(state), .. } => done(tube.delete_only_if(id, &[*state])),

@@ -313,9 +313,10 @@ fn a_heartbeat_or_a_retry_journals_no_payload() {
     let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
     let ticket = handed[0].ticket();
     let hour = std::time::Duration::from_secs(3600);
-    for verdict in
-        [Verdict::Touch(Extend::RenewFor(hour)), Verdict::Retry { error: "no", after: Some(hour) }]
-    {
+    for verdict in [
+        Verdict::Touch(Extend::RenewFor(hour)),
+        Verdict::Retry { error: "no", group: "", after: Some(hour) },
+    ] {
         let before = played.journaled;
         played.run(&Settle { tube: 1, tickets: &[ticket], verdict }).unwrap();
         assert_eq!(played.rows.faults(), NOTHING);
@@ -385,7 +386,8 @@ fn fields_of_a_later_version_survive_every_rewrite() {
         assert_eq!(tube.row.extension, unknown_field());
         assert_eq!(played.rows.rows[&own].as_ref(), Some(&task));
         let (_, standing) = lookup::find(&played.rows, &tube, id).unwrap();
-        assert_eq!(standing.head().extension, unknown_field(), "{:?}", standing.state());
+        let later = standing.head().extension.get(999);
+        assert_eq!(later, unknown_field().get(999), "{:?}", standing.state());
         assert_eq!(played.rows.faults(), NOTHING);
     };
     for until in [Some(PauseEnd::Never), None] {
@@ -393,7 +395,8 @@ fn fields_of_a_later_version_survive_every_rewrite() {
         kept(&played);
     }
     let take = Take { tube: 1, most: 1, holder: 0 };
-    let retry = || Verdict::Retry { error: "no", after: Some(std::time::Duration::ZERO) };
+    let retry =
+        || Verdict::Retry { error: "no", group: "", after: Some(std::time::Duration::ZERO) };
     let bury = || Verdict::bury(crate::words::task::Reason::Buried("no".into()));
     for verdict in [retry(), bury()] {
         let ticket = played.run(&take).unwrap()[0].ticket();

@@ -181,7 +181,7 @@ impl Scene {
         let tube = self.tube.number;
         let (take, handed) = self.run(&Take { tube, most: 1, holder: 0 });
         assert_eq!(handed[0].id, self.free);
-        let (kick, kicked) = self.run(&Kick { tube, most: 1 });
+        let (kick, kicked) = self.run(&Kick { tube, group: None, most: 1 });
         assert_eq!(kicked, 1);
         let new = NewRow { payload: b"x", ..NewRow::default() };
         let keyed = NewRow { key: Some("key"), conflict: Conflict::Reject, ..new };
@@ -193,7 +193,7 @@ impl Scene {
             ("ack", self.settle(Verdict::Ack)),
             ("release", self.settle(Verdict::Release(Release::new()))),
             ("release to the back", self.settle(Verdict::Release(Release::new().to_back()))),
-            ("retry", self.settle(Verdict::Retry { error: "no", after: Some(HOUR) })),
+            ("retry", self.settle(Verdict::Retry { error: "no", group: "", after: Some(HOUR) })),
             ("bury", self.settle(Verdict::bury(Reason::Buried("no".into())))),
             ("drop", self.settle(Verdict::Lost)),
             ("renew", self.settle(Verdict::Touch(Extend::RenewFor(HOUR)))),

@@ -1,0 +1,225 @@
+//! Failed tasks by their failure groups: counts, listings, and the verb that makes them ready
+//! again.
+
+use crate::api::queue::Queue;
+use crate::api::queue_inner::QueueInner;
+use crate::api::tube::Tube;
+use crate::engine::by_id::KickMany;
+use crate::runtime::failed::FailedListing;
+#[cfg(doc)]
+use crate::words::error::ErrorKind;
+use crate::words::error::Result;
+use crate::words::failure::FailureGroup;
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::macros::debug;
+use crate::words::sync::Arc;
+use crate::words::task::{State, TaskId, TaskSummary};
+
+/// Failed tasks of all tubes.
+impl Queue {
+    /// The failure groups in which buried tasks stand, with the number of their tasks in all tubes,
+    /// by name. The counts are stored; the cost does not depend on the number of tasks. Tubes are
+    /// read one after the other.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// for tube in ["letters", "mail"] {
+    ///     let tube = queue.tube(tube)?;
+    ///     tube.put(b"hello")?;
+    ///     tube.take()?.fail("address", "no such street")?;
+    /// }
+    /// let groups = queue.failure_groups()?;
+    /// assert_eq!((&groups[0].group[..], groups[0].tasks), ("address", 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    pub fn failure_groups(&self) -> Result<Vec<FailureGroup>> {
+        self.call("list failure groups", |core| core.all_failure_groups())
+    }
+
+    /// The buried tasks of a failure group in all tubes, the last one buried first, read page by
+    /// page as [`Tube::failed`] does. A tube that is made or truncated after the first one was read
+    /// is left out.
+    pub fn failed(&self, group: &str) -> Failed {
+        Failed { hold: self.hold.clone(), tube: None, listing: FailedListing::new(None, group) }
+    }
+
+    /// Makes up to `most` tasks of a failure group ready again, each in its tube, in the order in
+    /// which they were buried, as [`Tube::unfail`] does. Returns how many.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// for tube in ["letters", "mail"] {
+    ///     let tube = queue.tube(tube)?;
+    ///     tube.put(b"hello")?;
+    ///     tube.take()?.fail("address", "no such street")?;
+    /// }
+    /// assert_eq!(queue.unfail("address", 10)?, 2);
+    /// assert_eq!(queue.tube("mail")?.stats()?.ready, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`failure_groups`](Queue::failure_groups); [`Unknown`](ErrorKind::Unknown) if the sync
+    /// failed. After an error the steps before it stay done.
+    pub fn unfail(&self, group: &str, most: u64) -> Result<u64> {
+        let durability = self.hold.settings.durability;
+        self.call("unfail", |core| core.unfail(group, most, durability))
+    }
+}
+
+/// Failed tasks of one tube.
+impl<T: ?Sized> Tube<T> {
+    /// The failure groups in which its buried tasks stand, with the number of their tasks, by name.
+    /// The counts are stored; the cost does not depend on the number of tasks.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().max_attempts(1))?;
+    /// tube.put(b"to ada")?;
+    /// tube.put(b"to bob")?;
+    /// tube.take()?.fail("address", "no such street")?;
+    /// tube.take()?.retry("no answer")?; // its last attempt
+    ///
+    /// let groups = tube.failure_groups()?;
+    /// assert_eq!((&groups[0].group[..], groups[0].tasks), ("address", 1));
+    /// assert_eq!((&groups[1].group[..], groups[1].tasks), ("failed-retries-letters", 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`info`](Tube::info).
+    pub fn failure_groups(&self) -> Result<Vec<FailureGroup>> {
+        self.name_errors("list failure groups", self.hold.core.failure_groups(self.number))
+    }
+
+    /// Its buried tasks of a failure group, the last one buried first, read page by page: a task
+    /// that leaves the group in the meantime is left out, as are damaged ones. A group without
+    /// tasks is an empty listing.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Result};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let ids = [tube.put(b"to ada")?, tube.put(b"to bob")?];
+    /// tube.take()?.fail("address", "no such street")?;
+    /// tube.take()?.fail("address", "no such town")?;
+    /// let newest: Vec<_> =
+    ///     tube.failed("address").map(|task| Ok(task?.id)).collect::<Result<_>>()?;
+    /// assert_eq!(newest, [ids[1], ids[0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn failed(&self, group: &str) -> Failed {
+        let listing = FailedListing::new(Some(self.number), group);
+        Failed { hold: self.hold.clone(), tube: Some(self.name.clone()), listing }
+    }
+
+    /// Makes up to `most` of its tasks of a failure group ready again, in the order in which they
+    /// were buried, as [`kick`](Tube::kick) does. Returns how many.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"to ada")?;
+    /// tube.put(b"to bob")?;
+    /// tube.take()?.fail("address", "no such street")?;
+    /// tube.take()?.fail("stamp", "none")?;
+    /// assert_eq!(tube.unfail("address", 10)?, 1);
+    /// assert_eq!(&tube.take()?[..], b"to ada");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`kick`](Tube::kick).
+    pub fn unfail(&self, group: &str, most: u64) -> Result<u64> {
+        self.kick_in("unfail", Some(group), most)
+    }
+
+    /// Makes the buried tasks ready again that the filter chooses, up to `most`, as
+    /// [`kick`](Tube::kick) does: by the [`Reason`](crate::Reason), the key, the group, the age.
+    /// The filter is called without a lock, for each buried task in the order of kicks, until
+    /// `most` are chosen. Works in steps of 64. Returns how many.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Reason};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"to ada")?;
+    /// tube.put(b"to bob")?;
+    /// tube.take()?.fail("address", "no such street")?;
+    /// tube.take()?.bury("on the sender's wish")?;
+    /// let wished = |reason: &Option<Reason>| matches!(reason, Some(Reason::Buried(_)));
+    /// assert_eq!(tube.kick_where(10, |task| wished(&task.reason))?, 1);
+    /// assert_eq!(&tube.take()?[..], b"to bob");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`kick`](Tube::kick).
+    pub fn kick_where(
+        &self,
+        most: u64,
+        mut chosen: impl FnMut(&TaskSummary) -> bool,
+    ) -> Result<u64> {
+        let (mut buried, mut kicked) = (self.summaries(State::Buried), 0);
+        while kicked < most {
+            let step = (most - kicked).min(SWEEP_TASKS as u64) as usize;
+            let mut ids: Vec<TaskId> = Vec::new();
+            while ids.len() < step {
+                match buried.next() {
+                    Some(task) => ids.extend(Some(task?).filter(&mut chosen).map(|task| task.id)),
+                    None => break,
+                }
+            }
+            if ids.is_empty() {
+                break;
+            }
+            kicked += self.run("kick", &KickMany { tube: self.number, ids: &ids })?;
+        }
+        Ok(kicked)
+    }
+}
+
+/// The tasks of a failure group, the last one buried first, from [`Tube::failed`] and
+/// [`Queue::failed`].
+pub struct Failed {
+    hold: Arc<QueueInner>,
+    tube: Option<Arc<str>>,
+    listing: FailedListing,
+}
+
+impl Iterator for Failed {
+    type Item = Result<TaskSummary>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.listing.next(&self.hold.core).map_err(|error| error.during("list"));
+        let found = found.map_err(|error| match &self.tube {
+            Some(tube) => error.in_tube(tube),
+            None => error,
+        });
+        found.transpose()
+    }
+}
+
+debug!([] Failed, "Failed", this, "tube": &this.tube);

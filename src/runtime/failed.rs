@@ -1,0 +1,231 @@
+//! Reads of failure groups: their counts, and the walk over the tasks of one, the newest first. The
+//! engine's lock is held for one bounded step at a time.
+
+use crate::engine::by_id::KickMany;
+use crate::engine::context::sound;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{failures, query};
+use crate::format::key::{self, Key, Run};
+use crate::format::{Scan, Tag, View};
+use crate::runtime::commit::EngineState;
+use crate::runtime::shared::Shared;
+use crate::words::error::Result;
+use crate::words::failure::FailureGroup;
+use crate::words::limits::{GROUPS_OF_STEP, SWEEP_TASKS, TUBES_OF_STEP};
+use crate::words::options::Durability;
+use crate::words::task::{TaskId, TaskSummary};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The tube of each run.
+type TubesByRun = BTreeMap<Run, u32>;
+
+/// The runs whose queue's rows are those of all durable, and of all temporary tubes.
+const OF_ALL: [Run; 2] = [Run::QUEUE, Run(Run::TEMPORARY)];
+
+impl Shared {
+    /// The failure groups of a tube, by name.
+    pub(crate) fn failure_groups(&self, number: u32) -> Result<Vec<FailureGroup>> {
+        self.catch_up(number)?;
+        let (mut groups, mut from) = (Vec::new(), None);
+        loop {
+            let (more, next) = self.look_at(|state, _| {
+                let tube = state.tube(number)?;
+                failures::groups_from(&state.store, &tube, from.clone(), GROUPS_OF_STEP)
+            })?;
+            groups.extend(more);
+            match next {
+                None => return Ok(groups),
+                next => from = next,
+            }
+        }
+    }
+
+    /// Those of all tubes, each with the tasks of all tubes.
+    pub(crate) fn all_failure_groups(&self) -> Result<Vec<FailureGroup>> {
+        let mut all: BTreeMap<String, u64> = BTreeMap::new();
+        let numbers = self.of_tubes(|state, tube| {
+            (state.store.count(tube.range(Tag::BuriedGroup)) > 0).then_some(tube.number)
+        })?;
+        for number in numbers {
+            match self.failure_groups(number) {
+                Err(error) if error.is_not_found() => {}
+                groups => {
+                    for FailureGroup { group, tasks } in groups? {
+                        *all.entry(group).or_default() += tasks;
+                    }
+                }
+            }
+        }
+        Ok(all.into_iter().map(|(group, tasks)| FailureGroup { group, tasks }).collect())
+    }
+
+    /// What is read of each tube that is not damaged, a few tubes at a time.
+    fn of_tubes<T>(&self, read: impl Fn(&EngineState, &TubeEntry) -> Option<T>) -> Result<Vec<T>> {
+        let (mut all, mut from) = (Vec::new(), Some(0));
+        while let Some(first) = from {
+            let (some, next) = self.look_at(|state, _| {
+                let (numbers, next) = query::numbers_from(&state.store, first, TUBES_OF_STEP)?;
+                let mut some = Vec::new();
+                for number in numbers {
+                    some.extend(sound(state.tube(number))?.and_then(|tube| read(state, &tube)));
+                }
+                Ok((some, next))
+            })?;
+            all.extend(some);
+            from = next;
+        }
+        Ok(all)
+    }
+
+    fn tubes_by_run(&self) -> Result<TubesByRun> {
+        Ok(self.of_tubes(|_, tube| Some((tube.run(), tube.number)))?.into_iter().collect())
+    }
+
+    /// Kicks tasks of a failure group in all tubes, those that were buried first, up to `most`.
+    /// Returns how many.
+    pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<u64> {
+        let runs = self.tubes_by_run()?;
+        let mut lanes = OF_ALL.map(|run| key::failed_of(run, group));
+        let ends = lanes.each_ref().map(|lane| key::end_of(lane));
+        let (prefix, mut kicked) = (key::failed_of(Run::QUEUE, group).len(), 0);
+        while kicked < most {
+            let step = (most - kicked).min(SWEEP_TASKS as u64) as usize;
+            let mut met = self.look_at(|state, _| {
+                let mut met = Vec::new();
+                for (from, end) in lanes.iter().zip(&ends) {
+                    let mut rows = Scan::between(key::copy(from), key::copy(end));
+                    for _ in 0..step {
+                        let Some((key, _)) = rows.next(&state.store)? else { break };
+                        met.push(key);
+                    }
+                }
+                Ok(met)
+            })?;
+            if met.is_empty() {
+                break;
+            }
+            met.sort_by(|one, other| one.get(prefix..).cmp(&other.get(prefix..)));
+            met.truncate(step);
+            let mut tasks: BTreeMap<u32, Vec<TaskId>> = BTreeMap::new();
+            for key in met {
+                let number = key::run_of_failed(&key).and_then(|run| runs.get(&run));
+                if let (Some(number), Some(id)) = (number, key::id_of(&key)) {
+                    tasks.entry(*number).or_default().push(id);
+                }
+                let lane = lanes.iter_mut().find(|lane| lane.first() == key.first());
+                lane.into_iter().for_each(|lane| *lane = key::after(&key));
+            }
+            for (tube, ids) in tasks {
+                match self.run(&KickMany { tube, ids: &ids }, durability) {
+                    Err(error) if error.is_not_found() => {}
+                    done => kicked += done?,
+                }
+            }
+        }
+        Ok(kicked)
+    }
+}
+
+/// A walk over the buried tasks of a failure group, the last one buried first.
+pub(crate) struct FailedListing {
+    lanes: SmallVec<[IndexWalk; 2]>,
+    /// The tube; none for a walk over all tubes.
+    number: Option<u32>,
+    group: String,
+    /// The tubes of a walk over all tubes, as of its beginning.
+    runs: Option<TubesByRun>,
+}
+
+/// A walk over index rows, backwards and page by page.
+struct IndexWalk {
+    start: Key,
+    /// Where the rows that were not read yet end; none once all were read.
+    end: Option<Key>,
+    page: VecDeque<Key>,
+}
+
+impl IndexWalk {
+    fn over(prefix: Key) -> Self {
+        Self { end: Some(key::end_of(&prefix)), start: prefix, page: VecDeque::new() }
+    }
+
+    /// The next key.
+    fn peek(&mut self, core: &Shared) -> Result<Option<&Key>> {
+        while self.page.is_empty() {
+            let Some(end) = self.end.take() else { return Ok(None) };
+            let (page, from) = core.read_snapshot(
+                |state, _| Ok((state.store.snapshot_range_back(&self.start, &end)?, ())),
+                |snapshot, ()| snapshot.keys_back(),
+            )?;
+            self.page = page;
+            self.end = (from > self.start).then_some(from);
+        }
+        Ok(self.page.front())
+    }
+}
+
+impl FailedListing {
+    /// Over a group of one tube, or of all.
+    pub(crate) fn new(number: Option<u32>, group: &str) -> Self {
+        Self { lanes: SmallVec::new(), number, group: group.to_owned(), runs: None }
+    }
+
+    /// The next task.
+    pub(crate) fn next(&mut self, core: &Shared) -> Result<Option<TaskSummary>> {
+        if self.lanes.is_empty() {
+            self.begin(core)?;
+        }
+        loop {
+            let Some((number, key)) = self.pop(core)? else { return Ok(None) };
+            let Some(number) = number else { continue };
+            let look = |state: &EngineState, now| {
+                // It may have left the group since its page was read.
+                let (Some(id), Some(_)) = (key::id_of(&key), state.store.row(&key)?) else {
+                    return Ok(None);
+                };
+                let tube = state.tube(number)?;
+                sound(query::info(&state.store, &tube, id, now)).map(|it| it.map(|it| it.summary))
+            };
+            match core.catch_up(number).and_then(|()| core.look_at(look)) {
+                Err(error) if error.is_not_found() => {}
+                Ok(None) => {}
+                found => return found,
+            }
+        }
+    }
+
+    fn begin(&mut self, core: &Shared) -> Result<()> {
+        self.lanes = match self.number {
+            Some(number) => {
+                let run = core.look_at(|state, _| Ok(state.tube(number)?.run()))?;
+                smallvec![IndexWalk::over(key::buried_group_of(run, &self.group))]
+            }
+            None => {
+                self.runs = Some(core.tubes_by_run()?);
+                let lanes = OF_ALL.map(|run| IndexWalk::over(key::failed_of(run, &self.group)));
+                lanes.into_iter().collect()
+            }
+        };
+        Ok(())
+    }
+
+    /// The next index row and its tube, if that exists.
+    fn pop(&mut self, core: &Shared) -> Result<Option<(Option<u32>, Key)>> {
+        let mut best: Option<(Key, &mut IndexWalk)> = None;
+        for lane in &mut self.lanes {
+            let prefix = lane.start.len();
+            let Some(key) = lane.peek(core)? else { continue };
+            let rank = Key::from_slice(key.get(prefix..).unwrap_or_default());
+            if best.as_ref().is_none_or(|(best, _)| *best < rank) {
+                best = Some((rank, lane));
+            }
+        }
+        let Some(key) = best.and_then(|(_, lane)| lane.page.pop_front()) else { return Ok(None) };
+        let number = match &self.runs {
+            None => self.number,
+            Some(runs) => key::run_of_failed(&key).and_then(|run| runs.get(&run).copied()),
+        };
+        Ok(Some((number, key)))
+    }
+}
