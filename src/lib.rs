@@ -136,6 +136,7 @@ pub mod from_beanstalkd {}
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use api::advance::MoveTask;
 pub use api::builder::Builder;
 pub use api::by_id::UpdateTask;
 pub use api::callbacks::Callback;
@@ -169,4 +170,4 @@ pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 pub use words::urgency::Urgency;
-pub use words::verb::{Conflict, Put, PutOutcome, Release};
+pub use words::verb::{Advance, Conflict, Put, PutOutcome, Release};

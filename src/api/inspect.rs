@@ -67,6 +67,10 @@ pub struct Calls {
     pub delete: u64,
     /// Tasks changed by `update`.
     pub update: u64,
+    /// Tasks whose step was done and that [went on](crate::Task::advance).
+    pub advance: u64,
+    /// Tasks that came from another tube, or went there by [`move_to`](Tube::move_to).
+    pub moved: u64,
     /// Delays that ended.
     pub delay: u64,
     /// Tasks whose ttl ended.
@@ -147,6 +151,8 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         kick: of(Cause::Kick),
         delete: of(Cause::Delete),
         update: of(Cause::Update),
+        advance: of(Cause::Advance),
+        moved: of(Cause::Move),
         delay: of(Cause::Delay),
         ttl: of(Cause::Ttl),
         ttr: of(Cause::Ttr),

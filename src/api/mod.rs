@@ -11,6 +11,7 @@ pub(crate) mod lease;
 pub(crate) mod tube;
 pub(crate) mod steps;
 pub(crate) mod by_id;
+pub(crate) mod advance;
 pub(crate) mod receipt;
 pub(crate) mod put;
 pub(crate) mod take;

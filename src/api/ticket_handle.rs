@@ -1,6 +1,7 @@
 //! The right to settle a task, without a guard. A guard adds only its drop.
 
 use crate::api::queue_inner::QueueInner;
+use crate::engine::context::damaged;
 use crate::engine::query;
 use crate::engine::settle::{self, Settle};
 use crate::format::row::TakenRow;
@@ -50,7 +51,7 @@ impl TicketHandle {
         Err(self.named(error, action))
     }
 
-    fn named(&self, error: Error, action: &'static str) -> Error {
+    pub(super) fn named(&self, error: Error, action: &'static str) -> Error {
         error.during(action).on_task(self.ticket.id).in_tube(&self.name)
     }
 
@@ -67,6 +68,21 @@ impl TicketHandle {
     /// The ticket.
     pub fn ticket(&self) -> Ticket {
         self.ticket
+    }
+
+    /// As [`Lease::passed`](crate::Lease::passed).
+    ///
+    /// # Errors
+    /// As [`Lease::passed`](crate::Lease::passed).
+    pub fn passed(&self) -> Result<Option<Vec<u8>>> {
+        let passed = self.hold.core.look(|view, _| {
+            let tube = query::tube(view, self.number)?;
+            let (stored, _) = settle::held(view, &tube, self.ticket)?;
+            let stored = stored.whole(view, &tube)?;
+            let (_, row) = stored.task(&tube)?.read.ok_or_else(|| damaged("task"))?;
+            Ok(row.passed().map(<[u8]>::to_vec))
+        });
+        passed.map_err(|error| self.named(error, "read the passed result"))
     }
 
     /// As [`Lease::time_left`](crate::Lease::time_left).

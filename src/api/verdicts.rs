@@ -394,6 +394,15 @@ verdicts! {
         renew_for(length: Duration) => Verdict::Touch(Extend::RenewFor(length));
     }
     reads {
+        /// The result that the step before has [passed on](crate::Advance::result), if it has
+        /// passed one. Reads it from the queue.
+        ///
+        /// # Errors
+        /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is no longer held;
+        /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
+        /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+        passed() -> Result<Option<Vec<u8>>>;
+
         /// The task's number.
         id() -> TaskId;
 

@@ -7,7 +7,7 @@ use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, query, settle};
+use crate::engine::{consumers, lookup, query, settle};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, WorkRow};
@@ -41,6 +41,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     work(view, &tubes, &mut named, report)?;
     payloads::audit(view, named, report)?;
     failed(view, report)?;
+    moved(view, &tubes, report)?;
     strays(view, &tubes, report)?;
     durable_bytes(view, report)
 }
@@ -185,6 +186,29 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
         walk(view, Range::of(tag), report, |(key, _), report| {
             let beside = key::buried_group_beside(&key);
             if beside.is_none_or(|beside| !is_there(view, &beside).unwrap_or(true)) {
+                report(format!("{tag:?}: a row without a task: {key:02x?}"));
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Reports the rows that lead to tasks which came from other tubes, if there is no such task.
+fn moved(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
+    let clears = |(key, _): &Met| key.starts_with(&key::work_of(Work::Clear));
+    let is_cleared = Scan::over(Range::of(Tag::Work)).next(view)?.as_ref().is_some_and(clears);
+    for tag in [Tag::Moved, Tag::MovedTemporary] {
+        walk(view, Range::of(tag), report, |(key, row), report| {
+            let number = row.as_deref().and_then(row::read_number);
+            let tube = tubes.values().find(|tube| Some(u64::from(tube.number)) == number);
+            let id = key::id_of(&key);
+            let is_moved = |tube: &TubeEntry| {
+                let found = lookup::find(view, tube, id?).ok()?;
+                let stored = found.0.whole(view, tube).ok()?;
+                stored.own().map(|row| row.is_moved())
+            };
+            // A sweep may still have to remove the task.
+            if !is_cleared && tube.and_then(is_moved) != Some(true) {
                 report(format!("{tag:?}: a row without a task: {key:02x?}"));
             }
         })?;
@@ -358,6 +382,12 @@ impl<'a> Audit<'a> {
                     let id = task.id;
                     self.say(format!("task {id}: the queue's row of its failure is missing"));
                 }
+            }
+        }
+        if task.read.is_some_and(|(_, row)| row.is_moved()) {
+            let kept = query::numbered(self.view.get(&key::moved(run, task.id)), "moved");
+            if kept.ok().flatten() != Some(self.tube.number) {
+                self.say(format!("task {}: the row that leads to it is missing", task.id));
             }
         }
         match standing {

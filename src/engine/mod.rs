@@ -33,6 +33,7 @@ pub(crate) mod settle;
 pub(crate) mod take;
 pub(crate) mod by_id;
 pub(crate) mod update;
+pub(crate) mod moves;
 pub(crate) mod sweep;
 pub(crate) mod tubes;
 pub(crate) mod due;

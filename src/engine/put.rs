@@ -293,8 +293,8 @@ impl PutTasks<'_> {
         };
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order };
-        let group = task.placed.and_then(|placed| placed.group).or(task.group);
-        let group = group.or(tube.plain_group());
+        let placed_group = task.placed.and_then(|placed| placed.group);
+        let group = placed_group.or(task.group).or(tube.plain_group());
         let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         let (is_fresh, times) = match &standing {
             TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
@@ -332,9 +332,9 @@ impl PutTasks<'_> {
             }
             (None, None) => {}
         }
-        let raw = row.encode();
-        let home = Home { rank: place, is_fresh };
-        transition::put(ctx, &TaskRef::new(tube, id, (home, place), &raw, row), standing)?;
+        let (raw, home) = (row.encode(), Home { rank: place, is_fresh });
+        let task = TaskRef::new(tube, id, (home, place), &raw, row);
+        transition::put(ctx, &task, standing, Cause::Put)?;
         Ok(Put { id, outcome: keyed.map_or(PutOutcome::New, |put| put.outcome) })
     }
 
@@ -430,7 +430,7 @@ fn on_conflict(
 }
 
 /// The task with this key.
-fn keyed(ctx: &OpContext<'_>, tube: &TubeEntry, text: &str) -> Result<Option<TaskId>> {
+pub(crate) fn keyed(ctx: &OpContext<'_>, tube: &TubeEntry, text: &str) -> Result<Option<TaskId>> {
     let from = key::key_of(tube.run(), text);
     let Some((met, _)) = ctx.first(&from, &key::end_of(&from))? else { return Ok(None) };
     key::id_of(&met).map(Some).ok_or_else(|| damaged("key"))

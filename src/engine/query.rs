@@ -6,7 +6,7 @@ use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, lookup, retry};
-use crate::format::key::{self, Key, RUN_PREFIX, Range};
+use crate::format::key::{self, Key, RUN_PREFIX, Range, Run};
 use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
 use crate::words::clock::{NEVER, Now};
@@ -122,6 +122,19 @@ pub(crate) fn has(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool>
     }
 }
 
+/// The tube that the row of a task which came from another tube leads to.
+pub(crate) fn moved_to(view: &dyn View, id: TaskId) -> Result<Option<u32>> {
+    for run in Run::BOTH {
+        let key = key::moved(run, id);
+        if Range::holding(&key).is_some_and(|range| view.count(range) > 0)
+            && let Some(number) = sound(numbered(view.get(&key), "moved"))?.flatten()
+        {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
 /// The same numbers without those of tubes whose row is damaged.
 pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
     let mut sound = Vec::new();
@@ -176,7 +189,9 @@ impl TaskDescription {
 
     /// All of it, with its payload.
     pub(crate) fn with(self, payload: Payload) -> TaskInfo {
-        TaskInfo { summary: self.summary, payload: payload.into_bytes().into_vec() }
+        let Self { stored, summary } = self;
+        let passed = stored.own().and_then(|row| row.passed()).map(<[u8]>::to_vec);
+        TaskInfo { summary, payload: payload.into_bytes().into_vec(), passed }
     }
 }
 

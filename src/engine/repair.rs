@@ -15,7 +15,7 @@ use crate::engine::{lookup, position};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
-    self, ConsumerRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
+    self, ConsumerRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow, moved_section,
 };
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -175,7 +175,8 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
         Some(raw) if TaskRow::decode(&raw).is_some() => (raw, None),
         _ => {
             let found = pieces::find(ctx, (tube.run(), id))?;
-            (unknown_task(ctx, &found, group), Some(found))
+            let is_moved = ctx.row(&key::moved(tube.run(), id))?.is_some();
+            (unknown_task(ctx, &found, group, is_moved), Some(found))
         }
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
@@ -201,14 +202,21 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     Ok(())
 }
 
-/// The row of a task of which only the payload and the group are known.
-fn unknown_task(ctx: &OpContext<'_>, found: &PiecesFound, group: Option<&str>) -> Value {
+/// The row of a task of which only the payload and the group are known, and whether it came from
+/// another tube.
+fn unknown_task(
+    ctx: &OpContext<'_>,
+    found: &PiecesFound,
+    group: Option<&str>,
+    is_moved: bool,
+) -> Value {
     let payload = match found {
         PiecesFound::Whole(pieces) => PayloadPlace::Apart(*pieces),
         PiecesFound::Nothing | PiecesFound::Parts => PayloadPlace::Inline(&[]),
     };
     let created = ctx.now.queue;
-    let (codec, version, times, key, extension) = (0, 0, None, None, &[][..]);
+    let section = moved_section(&[], None, is_moved).unwrap_or(Value::EMPTY);
+    let (codec, version, times, key, extension) = (0, 0, None, None, &*section);
     TaskRow { created, codec, version, times, group, key, extension, payload }.encode()
 }
 

@@ -167,6 +167,14 @@ impl StoredTask {
         }
     }
 
+    /// The task's own row, if it was read and is sound.
+    pub(crate) fn own(&self) -> Option<TaskRow<'_>> {
+        match &self.own {
+            OwnRow::Read(raw) => TaskRow::decode(raw),
+            OwnRow::Plain { .. } | OwnRow::Lost(_) => None,
+        }
+    }
+
     /// The same task, with the task's own row read in any case.
     pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
         if let OwnRow::Plain { group, .. } = &mut self.own {

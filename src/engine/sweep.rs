@@ -125,6 +125,7 @@ fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<
         return Ok(PIECES_OF_STEP);
     };
     ctx.effects().count_bytes(run, -(task.payload.bytes() as i64));
+    transition::forget_moved(ctx, (run, id), &task)?;
     let Some(pieces) = task.payload.pieces() else { return Ok(0) };
     pieces::remove(ctx, (run, id), &pieces)?;
     Ok(pieces.count() as usize)

@@ -8,13 +8,13 @@ use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{failures, fresh, groups, lookup};
-use crate::format::key::{self, Key, Rank};
+use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Value, View};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::sync::Arc;
-use crate::words::task::Cause;
+use crate::words::task::{Cause, TaskId};
 use smallvec::SmallVec;
 use std::mem::discriminant;
 
@@ -154,12 +154,17 @@ pub(crate) fn move_to_rank(
     Ok(())
 }
 
-/// Brings a task into existence. Its own row was read; what stands apart of its payload is the
+/// Brings a task into its tube. Its own row was read; what stands apart of its payload is the
 /// caller's to write.
 #[inline]
-pub(crate) fn put(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) -> Result<()> {
+pub(crate) fn put(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    to: &TaskState,
+    cause: Cause,
+) -> Result<()> {
     let (run, id) = (task.tube.run(), task.id);
-    Transition { task, from: None, to: Some(to), before: None }.carry_out(ctx, Cause::Put)?;
+    Transition { task, from: None, to: Some(to), before: None }.carry_out(ctx, cause)?;
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
@@ -180,6 +185,36 @@ pub(crate) fn erase(
     from: &TaskState,
     cause: Cause,
 ) -> Result<()> {
+    remove(ctx, task, from, cause)?;
+    if let Some((_, row)) = task.read {
+        let owner = (task.tube.run(), task.id);
+        if let Some(pieces) = row.payload.pieces() {
+            pieces::remove(ctx, owner, &pieces)?;
+        }
+        forget_moved(ctx, owner, &row)?;
+    }
+    Ok(())
+}
+
+/// Removes the row that leads to a task, if it came from another tube.
+pub(crate) fn forget_moved(
+    ctx: &mut OpContext<'_>,
+    (run, id): (Run, TaskId),
+    row: &TaskRow<'_>,
+) -> Result<()> {
+    if row.is_moved() && ctx.row(&key::moved(run, id))?.is_some() {
+        ctx.remove(key::moved(run, id));
+    }
+    Ok(())
+}
+
+/// Removes a task from its tube. What stands apart of its payload stays.
+pub(crate) fn remove(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: &TaskState,
+    cause: Cause,
+) -> Result<()> {
     let (run, id) = (task.tube.run(), task.id);
     Transition { task, from: Some(from), to: None, before: None }.carry_out(ctx, cause)?;
     ctx.remove(key::task(run, &task.home, id));
@@ -187,9 +222,6 @@ pub(crate) fn erase(
         ctx.remove(key::position(run, id));
     }
     ctx.effects().count_bytes(run, -(task.bytes as i64));
-    if let Some(pieces) = task.pieces() {
-        pieces::remove(ctx, (run, id), &pieces)?;
-    }
     if let Some(text) = task.key() {
         ctx.remove(key::key(run, text, id));
     }

@@ -65,7 +65,7 @@ impl Op for Update {
 }
 
 /// Refuses what the tube's kind does not allow, and times that mean nothing.
-fn check(tube: &TubeEntry, changes: &Changes) -> Result<()> {
+pub(crate) fn check(tube: &TubeEntry, changes: &Changes) -> Result<()> {
     let kind = tube.row.options.kind;
     let switches = kind.switches();
     let off = match changes {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// The features that this version knows. A number is never used for another feature.
-pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS, FAILURES];
+pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
 /// opposite order, and put new ones at wrong ranks.
@@ -20,6 +20,11 @@ pub(crate) const RETRY_TERMS: Feature =
 /// one, and the counts of the groups. A version without it could not read exhausted tasks.
 pub(crate) const FAILURES: Feature =
     Feature { number: 3, unknown: Unknown::Refuse, name: Cow::Borrowed("failures") };
+
+/// A task that came from another tube, or whose step has passed a result on. A version without it
+/// would leave the row that leads to the task.
+pub(crate) const MOVES: Feature =
+    Feature { number: 4, unknown: Unknown::Refuse, name: Cow::Borrowed("moves") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,8 @@ impl Run {
     pub(crate) const TEMPORARY: u32 = 1 << 31;
     /// No tube: the rows of the whole queue are counted under it.
     pub(crate) const QUEUE: Self = Self(0);
+    /// For the keys of the whole queue's tags: those about durable tubes, and about temporary ones.
+    pub(crate) const BOTH: [Self; 2] = [Self::QUEUE, Self(Self::TEMPORARY)];
 
     pub(crate) fn is_temporary(self) -> bool {
         self.0 & Self::TEMPORARY != 0
@@ -425,6 +427,12 @@ pub(crate) fn run_of_failed(failed: &[u8]) -> Option<Run> {
 /// The beginning of the keys of all pieces of a task of this run.
 pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
     let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
+    tagged(tag, &id.get().to_be_bytes())
+}
+
+/// The key of the row that leads to a task which came from another tube.
+pub(crate) fn moved(run: Run, id: TaskId) -> Key {
+    let tag = if run.is_temporary() { Tag::MovedTemporary } else { Tag::Moved };
     tagged(tag, &id.get().to_be_bytes())
 }
 

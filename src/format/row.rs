@@ -7,7 +7,7 @@ mod state;
 pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
-pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times, kind_section};
+pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times, kind_section, moved_section};
 
 use crate::format::extension::Extension;
 use crate::format::key::Run;

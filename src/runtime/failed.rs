@@ -20,9 +20,6 @@ use std::collections::{BTreeMap, VecDeque};
 /// The tube of each run.
 type TubesByRun = BTreeMap<Run, u32>;
 
-/// The runs whose queue's rows are those of all durable, and of all temporary tubes.
-const OF_ALL: [Run; 2] = [Run::QUEUE, Run(Run::TEMPORARY)];
-
 impl Shared {
     /// The failure groups of a tube, by name.
     pub(crate) fn failure_groups(&self, number: u32) -> Result<Vec<FailureGroup>> {
@@ -86,7 +83,7 @@ impl Shared {
     /// Returns how many.
     pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<u64> {
         let runs = self.tubes_by_run()?;
-        let mut lanes = OF_ALL.map(|run| key::failed_of(run, group));
+        let mut lanes = Run::BOTH.map(|run| key::failed_of(run, group));
         let ends = lanes.each_ref().map(|lane| key::end_of(lane));
         let (prefix, mut kicked) = (key::failed_of(Run::QUEUE, group).len(), 0);
         while kicked < most {
@@ -203,7 +200,7 @@ impl FailedListing {
             }
             None => {
                 self.runs = Some(core.tubes_by_run()?);
-                let lanes = OF_ALL.map(|run| IndexWalk::over(key::failed_of(run, &self.group)));
+                let lanes = Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, &self.group)));
                 lanes.into_iter().collect()
             }
         };

@@ -105,15 +105,15 @@ impl Shared {
         let Some(number) = self.tube_with(id, *first)? else { return Ok(None) };
         *first = Some(number);
         match self.peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some)) {
-            // It has gone meanwhile. A task stays in its tube.
+            // It has gone meanwhile, at least from this tube.
             Err(error) if error.is_not_found() => Ok(None),
             found => found,
         }
     }
 
-    /// The tube that has this task. Looks into `first`, if it is given, and then into a few tubes
-    /// at a time, so that what the engine's lock is held for does not depend on the number of
-    /// tubes.
+    /// The tube that has this task. Looks into `first`, if it is given, then into the tube that a
+    /// row names, if the task came from another one, and then into a few tubes at a time, so that
+    /// what the engine's lock is held for does not depend on the number of tubes.
     pub(crate) fn tube_with(&self, id: TaskId, first: Option<u32>) -> Result<Option<u32>> {
         let look_into = |state: &EngineState, numbers: &[u32]| {
             for number in numbers {
@@ -130,9 +130,12 @@ impl Shared {
             }
             Ok(None)
         };
-        if let Some(first) = first
-            && let Some(found) = self.look_at(|state, _| look_into(state, &[first]))?
-        {
+        let look_where_known = |state: &EngineState, _| {
+            let moved = query::moved_to(&state.store, id)?;
+            let known: SmallVec<[u32; 2]> = first.into_iter().chain(moved).collect();
+            look_into(state, &known)
+        };
+        if let Some(found) = self.look_at(look_where_known)? {
             return Ok(Some(found));
         }
         let mut from = Some(0);
@@ -146,7 +149,8 @@ impl Shared {
             }
             from = next;
         }
-        Ok(None)
+        // It may have gone meanwhile from a tube that was not looked into to one that was.
+        self.look_at(look_where_known)
     }
 
     /// Why a task of any tube is not running.

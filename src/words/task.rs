@@ -140,6 +140,10 @@ pub enum Cause {
     Lost,
     /// `update`; the state changes only with the delay.
     Update,
+    /// `advance`: the task's step is done, and it left the tube, or the state, for the next one.
+    Advance,
+    /// The task came to the tube by `advance` or `move_to`, or left it by `move_to`.
+    Move,
     /// The queue was closed.
     Close,
     /// A tube was made.
@@ -164,6 +168,8 @@ pub struct TaskInfo {
     pub summary: TaskSummary,
     /// The payload's bytes.
     pub payload: Vec<u8>,
+    /// The result of the step before, if the task [has advanced](crate::Task::advance) with one.
+    pub passed: Option<Vec<u8>>,
 }
 
 impl Deref for TaskInfo {

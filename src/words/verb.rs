@@ -102,6 +102,41 @@ impl Release {
     }
 }
 
+/// The terms on which a task goes on to another tube, see [`Task::advance`](crate::Task::advance).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Advance<'a> {
+    pub(crate) delay: Option<Duration>,
+    pub(crate) priority: Option<i64>,
+    pub(crate) result: Option<&'a [u8]>,
+}
+
+impl<'a> Advance<'a> {
+    /// At once, with its priority, and without a result.
+    pub const fn new() -> Self {
+        Self { delay: None, priority: None, result: None }
+    }
+
+    /// Ready after this long, in [queue time](crate#time). The delay is added to the ttl.
+    pub const fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// With another priority. Smaller first.
+    pub const fn priority(mut self, priority: i64) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// With the result of this step, at most 16 KiB, which the next step reads as
+    /// [`Lease::passed`](crate::Lease::passed). It replaces the result of the step before.
+    pub const fn result(mut self, result: &'a [u8]) -> Self {
+        self.result = Some(result);
+        self
+    }
+}
+
 /// How a lease is extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extend {

@@ -89,6 +89,27 @@ fn each_failure_enters_it() {
     }
 }
 
+/// A task that came from another tube, or whose step is done.
+#[test]
+fn each_move_enters_it() {
+    let uses: [fn(&Tube, &Tube); 3] = [
+        |from, to| from.take().unwrap().advance(to).unwrap(),
+        |from, _| from.take().unwrap().advance(from).unwrap(),
+        |from, to| {
+            let id = from.peek_next(tubewell::State::Ready).unwrap().unwrap().id;
+            from.move_to(id, to).apply().unwrap();
+        },
+    ];
+    for using in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let (from, to) = (queue.tube("from").unwrap(), queue.tube("to").unwrap());
+        from.put(b"x").unwrap();
+        using(&from, &to);
+        assert_eq!(entered(&path), ["moves"]);
+    }
+}
+
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.
 #[test]
 fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {

@@ -132,7 +132,11 @@ fn every_golden_folder_holds_what_the_library_finds() {
         let folder = read(&path).unwrap();
         assert_eq!(folder.journal.slots, [true; 2]);
         let features = folder.journal.features.iter().map(|feature| feature.name.as_str());
-        let used: &[&str] = if name == "terms" { &["higher-first", "retry-terms"] } else { &[] };
+        let used: &[&str] = match name {
+            "terms" => &["higher-first", "retry-terms"],
+            "steps" => &["higher-first", "retry-terms", "failures", "moves"],
+            _ => &[],
+        };
         assert_eq!(features.collect::<Vec<_>>(), used);
         let others: &[&str] = if name == "guests" { &["an app's notes", "digests"] } else { &[] };
         assert_eq!(folder.base.others, others);

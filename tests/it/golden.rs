@@ -21,7 +21,7 @@ use tubewell::{ManualClock, Queue};
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 17] = [
     "closed",
     "killed",
     "mid_lease",
@@ -38,6 +38,7 @@ pub(crate) const NAMES: [&str; 16] = [
     "large",
     "carried",
     "terms",
+    "steps",
 ];
 
 /// Bytes of everything in `tests/golden`.

@@ -62,6 +62,7 @@ mod kinds;
 mod lease;
 mod limit;
 mod listing;
+mod moves;
 mod numbers;
 mod open;
 mod order;

@@ -367,6 +367,8 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Ack { .. }
         | Step::Bury { .. }
         | Step::Fail { .. }
+        | Step::Advance { .. }
+        | Step::Move { .. }
         | Step::Retry { .. }
         | Step::Kick { .. }
         | Step::Unfail { .. }

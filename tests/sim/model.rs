@@ -132,6 +132,7 @@ impl Model {
             | Step::PutMany { tube, .. }
             | Step::Kick { tube, .. }
             | Step::Unfail { tube, .. }
+            | Step::Move { tube, .. }
             | Step::KickOne { tube, .. }
             | Step::BuryAny { tube, .. }
             | Step::Update { tube, .. }
@@ -239,6 +240,7 @@ impl Model {
             buries: 0,
             reason: None,
             failure: None,
+            passed: false,
         };
         let shares = matches!(opts.kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let task = Task {
@@ -291,6 +293,7 @@ impl Model {
     fn verdict(&mut self, no: LeaseNo, step: &Step) -> Expected {
         let &(_, _, tube, incarnation) = self.lease(no).unwrap();
         let mut wrong = self.verdict_refusals(tube, incarnation, step);
+        wrong.extend(self.way_refusals(step));
         let Some(serial) = self.holds(no) else {
             wrong.push(ErrorKind::LeaseLost);
             return Err(wrong);
@@ -357,6 +360,13 @@ impl Model {
                 task.deadline = mono.saturating_add(by);
                 self.count(tube, Call::Touch);
             }
+            Step::Advance { to, delay, with_result, .. } => {
+                let wrong = self.go_refusals(serial, *to);
+                if !wrong.is_empty() {
+                    return Err(wrong);
+                }
+                self.go(serial, *to, *delay, None, Some(*with_result));
+            }
             _ => self.remove(serial, Call::Ack),
         }
         Ok(Answer::Done)
@@ -420,6 +430,9 @@ impl Model {
             let &(_, _, tube, _) = self.lease(*no).unwrap();
             if let Step::Detach { .. } = step {
                 return Ok(Answer::Done);
+            }
+            if let Step::Advance { to, .. } = step {
+                self.work_off(*to);
             }
             self.work_off_for(tube, step.sees_delays());
             if let Step::DropGuard { .. } = step {

@@ -72,12 +72,16 @@ impl Run {
         let model = self.judge.now();
         let mut picked = Picked { serial: self.serial, lease: self.lease, ..Picked::default() };
         match step {
+            Step::Advance { to, .. } | Step::Move { to, .. } if !self.world.has_tube(*to) => {
+                return None;
+            }
             Step::Claim { tube, task }
             | Step::KickOne { tube, task }
             | Step::BuryAny { tube, task }
             | Step::Delete { tube, task, .. }
             | Step::Finish { tube, task, .. }
             | Step::Update { tube, task, .. }
+            | Step::Move { tube, task, .. }
             | Step::Peek { tube, task } => picked.task = model.task_at(*tube, *task),
             Step::DeleteMany { tube, tasks } => {
                 let tasks = tasks.iter().filter_map(|task| model.task_at(*tube, *task));
@@ -94,6 +98,7 @@ impl Run {
             | Step::Retry { lease, .. }
             | Step::Bury { lease, .. }
             | Step::Fail { lease }
+            | Step::Advance { lease, .. }
             | Step::Touch { lease, .. }
             | Step::Renew { lease }
             | Step::RenewFor { lease, .. }

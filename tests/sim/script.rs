@@ -256,6 +256,14 @@ impl Maker {
             return Step::Unfail { tube, group: self.rng.below(3) as u8 };
         }
         if self.rng.one_in(40) {
+            let (to, delay) = (self.tube(), self.rng.one_in(3).then(|| self.span()));
+            return Step::Advance { lease, to, delay, with_result: self.rng.one_in(2) };
+        }
+        if self.rng.one_in(50) {
+            let (to, priority) = (self.tube(), self.rng.one_in(3).then(|| self.priority()));
+            return Step::Move { tube, task, to, priority };
+        }
+        if self.rng.one_in(40) {
             return Step::Finish { tube, task, fails: self.rng.one_in(3) };
         }
         match self.rng.below(if self.profile.beside { 242 } else { 224 }) {

@@ -240,6 +240,13 @@ pub enum Step {
     Fail {
         lease: u32,
     },
+    /// The task in hand goes on to a tube, perhaps with a result.
+    Advance {
+        lease: u32,
+        to: u8,
+        delay: Option<u64>,
+        with_result: bool,
+    },
     Touch {
         lease: u32,
         by: u64,
@@ -262,6 +269,13 @@ pub enum Step {
     Kick {
         tube: u8,
         count: u64,
+    },
+    /// A task in any state goes to another tube.
+    Move {
+        tube: u8,
+        task: u32,
+        to: u8,
+        priority: Option<i64>,
     },
     /// All tasks of a failure group are kicked.
     Unfail {
@@ -373,7 +387,7 @@ impl Step {
     /// Whether the delays of its tubes that have ended end before it. A step of leases alone sees
     /// taken tasks only.
     pub fn sees_delays(&self) -> bool {
-        self.tube().is_some() || matches!(self, Self::Tick | Self::Look)
+        self.tube().is_some() || matches!(self, Self::Tick | Self::Look | Self::Advance { .. })
     }
 
     /// The tube that a step names.
@@ -385,6 +399,8 @@ impl Step {
             | Self::TakeMany { tube, .. }
             | Self::Claim { tube, .. }
             | Self::Kick { tube, .. }
+            | Self::Unfail { tube, .. }
+            | Self::Move { tube, .. }
             | Self::KickOne { tube, .. }
             | Self::BuryAny { tube, .. }
             | Self::Delete { tube, .. }
@@ -480,6 +496,8 @@ pub struct Seen {
     pub buries: u32,
     pub reason: Option<Reason>,
     pub failure: Option<SeenFailure>,
+    /// Whether the step before has passed a result on.
+    pub passed: bool,
 }
 
 /// The last failure of a task: message, failure group, queue time, consumer.
@@ -502,9 +520,11 @@ pub enum Call {
     Ttl,
     Ttr,
     Lost,
+    Advance,
+    Moved,
 }
 
-pub const CALLS: usize = 14;
+pub const CALLS: usize = 16;
 
 /// One tube, as it is visible: its tasks in the order of takes within each state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -577,6 +597,11 @@ pub fn payload(serial: Serial) -> Vec<u8> {
     let mut bytes = serial.to_be_bytes().to_vec();
     bytes.extend((0..len).map(|at| (serial as u8).wrapping_add(at as u8)));
     bytes
+}
+
+/// What a step of the task's work passes on.
+pub fn result_of(serial: Serial) -> Vec<u8> {
+    payload(serial ^ 0xa).into_iter().take(2000).collect()
 }
 
 /// The number in a payload, if every byte is as it was put.

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock, PutOutcome,
-    Queue, Reason, Release, Result, Retry, State, Task, TaskId, TaskInfo, Ticket, TicketHandle,
-    Tube,
+    Advance, Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock,
+    PutOutcome, Queue, Reason, Release, Result, Retry, State, Task, TaskId, TaskInfo, Ticket,
+    TicketHandle, Tube,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -313,7 +313,37 @@ impl World {
         Ok(tube.ticket(lease.ticket))
     }
 
+    /// Whether there was a tube of this number since the opening.
+    pub fn has_tube(&self, no: u8) -> bool {
+        self.tubes.contains_key(&no)
+    }
+
+    /// The task in hand goes on to a tube. A refusal leaves the guard as it is.
+    fn advance(&mut self, no: LeaseNo, to: u8, delay: Option<u64>, result: bool) -> Result<()> {
+        let next = self.tubes[&to].clone();
+        let result = result.then(|| result_of(self.serials[&self.leases[&no].ticket.id()]));
+        let mut terms = Advance::new();
+        if let Some(delay) = delay {
+            terms = terms.delay(length(delay));
+        }
+        if let Some(result) = &result {
+            terms = terms.result(result);
+        }
+        let guard = self.leases.get_mut(&no).and_then(|lease| lease.guard.as_mut());
+        match guard.filter(|_| no.is_multiple_of(2)) {
+            Some(guard) => {
+                guard.advance_with(&next, terms)?;
+                drop(self.guard(Some(no)));
+                Ok(())
+            }
+            None => self.held(Some(no))?.advance_with(&next, terms),
+        }
+    }
+
     fn verdict(&mut self, no: LeaseNo, step: &Step) -> Result<()> {
+        if let Step::Advance { to, delay, with_result, .. } = step {
+            return self.advance(no, *to, *delay, *with_result);
+        }
         let words = format!("e{no}");
         // A verdict consumes a guard, so this is used only where a refusal means a lost lease;
         // every second time, so that both ways are tested.

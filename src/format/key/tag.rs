@@ -99,6 +99,10 @@ tags! {
     Piece = 0x22, Queue, None;
     /// The same for temporary tubes.
     PieceTemporary = 0x23, Temporary, None;
+    /// id → tube number, of a task that came from another tube
+    Moved = 0x24, Queue, None;
+    /// The same for temporary tubes.
+    MovedTemporary = 0x25, Temporary, None;
 }
 
 /// To what the rows of a tag belong.

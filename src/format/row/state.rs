@@ -281,6 +281,12 @@ impl TaskProgress {
         }
     }
 
+    /// Forgets its last failure.
+    pub(crate) fn clear_failure(&mut self) {
+        self.last_error.clear();
+        self.extension.take(FAILURE_FIELD);
+    }
+
     fn counts(&self) -> [u32; 4] {
         [self.deliveries, self.attempts, self.releases, self.buries]
     }

@@ -8,8 +8,9 @@ use crate::format::piece::Pieces;
 use crate::words::clock::NEVER;
 use crate::words::limits::LABEL_BYTES_MAX;
 
-/// What the caller said of a task. It is written once, under the task's first place, its *home*,
-/// and never changes; the small row of the task's state goes from place to place beside it.
+/// What the caller said of a task. It is written once, under the task's first place in its tube,
+/// its *home*, and never changes there; the small row of the task's state goes from place to place
+/// beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRow<'a> {
     /// Queue time of the put.
@@ -72,6 +73,39 @@ impl PayloadPlace<'_> {
 /// that does not know it keeps it.
 const KIND_FIELD: u16 = 1;
 
+/// Number of the field with the result of the step before.
+const PASSED_FIELD: u16 = 2;
+
+/// Number of the field, without content, of a task that came from another tube.
+const MOVED_FIELD: u16 = 3;
+
+/// The extension section of a task after a move: with the fields of this one, and this result of
+/// the step before. `None` if there is no room for it.
+pub(crate) fn moved_section(
+    section: &[u8],
+    passed: Option<&[u8]>,
+    is_moved: bool,
+) -> Option<Value> {
+    let mut fields = match section {
+        [] => Extension::default(),
+        section => Extension::decode(&mut Unpacker::new(section))?,
+    };
+    match passed {
+        Some(passed) if !fields.set(PASSED_FIELD, passed) => return None,
+        Some(_) => {}
+        None => drop(fields.take(PASSED_FIELD)),
+    }
+    if is_moved && !fields.set(MOVED_FIELD, &[]) {
+        return None;
+    }
+    if fields.is_empty() {
+        return Some(Value::EMPTY);
+    }
+    let mut section = Packer::new();
+    fields.encode(&mut section);
+    Some(section.done())
+}
+
 /// The extension section of a task of this kind.
 pub(crate) fn kind_section(kind: &str) -> Value {
     let mut fields = Extension::default();
@@ -90,6 +124,19 @@ impl<'a> TaskRow<'a> {
             return None;
         }
         extension::find(self.extension, KIND_FIELD).and_then(|kind| str::from_utf8(kind).ok())
+    }
+
+    /// The result of the step before.
+    pub(crate) fn passed(&self) -> Option<&'a [u8]> {
+        match self.extension {
+            [] => None,
+            section => extension::find(section, PASSED_FIELD),
+        }
+    }
+
+    /// Whether it came from another tube: then a row of the queue leads to it.
+    pub(crate) fn is_moved(&self) -> bool {
+        !self.extension.is_empty() && extension::find(self.extension, MOVED_FIELD).is_some()
     }
 
     pub(crate) fn encode(&self) -> Value {

@@ -44,6 +44,8 @@ pub(crate) enum Key {
     BuriedTime(u32, u64, u64),
     BuriedGroup(u32, String, u64, u64),
     FailureGroup(u32, String),
+    /// The id of a task that came from another tube.
+    Moved(u64),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -89,6 +91,7 @@ impl Key {
             6 => Self::ConsumerName(name(rest)?),
             0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
             0x22 => Self::Piece { id: rest.u64()?, generation: rest.u32()?, number: rest.u32()? },
+            0x24 => Self::Moved(rest.u64()?),
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -179,6 +182,10 @@ pub(crate) struct TaskRow {
     pub(crate) key: Option<String>,
     pub(crate) extension: bool,
     pub(crate) kind: Option<String>,
+    /// The result of the step before.
+    pub(crate) passed: Option<Vec<u8>>,
+    /// Whether it came from another tube.
+    pub(crate) moved: bool,
     /// The payload, or what is said of it if it stands in pieces.
     pub(crate) payload: Result<Vec<u8>, Apart>,
 }
@@ -413,13 +420,29 @@ impl Bytes<'_> {
             key: self.when(flags & 2 != 0, Self::short)?,
             extension: flags & 8 != 0,
             kind: None,
+            passed: None,
+            moved: false,
             payload: Ok(Vec::new()),
         };
         let is_timed = row.expires.or(row.ttr).is_some();
         ensure(flags & 16 == 0 || is_timed, || "times that are never".into())?;
         for (number, bytes) in self.fields(row.extension)? {
-            ensure(number == 1 && bytes.len() < 256, || format!("field {number} of a task"))?;
-            row.kind = Some(Bytes(&bytes).string(bytes.len())?);
+            let wrong = || format!("field {number} of a task has {} bytes", bytes.len());
+            match number {
+                1 => {
+                    ensure(bytes.len() < 256, wrong)?;
+                    row.kind = Some(Bytes(&bytes).string(bytes.len())?);
+                }
+                2 => {
+                    ensure(bytes.len() <= 16_384, wrong)?;
+                    row.passed = Some(bytes);
+                }
+                3 => {
+                    ensure(bytes.is_empty(), wrong)?;
+                    row.moved = true;
+                }
+                _ => return Err(wrong()),
+            }
         }
         if flags & 4 == 0 {
             row.payload = Ok(self.0.to_vec());

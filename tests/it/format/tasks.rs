@@ -22,6 +22,8 @@ pub(crate) struct Stored {
     pub(crate) group: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) kind: Option<String>,
+    pub(crate) passed: Option<Vec<u8>>,
+    moved: bool,
     pub(crate) payload: Vec<u8>,
     pub(crate) state: State,
     pub(crate) progress: Progress,
@@ -59,6 +61,8 @@ struct Sorted {
     parts: BTreeMap<(u32, u64), Parts>,
     payloads: Payloads,
     index: Index,
+    /// The tube that the row of each task from another tube names.
+    moved: BTreeMap<u64, u64>,
     /// Run and id of the rows of fresh tasks' tag, in the order of their keys.
     fresh: Vec<(u32, u64)>,
 }
@@ -97,6 +101,10 @@ impl Sorted {
             }
             Key::ConsumerName(name) => {
                 self.consumer_names.insert(name, bytes.number()?);
+                return Ok(());
+            }
+            Key::Moved(id) => {
+                self.moved.insert(id, bytes.number()?);
                 return Ok(());
             }
             Key::Piece { id, generation, number } => {
@@ -165,8 +173,8 @@ impl Contents {
             let reported = |wrong| format!("row {key:02x?}: {wrong}");
             sorted.add(Key::read(key)?, value).map_err(reported)?;
         }
-        let Sorted { mut contents, tube_names, consumer_names, parts, payloads, mut index, fresh } =
-            sorted;
+        let Sorted { tube_names, consumer_names, parts, payloads, moved, fresh, .. } = sorted;
+        let (mut contents, mut index) = (sorted.contents, sorted.index);
         for pair in fresh.windows(2) {
             let [before, after] = [0, 1].map(|at| !parts[&pair[at]].states.is_empty());
             let in_order = before || !after || pair[0].0 != pair[1].0;
@@ -203,6 +211,18 @@ impl Contents {
             let (is, should) = (index.get(key), derived.get(key));
             ensure(is == should, || format!("{key:?} is {is:02x?}, and not {should:02x?}"))?;
         }
+        let came: BTreeMap<u64, u64> = tasks
+            .iter()
+            .filter(|(_, task)| task.moved)
+            .map(|((run, id), _)| {
+                let tube = contents.tubes.iter().find(|(_, tube)| tube.run == *run);
+                (*id, u64::from(*tube.unwrap().0))
+            })
+            .collect();
+        // Those of tasks that are to be cleared are still there.
+        let is_led = |(id, tube): (&u64, &u64)| came.get(id) == Some(tube) || !cleared.is_empty();
+        let all_lead = came.keys().all(|id| moved.contains_key(id)) && moved.iter().all(is_led);
+        ensure(all_lead, || format!("{moved:?} lead to {came:?}"))?;
         let known = |number| contents.consumers.contains_key(&number);
         let stray = tasks.values().filter_map(Stored::holder).find(|holder| !known(*holder));
         ensure(stray.is_none(), || format!("consumer {stray:?} is not known"))?;
@@ -320,6 +340,8 @@ impl Parts {
             group,
             key: row.key,
             kind: row.kind,
+            passed: row.passed,
+            moved: row.moved,
             payload,
             state,
             progress,

@@ -153,6 +153,7 @@ fn line(task: &TaskInfo) -> String {
         Some(Reason::Undecodable(words)) => tell(format!("undecodable {words:?}")),
         Some(other) => tell(format!("{other:?}")),
     }
+    task.passed.iter().for_each(|passed| tell(format!("passed {}", payload(passed))));
     if let Some(failure) = &task.last_failure {
         tell(format!("last error {:?}", failure.message));
         failure.group.iter().for_each(|group| tell(format!("failure group {group:?}")));

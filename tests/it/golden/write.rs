@@ -11,7 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tubewell::{
-    Backoff, Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result, Task, Tube,
+    Advance, Backoff, Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result,
+    Retry, Task, Tube,
 };
 
 /// Bytes of the smallest ring, after four blocks of head.
@@ -400,6 +401,47 @@ fn terms(story: &mut Story) {
     story.hold(poison);
 }
 
+/// Tasks that failed in groups, and tasks that came from other tubes.
+fn steps(story: &mut Story) {
+    let fetch = story.tube("fetch", "general ttr=60 attempts=2");
+    let parse = story.tube("parse", "utubettl attempts=1");
+    let store = story.tube("store", "general higher priority=1");
+    let ada = story.queue.consumer_with_grace("ada", secs(900)).unwrap();
+    ready(&fetch, "one two three four five");
+    fetch.put(&vec![b'x'; 5000]).unwrap();
+    fetch
+        .task(b"keyed")
+        .key("k")
+        .group("g")
+        .priority(-3)
+        .ttl(secs(700))
+        .kind("page")
+        .put()
+        .unwrap();
+    let mut keyed = take(&fetch);
+    keyed.advance_with(&parse, Advance::new().result(b"keyed went on")).unwrap();
+    let held = fetch.by(&ada);
+    take(&held).retry_with(Retry::new("no route").group("network").after(secs(20))).unwrap();
+    take(&held).fail("address", "no such page").unwrap();
+    take(&held).fail("address", "no such host").unwrap();
+    story.pass(5);
+    let mut four = take(&fetch);
+    four.advance_with(&parse, Advance::new().delay(secs(300)).priority(9)).unwrap();
+    take(&fetch).retry_after("soon", Duration::ZERO).unwrap();
+    drop(take(&fetch));
+    story.queue.checkpoint().unwrap();
+    let mut long = take(&fetch);
+    long.advance_with(&store, Advance::new().result(&[b'r'; 600])).unwrap();
+    take(&parse).retry_with(Retry::new("no text").group("text")).unwrap();
+    ready(&store, "plain");
+    let moved = store.put(b"moved twice").unwrap();
+    store.move_to(moved, &fetch).ttl(secs(2000)).apply().unwrap();
+    fetch.move_to(moved, &store).max_attempts(4).apply().unwrap();
+    take(&store).advance(&store).unwrap();
+    let poison = take(&store);
+    story.hold((ada, poison));
+}
+
 fn tell(name: &str, story: &mut Story) -> End {
     let (tell, end): (fn(&mut Story), End) = match name {
         "closed" => (everything, End::Closed),
@@ -419,6 +461,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "large" => (large, End::Killed),
         "carried" => (carried, End::Killed),
         "terms" => (terms, End::Killed),
+        "steps" => (steps, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);

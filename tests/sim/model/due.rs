@@ -57,7 +57,11 @@ impl Model {
         time.read();
         let all = matches!(step, Step::Tick | Step::Look);
         let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
-        let touched: BTreeSet<u8> = leases.chain(step.tube()).collect();
+        let next = match step {
+            Step::Advance { to, .. } | Step::Move { to, .. } => Some(*to),
+            _ => None,
+        };
+        let touched: BTreeSet<u8> = leases.chain(step.tube()).chain(next).collect();
         let sees_delays = step.sees_delays();
         let is_due = |task: &&Task| {
             let clock = if task.by_wall { time.wall_now() } else { time.queue };

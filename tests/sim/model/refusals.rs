@@ -5,7 +5,7 @@ use crate::step::*;
 use tubewell::{ErrorKind, State, TubeKind};
 
 /// Priority, times, groups, capacity.
-fn switches(kind: TubeKind) -> (bool, bool, bool, bool) {
+pub(super) fn switches(kind: TubeKind) -> (bool, bool, bool, bool) {
     match kind {
         TubeKind::Fifo => (false, false, false, false),
         TubeKind::FifoTtl => (true, true, false, false),
@@ -64,6 +64,41 @@ impl Model {
                 wrong.push(ErrorKind::WrongState);
             }
             _ => {}
+        }
+        wrong
+    }
+
+    /// The refusals of a step that takes a task to a tube, whatever the task.
+    pub(super) fn way_refusals(&self, step: &Step) -> Vec<ErrorKind> {
+        let (to, delayed, prioritised) = match step {
+            Step::Advance { to, delay, .. } => (to, delay.is_some(), false),
+            Step::Move { to, priority, .. } => (to, false, priority.is_some()),
+            _ => return Vec::new(),
+        };
+        let Some(next) = self.tubes.get(to) else { return vec![ErrorKind::TubeNotFound] };
+        let (has_priority, timed, ..) = switches(next.opts.kind);
+        let is_off = delayed && !timed || prioritised && !has_priority;
+        Vec::from_iter(is_off.then_some(ErrorKind::Unsupported))
+    }
+
+    /// The refusals of a task that would go to a tube which there is.
+    pub(super) fn go_refusals(&self, serial: Serial, to: u8) -> Vec<ErrorKind> {
+        let (next, task) = (&self.tubes[&to], &self.tasks[&serial]);
+        let (_, _, grouped, _) = switches(next.opts.kind);
+        let mut wrong = Vec::new();
+        if task.seen.group.is_some() && !grouped
+            || self.tubes[&task.tube].opts.temporary != next.opts.temporary
+        {
+            wrong.push(ErrorKind::Unsupported);
+        }
+        if task.tube != to {
+            let there = || self.tasks.values().filter(|other| other.tube == to);
+            if task.seen.key.is_some() && there().any(|other| other.seen.key == task.seen.key) {
+                wrong.push(ErrorKind::KeyExists);
+            }
+            if next.opts.capacity.is_some_and(|capacity| there().count() as u64 >= capacity) {
+                wrong.push(ErrorKind::Full);
+            }
         }
         wrong
     }

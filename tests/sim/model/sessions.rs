@@ -22,7 +22,14 @@ impl Model {
 
     /// Whether two queues that look the same will stay the same.
     pub fn is_like(&self, other: &Self) -> bool {
-        self.sessions == other.sessions
+        self.sessions == other.sessions && self.order() == other.order()
+    }
+
+    /// The tasks of each tube in the order of takes, also those that are not ready.
+    fn order(&self) -> Vec<Serial> {
+        let mut tasks: Vec<_> = self.tasks.values().collect();
+        tasks.sort_by_key(|task| (task.tube, self.rank(task)));
+        tasks.into_iter().map(|task| task.seen.serial).collect()
     }
 
     pub(super) fn join(&mut self, who: u8, grace: u64) {

@@ -1,8 +1,9 @@
 //! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
+use super::refusals::switches;
 use super::{Expected, Model, Task, bury, fail, ready};
 use crate::step::*;
-use tubewell::{ErrorKind, Reason, State};
+use tubewell::{ErrorKind, Reason, State, TubeKind};
 
 impl Model {
     pub(super) fn of_tube(&mut self, step: &Step, picked: &Picked) -> Expected {
@@ -13,6 +14,7 @@ impl Model {
         | Step::Claim { tube, .. }
         | Step::Kick { tube, .. }
         | Step::Unfail { tube, .. }
+        | Step::Move { tube, .. }
         | Step::KickOne { tube, .. }
         | Step::BuryAny { tube, .. }
         | Step::Delete { tube, .. }
@@ -30,6 +32,10 @@ impl Model {
         else {
             return Ok(Answer::Done);
         };
+        if let Step::Move { to, .. } = step {
+            // What is due there makes room.
+            self.work_off(*to);
+        }
         self.tubes.get(&tube).ok_or(vec![ErrorKind::TubeNotFound])?;
         self.work_off(tube);
         let paused = self.tubes[&tube].pause.is_some();
@@ -38,6 +44,7 @@ impl Model {
         let is_searched = match step {
             // What makes no sense is refused before the task is looked for.
             Step::Update { change, .. } => self.update_refusals(tube, change, None).is_empty(),
+            Step::Move { .. } => self.way_refusals(step).is_empty(),
             _ => true,
         };
         let one = self.one_of(tube, picked.task, is_searched);
@@ -107,6 +114,18 @@ impl Model {
                 let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
                 here.iter().for_each(|serial| self.kick(*serial));
                 return Ok(Answer::Count(here.len() as u64));
+            }
+            Step::Move { to, priority, .. } => {
+                let wrong = self.way_refusals(step);
+                if !wrong.is_empty() {
+                    return Err(wrong);
+                }
+                let serial = one?;
+                let wrong = self.go_refusals(serial, *to);
+                if !wrong.is_empty() {
+                    return Err(wrong);
+                }
+                self.go(serial, *to, None, *priority, None);
             }
             Step::KickOne { .. } => {
                 let serial = one?;
@@ -223,6 +242,65 @@ impl Model {
             _ => self.remove(serial, Call::Ack),
         }
         Ok(Answer::Count(1))
+    }
+
+    /// A task goes to the back of a tube. `step` is of a task in hand: whether its step has a
+    /// result.
+    pub(super) fn go(
+        &mut self,
+        serial: Serial,
+        to: u8,
+        delay: Option<u64>,
+        priority: Option<i64>,
+        step: Option<bool>,
+    ) {
+        let kept = match self.tasks[&serial].seen.state {
+            State::Delayed => {
+                let (left, task) = (self.wait_left(serial), self.tasks[&serial].clone());
+                self.end_delay(serial);
+                Some((left, task.seen.due, task.by_wall)).filter(|(left, ..)| *left > 0)
+            }
+            _ => None,
+        };
+        let queue = self.time.queue;
+        let Opts { kind, priority: plain, .. } = self.tubes[&to].opts.clone();
+        let (prioritised, timed, ..) = switches(kind);
+        self.back += 1;
+        let place = self.back;
+        let task = self.tasks.get_mut(&serial).unwrap();
+        let from = std::mem::replace(&mut task.tube, to);
+        ready(task);
+        task.place = place;
+        task.seen.attempts = 0;
+        task.seen.priority =
+            priority.unwrap_or(if prioritised { task.seen.priority } else { plain });
+        let life = match task.expires {
+            EVER => EVER,
+            _ if !timed => EVER,
+            expires => expires.saturating_sub(task.seen.created),
+        };
+        task.expires = queue.saturating_add(life);
+        task.seen.ttr = task.seen.ttr.filter(|_| timed);
+        let shares = matches!(kind, TubeKind::Utube | TubeKind::UtubeTtl);
+        let named = task.lock.flatten();
+        task.lock = (named.is_some() || shares).then_some(named);
+        if let Some(with_result) = step {
+            (task.seen.failure, task.seen.passed) = (None, with_result);
+        }
+        let later = match (kept.filter(|_| timed), delay.filter(|delay| *delay > 0)) {
+            (Some(kept), _) => Some(kept),
+            (None, Some(by)) => {
+                let due = queue.saturating_add(by);
+                Some((by, Some(due).filter(|due| *due != EVER), false))
+            }
+            (None, None) => None,
+        };
+        if let Some((left, due, by_wall)) = later {
+            (task.seen.state, task.seen.due, task.by_wall) = (State::Delayed, due, by_wall);
+            task.expires = task.expires.saturating_add(left);
+        }
+        self.count(from, if step.is_some() { Call::Advance } else { Call::Moved });
+        self.count(to, Call::Moved);
     }
 
     fn kick(&mut self, serial: Serial) {

@@ -32,8 +32,12 @@ impl World {
         let serial = serial_of(&info.payload).ok_or(format!("{:?} is altered", info.id))?;
         self.bind(serial, info.id)?;
         let micros = |length: Duration| length.as_micros() as u64;
+        if info.passed.as_ref().is_some_and(|passed| *passed != result_of(serial)) {
+            return Err(format!("{:?} has another result", info.id));
+        }
         Ok(Seen {
             serial,
+            passed: info.passed.is_some(),
             state: info.state,
             priority: info.priority,
             group: info.group.clone(),
@@ -141,6 +145,8 @@ impl World {
             calls.ttl,
             calls.ttr,
             calls.lost,
+            calls.advance,
+            calls.moved,
         ];
         let tasks = tasks.iter().map(|task| self.seen(task)).collect::<Verdict<Vec<_>>>()?;
         Ok(SeenTube {

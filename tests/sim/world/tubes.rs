@@ -12,6 +12,7 @@ impl World {
         | Step::Claim { tube: no, .. }
         | Step::Kick { tube: no, .. }
         | Step::Unfail { tube: no, .. }
+        | Step::Move { tube: no, .. }
         | Step::KickOne { tube: no, .. }
         | Step::BuryAny { tube: no, .. }
         | Step::Delete { tube: no, .. }
@@ -63,6 +64,14 @@ impl World {
                 Err(error) => Ok(Err(error)),
             },
             Step::Kick { count, .. } => Ok(tube.kick(*count).map(Answer::Count)),
+            Step::Move { to, priority, .. } => {
+                let to = self.tubes[to].clone();
+                let moving = tube.move_to(id, &to);
+                done(match priority {
+                    Some(priority) => moving.priority(*priority).apply(),
+                    None => moving.apply(),
+                })
+            }
             Step::Unfail { group, .. } => {
                 let group = failure_group(no, *group);
                 Ok(tube.unfail(&group, EVER).map(Answer::Count))

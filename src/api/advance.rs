@@ -1,0 +1,218 @@
+//! Tasks that go on to another tube: by their holder, as the next step of a pipeline, or by their
+//! ids.
+
+use crate::api::lease::{Lease, Task};
+use crate::api::queue_inner::QueueInner;
+use crate::api::ticket_handle::TicketHandle;
+use crate::api::tube::Tube;
+use crate::engine::moves::{Move, Which};
+use crate::engine::update::Changes;
+use crate::words::backoff::Backoff;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::{debug, setters};
+use crate::words::options::Durability;
+use crate::words::sync::Arc;
+use crate::words::task::TaskId;
+use crate::words::verb::Advance;
+use std::time::{Duration, SystemTime};
+
+impl<T: ?Sized> Task<T> {
+    /// Finishes this step of the task's work: in one commit it leaves its tube and stands at the
+    /// back of its priority in `next`, which may be the same tube. Nothing is lost and nothing done
+    /// twice between two steps, whatever the moment of a kill.
+    ///
+    /// The task keeps its id, its key, its group, its priority, its payload, its ttr and its
+    /// retries. Its attempts and its last failure are cleared, and its ttl begins again. A kind of
+    /// tube without priorities or times takes it without them.
+    ///
+    /// If it is refused, the task stays taken. Once it is done, the guard holds nothing any more.
+    ///
+    /// ```
+    /// use tubewell::{Advance, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (fetch, parse) = (queue.tube("fetch")?, queue.tube("parse")?);
+    /// let id = fetch.put(b"http://example.org")?;
+    ///
+    /// let mut task = fetch.take()?;
+    /// task.advance_with(&parse, Advance::new().result(b"<html>"))?;
+    /// assert!(fetch.is_empty()?);
+    ///
+    /// let task = parse.take()?;
+    /// assert_eq!((task.id(), &task[..]), (id, &b"http://example.org"[..]));
+    /// assert_eq!(task.passed()?.as_deref(), Some(&b"<html>"[..]));
+    /// task.ack()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full) if `next` is at its capacity;
+    /// [`KeyExists`](ErrorKind::KeyExists) if it has another task of this key;
+    /// [`Unsupported`](ErrorKind::Unsupported) if one of the two tubes is temporary and the other
+    /// is not, if `next` has a placement, or if the task has a group and the kind of `next` has
+    /// none; [`Invalid`](ErrorKind::Invalid) if `next` is of another queue;
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if one of the tubes was dropped;
+    /// [`DiskFull`](ErrorKind::DiskFull); as [`Lease::ack`].
+    pub fn advance<U: ?Sized>(&mut self, next: &Tube<U>) -> Result<()> {
+        self.lease.advance(next)
+    }
+
+    /// As [`advance`](Task::advance), on these terms.
+    ///
+    /// # Errors
+    /// As [`advance`](Task::advance); [`Unsupported`](ErrorKind::Unsupported) for a term that the
+    /// kind of `next` does not allow; [`TooLarge`](ErrorKind::TooLarge) for a result of more than
+    /// 16 KiB.
+    pub fn advance_with<U: ?Sized>(&mut self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
+        self.lease.advance_with(next, terms)
+    }
+}
+
+impl Lease {
+    /// As [`Task::advance`].
+    ///
+    /// # Errors
+    /// As [`Task::advance`].
+    pub fn advance<U: ?Sized>(&mut self, next: &Tube<U>) -> Result<()> {
+        self.advance_with(next, Advance::new())
+    }
+
+    /// As [`Task::advance_with`].
+    ///
+    /// # Errors
+    /// As [`Task::advance_with`].
+    pub fn advance_with<U: ?Sized>(&mut self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
+        self.held.advance_with(next, terms)?;
+        self.disarm();
+        Ok(())
+    }
+}
+
+impl TicketHandle {
+    /// As [`Task::advance`].
+    ///
+    /// # Errors
+    /// As [`Task::advance`].
+    pub fn advance<U: ?Sized>(&self, next: &Tube<U>) -> Result<()> {
+        self.advance_with(next, Advance::new())
+    }
+
+    /// As [`Task::advance_with`].
+    ///
+    /// # Errors
+    /// As [`Task::advance_with`].
+    pub fn advance_with<U: ?Sized>(&self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
+        let Advance { delay, priority, result } = terms;
+        let changes = Changes { delay, priority, ..Changes::default() };
+        let which = Which::Held(self.ticket, result);
+        let done = next.receive((&self.hold, self.number), which, changes, self.durability);
+        done.map_err(|error| self.named(error, "advance"))
+    }
+}
+
+impl<T: ?Sized> Tube<T> {
+    /// Starts a move of a task to another tube, or to the back of this one, in any state.
+    pub fn move_to<'a, U: ?Sized>(&'a self, id: TaskId, to: &'a Tube<U>) -> MoveTask<'a, T, U> {
+        let (changes, durability) = (Changes::default(), self.durability);
+        MoveTask { tube: self, to, id, changes, durability }
+    }
+
+    /// Takes over a task from the tube of this number.
+    fn receive(
+        &self,
+        (hold, from): (&Arc<QueueInner>, u32),
+        which: Which<'_>,
+        changes: Changes,
+        durability: Durability,
+    ) -> Result<()> {
+        if !Arc::ptr_eq(hold, &self.hold) {
+            let text = format!("tube {:?} is of another queue", self.name);
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        // What is due here makes room.
+        self.hold.core.catch_up(self.number)?;
+        let op = Move { from, to: self.number, which, changes };
+        self.hold.core.run(&op, durability)
+    }
+}
+
+/// A move of a task, from [`Tube::move_to`]. Nothing happens before [`apply`](MoveTask::apply),
+/// which makes the move and all changes in one step.
+///
+/// The task keeps its id, its key, its group, its payload and everything that is not given. It
+/// stands at the back of its priority. Its attempts are 0, its ttl begins again, and a lease on it
+/// is lost. A taken or buried task is ready afterwards; a delayed one keeps the end of its delay.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Queue, State};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let (letters, parcels) = (queue.tube("letters")?, queue.tube("parcels")?);
+/// let id = letters.task(b"heavy").priority(3).put()?;
+/// letters.move_to(id, &parcels).delay(Duration::from_secs(60)).apply()?;
+///
+/// let task = parcels.peek(id)?;
+/// assert_eq!((task.state, task.priority), (State::Delayed, 3));
+/// assert_eq!(queue.find(id)?.tube, "parcels");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is moved before `apply`"]
+pub struct MoveTask<'a, T: ?Sized = [u8], U: ?Sized = [u8]> {
+    tube: &'a Tube<T>,
+    to: &'a Tube<U>,
+    id: TaskId,
+    changes: Changes,
+    durability: Durability,
+}
+
+setters! {
+    ['a, T: ?Sized, U: ?Sized] MoveTask<'a, T, U>;
+
+    /// Another priority. Smaller first.
+    priority(priority: i64) => changes.priority = Some(priority);
+
+    /// Not before this time has passed, from now on, in [queue time](crate#time); zero: at once.
+    delay(delay: Duration) => changes.delay = Some(delay);
+
+    /// Not before this time of day, in [wall time](crate#time), instead of a delay. In the past: at
+    /// once.
+    run_at(time: SystemTime) => changes.run_at = Some(time);
+
+    /// A new ttl, from now on, in queue time; a delay is added. A microsecond or more.
+    ttl(ttl: Duration) => changes.ttl = Some(ttl);
+
+    /// A new ttr. A microsecond or more.
+    ttr(ttr: Duration) => changes.ttr = Some(ttr);
+
+    /// The most attempts of this task instead of its tube's; 0: no limit.
+    max_attempts(attempts: u32) => changes.retry.max_attempts = Some(attempts);
+
+    /// How long this task waits after a retry, instead of its tube's back-off.
+    backoff(backoff: Backoff) => changes.retry.backoff = Some(backoff);
+
+    /// With this durability instead of the handle's.
+    durability(durability: Durability) => durability = durability;
+}
+
+impl<T: ?Sized, U: ?Sized> MoveTask<'_, T, U> {
+    /// Makes the move.
+    ///
+    /// # Errors
+    /// As [`Task::advance`], and nothing is changed;
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
+    /// another tube; [`Unsupported`](ErrorKind::Unsupported) for an option that the kind of the
+    /// other tube does not allow; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of less than a
+    /// microsecond, and for a delay together with a `run_at`.
+    pub fn apply(self) -> Result<()> {
+        let Self { tube, to, id, changes, durability } = self;
+        let done = to.receive((&tube.hold, tube.number), Which::ById(id), changes, durability);
+        tube.name_task_errors("move", id, done)
+    }
+}
+
+debug!([T: ?Sized, U: ?Sized] MoveTask<'_, T, U>, "MoveTask", this, "id": &this.id);

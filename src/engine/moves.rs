@@ -1,0 +1,230 @@
+//! A task goes to another tube, or to the back of its own: by its holder, as the next step of its
+//! work, or by its id. It keeps its id, its key and its payload, of which no piece is written
+//! again.
+
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::settle;
+use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::update::{self, Changes};
+use crate::engine::{lookup, put, query, retry, transition};
+use crate::format::Value;
+use crate::format::feature::MOVES;
+use crate::format::key::{self, Home, Order, Rank};
+use crate::format::row::{self, DelayedRow, TaskProgress, TaskRow, moved_section};
+use crate::words::clock::{NEVER, micros};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::RESULT_BYTES_MAX;
+use crate::words::numbers::Numbers;
+use crate::words::task::{Cause, TaskId, Ticket};
+
+/// Moves a task. What is not given stays as it is.
+pub(crate) struct Move<'a> {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) which: Which<'a>,
+    pub(crate) changes: Changes,
+}
+
+/// Which task is moved.
+#[derive(Clone, Copy)]
+pub(crate) enum Which<'a> {
+    /// The one of this lease, whose step is done; with the step's result.
+    Held(Ticket, Option<&'a [u8]>),
+    /// This one, in any state. A lease on it is lost.
+    ById(TaskId),
+}
+
+impl Which<'_> {
+    pub(crate) fn id(&self) -> TaskId {
+        match self {
+            Self::Held(ticket, _) => ticket.id,
+            Self::ById(id) => *id,
+        }
+    }
+}
+
+impl Op for Move<'_> {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.from)
+    }
+
+    fn numbers(&self) -> Numbers {
+        // It stands at the back, for which a number is drawn.
+        Numbers::of_ids(1)
+    }
+
+    fn adds(&self) -> bool {
+        matches!(self.which, Which::Held(_, Some(_)))
+    }
+
+    fn grows(&self) -> bool {
+        true
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        vec![self.which.id()]
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let (from, to) = (&*ctx.tube(self.from)?, &*ctx.tube(self.to)?);
+        update::check(to, &self.changes)?;
+        let (stored, standing) = match self.which {
+            Which::Held(ticket, _) => {
+                let (stored, taken) = settle::held(ctx, from, ticket)?;
+                (stored, TaskState::Taken(taken))
+            }
+            Which::ById(id) => lookup::find(ctx, from, id)?,
+        };
+        let stored = stored.whole(ctx, from)?;
+        let task = stored.task(from)?;
+        let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
+        self.admit(ctx, (from, to), &task)?;
+
+        let head = self.head(ctx, to, &standing, row.created)?;
+        let number = ctx.id();
+        let priority = match self.changes.priority {
+            Some(priority) => priority,
+            None if to.row.options.kind.switches().priority => task.priority(),
+            None => to.row.options.priority,
+        };
+        let place = Rank { priority: to.row.options.turned(priority), order: Order::back(number) };
+        let section = self.section(&row, from.number != to.number)?;
+        let group = row.group.filter(|group| !group.is_empty()).or(to.plain_group());
+        let moved = TaskRow { times: None, group, extension: &section, ..row };
+        let raw = moved.encode();
+        let next = self.state(ctx, to, &standing, head);
+
+        let cause = match self.which {
+            Which::Held(..) => Cause::Advance,
+            Which::ById(_) => Cause::Move,
+        };
+        transition::remove(ctx, &task, &standing, cause)?;
+        let home = Home { rank: place, is_fresh: false };
+        let task = TaskRef::new(to, task.id, (home, place), &raw, moved);
+        transition::put(ctx, &task, &next, Cause::Move)?;
+        if from.number != to.number {
+            ctx.set(key::moved(to.run(), task.id), row::number(u64::from(to.number)))?;
+        }
+        if !to.run().is_temporary() {
+            ctx.needs(&MOVES);
+        }
+        Ok(())
+    }
+}
+
+impl Move<'_> {
+    /// Whether the other tube takes the task.
+    fn admit(
+        &self,
+        ctx: &OpContext<'_>,
+        (from, to): (&TubeEntry, &TubeEntry),
+        task: &TaskRef<'_>,
+    ) -> Result<()> {
+        let unsupported = |text: &str| Err(Error::new(ErrorKind::Unsupported).because(text));
+        let options = &to.row.options;
+        if from.run().is_temporary() != to.run().is_temporary() {
+            return unsupported("a move between a temporary and a durable tube");
+        }
+        if options.placement.is_some() {
+            return unsupported("a move into a tube with a placement");
+        }
+        let has_group = task.group.is_some_and(|group| !group.is_empty());
+        if has_group && !options.kind.switches().grouped {
+            let text = format!("a task with a group in a tube of kind {:?}", options.kind);
+            return unsupported(&text);
+        }
+        if let Which::Held(_, Some(result)) = self.which
+            && result.len() > RESULT_BYTES_MAX
+        {
+            let text =
+                format!("the result has {} bytes, the limit is {RESULT_BYTES_MAX}", result.len());
+            return Err(Error::new(ErrorKind::TooLarge).because(text));
+        }
+        if from.number == to.number {
+            return Ok(());
+        }
+        if let Some(key) = task.key()
+            && let Some(other) = put::keyed(ctx, to, key)?
+        {
+            return Err(Error::new(ErrorKind::KeyExists).because(key).on_task(other));
+        }
+        match options.capacity {
+            Some(capacity) if query::tasks(ctx, to) >= capacity => {
+                Err(Error::new(ErrorKind::Full).because(format!("its capacity is {capacity}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is known of the task after the move: its attempts are 0, and its ttl begins again. A
+    /// step that is done has no failure.
+    fn head(
+        &self,
+        ctx: &mut OpContext<'_>,
+        to: &TubeEntry,
+        standing: &TaskState,
+        created: u64,
+    ) -> Result<TaskProgress> {
+        let mut head = match standing {
+            TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
+            standing => standing.head().clone(),
+        };
+        head.attempts = 0;
+        if let Which::Held(..) = self.which {
+            head.clear_failure();
+        }
+        let is_timed = to.row.options.kind.switches().timed;
+        // The length of a ttl is not stored: it is the time from the put to its end.
+        let life = match self.changes.ttl {
+            Some(ttl) => micros(ttl),
+            None if head.expires == NEVER || !is_timed => NEVER,
+            None => head.expires.saturating_sub(created),
+        };
+        head.expires = ctx.now.queue.saturating_add(life);
+        head.ttr = match self.changes.ttr {
+            Some(ttr) => micros(ttr),
+            None if is_timed => head.ttr,
+            None => NEVER,
+        };
+        retry::set(ctx, to, &mut head, self.changes.retry)?;
+        Ok(head)
+    }
+
+    /// Delayed by the delay that is given. Without one a task that is moved by its id keeps the end
+    /// of its delay.
+    fn state(
+        &self,
+        ctx: &OpContext<'_>,
+        to: &TubeEntry,
+        standing: &TaskState,
+        head: TaskProgress,
+    ) -> TaskState {
+        let is_given = self.changes.delay.is_some() || self.changes.run_at.is_some();
+        let due = match standing {
+            TaskState::Delayed(row) if !is_given && to.row.options.kind.switches().timed => {
+                Some((row.due, row.wall)).filter(|_| stored::wait_left(row, ctx.now) > 0)
+            }
+            _ => ctx.due(self.changes.delay, self.changes.run_at),
+        };
+        match due {
+            None => TaskState::Ready(head),
+            Some((due, wall)) => {
+                let row = DelayedRow { head, due, wall, holds_group: false };
+                TaskState::delayed(row, ctx.now)
+            }
+        }
+    }
+
+    /// The extension section of the task's row after the move.
+    fn section(&self, row: &TaskRow<'_>, is_moved: bool) -> Result<Value> {
+        let passed = match self.which {
+            Which::Held(_, result) => result,
+            Which::ById(_) => row.passed(),
+        };
+        let no_room = || Error::new(ErrorKind::TooLarge).because("its row has no room for it");
+        moved_section(row.extension, passed, is_moved || row.is_moved()).ok_or_else(no_room)
+    }
+}

@@ -1,0 +1,322 @@
+//! Tasks that go to another tube: by their holder, step by step, and by their ids.
+
+use crate::{
+    close_sound, counts, drain, home, is_gone, killed, kind, last_error, listed, secs, state,
+    still, waiting,
+};
+use std::time::Duration;
+use tubewell::{
+    Advance, Cause, Clock, Conflict, ErrorKind, EventOptions, ManualClock, Place, Placement,
+    PutView, Queue, Reason, Retry, State, Tube, TubeKind, TubeOptions,
+};
+
+fn two() -> (Queue, Tube, Tube, ManualClock) {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    (queue, a, b, clock)
+}
+
+fn sound(queue: &Queue) {
+    queue.tick().unwrap();
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_task_goes_through_its_steps_with_one_id() {
+    let (queue, a, b, clock) = two();
+    let id = a.task(b"x").key("k").group("g").priority(3).ttr(secs(60)).put().unwrap();
+    b.task(b"before").group("g").priority(3).put().unwrap();
+    let created = a.peek(id).unwrap().created;
+    clock.advance(secs(5));
+    let mut task = a.take().unwrap();
+    task.advance_with(&b, Advance::new().result(b"one")).unwrap();
+    assert!(a.is_empty().unwrap());
+
+    let seen = b.peek(id).unwrap();
+    assert_eq!((seen.state, seen.priority, seen.key.as_deref()), (State::Ready, 3, Some("k")));
+    assert_eq!((seen.group.as_deref(), seen.ttr), (Some("g"), Some(secs(60))));
+    assert_eq!((seen.created, seen.attempts, seen.deliveries), (created, 0, 1));
+    assert_eq!((&seen.payload[..], seen.passed.as_deref()), (&b"x"[..], Some(&b"one"[..])));
+    assert_eq!(queue.find(id).unwrap().tube, "b");
+    assert_eq!(kind(a.peek(id)), ErrorKind::WrongTube);
+
+    b.take().unwrap().ack().unwrap(); // the one before it in its group
+    let mut task = b.take().unwrap();
+    assert_eq!((task.id(), task.attempt()), (id, 1));
+    assert_eq!(task.passed().unwrap().as_deref(), Some(&b"one"[..]));
+    // Without a result the next step finds none. Back to the first tube, and to the same again.
+    task.advance(&a).unwrap();
+    let mut task = a.take().unwrap();
+    assert_eq!(task.passed().unwrap(), None);
+    task.advance(&a).unwrap();
+    assert_eq!(a.take().unwrap().id(), id);
+    sound(&queue);
+    a.delete(id).unwrap();
+    assert_eq!(kind(queue.find(id)), ErrorKind::TaskNotFound);
+    sound(&queue);
+}
+
+#[test]
+fn a_step_that_is_done_clears_attempts_and_failure() {
+    let (queue, a, b, _) = two();
+    let id = a.put(b"x").unwrap();
+    a.take().unwrap().retry_with(Retry::new("no").after(secs(0))).unwrap();
+    a.take().unwrap().advance(&b).unwrap();
+    let seen = b.peek(id).unwrap();
+    assert_eq!((seen.attempts, last_error(&seen)), (0, None));
+
+    // A task that is moved by its id keeps its failure.
+    b.take().unwrap().fail("g", "broken").unwrap();
+    b.move_to(id, &a).apply().unwrap();
+    let seen = a.peek(id).unwrap();
+    assert_eq!(
+        (seen.state, seen.reason.clone(), last_error(&seen)),
+        (State::Ready, None, Some("broken"))
+    );
+    assert_eq!(b.failure_groups().unwrap(), []);
+    sound(&queue);
+}
+
+#[test]
+fn a_task_is_moved_from_each_state() {
+    let (queue, a, b, clock) = two();
+    let ready = a.task(b"ready").ttl(secs(100)).put().unwrap();
+    let delayed = a.task(b"delayed").delay(secs(50)).put().unwrap();
+    let wall = a.task(b"wall").run_at(clock.wall() + secs(70)).put().unwrap();
+    let buried = a.put(b"buried").unwrap();
+    a.bury(buried, "no").unwrap();
+    let taken = a.put(b"taken").unwrap();
+    let held = a.claim(taken).unwrap();
+    clock.advance(secs(20));
+    for id in [buried, taken, wall, ready, delayed] {
+        a.move_to(id, &b).apply().unwrap();
+    }
+    assert!(a.is_empty().unwrap() && held.ack().unwrap_err().is_lease_lost());
+    assert_eq!(counts(&b), [3, 2, 0, 0]);
+    assert_eq!(listed(&b, State::Ready), "buried taken ready", "in the order of the moves");
+    let left = |id| b.peek(id).unwrap().delay_left;
+    assert_eq!((left(delayed), left(wall)), (Some(secs(30)), Some(secs(50))));
+    assert_eq!(b.peek(ready).unwrap().ttl_left, Some(secs(100)), "it begins again");
+    clock.advance(secs(30));
+    assert_eq!(drain(&b), "buried taken ready delayed");
+    clock.advance(secs(20));
+    assert_eq!(drain(&b), "wall");
+    sound(&queue);
+}
+
+#[test]
+fn a_move_may_change_what_it_keeps() {
+    let (_queue, a, b, _) = two();
+    let id = a.task(b"x").priority(1).ttl(secs(10)).delay(secs(9)).put().unwrap();
+    let moving = a.move_to(id, &b).priority(7).delay(secs(2)).ttl(secs(50)).ttr(secs(3));
+    moving.max_attempts(1).apply().unwrap();
+    let seen = b.peek(id).unwrap();
+    assert_eq!((seen.priority, seen.delay_left, seen.ttl_left), (7, Some(secs(2)), Some(secs(50))));
+    assert_eq!((seen.ttr, seen.max_attempts), (Some(secs(3)), Some(1)));
+    let mut task = b.claim(id).unwrap();
+    task.advance_with(&a, Advance::new().priority(-1).delay(secs(4))).unwrap();
+    let seen = a.peek(id).unwrap();
+    assert_eq!((seen.priority, seen.delay_left), (-1, Some(secs(4))));
+}
+
+/// A kind of tube that has no priorities or times takes the task without them.
+#[test]
+fn what_the_kind_of_the_next_tube_lacks_is_left_out_or_refused() {
+    let (queue, a, _, _) = two();
+    let fifo = queue.create_tube("fifo", TubeOptions::new(TubeKind::Fifo)).unwrap();
+    let higher = queue.create_tube("higher", TubeOptions::default().higher_first(true)).unwrap();
+    let id = a.task(b"x").priority(5).ttl(secs(9)).ttr(secs(9)).put().unwrap();
+    a.take().unwrap().advance(&fifo).unwrap();
+    let seen = fifo.peek(id).unwrap();
+    assert_eq!((seen.priority, seen.ttl_left, seen.ttr), (0, None, None));
+    fifo.put(b"later").unwrap();
+    assert_eq!(listed(&fifo, State::Ready), "x later");
+
+    let high = a.task(b"high").priority(9).put().unwrap();
+    higher.task(b"low").priority(1).put().unwrap();
+    a.move_to(high, &higher).apply().unwrap();
+    assert_eq!((higher.peek(high).unwrap().priority, drain(&higher)), (9, "high low".into()));
+
+    let grouped = a.task(b"x").group("g").put().unwrap();
+    assert_eq!(kind(a.move_to(grouped, &fifo).apply()), ErrorKind::Unsupported);
+    let plain = a.put(b"x").unwrap();
+    assert_eq!(kind(a.move_to(plain, &fifo).delay(secs(1)).apply()), ErrorKind::Unsupported);
+    assert_eq!(kind(a.move_to(plain, &fifo).priority(1).apply()), ErrorKind::Unsupported);
+    assert_eq!(kind(a.move_to(plain, &higher).ttl(Duration::ZERO).apply()), ErrorKind::Invalid);
+    assert_eq!(counts(&a), [2, 0, 0, 0]);
+    sound(&queue);
+}
+
+struct Last;
+
+impl Placement for Last {
+    fn place(&self, _: &PutView<'_>) -> Place {
+        Place::new(&[9])
+    }
+}
+
+/// Nothing happens, and the guard still holds its task.
+#[test]
+fn a_refused_advance_leaves_the_task_taken() {
+    let (builder, _) = still();
+    let queue = builder.placement("last", Last).in_memory().unwrap();
+    let a = queue.tube("a").unwrap();
+    let made = |name: &str, options: TubeOptions| queue.create_tube(name, options).unwrap();
+    let plain = TubeOptions::default;
+    let full = made("full", plain().capacity(1));
+    full.put(b"x").unwrap();
+    let keyed = made("keyed", plain());
+    keyed.task(b"x").key("k").put().unwrap();
+    let dropped = made("dropped", plain());
+    queue.drop_tube("dropped").unwrap();
+    let elsewhere = still().0.in_memory().unwrap().tube("a").unwrap();
+
+    let id = a.task(b"x").key("k").put().unwrap();
+    let mut task = a.take().unwrap();
+    let ticket = a.ticket(task.ticket());
+    for (next, refusal) in [
+        (&full, ErrorKind::Full),
+        (&keyed, ErrorKind::KeyExists),
+        (&made("memory", plain().temporary(true)), ErrorKind::Unsupported),
+        (&made("placed", plain().placement("last")), ErrorKind::Unsupported),
+        (&dropped, ErrorKind::TubeNotFound),
+        (&elsewhere, ErrorKind::Invalid),
+    ] {
+        assert_eq!(kind(task.advance(next)), refusal);
+        assert_eq!(kind(ticket.advance(next)), refusal);
+        assert_eq!(kind(a.move_to(id, next).apply()), refusal);
+        assert_eq!(state(&a, id), State::Taken);
+    }
+    let long = vec![7; (16 << 10) + 1];
+    assert_eq!(kind(task.advance_with(&a, Advance::new().result(&long))), ErrorKind::TooLarge);
+
+    // Room comes, and the same guard goes on.
+    full.take().unwrap().ack().unwrap();
+    let result = vec![7; 16 << 10];
+    task.advance_with(&full, Advance::new().result(&result)).unwrap();
+    assert_eq!(full.peek(id).unwrap().passed, Some(result));
+    assert!(task.advance(&a).unwrap_err().is_lease_lost());
+    drop(task);
+    assert_eq!((counts(&a), counts(&full)), ([0; 4], [1, 0, 0, 0]));
+    sound(&queue);
+}
+
+#[test]
+fn an_advance_wakes_a_taker_and_makes_room() {
+    let queue = Queue::in_memory().unwrap();
+    let a = queue.create_tube("a", TubeOptions::default().capacity(1)).unwrap();
+    let b = queue.tube("b").unwrap();
+    a.put(b"x").unwrap();
+    let mut task = a.take().unwrap();
+    let taker = waiting(&b, |b| b.take().unwrap().to_vec());
+    task.advance(&b).unwrap();
+    assert_eq!(taker.join().unwrap(), b"x");
+    a.put(b"y").unwrap();
+}
+
+#[test]
+fn events_and_counts_tell_of_both_tubes() {
+    let (queue, a, b, _) = two();
+    let events = queue.events_with(EventOptions::new().payloads());
+    let id = a.put(b"x").unwrap();
+    a.take().unwrap().advance(&b).unwrap();
+    b.move_to(id, &a).apply().unwrap();
+    let told: Vec<_> = std::iter::from_fn(|| events.try_recv())
+        .map(|event| {
+            assert_eq!((event.task, event.payload()), (Some(id), Some(&b"x"[..])));
+            (event.tube.to_string(), event.from, event.to, event.cause)
+        })
+        .collect();
+    let (ready, taken) = (Some(State::Ready), Some(State::Taken));
+    let step = |tube: &str, from, to, cause| (tube.to_owned(), from, to, cause);
+    assert_eq!(
+        told,
+        [
+            step("a", None, ready, Cause::Put),
+            step("a", ready, taken, Cause::Take),
+            step("a", taken, None, Cause::Advance),
+            step("b", None, ready, Cause::Move),
+            step("b", ready, None, Cause::Move),
+            step("a", None, ready, Cause::Move),
+        ]
+    );
+    let calls = |tube: &Tube| tube.stats().map(|it| (it.calls.advance, it.calls.moved)).unwrap();
+    assert_eq!((calls(&a), calls(&b)), ((1, 1), (0, 2)));
+}
+
+/// Of 16 MiB no piece is written again: the journal grows by a few rows.
+#[test]
+fn the_pieces_of_a_payload_stay_where_they_are() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    let payload: Vec<u8> = (0..16 << 20).map(|at: u32| (at >> 7) as u8).collect();
+    let id = a.put(&payload).unwrap();
+    queue.checkpoint().unwrap();
+    let used = || queue.space().unwrap().journal_used;
+    let before = used();
+    let mut task = a.take().unwrap();
+    task.advance(&b).unwrap();
+    b.move_to(id, &a).apply().unwrap();
+    assert!(used() - before < 8192, "{} bytes", used() - before);
+    assert!(a.take().unwrap()[..] == payload[..]);
+    assert_eq!(queue.space().unwrap().durable_bytes, 16 << 20);
+    a.delete(id).unwrap();
+    sound(&queue);
+    assert_eq!(queue.space().unwrap().durable_bytes, 0);
+    close_sound(queue);
+}
+
+#[test]
+fn a_kill_after_an_advance_finds_the_task_in_the_next_tube_once() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    let ids = a.put_many([b"1".to_vec(), b"2".to_vec()]).unwrap();
+    let mut task = a.take().unwrap();
+    task.advance_with(&b, Advance::new().result(b"r")).unwrap();
+    let (_copy, copied) = killed(&path);
+    let after = still().0.open(&copied).unwrap();
+    let (a, b) = (after.tube("a").unwrap(), after.tube("b").unwrap());
+    assert_eq!((counts(&a), counts(&b)), ([1, 0, 0, 0], [1, 0, 0, 0]));
+    assert_eq!(after.find(ids[0]).unwrap().passed.as_deref(), Some(&b"r"[..]));
+    // A tube that is dropped or truncated takes the way to its tasks with it.
+    after.force_drop_tube("b").unwrap();
+    assert_eq!(kind(after.find(ids[0])), ErrorKind::TaskNotFound);
+    sound(&after);
+    a.move_to(ids[1], &after.tube("c").unwrap()).apply().unwrap();
+    after.tube("c").unwrap().truncate().unwrap();
+    sound(&after);
+    close_sound(after);
+}
+
+#[test]
+fn keys_follow_their_task() {
+    let (queue, a, b, _) = two();
+    let id = a.task(b"x").key("k").put().unwrap();
+    a.move_to(id, &b).apply().unwrap();
+    let again = a.task(b"y").key("k").put_outcome().unwrap();
+    assert_ne!(again.id, id, "the key is free in the tube that it left");
+    let kept = b.task(b"z").key("k").put_outcome().unwrap();
+    assert_eq!(kept.id, id);
+    b.task(b"z").key("k").on_conflict(Conflict::Replace).put().unwrap();
+    assert!(is_gone(&b, id));
+    sound(&queue);
+}
+
+#[test]
+fn sessions_lose_what_goes_on() {
+    let (queue, a, b, _) = two();
+    let id = a.put(b"x").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let mut task = a.by(&ada).take().unwrap();
+    task.advance(&b).unwrap();
+    drop(task);
+    ada.close().unwrap();
+    assert_eq!((state(&b, id), b.peek(id).unwrap().holder.clone()), (State::Ready, None));
+    b.bury(id, "no").unwrap();
+    b.move_to(id, &b).apply().unwrap();
+    assert_eq!(b.peek(id).unwrap().reason, None::<Reason>);
+    sound(&queue);
+}
