@@ -139,7 +139,7 @@ struct Readme;
 pub use api::advance::MoveTask;
 pub use api::builder::Builder;
 pub use api::by_id::UpdateTask;
-pub use api::callbacks::Callback;
+pub use api::callback_list::Callback;
 pub use api::codec::{BoxError, Codec};
 pub use api::consumer::Consumer;
 pub use api::events::Events;
@@ -152,6 +152,7 @@ pub use api::queue::Queue;
 pub use api::receipt::Receipt;
 pub use api::resume::Resumed;
 pub use api::scope::Scope;
+pub use api::subscription::Subscription;
 #[doc(hidden)]
 pub use api::testing;
 pub use api::ticket_handle::TicketHandle;
@@ -159,6 +160,7 @@ pub use api::transact::{Reading, Transaction};
 pub use api::tube::Tube;
 #[cfg(feature = "bincode")]
 pub use api::typed::Bincode;
+pub use runtime::event_filter::EventFilter;
 pub use runtime::events::Event;
 pub use store::{BaseSpace, Progress, Space, Stage};
 pub use words::backoff::Backoff;

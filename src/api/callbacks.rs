@@ -1,41 +1,24 @@
-//! Callbacks on changes. They run on one thread of their own, in commit order, with no lock held. A
-//! panic in one does not leave that thread.
+//! The calls of the callbacks. They run on one thread of their own, in commit order, with no lock
+//! held. A panic in one does not leave that thread.
 
+use crate::api::callback_list::{Callback, CallbackList, ListedCallback};
+use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, Interest, Subscriber};
 use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::EVENTS_KEPT;
-use crate::words::macros::debug;
 use crate::words::options::EventOptions;
 use crate::words::sync::{Arc, AtomicU64, Mutex, Ordering};
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// The callback of one tube, as [`Tube::on_task_change`](crate::Tube::on_task_change) returns it
-/// after another has replaced it. [`Tube::set_callback`](crate::Tube::set_callback) sets it again.
-#[must_use = "if it is dropped, what it has captured is dropped"]
-#[derive(Clone)]
-pub struct Callback {
-    call: Arc<dyn Fn(&Event) + Send + Sync>,
-    /// What its events have.
-    interest: Interest,
-}
-
-impl Callback {
-    pub(crate) fn new(call: impl Fn(&Event) + Send + Sync + 'static, interest: Interest) -> Self {
-        Self { call: Arc::new(call), interest }
-    }
-}
 
 /// Events kept for slow callbacks; above that the oldest are dropped. Any callback may ask for
 /// payloads.
 const KEPT: EventOptions = EventOptions::new().kept(16 * EVENTS_KEPT).payloads();
 
-/// The callbacks of a queue.
+/// The callbacks of a queue, and the stream of the events that reach one of them.
 #[derive(Default)]
 pub(crate) struct Callbacks {
-    /// By the tube's name.
-    by_tube: Arc<Mutex<BTreeMap<Box<str>, Callback>>>,
+    list: Arc<Mutex<CallbackList>>,
     /// `None` without callbacks.
     stream: Mutex<Option<Arc<Subscriber>>>,
     /// Events that earlier streams dropped.
@@ -43,9 +26,25 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
+    /// Adds a callback behind all others, for the events that this filter passes.
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        core: &Arc<Shared>,
+        filter: EventFilter,
+        callback: Callback,
+    ) -> Result<Arc<ListedCallback>> {
+        self.change(core, callback.interest, |list, since| list.add(filter, callback, since))
+    }
+
+    /// Removes a callback that was added. The caller drops it, as in [`change`](Self::change).
+    pub(crate) fn remove(self: &Arc<Self>, core: &Arc<Shared>, added: &Arc<ListedCallback>) {
+        // Only what adds can fail.
+        let _ = self.change(core, Interest::Nothing, |list, _| list.remove(added));
+    }
+
     /// The callback of a tube.
     pub(crate) fn of(&self, tube: &str) -> Option<Callback> {
-        self.by_tube.lock().get(tube).cloned()
+        self.list.lock().of_tube(tube)
     }
 
     /// Sets, replaces or removes a tube's callback, and returns the one before it.
@@ -67,39 +66,51 @@ impl Callbacks {
         by: Option<Callback>,
     ) -> Result<()> {
         let is_own = |now: Option<&Callback>| match (own, now) {
-            (Some(own), Some(now)) => Arc::ptr_eq(&own.call, &now.call),
+            (Some(own), Some(now)) => own.is(now),
             (own, now) => own.is_none() && now.is_none(),
         };
         self.set_if(core, tube, by, is_own).map(drop)
     }
 
     /// Sets, replaces or removes a tube's callback if the one before it is as asked, and returns
-    /// that. The first callback starts the thread, the removal of the last one ends it.
+    /// that.
     fn set_if(
         self: &Arc<Self>,
         core: &Arc<Shared>,
         tube: &str,
-        callback: Option<Callback>,
+        mut callback: Option<Callback>,
         is_asked: impl FnOnce(Option<&Callback>) -> bool,
     ) -> Result<Option<Callback>> {
-        let interest = callback.as_ref().map(|callback| callback.interest);
+        let added = callback.as_ref().map_or(Interest::Nothing, |callback| callback.interest);
+        self.change(core, added, |list, since| {
+            let is_asked = is_asked(list.of_tube(tube).as_ref());
+            is_asked.then(|| list.set_of_tube(tube, callback.take(), since)).flatten()
+        })
+    }
+
+    /// Changes the list. `added` is what a callback receives that is added, or nothing. The first
+    /// callback starts the thread, the removal of the last one ends it. A callback that is removed
+    /// is dropped by the caller, with no lock held: it may have captured the last handle of a
+    /// queue.
+    fn change<R>(
+        self: &Arc<Self>,
+        core: &Arc<Shared>,
+        added: Interest,
+        change: impl FnOnce(&mut CallbackList, u64) -> R,
+    ) -> Result<R> {
         // An op that is running may have skipped the payloads of its first steps.
-        let between = (interest == Some(Interest::Payloads)).then(|| core.quiesce());
+        let between = (added == Interest::Payload).then(|| core.quiesce());
         let mut stream = self.stream.lock();
-        if callback.is_some() {
+        if added != Interest::Nothing {
             core.health.serves()?;
             if stream.is_none() {
                 *stream = Some(self.start(core)?);
             }
         }
-        let (old, none_left) = {
-            let mut by_tube = self.by_tube.lock();
-            let old = match callback {
-                _ if !is_asked(by_tube.get(tube)) => None,
-                Some(callback) => by_tube.insert(tube.into(), callback),
-                None => by_tube.remove(tube),
-            };
-            (old, by_tube.is_empty())
+        let (changed, none_left) = {
+            let mut list = self.list.lock();
+            // An event of a later call has a higher number, also if a commit ends just now.
+            (change(&mut list, core.hub.last_seq()), list.is_empty())
         };
         if none_left && let Some(subscriber) = stream.take() {
             core.hub.unsubscribe(&subscriber);
@@ -108,21 +119,16 @@ impl Callbacks {
         }
         drop(stream);
         drop(between);
-        // A close removes all callbacks; this one may have been set after that.
+        // A close removes all callbacks; this one may have been added after that.
         if core.health.is_closing() {
             self.clear();
         }
-        // It may have captured the last handle of a queue, so it is dropped with no lock held.
-        Ok(old)
+        Ok(changed)
     }
 
     /// Subscribes, and starts the thread that calls the callbacks.
     fn start(self: &Arc<Self>, core: &Arc<Shared>) -> Result<Arc<Subscriber>> {
-        let by_tube = self.by_tube.clone();
-        let interest = move |tube: &str| {
-            by_tube.lock().get(tube).map_or(Interest::Nothing, |callback| callback.interest)
-        };
-        let subscriber = core.hub.subscribe(KEPT, Box::new(interest));
+        let subscriber = core.hub.subscribe(KEPT, self.list.clone());
         let (callbacks, events) = (self.clone(), subscriber.clone());
         if !core.settings.by_hand {
             let started = core.spawn("tubewell-events", move |_| {
@@ -145,13 +151,14 @@ impl Callbacks {
     }
 
     fn call(&self, event: &Event) {
-        if event.task.is_none() {
-            return;
-        }
-        let call = self.by_tube.lock().get(&*event.tube).map(|callback| callback.call.clone());
-        if let Some(call) = call {
-            // The panic hook has reported the panic; the callback is kept for the next event.
-            let _ = catch_unwind(AssertUnwindSafe(|| call(event)));
+        let mut number = 0;
+        loop {
+            // One at a time, because a callback may remove the next one.
+            let Some(next) = self.list.lock().next_for(event, number) else { return };
+            number = next.number;
+            // The panic hook has reported the panic; the callback is kept for the next event. If it
+            // was removed meanwhile, what it has captured is dropped in here, too.
+            let _ = catch_unwind(AssertUnwindSafe(move || next.call(event)));
         }
     }
 
@@ -164,12 +171,10 @@ impl Callbacks {
 
     /// Removes all callbacks, with the handles that they may have captured.
     pub(crate) fn clear(&self) {
-        let removed = std::mem::take(&mut *self.by_tube.lock());
+        let removed = self.list.lock().take_all();
         drop(removed);
     }
 }
-
-debug!([] Callback, "Callback", _this);
 
 #[cfg(test)]
 mod tests {
@@ -182,13 +187,12 @@ mod tests {
     fn only_ones_own_callback_is_replaced() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let (core, callbacks) = (&queue.hold.core, &queue.hold.callbacks);
-        let make = || Callback::new(|_| (), Interest::Events);
+        let make = || Callback::new(|_| (), Interest::Event);
         let (own, other) = (make(), make());
         assert!(callbacks.set(core, "t", Some(own.clone())).unwrap().is_none());
         callbacks.replace(core, "t", Some(&other), None).unwrap();
         callbacks.replace(core, "t", None, Some(make())).unwrap();
-        let is_own = callbacks.of("t").is_some_and(|now| Arc::ptr_eq(&now.call, &own.call));
-        assert!(is_own);
+        assert!(callbacks.of("t").is_some_and(|now| now.is(&own)));
         callbacks.replace(core, "t", Some(&own), None).unwrap();
         assert!(callbacks.of("t").is_none());
         callbacks.replace(core, "t", None, Some(other)).unwrap();

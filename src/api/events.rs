@@ -72,15 +72,16 @@ impl Queue {
     /// # }
     /// ```
     pub fn events_with(&self, options: EventOptions) -> Events {
-        let interest = if options.payloads { Interest::Payloads } else { Interest::Events };
+        let interest = if options.payloads { Interest::Payload } else { Interest::Event };
         // An op that is running may have skipped the payloads of its first steps.
         let _between = options.payloads.then(|| self.hold.core.quiesce());
-        let subscriber = self.hold.core.hub.subscribe(options, Box::new(move |_| interest));
+        let subscriber = self.hold.core.hub.subscribe(options, Arc::new(interest));
         Events { hold: self.hold.clone(), subscriber }
     }
 
-    /// How many steps were dropped before a [callback](crate::Tube::on_task_change) was called for
-    /// them, because the callbacks of this queue were too slow.
+    /// How many events were dropped before a callback was called for them, because the callbacks of
+    /// this queue were too slow: those of [`on_event`](Queue::on_event) and of
+    /// [`on_task_change`](crate::Tube::on_task_change) together.
     pub fn callbacks_dropped(&self) -> u64 {
         self.hold.callbacks.dropped()
     }

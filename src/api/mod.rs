@@ -2,6 +2,7 @@
 //! into an op and waits for the result; the rules are in the engine.
 
 pub(crate) mod placement;
+pub(crate) mod callback_list;
 pub(crate) mod callbacks;
 pub(crate) mod queue_inner;
 pub(crate) mod codec;
@@ -24,6 +25,7 @@ pub(crate) mod upkeep;
 pub(crate) mod inspect;
 pub(crate) mod failures;
 pub(crate) mod events;
+pub(crate) mod subscription;
 pub(crate) mod transact;
 pub(crate) mod verdicts;
 pub(crate) mod builder;

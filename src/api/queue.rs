@@ -1,6 +1,6 @@
 //! The queue handle: makes, finds and drops tubes, opens consumers, closes the queue.
 
-use crate::api::callbacks::Callback;
+use crate::api::callback_list::Callback;
 use crate::api::consumer::Consumer;
 use crate::api::queue_inner::{HandleSettings, QueueInner};
 use crate::api::tube::Tube;
@@ -147,7 +147,7 @@ impl Queue {
         on_change: impl Fn(&Event) + Send + Sync + 'static,
     ) -> Result<Tube> {
         let (core, callbacks) = (&self.hold.core, &self.hold.callbacks);
-        let callback = Callback::new(on_change, Interest::Events);
+        let callback = Callback::new(on_change, Interest::Event);
         let failed = |error: Error| error.during("create tube").in_tube(name);
         if self.find_tube(name)?.is_some() {
             let tube = self.create_tube(name, options)?;

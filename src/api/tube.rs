@@ -1,6 +1,6 @@
 //! The tube handle: its tube, consumer and durability, and the verbs that concern the whole tube.
 
-use crate::api::callbacks::Callback;
+use crate::api::callback_list::Callback;
 use crate::api::codec::{Codec, Coding};
 use crate::api::consumer::Consumer;
 use crate::api::queue_inner::QueueInner;
@@ -288,6 +288,8 @@ impl<T: ?Sized> Tube<T> {
     /// that no callback was called for yet, the newest 65 536 are kept (and 64 MiB of their
     /// payloads), and [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the
     /// others. A callback that owns a handle of its queue keeps the queue open until it is removed.
+    /// [`Queue::on_event`](crate::Queue::on_event) takes any number of callbacks, with filters and
+    /// for any tubes.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -315,7 +317,7 @@ impl<T: ?Sized> Tube<T> {
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<Option<Callback>> {
-        self.set_callback(on_change.map(|call| Callback::new(call, Interest::Events)))
+        self.set_callback(on_change.map(|call| Callback::new(call, Interest::Event)))
     }
 
     /// As [`on_task_change`](Tube::on_task_change), with the task's payload in every event; each of
@@ -346,7 +348,7 @@ impl<T: ?Sized> Tube<T> {
         &self,
         on_change: Option<impl Fn(&Event) + Send + Sync + 'static>,
     ) -> Result<Option<Callback>> {
-        self.set_callback(on_change.map(|call| Callback::new(call, Interest::Payloads)))
+        self.set_callback(on_change.map(|call| Callback::new(call, Interest::Payload)))
     }
 
     /// Sets a callback that was replaced before, also one of another tube; `None` removes the

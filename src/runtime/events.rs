@@ -37,12 +37,19 @@ pub struct Event {
 
 impl Event {
     /// The task's payload, also after a removal, if the reader asked for it with
-    /// [`EventOptions::payloads`] or [`Tube::on_task_change_with_payload`]. `None` also if it could
-    /// not be read, and for steps of a transaction that happened before the reader asked.
+    /// [`EventOptions::payloads`], [`EventFilter::payloads`] or
+    /// [`Tube::on_task_change_with_payload`]. `None` also if it could not be read, and for steps of
+    /// a transaction that happened before the reader asked.
     ///
+    /// [`EventFilter::payloads`]: crate::EventFilter::payloads
     /// [`Tube::on_task_change_with_payload`]: crate::Tube::on_task_change_with_payload
     pub fn payload(&self) -> Option<&[u8]> {
         self.payload.as_deref()
+    }
+
+    /// The same event for a reader that did not ask for the payload.
+    pub(crate) fn without_payload(&self) -> Self {
+        Self { payload: None, tube: self.tube.clone(), ..*self }
     }
 
     fn bytes(&self) -> usize {
@@ -60,16 +67,33 @@ pub(crate) struct Hub {
     seq: AtomicU64,
 }
 
-/// What a subscriber receives of a tube's tasks.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What a subscriber receives of an event; a later one includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Interest {
     Nothing,
-    Events,
-    Payloads,
+    Event,
+    Payload,
 }
 
-/// Decides by the tube's name. It may take a lock of its own, under which no other lock is taken.
-pub(crate) type InterestFilter = Box<dyn Fn(&str) -> Interest + Send + Sync>;
+/// Which events a subscriber receives. It may take a lock of its own, under which no other lock is
+/// taken.
+pub(crate) trait EventSelector: Send + Sync {
+    fn interest(&self, event: &Event) -> Interest;
+
+    /// Whether it may want the payload in an event of a task of this tube.
+    fn payloads_of(&self, tube: &str) -> bool;
+}
+
+/// The same of every event.
+impl EventSelector for Interest {
+    fn interest(&self, _: &Event) -> Interest {
+        *self
+    }
+
+    fn payloads_of(&self, _: &str) -> bool {
+        *self == Self::Payload
+    }
+}
 
 #[derive(Default)]
 struct Subscribers {
@@ -81,7 +105,7 @@ struct Subscribers {
 /// One bounded stream.
 pub(crate) struct Subscriber {
     options: EventOptions,
-    interest: InterestFilter,
+    selector: Arc<dyn EventSelector>,
     stream: Mutex<Stream>,
     arrived: Condvar,
 }
@@ -100,12 +124,12 @@ impl Hub {
     pub(crate) fn subscribe(
         &self,
         options: EventOptions,
-        interest: InterestFilter,
+        selector: Arc<dyn EventSelector>,
     ) -> Arc<Subscriber> {
         let mut subscribers = self.subscribers.lock();
         let subscriber = Arc::new(Subscriber {
             options,
-            interest,
+            selector,
             stream: Mutex::new(Stream { ended: subscribers.ended, ..Stream::default() }),
             arrived: Condvar::new(),
         });
@@ -129,6 +153,11 @@ impl Hub {
     /// Answers whether a payload is wanted; `None` if no subscriber wants payloads.
     pub(crate) fn wants(&self) -> Option<&dyn PayloadSubscribers> {
         (self.wanting.load(Ordering::Acquire) > 0).then_some(self)
+    }
+
+    /// The number of the last event.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
     }
 
     /// Sends the changes of one commit. Called in commit order.
@@ -191,7 +220,7 @@ impl Hub {
 impl PayloadSubscribers for Hub {
     fn payloads_of(&self, tube: &str) -> bool {
         let subscribers = &self.subscribers.lock().list;
-        subscribers.iter().any(|subscriber| (subscriber.interest)(tube) == Interest::Payloads)
+        subscribers.iter().any(|subscriber| subscriber.selector.payloads_of(tube))
     }
 
     fn bytes_kept(&self) -> usize {
@@ -232,15 +261,15 @@ impl Subscriber {
         let mut stream = self.stream.lock();
         let mut arrived = false;
         for mut event in events {
-            match (self.interest)(&event.tube) {
+            match self.selector.interest(&event) {
                 Interest::Nothing => continue,
-                Interest::Events => event.payload = None,
-                Interest::Payloads if event.is_outrun => {
+                Interest::Event => event.payload = None,
+                Interest::Payload if event.is_outrun => {
                     stream.dropped += stream.events.len() as u64 + 1;
                     (stream.events, stream.bytes) = (VecDeque::new(), 0);
                     continue;
                 }
-                Interest::Payloads => {}
+                Interest::Payload => {}
             }
             stream.make_room(event.bytes(), &self.options);
             stream.push(event);

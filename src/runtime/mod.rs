@@ -4,6 +4,7 @@
 pub(crate) mod group_commit;
 pub(crate) mod wake;
 pub(crate) mod events;
+pub(crate) mod event_filter;
 pub(crate) mod parker;
 pub(crate) mod handoff_mutex;
 pub(crate) mod deadlines;

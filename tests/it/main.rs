@@ -80,6 +80,7 @@ mod rows;
 mod scope;
 mod session;
 mod settle;
+mod subscriptions;
 mod take;
 mod temporary;
 mod tidy;

@@ -4,9 +4,10 @@
 use crate::disk::Disk;
 use crate::{acked, below, explore, lone, secs, still, unless_closed};
 use shuttle::sync::Mutex;
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::thread::spawn;
 use std::sync::Arc;
-use tubewell::{Cause, Durability, Event, EventOptions};
+use tubewell::{Cause, Durability, Event, EventFilter, EventOptions};
 
 #[test]
 fn close_while_takers_wait_and_put_and_transact_run() {
@@ -148,6 +149,40 @@ fn a_subscription_during_a_close_ends() {
         reader.join().unwrap();
         watcher.join().unwrap();
         assert!(forgotten.upgrade().is_none(), "the callback is kept");
+    });
+}
+
+/// Also beside a close; no call begins after the drop, except the one that had begun.
+#[test]
+fn a_subscription_goes_while_its_callback_is_called() {
+    explore(|| {
+        let (queue, tube, _clock) = lone();
+        let (captured, calls) = (Arc::new(queue.clone()), Arc::new(AtomicUsize::new(0)));
+        let (forgotten, of_calls) = (Arc::downgrade(&captured), calls.clone());
+        let watch = move |_: &Event| {
+            let _ = &captured;
+            of_calls.fetch_add(1, Ordering::SeqCst);
+        };
+        let subscription = queue.on_event(EventFilter::new().tasks_only(), watch).unwrap();
+        let putter = spawn({
+            let tube = tube.clone();
+            move || (0..2).for_each(|_| drop(unless_closed(tube.put(b"a"))))
+        });
+        let closer = spawn({
+            let queue = queue.clone();
+            move || {
+                if below(2) == 0 {
+                    queue.close().unwrap()
+                }
+            }
+        });
+        drop(subscription);
+        let before = calls.load(Ordering::SeqCst);
+        putter.join().unwrap();
+        closer.join().unwrap();
+        queue.close().unwrap();
+        assert!(forgotten.upgrade().is_none(), "the callback is kept");
+        assert!(calls.load(Ordering::SeqCst) <= before + 1);
     });
 }
 
