@@ -23,6 +23,7 @@ pub(crate) mod queue;
 pub(crate) mod scope;
 pub(crate) mod upkeep;
 pub(crate) mod inspect;
+pub(crate) mod peek;
 pub(crate) mod failures;
 pub(crate) mod events;
 pub(crate) mod subscription;

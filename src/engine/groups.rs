@@ -94,7 +94,7 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
 /// # Errors
 /// `Damaged` if the turn's key is.
 pub(crate) fn whose_turn(
-    ctx: &OpContext<'_>,
+    view: &(impl View + ?Sized),
     tube: &TubeEntry,
     turn: &[u8],
     group: Option<Value>,
@@ -103,7 +103,7 @@ pub(crate) fn whose_turn(
     let group = group.as_deref().and_then(|group| std::str::from_utf8(group).ok());
     let Some(group) = group else { return Ok(None) };
     let line = key::line(tube.run(), group, &place, id);
-    match sound(ctx.get(&line))? {
+    match sound(view.get(&line))? {
         Some(None) => Ok(None),
         row => Ok(Some((line, row.flatten()))),
     }

@@ -5,7 +5,7 @@ use crate::engine::context::{damaged, decoded, sound};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, lookup, retry};
+use crate::engine::{fresh, groups, lookup, retry};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Run};
 use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
@@ -398,18 +398,36 @@ fn listed_due(view: &dyn View, tube: &TubeEntry, due: &Key, now: Now) -> Result<
     }
 }
 
-/// The task of a row of its state, or of its deadline.
+/// The ready task that has the turn of its group.
+///
+/// # Errors
+/// `Damaged` if one of its rows is damaged or missing, and if it no longer has the turn.
+fn listed_turn(view: &dyn View, tube: &TubeEntry, turn: &Met, now: Now) -> Result<TaskDescription> {
+    let (key, group) = turn;
+    match groups::whose_turn(view, tube, key, group.clone())? {
+        Some((line, Some(row))) => {
+            let (stored, standing) = stored::open(view, tube, &line, &row)?;
+            describe(view, tube, stored, &standing, now)
+        }
+        _ => Err(damaged("turn")),
+    }
+}
+
+/// The task of a row of its state, of its deadline, or of its group's turn.
 ///
 /// # Errors
 /// `Damaged` if one of its rows is damaged or missing.
 pub(crate) fn listed(
     view: &dyn View,
     tube: &TubeEntry,
-    (met, row): &Met,
+    listed: &Met,
     now: Now,
 ) -> Result<TaskDescription> {
-    if met.first() == Some(&(Tag::Due as u8)) {
-        return listed_due(view, tube, met, now);
+    let (met, row) = listed;
+    match met.first().copied().and_then(Tag::of) {
+        Some(Tag::Due) => return listed_due(view, tube, met, now),
+        Some(Tag::Turn) => return listed_turn(view, tube, listed, now),
+        _ => {}
     }
     let row = row.as_ref().ok_or_else(|| damaged("state"))?;
     let (stored, standing) = stored::open(view, tube, met, row)?;

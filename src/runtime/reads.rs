@@ -291,14 +291,25 @@ pub(crate) struct Listing {
 impl Listing {
     pub(crate) fn new(number: u32, state: State) -> Self {
         let walked: &[Walked] = match state {
-            State::Ready => &[Walked::Of(State::Ready), Walked::Fresh],
+            State::Ready => &[Walked::Of(State::Ready), Walked::Rows(Tag::Fresh)],
             State::Delayed => {
                 let [first, second] = Deadline::OF_DELAYED.map(Walked::Due);
                 &[first, second, Walked::Endless]
             }
             state => &[Walked::Of(state)],
         };
-        let lanes = walked.iter().map(|of| Lane::new(number, *of)).collect();
+        Self::over(number, walked, PAGE_TASKS)
+    }
+
+    /// A walk over the ready tasks that may be taken: those in no group, and of each group that may
+    /// be taken from the first. No more than `most` rows are read at a time.
+    pub(crate) fn of_takeable(number: u32, most: usize) -> Self {
+        let walked = [Tag::Ready, Tag::Fresh, Tag::Turn].map(Walked::Rows);
+        Self::over(number, &walked, most)
+    }
+
+    fn over(number: u32, walked: &[Walked], most: usize) -> Self {
+        let lanes = walked.iter().map(|of| Lane::new(number, *of, most)).collect();
         Self { lanes, begun: None }
     }
 
@@ -359,8 +370,8 @@ impl Listing {
 enum Walked {
     /// Those that give this state.
     Of(State),
-    /// Those of fresh tasks.
-    Fresh,
+    /// Those of this tag; under [`Tag::Fresh`] only those of fresh tasks.
+    Rows(Tag),
     /// The deadlines of one kind.
     Due(Deadline),
     /// Those of delayed tasks without an end.
@@ -371,6 +382,8 @@ enum Walked {
 struct Lane {
     number: u32,
     of: Walked,
+    /// Rows of a page, at most.
+    most: usize,
     /// The tube and the time as of the page; none before the first.
     at: Option<(TubeEntry, Now)>,
     /// What is left of the page.
@@ -381,9 +394,9 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(number: u32, of: Walked) -> Self {
+    fn new(number: u32, of: Walked, most: usize) -> Self {
         let (at, page, rows, next) = (None, VecDeque::new(), Gathered::default(), Some(Key::new()));
-        Self { number, of, at, page, rows, next }
+        Self { number, of, most, at, page, rows, next }
     }
 
     /// What orders the next row among those of other lanes; `None` after the last.
@@ -408,7 +421,7 @@ impl Lane {
                 return Ok(Some((false, rank)));
             }
             Walked::Endless => true,
-            Walked::Of(_) | Walked::Fresh => key.first() == Some(&(Tag::Line as u8)),
+            Walked::Of(_) | Walked::Rows(_) => key.first() == Some(&(Tag::Line as u8)),
         };
         Ok(Some((is_last, rest)))
     }
@@ -454,7 +467,7 @@ impl Lane {
         }
         let Some((start, end)) = rest else { return Ok(None) };
         let start = match self.of {
-            Walked::Fresh => fresh::known(view, tube)?.max(start),
+            Walked::Rows(Tag::Fresh) => fresh::known(view, tube)?.max(start),
             _ => start,
         };
         Ok(Some((start, end)))
@@ -465,7 +478,7 @@ impl Lane {
         let (start, end) = match self.of {
             Walked::Of(state) => return query::listed_range(tube, state, from),
             Walked::Endless => return query::listed_range(tube, State::Delayed, from),
-            Walked::Fresh => (tube.range(Tag::Fresh).start(), tube.range(Tag::Fresh).end()),
+            Walked::Rows(tag) => (tube.range(tag).start(), tube.range(tag).end()),
             Walked::Due(what) => {
                 let start = key::due_of(tube.run(), what);
                 let end = key::end_of(&start);
@@ -488,7 +501,7 @@ impl Lane {
                 Ok((state.store.snapshot_range(&from, &to)?, (tube, now, is_over)))
             },
             |snapshot, (tube, now, is_over)| {
-                let (page, next) = snapshot.page()?;
+                let (page, next) = snapshot.page(self.most)?;
                 Ok((page, tube, now, (!is_over).then_some(next)))
             },
         )?;

@@ -69,13 +69,14 @@ impl Snapshot {
         }
     }
 
-    /// The living rows of the range, at most a page of them, and where the next page begins.
-    pub(crate) fn page(&self) -> Result<(VecDeque<Met>, Key)> {
+    /// The living rows of the range, at most so many and at most a page of them, and where the next
+    /// page begins.
+    pub(crate) fn page(&self, most: usize) -> Result<(VecDeque<Met>, Key)> {
         let below = |from: &[u8], to: &[u8]| self.base.first(from, to);
         let rows = Merged { upper: &self.copied, lower: self.frozen.as_deref(), below };
         let (mut page, mut bytes, mut at) = (VecDeque::new(), 0, self.from.clone());
         let mut dead = DeadRangesOf::default();
-        while at < self.to && page.len() < PAGE_TASKS && bytes < PAGE_BYTES {
+        while at < self.to && page.len() < most.min(PAGE_TASKS) && bytes < PAGE_BYTES {
             let Some(met) = rows.first(&mut dead, (&at, &self.to), || false)? else {
                 return Ok((page, self.to.clone()));
             };

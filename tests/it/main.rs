@@ -66,6 +66,7 @@ mod moves;
 mod numbers;
 mod open;
 mod order;
+mod peek_many;
 mod pieces;
 mod presets;
 mod progress;

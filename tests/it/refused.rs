@@ -66,6 +66,7 @@ impl Cast {
             ("is_empty", kind(tube.is_empty())),
             ("peek", kind(tube.peek(id))),
             ("peek_next", kind(tube.peek_next(State::Ready))),
+            ("peek_many", kind(tube.peek_many(1))),
             ("tasks", kind(tube.tasks(State::Ready).next().unwrap())),
             ("kick", kind(tube.kick(1))),
             ("kick_task", kind(tube.kick_task(id))),

@@ -109,6 +109,23 @@ fn a_page_is_bounded_in_bytes() {
     assert!(read() < 5 * PAYLOAD);
 }
 
+/// Also where more rows fit into a page.
+#[test]
+fn no_more_rows_are_read_than_tasks_are_asked_for() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put_many(vec![&b"x"[..]; 100]).unwrap();
+    for group in 0..100 {
+        tube.task(b"x").priority(1).group(&group.to_string()).put().unwrap();
+    }
+    let held = tube.take_many(20).unwrap();
+    held.into_iter().for_each(|task| task.release().unwrap());
+    let mut listing = Listing::of_takeable(tube.number, 3);
+    listing.next_info(&tube.hold.core).unwrap().unwrap();
+    let left = listing.lanes.iter().map(|lane| lane.page.len());
+    assert_eq!(left.collect::<Vec<_>>(), [2, 3, 3], "of those released, fresh, and in groups");
+}
+
 /// A listing goes on over a checkpoint, and shows what has come and what has gone since.
 #[test]
 fn a_listing_goes_on_over_layers_that_change() {
