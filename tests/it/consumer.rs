@@ -257,6 +257,24 @@ fn a_reopen_after_the_stored_end_of_the_grace_finds_them_ready() {
     }
 }
 
+#[test]
+fn a_close_returns_uncharged_what_no_call_has_returned_since_the_end_of_the_grace() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(b"a").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    drop(ada);
+    clock.advance(secs(60));
+    queue.flush().unwrap(); // of no tube, so it returns none
+    queue.close().unwrap();
+    let queue = still().0.clock(clock).open(&path).unwrap();
+    let info = queue.tube("t").unwrap().peek(id).unwrap();
+    assert_eq!((info.state, info.attempts), (State::Ready, 0));
+}
+
 /// It is unknown when a killed process last ran, so its sessions have the whole grace from the
 /// opening on.
 #[test]

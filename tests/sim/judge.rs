@@ -199,7 +199,7 @@ impl Line {
         for some in 1..1u32 << due.len() {
             let mut half = self.now().clone();
             let worked = due.iter().enumerate().filter(|(at, _)| some >> at & 1 == 1);
-            half.work_off_these(step, worked.map(|(_, tube)| *tube));
+            half.work_off_these(step, picked, worked.map(|(_, tube)| *tube));
             halves.push(half);
         }
         if let Step::CloseConsumer { who } | Step::Leave { who } = step {

@@ -375,7 +375,7 @@ impl Model {
     /// The result of a step by the documents, and the queue after it.
     pub fn apply(&mut self, step: &Step, picked: &Picked) -> Expected {
         self.time.read();
-        self.end_graces();
+        self.end_graces_before(step, picked);
         match step {
             Step::Clock(turn) => {
                 // What is over now is worked off, and written, by the next step.
@@ -413,7 +413,9 @@ impl Model {
             }
             Step::Leave { who } => {
                 self.leave(*who);
-                self.end_graces();
+                if self.is_grace_over(*who) {
+                    self.end_session(*who);
+                }
                 return Ok(Answer::Done);
             }
             Step::CloseConsumer { who } => {

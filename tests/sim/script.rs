@@ -263,6 +263,9 @@ impl Maker {
             let (to, priority) = (self.tube(), self.rng.one_in(3).then(|| self.priority()));
             return Step::Move { tube, task, to, priority };
         }
+        if self.rng.one_in(60) {
+            return Step::TakeGroup { tube, group: self.rng.of(&[0, 0, 1, 2, 7]) };
+        }
         if self.rng.one_in(40) {
             return Step::Finish { tube, task, fails: self.rng.one_in(3) };
         }

@@ -213,6 +213,11 @@ pub enum Step {
         tube: u8,
         count: u8,
     },
+    /// Takes the first task of a group.
+    TakeGroup {
+        tube: u8,
+        group: u8,
+    },
     Claim {
         tube: u8,
         task: u32,
@@ -397,6 +402,7 @@ impl Step {
             | Self::PutMany { tube, .. }
             | Self::Take { tube }
             | Self::TakeMany { tube, .. }
+            | Self::TakeGroup { tube, .. }
             | Self::Claim { tube, .. }
             | Self::Kick { tube, .. }
             | Self::Unfail { tube, .. }

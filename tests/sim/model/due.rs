@@ -56,12 +56,7 @@ impl Model {
         let mut time = self.time.clone();
         time.read();
         let all = matches!(step, Step::Tick | Step::Look);
-        let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
-        let next = match step {
-            Step::Advance { to, .. } | Step::Move { to, .. } => Some(*to),
-            _ => None,
-        };
-        let touched: BTreeSet<u8> = leases.chain(step.tube()).chain(next).collect();
+        let touched = self.tubes_of(step, picked);
         let sees_delays = step.sees_delays();
         let is_due = |task: &&Task| {
             let clock = if task.by_wall { time.wall_now() } else { time.queue };
@@ -77,15 +72,30 @@ impl Model {
         due.into_iter().collect()
     }
 
-    pub fn work_off_these(&mut self, step: &Step, tubes: impl Iterator<Item = u8>) {
+    /// The tubes that a step names, and those of its leases.
+    pub(super) fn tubes_of(&self, step: &Step, picked: &Picked) -> BTreeSet<u8> {
+        let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
+        let next = match step {
+            Step::Advance { to, .. } | Step::Move { to, .. } => Some(*to),
+            _ => None,
+        };
+        leases.chain(step.tube()).chain(next).collect()
+    }
+
+    pub fn work_off_these(
+        &mut self,
+        step: &Step,
+        picked: &Picked,
+        tubes: impl Iterator<Item = u8>,
+    ) {
         self.time.read();
-        self.end_graces();
+        self.end_graces_before(step, picked);
         tubes.for_each(|tube| self.work_off_for(tube, step.sees_delays()));
     }
 
     pub fn work_off_all(&mut self) {
         self.time.read();
-        self.end_graces();
+        self.end_graces(&|_| true);
         for tube in self.tubes.keys().copied().collect::<Vec<_>>() {
             self.work_off(tube);
         }

@@ -17,6 +17,11 @@ pub(super) fn switches(kind: TubeKind) -> (bool, bool, bool, bool) {
 }
 
 impl Model {
+    /// Whether the kind of the tube has groups.
+    pub(super) fn has_groups(&self, no: u8) -> bool {
+        switches(self.tubes[&no].opts.kind).2
+    }
+
     pub(super) fn put_refusals(&self, no: u8, new: &New, exists: bool) -> Vec<ErrorKind> {
         let opts = &self.tubes[&no].opts;
         let (prioritised, timed, grouped, _) = switches(opts.kind);

@@ -52,7 +52,13 @@ impl Model {
     /// Its tasks return, charged.
     pub(super) fn end_session(&mut self, who: u8) {
         self.sessions.remove(&who);
-        for task in self.tasks.values_mut().filter(|task| task.holder == Some(who)) {
+        self.return_leases(who, &|_| true);
+    }
+
+    /// The tasks of a session that are in these tubes return, charged.
+    fn return_leases(&mut self, who: u8, of: &dyn Fn(u8) -> bool) {
+        let held = |task: &&mut Task| task.holder == Some(who) && of(task.tube);
+        for task in self.tasks.values_mut().filter(held) {
             let tube = self.tubes.get_mut(&task.tube).unwrap();
             give_back(task, &tube.opts);
             // It is not specified whether it was lost or became due in the same instant.
@@ -61,14 +67,35 @@ impl Model {
         }
     }
 
-    /// Ends the sessions whose grace is over.
-    pub(super) fn end_graces(&mut self) {
-        let mono = self.time.mono;
-        let over = |session: &Session| !session.is_open && session.until_lease <= mono;
-        let over = self.sessions.iter().filter(|(_, session)| over(session));
-        for who in over.map(|(who, _)| *who).collect::<Vec<_>>() {
-            self.end_session(who);
+    /// Ends the graces that are over before a step: those of its tubes, and all of them before one
+    /// that needs all. Until then a close may return the tasks, uncharged.
+    pub(super) fn end_graces_before(&mut self, step: &Step, picked: &Picked) {
+        match step {
+            Step::Tick | Step::Look | Step::Join { .. } => self.end_graces(&|_| true),
+            // These look at no tube, or do only what is due in it.
+            Step::Detach { .. } | Step::Transact { .. } => {}
+            _ => {
+                let tubes = self.tubes_of(step, picked);
+                self.end_graces(&|tube| tubes.contains(&tube));
+            }
         }
+    }
+
+    /// Ends the graces that are over, in these tubes.
+    pub(super) fn end_graces(&mut self, of: &dyn Fn(u8) -> bool) {
+        for who in self.sessions.keys().copied().collect::<Vec<_>>() {
+            if self.is_grace_over(who) {
+                self.return_leases(who, of);
+                if self.tasks.values().all(|task| task.holder != Some(who)) {
+                    self.sessions.remove(&who);
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_grace_over(&self, who: u8) -> bool {
+        let over = |session: &Session| !session.is_open && session.until_lease <= self.time.mono;
+        self.sessions.get(&who).is_some_and(over)
     }
 
     /// Hands out again the leases of an earlier session of the consumer in a tube.

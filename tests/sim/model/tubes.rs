@@ -11,6 +11,7 @@ impl Model {
         | Step::PutMany { tube, .. }
         | Step::Take { tube }
         | Step::TakeMany { tube, .. }
+        | Step::TakeGroup { tube, .. }
         | Step::Claim { tube, .. }
         | Step::Kick { tube, .. }
         | Step::Unfail { tube, .. }
@@ -80,6 +81,14 @@ impl Model {
                     }
                 }
                 return Ok(Answer::Took(hands));
+            }
+            Step::TakeGroup { group, .. } => {
+                if !self.has_groups(tube) {
+                    return Err(vec![ErrorKind::Unsupported]);
+                }
+                let first = self.first_of_group(tube, *group).filter(|_| !paused);
+                let hand = first.map(|serial| self.hand_out(serial, picked.lease));
+                return Ok(Answer::Took(hand.into_iter().collect()));
             }
             Step::Claim { .. } => {
                 let serial = one?;
@@ -218,6 +227,7 @@ impl Model {
         }
         if is_searched {
             // In its own tube, where it may be over by now.
+            self.end_graces(&|tube| tube == home);
             self.work_off(home);
         }
         if self.tasks.contains_key(&serial) { Err(vec![ErrorKind::WrongTube]) } else { missing }
@@ -336,6 +346,13 @@ impl Model {
             task.expires = expires;
         }
         ready(task);
+    }
+
+    /// The first task of a group that may be taken.
+    fn first_of_group(&self, tube: u8, group: u8) -> Option<Serial> {
+        let here = self.tasks.values().filter(|task| task.tube == tube);
+        let here = here.filter(|task| task.lock == Some(Some(group)) && self.is_takeable(task));
+        here.min_by_key(|task| self.rank(task)).map(|task| task.seen.serial)
     }
 
     /// Whether its group lets it be taken out of turn: it has room, and a group of one at a time is

@@ -9,6 +9,7 @@ impl World {
         | Step::PutMany { tube: no, .. }
         | Step::Take { tube: no }
         | Step::TakeMany { tube: no, .. }
+        | Step::TakeGroup { tube: no, .. }
         | Step::Claim { tube: no, .. }
         | Step::Kick { tube: no, .. }
         | Step::Unfail { tube: no, .. }
@@ -57,6 +58,10 @@ impl World {
             },
             Step::TakeMany { count, .. } => match tube.take_many(usize::from(*count)) {
                 Ok(tasks) => self.took(no, &tube, tasks, picked.lease),
+                Err(error) => Ok(Err(error)),
+            },
+            Step::TakeGroup { group, .. } => match tube.try_take_group(&group_name(*group)) {
+                Ok(task) => self.took(no, &tube, task.into_iter().collect(), picked.lease),
                 Err(error) => Ok(Err(error)),
             },
             Step::Claim { .. } => match tube.claim(id) {
