@@ -1,5 +1,8 @@
 //! Options for opening a queue, with every default written out.
 
+#[cfg(feature = "serde")]
+mod form;
+
 use crate::api::placement::Placement;
 use crate::api::queue::Queue;
 use crate::api::queue_inner::HandleSettings;
@@ -48,6 +51,38 @@ use std::time::Duration;
 /// assert!(spelled_out.tubes()?.is_empty());
 /// # Ok(())
 /// # }
+/// ```
+///
+/// # In a configuration file
+///
+/// With the feature `serde` the settings can be serialised and deserialised. The form has a field
+/// for each setter, with its name and the value that it takes; without a limit,
+/// `durable_bytes_max` is null or absent. An absent field is the default, and an unknown one is
+/// refused. A value outside its limits is refused by the opening, as without a file. Lengths of
+/// time are as in [`TubeOptions`](crate::TubeOptions#in-a-configuration-file).
+///
+/// The clock, the placements and the progress function are code: the form does not have them, and
+/// they are given to the builder after it was read.
+///
+/// ```
+/// # #[cfg(feature = "serde")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tubewell::{Builder, ErrorKind, ManualClock};
+///
+/// let file = r#"{ "durability": "relaxed", "payload_bytes_max": 4 }"#;
+/// let builder: Builder = serde_json::from_str(file)?;
+/// assert_eq!(serde_json::to_value(&builder)?["durability"], "relaxed");
+///
+/// let queue = builder.clock(ManualClock::new()).in_memory()?;
+/// let refused = queue.tube("letters")?.put(b"hello").unwrap_err();
+/// assert_eq!(refused.kind(), ErrorKind::TooLarge);
+///
+/// let builder: Builder = serde_json::from_str(r#"{ "journal_bytes": 1 }"#)?;
+/// assert_eq!(builder.in_memory().unwrap_err().kind(), ErrorKind::Invalid);
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "serde"))]
+/// # fn main() {}
 /// ```
 #[must_use = "nothing is opened before `open`"]
 pub struct Builder {

@@ -29,19 +29,40 @@ use xxhash_rust::xxh3::xxh3_64;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// With the feature `serde` it can be serialised, with the fields `first`, `factor`, `step`, `most`
+/// and `jitter`. A field that is absent is as in `Backoff::doubling` of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default = "Backoff::general", deny_unknown_fields)
+)]
 pub struct Backoff {
     pub(crate) first: Duration,
     pub(crate) factor: u32,
     pub(crate) step: Duration,
     pub(crate) most: Duration,
     /// Percent of a wait.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "jitter"))]
     pub(crate) jitter: u8,
+}
+
+/// Reads a jitter. Its setter bounds it.
+#[cfg(feature = "serde")]
+fn jitter<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    let percent = serde::Deserialize::deserialize(from)?;
+    Ok(Backoff::NONE.jitter(percent).jitter)
 }
 
 impl Backoff {
     /// No waiting: a retried task is ready at once.
     pub const NONE: Self = Self::constant(Duration::ZERO);
+
+    /// That of the general kind of tube.
+    pub(crate) const fn general() -> Self {
+        Self::doubling(Duration::from_secs(1))
+    }
 
     /// `first`, then twice as long each time, at most an hour.
     pub const fn doubling(first: Duration) -> Self {

@@ -1,6 +1,9 @@
 //! Options for making a tube and subscribing to events, and the durability of a call. Plain values,
 //! with the defaults; other rooms apply them.
 
+#[cfg(feature = "serde")]
+mod form;
+
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
@@ -20,7 +23,14 @@ use std::time::Duration;
 /// is not counted. A release with other terms, such as a delay, follows this setting. A
 /// [`transact`](crate::Queue::transact) is synced at either level. A temporary tube writes no task
 /// to the disk.
+///
+/// With the feature `serde` it can be serialised: as `durable` or `relaxed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Durability {
     /// Returns when its writes, and all writes that it has read, are synced. The default.
@@ -108,7 +118,14 @@ pub(crate) struct Switches {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// With the feature `serde` it can be serialised, such as `lim_fifo_ttl`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum TubeKind {
     /// Everything: priority, times, groups, capacity. Twenty attempts, doubling back-off. The
@@ -198,6 +215,41 @@ impl TubeKind {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # In a configuration file
+///
+/// With the feature `serde` they can be serialised and deserialised. The form has a field for each
+/// setter, with its name and the value that it takes, and `kind`. Without a ttl, a ttr or a
+/// placement that field is null or absent. Any other field that is absent is the default of the
+/// kind, and an unknown one is refused. What a tube may not have is refused when it is made, as
+/// without a file. Lengths of time have the form that serde gives a [`Duration`]: whole seconds and
+/// nanoseconds, so that nothing is rounded and no unit has to be guessed.
+///
+/// ```
+/// # #[cfg(feature = "serde")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tubewell::{TubeKind, TubeOptions};
+///
+/// let file = r#"{
+///     "kind": "fifo_ttl",
+///     "ttr": { "secs": 60, "nanos": 0 },
+///     "max_attempts": 5,
+///     "backoff": { "first": { "secs": 2, "nanos": 0 }, "jitter": 20 }
+/// }"#;
+/// let options: TubeOptions = serde_json::from_str(file)?;
+/// assert_eq!((options.get_kind(), options.get_max_attempts()), (TubeKind::FifoTtl, Some(5)));
+/// assert_eq!((options.get_ttr(), options.get_ttl()), (Some(Duration::from_secs(60)), None));
+/// assert_eq!(options.get_backoff().wait(2), Duration::from_secs(4));
+///
+/// let written = serde_json::to_string(&options)?;
+/// assert_eq!(serde_json::from_str::<TubeOptions>(&written)?, options);
+/// assert!(serde_json::from_str::<TubeOptions>(r#"{ "tll": null }"#).is_err()); // no such option
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "serde"))]
+/// # fn main() {}
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct TubeOptions {
@@ -236,11 +288,7 @@ impl TubeOptions {
             ttr: None,
             capacity: None,
             max_attempts: general.then_some(limits::ATTEMPTS_MAX),
-            backoff: if general {
-                Backoff::doubling(Duration::from_secs(1))
-            } else {
-                Backoff::NONE
-            },
+            backoff: if general { Backoff::general() } else { Backoff::NONE },
             in_flight: 1,
             hold_group_while_delayed: false,
             ttl_spares_buried: false,

@@ -36,6 +36,8 @@ mod by_id;
 mod clocks;
 mod close;
 mod codec;
+#[cfg(feature = "serde")]
+mod configuration;
 mod consumer;
 mod damage;
 mod delay;

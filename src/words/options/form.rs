@@ -1,0 +1,160 @@
+//! The form of tube options in a configuration file, with the feature `serde`: a field for each
+//! setter, with the value that the setter takes. Reading calls the setters.
+
+use crate::words::backoff::Backoff;
+use crate::words::options::{TubeKind, TubeOptions};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::time::Duration;
+
+/// No field is left out when it is written: a codec without names reads them by their order.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "TubeOptions", default, deny_unknown_fields)]
+struct TubeForm {
+    kind: TubeKind,
+    temporary: bool,
+    priority: i64,
+    ttl: Option<Duration>,
+    ttr: Option<Duration>,
+    /// 0: unlimited.
+    capacity: u64,
+    /// 0: no limit. `None`: as the kind has it.
+    max_attempts: Option<u32>,
+    /// `None`: as the kind has it.
+    backoff: Option<Backoff>,
+    in_flight: u32,
+    hold_group_while_delayed: bool,
+    ttl_spares_buried: bool,
+    higher_first: bool,
+    placement: Option<String>,
+    if_not_exists: bool,
+}
+
+impl Default for TubeForm {
+    fn default() -> Self {
+        let mut form = Self::of(TubeOptions::default());
+        // The kind is not known yet, so what depends on it stays open.
+        (form.max_attempts, form.backoff) = (None, None);
+        form
+    }
+}
+
+impl TubeForm {
+    fn of(options: TubeOptions) -> Self {
+        let TubeOptions {
+            kind,
+            temporary,
+            priority,
+            ttl,
+            ttr,
+            capacity,
+            max_attempts,
+            backoff,
+            in_flight,
+            hold_group_while_delayed,
+            ttl_spares_buried,
+            higher_first,
+            placement,
+            if_not_exists,
+        } = options;
+        Self {
+            kind,
+            temporary,
+            priority,
+            ttl,
+            ttr,
+            capacity: capacity.unwrap_or(0),
+            max_attempts: Some(max_attempts.unwrap_or(0)),
+            backoff: Some(backoff),
+            in_flight,
+            hold_group_while_delayed,
+            ttl_spares_buried,
+            higher_first,
+            placement,
+            if_not_exists,
+        }
+    }
+
+    fn options(self) -> TubeOptions {
+        let mut options = TubeOptions::new(self.kind)
+            .temporary(self.temporary)
+            .priority(self.priority)
+            .capacity(self.capacity)
+            .in_flight(self.in_flight)
+            .hold_group_while_delayed(self.hold_group_while_delayed)
+            .ttl_spares_buried(self.ttl_spares_buried)
+            .higher_first(self.higher_first);
+        if let Some(ttl) = self.ttl {
+            options = options.ttl(ttl);
+        }
+        if let Some(ttr) = self.ttr {
+            options = options.ttr(ttr);
+        }
+        if let Some(attempts) = self.max_attempts {
+            options = options.max_attempts(attempts);
+        }
+        if let Some(backoff) = self.backoff {
+            options = options.backoff(backoff);
+        }
+        if let Some(placement) = self.placement {
+            options = options.placement(placement);
+        }
+        if self.if_not_exists { options.if_not_exists() } else { options }
+    }
+}
+
+impl Serialize for TubeOptions {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        TubeForm::of(self.clone()).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for TubeOptions {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        TubeForm::deserialize(from).map(TubeForm::options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, to_value};
+
+    /// Each field with a value that is not its default. The compiler asks for a new field here.
+    fn unusual() -> TubeOptions {
+        TubeOptions {
+            kind: TubeKind::UtubeTtl,
+            temporary: true,
+            priority: -3,
+            ttl: Some(Duration::from_millis(1500)),
+            ttr: Some(Duration::MAX),
+            capacity: Some(u64::MAX),
+            max_attempts: Some(7),
+            backoff: Backoff::linear(Duration::from_micros(3)).factor(3).jitter(20),
+            in_flight: 2,
+            hold_group_while_delayed: true,
+            ttl_spares_buried: true,
+            higher_first: true,
+            placement: Some("by age".into()),
+            if_not_exists: true,
+        }
+    }
+
+    fn fields(options: &TubeOptions) -> Vec<(String, Value)> {
+        let Ok(Value::Object(fields)) = to_value(options) else { panic!("no fields") };
+        fields.into_iter().collect()
+    }
+
+    #[test]
+    fn each_option_is_read_as_it_was_written() {
+        for field in fields(&unusual()).iter().zip(&fields(&TubeOptions::default())) {
+            assert!(field.0.0 == field.1.0 && field.0.1 != field.1.1, "{field:?}");
+        }
+        let kinds = TubeKind::ALL.map(TubeOptions::new);
+        let bounded = TubeOptions::new(TubeKind::Fifo).max_attempts(20).capacity(1);
+        let endless = TubeOptions::default().max_attempts(0).backoff(Backoff::NONE);
+        for options in kinds.into_iter().chain([unusual(), bounded, endless]) {
+            let read: TubeOptions = from_value(to_value(&options).unwrap()).unwrap();
+            assert_eq!(read, options);
+        }
+    }
+}
