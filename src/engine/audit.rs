@@ -7,10 +7,10 @@ use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, lookup, query, settle};
+use crate::engine::{consumers, query, settle};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
-use crate::format::row::{Counters, TakenRow, WorkRow};
+use crate::format::row::{Counters, TakenRow, TaskRow, WorkRow};
 use crate::format::{Met, Scan, Tag, Value, View, row};
 use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
@@ -23,7 +23,7 @@ use payloads::NamedPieces;
 
 /// Reports each disagreement as one line.
 pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
-    let mut tubes = BTreeMap::new();
+    let (mut tubes, mut led) = (BTreeMap::new(), BTreeSet::new());
     for number in query::numbers(view)? {
         let Some(tube) = query::sound_tube(view, number)? else {
             report(format!("tube {number}: its row is damaged"));
@@ -32,7 +32,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
         if query::tube_named(view, &tube.row.name)? != Some(number) {
             report(format!("tube {:?}: its name row does not refer to it", tube.row.name));
         }
-        Audit::of(view, &tube, report).walk()?;
+        led.append(&mut Audit::of(view, &tube, report).walk()?);
         tubes.insert(tube.run(), tube);
     }
     names(view, report)?;
@@ -41,7 +41,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     work(view, &tubes, &mut named, report)?;
     payloads::audit(view, named, report)?;
     failed(view, report)?;
-    moved(view, &tubes, report)?;
+    moved(view, &tubes, led, report)?;
     strays(view, &tubes, report)?;
     durable_bytes(view, report)
 }
@@ -193,22 +193,36 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     Ok(())
 }
 
-/// Reports the rows that lead to tasks which came from other tubes, if there is no such task.
-fn moved(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
-    let clears = |(key, _): &Met| key.starts_with(&key::work_of(Work::Clear));
-    let is_cleared = Scan::over(Range::of(Tag::Work)).next(view)?.as_ref().is_some_and(clears);
+/// Reports the rows that lead to tasks which came from other tubes, if there is no such task. `led`
+/// has those of the tasks that tubes have.
+fn moved(
+    view: &dyn View,
+    tubes: &Tubes,
+    mut led: BTreeSet<Key>,
+    report: &mut dyn FnMut(String),
+) -> Result<()> {
+    // A sweep removes the row with its task.
+    let mut rows = Scan::prefixed(key::work_of(Work::Clear));
+    while let Some((work, _)) = rows.next(view)? {
+        let Some(run) = key::run_of_work(&work).filter(|run| !tubes.contains_key(run)) else {
+            continue;
+        };
+        let mut tasks = Scan::over(Range::in_run(Tag::Task, run));
+        while let Some((task, row)) = tasks.next(view)? {
+            let Some(at) = key::id_of(&task).map(|id| key::moved(run, id)) else { continue };
+            // Of a damaged task it is not known.
+            let is_moved = row.as_deref().and_then(TaskRow::decode).map(|row| row.is_moved());
+            if is_moved == Some(true) && !is_there(view, &at)? {
+                report(format!("a row is missing that leads to a task to be cleared: {at:02x?}"));
+            }
+            if is_moved != Some(false) {
+                led.insert(at);
+            }
+        }
+    }
     for tag in [Tag::Moved, Tag::MovedTemporary] {
-        walk(view, Range::of(tag), report, |(key, row), report| {
-            let number = row.as_deref().and_then(row::read_number);
-            let tube = tubes.values().find(|tube| Some(u64::from(tube.number)) == number);
-            let id = key::id_of(&key);
-            let is_moved = |tube: &TubeEntry| {
-                let found = lookup::find(view, tube, id?).ok()?;
-                let stored = found.0.whole(view, tube).ok()?;
-                stored.own().map(|row| row.is_moved())
-            };
-            // A sweep may still have to remove the task.
-            if !is_cleared && tube.and_then(is_moved) != Some(true) {
+        walk(view, Range::of(tag), report, |(key, _), report| {
+            if !led.contains(&key) {
                 report(format!("{tag:?}: a row without a task: {key:02x?}"));
             }
         })?;
@@ -267,6 +281,8 @@ struct Audit<'a> {
     expected: BTreeMap<Tag, BTreeSet<Key>>,
     groups: BTreeMap<String, Group>,
     failures: BTreeMap<String, CountedGroup>,
+    /// The rows that lead to tasks which came from other tubes.
+    led: BTreeSet<Key>,
     ids: BTreeSet<TaskId>,
 }
 
@@ -286,11 +302,12 @@ struct Group {
 impl<'a> Audit<'a> {
     fn of(view: &'a dyn View, tube: &'a TubeEntry, report: &'a mut dyn FnMut(String)) -> Self {
         let (expected, groups) = (BTreeMap::new(), BTreeMap::new());
-        let (failures, ids) = (BTreeMap::new(), BTreeSet::new());
-        Self { view, tube, report, expected, groups, failures, ids }
+        let (failures, led, ids) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { view, tube, report, expected, groups, failures, led, ids }
     }
 
-    fn walk(&mut self) -> Result<()> {
+    /// Returns the rows that must lead to tasks of the tube.
+    fn walk(mut self) -> Result<BTreeSet<Key>> {
         for tag in Tag::states() {
             let mut rows = Scan::over(self.tube.range(tag));
             while let Some((met, row)) = rows.next(self.view)? {
@@ -303,7 +320,7 @@ impl<'a> Audit<'a> {
         for tag in Tag::in_runs() {
             self.compare(tag)?;
         }
-        Ok(())
+        Ok(self.led)
     }
 
     /// The task of a row that gives a state, or of a fresh task's row.
@@ -385,10 +402,7 @@ impl<'a> Audit<'a> {
             }
         }
         if task.read.is_some_and(|(_, row)| row.is_moved()) {
-            let kept = query::numbered(self.view.get(&key::moved(run, task.id)), "moved");
-            if kept.ok().flatten() != Some(self.tube.number) {
-                self.say(format!("task {}: the row that leads to it is missing", task.id));
-            }
+            self.led(task.id);
         }
         match standing {
             TaskState::Taken(taken) => self.lease(task.id, taken),
@@ -414,6 +428,16 @@ impl<'a> Audit<'a> {
                 group.first = Some(turn);
             }
         }
+    }
+
+    /// A task that came from another tube.
+    fn led(&mut self, id: TaskId) {
+        let key = key::moved(self.tube.run(), id);
+        let number = query::numbered(self.view.get(&key), "moved").ok().flatten();
+        if number != Some(self.tube.number) {
+            self.say(format!("task {id}: no row leads to it"));
+        }
+        self.led.insert(key);
     }
 
     fn lease(&mut self, id: TaskId, taken: &TakenRow) {

@@ -14,6 +14,10 @@ fn queue(durability: Durability) -> (TempDir, Queue, Tube) {
     let (home, path) = home();
     let queue = still().0.durability(durability).open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
+    // The first failure enters a feature, with a sync of its own.
+    let failed = tube.put(b"x").unwrap();
+    tube.fail_by_id(failed, "g", "no").unwrap();
+    tube.delete(failed).unwrap();
     (home, queue, tube)
 }
 

@@ -135,6 +135,10 @@ fn filled() -> Rows {
         queue.create_tube("temporary", temporary).unwrap(),
         queue.tube("cleared").unwrap(),
     ];
+    let sources = [
+        queue.tube("source").unwrap(),
+        queue.create_tube("temporary source", TubeOptions::default().temporary(true)).unwrap(),
+    ];
     let ada = queue.consumer_with_grace("ada", HOUR).unwrap();
     let bob = queue.consumer("bob").unwrap();
     for tube in &tubes {
@@ -157,6 +161,9 @@ fn filled() -> Rows {
         tube.task(b"urgent").priority(-1).put().unwrap();
         tube.task(&[7; 5000]).put().unwrap();
         tube.put(b"alone").unwrap();
+        let source = &sources[usize::from(tube.name() == "temporary")];
+        let moved = source.put(b"moved").unwrap();
+        source.move_to(moved, tube).apply().unwrap();
     }
     queue.tube("empty").unwrap();
     tubes[2].truncate().unwrap();

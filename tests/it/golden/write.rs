@@ -408,7 +408,7 @@ fn steps(story: &mut Story) {
     let store = story.tube("store", "general higher priority=1");
     let ada = story.queue.consumer_with_grace("ada", secs(900)).unwrap();
     ready(&fetch, "one two three four five");
-    fetch.put(&vec![b'x'; 5000]).unwrap();
+    fetch.put(&vec![b'x'; 3600]).unwrap();
     fetch
         .task(b"keyed")
         .key("k")
@@ -429,11 +429,9 @@ fn steps(story: &mut Story) {
     four.advance_with(&parse, Advance::new().delay(secs(300)).priority(9)).unwrap();
     take(&fetch).retry_after("soon", Duration::ZERO).unwrap();
     drop(take(&fetch));
-    story.queue.checkpoint().unwrap();
     let mut long = take(&fetch);
-    long.advance_with(&store, Advance::new().result(&[b'r'; 600])).unwrap();
+    long.advance_with(&store, Advance::new().result(&[b'r'; 60])).unwrap();
     take(&parse).retry_with(Retry::new("no text").group("text")).unwrap();
-    ready(&store, "plain");
     let moved = store.put(b"moved twice").unwrap();
     store.move_to(moved, &fetch).ttl(secs(2000)).apply().unwrap();
     fetch.move_to(moved, &store).max_attempts(4).apply().unwrap();
