@@ -293,8 +293,8 @@ impl PutTasks<'_> {
         };
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order };
-        let placed_group = task.placed.and_then(|placed| placed.group);
-        let group = placed_group.or(task.group).or(tube.plain_group());
+        let group = task.placed.and_then(|placed| placed.group).or(task.group);
+        let group = group.or(tube.plain_group());
         let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         let (is_fresh, times) = match &standing {
             TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
@@ -333,8 +333,8 @@ impl PutTasks<'_> {
             (None, None) => {}
         }
         let (raw, home) = (row.encode(), Home { rank: place, is_fresh });
-        let task = TaskRef::new(tube, id, (home, place), &raw, row);
-        transition::put(ctx, &task, standing, Cause::Put)?;
+        let new = TaskRef::new(tube, id, (home, place), &raw, row);
+        transition::put(ctx, &new, standing, Cause::Put)?;
         Ok(Put { id, outcome: keyed.map_or(PutOutcome::New, |put| put.outcome) })
     }
 

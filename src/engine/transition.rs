@@ -275,9 +275,7 @@ impl<'a> Transition<'a> {
             _ => None,
         };
         if has_index(from) || has_index(to) {
-            let counted = failures::plan(ctx, task.tube, from, to)?;
-            self.shift_index(ctx);
-            failures::write(ctx, task.tube, counted)?;
+            self.shift_index(ctx)?;
         }
         self.shift_deadlines(ctx);
 
@@ -288,7 +286,12 @@ impl<'a> Transition<'a> {
         if !stays && let Some(key) = self.leaves() {
             ctx.remove(key);
         }
-        if let Some((key, value)) = to.and_then(|to| state_row(task, to)) {
+        let enters = match to {
+            // Asked here, because most puts bring a fresh task, which has no such row.
+            None | Some(TaskState::Fresh(_)) => None,
+            Some(to) => state_row(task, to),
+        };
+        if let Some((key, value)) = enters {
             if stays { ctx.change(key, value) } else { ctx.add(key, value) }
         }
         if matches!(to, Some(TaskState::Fresh(_) | TaskState::Ready(_))) && !stays {
@@ -342,8 +345,10 @@ impl<'a> Transition<'a> {
         }
     }
 
+    /// Reads before it writes.
     #[cold]
-    fn shift_index(&self, ctx: &mut OpContext<'_>) {
+    fn shift_index(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let counted = failures::plan(ctx, self.task.tube, self.from, self.to)?;
         let keys_of = |standing| index_keys(self.task, standing);
         let old = self.from.map(keys_of).unwrap_or_default();
         let new = self.to.map(keys_of).unwrap_or_default();
@@ -353,6 +358,7 @@ impl<'a> Transition<'a> {
         for key in new.into_iter().filter(|key| !old.contains(key)) {
             ctx.add(key, Value::EMPTY);
         }
+        failures::write(ctx, self.task.tube, counted)
     }
 
     /// Records the step for publication, while the payload row still exists.
