@@ -22,7 +22,8 @@ impl<T: ?Sized> Task<T> {
     /// twice between two steps, whatever the moment of a kill.
     ///
     /// The task keeps its id, its key, its group, its priority, its payload, its ttr and its
-    /// retries. Its attempts and its last failure are cleared, and its ttl begins again. A kind of
+    /// retries. Its attempts and its last failure are cleared. Its ttl begins again, as long as it
+    /// was: the time from its put, or from the step before, to its end, delays included. A kind of
     /// tube without priorities or times takes it without them.
     ///
     /// If it is refused, the task stays taken. Once it is done, the guard holds nothing any more.
@@ -85,7 +86,7 @@ impl Lease {
     /// As [`Task::advance_with`].
     pub fn advance_with<U: ?Sized>(&mut self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
         self.held.advance_with(next, terms)?;
-        self.disarm();
+        self.finish();
         Ok(())
     }
 }
@@ -133,7 +134,8 @@ impl<T: ?Sized> Tube<T> {
         }
         // What is due here makes room.
         self.hold.core.catch_up(self.number)?;
-        let op = Move { from, to: self.number, which, changes };
+        let others_wait = self.hold.core.room.has_waiters(self.number);
+        let op = Move { from, to: self.number, which, changes, others_wait };
         self.hold.core.run(&op, durability)
     }
 }
@@ -142,8 +144,9 @@ impl<T: ?Sized> Tube<T> {
 /// which makes the move and all changes in one step.
 ///
 /// The task keeps its id, its key, its group, its payload and everything that is not given. It
-/// stands at the back of its priority. Its attempts are 0, its ttl begins again, and a lease on it
-/// is lost. A taken or buried task is ready afterwards; a delayed one keeps the end of its delay.
+/// stands at the back of its priority. Its attempts are 0, its ttl begins again as by
+/// [`Task::advance`], and a lease on it is lost. A taken or buried task is ready afterwards; a
+/// delayed one keeps the end of its delay.
 ///
 /// ```
 /// use std::time::Duration;

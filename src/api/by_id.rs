@@ -56,10 +56,13 @@ impl<T: ?Sized> Tube<T> {
         group: Option<&str>,
         most: u64,
     ) -> Result<u64> {
-        let mut kicked = 0;
+        // What fails again meanwhile is left.
+        let now = self.hold.core.look(|_, now| Ok(now.queue));
+        let until = self.name_errors(action, now)?;
+        let (failed, mut kicked) = (group.map(|group| (group, until)), 0);
         while kicked < most {
             let step = (most - kicked).min(SWEEP_TASKS as u64);
-            let op = by_id::Kick { tube: self.number, group, most: step };
+            let op = by_id::Kick { tube: self.number, failed, most: step };
             let done = self.run(action, &op)?;
             kicked += done;
             if done < step {
@@ -287,7 +290,9 @@ impl<T: ?Sized> Tube<T> {
             Ok(Some(name)) if *name != *self.name => {
                 Error::new(ErrorKind::WrongTube).because(format!("it is in tube {name:?}"))
             }
-            Ok(_) => error,
+            // It has moved to and fro.
+            Ok(Some(_)) => Error::new(ErrorKind::WrongTube).because("it has just come back"),
+            Ok(None) => error,
             // Where the task is could not be found out.
             Err(failed) => failed,
         }

@@ -51,7 +51,8 @@ impl Queue {
     }
 
     /// Makes up to `most` tasks of a failure group ready again, each in its tube, in the order in
-    /// which they were buried, as [`Tube::unfail`] does. Returns how many.
+    /// which they were buried, as [`Tube::unfail`] does. What fails again meanwhile is left.
+    /// Returns how many.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -131,7 +132,8 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Makes up to `most` of its tasks of a failure group ready again, in the order in which they
-    /// were buried, as [`kick`](Tube::kick) does. Returns how many.
+    /// were buried, as [`kick`](Tube::kick) does. What fails again meanwhile is left. Returns how
+    /// many.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -195,7 +197,7 @@ impl<T: ?Sized> Tube<T> {
             if ids.is_empty() {
                 break;
             }
-            kicked += self.run("kick", &KickMany { tube: self.number, ids: &ids })?;
+            kicked += self.run("kick", &KickMany { tube: self.number, group: None, ids: &ids })?;
         }
         Ok(kicked)
     }

@@ -57,6 +57,13 @@ impl Lease {
         self.armed = false;
     }
 
+    /// Ends the guard of a task that has gone on. It keeps its session open no longer.
+    pub(crate) fn finish(&mut self) {
+        self.disarm();
+        let consumer = self.consumer.take();
+        forget(consumer.as_ref(), &self.held);
+    }
+
     /// Applies a verdict and ends the guard. If the verdict fails, the drop returns the task.
     #[inline]
     pub(crate) fn settle(mut self, verdict: Verdict<'_>) -> Result<()> {

@@ -41,14 +41,16 @@ pub(crate) struct DeleteMany<'a> {
 /// Makes buried tasks ready again, up to `most` and at most one sweep. Returns how many.
 pub(crate) struct Kick<'a> {
     pub(crate) tube: u32,
-    /// Only those in this failure group, in the order in which they were buried.
-    pub(crate) group: Option<&'a str>,
+    /// Only those that were buried in this failure group up to this queue time, in that order.
+    pub(crate) failed: Option<(&'a str, u64)>,
     pub(crate) most: u64,
 }
 
 /// Makes these tasks ready again; those that are not buried are stepped over. Returns how many.
 pub(crate) struct KickMany<'a> {
     pub(crate) tube: u32,
+    /// Only those in this failure group.
+    pub(crate) group: Option<&'a str>,
     pub(crate) ids: &'a [TaskId],
 }
 
@@ -142,19 +144,23 @@ impl Op for Kick<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
         let tube = ctx.tube(self.tube)?;
-        let (range, mut rows) = match self.group {
+        let (range, mut rows) = match self.failed {
             None => (tube.range(Tag::Buried), Scan::over(tube.range(Tag::Buried))),
-            Some(group) => {
+            Some((group, until)) => {
                 let tasks = key::buried_group_of(tube.run(), group);
-                (tube.range(Tag::BuriedGroup), Scan::prefixed(tasks))
+                let end = key::after_time(&tasks, until);
+                (tube.range(Tag::BuriedGroup), Scan::between(tasks, end))
             }
         };
         let mut kicked = 0;
         while kicked < self.most.min(SWEEP_TASKS as u64) && ctx.count(range) > 0 {
             let Some((met, _)) = rows.next(ctx)? else { break };
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
-            // A damaged task stays buried, and the next one is kicked.
-            let found = sound(lookup::find(ctx, &tube, id))?;
+            // A damaged task stays buried, and the next one is kicked. The key may be damaged too.
+            let found = match lookup::find(ctx, &tube, id) {
+                Err(error) if error.is_not_found() => continue,
+                found => sound(found)?,
+            };
             let Some((stored, standing)) = found else { continue };
             let (Ok(task), TaskState::Buried(buried)) = (stored.task(&tube), standing) else {
                 continue;
@@ -186,6 +192,9 @@ impl Op for KickMany<'_> {
                 found => sound(found)?,
             };
             let Some((stored, TaskState::Buried(buried))) = found else { continue };
+            if self.group.is_some() && self.group != buried.failure_group() {
+                continue;
+            }
             let Ok(task) = stored.task(tube) else { continue };
             kick(ctx, &task, buried)?;
             kicked += 1;

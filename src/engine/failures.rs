@@ -107,7 +107,8 @@ pub(crate) fn groups_from(
     most: usize,
 ) -> Result<(Vec<FailureGroup>, Option<Key>)> {
     let range = tube.range(Tag::BuriedGroup);
-    let (mut groups, mut at) = (Vec::new(), from.unwrap_or_else(|| range.start()));
+    // A truncate since the last step has given the tube another range.
+    let (mut groups, mut at) = (Vec::new(), range.start().max(from.unwrap_or_default()));
     while groups.len() < most {
         let met = if view.count(range) == 0 { None } else { view.first(&at, &range.end())? };
         let Some((met, _)) = met else { return Ok((groups, None)) };

@@ -12,6 +12,7 @@ use crate::format::Value;
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Home, Order, Rank};
 use crate::format::row::{self, DelayedRow, TaskProgress, TaskRow, moved_section};
+use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::RESULT_BYTES_MAX;
@@ -24,6 +25,8 @@ pub(crate) struct Move<'a> {
     pub(crate) to: u32,
     pub(crate) which: Which<'a>,
     pub(crate) changes: Changes,
+    /// Puts wait for room in the other tube, and what there is belongs to them.
+    pub(crate) others_wait: bool,
 }
 
 /// Which task is moved.
@@ -83,7 +86,7 @@ impl Op for Move<'_> {
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
         self.admit(ctx, (from, to), &task)?;
 
-        let head = self.head(ctx, to, &standing, row.created)?;
+        let head = self.head(ctx, to, &standing, row.lives_since())?;
         let number = ctx.id();
         let priority = match self.changes.priority {
             Some(priority) => priority,
@@ -91,12 +94,11 @@ impl Op for Move<'_> {
             None => to.row.options.priority,
         };
         let place = Rank { priority: to.row.options.turned(priority), order: Order::back(number) };
-        let section = self.section(&row, from.number != to.number)?;
+        let next = self.state(ctx, to, &standing, head);
+        let section = self.section(ctx, &row, from.number != to.number, &next)?;
         let group = row.group.filter(|group| !group.is_empty()).or(to.plain_group());
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let raw = moved.encode();
-        let next = self.state(ctx, to, &standing, head);
-
         let cause = match self.which {
             Which::Held(..) => Cause::Advance,
             Which::ById(_) => Cause::Move,
@@ -108,7 +110,8 @@ impl Op for Move<'_> {
         if from.number != to.number {
             ctx.set(key::moved(to.run(), task.id), row::number(u64::from(to.number)))?;
         }
-        if !to.run().is_temporary() {
+        // Without a field an older version finds nothing that it does not know.
+        if *section != *row.extension && !to.run().is_temporary() {
             ctx.needs(&MOVES);
         }
         Ok(())
@@ -151,10 +154,12 @@ impl Move<'_> {
         {
             return Err(Error::new(ErrorKind::KeyExists).because(key).on_task(other));
         }
+        let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
         match options.capacity {
             Some(capacity) if query::tasks(ctx, to) >= capacity => {
-                Err(Error::new(ErrorKind::Full).because(format!("its capacity is {capacity}")))
+                full(format!("its capacity is {capacity}"))
             }
+            _ if self.others_wait => full("earlier puts wait for room".to_owned()),
             _ => Ok(()),
         }
     }
@@ -166,7 +171,7 @@ impl Move<'_> {
         ctx: &mut OpContext<'_>,
         to: &TubeEntry,
         standing: &TaskState,
-        created: u64,
+        since: u64,
     ) -> Result<TaskProgress> {
         let mut head = match standing {
             TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
@@ -177,11 +182,12 @@ impl Move<'_> {
             head.clear_failure();
         }
         let is_timed = to.row.options.kind.switches().timed;
-        // The length of a ttl is not stored: it is the time from the put to its end.
+        // The length of a ttl is not stored: it is the time from the put, or the last move, to its
+        // end.
         let life = match self.changes.ttl {
             Some(ttl) => micros(ttl),
             None if head.expires == NEVER || !is_timed => NEVER,
-            None => head.expires.saturating_sub(created),
+            None => head.expires.saturating_sub(since),
         };
         head.expires = ctx.now.queue.saturating_add(life);
         head.ttr = match self.changes.ttr {
@@ -189,6 +195,10 @@ impl Move<'_> {
             None if is_timed => head.ttr,
             None => NEVER,
         };
+        if !is_timed {
+            // It shortens the row.
+            let _fits = head.set_retry_terms(&RetryTerms { backoff: None, ..head.retry_terms() });
+        }
         retry::set(ctx, to, &mut head, self.changes.retry)?;
         Ok(head)
     }
@@ -219,12 +229,19 @@ impl Move<'_> {
     }
 
     /// The extension section of the task's row after the move.
-    fn section(&self, row: &TaskRow<'_>, is_moved: bool) -> Result<Value> {
+    fn section(
+        &self,
+        ctx: &OpContext<'_>,
+        row: &TaskRow<'_>,
+        is_moved: bool,
+        next: &TaskState,
+    ) -> Result<Value> {
+        let since = Some(ctx.now.queue).filter(|_| next.head().expires != NEVER);
         let passed = match self.which {
             Which::Held(_, result) => result,
             Which::ById(_) => row.passed(),
         };
         let no_room = || Error::new(ErrorKind::TooLarge).because("its row has no room for it");
-        moved_section(row.extension, passed, is_moved || row.is_moved()).ok_or_else(no_room)
+        moved_section(row.extension, passed, is_moved || row.is_moved(), since).ok_or_else(no_room)
     }
 }

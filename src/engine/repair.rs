@@ -215,7 +215,7 @@ fn unknown_task(
         PiecesFound::Nothing | PiecesFound::Parts => PayloadPlace::Inline(&[]),
     };
     let created = ctx.now.queue;
-    let section = moved_section(&[], None, is_moved).unwrap_or(Value::EMPTY);
+    let section = moved_section(&[], None, is_moved, None).unwrap_or(Value::EMPTY);
     let (codec, version, times, key, extension) = (0, 0, None, None, &*section);
     TaskRow { created, codec, version, times, group, key, extension, payload }.encode()
 }

@@ -125,13 +125,13 @@ pub(crate) fn set_aside(
 
 /// What a kick makes of a buried task: its attempts are 0 again. If `ttl_spares_buried` has kept it
 /// after the end of its ttl, it gets a new ttl. The length of a ttl is not stored, so the new one
-/// is the time from the put to the old end.
+/// is the time from the put, or the last move, to the old end.
 pub(crate) fn kicked(ctx: &OpContext<'_>, task: &TaskRef<'_>, row: &BuriedRow) -> TaskProgress {
     let (mut head, now) = (row.head.clone(), ctx.now.queue);
     head.attempts = 0;
     if task.tube.row.options.ttl_spares_buried && head.expires <= now {
-        let created = task.read.map_or(0, |(_, row)| row.created);
-        let life = head.expires.saturating_sub(created);
+        let since = task.read.map_or(0, |(_, row)| row.lives_since());
+        let life = head.expires.saturating_sub(since);
         head.expires = now.saturating_add(life);
     }
     head

@@ -120,6 +120,9 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
 fn clear_payload(ctx: &mut OpContext<'_>, run: Run, (key, row): &Met) -> Result<usize> {
     let Some(id) = key::id_of(key) else { return Ok(0) };
     let Some(task) = row.as_deref().and_then(TaskRow::decode) else {
+        if ctx.row(&key::moved(run, id))?.is_some() {
+            ctx.remove(key::moved(run, id));
+        }
         let bytes = pieces::remove_found(ctx, (run, id))?;
         ctx.effects().count_bytes(run, -(bytes as i64));
         return Ok(PIECES_OF_STEP);

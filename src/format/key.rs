@@ -367,6 +367,15 @@ pub(crate) fn buried_group(run: Run, group: &str, time: u64, id: TaskId) -> Key 
     with_id(with_number(buried_group_of(run, group), time), id)
 }
 
+/// The first key after those of this time and before, of keys that begin with `prefix` and go on
+/// with a time.
+pub(crate) fn after_time(prefix: &[u8], time: u64) -> Key {
+    match time.checked_add(1) {
+        Some(next) => with_number(copy(prefix), next),
+        None => end_of(prefix),
+    }
+}
+
 /// The key of the count of a failure group.
 pub(crate) fn failure_group(run: Run, group: &str) -> Key {
     with_text(in_run(Tag::FailureGroup, run), group)

@@ -84,7 +84,8 @@ impl Shared {
     pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<u64> {
         let runs = self.tubes_by_run()?;
         let mut lanes = Run::BOTH.map(|run| key::failed_of(run, group));
-        let ends = lanes.each_ref().map(|lane| key::end_of(lane));
+        let now = self.look(|_, now| Ok(now.queue))?;
+        let ends = lanes.each_ref().map(|lane| key::after_time(lane, now));
         let (prefix, mut kicked) = (key::failed_of(Run::QUEUE, group).len(), 0);
         while kicked < most {
             let step = (most - kicked).min(SWEEP_TASKS as u64) as usize;
@@ -114,7 +115,7 @@ impl Shared {
                 lane.into_iter().for_each(|lane| *lane = key::after(&key));
             }
             for (tube, ids) in tasks {
-                match self.run(&KickMany { tube, ids: &ids }, durability) {
+                match self.run(&KickMany { tube, group: Some(group), ids: &ids }, durability) {
                     Err(error) if error.is_not_found() => {}
                     done => kicked += done?,
                 }
@@ -126,7 +127,8 @@ impl Shared {
 
 /// A walk over the buried tasks of a failure group, the last one buried first.
 pub(crate) struct FailedListing {
-    lanes: SmallVec<[IndexWalk; 2]>,
+    /// None before the first task is asked for.
+    lanes: Option<SmallVec<[IndexWalk; 2]>>,
     /// The tube; none for a walk over all tubes.
     number: Option<u32>,
     group: String,
@@ -165,13 +167,15 @@ impl IndexWalk {
 impl FailedListing {
     /// Over a group of one tube, or of all.
     pub(crate) fn new(number: Option<u32>, group: &str) -> Self {
-        Self { lanes: SmallVec::new(), number, group: group.to_owned(), runs: None }
+        Self { lanes: None, number, group: group.to_owned(), runs: None }
     }
 
     /// The next task.
     pub(crate) fn next(&mut self, core: &Shared) -> Result<Option<TaskSummary>> {
-        if self.lanes.is_empty() {
-            self.begin(core)?;
+        if self.lanes.is_none() {
+            // After an error there are none, and the walk is over.
+            self.lanes = Some(SmallVec::new());
+            self.lanes = Some(self.begin(core)?);
         }
         loop {
             let Some((number, key)) = self.pop(core)? else { return Ok(None) };
@@ -192,8 +196,8 @@ impl FailedListing {
         }
     }
 
-    fn begin(&mut self, core: &Shared) -> Result<()> {
-        self.lanes = match self.number {
+    fn begin(&mut self, core: &Shared) -> Result<SmallVec<[IndexWalk; 2]>> {
+        Ok(match self.number {
             Some(number) => {
                 let run = core.look_at(|state, _| Ok(state.tube(number)?.run()))?;
                 smallvec![IndexWalk::over(key::buried_group_of(run, &self.group))]
@@ -203,14 +207,13 @@ impl FailedListing {
                 let lanes = Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, &self.group)));
                 lanes.into_iter().collect()
             }
-        };
-        Ok(())
+        })
     }
 
     /// The next index row and its tube, if that exists.
     fn pop(&mut self, core: &Shared) -> Result<Option<(Option<u32>, Key)>> {
         let mut best: Option<(Key, &mut IndexWalk)> = None;
-        for lane in &mut self.lanes {
+        for lane in self.lanes.iter_mut().flatten() {
             let prefix = lane.start.len();
             let Some(key) = lane.peek(core)? else { continue };
             let rank = Key::from_slice(key.get(prefix..).unwrap_or_default());

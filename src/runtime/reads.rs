@@ -102,13 +102,24 @@ impl Shared {
     /// A task of any tube, with its payload. `first` is looked into first, and is then the tube
     /// that has the task.
     pub(crate) fn find(&self, id: TaskId, first: &mut Option<u32>) -> Result<Option<TaskInfo>> {
-        let Some(number) = self.tube_with(id, *first)? else { return Ok(None) };
-        *first = Some(number);
-        match self.peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some)) {
-            // It has gone meanwhile, at least from this tube.
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found,
+        loop {
+            let Some(number) = self.tube_with(id, *first)? else { return Ok(None) };
+            *first = Some(number);
+            match self.peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some)) {
+                Err(error) if error.is_not_found() => {
+                    if !self.has_moved(id)? {
+                        return Ok(None);
+                    }
+                }
+                found => return found,
+            }
         }
+    }
+
+    /// Whether a row says that a task came from another tube. One that is not found where it was
+    /// may then be in a third.
+    fn has_moved(&self, id: TaskId) -> Result<bool> {
+        self.look(|view, _| Ok(query::moved_to(view, id)?.is_some()))
     }
 
     /// The tube that has this task. Looks into `first`, if it is given, then into the tube that a
@@ -174,13 +185,19 @@ impl Shared {
         id: TaskId,
         read: impl Fn(&EngineState, &TubeEntry, Now) -> Result<R>,
     ) -> Result<Option<R>> {
-        let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
-        let found = self
-            .catch_up(number)
-            .and_then(|()| self.look_at(|state, now| read(state, &state.tube(number)?, now)));
-        match found {
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
+        loop {
+            let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
+            let found = self
+                .catch_up(number)
+                .and_then(|()| self.look_at(|state, now| read(state, &state.tube(number)?, now)));
+            match found {
+                Err(error) if error.is_not_found() => {
+                    if !self.has_moved(id)? {
+                        return Ok(None);
+                    }
+                }
+                found => return found.map(Some),
+            }
         }
     }
 

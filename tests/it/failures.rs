@@ -6,6 +6,9 @@ use crate::{
     close_sound, counts, drain, exhausted, home, last_error, lone, lone_with, secs, still,
 };
 use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::UNIX_EPOCH;
 use tubewell::{
     Backoff, Failure, Queue, Reason, Release, Result, Retry, State, TaskId, TaskSummary, Tube,
@@ -325,4 +328,93 @@ fn a_group_without_a_count_is_counted_when_it_is_needed() {
     let id = tube.failed("timeouts").next().unwrap().unwrap().id;
     tube.delete(id).unwrap();
     assert_eq!((groups(&tube), queue.check().unwrap()), (of([]), vec![]));
+}
+
+/// It began again after each error, without an end.
+#[test]
+fn a_listing_of_a_dropped_tube_ends_after_its_error() {
+    let (builder, _) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    queue.drop_tube("t").unwrap();
+    assert_eq!((tube.failed("g").count(), tube.tasks(State::Buried).count()), (1, 1));
+}
+
+/// Two workers fail what comes back at once: it was kicked again and again.
+#[test]
+fn what_fails_again_meanwhile_is_left() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    for id in tube.put_many(tasks(500)).unwrap() {
+        tube.fail_by_id(id, "g", "no").unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if let Some(task) = tube.try_take().unwrap() {
+                        task.fail("g", "again").unwrap();
+                    }
+                }
+            });
+        }
+        let kicked = (queue.unfail("g", u64::MAX), tube.unfail("g", u64::MAX));
+        stop.store(true, Ordering::Relaxed);
+        assert!(kicked.0.unwrap() <= 500 && kicked.1.unwrap() <= 500);
+    });
+}
+
+/// A task that was listed in one group was kicked after it had failed in another.
+#[test]
+fn what_fails_in_another_group_meanwhile_is_left() {
+    let queue = Queue::in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(b"x").unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                queue.unfail("a", 1).unwrap();
+            }
+        });
+        let mut is_buried = true;
+        for _ in 0..300 {
+            tube.claim(id).unwrap().fail("a", "no").unwrap();
+            tube.claim(id).unwrap().fail("b", "no").unwrap();
+            (0..20).for_each(|_| thread::yield_now());
+            is_buried &= tube.peek(id).unwrap().state == State::Buried;
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(is_buried);
+    });
+}
+
+/// The call ended with an error, each time.
+#[test]
+fn a_damaged_index_key_stops_no_unfail() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let ids = tube.put_many(tasks(4)).unwrap();
+    for id in &ids {
+        tube.fail_by_id(*id, "the group", "no").unwrap();
+    }
+    close_sound(queue);
+    // The id at the end of the second task's row under the tag of failure groups.
+    let (file, mut key) = (path.join("base.redb"), vec![0x1d, 0, 0, 0, 1, 0, 9]);
+    key.extend(b"the group");
+    let mut bytes = fs::read(&file).unwrap();
+    let id = ids[1].get().to_be_bytes();
+    let is_row = |at: &usize| bytes[*at..].starts_with(&key) && bytes[at + 24..at + 32] == id;
+    let at: Vec<_> = (0..bytes.len() - 32).filter(is_row).collect();
+    assert!(!at.is_empty());
+    at.iter().for_each(|at| bytes[at + 31] ^= 0x20);
+    fs::write(file, bytes).unwrap();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    // Its key is not in order, so the walk may pass by others.
+    let kicked = tube.unfail("the group", 9).unwrap();
+    assert!((1..4).contains(&kicked));
+    assert_eq!((tube.kick(9).unwrap(), counts(&tube)), (4 - kicked, [4, 0, 0, 0]));
 }

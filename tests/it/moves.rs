@@ -2,12 +2,15 @@
 
 use crate::{
     close_sound, counts, drain, home, is_gone, killed, kind, last_error, listed, secs, state,
-    still, waiting,
+    still, until, waiting,
 };
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 use tubewell::{
-    Advance, Cause, Clock, Conflict, ErrorKind, EventOptions, ManualClock, Place, Placement,
-    PutView, Queue, Reason, Retry, State, Tube, TubeKind, TubeOptions,
+    Advance, Backoff, Cause, Clock, Conflict, ErrorKind, EventOptions, ManualClock, Place,
+    Placement, PutView, Queue, Reason, Retry, State, Stop, Tube, TubeKind, TubeOptions,
 };
 
 fn two() -> (Queue, Tube, Tube, ManualClock) {
@@ -132,6 +135,10 @@ fn what_the_kind_of_the_next_tube_lacks_is_left_out_or_refused() {
     assert_eq!((seen.priority, seen.ttl_left, seen.ttr), (0, None, None));
     fifo.put(b"later").unwrap();
     assert_eq!(listed(&fifo, State::Ready), "x later");
+    let waits = a.task(b"waits").backoff(Backoff::constant(secs(50))).put().unwrap();
+    a.take().unwrap().advance(&fifo).unwrap();
+    fifo.claim(waits).unwrap().retry("no").unwrap();
+    assert_eq!(state(&fifo, waits), State::Ready, "it has no times");
 
     let high = a.task(b"high").priority(9).put().unwrap();
     higher.task(b"low").priority(1).put().unwrap();
@@ -319,4 +326,110 @@ fn sessions_lose_what_goes_on() {
     b.move_to(id, &b).apply().unwrap();
     assert_eq!(b.peek(id).unwrap().reason, None::<Reason>);
     sound(&queue);
+}
+
+/// A task that goes round would have lived longer with every step.
+#[test]
+fn the_ttl_begins_again_at_every_move_as_long_as_it_was() {
+    let (queue, a, b, clock) = two();
+    let id = a.task(b"x").ttl(secs(100)).put().unwrap();
+    for step in 0..6 {
+        let (from, to) = if step % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        clock.advance(secs(60));
+        from.take().unwrap().advance(to).unwrap();
+        assert_eq!(to.peek(id).unwrap().ttl_left, Some(secs(100)));
+    }
+    let mut task = a.take().unwrap();
+    task.advance_with(&a, Advance::new().delay(secs(9))).unwrap();
+    clock.advance(secs(9));
+    a.take().unwrap().advance(&a).unwrap();
+    assert_eq!(a.peek(id).unwrap().ttl_left, Some(secs(109)), "as after a put with a delay");
+    clock.advance(secs(109));
+    assert!(a.try_take().unwrap().is_none());
+    sound(&queue);
+}
+
+/// It was looked for in the tube that it had just left.
+#[test]
+fn a_task_is_found_while_it_moves() {
+    let queue = Queue::in_memory().unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    let id = a.put(b"x").unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                a.move_to(id, &b).apply().unwrap();
+                b.move_to(id, &a).apply().unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            let found = queue.find(id).and_then(|_| queue.explain(id)).map(drop);
+            let peeked = a.peek(id).map(drop);
+            let is_missed = peeked.is_err_and(|error| error.kind() != ErrorKind::WrongTube);
+            if found.is_err() || is_missed {
+                stop.store(true, Ordering::Relaxed);
+                panic!("{found:?}");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// The row that leads to a task stayed, because its own row could not say that there was one.
+#[test]
+fn a_damaged_task_that_is_swept_leaves_no_way_to_it() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    let id = a.put(b"to be damaged").unwrap();
+    a.move_to(id, &b).apply().unwrap();
+    close_sound(queue);
+    let file = path.join("base.redb");
+    let mut bytes = fs::read(&file).unwrap();
+    let text = b"to be damaged";
+    let at: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text)).collect();
+    assert!(!at.is_empty());
+    at.iter().for_each(|at| bytes[*at] ^= 1);
+    fs::write(file, bytes).unwrap();
+    let queue = still().0.open(&path).unwrap();
+    queue.force_drop_tube("b").unwrap();
+    queue.tick().unwrap();
+    let faults = queue.check().unwrap();
+    assert!(faults.iter().all(|fault| !fault.contains("Moved")), "{faults:?}");
+    assert_eq!(kind(queue.find(id)), ErrorKind::TaskNotFound);
+}
+
+#[test]
+fn a_guard_that_has_gone_on_keeps_no_session_open() {
+    let (queue, a, b, _) = two();
+    let (one, other) = (a.put(b"1").unwrap(), a.put(b"2").unwrap());
+    let ada = queue.consumer("ada").unwrap();
+    let mut task = a.by(&ada).claim(one).unwrap();
+    a.by(&ada).claim(other).unwrap().detach();
+    task.advance(&b).unwrap();
+    drop(ada);
+    assert_eq!(state(&a, other), State::Ready, "its session has ended");
+    drop(task);
+    assert_eq!(state(&b, one), State::Ready);
+}
+
+#[test]
+fn a_put_that_waits_for_room_comes_before_an_advance() {
+    let queue = Queue::in_memory().unwrap();
+    let a = queue.tube("a").unwrap();
+    let b = queue.create_tube("b", TubeOptions::default().capacity(1)).unwrap();
+    let first = b.put(b"first").unwrap();
+    a.put(b"x").unwrap();
+    let mut task = a.take().unwrap();
+    let stop = Stop::new();
+    thread::scope(|scope| {
+        scope.spawn(|| b.task(b"waits").wait_for_room_until(&stop).put().unwrap());
+        until(|| !queue.waiters().unwrap().is_empty());
+        assert_eq!(kind(task.advance(&b)), ErrorKind::Full);
+        b.delete(first).unwrap();
+    });
+    assert_eq!(listed(&b, State::Ready), "waits");
+    b.take().unwrap().ack().unwrap();
+    task.advance(&b).unwrap();
 }

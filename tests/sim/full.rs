@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tubewell::{
-    Conflict, Consumer, Durability, ErrorKind, Events, ManualClock, Queue, Release, Result, State,
-    Stop, Task, TaskId, Ticket, Tube, TubeOptions,
+    Advance, Conflict, Consumer, Durability, ErrorKind, Events, ManualClock, Queue, Release,
+    Result, Retry, State, Stop, Task, TaskId, Ticket, Tube, TubeOptions,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,6 +383,14 @@ fn verbs() -> Vec<Verb> {
             s.held().release_with(Release::new().delay(WAVE_AT)).map(nothing)
         }),
         ("retry", May::Disk, |s| s.held().retry(long()).map(nothing)),
+        ("retry in a group", May::Disk, |s| {
+            s.held().retry_with(Retry::new(long()).group("g")).map(nothing)
+        }),
+        ("advance", May::Disk, |s| {
+            let result = [3; 8 << 10];
+            s.held().advance_with(&s.tube, Advance::new().result(&result)).map(nothing)
+        }),
+        ("move_to", May::Disk, |s| s.tube.move_to(s.keyed, &s.tube).apply().map(nothing)),
         ("bury", May::Disk, |s| s.held().bury(long()).map(nothing)),
         ("fail", May::Disk, |s| s.held().fail("g", long()).map(nothing)),
         ("renew", May::Never, |s| s.held.as_ref().unwrap().renew_for(WAVE_AT * 2).map(nothing)),
@@ -394,6 +402,7 @@ fn verbs() -> Vec<Verb> {
         }),
         ("bury by id", May::Disk, |s| s.tube.bury(s.keyed, long()).map(nothing)),
         ("kick", May::Never, |s| s.tube.kick(10).map(nothing)),
+        ("unfail", May::Never, |s| s.tube.unfail("g", 10).map(nothing)),
         ("kick_task", May::Never, |s| s.tube.kick_task(s.buried).map(nothing)),
         ("delete", May::Never, |s| s.tube.delete(s.keyed).map(|()| gone(s.keyed))),
         ("delete of a buried one", May::Never, |s| {
@@ -411,6 +420,8 @@ fn verbs() -> Vec<Verb> {
         ("pause", May::Never, |s| s.tube.pause().map(nothing)),
         ("pause with an end", May::Never, |s| s.tube.pause_for(WAVE_AT * 9).map(nothing)),
         ("peek", May::Never, |s| s.tube.peek(s.keyed).map(nothing)),
+        ("failure groups", May::Never, |s| s.queue.failure_groups().map(nothing)),
+        ("peek_many", May::Never, |s| s.tube.peek_many(10).map(nothing)),
         ("peek_next", May::Never, |s| s.tube.peek_next(State::Buried).map(nothing)),
         ("stats", May::Never, |s| s.queue.stats().map(nothing)),
         ("waiters", May::Never, |s| s.queue.waiters().map(nothing)),

@@ -23,6 +23,8 @@ struct Task {
     /// Queue time at which it is removed, unless it is delayed then: put + ttl + every requested
     /// delay.
     expires: u64,
+    /// When its ttl began: at its put, or its last move.
+    since: u64,
     /// It waits for the wall clock.
     by_wall: bool,
     /// It waits after a release or retry, and may keep its group locked.
@@ -249,6 +251,7 @@ impl Model {
             place: if new.front { self.front } else { self.back },
             lock: (new.group.is_some() || shares).then_some(new.group),
             expires: self.time.queue.saturating_add(ttl).saturating_add(wait),
+            since: self.time.queue,
             by_wall,
             held_back: false,
             deadline: EVER,
@@ -471,16 +474,19 @@ impl Model {
         if !self.tubes.contains_key(&no) {
             return refused;
         }
+        // What is due is done before the first verb in a tube, in a commit of its own.
+        self.work_off(no);
         let mut after = self.clone();
-        after.work_off(no);
         let answer = after.put(no, &New::default(), picked.serial);
-        let acked = picked.leases.iter().all(|lease| {
-            let &(_, _, tube, incarnation) = after.lease(*lease).unwrap();
-            let is_there = after.tubes.get(&tube).is_some_and(|t| t.incarnation == incarnation);
-            after.work_off(tube);
-            let held = after.holds(*lease).filter(|_| is_there);
-            held.inspect(|serial| after.remove(*serial, Call::Ack)).is_some()
-        });
+        let acked = answer.is_ok()
+            && picked.leases.iter().all(|lease| {
+                let &(_, _, tube, incarnation) = after.lease(*lease).unwrap();
+                let is_there = after.tubes.get(&tube).is_some_and(|t| t.incarnation == incarnation);
+                self.work_off(tube);
+                after.work_off(tube);
+                let held = after.holds(*lease).filter(|_| is_there);
+                held.inspect(|serial| after.remove(*serial, Call::Ack)).is_some()
+            });
         if answer.is_err() || !acked || ending != Ending::Commit {
             return refused;
         }

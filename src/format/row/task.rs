@@ -79,12 +79,17 @@ const PASSED_FIELD: u16 = 2;
 /// Number of the field, without content, of a task that came from another tube.
 const MOVED_FIELD: u16 = 3;
 
-/// The extension section of a task after a move: with the fields of this one, and this result of
-/// the step before. `None` if there is no room for it.
+/// Number of the field with the queue time from which the ttl counts, if that is not the put.
+const SINCE_FIELD: u16 = 4;
+
+/// The extension section of a task after a move: with the fields of this one, this result of the
+/// step before, and the queue time from which its ttl counts, if it has one. `None` if there is no
+/// room for it.
 pub(crate) fn moved_section(
     section: &[u8],
     passed: Option<&[u8]>,
     is_moved: bool,
+    since: Option<u64>,
 ) -> Option<Value> {
     let mut fields = match section {
         [] => Extension::default(),
@@ -94,6 +99,11 @@ pub(crate) fn moved_section(
         Some(passed) if !fields.set(PASSED_FIELD, passed) => return None,
         Some(_) => {}
         None => drop(fields.take(PASSED_FIELD)),
+    }
+    match since {
+        Some(since) if !fields.set(SINCE_FIELD, &since.to_be_bytes()) => return None,
+        Some(_) => {}
+        None => drop(fields.take(SINCE_FIELD)),
     }
     if is_moved && !fields.set(MOVED_FIELD, &[]) {
         return None;
@@ -132,6 +142,15 @@ impl<'a> TaskRow<'a> {
             [] => None,
             section => extension::find(section, PASSED_FIELD),
         }
+    }
+
+    /// The queue time from which its ttl counts.
+    pub(crate) fn lives_since(&self) -> u64 {
+        let since = match self.extension {
+            [] => None,
+            section => extension::find(section, SINCE_FIELD).and_then(|it| it.try_into().ok()),
+        };
+        since.map_or(self.created, u64::from_be_bytes)
     }
 
     /// Whether it came from another tube: then a row of the queue leads to it.

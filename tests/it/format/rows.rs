@@ -441,6 +441,7 @@ impl Bytes<'_> {
                     ensure(bytes.is_empty(), wrong)?;
                     row.moved = true;
                 }
+                4 => ensure(bytes.len() == 8, wrong)?,
                 _ => return Err(wrong()),
             }
         }

@@ -287,10 +287,11 @@ impl Model {
         let life = match task.expires {
             EVER => EVER,
             _ if !timed => EVER,
-            expires => expires.saturating_sub(task.seen.created),
+            expires => expires.saturating_sub(task.since),
         };
         task.expires = queue.saturating_add(life);
         task.seen.ttr = task.seen.ttr.filter(|_| timed);
+        task.backoff = task.backoff.filter(|_| timed);
         let shares = matches!(kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let named = task.lock.flatten();
         task.lock = (named.is_some() || shares).then_some(named);
@@ -309,6 +310,7 @@ impl Model {
             (task.seen.state, task.seen.due, task.by_wall) = (State::Delayed, due, by_wall);
             task.expires = task.expires.saturating_add(left);
         }
+        task.since = if task.expires == EVER { task.seen.created } else { queue };
         self.count(from, if step.is_some() { Call::Advance } else { Call::Moved });
         self.count(to, Call::Moved);
     }
@@ -324,7 +326,7 @@ impl Model {
         let (task, queue) = (self.tasks.get_mut(&serial).unwrap(), self.time.queue);
         task.seen.attempts = 0;
         if self.tubes[&task.tube].opts.spares && task.expires <= queue {
-            task.expires = queue.saturating_add(task.expires - task.seen.created);
+            task.expires = queue.saturating_add(task.expires - task.since);
         }
         ready(task);
     }

@@ -181,7 +181,7 @@ impl Scene {
         let tube = self.tube.number;
         let (take, handed) = self.run(&Take { tube, most: 1, holder: 0 });
         assert_eq!(handed[0].id, self.free);
-        let (kick, kicked) = self.run(&Kick { tube, group: None, most: 1 });
+        let (kick, kicked) = self.run(&Kick { tube, failed: None, most: 1 });
         assert_eq!(kicked, 1);
         let new = NewRow { payload: b"x", ..NewRow::default() };
         let keyed = NewRow { key: Some("key"), conflict: Conflict::Reject, ..new };
