@@ -386,7 +386,8 @@ fn verbs() -> Vec<Verb> {
         ("retry in a group", May::Disk, |s| {
             s.held().retry_with(Retry::new(long()).group("g")).map(nothing)
         }),
-        ("advance", May::Disk, |s| {
+        ("advance", May::Disk, |s| s.held().advance(&s.tube).map(nothing)),
+        ("advance with a result", May::Always, |s| {
             let result = [3; 8 << 10];
             s.held().advance_with(&s.tube, Advance::new().result(&result)).map(nothing)
         }),
