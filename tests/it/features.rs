@@ -4,7 +4,7 @@
 use crate::{home, still};
 use std::fs;
 use std::path::Path;
-use tubewell::{Backoff, Queue, Tube, TubeOptions};
+use tubewell::{Advance, Backoff, Queue, Tube, TubeOptions};
 
 /// The names in both slots of the head, at the offsets that the page on the format gives.
 fn entered(folder: &Path) -> Vec<String> {
@@ -94,7 +94,10 @@ fn each_failure_enters_it() {
 fn each_move_enters_it() {
     let uses: [fn(&Tube, &Tube); 3] = [
         |from, to| from.take().unwrap().advance(to).unwrap(),
-        |from, _| from.take().unwrap().advance(from).unwrap(),
+        |from, _| {
+            let terms = Advance::new().result(b"r");
+            from.take().unwrap().advance_with(from, terms).unwrap();
+        },
         |from, to| {
             let id = from.peek_next(tubewell::State::Ready).unwrap().unwrap().id;
             from.move_to(id, to).apply().unwrap();
@@ -105,6 +108,8 @@ fn each_move_enters_it() {
         let queue = still().0.open(&path).unwrap();
         let (from, to) = (queue.tube("from").unwrap(), queue.tube("to").unwrap());
         from.put(b"x").unwrap();
+        from.take().unwrap().advance(&from).unwrap();
+        assert_eq!(entered(&path), [""; 0], "no row says that it has moved");
         using(&from, &to);
         assert_eq!(entered(&path), ["moves"]);
     }
