@@ -166,7 +166,7 @@ fn a_subscription_goes_while_its_callback_is_called() {
         let subscription = queue.on_event(EventFilter::new().tasks_only(), watch).unwrap();
         let putter = spawn({
             let tube = tube.clone();
-            move || (0..2).for_each(|_| drop(unless_closed(tube.put(b"a"))))
+            move || (0..2).for_each(|_| _ = unless_closed(tube.put(b"a")))
         });
         let closer = spawn({
             let queue = queue.clone();
