@@ -4,6 +4,7 @@
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{kicked, set_aside};
 use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lookup, transition};
 use crate::format::row::BuriedRow;
 use crate::format::{Scan, Tag, View, key};
@@ -103,6 +104,27 @@ fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Resul
     transition::move_task(ctx, task, &TaskState::Buried(buried), &to, Cause::Kick)
 }
 
+/// Kicks a task if it is buried, in this failure group if one is given. Returns whether it was. A
+/// damaged task stays buried. There may be no task, also because the id is of a damaged key.
+fn kick_if_buried(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    id: TaskId,
+    group: Option<&str>,
+) -> Result<bool> {
+    let found = match lookup::find(ctx, tube, id) {
+        Err(error) if error.is_not_found() => return Ok(false),
+        found => sound(found)?,
+    };
+    let Some((stored, TaskState::Buried(buried))) = found else { return Ok(false) };
+    let (Ok(task), true) = (stored.task(tube), group.is_none() || group == buried.failure_group())
+    else {
+        return Ok(false);
+    };
+    kick(ctx, &task, buried)?;
+    Ok(true)
+}
+
 fn wrong_state(id: TaskId, state: &TaskState, wanted: &str) -> Result<()> {
     let text = format!("it is {:?}, {wanted}", state.state());
     Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
@@ -156,17 +178,8 @@ impl Op for Kick<'_> {
         while kicked < self.most.min(SWEEP_TASKS as u64) && ctx.count(range) > 0 {
             let Some((met, _)) = rows.next(ctx)? else { break };
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
-            // A damaged task stays buried, and the next one is kicked. The key may be damaged too.
-            let found = match lookup::find(ctx, &tube, id) {
-                Err(error) if error.is_not_found() => continue,
-                found => sound(found)?,
-            };
-            let Some((stored, standing)) = found else { continue };
-            let (Ok(task), TaskState::Buried(buried)) = (stored.task(&tube), standing) else {
-                continue;
-            };
-            kick(ctx, &task, buried)?;
-            kicked += 1;
+            let group = self.failed.map(|(group, _)| group);
+            kicked += u64::from(kick_if_buried(ctx, &tube, id, group)?);
         }
         Ok(kicked)
     }
@@ -187,17 +200,7 @@ impl Op for KickMany<'_> {
         let tube = &*ctx.tube(self.tube)?;
         let mut kicked = 0;
         for id in self.ids {
-            let found = match lookup::find(ctx, tube, *id) {
-                Err(error) if error.is_not_found() => continue,
-                found => sound(found)?,
-            };
-            let Some((stored, TaskState::Buried(buried))) = found else { continue };
-            if self.group.is_some() && self.group != buried.failure_group() {
-                continue;
-            }
-            let Ok(task) = stored.task(tube) else { continue };
-            kick(ctx, &task, buried)?;
-            kicked += 1;
+            kicked += u64::from(kick_if_buried(ctx, tube, *id, self.group)?);
         }
         Ok(kicked)
     }
