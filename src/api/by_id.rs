@@ -91,14 +91,15 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
     /// [`delete`](Tube::delete).
     pub fn kick_task(&self, id: TaskId) -> Result<()> {
-        self.run_on("kick", id, Verb::Kick)
+        self.run_on("kick", id, Verb::Kick).map(drop)
     }
 
-    /// Finishes a task by its id, also if another holds it: it is removed, and a lease on it is
-    /// lost. The task may be taken, ready or delayed, so a worker may also say so after its lease
+    /// Finishes a task by its id, also if another holds it: it is removed, or kept if its tube
+    /// [keeps finished tasks](crate::TubeOptions::keep_finished), and a lease on it is lost. The
+    /// task may be taken, ready or delayed, so a worker may also say so after its lease
     /// has lapsed.
     /// Returns whether this call has finished it: of all calls for one task, from any thread,
-    /// exactly one gets `true`. `false`: the task is gone, or the id was never given.
+    /// exactly one gets `true`. `false`: the task is finished or gone, or the id was never given.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -119,7 +120,35 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongTube`](crate::ErrorKind::WrongTube) if it is in another tube; as
     /// [`kick`](Tube::kick).
     pub fn complete_by_id(&self, id: TaskId) -> Result<bool> {
-        was_there(self.run_on("complete", id, Verb::Complete))
+        was_there(self.run_on("complete", id, Verb::Complete(None)))
+    }
+
+    /// As [`complete_by_id`](Tube::complete_by_id), with a result of at most 16 KiB that the tube
+    /// keeps beside the task, see [`Task::ack_with`](crate::Task::ack_with).
+    ///
+    /// ```
+    /// use tubewell::{Queue, Retention, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let options = TubeOptions::default().keep_finished(Retention::new().count(1000));
+    /// let tube = queue.create_tube("sums", options)?;
+    /// let id = tube.put(b"1 + 2")?;
+    /// assert!(tube.complete_by_id_with(id, b"3")?);
+    /// assert!(!tube.complete_by_id_with(id, b"4")?);
+    /// assert_eq!(tube.peek(id)?.result.as_deref(), Some(&b"3"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`complete_by_id`](Tube::complete_by_id);
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the tube does not keep finished tasks;
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) for a result above 16 KiB;
+    /// [`DiskFull`](crate::ErrorKind::DiskFull); [`Full`](crate::ErrorKind::Full) if temporary
+    /// tubes hold as many bytes as they may.
+    pub fn complete_by_id_with(&self, id: TaskId, result: &[u8]) -> Result<bool> {
+        was_there(self.run_on("complete", id, Verb::Complete(Some(result))))
     }
 
     /// Fails a task by its id, also if another holds it: it is buried as by
@@ -174,7 +203,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`InTransaction`](crate::ErrorKind::InTransaction);
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
     pub fn delete(&self, id: TaskId) -> Result<()> {
-        self.run_on("delete", id, Verb::Delete { only_if: None })
+        self.run_on("delete", id, Verb::Delete { only_if: None }).map(drop)
     }
 
     /// Removes a task if it is in one of these states.
@@ -200,7 +229,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is in another state; as
     /// [`delete`](Tube::delete).
     pub fn delete_only_if(&self, id: TaskId, states: &[State]) -> Result<()> {
-        self.run_on("delete", id, Verb::Delete { only_if: Some(states) })
+        self.run_on("delete", id, Verb::Delete { only_if: Some(states) }).map(drop)
     }
 
     /// Removes tasks, in any state, in one step; above 65 536 in several. Leases on them are lost.
@@ -254,7 +283,7 @@ impl<T: ?Sized> Tube<T> {
     /// As [`delete`](Tube::delete).
     pub fn bury(&self, id: TaskId, reason: impl Display) -> Result<()> {
         let reason = Reason::Buried(reason.to_string());
-        self.run_on("bury", id, Verb::Bury(reason))
+        self.run_on("bury", id, Verb::Bury(reason)).map(drop)
     }
 
     /// Starts a change of a task in any state: its priority, its ttl and ttr, how it is retried,
@@ -263,7 +292,7 @@ impl<T: ?Sized> Tube<T> {
         UpdateTask { tube: self, id, changes: Changes::default(), durability: self.durability }
     }
 
-    fn run_on(&self, action: &'static str, id: TaskId, verb: Verb<'_>) -> Result<()> {
+    fn run_on(&self, action: &'static str, id: TaskId, verb: Verb<'_>) -> Result<bool> {
         let op = Tool { tube: self.number, id, verb };
         let done = self.hold.core.run(&op, self.durability);
         self.name_task_errors(action, id, done)
@@ -299,11 +328,11 @@ impl<T: ?Sized> Tube<T> {
     }
 }
 
-/// Whether a verb found its task.
-fn was_there(done: Result<()>) -> Result<bool> {
+/// Whether a verb found its task, and has ended it.
+fn was_there(done: Result<bool>) -> Result<bool> {
     match done {
         Err(error) if error.kind() == ErrorKind::TaskNotFound => Ok(false),
-        done => done.map(|()| true),
+        done => done,
     }
 }
 

@@ -1,18 +1,16 @@
 //! Failed tasks by their failure groups: counts, listings, and the verb that makes them ready
 //! again.
 
+use crate::api::newest_first::NewestFirst;
 use crate::api::queue::Queue;
-use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::by_id::KickMany;
-use crate::runtime::failed::FailedListing;
+use crate::runtime::ended_walk::EndIndex;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
 use crate::words::limits::SWEEP_TASKS;
-use crate::words::macros::debug;
-use crate::words::sync::Arc;
 use crate::words::task::{State, TaskId, TaskSummary};
 
 /// Failed tasks of all tubes.
@@ -46,8 +44,8 @@ impl Queue {
     /// The buried tasks of a failure group in all tubes, the last one buried first, read page by
     /// page as [`Tube::failed`] does. A tube that is made or truncated after the first one was read
     /// is left out.
-    pub fn failed(&self, group: &str) -> Failed {
-        Failed { hold: self.hold.clone(), tube: None, listing: FailedListing::new(None, group) }
+    pub fn failed(&self, group: &str) -> NewestFirst {
+        NewestFirst::of_queue(self, EndIndex::Failed(group.to_owned()))
     }
 
     /// Makes up to `most` tasks of a failure group ready again, each in its tube, in the order in
@@ -126,9 +124,8 @@ impl<T: ?Sized> Tube<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn failed(&self, group: &str) -> Failed {
-        let listing = FailedListing::new(Some(self.number), group);
-        Failed { hold: self.hold.clone(), tube: Some(self.name.clone()), listing }
+    pub fn failed(&self, group: &str) -> NewestFirst {
+        NewestFirst::of_tube(self, EndIndex::Failed(group.to_owned()))
     }
 
     /// Makes up to `most` of its tasks of a failure group ready again, in the order in which they
@@ -202,26 +199,3 @@ impl<T: ?Sized> Tube<T> {
         Ok(kicked)
     }
 }
-
-/// The tasks of a failure group, the last one buried first, from [`Tube::failed`] and
-/// [`Queue::failed`].
-pub struct Failed {
-    hold: Arc<QueueInner>,
-    tube: Option<Arc<str>>,
-    listing: FailedListing,
-}
-
-impl Iterator for Failed {
-    type Item = Result<TaskSummary>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let found = self.listing.next(&self.hold.core).map_err(|error| error.during("list"));
-        let found = found.map_err(|error| match &self.tube {
-            Some(tube) => error.in_tube(tube),
-            None => error,
-        });
-        found.transpose()
-    }
-}
-
-debug!([] Failed, "Failed", this, "tube": &this.tube);

@@ -32,8 +32,10 @@ pub struct TubeStats {
     pub taken: u64,
     /// Buried tasks.
     pub buried: u64,
-    /// The tasks in all states together.
+    /// The tasks in these four states together.
     pub total: u64,
+    /// Finished tasks that the tube [keeps](crate::TubeOptions::keep_finished).
+    pub finished: u64,
     /// Tasks that were acked or deleted since the queue was opened.
     pub done: u64,
     /// Tasks that each verb has moved since the queue was opened.
@@ -77,6 +79,8 @@ pub struct Calls {
     pub ttr: u64,
     /// Tasks returned because their guard or session was dropped.
     pub lost: u64,
+    /// Tasks that had ended, and that the tube's [`Retention`](crate::Retention) removed.
+    pub retention: u64,
 }
 
 /// A tube and its present state, from [`Tube::info`].
@@ -155,9 +159,10 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         ttl: of(Cause::Ttl),
         ttr: of(Cause::Ttr),
         lost: of(Cause::Lost),
+        retention: of(Cause::Retention),
     };
-    let [ready, delayed, taken, buried] =
-        [State::Ready, State::Delayed, State::Taken, State::Buried].map(in_state);
+    let [ready, delayed, taken, buried, finished] =
+        [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done].map(in_state);
     TubeStats {
         tube: tube.row.name,
         ready,
@@ -165,6 +170,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         taken,
         buried,
         total: ready + delayed + taken + buried,
+        finished,
         done: calls.ack + calls.delete,
         calls,
     }
@@ -403,7 +409,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("stats", stats(&self.hold, self.number))
     }
 
-    /// How many tasks it has, in every state.
+    /// How many tasks it has, in every state but Done.
     ///
     /// # Errors
     /// As [`info`](Tube::info).
@@ -411,7 +417,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("len", stats(&self.hold, self.number).map(|stats| stats.total))
     }
 
-    /// Whether it has no task, in any state.
+    /// Whether it has no task, in any state but Done.
     ///
     /// # Errors
     /// As [`info`](Tube::info).

@@ -94,7 +94,8 @@ macro_rules! as_of {
 
 verdicts! {
     settles {
-        /// Finishes the task: it is removed.
+        /// Finishes the task. It is removed, unless its tube
+        /// [keeps finished tasks](crate::TubeOptions::keep_finished).
         ///
         /// ```
         /// use tubewell::Queue;
@@ -115,6 +116,33 @@ verdicts! {
         /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
         /// [`Unknown`](ErrorKind::Unknown) if the sync failed.
         ack() => Verdict::Ack;
+
+        /// Finishes the task with a result of at most 16 KiB, for a tube that
+        /// [keeps finished tasks](crate::TubeOptions::keep_finished): the result stands beside the
+        /// task, as long as that is kept. [`Queue::wait_for`](crate::Queue::wait_for) waits for it.
+        /// On a full disk it is refused as a put is, and the drop of the guard returns the task.
+        ///
+        /// ```
+        /// use tubewell::{Queue, Retention, State, TubeOptions};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let queue = Queue::in_memory()?;
+        /// let options = TubeOptions::default().keep_finished(Retention::new().count(1000));
+        /// let tube = queue.create_tube("sums", options)?;
+        /// let id = tube.put(b"1 + 2")?;
+        /// tube.take()?.ack_with(b"3")?;
+        /// let done = tube.peek(id)?;
+        /// assert_eq!((done.state, done.result.as_deref()), (State::Done, Some(&b"3"[..])));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack); [`Unsupported`](ErrorKind::Unsupported) if the tube does not keep
+        /// finished tasks; [`TooLarge`](ErrorKind::TooLarge) for a result above 16 KiB;
+        /// [`DiskFull`](ErrorKind::DiskFull); [`Full`](ErrorKind::Full) if temporary tubes hold as
+        /// many bytes as they may.
+        ack_with(result: &[u8]) => Verdict::Finish(result);
 
         /// Returns the task: ready at once at its place. The attempt does not count.
         ///

@@ -7,7 +7,7 @@ use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, query, settle};
+use crate::engine::{consumers, query, retention, settle};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, TaskRow, WorkRow};
@@ -281,6 +281,8 @@ struct Audit<'a> {
     expected: BTreeMap<Tag, BTreeSet<Key>>,
     groups: BTreeMap<String, Group>,
     failures: BTreeMap<String, CountedGroup>,
+    /// Bytes of the tasks that have ended, by the key of their stored sum.
+    kept: BTreeMap<Key, u64>,
     /// The rows that lead to tasks which came from other tubes.
     led: BTreeSet<Key>,
     ids: BTreeSet<TaskId>,
@@ -302,8 +304,9 @@ struct Group {
 impl<'a> Audit<'a> {
     fn of(view: &'a dyn View, tube: &'a TubeEntry, report: &'a mut dyn FnMut(String)) -> Self {
         let (expected, groups) = (BTreeMap::new(), BTreeMap::new());
-        let (failures, led, ids) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Self { view, tube, report, expected, groups, failures, led, ids }
+        let (failures, kept) = (BTreeMap::new(), BTreeMap::new());
+        let (led, ids) = (BTreeSet::new(), BTreeSet::new());
+        Self { view, tube, report, expected, groups, failures, kept, led, ids }
     }
 
     /// Returns the rows that must lead to tasks of the tube.
@@ -317,6 +320,7 @@ impl<'a> Audit<'a> {
         self.fresh()?;
         self.expect_groups();
         self.expect_failure_groups();
+        self.expect_kept();
         for tag in Tag::in_runs() {
             self.compare(tag)?;
         }
@@ -404,18 +408,11 @@ impl<'a> Audit<'a> {
         if task.read.is_some_and(|(_, row)| row.is_moved()) {
             self.led(task.id);
         }
-        match standing {
-            TaskState::Taken(taken) => self.lease(task.id, taken),
-            TaskState::Buried(buried) => {
-                if let Some(group) = buried.failure_group() {
-                    let group = self.failures.entry(group.to_owned()).or_default();
-                    group.tasks += 1;
-                    group.is_counted |= buried.is_of_counted_group();
-                }
-            }
-            TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) => {}
+        if let TaskState::Taken(taken) = standing {
+            self.lease(task.id, taken);
         }
-        if let Some(text) = task.key() {
+        self.sums(task, standing);
+        if let Some(text) = task.key().filter(|_| transition::has_key_row(standing)) {
             self.expect(Tag::Key, key::key(run, text, task.id));
         }
         if let Some(name) = task.group {
@@ -427,6 +424,20 @@ impl<'a> Audit<'a> {
             {
                 group.first = Some(turn);
             }
+        }
+    }
+
+    /// What a task adds to the counts of failure groups and to the sums of kept bytes.
+    fn sums(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
+        if let Some((tag, bytes)) = retention::counted(task, Some(standing)) {
+            *self.kept.entry(key::kept(self.tube.run(), tag)).or_default() += bytes;
+        }
+        if let TaskState::Buried(buried) = standing
+            && let Some(group) = buried.failure_group()
+        {
+            let group = self.failures.entry(group.to_owned()).or_default();
+            group.tasks += 1;
+            group.is_counted |= buried.is_of_counted_group();
         }
     }
 
@@ -483,6 +494,19 @@ impl<'a> Audit<'a> {
                 self.say(format!("failure group {group:?}: {tasks} tasks, stored {kept:?}"));
             }
             self.expect(Tag::FailureGroup, key);
+        }
+    }
+
+    fn expect_kept(&mut self) {
+        for (key, bytes) in std::mem::take(&mut self.kept) {
+            let kept = self.view.get(&key).ok().flatten();
+            let kept = kept.and_then(|kept| row::read_number(&kept)).unwrap_or(0);
+            if kept != bytes {
+                self.say(format!("Kept: {bytes} bytes, but the stored sum is {kept}: {key:02x?}"));
+            }
+            if bytes > 0 {
+                self.expect(Tag::Kept, key);
+            }
         }
     }
 

@@ -5,14 +5,14 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{kicked, set_aside};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, transition};
+use crate::engine::{finish, lookup, transition};
 use crate::format::row::BuriedRow;
 use crate::format::{Scan, Tag, View, key};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, Reason, State, TaskId};
 
-/// Applies a verb to a task, also if it is taken.
+/// Applies a verb to a task, also if it is taken. Returns false if its work was done already.
 pub(crate) struct Tool<'a> {
     pub(crate) tube: u32,
     pub(crate) id: TaskId,
@@ -20,8 +20,8 @@ pub(crate) struct Tool<'a> {
 }
 
 pub(crate) enum Verb<'a> {
-    /// The work is done; the caller need not hold the task.
-    Complete,
+    /// The work is done, perhaps with a result; the caller need not hold the task.
+    Complete(Option<&'a [u8]>),
     /// The work has failed; the caller need not hold the task.
     Fail(Reason),
     Bury(Reason),
@@ -56,44 +56,63 @@ pub(crate) struct KickMany<'a> {
 }
 
 impl Op for Tool<'_> {
-    type Done = ();
+    type Done = bool;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }
 
-    fn grows(&self) -> bool {
-        !matches!(self.verb, Verb::Complete | Verb::Delete { .. })
+    fn adds(&self) -> bool {
+        matches!(self.verb, Verb::Complete(Some(_)))
     }
 
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+    fn grows(&self) -> bool {
+        !matches!(self.verb, Verb::Complete(_) | Verb::Delete { .. })
+    }
+
+    fn in_doubt(&self, _done: &bool) -> Vec<TaskId> {
         vec![self.id]
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let (tube, id) = (&*ctx.tube(self.tube)?, self.id);
+        if let Verb::Complete(Some(result)) = self.verb {
+            finish::check(tube, result)?;
+        }
         let (stored, from) = lookup::find(ctx, tube, id)?;
-        let task = stored.task(tube)?;
+        match (&self.verb, &from) {
+            (Verb::Complete(_), TaskState::Done(_)) => Ok(false),
+            (Verb::Fail(_) | Verb::Bury(_) | Verb::Kick, TaskState::Done(_)) => {
+                wrong_state(id, &from, "and can only be deleted").map(|()| false)
+            }
+            _ => self.apply(ctx, &stored.task(tube)?, from).map(|()| true),
+        }
+    }
+}
+
+impl Tool<'_> {
+    fn apply(&self, ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: TaskState) -> Result<()> {
+        let (tube, id) = (task.tube, self.id);
         match &self.verb {
             // What became of it is decided.
-            Verb::Complete | Verb::Fail(_) if from.state() == State::Buried => {
+            Verb::Complete(_) | Verb::Fail(_) if from.state() == State::Buried => {
                 wrong_state(id, &from, "kick it first")
             }
-            Verb::Complete => transition::erase(ctx, &task, &from, Cause::Ack),
+            Verb::Complete(result) => finish::finish(ctx, task, &from, *result),
             // It keeps its first reason.
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
             Verb::Fail(reason) | Verb::Bury(reason) => {
                 let to = set_aside(ctx, tube, from.head().clone(), from.holder(), reason)?;
-                transition::move_task(ctx, &task, &from, &to, Cause::Bury)
+                transition::move_task(ctx, task, &from, &to, Cause::Bury)
             }
             Verb::Kick => match from {
-                TaskState::Buried(buried) => kick(ctx, &task, buried),
+                TaskState::Buried(buried) => kick(ctx, task, buried),
                 from => wrong_state(id, &from, "not Buried"),
             },
             Verb::Delete { only_if: Some(states) } if !states.contains(&from.state()) => {
                 wrong_state(id, &from, &format!("not one of {states:?}"))
             }
-            Verb::Delete { .. } => transition::erase(ctx, &task, &from, Cause::Delete),
+            Verb::Delete { .. } => transition::erase(ctx, task, &from, Cause::Delete),
         }
     }
 }

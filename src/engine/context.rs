@@ -272,6 +272,10 @@ impl View for OpContext<'_> {
     fn durable_bytes(&self) -> u64 {
         self.over().durable_bytes()
     }
+
+    fn is_full(&self) -> bool {
+        self.view.is_full()
+    }
 }
 
 /// The tube of this number.

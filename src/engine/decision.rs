@@ -72,4 +72,8 @@ impl View for Over<'_> {
     fn durable_bytes(&self) -> u64 {
         self.view.durable_bytes().saturating_add_signed(self.draft.effects.durable_bytes)
     }
+
+    fn is_full(&self) -> bool {
+        self.view.is_full()
+    }
 }

@@ -137,7 +137,9 @@ fn fall_due(
             transition::move_task(ctx, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
         }
         (Deadline::Ttl, standing) => {
-            transition::erase(ctx, &task, &standing, Cause::Ttl)?;
+            let is_kept = standing.head().kept_until() == when;
+            let cause = if is_kept { Cause::Retention } else { Cause::Ttl };
+            transition::erase(ctx, &task, &standing, cause)?;
         }
         (Deadline::Ttr, TaskState::Taken(taken)) => {
             settle::give_back(ctx, &task, taken, Cause::Ttr)?;

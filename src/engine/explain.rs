@@ -32,6 +32,7 @@ pub(crate) fn explain(
         State::Buried => {
             vec![WhyNot::Buried { reason: summary.reason.ok_or_else(|| damaged("buried"))? }]
         }
+        State::Done => vec![WhyNot::Finished],
     };
     Ok(Explanation { task: id, tube: summary.tube, state: summary.state, reasons })
 }

@@ -124,7 +124,8 @@ pub(crate) fn own_group(
 }
 
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
-    for key in [key::taken(tube.run(), id), key::delayed(tube.run(), id)] {
+    let run = tube.run();
+    for key in [key::taken(run, id), key::delayed(run, id), key::done(run, id)] {
         if let Some(found) = look(view, tube, key)? {
             return Ok(Some(found));
         }
@@ -149,7 +150,8 @@ pub(crate) fn state_row(
     id: TaskId,
     at: Option<&Key>,
 ) -> Result<Option<Met>> {
-    let mut keys = vec![key::taken(tube.run(), id), key::delayed(tube.run(), id)];
+    let run = tube.run();
+    let mut keys = vec![key::taken(run, id), key::delayed(run, id), key::done(run, id)];
     match sound(position::of(view, tube, id))? {
         Some(PositionRow { home, place }) => {
             // Without the task's own row its group is not known.

@@ -8,7 +8,8 @@
 //!  – ─── put, later ──▶ Delayed                        Taken ─ release, lost, ttr ─▶ Ready
 //!                                                      Taken ─ release, retry ─────▶ Delayed
 //!  any ── bury ───────▶ Buried ─ kick ─▶ Ready         Taken ─ bury, fail, retry ──▶ Buried
-//!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone
+//!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone, or
+//!  Done, Buried ── retention ─────────▶ gone             Done, where the tube keeps it
 //! ```
 
 pub(crate) mod effects;
@@ -25,7 +26,9 @@ pub(crate) mod lookup;
 pub(crate) mod fresh;
 pub(crate) mod query;
 pub(crate) mod failures;
+pub(crate) mod retention;
 pub(crate) mod transition;
+pub(crate) mod finish;
 pub(crate) mod explain;
 pub(crate) mod put;
 pub(crate) mod staging;

@@ -7,7 +7,7 @@ use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::{self, Changes};
-use crate::engine::{lookup, put, query, retry, transition};
+use crate::engine::{finish, lookup, put, query, retry, transition};
 use crate::format::Value;
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Home, Order, Rank};
@@ -15,7 +15,6 @@ use crate::format::row::{self, DelayedRow, TaskProgress, TaskRow, moved_section}
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::RESULT_BYTES_MAX;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
 
@@ -84,7 +83,7 @@ impl Op for Move<'_> {
         let stored = stored.whole(ctx, from)?;
         let task = stored.task(from)?;
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
-        self.admit(ctx, (from, to), &task)?;
+        self.admit(ctx, (from, to), (&task, &standing))?;
 
         let head = self.head(ctx, to, &standing, row.lives_since())?;
         let number = ctx.id();
@@ -124,10 +123,14 @@ impl Move<'_> {
         &self,
         ctx: &OpContext<'_>,
         (from, to): (&TubeEntry, &TubeEntry),
-        task: &TaskRef<'_>,
+        (task, standing): (&TaskRef<'_>, &TaskState),
     ) -> Result<()> {
         let unsupported = |text: &str| Err(Error::new(ErrorKind::Unsupported).because(text));
         let options = &to.row.options;
+        if let TaskState::Done(_) = standing {
+            let text = "it is Done, and can only be deleted";
+            return Err(Error::new(ErrorKind::WrongState).because(text).on_task(task.id));
+        }
         if from.run().is_temporary() != to.run().is_temporary() {
             return unsupported("a move between a temporary and a durable tube");
         }
@@ -139,12 +142,8 @@ impl Move<'_> {
             let text = format!("a task with a group in a tube of kind {:?}", options.kind);
             return unsupported(&text);
         }
-        if let Which::Held(_, Some(result)) = self.which
-            && result.len() > RESULT_BYTES_MAX
-        {
-            let text =
-                format!("the result has {} bytes, the limit is {RESULT_BYTES_MAX}", result.len());
-            return Err(Error::new(ErrorKind::TooLarge).because(text));
+        if let Which::Held(_, Some(result)) = self.which {
+            finish::fits(result)?;
         }
         if from.number == to.number {
             return Ok(());
@@ -156,7 +155,7 @@ impl Move<'_> {
         }
         let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
         match options.capacity {
-            Some(capacity) if query::tasks(ctx, to) >= capacity => {
+            Some(capacity) if query::open_tasks(ctx, to) >= capacity => {
                 full(format!("its capacity is {capacity}"))
             }
             _ if self.others_wait => full("earlier puts wait for room".to_owned()),
@@ -178,6 +177,7 @@ impl Move<'_> {
             standing => standing.head().clone(),
         };
         head.attempts = 0;
+        head.set_kept_until(NEVER);
         if let Which::Held(..) = self.which {
             head.clear_failure();
         }

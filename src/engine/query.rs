@@ -160,6 +160,11 @@ pub(crate) fn tasks(view: &dyn View, tube: &TubeEntry) -> u64 {
     Tag::TASKS.into_iter().map(|tag| view.count(tube.range(tag))).sum()
 }
 
+/// The same without finished tasks.
+pub(crate) fn open_tasks(view: &dyn View, tube: &TubeEntry) -> u64 {
+    tasks(view, tube).saturating_sub(view.count(tube.range(Tag::Done)))
+}
+
 /// The stored number of a tube's tasks in a state. Fresh tasks have no row that says so: all tasks
 /// that are in no other state are ready.
 pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
@@ -179,6 +184,7 @@ pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
 pub(crate) struct TaskDescription {
     stored: StoredTask,
     pub(crate) summary: TaskSummary,
+    result: Option<Box<[u8]>>,
 }
 
 impl TaskDescription {
@@ -189,9 +195,10 @@ impl TaskDescription {
 
     /// All of it, with its payload.
     pub(crate) fn with(self, payload: Payload) -> TaskInfo {
-        let Self { stored, summary } = self;
+        let Self { stored, summary, result } = self;
         let passed = stored.own().and_then(|row| row.passed()).map(<[u8]>::to_vec);
-        TaskInfo { summary, payload: payload.into_bytes().into_vec(), passed }
+        let (payload, result) = (payload.into_bytes().into_vec(), result.map(<[u8]>::into_vec));
+        TaskInfo { summary, payload, passed, result }
     }
 }
 
@@ -247,7 +254,9 @@ fn describe(
         buries: head.buries,
         reason: None,
         last_failure: last_failure(head),
+        finished: None,
     };
+    let mut result = None;
     match standing {
         TaskState::Fresh(_) | TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
@@ -263,8 +272,13 @@ fn describe(
             info.holder = holder(view, taken.holder)?;
         }
         TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
+        TaskState::Done(done) => {
+            info.ttl_left = None;
+            info.finished = Some(instant(done.time));
+            result.clone_from(&done.result);
+        }
     }
-    Ok(TaskDescription { stored, summary: info })
+    Ok(TaskDescription { stored, summary: info, result })
 }
 
 /// What the last retry or fail of a task said.

@@ -11,11 +11,12 @@ use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, position};
+use crate::engine::{lookup, position, retention};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
-    self, ConsumerRow, DelayedRow, PayloadPlace, TakenRow, TaskProgress, TaskRow, moved_section,
+    self, ConsumerRow, DelayedRow, DoneRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
+    moved_section,
 };
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -44,6 +45,7 @@ impl Op for Repair {
                 Some(group) => repair_group(ctx, tube, group, &key),
                 None => Ok(()),
             },
+            Tag::Kept => repair_kept(ctx, tube, &key),
             tag => bury(ctx, tube, (tag, key)),
         }
     }
@@ -103,6 +105,10 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         (None, State::Taken) => {
             let (head, holder) = (unknown(), holder(ctx, tube, id)?);
             TaskState::Taken(TakenRow { head, token: 0, holder, since: 0, deadline: NEVER })
+        }
+        (None, State::Done) => {
+            let Some(time) = ended(ctx, tube, id)? else { return Ok(()) };
+            TaskState::Done(DoneRow { head: unknown(), time, result: None })
         }
         // It is buried already, or the key does not say where a ready task is.
         (None, State::Ready | State::Buried) => return Ok(()),
@@ -188,7 +194,7 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     if is_misplaced || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some() {
         return Ok(());
     }
-    let to = buried(ctx, state.head().clone(), &Reason::Undecodable(fault.to_string()));
+    let to = buried(ctx, tube, state.head().clone(), &Reason::Undecodable(fault.to_string()));
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
     if home.is_fresh || found.is_some() {
         ctx.set(key::task(tube.run(), &apart, id), raw.clone())?;
@@ -252,6 +258,17 @@ fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
     Ok(0)
 }
 
+/// When a finished task ended, by its index row. Reads those of all finished tasks of the tube.
+fn ended(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<Option<u64>> {
+    let mut rows = Scan::over(tube.range(Tag::DoneTime));
+    while let Some((met, _)) = rows.next(ctx)? {
+        if key::id_of(&met) == Some(id) {
+            return Ok(key::time_of(&met));
+        }
+    }
+    Ok(None)
+}
+
 /// Counts the tasks of each group that are in flight. Reads every taken task of the tube.
 fn recount(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<BTreeMap<String, u64>> {
     let delayed = tube.row.options.hold_group_while_delayed.then_some(Tag::Delayed);
@@ -281,6 +298,25 @@ fn recount(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<BTreeMap<String, u64
         }
     }
     Ok(groups)
+}
+
+/// Counts again the bytes of the tasks that the tube keeps in a state.
+fn repair_kept(ctx: &mut OpContext<'_>, tube: &TubeEntry, key: &Key) -> Result<()> {
+    let state = key.last().and_then(|tag| Tag::of(*tag));
+    let (Some(state), Some((_, row))) = (state, ctx.row(key)?) else { return Ok(()) };
+    if row.as_deref().and_then(row::read_number).is_some() {
+        return Ok(());
+    }
+    let (mut rows, mut bytes) = (Scan::over(tube.range(state)), 0_u64);
+    while let Some((met, row)) = rows.next(ctx)? {
+        let opened = row.map(|row| stored::open(ctx, tube, &met, &row));
+        let Some(Ok((stored, standing))) = opened else { continue };
+        let Ok(task) = stored.task(tube) else { continue };
+        let counted = retention::counted(&task, Some(&standing));
+        bytes = bytes.saturating_add(counted.map_or(0, |(_, bytes)| bytes));
+    }
+    ctx.change(key.clone(), row::number(bytes));
+    Ok(())
 }
 
 /// Counts again how many tasks of a group are in flight, and repairs the group's turn, which the

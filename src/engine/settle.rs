@@ -5,11 +5,11 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::failures::{self, stored_group};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{query, retry, transition};
-use crate::format::View;
+use crate::engine::{finish, query, retention, retry, transition};
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
-use crate::words::clock::micros;
+use crate::format::{Tag, View};
+use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::failure::exhausted_in;
 use crate::words::limits::REASON_BYTES_MAX;
@@ -98,14 +98,20 @@ fn failed(
         let group = group.filter(|group| !group.is_empty());
         let group = group.unwrap_or_else(|| exhausted_in(&tube.row.name));
         let reason = Reason::Exhausted { group, message: head.last_error.clone() };
-        return buried(ctx, head, &reason);
+        return buried(ctx, tube, head, &reason);
     }
     later(ctx, tube, head, wait)
 }
 
 /// Buried now. The texts of the reason are cut to the stored length.
-pub(crate) fn buried(ctx: &OpContext<'_>, mut head: TaskProgress, reason: &Reason) -> TaskState {
+pub(crate) fn buried(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    mut head: TaskProgress,
+    reason: &Reason,
+) -> TaskState {
     head.buries = head.buries.saturating_add(1);
+    head.set_kept_until(retention::until(ctx, tube, Tag::Buried));
     TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason: bounded(reason) })
 }
 
@@ -120,7 +126,7 @@ pub(crate) fn set_aside(
     if let Reason::Failed { group, message } = reason {
         failures::note(ctx, tube, &mut head, holder, (group, message))?;
     }
-    Ok(buried(ctx, head, reason))
+    Ok(buried(ctx, tube, head, reason))
 }
 
 /// What a kick makes of a buried task: its attempts are 0 again. If `ttl_spares_buried` has kept it
@@ -129,6 +135,7 @@ pub(crate) fn set_aside(
 pub(crate) fn kicked(ctx: &OpContext<'_>, task: &TaskRef<'_>, row: &BuriedRow) -> TaskProgress {
     let (mut head, now) = (row.head.clone(), ctx.now.queue);
     head.attempts = 0;
+    head.set_kept_until(NEVER);
     if task.tube.row.options.ttl_spares_buried && head.expires <= now {
         let since = task.read.map_or(0, |(_, row)| row.lives_since());
         let life = head.expires.saturating_sub(since);
@@ -185,8 +192,13 @@ impl Op for Settle<'_> {
             Verdict::Retry { .. } | Verdict::Bury { .. } => true,
             Verdict::Release(terms) => *terms != Terms::new(),
             // If a heartbeat were refused, the task would be taken and done twice.
-            Verdict::Ack | Verdict::Lost | Verdict::Touch(_) => false,
+            Verdict::Ack | Verdict::Finish(_) | Verdict::Lost | Verdict::Touch(_) => false,
         }
+    }
+
+    fn adds(&self) -> bool {
+        // On a full disk a result is refused as a payload is.
+        matches!(self.verdict, Verdict::Finish(_))
     }
 
     fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
@@ -216,6 +228,7 @@ fn check(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
     let switches = options.kind.switches();
     let waits = |delay: Option<Duration>| delay.is_some_and(|delay| !delay.is_zero());
     let off = match verdict {
+        Verdict::Finish(result) => return finish::check(tube, result),
         Verdict::Release(terms) if !switches.timed && waits(terms.delay) => "delay",
         Verdict::Release(terms) if !switches.timed && terms.ttl.is_some() => "ttl",
         Verdict::Release(terms) if !switches.priority && terms.priority.is_some() => "priority",
@@ -246,8 +259,9 @@ fn settle(
     verdict: &Verdict<'_>,
 ) -> Result<()> {
     let (to, cause, place) = match verdict {
-        Verdict::Ack => {
-            return transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack);
+        Verdict::Ack => return finish::finish(ctx, &task, &TaskState::Taken(taken), None),
+        Verdict::Finish(result) => {
+            return finish::finish(ctx, &task, &TaskState::Taken(taken), Some(result));
         }
         Verdict::Lost => return give_back(ctx, &task, taken, Cause::Lost),
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),

@@ -8,8 +8,8 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Home, Rank};
 use crate::format::piece::Pieces;
 use crate::format::row::{
-    Away, BuriedRow, DelayedRow, Homed, PayloadPlace, PositionRow, TakenRow, TaskProgress, TaskRow,
-    Times,
+    Away, BuriedRow, DelayedRow, DoneRow, Homed, PayloadPlace, PositionRow, TakenRow, TaskProgress,
+    TaskRow, Times,
 };
 use crate::format::{Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
@@ -25,6 +25,7 @@ pub(crate) enum TaskState {
     Delayed(DelayedRow),
     Taken(TakenRow),
     Buried(BuriedRow),
+    Done(DoneRow),
 }
 
 impl TaskState {
@@ -53,6 +54,7 @@ impl TaskState {
             Self::Delayed(_) => State::Delayed,
             Self::Taken(_) => State::Taken,
             Self::Buried(_) => State::Buried,
+            Self::Done(_) => State::Done,
         }
     }
 
@@ -60,7 +62,11 @@ impl TaskState {
     pub(crate) fn holder(&self) -> u32 {
         match self {
             Self::Taken(row) => row.holder,
-            Self::Fresh(_) | Self::Ready(_) | Self::Delayed(_) | Self::Buried(_) => 0,
+            Self::Fresh(_)
+            | Self::Ready(_)
+            | Self::Delayed(_)
+            | Self::Buried(_)
+            | Self::Done(_) => 0,
         }
     }
 
@@ -70,6 +76,7 @@ impl TaskState {
             Self::Delayed(row) => &row.head,
             Self::Taken(row) => &row.head,
             Self::Buried(row) => &row.head,
+            Self::Done(row) => &row.head,
         }
     }
 
@@ -79,6 +86,7 @@ impl TaskState {
             Self::Delayed(row) => &mut row.head,
             Self::Taken(row) => &mut row.head,
             Self::Buried(row) => &mut row.head,
+            Self::Done(row) => &mut row.head,
         }
     }
 }
@@ -337,6 +345,11 @@ pub(crate) fn open_at(
         (Some(State::Taken), _) => {
             let (stored, taken) = lease(view, tube, id, raw)?;
             return Ok((stored, TaskState::Taken(taken)));
+        }
+        (Some(State::Done), _) => {
+            let (away, homed) = DoneRow::decode(raw).ok_or_else(|| damaged("done"))?;
+            let (stored, row) = open_away(view, tube, id, &away, homed)?;
+            return Ok((stored, TaskState::Done(row)));
         }
         (Some(State::Ready | State::Buried) | None, _) => return Err(damaged("state")),
     };

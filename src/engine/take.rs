@@ -146,6 +146,7 @@ impl Op for Claim {
             TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
             TaskState::Buried(row) => settle::kicked(ctx, &task, row),
             TaskState::Taken(_) => return Err(refused(self.id, "it is taken".to_owned())),
+            TaskState::Done(_) => return Err(refused(self.id, "it is finished".to_owned())),
         };
         if let Some(group) = task.group {
             enter_group(ctx, &task, group, &standing)?;

@@ -7,16 +7,20 @@ use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, lookup};
+use crate::engine::{failures, fresh, groups, lookup, retention};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
-use crate::format::{Deadline, Met, Range, Value, View};
+use crate::format::{Deadline, Met, Range, Scan, Value, View};
 use crate::words::clock::NEVER;
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 use crate::words::sync::Arc;
 use crate::words::task::{Cause, TaskId};
 use smallvec::SmallVec;
 use std::mem::discriminant;
+
+/// The most tasks that one more removes: more than one, so that a tube comes back under its limits
+/// after a task of many bytes.
+const TRIMMED_MAX: usize = 4;
 
 /// The key of the row that gives a standing; `None` for a fresh task.
 #[inline(always)]
@@ -28,6 +32,7 @@ pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key>
         TaskState::Delayed(_) => key::delayed(run, id),
         TaskState::Taken(_) => key::taken(run, id),
         TaskState::Buried(_) => key::buried(run, &task.place, id),
+        TaskState::Done(_) => key::done(run, id),
     })
 }
 
@@ -48,6 +53,7 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
         TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
         TaskState::Taken(taken) => taken.encode(&task.away(), home),
         TaskState::Buried(buried) => buried.encode(home),
+        TaskState::Done(done) => done.encode(&task.away(), home),
     };
     Some((key, value))
 }
@@ -58,8 +64,13 @@ pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u
         TaskState::Fresh(head) | TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
         TaskState::Delayed(row) => (row.deadline(), row.due, NEVER),
         TaskState::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
-        TaskState::Buried(_) if tube.row.options.ttl_spares_buried => (Deadline::Ttl, NEVER, NEVER),
-        TaskState::Buried(row) => (Deadline::Ttl, row.head.expires, NEVER),
+        TaskState::Buried(row) => {
+            let spares = tube.row.options.ttl_spares_buried;
+            let expires = if spares { NEVER } else { row.head.expires };
+            (Deadline::Ttl, expires.min(row.head.kept_until()), NEVER)
+        }
+        // Its ttl ended with it.
+        TaskState::Done(row) => (Deadline::Ttl, row.head.kept_until(), NEVER),
     };
     [(what, when), (Deadline::Ttr, lease)]
 }
@@ -84,9 +95,9 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
     }
 }
 
-/// The keys of the other index rows of a state: the holder of its lease, and of a buried task the
-/// time of its bury and the group of its failure, in its tube and in the whole queue. A plain task
-/// has none before it is buried.
+/// The keys of the other index rows of a state: the holder of its lease, of a buried task the time
+/// of its bury and the group of its failure, in its tube and in the whole queue, and of a finished
+/// task the time of its end. A plain task has none before.
 pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[Key; 3]> {
     let (run, id) = (task.tube.run(), task.id);
     let mut keys = SmallVec::new();
@@ -99,6 +110,7 @@ pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[
                 keys.push(key::failed(run, group, row.time, id));
             }
         }
+        TaskState::Done(row) => keys.push(key::done_time(run, row.time, id)),
         _ => {}
     }
     keys
@@ -108,7 +120,7 @@ pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[
 fn has_index(standing: Option<&TaskState>) -> bool {
     match standing {
         Some(TaskState::Taken(row)) => row.holder != 0,
-        standing => matches!(standing, Some(TaskState::Buried(_))),
+        standing => matches!(standing, Some(TaskState::Buried(_) | TaskState::Done(_))),
     }
 }
 
@@ -222,10 +234,17 @@ pub(crate) fn remove(
         ctx.remove(key::position(run, id));
     }
     ctx.effects().count_bytes(run, -(task.bytes as i64));
-    if let Some(text) = task.key() {
+    if has_key_row(from)
+        && let Some(text) = task.key()
+    {
         ctx.remove(key::key(run, text, id));
     }
     Ok(())
+}
+
+/// Whether the key of a task in this state has an index row: of a finished one it is free.
+pub(crate) fn has_key_row(standing: &TaskState) -> bool {
+    !matches!(standing, TaskState::Done(_))
 }
 
 /// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
@@ -259,7 +278,39 @@ impl<'a> Transition<'a> {
     #[inline]
     fn carry_out(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         self.step(ctx)?;
-        self.record(ctx, cause)
+        self.record(ctx, cause)?;
+        match self.to {
+            Some(TaskState::Buried(_) | TaskState::Done(_)) => self.trim(ctx),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the tasks that ended first while there are more than the tube keeps, but not the one
+    /// that has just ended.
+    #[cold]
+    fn trim(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let (tube, last) = (self.task.tube, self.task.id);
+        let Some(tag) = self.to.and_then(retention::tag_of) else { return Ok(()) };
+        let mut rows = Scan::over(tube.range(retention::by_time(tag)));
+        for _ in 0..TRIMMED_MAX {
+            if !retention::is_over(ctx, tube, tag)? {
+                break;
+            }
+            let Some((met, _)) = rows.next(ctx)? else { break };
+            let Some(id) = key::id_of(&met).filter(|id| *id != last) else { continue };
+            let found = match lookup::find(ctx, tube, id) {
+                // A dead index row, or a task that is damaged: it stays for its repair.
+                Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {
+                    continue;
+                }
+                found => found?,
+            };
+            if let (Ok(task), true) = (found.0.task(tube), retention::tag_of(&found.1) == Some(tag))
+            {
+                erase(ctx, &task, &found.1, Cause::Retention)?;
+            }
+        }
+        Ok(())
     }
 
     /// Moves the rows. After an error none has moved: a caller that continues finds the task where
@@ -349,6 +400,7 @@ impl<'a> Transition<'a> {
     #[cold]
     fn shift_index(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let counted = failures::plan(ctx, self.task.tube, self.from, self.to)?;
+        let kept = retention::plan(ctx, self.task, self.from, self.to)?;
         let keys_of = |standing| index_keys(self.task, standing);
         let old = self.from.map(keys_of).unwrap_or_default();
         let new = self.to.map(keys_of).unwrap_or_default();
@@ -358,6 +410,15 @@ impl<'a> Transition<'a> {
         for key in new.into_iter().filter(|key| !old.contains(key)) {
             ctx.add(key, Value::EMPTY);
         }
+        if let (Some(from), Some(to), Some(text)) = (self.from, self.to, self.task.key()) {
+            let key = key::key(self.task.tube.run(), text, self.task.id);
+            match (has_key_row(from), has_key_row(to)) {
+                (true, false) => ctx.remove(key),
+                (false, true) => ctx.add(key, Value::EMPTY),
+                _ => {}
+            }
+        }
+        retention::write(ctx, kept)?;
         failures::write(ctx, self.task.tube, counted)
     }
 

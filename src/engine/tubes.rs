@@ -7,7 +7,7 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::Deadline;
 use crate::format::extension::Extension;
-use crate::format::feature::HIGHER_FIRST;
+use crate::format::feature::{HIGHER_FIRST, RETENTION};
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
@@ -133,6 +133,9 @@ impl Op for Create<'_> {
         };
         if row.options.higher_first {
             ctx.needs(&HIGHER_FIRST);
+        }
+        if row.options.keep_finished.is_some() || row.options.keep_buried.is_some() {
+            ctx.needs(&RETENTION);
         }
         ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
         Ok(TubeEntry { number, row, border: None })

@@ -51,6 +51,10 @@ impl Op for Update {
         check(tube, changes)?;
         let (stored, from) = lookup::find(ctx, tube, self.id)?;
         let task = stored.task(tube)?;
+        if let TaskState::Done(_) = from {
+            let text = "it is Done, and can only be deleted";
+            return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
+        }
         let place = task.place_with(changes.priority);
         let to = changed(ctx, tube, &from, changes).map_err(|error| error.on_task(self.id))?;
         let is_same = match (&from, &to) {
@@ -138,6 +142,8 @@ fn changed(
             (row.head, row.deadline) = (head, deadline);
             Ok(TaskState::Taken(row))
         }
+        // It was refused.
+        TaskState::Done(row) => Ok(TaskState::Done(row.clone())),
         TaskState::Buried(row) => {
             let mut row = row.clone();
             row.head = head;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// The features that this version knows. A number is never used for another feature.
-pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES];
+pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES, RETENTION];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
 /// opposite order, and put new ones at wrong ranks.
@@ -25,6 +25,11 @@ pub(crate) const FAILURES: Feature =
 /// would leave the row that leads to the task.
 pub(crate) const MOVES: Feature =
     Feature { number: 4, unknown: Unknown::Refuse, name: Cow::Borrowed("moves") };
+
+/// A tube that keeps finished tasks, or removes buried ones by itself. A version without it would
+/// remove each finished task, and keep each buried one.
+pub(crate) const RETENTION: Feature =
+    Feature { number: 5, unknown: Unknown::Refuse, name: Cow::Borrowed("retention") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -358,6 +358,26 @@ pub(crate) fn buried_time(run: Run, time: u64, id: TaskId) -> Key {
     with_id(with_number(in_run(Tag::BuriedTime, run), time), id)
 }
 
+pub(crate) fn done(run: Run, id: TaskId) -> Key {
+    numbers(Tag::Done, run, [id.get()])
+}
+
+pub(crate) fn done_time(run: Run, time: u64, id: TaskId) -> Key {
+    numbers(Tag::DoneTime, run, [time, id.get()])
+}
+
+/// The time in a key of [`done_time`] or [`buried_time`].
+pub(crate) fn time_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(RUN_PREFIX..RUN_PREFIX + 8)?.try_into().ok()?))
+}
+
+/// The key of the bytes of the tasks that a run keeps in the state of this tag.
+pub(crate) fn kept(run: Run, state: Tag) -> Key {
+    let mut key = in_run(Tag::Kept, run);
+    key.push(state as u8);
+    key
+}
+
 /// The beginning of the rows of the buried tasks of one failure group.
 pub(crate) fn buried_group_of(run: Run, group: &str) -> Key {
     with_text(in_run(Tag::BuriedGroup, run), group)

@@ -3,7 +3,9 @@
 
 mod task;
 mod state;
+mod done;
 
+pub(crate) use done::DoneRow;
 pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
@@ -16,6 +18,8 @@ use crate::format::piece::PieceWork;
 use crate::words::backoff::Backoff;
 use crate::words::clock::{NEVER, micros};
 use crate::words::options::{TubeKind, TubeOptions};
+use crate::words::retention::Retention;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Counters of the whole queue: the last numbers that were assigned.
@@ -72,7 +76,50 @@ fn backoff_field(backoff: &Backoff) -> Option<[u8; 9]> {
     (field != [0; 9]).then_some(field)
 }
 
+/// Numbers of the extension fields of a tube's row with how long it keeps finished and buried
+/// tasks. Absent if it does not keep finished ones, and if it does not remove buried ones.
+const FINISHED_FIELD: u16 = 3;
+const BURIED_FIELD: u16 = 4;
+
+/// The content of such a field: `age: u64 · count: u64 · bytes: u64`, each [`NEVER`] without a
+/// limit.
+fn retention_field(kept: &Retention) -> [u8; 24] {
+    let mut field = [0; 24];
+    let limits = [length(kept.age), kept.count.unwrap_or(NEVER), kept.bytes.unwrap_or(NEVER)];
+    for (to, limit) in field.chunks_exact_mut(8).zip(limits) {
+        to.copy_from_slice(&limit.to_be_bytes());
+    }
+    field
+}
+
+fn read_retention(field: &[u8]) -> Option<Retention> {
+    let mut rest = Unpacker::new(field);
+    let age = duration(rest.u64()?);
+    let mut limit = || Some(Some(rest.u64()?).filter(|limit| *limit != NEVER));
+    let (count, bytes) = (limit()?, limit()?);
+    rest.end(Retention { age, count, bytes })
+}
+
 impl TubeRow {
+    /// The fields of its options, and those that this version does not know.
+    fn section(&self) -> Cow<'_, Extension> {
+        let mut section = Cow::Borrowed(&self.extension);
+        let mut add = |number, field: &[u8]| {
+            // Not if fields of later versions left no room; then it is as by default.
+            let _is_added = section.to_mut().set(number, field);
+        };
+        if let Some(field) = backoff_field(&self.options.backoff) {
+            add(BACKOFF_FIELD, &field);
+        }
+        if let Some(kept) = &self.options.keep_finished {
+            add(FINISHED_FIELD, &retention_field(kept));
+        }
+        if let Some(kept) = &self.options.keep_buried {
+            add(BURIED_FIELD, &retention_field(kept));
+        }
+        section
+    }
+
     /// When a pause ends by itself, in queue time; [`NEVER`] is not.
     pub(crate) fn pause_end(&self) -> u64 {
         self.pause.unwrap_or(NEVER)
@@ -95,15 +142,7 @@ impl TubeRow {
         if ends {
             row.u64(self.pause_end());
         }
-        match backoff_field(&options.backoff) {
-            None => self.extension.end_row(row),
-            Some(field) => {
-                let mut extension = self.extension.clone();
-                // Only if fields of later versions left no room; then it waits without them.
-                let _is_added = extension.set(BACKOFF_FIELD, &field);
-                extension.end_row(row)
-            }
-        }
+        self.section().end_row(row)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
@@ -147,6 +186,13 @@ impl TubeRow {
             rest.end(())?;
             // An empty one was not written by this code.
             backoff_field(&options.backoff)?;
+        }
+        for (number, option) in
+            [(FINISHED_FIELD, &mut options.keep_finished), (BURIED_FIELD, &mut options.keep_buried)]
+        {
+            if let Some(field) = extension.take(number) {
+                *option = Some(read_retention(&field)?);
+            }
         }
         Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }
@@ -241,6 +287,8 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));
     let delayed = DelayedRow::decode(bytes);
     same(delayed.map(|(away, (row, home))| row.encode(&away, &home)));
+    let done = DoneRow::decode(bytes);
+    same(done.map(|(away, (row, home))| row.encode(&away, &home)));
 }
 
 #[cfg(test)]

@@ -76,6 +76,11 @@ pub(crate) trait View {
 
     /// Bytes of the payloads of all durable tubes. Stored, never counted by a scan.
     fn durable_bytes(&self) -> u64;
+
+    /// Whether the disk is full, so that a decision leaves out the rows that it can do without.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// A scan over the live rows of a range, in key order. It continues after the last row that it

@@ -20,7 +20,7 @@ use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
-use crate::words::task::State;
+use crate::words::task::{State, TaskId};
 
 /// What the engine's lock protects.
 pub(crate) struct EngineState {
@@ -120,6 +120,11 @@ impl EngineState {
     /// As [`query::tube`].
     pub(crate) fn tube(&self, number: u32) -> Result<TubeEntry> {
         self.derived.known(number).cloned().map_or_else(|| query::tube(&self.store, number), Ok)
+    }
+
+    /// Whether this id may have been given to a task.
+    pub(crate) fn was_given(&self, id: TaskId) -> bool {
+        (1..self.numbers.next.ids).contains(&id.get())
     }
 
     /// Loads the tubes and their deadlines, at open.

@@ -13,7 +13,7 @@ use crate::runtime::events::Hub;
 use crate::runtime::group_commit::Mark;
 use crate::words::clock::Now;
 use crate::words::sync::Arc;
-use crate::words::task::Cause;
+use crate::words::task::{Cause, State, TaskId};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -24,6 +24,8 @@ pub(crate) struct DerivedState {
     deadlines: Deadlines,
     /// Tasks put since the queue was opened.
     pub(crate) tasks_put: u64,
+    /// The tasks whose ends calls wait for, and how many calls.
+    pub(crate) awaited: HashMap<TaskId, usize>,
     /// Committed, and to be published after the lock is released.
     pub(crate) outbox: Notices,
     /// How often a tube was looked up, for tests.
@@ -51,6 +53,10 @@ const CAUSES: usize = Cause::Close as usize + 1;
 pub(crate) struct Notices {
     /// A tube may have more than one entry.
     pub(crate) tubes: SmallVec<[TubeWakeups; 1]>,
+    /// Tasks that ended, of those that calls wait for.
+    pub(crate) ended: Vec<TaskId>,
+    /// Tasks may have gone with their tube, and calls wait for ends.
+    pub(crate) cleared: bool,
     /// Payload bytes were freed, so any tube may have room under the limit of all tubes together.
     pub(crate) freed: bool,
     /// There is an earlier deadline than any before, or work for a sweep.
@@ -163,8 +169,11 @@ impl DerivedState {
                 *calls += 1;
             }
             self.tasks_put += u64::from(change.cause == Cause::Put);
-            if change.to.is_none() {
+            if matches!(change.to, None | Some(State::Done)) {
                 self.outbox.add(change.tube, 0, 1);
+            }
+            if !self.awaited.is_empty() && self.awaited.contains_key(&change.task) {
+                self.outbox.ended.push(change.task);
             }
         }
         for (tube, tasks) in &effects.wakes {
@@ -182,6 +191,7 @@ impl DerivedState {
         if let Some((tube, next)) = effects.worked_off {
             self.set_bound(tube, next);
         }
+        self.outbox.cleared |= !effects.tubes.is_empty() && !self.awaited.is_empty();
         for change in effects.tubes.drain(..) {
             let TubeChange { number, row, .. } = change;
             match row {

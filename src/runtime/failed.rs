@@ -1,11 +1,11 @@
-//! Reads of failure groups: their counts, and the walk over the tasks of one, the newest first. The
-//! engine's lock is held for one bounded step at a time.
+//! Failure groups of a tube and of all tubes: their counts, and the verb that kicks the tasks of
+//! one in all tubes. The engine's lock is held for one bounded step at a time.
 
 use crate::engine::by_id::KickMany;
 use crate::engine::context::sound;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{failures, query};
-use crate::format::key::{self, Key, Run};
+use crate::format::key::{self, Run};
 use crate::format::{Scan, Tag, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::shared::Shared;
@@ -13,12 +13,11 @@ use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
 use crate::words::limits::{GROUPS_OF_STEP, SWEEP_TASKS, TUBES_OF_STEP};
 use crate::words::options::Durability;
-use crate::words::task::{TaskId, TaskSummary};
-use smallvec::{SmallVec, smallvec};
-use std::collections::{BTreeMap, VecDeque};
+use crate::words::task::TaskId;
+use std::collections::BTreeMap;
 
 /// The tube of each run.
-type TubesByRun = BTreeMap<Run, u32>;
+pub(crate) type TubesByRun = BTreeMap<Run, u32>;
 
 impl Shared {
     /// The failure groups of a tube, by name.
@@ -75,7 +74,7 @@ impl Shared {
         Ok(all)
     }
 
-    fn tubes_by_run(&self) -> Result<TubesByRun> {
+    pub(crate) fn tubes_by_run(&self) -> Result<TubesByRun> {
         Ok(self.of_tubes(|_, tube| Some((tube.run(), tube.number)))?.into_iter().collect())
     }
 
@@ -122,110 +121,5 @@ impl Shared {
             }
         }
         Ok(kicked)
-    }
-}
-
-/// A walk over the buried tasks of a failure group, the last one buried first.
-pub(crate) struct FailedListing {
-    /// None before the first task is asked for.
-    lanes: Option<SmallVec<[IndexWalk; 2]>>,
-    /// The tube; none for a walk over all tubes.
-    number: Option<u32>,
-    group: String,
-    /// The tubes of a walk over all tubes, as of its beginning.
-    runs: Option<TubesByRun>,
-}
-
-/// A walk over index rows, backwards and page by page.
-struct IndexWalk {
-    start: Key,
-    /// Where the rows that were not read yet end; none once all were read.
-    end: Option<Key>,
-    page: VecDeque<Key>,
-}
-
-impl IndexWalk {
-    fn over(prefix: Key) -> Self {
-        Self { end: Some(key::end_of(&prefix)), start: prefix, page: VecDeque::new() }
-    }
-
-    /// The next key.
-    fn peek(&mut self, core: &Shared) -> Result<Option<&Key>> {
-        while self.page.is_empty() {
-            let Some(end) = self.end.take() else { return Ok(None) };
-            let (page, from) = core.read_snapshot(
-                |state, _| Ok((state.store.snapshot_range_back(&self.start, &end)?, ())),
-                |snapshot, ()| snapshot.keys_back(),
-            )?;
-            self.page = page;
-            self.end = (from > self.start).then_some(from);
-        }
-        Ok(self.page.front())
-    }
-}
-
-impl FailedListing {
-    /// Over a group of one tube, or of all.
-    pub(crate) fn new(number: Option<u32>, group: &str) -> Self {
-        Self { lanes: None, number, group: group.to_owned(), runs: None }
-    }
-
-    /// The next task.
-    pub(crate) fn next(&mut self, core: &Shared) -> Result<Option<TaskSummary>> {
-        if self.lanes.is_none() {
-            // After an error there are none, and the walk is over.
-            self.lanes = Some(SmallVec::new());
-            self.lanes = Some(self.begin(core)?);
-        }
-        loop {
-            let Some((number, key)) = self.pop(core)? else { return Ok(None) };
-            let Some(number) = number else { continue };
-            let look = |state: &EngineState, now| {
-                // It may have left the group since its page was read.
-                let (Some(id), Some(_)) = (key::id_of(&key), state.store.row(&key)?) else {
-                    return Ok(None);
-                };
-                let tube = state.tube(number)?;
-                sound(query::info(&state.store, &tube, id, now)).map(|it| it.map(|it| it.summary))
-            };
-            match core.catch_up(number).and_then(|()| core.look_at(look)) {
-                Err(error) if error.is_not_found() => {}
-                Ok(None) => {}
-                found => return found,
-            }
-        }
-    }
-
-    fn begin(&mut self, core: &Shared) -> Result<SmallVec<[IndexWalk; 2]>> {
-        Ok(match self.number {
-            Some(number) => {
-                let run = core.look_at(|state, _| Ok(state.tube(number)?.run()))?;
-                smallvec![IndexWalk::over(key::buried_group_of(run, &self.group))]
-            }
-            None => {
-                self.runs = Some(core.tubes_by_run()?);
-                let lanes = Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, &self.group)));
-                lanes.into_iter().collect()
-            }
-        })
-    }
-
-    /// The next index row and its tube, if that exists.
-    fn pop(&mut self, core: &Shared) -> Result<Option<(Option<u32>, Key)>> {
-        let mut best: Option<(Key, &mut IndexWalk)> = None;
-        for lane in self.lanes.iter_mut().flatten() {
-            let prefix = lane.start.len();
-            let Some(key) = lane.peek(core)? else { continue };
-            let rank = Key::from_slice(key.get(prefix..).unwrap_or_default());
-            if best.as_ref().is_none_or(|(best, _)| *best < rank) {
-                best = Some((rank, lane));
-            }
-        }
-        let Some(key) = best.and_then(|(_, lane)| lane.page.pop_front()) else { return Ok(None) };
-        let number = match &self.runs {
-            None => self.number,
-            Some(runs) => key::run_of_failed(&key).and_then(|run| runs.get(&run).copied()),
-        };
-        Ok(Some((number, key)))
     }
 }

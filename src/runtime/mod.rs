@@ -23,4 +23,6 @@ pub(crate) mod sleepers;
 pub(crate) mod calls;
 pub(crate) mod reads;
 pub(crate) mod failed;
+pub(crate) mod ended_walk;
+pub(crate) mod ends;
 pub(crate) mod staged_put;

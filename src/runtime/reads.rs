@@ -180,7 +180,7 @@ impl Shared {
 
     /// What is read of a task of any tube, after all that is due in its tube was handled. `None` if
     /// no tube has it, or if it or its tube has gone meanwhile.
-    fn in_its_tube<R>(
+    pub(crate) fn in_its_tube<R>(
         &self,
         id: TaskId,
         read: impl Fn(&EngineState, &TubeEntry, Now) -> Result<R>,

@@ -16,6 +16,7 @@ use crate::store::{Health, Opened};
 use crate::words::clock::{Clock, ClockStep, micros};
 use crate::words::error::Result;
 use crate::words::sync::{Arc, JoinHandle, Mutex};
+use crate::words::task::TaskId;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) takers: Wake,
     pub(crate) room: Wake,
     pub(crate) ready_waiters: Wake,
+    /// The calls that wait for the ends of tasks, each under [`end_key`] of its task.
+    pub(crate) ends: Wake,
     pub(crate) hub: Hub,
     /// Wakes the timer.
     pub(crate) timer: Parker,
@@ -71,6 +74,7 @@ impl Shared {
             takers: Wake::default(),
             room: Wake::in_turn(),
             ready_waiters: Wake::default(),
+            ends: Wake::default(),
             hub: Hub::default(),
             timer: Parker::default(),
             grace_timers: GraceTimers::default(),
@@ -110,6 +114,12 @@ impl Shared {
                 self.room.wake(tube, room);
             }
         }
+        for task in outbox.ended {
+            self.ends.wake(end_key(task), usize::MAX);
+        }
+        if outbox.cleared {
+            self.ends.recheck_all();
+        }
         // The freed bytes may be room for any number of puts, in any tube.
         if relief || outbox.freed && self.settings.durable_bytes_max < u64::MAX {
             self.room.wake_all_in_turn();
@@ -144,13 +154,21 @@ impl Shared {
 
     /// Whether a call waits for a task or for room.
     pub(crate) fn does_a_call_wait(&self) -> bool {
-        [&self.takers, &self.room, &self.ready_waiters].into_iter().any(Wake::has_any)
+        self.waits().into_iter().any(Wake::has_any)
     }
 
     /// Makes all waiters look again.
     pub(crate) fn recheck_all(&self) {
-        self.takers.recheck_all();
-        self.room.recheck_all();
-        self.ready_waiters.recheck_all();
+        self.waits().into_iter().for_each(Wake::recheck_all);
     }
+
+    /// All waiters.
+    pub(crate) fn waits(&self) -> [&Wake; 4] {
+        [&self.takers, &self.room, &self.ready_waiters, &self.ends]
+    }
+}
+
+/// Under what those wait who wait for the end of a task. Tasks may share it: a waiter looks again.
+pub(crate) fn end_key(task: TaskId) -> u32 {
+    task.get() as u32
 }

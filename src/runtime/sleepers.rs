@@ -3,13 +3,14 @@
 use crate::engine::effects::NextDue;
 use crate::runtime::shared::Shared;
 use crate::runtime::timer::{next_look, work_off_all};
+use crate::runtime::wake::Wake;
 use crate::words::clock::{NEVER, Sleepers};
 use crate::words::sync::ThreadId;
 use std::time::Duration;
 
 impl Sleepers for Shared {
     fn asleep(&self) -> Vec<ThreadId> {
-        let waits = [&self.takers, &self.room, &self.ready_waiters];
+        let waits = self.waits();
         waits.into_iter().flat_map(|wait| wait.asleep()).collect()
     }
 
@@ -25,7 +26,7 @@ impl Sleepers for Shared {
             self.background.rests_until()?;
             self.timer.rests_until()?
         };
-        let ends = [&self.takers, &self.room, &self.ready_waiters].map(|wait| wait.first_end());
+        let ends = self.waits().map(Wake::first_end);
         let first = ends.into_iter().try_fold(due, |first, end| Some(first.min(end?)))?;
         let left = Duration::from_micros(first.saturating_sub(self.lease_now()));
         Some(if first == NEVER { Duration::MAX } else { left })

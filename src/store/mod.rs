@@ -349,4 +349,8 @@ impl View for Store {
     fn durable_bytes(&self) -> u64 {
         self.meta.durable_bytes
     }
+
+    fn is_full(&self) -> bool {
+        Self::is_full(self)
+    }
 }

@@ -40,6 +40,8 @@ pub enum WhyNot {
         /// Why.
         reason: Reason,
     },
+    /// It is finished, and kept by its tube.
+    Finished,
     /// Its tube is paused.
     TubePaused {
         /// How long that still lasts; None without an end.
@@ -87,6 +89,7 @@ impl fmt::Display for WhyNot {
                 left(f, time)
             }
             Self::Buried { reason } => write!(f, "it was buried ({reason}); kick it"),
+            Self::Finished => f.write_str("it is finished"),
             Self::TubePaused { left: time } => {
                 f.write_str("its tube is paused")?;
                 left(f, time)

@@ -9,6 +9,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits;
 use crate::words::macros::{getters, setters};
 use crate::words::name;
+use crate::words::retention::Retention;
 use std::time::Duration;
 
 /// When a call that changes something returns, and so what a power cut can undo. The kill of a
@@ -265,6 +266,8 @@ pub struct TubeOptions {
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
     pub(crate) higher_first: bool,
+    pub(crate) keep_finished: Option<Retention>,
+    pub(crate) keep_buried: Option<Retention>,
     pub(crate) placement: Option<String>,
     /// An option of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
@@ -293,6 +296,8 @@ impl TubeOptions {
             hold_group_while_delayed: false,
             ttl_spares_buried: false,
             higher_first: false,
+            keep_finished: None,
+            keep_buried: None,
             placement: None,
             if_not_exists: false,
         }
@@ -336,6 +341,8 @@ impl TubeOptions {
             let text = "a tube's ttl and ttr take a microsecond or more";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
+        self.keep_finished.map_or(Ok(()), |kept| kept.check("keep_finished"))?;
+        self.keep_buried.map_or(Ok(()), |kept| kept.check("keep_buried"))?;
         if let Some(placement) = &self.placement {
             name::label("placement name", placement)?;
         }
@@ -361,7 +368,8 @@ setters! {
     /// microsecond or more. Default: without end.
     ttr(ttr: Duration) => ttr = Some(ttr);
 
-    /// The most tasks that the tube holds, in every state. 0: unlimited, which is the default.
+    /// The most tasks that the tube holds, in every state but Done. 0: unlimited, which is the
+    /// default.
     capacity(tasks: u64) => capacity = (tasks > 0).then_some(tasks);
 
     /// Attempts before a task is buried as exhausted. 0: no limit. Default: 20 for the general
@@ -405,6 +413,32 @@ setters! {
     /// # }
     /// ```
     higher_first(yes: bool) => higher_first = yes;
+
+    /// Keeps each finished task, with its payload and its [result](crate::Task::ack_with), as
+    /// [`State::Done`](crate::State::Done), and removes it by this [`Retention`], which has an
+    /// example. The key of a kept task is free, and the tube's capacity does not count the task.
+    /// Default: an ack removes the task.
+    keep_finished(kept: Retention) => keep_finished = Some(kept);
+
+    /// Removes buried tasks by this [`Retention`], in whatever failure group they stand. Default:
+    /// they are kept until the end of their ttl.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Retention, State, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let options = TubeOptions::default().keep_buried(Retention::new().count(1));
+    /// let tube = queue.create_tube("letters", options)?;
+    /// tube.put_many([b"a".to_vec(), b"b".to_vec()])?;
+    /// tube.take()?.bury("no stamp")?;
+    /// tube.take()?.bury("no street")?;
+    /// let kept = tube.peek_next(State::Buried)?.unwrap();
+    /// assert_eq!((&kept.payload[..], tube.len()?), (&b"b"[..], 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    keep_buried(kept: Retention) => keep_buried = Some(kept);
 
     /// Orders tasks by the [`Placement`](crate::Placement) that the
     /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
@@ -454,6 +488,12 @@ getters! {
 
     /// Whether higher priorities are first.
     get_higher_first() -> bool => higher_first;
+
+    /// How long finished tasks are kept. `None`: an ack removes them.
+    get_keep_finished() -> Option<Retention> => keep_finished;
+
+    /// How long buried tasks are kept. `None`: until the end of their ttl.
+    get_keep_buried() -> Option<Retention> => keep_buried;
 }
 
 /// Whether a length of time is less than the queue counts.

@@ -66,6 +66,9 @@ pub enum State {
     Taken,
     /// Kept with a [`Reason`]: no take returns it until it is kicked.
     Buried,
+    /// Finished, and kept by [its tube](crate::TubeOptions::keep_finished). Its only way is to be
+    /// removed.
+    Done,
 }
 
 /// Why a task was buried.
@@ -117,7 +120,7 @@ pub enum Cause {
     Take,
     /// `touch` or `renew`, or `resume` of a consumer; the state does not change.
     Touch,
-    /// `ack`.
+    /// `ack`, or `complete_by_id`.
     Ack,
     /// `release`, or `release_all`.
     Release,
@@ -133,6 +136,8 @@ pub enum Cause {
     Delay,
     /// The task's ttl passed.
     Ttl,
+    /// The tube's [`Retention`](crate::Retention) removed a task that had ended.
+    Retention,
     /// The lease's ttr passed. A task without attempts left is buried.
     Ttr,
     /// The guard was dropped, the session ended, or the process ended. A task without attempts left
@@ -170,6 +175,8 @@ pub struct TaskInfo {
     pub payload: Vec<u8>,
     /// The result of the step before, if the task [has advanced](crate::Task::advance) with one.
     pub passed: Option<Vec<u8>>,
+    /// Its result, if it was [finished with one](crate::Task::ack_with).
+    pub result: Option<Vec<u8>>,
 }
 
 impl Deref for TaskInfo {
@@ -234,8 +241,10 @@ pub struct TaskSummary {
     pub buries: u32,
     /// Why it is buried, while it is.
     pub reason: Option<Reason>,
-    /// What its last retry or fail said.
+    /// What its last retry or fail said. None of a finished task.
     pub last_failure: Option<Failure>,
+    /// When it was finished, in [queue time](crate#time), if it is.
+    pub finished: Option<SystemTime>,
 }
 
 /// A taken task, from [`Queue::taken`](crate::Queue::taken).

@@ -150,8 +150,10 @@ pub(crate) enum Extend {
 
 /// How a taker settles or extends a task.
 pub(crate) enum Verdict<'a> {
-    /// The task is finished and is removed.
+    /// The task is finished. It is removed, unless its tube keeps it.
     Ack,
+    /// The same with a result, for a tube that keeps it.
+    Finish(&'a [u8]),
     /// The task is returned, and the attempt is not counted.
     Release(Release),
     /// The task is returned after a failure, and the attempt is counted; `after` replaces the
@@ -174,7 +176,7 @@ impl Verdict<'_> {
     /// The verb, for messages.
     pub(crate) fn action(&self) -> &'static str {
         match self {
-            Self::Ack => "ack",
+            Self::Ack | Self::Finish(_) => "ack",
             Self::Release(_) => "release",
             Self::Retry { .. } => "retry",
             Self::Bury { reason: Reason::Failed { .. }, .. } => "fail",

@@ -199,7 +199,7 @@ fn a_listing_goes_on_while_its_tasks_leave() {
         tube.fail_by_id(*id, "g", "no").unwrap();
     }
     let mut listing = tube.failed("g");
-    let next = |listing: &mut tubewell::Failed| listing.next().map(|task| task.unwrap().id);
+    let next = |listing: &mut tubewell::NewestFirst| listing.next().map(|task| task.unwrap().id);
     assert_eq!(next(&mut listing), Some(ids[599]));
     // In the page that was read, and in the one after it.
     tube.delete_many(&ids[100..598]).unwrap();

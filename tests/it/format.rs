@@ -134,7 +134,7 @@ fn every_golden_folder_holds_what_the_library_finds() {
         let features = folder.journal.features.iter().map(|feature| feature.name.as_str());
         let used: &[&str] = match name {
             "terms" => &["higher-first", "retry-terms"],
-            "steps" => &["higher-first", "retry-terms", "failures", "moves"],
+            "steps" => &["higher-first", "failures", "moves", "retention"],
             _ => &[],
         };
         assert_eq!(features.collect::<Vec<_>>(), used);

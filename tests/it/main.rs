@@ -78,6 +78,7 @@ mod readme;
 mod receipt;
 mod refused;
 mod repair;
+mod results;
 mod retries;
 mod rows;
 mod scope;

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tubewell::{
     Advance, Conflict, Consumer, Durability, ErrorKind, Events, ManualClock, Queue, Release,
-    Result, Retry, State, Stop, Task, TaskId, Ticket, Tube, TubeOptions,
+    Result, Retention, Retry, State, Stop, Task, TaskId, Ticket, Tube, TubeOptions,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,10 @@ struct Stage {
     queue: Queue,
     tube: Tube,
     side: Tube,
+    /// Keeps its finished tasks.
+    keeper: Tube,
+    /// Its task.
+    sum: Option<Task>,
     ada: Consumer,
     held: Option<Task>,
     ticket: Ticket,
@@ -122,6 +126,11 @@ impl Stage {
         let (disk, clock) = (SimDisk::new(1), ManualClock::new());
         let (queue, tube) = Self::open(limit, &disk, &clock);
         let side = queue.tube("side").unwrap();
+        let kept = TubeOptions::default().keep_finished(Retention::new().count(3));
+        let is_temporary = limit == Limit::TemporaryBytes;
+        let keeper = queue.create_tube("keeper", kept.temporary(is_temporary)).unwrap();
+        keeper.put(&payload()).unwrap();
+        let sum = Some(keeper.take().unwrap());
         let ada = queue.consumer("ada").unwrap();
         let events = queue.events();
         let mut there = BTreeSet::new();
@@ -188,6 +197,8 @@ impl Stage {
             queue,
             tube,
             side,
+            keeper,
+            sum,
             ada,
             held: Some(held),
             ticket,
@@ -292,6 +303,8 @@ enum May {
     Never,
     /// It writes more than it removes, so a full disk may refuse it.
     Disk,
+    /// It adds bytes, but no task.
+    Bytes,
     /// It adds a task.
     Always,
 }
@@ -367,6 +380,19 @@ fn verbs() -> Vec<Verb> {
             let task = s.held();
             let id = task.id();
             task.ack().map(|()| gone(id))
+        }),
+        ("ack of a kept task", May::Never, |s| s.sum.take().unwrap().ack().map(nothing)),
+        ("ack with a result", May::Bytes, |s| {
+            let task = s.sum.take().unwrap();
+            let (id, ticket) = (task.id(), task.detach());
+            let done = s.keeper.ticket(ticket).ack_with(&[5; 16 << 10]);
+            let result = s.keeper.peek(id)?.result;
+            assert_eq!(result.is_some(), done.is_ok());
+            done.map(nothing)
+        }),
+        ("finished", May::Never, |s| {
+            assert_eq!(s.keeper.finished().count(), 0);
+            Ok(nothing(()))
         }),
         ("ack of a ticket", May::Never, |s| {
             s.tube.ticket(s.ticket).ack().map(|()| gone(s.ticket.id()))
@@ -482,8 +508,10 @@ fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> boo
         Err(error) => {
             let kind = error.kind();
             let is_fair = match (may, limit) {
-                (May::Never, _) | (May::Disk | May::Always, Limit::Ring) => false,
-                (May::Disk | May::Always, Limit::Disk) => kind == ErrorKind::DiskFull,
+                (May::Never, _) | (May::Disk | May::Bytes | May::Always, Limit::Ring) => false,
+                (May::Disk | May::Bytes | May::Always, Limit::Disk) => kind == ErrorKind::DiskFull,
+                (May::Bytes, Limit::TemporaryBytes) => kind == ErrorKind::Full,
+                (May::Bytes, _) => false,
                 (May::Always, _) => kind == ErrorKind::Full,
                 (May::Disk, _) => false,
             };

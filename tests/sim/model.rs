@@ -36,6 +36,9 @@ struct Task {
     lease: Option<LeaseNo>,
     /// The consumer that holds it, or whose session held it.
     holder: Option<u8>,
+    /// Queue time of its end, and until which it is then kept by its age.
+    ended: u64,
+    until: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -198,7 +201,10 @@ impl Model {
         let tube = self.tubes.get(&no).ok_or(vec![ErrorKind::TubeNotFound])?;
         let opts = tube.opts.clone();
         let key = new.key.map(key_name);
-        let old = self.tasks.values().find(|t| t.tube == no && key.is_some() && t.seen.key == key);
+        let old = self
+            .tasks
+            .values()
+            .find(|task| task.tube == no && key.is_some() && task.seen.key == key && is_open(task));
         let old = old.map(|task| task.seen.serial);
         let wrong = self.put_refusals(no, new, old.is_some());
         if !wrong.is_empty() {
@@ -243,6 +249,8 @@ impl Model {
             reason: None,
             failure: None,
             passed: false,
+            finished: None,
+            result: false,
         };
         let shares = matches!(opts.kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let task = Task {
@@ -259,6 +267,8 @@ impl Model {
             backoff: new.backoff,
             lease: None,
             holder: None,
+            ended: 0,
+            until: EVER,
         };
         self.tasks.insert(serial, task);
         self.puts.push(serial);
@@ -271,6 +281,73 @@ impl Model {
         self.count(tube, call);
         let tube = self.tubes.get_mut(&tube).unwrap();
         tube.done = tube.done.map(|done| done + 1);
+    }
+
+    /// A task is finished: it is kept, if its tube keeps finished tasks.
+    fn finish_task(&mut self, serial: Serial, result: bool) {
+        let no = self.tasks[&serial].tube;
+        if self.tubes[&no].opts.finished.is_none() {
+            return self.remove(serial, Call::Ack);
+        }
+        let queue = self.time.queue;
+        let task = self.tasks.get_mut(&serial).unwrap();
+        leave(task);
+        (task.seen.state, task.seen.failure) = (State::Done, None);
+        (task.seen.finished, task.seen.result) = (Some(queue), result);
+        self.count(no, Call::Ack);
+        let tube = self.tubes.get_mut(&no).unwrap();
+        tube.done = tube.done.map(|done| done + 1);
+        self.end(serial);
+    }
+
+    /// A task has ended. While its tube keeps more than it may, those that ended first go, a few of
+    /// them and not this one.
+    fn end(&mut self, last: Serial) {
+        let queue = self.time.queue;
+        let task = self.tasks.get_mut(&last).unwrap();
+        let (no, state) = (task.tube, task.seen.state);
+        let opts = &self.tubes[&no].opts;
+        let Some(kept) = (match state {
+            State::Buried => opts.buried,
+            State::Done => opts.finished,
+            _ => return,
+        }) else {
+            task.ended = queue;
+            return;
+        };
+        (task.ended, task.until) = (queue, kept.age.map_or(EVER, |age| queue.saturating_add(age)));
+        let here = self.tasks.values().filter(|task| task.tube == no && task.seen.state == state);
+        let mut here: Vec<_> = here.map(|task| (task.ended, task.seen.serial)).collect();
+        here.sort_unstable();
+        for (_, serial) in here.into_iter().take(4) {
+            let left =
+                || self.tasks.values().filter(|task| task.tube == no && task.seen.state == state);
+            let bytes = |task: &Task| {
+                let serial = task.seen.serial;
+                let result = if task.seen.result { result_of(serial).len() } else { 0 };
+                (payload(serial).len() + result) as u64
+            };
+            let is_over = kept.count.is_some_and(|most| left().count() as u64 > most)
+                || kept.bytes.is_some_and(|most| left().map(bytes).sum::<u64>() > most);
+            if !is_over {
+                break;
+            }
+            if serial != last {
+                self.tasks.remove(&serial);
+                self.count(no, Call::Retention);
+            }
+        }
+    }
+
+    /// Returns a task with the attempt charged, or buries it after the last one.
+    fn give_back(&mut self, serial: Serial) {
+        let task = self.tasks.get_mut(&serial).unwrap();
+        if is_exhausted(task, &self.tubes[&task.tube].opts) {
+            bury_exhausted(task);
+            self.end(serial);
+        } else {
+            ready(task);
+        }
     }
 
     /// Delays a taken task; the delay is added to its ttl.
@@ -333,6 +410,7 @@ impl Model {
                 let grown = grown.saturating_add(step.saturating_mul(u64::from(before)));
                 if is_exhausted(task, &opts) {
                     bury_exhausted(task);
+                    self.end(serial);
                 } else {
                     self.wait(serial, after.unwrap_or(grown.min(longest)));
                 }
@@ -341,12 +419,14 @@ impl Model {
             Step::Bury { priority, .. } => {
                 task.seen.priority = priority.unwrap_or(task.seen.priority);
                 bury(task, Reason::Buried(words));
+                self.end(serial);
                 self.count(tube, Call::Bury);
             }
             Step::Fail { .. } => {
                 let group = failure_group(tube, 0);
                 fail(task, &words, Some(group.clone()), queue);
                 bury(task, Reason::Failed { group, message: words });
+                self.end(serial);
                 self.count(tube, Call::Bury);
             }
             Step::Touch { by: 0, .. } => {}
@@ -370,7 +450,8 @@ impl Model {
                 }
                 self.go(serial, *to, *delay, None, Some(*with_result));
             }
-            _ => self.remove(serial, Call::Ack),
+            Step::AckWith { .. } => self.finish_task(serial, true),
+            _ => self.finish_task(serial, false),
         }
         Ok(Answer::Done)
     }
@@ -442,8 +523,7 @@ impl Model {
             self.work_off_for(tube, step.sees_delays());
             if let Step::DropGuard { .. } = step {
                 if let Some(serial) = self.holds(*no) {
-                    let opts = self.tubes[&tube].opts.clone();
-                    give_back(self.tasks.get_mut(&serial).unwrap(), &opts);
+                    self.give_back(serial);
                     self.count(tube, Call::Lost);
                 }
                 return Ok(Answer::Done);
@@ -456,10 +536,13 @@ impl Model {
     fn ack_many(&mut self, leases: &[LeaseNo]) -> Expected {
         let tubes: Vec<u8> = leases.iter().map(|no| self.lease(*no).unwrap().2).collect();
         tubes.iter().for_each(|tube| self.work_off_for(*tube, false));
+        // In the order of their ids: one that is kept may remove those that ended before it.
+        let mut leases = leases.to_vec();
+        leases.sort_by_key(|no| self.lease(*no).unwrap().1);
         let mut rest = Vec::new();
-        for no in leases {
+        for no in &leases {
             match self.holds(*no) {
-                Some(serial) => self.remove(serial, Call::Ack),
+                Some(serial) => self.finish_task(serial, false),
                 None => rest.push(self.lease(*no).unwrap().1),
             }
         }
@@ -485,7 +568,7 @@ impl Model {
                 self.work_off(tube);
                 after.work_off(tube);
                 let held = after.holds(*lease).filter(|_| is_there);
-                held.inspect(|serial| after.remove(*serial, Call::Ack)).is_some()
+                held.inspect(|serial| after.finish_task(*serial, false)).is_some()
             });
         if answer.is_err() || !acked || ending != Ending::Commit {
             return refused;
@@ -505,7 +588,7 @@ impl Model {
                 let left = |due: u64| (due.saturating_sub(clock), task.by_wall);
                 (task.seen.due.map_or((EVER, false), left), task.seen.serial)
             }),
-            State::Taken => here.min_by_key(|task| task.seen.serial),
+            State::Taken | State::Done => here.min_by_key(|task| task.seen.serial),
             _ => here.min_by_key(|task| self.rank(task)),
         };
         next.map(|task| task.seen.serial)
@@ -517,7 +600,7 @@ impl Model {
         let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
         let wait = task.seen.due.map_or(0, |due| due.saturating_sub(clock));
         seen.max_attempts = max_attempts(task, &self.tubes[&task.tube].opts);
-        let lives = task.expires != EVER;
+        let lives = task.expires != EVER && is_open(task);
         seen.ttl_left = lives.then(|| task.expires.saturating_sub(self.time.queue + wait));
         let taken = task.seen.state == State::Taken && task.deadline != EVER;
         seen.lease_left = taken.then(|| task.deadline.saturating_sub(self.time.mono));
@@ -548,7 +631,13 @@ impl Model {
     }
 }
 
+/// Whether it is not finished.
+fn is_open(task: &Task) -> bool {
+    task.seen.state != State::Done
+}
+
 fn leave(task: &mut Task) {
+    task.until = EVER;
     (task.lease, task.holder) = (None, None);
     (task.deadline, task.seen.due) = (EVER, None);
     (task.by_wall, task.held_back) = (false, false);
@@ -588,13 +677,4 @@ fn max_attempts(task: &Task, opts: &Opts) -> Option<u32> {
 
 fn is_exhausted(task: &Task, opts: &Opts) -> bool {
     max_attempts(task, opts).is_some_and(|most| task.seen.attempts >= most)
-}
-
-/// Returns a task with the attempt charged, or buries it after the last one.
-fn give_back(task: &mut Task, opts: &Opts) {
-    if is_exhausted(task, opts) {
-        bury_exhausted(task);
-    } else {
-        ready(task);
-    }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tubewell::{Builder, ErrorKind, Queue, Result, State, TaskId, TaskInfo};
 
-const STATES: [State; 4] = [State::Ready, State::Delayed, State::Taken, State::Buried];
+const STATES: [State; 5] = [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done];
 
 /// Every task, by its id.
 pub type Shown = BTreeMap<TaskId, TaskInfo>;
@@ -20,7 +20,8 @@ fn all(queue: &Queue) -> Result<Shown> {
             let task = task?;
             all.insert(task.id, task);
         }
-        assert_eq!(tube.len()?, all.values().filter(|task| task.tube == name).count() as u64);
+        let open = |task: &&TaskInfo| task.tube == name && task.state != State::Done;
+        assert_eq!(tube.len()?, all.values().filter(open).count() as u64);
     }
     Ok(all)
 }
@@ -41,12 +42,22 @@ pub fn shown(builder: Builder, disk: &SimDisk) -> Option<Result<Shown>> {
     Some(shown)
 }
 
+/// Whether a tube removes tasks that have ended.
+fn keeps_some(queue: &Queue, tube: &str) -> Result<bool> {
+    let Some(tube) = queue.find_tube(tube)? else { return Ok(false) };
+    let options = tube.info()?.options;
+    Ok(options.get_keep_finished().or(options.get_keep_buried()).is_some())
+}
+
 /// Compares it with what an opening for writing shows, which has returned leases and works off what
 /// is due.
 pub fn compare(read: &Shown, queue: &Queue) -> Result<()> {
     let written = all(queue)?;
     for (id, task) in read {
-        let ends = task.ttl_left == Some(Duration::ZERO) && task.state != State::Delayed;
+        // A retention may remove it, at once or when a lease that ends buries it or another.
+        let has_ended = matches!(task.state, State::Done | State::Buried | State::Taken);
+        let ends = has_ended && keeps_some(queue, &task.tube)?
+            || task.ttl_left == Some(Duration::ZERO) && task.state != State::Delayed;
         let moves = task.state == State::Taken || task.delay_left == Some(Duration::ZERO);
         let Some(after) = written.get(id) else {
             assert!(ends || moves && task.ttl_left.is_some(), "{task:?} is gone");

@@ -94,6 +94,7 @@ impl Run {
                 }
             }
             Step::Ack { lease }
+            | Step::AckWith { lease }
             | Step::Release { lease, .. }
             | Step::Retry { lease, .. }
             | Step::Bury { lease, .. }

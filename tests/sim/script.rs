@@ -148,8 +148,18 @@ impl Maker {
         if general && self.rng.one_in(4) || kind == TubeKind::LimFifoTtl {
             opts.capacity = Some(1 + self.rng.below(8));
         }
+        opts.finished = self.rng.one_in(3).then(|| self.kept());
+        opts.buried = self.rng.one_in(6).then(|| self.kept());
         self.kinds[usize::from(tube)] = kind;
         Step::Create { tube, opts, if_not_exists: self.rng.one_in(3) }
+    }
+
+    fn kept(&mut self) -> Kept {
+        Kept {
+            age: self.rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]),
+            count: self.rng.of(&[None, None, Some(1), Some(3)]),
+            bytes: self.rng.of(&[None, None, Some(1), Some(100), Some(10_000)]),
+        }
     }
 
     fn put(&mut self, tube: u8) -> Step {
@@ -275,7 +285,8 @@ impl Maker {
             50..80 => Step::Take { tube },
             80..86 => Step::TakeMany { tube, count: self.rng.below(5) as u8 },
             86..90 => Step::Claim { tube, task },
-            90..100 => Step::Ack { lease },
+            90..95 => Step::Ack { lease },
+            95..100 => Step::AckWith { lease },
             100..104 => {
                 let count = self.rng.below(5);
                 let mut leases: Vec<u32> = (0..count).map(|_| self.rng.near()).collect();
@@ -303,7 +314,8 @@ impl Maker {
             151..154 => Step::KickOne { tube, task },
             154..158 => Step::BuryAny { tube, task },
             158..163 => {
-                let states = [State::Ready, State::Delayed, State::Taken, State::Buried];
+                let states =
+                    [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done];
                 let only = self.rng.one_in(3).then(|| self.rng.of(&states));
                 Step::Delete { tube, task, only }
             }
@@ -330,7 +342,8 @@ impl Maker {
             // A session without a name leaves nothing to resume.
             213..217 => Step::Resume { who: self.who() % NAMELESS, tube },
             217..221 => {
-                let states = [State::Ready, State::Delayed, State::Taken, State::Buried];
+                let states =
+                    [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done];
                 Step::PeekNext { tube, state: self.rng.of(&states) }
             }
             224..230 => Step::BeginCheckpoint { at: self.stop() },

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tubewell::{Backoff, ErrorKind, Reason, State, TubeKind, TubeOptions};
+use tubewell::{Backoff, ErrorKind, Reason, Retention, State, TubeKind, TubeOptions};
 
 pub const EVER: u64 = u64::MAX;
 
@@ -39,6 +39,31 @@ pub struct Opts {
     pub spares: bool,
     /// Higher priorities are first.
     pub higher: bool,
+    /// How long finished tasks are kept; None: they are removed.
+    pub finished: Option<Kept>,
+    /// The same of buried tasks; None: they are kept.
+    pub buried: Option<Kept>,
+}
+
+/// How long tasks are kept that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub age: Option<u64>,
+    pub count: Option<u64>,
+    pub bytes: Option<u64>,
+}
+
+impl Kept {
+    fn build(self) -> Retention {
+        let mut kept = Retention::new();
+        if let Some(age) = self.age {
+            kept = kept.age(length(age));
+        }
+        if let Some(count) = self.count {
+            kept = kept.count(count);
+        }
+        self.bytes.map_or(kept, |bytes| kept.bytes(bytes))
+    }
 }
 
 impl Opts {
@@ -57,6 +82,8 @@ impl Opts {
             hold: false,
             spares: false,
             higher: false,
+            finished: None,
+            buried: None,
         }
     }
 
@@ -76,6 +103,12 @@ impl Opts {
         }
         if let Some(ttr) = self.ttr {
             options = options.ttr(length(ttr));
+        }
+        if let Some(kept) = self.finished {
+            options = options.keep_finished(kept.build());
+        }
+        if let Some(kept) = self.buried {
+            options = options.keep_buried(kept.build());
         }
         options
     }
@@ -223,6 +256,10 @@ pub enum Step {
         task: u32,
     },
     Ack {
+        lease: u32,
+    },
+    /// With a result.
+    AckWith {
         lease: u32,
     },
     AckMany {
@@ -504,6 +541,10 @@ pub struct Seen {
     pub failure: Option<SeenFailure>,
     /// Whether the step before has passed a result on.
     pub passed: bool,
+    /// When it was finished, in queue time.
+    pub finished: Option<u64>,
+    /// Whether it was finished with a result.
+    pub result: bool,
 }
 
 /// The last failure of a task: message, failure group, queue time, consumer.
@@ -528,9 +569,10 @@ pub enum Call {
     Lost,
     Advance,
     Moved,
+    Retention,
 }
 
-pub const CALLS: usize = 16;
+pub const CALLS: usize = 17;
 
 /// One tube, as it is visible: its tasks in the order of takes within each state.
 #[derive(Clone, Debug, PartialEq, Eq)]

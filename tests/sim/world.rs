@@ -352,6 +352,8 @@ impl World {
                 Step::Release { back, .. } => back.is_plain(),
                 Step::Retry { after, grouped, .. } => after.is_none() && !grouped,
                 Step::Bury { priority, .. } => priority.is_none(),
+                // A refused one leaves the lease.
+                Step::AckWith { .. } => false,
                 _ => true,
             };
         if by_guard && let Some(guard) = self.guard(Some(no)) {
@@ -393,6 +395,10 @@ impl World {
             }
             Step::Bury { .. } => held.bury(words),
             Step::Fail { .. } => held.fail("f", words),
+            Step::AckWith { .. } => {
+                let &id = &held.id();
+                held.ack_with(&result_of(self.serials[&id]))
+            }
             _ => held.ack(),
         }
     }

@@ -16,6 +16,7 @@ use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock};
 use crate::words::error::Result;
 use crate::words::options::TubeOptions;
+use crate::words::retention::Retention;
 use crate::words::task::{State, TaskId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -129,11 +130,12 @@ impl Rows {
 fn filled() -> Rows {
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
-    let temporary = TubeOptions::default().temporary(true);
+    let kept = Retention::new().age(HOUR).bytes(1 << 40);
+    let options = TubeOptions::default().keep_finished(kept).keep_buried(kept);
     let tubes = [
-        queue.tube("first").unwrap(),
-        queue.create_tube("temporary", temporary).unwrap(),
-        queue.tube("cleared").unwrap(),
+        queue.create_tube("first", options.clone()).unwrap(),
+        queue.create_tube("temporary", options.clone().temporary(true)).unwrap(),
+        queue.create_tube("cleared", options).unwrap(),
     ];
     let sources = [
         queue.tube("source").unwrap(),
@@ -151,6 +153,8 @@ fn filled() -> Rows {
             tube.task(b"open").group("open").put().unwrap();
         }
         tube.take().unwrap().detach();
+        tube.task(b"done").key("done").put().unwrap();
+        tube.take().unwrap().ack_with(b"result").unwrap();
         let buried = tube.task(b"buried").ttl(HOUR).put().unwrap();
         tube.bury(buried, "no").unwrap();
         tube.task(b"failed").priority(-99).put().unwrap();

@@ -103,6 +103,12 @@ tags! {
     Moved = 0x24, Queue, None;
     /// The same for temporary tubes.
     MovedTemporary = 0x25, Temporary, None;
+    /// run, id → `DoneRow`
+    Done = 0x30, Run, Some(State::Done);
+    /// run, time, id → nothing: a finished task by the time of its end
+    DoneTime = 0x31, Run, None;
+    /// run, tag of the state → payload and result bytes of the tasks that the run keeps in it
+    Kept = 0x32, Run, None;
 }
 
 /// To what the rows of a tag belong.

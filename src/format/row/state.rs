@@ -1,4 +1,4 @@
-//! The rows of the four states of a task, each of which ends with what became of the task since its
+//! The rows of the states of a task, each of which ends with what became of the task since its
 //! put.
 
 use crate::format::extension::Extension;
@@ -29,14 +29,14 @@ pub(crate) struct Away<'a> {
 
 impl<'a> Away<'a> {
     /// The flags of a row, the lowest two from the state itself.
-    fn flags(&self, [first, second]: [bool; 2]) -> u8 {
+    pub(super) fn flags(&self, [first, second]: [bool; 2]) -> u8 {
         let is_placed = self.place.is_some_and(|place| place.order.is_placed());
         let (away, extended) = (self.place.is_some(), self.extended);
         let grouped = self.group.is_some();
         flags([first, second, grouped, self.keyed, self.apart, away, is_placed, extended])
     }
 
-    fn pack(&self, row: &mut Packer) {
+    pub(super) fn pack(&self, row: &mut Packer) {
         if let Some(place) = &self.place {
             pack_place(row, place);
         }
@@ -46,7 +46,7 @@ impl<'a> Away<'a> {
     }
 
     #[inline(always)]
-    fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'a>) -> Option<Self> {
+    pub(super) fn unpack(flags: u8, bytes: u32, row: &mut Unpacker<'a>) -> Option<Self> {
         let [first, second, grouped, keyed, apart, away, is_placed, extended] = bits(flags);
         let place = if away { Some(unpack_place(row, is_placed)?) } else { None };
         let group = if grouped { Some(row.short()?) } else { None };
@@ -157,6 +157,14 @@ impl<'a> FailureRow<'a> {
     }
 }
 
+/// Number of the extension field with the queue time until which its tube keeps a task that has
+/// ended. Absent without an end.
+const KEPT_FIELD: u16 = 8;
+
+fn read_kept_field(field: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(field.try_into().ok()?)).filter(|until| *until != NEVER)
+}
+
 fn length(micros: u64) -> Duration {
     if micros == NEVER { Duration::MAX } else { Duration::from_micros(micros) }
 }
@@ -185,7 +193,7 @@ impl TaskProgress {
     }
 
     /// Ends the row of a state.
-    fn end_row(&self, mut row: Packer, home: &StoredHome) -> Value {
+    pub(super) fn end_row(&self, mut row: Packer, home: &StoredHome) -> Value {
         let flags = self.flags(home);
         if flags == 0 {
             return row.done();
@@ -266,6 +274,20 @@ impl TaskProgress {
         let field = |number| self.extension.get(number);
         field(RETRY_FIELD).is_none_or(|field| read_retry_field(field).is_some())
             && field(FAILURE_FIELD).is_none_or(|field| FailureRow::decode(field).is_some())
+            && field(KEPT_FIELD).is_none_or(|field| read_kept_field(field).is_some())
+    }
+
+    /// Queue time until which its tube keeps it after its end; [`NEVER`] without one.
+    pub(crate) fn kept_until(&self) -> u64 {
+        self.extension.get(KEPT_FIELD).and_then(read_kept_field).unwrap_or(NEVER)
+    }
+
+    /// Sets it. If fields of later versions leave no room, the task is kept without an end.
+    pub(crate) fn set_kept_until(&mut self, until: u64) {
+        self.extension.take(KEPT_FIELD);
+        if until != NEVER {
+            let _is_set = self.extension.set(KEPT_FIELD, &until.to_be_bytes());
+        }
     }
 
     /// What is stored of its last failure besides the message.

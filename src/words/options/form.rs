@@ -3,6 +3,7 @@
 
 use crate::words::backoff::Backoff;
 use crate::words::options::{TubeKind, TubeOptions};
+use crate::words::retention::Retention;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ struct TubeForm {
     hold_group_while_delayed: bool,
     ttl_spares_buried: bool,
     higher_first: bool,
+    keep_finished: Option<Retention>,
+    keep_buried: Option<Retention>,
     placement: Option<String>,
     if_not_exists: bool,
 }
@@ -53,6 +56,8 @@ impl TubeForm {
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
+            keep_finished,
+            keep_buried,
             placement,
             if_not_exists,
         } = options;
@@ -69,6 +74,8 @@ impl TubeForm {
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
+            keep_finished,
+            keep_buried,
             placement,
             if_not_exists,
         }
@@ -94,6 +101,12 @@ impl TubeForm {
         }
         if let Some(backoff) = self.backoff {
             options = options.backoff(backoff);
+        }
+        if let Some(kept) = self.keep_finished {
+            options = options.keep_finished(kept);
+        }
+        if let Some(kept) = self.keep_buried {
+            options = options.keep_buried(kept);
         }
         if let Some(placement) = self.placement {
             options = options.placement(placement);
@@ -134,6 +147,8 @@ mod tests {
             hold_group_while_delayed: true,
             ttl_spares_buried: true,
             higher_first: true,
+            keep_finished: Some(Retention::new().age(Duration::from_secs(9))),
+            keep_buried: Some(Retention::new().count(1).bytes(2)),
             placement: Some("by age".into()),
             if_not_exists: true,
         }

@@ -44,6 +44,10 @@ pub(crate) enum Key {
     BuriedTime(u32, u64, u64),
     BuriedGroup(u32, String, u64, u64),
     FailureGroup(u32, String),
+    Done(u32, u64),
+    DoneTime(u32, u64, u64),
+    /// The tag of the state whose bytes are kept there.
+    Kept(u32, u8),
     /// The id of a task that came from another tube.
     Moved(u64),
     /// The row of a put; of a fresh task if that is true.
@@ -127,6 +131,9 @@ impl Key {
             0x1c => Self::BuriedTime(run, rest.u64()?, rest.u64()?),
             0x1f => Self::FailureGroup(run, rest.text()?),
             0x1d => Self::BuriedGroup(run, rest.text()?, rest.u64()?, rest.u64()?),
+            0x30 => Self::Done(run, rest.u64()?),
+            0x31 => Self::DoneTime(run, rest.u64()?, rest.u64()?),
+            0x32 => Self::Kept(run, rest.u8()?),
             tag => return Err(format!("tag {tag:#x}")),
         })
     }
@@ -137,7 +144,8 @@ pub(crate) fn counts(rows: &Rows) -> Read<Counts> {
     let mut counts = Counts::new();
     for key in rows.keys() {
         let tag = key[0];
-        let run = if (0x10..0x20).contains(&tag) { Bytes(&key[1..]).u32()? } else { 0 };
+        let is_of_run = (0x10..0x20).contains(&tag) || tag >= 0x30;
+        let run = if is_of_run { Bytes(&key[1..]).u32()? } else { 0 };
         if tag >= 0x10 {
             *counts.entry((run, tag)).or_default() += 1;
         }
@@ -164,7 +172,12 @@ pub(crate) struct TubeRow {
     pub(crate) grows: (u64, u8),
     pub(crate) in_flight: u32,
     pub(crate) placement: String,
+    /// Of finished and of buried tasks.
+    pub(crate) kept: [Option<Kept>; 2],
 }
+
+/// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
+pub(crate) type Kept = [u64; 3];
 
 #[derive(Debug)]
 pub(crate) struct ConsumerRow {
@@ -264,6 +277,8 @@ pub(crate) struct Progress {
     pub(crate) failure: Option<Failure>,
     /// The task's own limit of attempts; 0 is none.
     pub(crate) max_attempts: Option<u32>,
+    /// Until when it is kept by its age after its end.
+    pub(crate) kept_until: Option<u64>,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -300,6 +315,12 @@ pub(crate) enum State {
     Buried {
         time: u64,
         reason: Reason,
+    },
+    Done {
+        time: u64,
+        bytes: u32,
+        result: Option<Vec<u8>>,
+        away: Away,
     },
 }
 
@@ -338,6 +359,7 @@ impl Bytes<'_> {
             placement: self.short()?,
             pause_end: None,
             grows: (0, 0),
+            kept: [None, None],
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
         row.pause_end = self.when(row.flags & 16 != 0, Self::u64)?;
@@ -346,9 +368,14 @@ impl Bytes<'_> {
             let fields = self.section()?;
             ensure(!fields.is_empty(), || "an empty extension".into())?;
             for (number, bytes) in &fields {
-                ensure(*number == 1, || format!("field {number} of a tube"))?;
-                row.grows = Bytes(bytes).growth()?;
-                ensure(row.grows != (0, 0), || "a growth of nothing".into())?;
+                match number {
+                    1 => {
+                        row.grows = Bytes(bytes).growth()?;
+                        ensure(row.grows != (0, 0), || "a growth of nothing".into())?;
+                    }
+                    3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
+                    _ => return Err(format!("field {number} of a tube")),
+                }
             }
         }
         self.end()?;
@@ -361,6 +388,12 @@ impl Bytes<'_> {
         ensure(jitter <= 100, || format!("a jitter of {jitter} %"))?;
         self.end()?;
         Ok((step, jitter))
+    }
+
+    fn kept(mut self) -> Read<Kept> {
+        let kept = [self.u64()?, self.u64()?, self.u64()?];
+        self.end()?;
+        Ok(kept)
     }
 
     /// The terms of a task's own. Returns the limit.
@@ -507,6 +540,7 @@ impl Bytes<'_> {
             match number {
                 1 => row.max_attempts = Bytes(&bytes).terms()?,
                 2 => row.failure = Some(Bytes(&bytes).failure()?),
+                8 => row.kept_until = Some(Bytes(&bytes).number()?),
                 _ => return Err(format!("field {number} of a progress")),
             }
         }
@@ -537,6 +571,17 @@ impl Bytes<'_> {
             away: self.away(flags)?,
         };
         Ok((state, self.progress()?))
+    }
+
+    pub(crate) fn finished(mut self) -> Read<(State, Progress)> {
+        let flags = self.flags(AWAY | 1)?;
+        let (time, bytes) = (self.u64()?, self.u32()?);
+        let result = self.when(flags & 1 != 0, |rest| {
+            let length = rest.u16()?;
+            Ok(rest.take(usize::from(length))?.to_vec())
+        })?;
+        let away = self.away(flags)?;
+        Ok((State::Done { time, bytes, result, away }, self.progress()?))
     }
 
     pub(crate) fn buried(mut self) -> Read<(State, Progress)> {

@@ -1,12 +1,12 @@
 //! Compares the content of a folder with what the library shows after opening it.
 
-use super::rows::{Failure, Progress, Reason, State, TubeRow};
+use super::rows::{Failure, Kept, Progress, Reason, State, TubeRow};
 use super::tasks::{Contents, Stored};
 use crate::golden::listing;
 use crate::secs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tubewell::{Backoff, Queue, TaskInfo, TubeKind, TubeOptions};
+use tubewell::{Backoff, Queue, Retention, TaskInfo, TubeKind, TubeOptions};
 
 const NEVER: u64 = u64::MAX;
 
@@ -39,6 +39,8 @@ struct Seen {
     max_attempts: Option<u32>,
     reason: Option<Reason>,
     failure: Option<(String, Option<u64>, String, String)>,
+    finished: Option<u64>,
+    result: Option<Vec<u8>>,
 }
 
 fn micros(time: SystemTime) -> u64 {
@@ -83,6 +85,8 @@ fn shown(task: &TaskInfo) -> Seen {
             let (by, group) = (or_empty(&failure.by), or_empty(&failure.group));
             (failure.message.clone(), failure.at.map(micros), by, group)
         }),
+        finished: task.finished.map(micros),
+        result: task.result.clone(),
     }
 }
 
@@ -92,7 +96,7 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
     let progress = &task.progress;
     let max_attempts = progress.max_attempts.unwrap_or(tube.max_attempts);
     let mut buries = progress.buries;
-    let (mut due, mut holder, mut reason) = (None, None, None);
+    let (mut due, mut holder, mut reason, mut finished) = (None, None, None, None);
     let (mut state, mut counts_from, mut spared) = (tubewell::State::Ready, now(), false);
     match &task.state {
         State::Ready => {}
@@ -121,6 +125,14 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
             reason = Some(why.clone());
             spared = tube.flags & 8 != 0;
         }
+        State::Done { time, result, .. } => {
+            state = tubewell::State::Done;
+            spared = true;
+            finished = Some((*time, result.clone()));
+        }
+    }
+    if progress.kept_until.is_some_and(|until| until <= now()) {
+        return None;
     }
     if progress.expires.is_some_and(|when| when <= counts_from) && !spared {
         return None;
@@ -137,12 +149,14 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
         passed: task.passed.clone(),
         holder,
         due,
-        ttl_left: progress.expires.map(left),
+        ttl_left: progress.expires.filter(|_| state != tubewell::State::Done).map(left),
         ttr: progress.ttr.map(Duration::from_micros),
         counts: [progress.deliveries, progress.attempts, progress.releases, buries].map(u64::from),
         max_attempts: Some(max_attempts).filter(|most| *most > 0),
         reason,
         failure: last_failure(progress),
+        finished: finished.as_ref().map(|(time, _)| *time),
+        result: finished.and_then(|(_, result)| result),
     })
 }
 
@@ -177,6 +191,23 @@ fn options(row: &TubeRow) -> TubeOptions {
     if !row.placement.is_empty() {
         options = options.placement(&row.placement);
     }
+    let retention = |[age, count, bytes]: Kept| {
+        let mut kept = Retention::new();
+        if age != NEVER {
+            kept = kept.age(Duration::from_micros(age));
+        }
+        if count != NEVER {
+            kept = kept.count(count);
+        }
+        if bytes == NEVER { kept } else { kept.bytes(bytes) }
+    };
+    let [finished, buried] = row.kept.map(|kept| kept.map(retention));
+    if let Some(kept) = finished {
+        options = options.keep_finished(kept);
+    }
+    if let Some(kept) = buried {
+        options = options.keep_buried(kept);
+    }
     let (first, factor, most) = row.backoff;
     let [first, most] = [first, most].map(Duration::from_micros);
     let (step, jitter) = row.grows;
@@ -207,8 +238,8 @@ pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
             }
         }
         let mut shown_tasks = BTreeMap::new();
-        let states = [tubewell::State::Ready, tubewell::State::Delayed];
-        for state in states.into_iter().chain([tubewell::State::Taken, tubewell::State::Buried]) {
+        use tubewell::State::{Buried, Delayed, Done, Ready, Taken};
+        for state in [Ready, Delayed, Taken, Buried, Done] {
             for task in tube.tasks(state) {
                 let task = task.unwrap();
                 shown_tasks.insert(task.id.to_string(), shown(&task));

@@ -142,6 +142,10 @@ impl Sorted {
                 let (state, progress) = bytes.taken()?;
                 ((run, id), (None, None, state, progress))
             }
+            Key::Done(run, id) => {
+                let (state, progress) = bytes.finished()?;
+                ((run, id), (None, None, state, progress))
+            }
             key => {
                 if matches!(key, Key::Position(..)) {
                     ensure(bytes.position()?.bytes() == value, || format!("{value:02x?}"))?;
@@ -204,6 +208,7 @@ impl Contents {
             tasks.insert((run, id), task);
         }
         lines(&runs, &tasks, &mut derived);
+        kept(&runs, &tasks, &mut derived);
         if index.keys().any(|key| matches!(key, Key::FailureGroup(..))) {
             failure_groups(&tasks, &mut derived);
         }
@@ -243,6 +248,8 @@ impl Key {
             | Self::BuriedTime(run, ..)
             | Self::BuriedGroup(run, ..)
             | Self::FailureGroup(run, _)
+            | Self::DoneTime(run, ..)
+            | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
             key => panic!("{key:?} is in no index"),
         }
@@ -308,7 +315,7 @@ impl Parts {
         let group = row.group.or_else(|| plain_group.clone());
         let grouped = group != plain_group;
         let place = key_place.unwrap_or_else(|| match &state {
-            State::Delayed { away, .. } | State::Taken { away, .. } => {
+            State::Delayed { away, .. } | State::Taken { away, .. } | State::Done { away, .. } => {
                 away.place.clone().unwrap_or_else(|| plain_home.clone())
             }
             _ => unreachable!("its place is in its key"),
@@ -322,7 +329,7 @@ impl Parts {
                 beside(away, *bytes, found, payload.len(), away_place)?;
                 ensure(!holds || group.is_some() && tube.flags & HOLDING != 0, || "holds".into())?;
             }
-            State::Taken { bytes, away, .. } => {
+            State::Taken { bytes, away, .. } | State::Done { bytes, away, .. } => {
                 beside(away, *bytes, found, payload.len(), away_place)?;
             }
             State::Buried { .. } => {}
@@ -358,7 +365,7 @@ impl Stored {
     /// The keys of the rows that are empty or copies.
     fn calls_for(&self, tube: &TubeRow, run: u32, id: u64) -> Vec<Key> {
         let mut keys = Vec::new();
-        if let Some(key) = &self.key {
+        if let (Some(key), false) = (&self.key, matches!(self.state, State::Done { .. })) {
             keys.push(Key::Keyed(run, key.clone(), id));
         }
         let mut expires = self.progress.expires;
@@ -379,6 +386,11 @@ impl Stored {
                     keys.push(Key::Failed(group.to_owned(), *time, run, id));
                 }
                 expires = expires.filter(|_| tube.flags & SPARING == 0);
+                expires = expires.into_iter().chain(self.progress.kept_until).min();
+            }
+            State::Done { time, .. } => {
+                keys.push(Key::DoneTime(run, *time, id));
+                expires = self.progress.kept_until;
             }
         }
         keys.extend(expires.map(|when| Key::Due { run, what: 4, when, id }));
@@ -411,6 +423,24 @@ fn lines(
         if let Some((place, id)) = first.filter(|_| in_flight < u64::from(runs[&run].in_flight)) {
             derived.insert(Key::Turn(run, place.clone(), id), group.as_bytes().to_vec());
         }
+    }
+}
+
+/// The bytes of the tasks that have ended, in tubes that limit them.
+fn kept(runs: &BTreeMap<u32, &TubeRow>, tasks: &BTreeMap<(u32, u64), Stored>, derived: &mut Index) {
+    let mut sums: BTreeMap<(u32, u8), u64> = BTreeMap::new();
+    for ((run, _), task) in tasks {
+        let (limits, tag, result) = match &task.state {
+            State::Done { result, .. } => (0, 0x30, result.as_ref().map_or(0, Vec::len)),
+            State::Buried { .. } => (1, 0x18, 0),
+            _ => continue,
+        };
+        if runs[run].kept[limits].is_some_and(|[_, _, bytes]| bytes != u64::MAX) {
+            *sums.entry((*run, tag)).or_default() += (task.payload.len() + result) as u64;
+        }
+    }
+    for ((run, tag), sum) in sums.into_iter().filter(|(_, sum)| *sum > 0) {
+        derived.insert(Key::Kept(run, tag), sum.to_be_bytes().to_vec());
     }
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Backoff, ManualClock, Queue, Reason, Result, State, Task, TaskId, TaskInfo, Tube, TubeKind,
-    TubeOptions,
+    Backoff, ManualClock, Queue, Reason, Result, Retention, State, Task, TaskId, TaskInfo, Tube,
+    TubeKind, TubeOptions,
 };
 
 /// Tables of an application.
@@ -50,6 +50,8 @@ pub(crate) fn options(words: &str) -> TubeOptions {
             "backoff" => options.backoff(Backoff::doubling(time()).factor(3).at_most(secs(100))),
             "linear" => options.backoff(Backoff::linear(time()).jitter(25)),
             "higher" => options.higher_first(true),
+            "kept" => options.keep_finished(Retention::new().count(number().into()).age(secs(900))),
+            "aside" => options.keep_buried(Retention::new().bytes(number().into())),
             "in_flight" => options.in_flight(number()),
             "holding" => options.hold_group_while_delayed(true),
             "sparing" => options.ttl_spares_buried(true),
@@ -89,6 +91,7 @@ pub(crate) fn describe(queue: &Queue, tubes: &Tubes) -> String {
             (State::Delayed, "delayed", stats.delayed),
             (State::Taken, "taken", stats.taken),
             (State::Buried, "buried", stats.buried),
+            (State::Done, "done", stats.finished),
         ] {
             let tasks: Vec<_> = tube.tasks(state).map(Result::unwrap).collect();
             assert_eq!(tasks.len() as u64, count, "{reported} tasks of {name}");
@@ -154,6 +157,8 @@ fn line(task: &TaskInfo) -> String {
         Some(other) => tell(format!("{other:?}")),
     }
     task.passed.iter().for_each(|passed| tell(format!("passed {}", payload(passed))));
+    task.result.iter().for_each(|result| tell(format!("result {}", payload(result))));
+    task.finished.iter().for_each(|when| tell(format!("finished at {:?}", at(*when))));
     if let Some(failure) = &task.last_failure {
         tell(format!("last error {:?}", failure.message));
         failure.group.iter().for_each(|group| tell(format!("failure group {group:?}")));

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tubewell::{
-    Advance, Backoff, Conflict, ManualClock, Place, Placement, PutView, Queue, Release, Result,
-    Retry, Task, Tube,
+    Advance, Backoff, Conflict, Durability, ManualClock, Place, Placement, PutView, Queue, Release,
+    Result, Retry, Task, Tube,
 };
 
 /// Bytes of the smallest ring, after four blocks of head.
@@ -403,11 +403,13 @@ fn terms(story: &mut Story) {
 
 /// Tasks that failed in groups, and tasks that came from other tubes.
 fn steps(story: &mut Story) {
-    let fetch = story.tube("fetch", "general ttr=60 attempts=2");
-    let parse = story.tube("parse", "utubettl attempts=1");
-    let store = story.tube("store", "general higher priority=1");
+    let fetch = story.tube("fetch", "general ttr=60 attempts=2").durability(Durability::Relaxed);
+    let parse = story.tube("parse", "utubettl attempts=1").durability(Durability::Relaxed);
+    let store = story
+        .tube("store", "general higher priority=1 kept=3 aside=900")
+        .durability(Durability::Relaxed);
     let ada = story.queue.consumer_with_grace("ada", secs(900)).unwrap();
-    ready(&fetch, "one two three four five");
+    ready(&fetch, "one two four five");
     fetch.put(&vec![b'x'; 3600]).unwrap();
     fetch
         .task(b"keyed")
@@ -419,24 +421,25 @@ fn steps(story: &mut Story) {
         .put()
         .unwrap();
     let mut keyed = take(&fetch);
-    keyed.advance_with(&parse, Advance::new().result(b"keyed went on")).unwrap();
+    keyed.advance_with(&parse, Advance::new().result(b"went on")).unwrap();
     let held = fetch.by(&ada);
     take(&held).retry_with(Retry::new("no route").group("network").after(secs(20))).unwrap();
-    take(&held).fail("address", "no such page").unwrap();
-    take(&held).fail("address", "no such host").unwrap();
+    take(&held).fail("address", "gone").unwrap();
     story.pass(5);
     let mut four = take(&fetch);
     four.advance_with(&parse, Advance::new().delay(secs(300)).priority(9)).unwrap();
     take(&fetch).retry_after("soon", Duration::ZERO).unwrap();
     drop(take(&fetch));
     let mut long = take(&fetch);
-    long.advance_with(&store, Advance::new().result(&[b'r'; 60])).unwrap();
+    long.advance_with(&store, Advance::new().result(&[b'r'; 30])).unwrap();
     take(&parse).retry_with(Retry::new("no text").group("text")).unwrap();
-    let moved = store.put(b"moved twice").unwrap();
+    let moved = store.put(b"moved").unwrap();
     store.move_to(moved, &fetch).ttl(secs(2000)).apply().unwrap();
-    fetch.move_to(moved, &store).max_attempts(4).apply().unwrap();
-    take(&store).advance(&store).unwrap();
+    fetch.move_to(moved, &store).apply().unwrap();
     let poison = take(&store);
+    store.task(b"keyed").key("k").priority(9).put().unwrap();
+    take(&store).ack_with(b"done").unwrap();
+    store.bury(moved, "aside").unwrap();
     story.hold((ada, poison));
 }
 

@@ -1,7 +1,7 @@
 //! Due work in the model: done task by task, because the times of two tasks do not affect each
 //! other.
 
-use super::{Model, Task, Tube, give_back, ready};
+use super::{Model, Task, Tube, ready};
 use crate::step::*;
 use std::collections::BTreeSet;
 use tubewell::State;
@@ -15,7 +15,7 @@ impl Model {
     /// The same before a step that sees delays, or does not: one that ends a lease or extends it
     /// ends no delay and no pause.
     pub(super) fn work_off_for(&mut self, no: u8, sees_delays: bool) {
-        let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
+        let Some(spares) = self.tubes.get(&no).map(|tube| tube.opts.spares) else { return };
         let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
         let tube = self.tubes.get_mut(&no).unwrap();
         tube.pause = tube.pause.filter(|end| *end > queue || !sees_delays);
@@ -30,24 +30,31 @@ impl Model {
                 self.count(no, Call::Delay);
             }
             let task = self.tasks.get_mut(&serial).unwrap();
-            let runs = match task.seen.state {
-                State::Delayed => false,
-                State::Buried => !opts.spares,
-                _ => true,
+            let expires = match task.seen.state {
+                State::Delayed | State::Done => EVER,
+                State::Buried if spares => EVER,
+                _ => task.expires,
             };
             let lapsed = task.seen.state == State::Taken && task.deadline <= mono;
-            if runs && task.expires <= queue {
+            let (ends, is_kept) = (expires.min(task.until), task.until <= expires);
+            if ends <= queue {
                 self.tasks.remove(&serial);
-                self.count(no, Call::Ttl);
+                self.count(no, if is_kept { Call::Retention } else { Call::Ttl });
                 if lapsed {
                     // It is not specified whether the lease ended first or the task was removed
                     // first.
                     self.tubes.get_mut(&no).unwrap().calls[Call::Ttr as usize] = None;
                 }
-            } else if lapsed {
-                give_back(task, &opts);
-                self.count(no, Call::Ttr);
             }
+        }
+        // In this order: one that is buried may remove those that ended before it.
+        let here = self.tasks.values().filter(|task| task.tube == no && task.deadline <= mono);
+        let taken = here.filter(|task| task.seen.state == State::Taken);
+        let mut lapsed: Vec<_> = taken.map(|task| (task.deadline, task.seen.serial)).collect();
+        lapsed.sort_unstable();
+        for (_, serial) in lapsed {
+            self.give_back(serial);
+            self.count(no, Call::Ttr);
         }
     }
 
@@ -61,7 +68,7 @@ impl Model {
         let is_due = |task: &&Task| {
             let clock = if task.by_wall { time.wall_now() } else { time.queue };
             sees_delays && task.seen.due.is_some_and(|due| due <= clock)
-                || task.expires <= time.queue
+                || task.expires.min(task.until) <= time.queue
                 || task.deadline <= time.mono
         };
         let pause_ends =

@@ -1,6 +1,6 @@
 //! Refused calls, and their errors. A call may be wrong in several ways at once.
 
-use super::Model;
+use super::{Model, is_open};
 use crate::step::*;
 use tubewell::{ErrorKind, State, TubeKind};
 
@@ -40,7 +40,8 @@ impl Model {
         if exists && new.conflict == OnConflict::Reject {
             wrong.push(ErrorKind::KeyExists);
         }
-        let count = self.tasks.values().filter(|task| task.tube == no).count() as u64;
+        let here = self.tasks.values().filter(|task| task.tube == no && is_open(task));
+        let count = here.count() as u64;
         if !exists && opts.capacity.is_some_and(|capacity| count >= capacity) {
             wrong.push(ErrorKind::Full);
         }
@@ -65,6 +66,7 @@ impl Model {
             wrong.push(ErrorKind::Invalid);
         }
         match state {
+            Some(State::Done) => wrong.push(ErrorKind::WrongState),
             Some(State::Taken | State::Buried) if change.moves() => {
                 wrong.push(ErrorKind::WrongState);
             }
@@ -90,14 +92,14 @@ impl Model {
     pub(super) fn go_refusals(&self, serial: Serial, to: u8) -> Vec<ErrorKind> {
         let (next, task) = (&self.tubes[&to], &self.tasks[&serial]);
         let (_, _, grouped, _) = switches(next.opts.kind);
-        let mut wrong = Vec::new();
+        let mut wrong = Vec::from_iter((!is_open(task)).then_some(ErrorKind::WrongState));
         if task.seen.group.is_some() && !grouped
             || self.tubes[&task.tube].opts.temporary != next.opts.temporary
         {
             wrong.push(ErrorKind::Unsupported);
         }
         if task.tube != to {
-            let there = || self.tasks.values().filter(|other| other.tube == to);
+            let there = || self.tasks.values().filter(|other| other.tube == to && is_open(other));
             if task.seen.key.is_some() && there().any(|other| other.seen.key == task.seen.key) {
                 wrong.push(ErrorKind::KeyExists);
             }
@@ -131,7 +133,8 @@ impl Model {
                 Step::RenewFor { by, .. } => (false, true, *by == 0),
                 _ => (false, false, false),
             };
-            if priority && !prioritised || times && !timed {
+            let is_lost = matches!(step, Step::AckWith { .. }) && now.opts.finished.is_none();
+            if priority && !prioritised || times && !timed || is_lost {
                 wrong.push(ErrorKind::Unsupported);
             }
             if zero {

@@ -1,6 +1,6 @@
 //! Consumers, and the leases when a session or the process ends.
 
-use super::{Model, Task, Time, give_back, ready};
+use super::{Model, Task, Time, ready};
 use crate::step::*;
 use tubewell::State;
 
@@ -57,10 +57,12 @@ impl Model {
 
     /// The tasks of a session that are in these tubes return, charged.
     fn return_leases(&mut self, who: u8, of: &dyn Fn(u8) -> bool) {
-        let held = |task: &&mut Task| task.holder == Some(who) && of(task.tube);
-        for task in self.tasks.values_mut().filter(held) {
+        let held = self.tasks.values().filter(|task| task.holder == Some(who) && of(task.tube));
+        let held: Vec<_> = held.map(|task| task.seen.serial).collect();
+        for serial in held {
+            self.give_back(serial);
+            let Some(task) = self.tasks.get(&serial) else { continue };
             let tube = self.tubes.get_mut(&task.tube).unwrap();
-            give_back(task, &tube.opts);
             // It is not specified whether it was lost or became due in the same instant.
             tube.calls[Call::Lost as usize] = None;
             tube.calls[Call::Ttr as usize] = None;
@@ -119,7 +121,8 @@ impl Model {
 
     /// Whether a lease or a grace that is over still exists.
     pub fn has_lapsed(&self, time: &Time) -> bool {
-        self.tasks.values().any(|task| task.deadline <= time.mono || task.expires <= time.queue)
+        let is_over = |task: &Task| task.expires.min(task.until) <= time.queue;
+        self.tasks.values().any(|task| task.deadline <= time.mono || is_over(task))
             || self.sessions.values().any(|session| session.until_lease <= time.mono)
     }
 
@@ -177,15 +180,16 @@ impl Model {
             tube.done = Some(0);
         }
         self.tasks.retain(|_, task| !tubes[&task.tube].opts.temporary);
-        for task in self.tasks.values_mut().filter(|task| task.seen.state == State::Taken) {
+        let taken = self.tasks.values().filter(|task| task.seen.state == State::Taken);
+        for serial in taken.map(|task| task.seen.serial).collect::<Vec<_>>() {
+            let task = self.tasks.get_mut(&serial).unwrap();
             if task.holder.is_some_and(|who| self.sessions.contains_key(&who)) {
                 // Lease time begins again with each process.
                 (task.lease, task.deadline) = (None, EVER);
             } else {
-                let tube = tubes.get_mut(&task.tube).unwrap();
-                give_back(task, &tube.opts);
-                let lost = &mut tube.calls[Call::Lost as usize];
-                *lost = lost.map(|lost| lost + 1);
+                let tube = task.tube;
+                self.give_back(serial);
+                self.count(tube, Call::Lost);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
 use super::refusals::switches;
-use super::{Expected, Model, Task, bury, fail, ready};
+use super::{Expected, Model, Task, bury, fail, is_open, ready};
 use crate::step::*;
 use tubewell::{ErrorKind, Reason, State, TubeKind};
 
@@ -52,7 +52,8 @@ impl Model {
         match step {
             Step::Put { new, .. } => return self.put(tube, new, picked.serial),
             Step::PutMany { count, .. } => {
-                let there = self.tasks.values().filter(in_tube).count() as u64;
+                let there = self.tasks.values().filter(in_tube).filter(|task| is_open(task));
+                let there = there.count() as u64;
                 let room = self.tubes[&tube].opts.capacity.unwrap_or(EVER);
                 if there + u64::from(*count) > room && *count > 0 {
                     return Err(vec![ErrorKind::Full]);
@@ -144,10 +145,16 @@ impl Model {
                 self.kick(serial);
             }
             Step::BuryAny { .. } => {
-                let task = self.tasks.get_mut(&one?).unwrap();
-                if task.seen.state != State::Buried {
-                    bury(task, Reason::Buried("any".into()));
-                    self.count(tube, Call::Bury);
+                let serial = one?;
+                let task = self.tasks.get_mut(&serial).unwrap();
+                match task.seen.state {
+                    State::Done => return Err(vec![ErrorKind::WrongState]),
+                    State::Buried => {}
+                    _ => {
+                        bury(task, Reason::Buried("any".into()));
+                        self.end(serial);
+                        self.count(tube, Call::Bury);
+                    }
                 }
             }
             Step::Delete { only, .. } => {
@@ -242,14 +249,16 @@ impl Model {
         let task = self.tasks.get_mut(&serial).unwrap();
         let tube = task.tube;
         match task.seen.state {
-            State::Buried => return Err(vec![ErrorKind::WrongState]),
+            State::Done if !fails => return Ok(Answer::Count(0)),
+            State::Buried | State::Done => return Err(vec![ErrorKind::WrongState]),
             _ if fails => {
                 let group = failure_group(tube, 0);
                 fail(task, "any", Some(group.clone()), self.time.queue);
                 bury(task, Reason::Failed { group, message: "any".into() });
+                self.end(serial);
                 self.count(tube, Call::Bury);
             }
-            _ => self.remove(serial, Call::Ack),
+            _ => self.finish_task(serial, false),
         }
         Ok(Answer::Count(1))
     }
@@ -361,7 +370,7 @@ impl Model {
     /// taken in order.
     fn is_claimable(&self, task: &Task) -> bool {
         let Opts { in_flight, hold, .. } = self.tubes[&task.tube].opts;
-        if task.seen.state == State::Taken {
+        if matches!(task.seen.state, State::Taken | State::Done) {
             return false;
         }
         let Some(lock) = task.lock else { return true };

@@ -32,12 +32,15 @@ impl World {
         let serial = serial_of(&info.payload).ok_or(format!("{:?} is altered", info.id))?;
         self.bind(serial, info.id)?;
         let micros = |length: Duration| length.as_micros() as u64;
-        if info.passed.as_ref().is_some_and(|passed| *passed != result_of(serial)) {
+        let results = [&info.passed, &info.result].into_iter().flatten();
+        if results.into_iter().any(|result| *result != result_of(serial)) {
             return Err(format!("{:?} has another result", info.id));
         }
         Ok(Seen {
             serial,
             passed: info.passed.is_some(),
+            finished: info.finished.map(since_epoch),
+            result: info.result.is_some(),
             state: info.state,
             priority: info.priority,
             group: info.group.clone(),
@@ -98,9 +101,15 @@ impl World {
         for no in 0..8 {
             let Some(tube) = self.queue().find_tube(&tube_name(no))? else { continue };
             let mut tasks = Vec::new();
-            for state in [State::Delayed, State::Ready, State::Taken, State::Buried] {
+            for state in [State::Delayed, State::Ready, State::Taken, State::Buried, State::Done] {
                 tasks.extend(tube.tasks(state).collect::<Result<Vec<_>>>()?);
             }
+            let done = tasks.iter().filter(|task| task.state == State::Done);
+            let mut done: Vec<_> = done.map(|task| (task.finished, task.id)).collect();
+            done.sort_unstable();
+            let newest = tube.finished().map(|task| task.map(|task| (task.finished, task.id)));
+            let newest: Vec<_> = newest.collect::<Result<_>>()?;
+            assert!(newest.iter().rev().eq(&done), "{newest:?} are listed, and {done:?} finished");
             tubes.push((no, tube.info()?, tube.stats()?, tasks, groups_of(&tube)?));
         }
         Ok((names, tubes))
@@ -119,9 +128,11 @@ impl World {
             count(State::Delayed),
             count(State::Taken),
             count(State::Buried),
+            count(State::Done),
             tasks.len() as u64,
         ];
-        let reported = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.total];
+        let all = stats.total + stats.finished;
+        let reported = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.finished, all];
         if reported != counted {
             return Err(format!("tube {no} reports {reported:?} and holds {counted:?}"));
         }
@@ -147,6 +158,7 @@ impl World {
             calls.lost,
             calls.advance,
             calls.moved,
+            calls.retention,
         ];
         let tasks = tasks.iter().map(|task| self.seen(task)).collect::<Verdict<Vec<_>>>()?;
         Ok(SeenTube {

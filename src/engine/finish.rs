@@ -1,0 +1,58 @@
+//! The end of a task whose work is done: it is removed, or kept with its result where its tube
+//! keeps finished tasks.
+
+use crate::engine::context::OpContext;
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{retention, transition};
+use crate::format::row::DoneRow;
+use crate::format::{Tag, View};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::RESULT_BYTES_MAX;
+use crate::words::task::Cause;
+
+/// Refuses a result that is too long, or that the tube would not keep.
+pub(crate) fn check(tube: &TubeEntry, result: &[u8]) -> Result<()> {
+    if tube.row.options.keep_finished.is_none() {
+        let text = "a result, which the tube does not keep; make it with keep_finished";
+        return Err(Error::new(ErrorKind::Unsupported).because(text));
+    }
+    fits(result)
+}
+
+/// Refuses a result that is too long.
+pub(crate) fn fits(result: &[u8]) -> Result<()> {
+    if result.len() <= RESULT_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("the result has {} bytes, the limit is {RESULT_BYTES_MAX}", result.len());
+    Err(Error::new(ErrorKind::TooLarge).because(text))
+}
+
+/// Ends a task. On a full disk it is removed in any case: to keep it would need more rows.
+#[inline]
+pub(crate) fn finish(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: &TaskState,
+    result: Option<&[u8]>,
+) -> Result<()> {
+    match task.tube.row.options.keep_finished {
+        Some(_) if !ctx.is_full() => keep(ctx, task, from, result),
+        _ => transition::erase(ctx, task, from, Cause::Ack),
+    }
+}
+
+#[cold]
+fn keep(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: &TaskState,
+    result: Option<&[u8]>,
+) -> Result<()> {
+    let mut head = from.head().clone();
+    head.clear_failure();
+    head.set_kept_until(retention::until(ctx, task.tube, Tag::Done));
+    let done = DoneRow { head, time: ctx.now.queue, result: result.map(Box::from) };
+    transition::move_task(ctx, task, from, &TaskState::Done(done), Cause::Ack)
+}

@@ -1,0 +1,117 @@
+//! How long a tube keeps tasks that have ended: what its options and the stored sums say. Each
+//! finished and each buried task has an index row by the time of its end. The age of a task ends by
+//! its deadline; the limits of count and bytes remove the oldest as a newer one ends, see
+//! `transition`. Nothing is removed here.
+
+use crate::engine::context::{OpContext, decoded};
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::key::{self, Key};
+use crate::format::{Tag, View, row};
+use crate::words::clock::{NEVER, micros};
+use crate::words::error::Result;
+use crate::words::retention::Retention;
+use smallvec::SmallVec;
+
+/// The bytes of the tasks that a tube keeps, after a step.
+pub(crate) type KeptBytes = SmallVec<[(Key, u64); 2]>;
+
+/// The tag of the row of a state in which a tube keeps tasks.
+pub(crate) fn tag_of(standing: &TaskState) -> Option<Tag> {
+    match standing {
+        TaskState::Buried(_) => Some(Tag::Buried),
+        TaskState::Done(_) => Some(Tag::Done),
+        TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) | TaskState::Taken(_) => {
+            None
+        }
+    }
+}
+
+fn of_tag(tube: &TubeEntry, tag: Tag) -> Option<&Retention> {
+    let options = &tube.row.options;
+    match tag {
+        Tag::Buried => options.keep_buried.as_ref(),
+        _ => options.keep_finished.as_ref(),
+    }
+}
+
+/// Queue time until which a tube keeps a task that ends now in the state of this tag.
+pub(crate) fn until(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> u64 {
+    let age = of_tag(tube, tag).and_then(|kept| kept.age);
+    age.map_or(NEVER, |age| ctx.now.queue.saturating_add(micros(age)))
+}
+
+/// The bytes that a task counts in the state of this tag, if its tube limits them.
+pub(crate) fn counted(task: &TaskRef<'_>, standing: Option<&TaskState>) -> Option<(Tag, u64)> {
+    let standing = standing?;
+    let tag = tag_of(standing)?;
+    of_tag(task.tube, tag)?.bytes?;
+    let result = match standing {
+        TaskState::Done(row) => row.result_bytes(),
+        _ => 0,
+    };
+    Some((tag, task.bytes.saturating_add(result)))
+}
+
+/// Reads what a step of a task needs, before anything is written.
+pub(crate) fn plan(
+    ctx: &OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: Option<&TaskState>,
+    to: Option<&TaskState>,
+) -> Result<KeptBytes> {
+    let (from, to) = (counted(task, from), counted(task, to));
+    let mut kept = KeptBytes::new();
+    if from == to {
+        return Ok(kept);
+    }
+    for (counted, is_added) in [(from, false), (to, true)] {
+        let Some((tag, bytes)) = counted else { continue };
+        let key = key::kept(task.tube.run(), tag);
+        let before = kept.iter().find(|(known, _)| *known == key).map(|(_, bytes)| *bytes);
+        let before = match before {
+            Some(bytes) => bytes,
+            None => kept_bytes(ctx, task.tube, &key)?,
+        };
+        let after =
+            if is_added { before.saturating_add(bytes) } else { before.saturating_sub(bytes) };
+        kept.retain(|(known, _)| *known != key);
+        kept.push((key, after));
+    }
+    Ok(kept)
+}
+
+/// Writes the new sums.
+pub(crate) fn write(ctx: &mut OpContext<'_>, kept: KeptBytes) -> Result<()> {
+    for (key, bytes) in kept {
+        if bytes > 0 {
+            ctx.set(key, row::number(bytes))?;
+        } else if ctx.row(&key)?.is_some() {
+            ctx.remove(key);
+        }
+    }
+    Ok(())
+}
+
+/// The stored sum. If it is damaged, it is counted again.
+fn kept_bytes(ctx: &OpContext<'_>, tube: &TubeEntry, key: &Key) -> Result<u64> {
+    let sum = decoded(ctx.get(key), row::read_number, "kept");
+    Ok(ctx.or_repair(tube, || key::copy(key), sum)?.flatten().unwrap_or(0))
+}
+
+/// Whether there are more tasks in the state of this tag than the tube keeps.
+pub(crate) fn is_over(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> Result<bool> {
+    let Some(kept) = of_tag(tube, tag) else { return Ok(false) };
+    if kept.count.is_some_and(|most| ctx.count(tube.range(tag)) > most) {
+        return Ok(true);
+    }
+    match kept.bytes {
+        Some(most) => Ok(kept_bytes(ctx, tube, &key::kept(tube.run(), tag))? > most),
+        None => Ok(false),
+    }
+}
+
+/// The tag of the index by the time of the end, of the tasks in the state of this tag.
+pub(crate) fn by_time(tag: Tag) -> Tag {
+    if tag == Tag::Buried { Tag::BuriedTime } else { Tag::DoneTime }
+}

@@ -1,0 +1,145 @@
+//! The walk over the tasks of an index by the time of their ends, backwards and page by page. The
+//! engine's lock is held for one bounded step at a time.
+
+use crate::engine::context::sound;
+use crate::engine::query;
+use crate::format::key::{self, Key, Run};
+use crate::format::{Range, Tag, View};
+use crate::runtime::commit::EngineState;
+use crate::runtime::failed::TubesByRun;
+use crate::runtime::shared::Shared;
+use crate::words::error::Result;
+use crate::words::task::TaskSummary;
+use smallvec::{SmallVec, smallvec};
+use std::collections::VecDeque;
+
+/// Which tasks a walk is over.
+pub(crate) enum EndIndex {
+    /// The buried ones of a failure group.
+    Failed(String),
+    /// The finished ones.
+    Finished,
+}
+
+/// A walk over tasks that have ended, the last one first.
+pub(crate) struct EndedWalk {
+    /// None before the first task is asked for.
+    lanes: Option<SmallVec<[IndexWalk; 2]>>,
+    /// The tube; none for a walk over all tubes.
+    number: Option<u32>,
+    which: EndIndex,
+    /// The tubes of a walk over all tubes, as of its beginning.
+    runs: Option<TubesByRun>,
+}
+
+/// A walk over index rows, backwards and page by page.
+struct IndexWalk {
+    start: Key,
+    /// Where the rows that were not read yet end; none once all were read.
+    end: Option<Key>,
+    page: VecDeque<Key>,
+}
+
+impl IndexWalk {
+    fn over(prefix: Key) -> Self {
+        Self { end: Some(key::end_of(&prefix)), start: prefix, page: VecDeque::new() }
+    }
+
+    /// The next key.
+    fn peek(&mut self, core: &Shared) -> Result<Option<&Key>> {
+        while self.page.is_empty() {
+            let Some(end) = self.end.take() else { return Ok(None) };
+            let (page, from) = core.read_snapshot(
+                |state, _| Ok((state.store.snapshot_range_back(&self.start, &end)?, ())),
+                |snapshot, ()| snapshot.keys_back(),
+            )?;
+            self.page = page;
+            self.end = (from > self.start).then_some(from);
+        }
+        Ok(self.page.front())
+    }
+}
+
+impl EndIndex {
+    /// The beginning of the keys of the index, of one tube.
+    fn in_run(&self, run: Run) -> Key {
+        match self {
+            Self::Failed(group) => key::buried_group_of(run, group),
+            Self::Finished => Range::in_run(Tag::DoneTime, run).start(),
+        }
+    }
+
+    /// The same of all tubes. Finished tasks have no such index.
+    fn in_queue(&self, run: Run) -> Option<Key> {
+        match self {
+            Self::Failed(group) => Some(key::failed_of(run, group)),
+            Self::Finished => None,
+        }
+    }
+}
+
+impl EndedWalk {
+    /// Over those of one tube, or of all.
+    pub(crate) fn new(number: Option<u32>, which: EndIndex) -> Self {
+        Self { lanes: None, number, which, runs: None }
+    }
+
+    /// The next task.
+    pub(crate) fn next(&mut self, core: &Shared) -> Result<Option<TaskSummary>> {
+        if self.lanes.is_none() {
+            // After an error there are none, and the walk is over.
+            self.lanes = Some(SmallVec::new());
+            self.lanes = Some(self.begin(core)?);
+        }
+        loop {
+            let Some((number, key)) = self.pop(core)? else { return Ok(None) };
+            let Some(number) = number else { continue };
+            let look = |state: &EngineState, now| {
+                // It may have left the index since its page was read.
+                let (Some(id), Some(_)) = (key::id_of(&key), state.store.row(&key)?) else {
+                    return Ok(None);
+                };
+                let tube = state.tube(number)?;
+                sound(query::info(&state.store, &tube, id, now)).map(|it| it.map(|it| it.summary))
+            };
+            match core.catch_up(number).and_then(|()| core.look_at(look)) {
+                Err(error) if error.is_not_found() => {}
+                Ok(None) => {}
+                found => return found,
+            }
+        }
+    }
+
+    fn begin(&mut self, core: &Shared) -> Result<SmallVec<[IndexWalk; 2]>> {
+        Ok(match self.number {
+            Some(number) => {
+                let run = core.look_at(|state, _| Ok(state.tube(number)?.run()))?;
+                smallvec![IndexWalk::over(self.which.in_run(run))]
+            }
+            None => {
+                self.runs = Some(core.tubes_by_run()?);
+                let lanes = Run::BOTH.into_iter().filter_map(|run| self.which.in_queue(run));
+                lanes.map(IndexWalk::over).collect()
+            }
+        })
+    }
+
+    /// The next index row and its tube, if that exists.
+    fn pop(&mut self, core: &Shared) -> Result<Option<(Option<u32>, Key)>> {
+        let mut best: Option<(Key, &mut IndexWalk)> = None;
+        for lane in self.lanes.iter_mut().flatten() {
+            let prefix = lane.start.len();
+            let Some(key) = lane.peek(core)? else { continue };
+            let rank = Key::from_slice(key.get(prefix..).unwrap_or_default());
+            if best.as_ref().is_none_or(|(best, _)| *best < rank) {
+                best = Some((rank, lane));
+            }
+        }
+        let Some(key) = best.and_then(|(_, lane)| lane.page.pop_front()) else { return Ok(None) };
+        let number = match &self.runs {
+            None => self.number,
+            Some(runs) => key::run_of_failed(&key).and_then(|run| runs.get(&run).copied()),
+        };
+        Ok(Some((number, key)))
+    }
+}
