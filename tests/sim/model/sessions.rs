@@ -22,7 +22,16 @@ impl Model {
 
     /// Whether two queues that look the same will stay the same.
     pub fn is_like(&self, other: &Self) -> bool {
-        self.sessions == other.sessions && self.order() == other.order()
+        self.sessions == other.sessions
+            && self.order() == other.order()
+            && self.hidden() == other.hidden()
+    }
+
+    /// What of the tasks is not visible and decides what becomes of them: their own back-off, when
+    /// their ttl began, and when they ended.
+    fn hidden(&self) -> Vec<(Option<Waits>, u64, u64, u64)> {
+        let tasks = self.tasks.values();
+        tasks.map(|task| (task.backoff, task.since, task.ended, task.until)).collect()
     }
 
     /// The tasks of each tube in the order of takes, also those that are not ready.
