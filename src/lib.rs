@@ -98,7 +98,8 @@
 //! | rank | the position of a task among the ready ones: priority, then order, then id |
 //! | run | one incarnation of a tube; truncate gives the tube a new one |
 //! | consumer, session | an owner of leases, usually with a name; the time while it is open |
-//! | grace | how long leases outlive their session |
+//! | grace | how long leases outlive their session; of a tube, how long they outlive their ttr |
+//! | lapse, stalled | the ttr of a lease passes; taken, and in the grace after that |
 //! | op | one call of a user, as a value |
 //! | write set | the row writes that an op decided on |
 //! | effects | what an op decided besides rows: changes, deadlines, wake-ups |
@@ -170,6 +171,7 @@ pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock}
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::explain::{Explanation, WhyNot};
 pub use words::failure::{Failure, FailureGroup, Retry};
+pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::retention::Retention;
 pub use words::stop::Stop;

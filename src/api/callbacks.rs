@@ -8,7 +8,7 @@ use crate::runtime::shared::Shared;
 use crate::words::error::Result;
 use crate::words::limits::EVENTS_KEPT;
 use crate::words::options::EventOptions;
-use crate::words::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::words::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Events kept for slow callbacks; above that the oldest are dropped. Any callback may ask for
@@ -27,7 +27,7 @@ pub(crate) struct Callbacks {
 
 impl Callbacks {
     /// Adds a callback behind all others, for the events that this filter passes.
-    pub(crate) fn add(
+    fn add(
         self: &Arc<Self>,
         core: &Arc<Shared>,
         filter: EventFilter,
@@ -37,7 +37,7 @@ impl Callbacks {
     }
 
     /// Removes a callback that was added. The caller drops it, as in [`change`](Self::change).
-    pub(crate) fn remove(self: &Arc<Self>, core: &Arc<Shared>, added: &Arc<ListedCallback>) {
+    fn remove(self: &Arc<Self>, core: &Arc<Shared>, added: &Arc<ListedCallback>) {
         // Only what adds can fail.
         let _ = self.change(core, Interest::Nothing, |list, _| list.remove(added));
     }
@@ -173,6 +173,36 @@ impl Callbacks {
     pub(crate) fn clear(&self) {
         let removed = self.list.lock().take_all();
         drop(removed);
+    }
+}
+
+/// A callback in the list of its queue, until this is dropped.
+pub(crate) struct CallbackGuard {
+    // With strong references, one that is kept would keep the memory of a closed queue.
+    core: Weak<Shared>,
+    callbacks: Weak<Callbacks>,
+    callback: Weak<ListedCallback>,
+}
+
+impl CallbackGuard {
+    pub(crate) fn new(
+        core: &Arc<Shared>,
+        callbacks: &Arc<Callbacks>,
+        filter: EventFilter,
+        callback: Callback,
+    ) -> Result<Self> {
+        let callback = Arc::downgrade(&callbacks.add(core, filter, callback)?);
+        Ok(Self { core: Arc::downgrade(core), callbacks: Arc::downgrade(callbacks), callback })
+    }
+}
+
+impl Drop for CallbackGuard {
+    fn drop(&mut self) {
+        // None after a close.
+        let Some(callback) = self.callback.upgrade() else { return };
+        if let (Some(core), Some(callbacks)) = (self.core.upgrade(), self.callbacks.upgrade()) {
+            callbacks.remove(&core, &callback);
+        }
     }
 }
 

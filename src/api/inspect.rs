@@ -75,8 +75,12 @@ pub struct Calls {
     pub delay: u64,
     /// Tasks whose ttl ended.
     pub ttl: u64,
-    /// Leases whose ttr passed.
+    /// Leases whose ttr passed, and their grace if the tube has one.
     pub ttr: u64,
+    /// Leases whose grace began.
+    pub stall: u64,
+    /// Tasks taken away from their holders by [`force_timeout`](Tube::force_timeout).
+    pub timeout: u64,
     /// Tasks returned because their guard or session was dropped.
     pub lost: u64,
     /// Tasks that had ended, and that the tube's [`Retention`](crate::Retention) removed.
@@ -158,6 +162,8 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         delay: of(Cause::Delay),
         ttl: of(Cause::Ttl),
         ttr: of(Cause::Ttr),
+        stall: of(Cause::Stall),
+        timeout: of(Cause::Timeout),
         lost: of(Cause::Lost),
         retention: of(Cause::Retention),
     };

@@ -2,9 +2,12 @@
 //! returns the task. Only the lease implements `Drop`, so a task can be split into payload and
 //! lease.
 
+use crate::api::callbacks::CallbackGuard;
 use crate::api::consumer::Consumer;
+use crate::api::lost;
 use crate::api::ticket_handle::TicketHandle;
 use crate::engine::take::AboutTask;
+use crate::runtime::events::Event;
 use crate::runtime::reentrancy;
 use crate::words::clock::NEVER;
 #[cfg(doc)]
@@ -45,11 +48,13 @@ pub struct Lease {
     armed: bool,
     /// Whether user code has seen the payload. Only then a drop counts the attempt.
     pub(crate) seen: bool,
+    /// Calls its holder when it is lost.
+    lost: Option<Box<CallbackGuard>>,
 }
 
 impl Lease {
     pub(crate) fn new(held: TicketHandle, consumer: Option<Consumer>) -> Self {
-        Self { held, consumer, armed: true, seen: false }
+        Self { held, consumer, armed: true, seen: false, lost: None }
     }
 
     /// Ends the guard without a verdict by its drop: the lease has ended.
@@ -59,6 +64,7 @@ impl Lease {
 
     /// Ends the guard of a task that has gone on. It keeps its session open no longer.
     pub(crate) fn finish(&mut self) {
+        self.hush();
         self.disarm();
         let consumer = self.consumer.take();
         forget(consumer.as_ref(), &self.held);
@@ -67,8 +73,62 @@ impl Lease {
     /// Applies a verdict and ends the guard. If the verdict fails, the drop returns the task.
     #[inline]
     pub(crate) fn settle(mut self, verdict: Verdict<'_>) -> Result<()> {
+        self.hush();
         self.held.settle(verdict)?;
         self.disarm();
+        Ok(())
+    }
+
+    /// Its holder ends the lease, and need not be told so.
+    #[inline]
+    pub(crate) fn hush(&mut self) {
+        if self.lost.is_some() {
+            self.lost = None;
+        }
+    }
+
+    /// Calls `f` when the lease lapses and when it is lost, as long as this guard exists; a second
+    /// call replaces the first. In a tube with a [grace](crate::Lapse::grace) it is called at the
+    /// end of the ttr, with [`Cause::Stall`](crate::Cause::Stall), while a renew still helps; and
+    /// with the event by which the lease is lost, whatever that is: the end of the ttr or of the
+    /// grace, a ttl, a bury or a delete by others, a `release_all`, the end of the tube. A verdict
+    /// through this guard does not call it; one through its ticket or in a transaction does.
+    ///
+    /// It is called as [`Queue::on_event`](crate::Queue::on_event) calls: in another thread, after
+    /// the commit, with no lock held. Without a verb in the tube the queue's own thread finds a
+    /// lapse on time; in a queue [`by_hand`](crate::Builder::by_hand) a
+    /// [`tick`](crate::Queue::tick) does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
+    ///
+    /// let mut task = tube.take()?;
+    /// let stop = Arc::new(AtomicBool::new(false));
+    /// let flag = Arc::clone(&stop);
+    /// task.on_lost(move |_| flag.store(true, Ordering::Relaxed))?;
+    /// clock.advance(Duration::from_secs(60));
+    /// queue.tick()?;
+    /// assert!(stop.load(Ordering::Relaxed)); // the work looks at it now and then
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease is lost already, and `f` is not called;
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`Io`](ErrorKind::Io) if the thread of the callbacks cannot be started.
+    pub fn on_lost(&mut self, f: impl Fn(&Event) + Send + Sync + 'static) -> Result<()> {
+        self.lost = Some(Box::new(lost::register(&self.held, f)?));
         Ok(())
     }
 
@@ -83,6 +143,7 @@ impl Lease {
 
     #[cold]
     fn end(&mut self) {
+        self.hush();
         if !self.armed {
             return forget(self.consumer.as_ref(), &self.held);
         }
@@ -203,6 +264,14 @@ impl<T: ?Sized> Task<T> {
     /// The lease.
     pub fn lease(&self) -> &Lease {
         &self.lease
+    }
+
+    /// As [`Lease::on_lost`].
+    ///
+    /// # Errors
+    /// As [`Lease::on_lost`].
+    pub fn on_lost(&mut self, f: impl Fn(&Event) + Send + Sync + 'static) -> Result<()> {
+        self.lease.on_lost(f)
     }
 
     /// Splits the task into payload and lease, for example to ack first and work afterwards.

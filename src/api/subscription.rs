@@ -1,16 +1,14 @@
 //! A callback on the events that a filter passes, and the guard that deregisters it.
 
-use crate::api::callback_list::{Callback, ListedCallback};
-use crate::api::callbacks::Callbacks;
+use crate::api::callback_list::Callback;
+use crate::api::callbacks::CallbackGuard;
 use crate::api::queue::Queue;
 use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, Interest};
-use crate::runtime::shared::Shared;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::macros::debug;
-use crate::words::sync::{Arc, Weak};
 
 /// A registered callback, from [`Queue::on_event`]. Its drop deregisters the callback: after that
 /// no call begins.
@@ -46,10 +44,8 @@ use crate::words::sync::{Arc, Weak};
 /// ```
 #[must_use = "if it is dropped, its callback is deregistered"]
 pub struct Subscription {
-    // With strong references, a subscription that is kept would keep the memory of a closed queue.
-    core: Weak<Shared>,
-    callbacks: Weak<Callbacks>,
-    callback: Weak<ListedCallback>,
+    /// Its drop deregisters the callback.
+    _guard: CallbackGuard,
 }
 
 /// Subscriptions.
@@ -100,20 +96,9 @@ impl Queue {
     ) -> Result<Subscription> {
         let interest = if filter.wants_payloads() { Interest::Payload } else { Interest::Event };
         let (core, callbacks) = (&self.hold.core, &self.hold.callbacks);
-        let added = callbacks.add(core, filter, Callback::new(f, interest));
-        let callback = Arc::downgrade(&added.map_err(|error| error.during("on_event"))?);
-        let (core, callbacks) = (Arc::downgrade(core), Arc::downgrade(callbacks));
-        Ok(Subscription { core, callbacks, callback })
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        // None after a close.
-        let Some(callback) = self.callback.upgrade() else { return };
-        if let (Some(core), Some(callbacks)) = (self.core.upgrade(), self.callbacks.upgrade()) {
-            callbacks.remove(&core, &callback);
-        }
+        let added = CallbackGuard::new(core, callbacks, filter, Callback::new(f, interest));
+        let _guard = added.map_err(|error| error.during("on_event"))?;
+        Ok(Subscription { _guard })
     }
 }
 

@@ -417,6 +417,7 @@ impl<T: ?Sized> Tube<T> {
             // Most of their rows are in the order of the ids.
             tickets.sort_unstable_by_key(|ticket| ticket.id);
             let op = Settle { tube: self.number, tickets: &tickets, verdict: Verdict::Ack };
+            leases.iter_mut().for_each(Lease::hush);
             lost.extend(self.hold.core.run(&op, self.durability)?);
             leases.iter_mut().for_each(Lease::disarm);
             Ok(())

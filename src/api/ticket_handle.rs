@@ -2,8 +2,9 @@
 
 use crate::api::queue_inner::QueueInner;
 use crate::engine::context::damaged;
-use crate::engine::query;
 use crate::engine::settle::{self, Settle};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{lapse, query};
 use crate::format::row::TakenRow;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -90,21 +91,41 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::time_left`](crate::Lease::time_left).
     pub fn time_left(&self) -> Result<Option<Duration>> {
-        let left = self.hold.core.look(|view, now| {
+        self.left().map_err(|error| self.named(error, "time left"))
+    }
+
+    /// As [`Lease::is_lost`](crate::Lease::is_lost).
+    ///
+    /// # Errors
+    /// As [`Lease::is_lost`](crate::Lease::is_lost).
+    pub fn is_lost(&self) -> Result<bool> {
+        match self.left() {
+            Ok(_) => Ok(false),
+            Err(error) => match error.kind() {
+                ErrorKind::LeaseLost | ErrorKind::TubeNotFound | ErrorKind::Closed => Ok(true),
+                _ => Err(self.named(error, "is_lost")),
+            },
+        }
+    }
+
+    pub(crate) fn left(&self) -> Result<Option<Duration>> {
+        self.hold.core.look(|view, now| {
             let tube = query::tube(view, self.number)?;
             let (_, taken) = settle::held(view, &tube, self.ticket)?;
-            left_of(&taken, now)
-        });
-        left.map_err(|error| self.named(error, "time left"))
+            left_of(&tube, &taken, now)
+        })
     }
 }
 
 /// A lease ends at the earlier of its deadline and the end of the task's ttl. A lease that has
-/// ended is lost, also before the timer has handled it.
-fn left_of(taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
+/// ended, and its grace, is lost, also before the timer has handled it.
+fn left_of(tube: &TubeEntry, taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
     let left = |end: u64, now: u64| if end == NEVER { NEVER } else { end.saturating_sub(now) };
-    match left(taken.deadline, now.lease).min(left(taken.head.expires, now.queue)) {
-        0 => Err(Error::new(ErrorKind::LeaseLost)),
+    let life = left(taken.head.expires, now.queue);
+    if life == 0 || left(lapse::end_of(tube, taken), now.lease) == 0 {
+        return Err(Error::new(ErrorKind::LeaseLost));
+    }
+    match left(lapse::end_of_ttr(taken), now.lease).min(life) {
         NEVER => Ok(None),
         left => Ok(Some(Duration::from_micros(left))),
     }

@@ -370,7 +370,7 @@ verdicts! {
         touch(by: Duration) => Verdict::Touch(Extend::Add(by));
 
         /// Sets the lease's deadline to now + ttr: a heartbeat. A task without a ttr is again held
-        /// without a deadline.
+        /// without a deadline. It ends a [stall](crate::Lapse).
         ///
         /// ```
         /// use std::time::Duration;
@@ -431,6 +431,33 @@ verdicts! {
         /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
         passed() -> Result<Option<Vec<u8>>>;
 
+        /// Whether the lease is lost: a verdict would be refused, because the task was settled,
+        /// buried, deleted or taken away, the lease's ttr passed, and its grace if the tube has
+        /// one, or the tube or the session is gone. Also before a timer has handled that; true
+        /// after [`Queue::close`](crate::Queue::close). Reads the queue.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tubewell::{ManualClock, Queue};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let clock = ManualClock::new();
+        /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+        /// let tube = queue.tube("letters")?;
+        /// tube.task(b"hello").ttr(Duration::from_secs(60)).put()?;
+        /// let task = tube.take()?;
+        /// assert!(!task.is_lost()?);
+        /// clock.advance(Duration::from_secs(60));
+        /// assert!(task.is_lost()?);
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// [`InTransaction`](ErrorKind::InTransaction); [`Io`](ErrorKind::Io) or
+        /// [`Damaged`](ErrorKind::Damaged) if it cannot be read.
+        is_lost() -> Result<bool>;
+
         /// The task's number.
         id() -> TaskId;
 
@@ -442,7 +469,7 @@ verdicts! {
         ticket() -> Ticket;
 
         /// How long the task may still be held: until its deadline or the end of its ttl, the
-        /// earlier of the two. `None`: without a limit.
+        /// earlier of the two. Zero while it is [stalled](crate::Lapse). `None`: without a limit.
         ///
         /// # Errors
         /// [`LeaseLost`](ErrorKind::LeaseLost) if the task is no longer held;

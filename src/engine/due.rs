@@ -3,15 +3,19 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
-use crate::engine::stored::TaskState;
-use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, query, transition};
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::{lapse, lookup, query, transition};
 use crate::engine::{settle, sweep, tubes};
-use crate::format::key::{self, Run, Work};
+use crate::format::key::{self, Order, Rank, Run, Work};
+use crate::format::row::TakenRow;
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
+use crate::words::lapse::{Lapse, ReturnTo};
+use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
+use std::time::Duration;
 
 /// Does the due work of one tube, at most one sweep.
 pub(crate) struct WorkOff {
@@ -23,6 +27,16 @@ pub(crate) struct WorkOff {
     /// Whether rows that are not committed may have deadlines, which the tube's bound does not
     /// contain.
     pub(crate) in_transaction: bool,
+    /// Whether tasks may get other ranks when their leases lapse. Each draws a number.
+    pub(crate) may_rank: bool,
+}
+
+impl WorkOff {
+    /// The work of a tube. One that is not known was made in the same transaction.
+    pub(crate) fn of(known: &dyn KnownTubes, tube: u32, most: usize) -> Self {
+        let may_rank = known.known(tube).is_none_or(|it| it.row.options.lapse.is_ranked());
+        Self { tube, most, sees_delays: true, in_transaction: false, may_rank }
+    }
 }
 
 /// Does only what every verb does first in its tube: the due work.
@@ -68,6 +82,10 @@ pub(crate) fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
 impl Op for WorkOff {
     /// Whether there may be more.
     type Done = bool;
+
+    fn numbers(&self) -> Numbers {
+        Numbers::of_ids(if self.may_rank { self.most as u64 } else { 0 })
+    }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let tube = ctx.tube(self.tube)?;
@@ -142,9 +160,41 @@ fn fall_due(
             transition::erase(ctx, &task, &standing, cause)?;
         }
         (Deadline::Ttr, TaskState::Taken(taken)) => {
-            settle::give_back(ctx, &task, taken, Cause::Ttr)?;
+            lapse(ctx, &task, taken)?;
         }
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// The ttr of a lease, or its grace, is over. The tube says whether the task is stalled first,
+/// where it returns to, and whether the attempt counts.
+fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
+    let terms = task.tube.row.options.lapse;
+    // The holder of a voided lease has lost it already.
+    if terms == Lapse::new() || settle::is_voided(task.tube, &taken) {
+        return settle::give_back(ctx, task, taken, Cause::Ttr);
+    }
+    if let Some(stalled) = lapse::stalled(task.tube, &taken) {
+        let (from, to) = (TaskState::Taken(taken), TaskState::Taken(stalled));
+        return transition::move_task(ctx, task, &from, &to, Cause::Stall);
+    }
+    let wait = match terms.to {
+        ReturnTo::After(delay) => delay,
+        ReturnTo::Place | ReturnTo::Front | ReturnTo::Back => Duration::ZERO,
+    };
+    let mut head = taken.head.clone();
+    let to = if terms.charged {
+        settle::failed(ctx, task.tube, head, wait)
+    } else {
+        head.attempts = head.attempts.saturating_sub(1);
+        settle::later(ctx, task.tube, head, wait)
+    };
+    let order = match (terms.to, &to) {
+        (ReturnTo::Front, TaskState::Ready(_)) => Order::front(ctx.id()),
+        (ReturnTo::Back, TaskState::Ready(_)) => Order::back(ctx.id()),
+        _ => task.place.order,
+    };
+    let place = Rank { order, ..task.place };
+    transition::move_to_rank(ctx, task, (&TaskState::Taken(taken), &to), place, Cause::Ttr)
 }

@@ -89,7 +89,7 @@ impl Op for Move<'_> {
         let number = ctx.id();
         let priority = match self.changes.priority {
             Some(priority) => priority,
-            None if to.row.options.kind.switches().priority => task.priority(),
+            None if to.row.options.kind.switches().priority => task.own_priority(standing.head()),
             None => to.row.options.priority,
         };
         let place = Rank { priority: to.row.options.turned(priority), order: Order::back(number) };
@@ -178,6 +178,7 @@ impl Move<'_> {
         };
         head.attempts = 0;
         head.set_kept_until(NEVER);
+        head.take_own_rank();
         if let Which::Held(..) = self.which {
             head.clear_failure();
         }

@@ -234,7 +234,7 @@ fn describe(
         id: task.id,
         tube: tube.row.name.clone(),
         state: standing.state(),
-        priority: task.priority(),
+        priority: task.own_priority(head),
         group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
         key: task.key().map(str::to_owned),
         kind: row.kind().map(str::to_owned),
@@ -246,6 +246,7 @@ fn describe(
         ttl_left: left(head.expires, now.queue),
         ttr: (head.ttr != NEVER).then(|| Duration::from_micros(head.ttr)),
         lease_left: None,
+        grace_left: None,
         holder: None,
         deliveries: head.deliveries,
         attempts: head.attempts,
@@ -268,7 +269,11 @@ fn describe(
             info.ttl_left = left(head.expires, due);
         }
         TaskState::Taken(taken) => {
-            info.lease_left = left(taken.deadline, now.lease);
+            info.lease_left = left(taken.deadline.min(taken.lapsed), now.lease);
+            if taken.is_stalled() {
+                let end = left(taken.deadline, now.lease);
+                info.grace_left = Some(end.unwrap_or(Duration::MAX));
+            }
             info.holder = holder(view, taken.holder)?;
         }
         TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
@@ -467,6 +472,7 @@ pub(crate) fn taken(
         tube: tube.row.name.clone(),
         id,
         holder: holder(view, taken.holder)?,
+        is_stalled: taken.is_stalled(),
         held_for: Duration::from_micros(held),
     })
 }

@@ -94,8 +94,8 @@ impl ReturnLeases {
                 .is_some_and(|row| row.grace > 0 && row.until > ctx.now.queue);
         if waits {
             // Lease time starts again with each process, so the deadline is invalid.
-            return match taken.deadline {
-                NEVER => Ok(()),
+            return match (taken.deadline, taken.lapsed) {
+                (NEVER, NEVER) => Ok(()),
                 _ => transition::suspend(ctx, task, taken),
             };
         }

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::failures::{self, stored_group};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, query, retention, retry, transition};
+use crate::engine::{finish, lapse, query, retention, retry, transition};
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Tag, View};
@@ -86,7 +86,7 @@ pub(crate) fn cause_of_end(charged: bool) -> Cause {
 }
 
 /// The state after a failed attempt: buried if that was the last one, otherwise ready after `wait`.
-fn failed(
+pub(crate) fn failed(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     head: TaskProgress,
@@ -159,7 +159,12 @@ fn bounded(reason: &Reason) -> Reason {
 }
 
 /// Delayed by `delay`, or ready at once.
-fn later(ctx: &OpContext<'_>, tube: &TubeEntry, head: TaskProgress, delay: Duration) -> TaskState {
+pub(crate) fn later(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    head: TaskProgress,
+    delay: Duration,
+) -> TaskState {
     if delay.is_zero() {
         return TaskState::Ready(head);
     }
@@ -265,7 +270,11 @@ fn settle(
         }
         Verdict::Lost => return give_back(ctx, &task, taken, Cause::Lost),
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
-        Verdict::Touch(how) => (extended(ctx, taken.clone(), *how), Cause::Touch, task.place),
+        Verdict::Touch(how) => {
+            let mut to = taken.clone();
+            lapse::extend(&mut to, *how, ctx.now.lease);
+            (TaskState::Taken(to), Cause::Touch, task.place)
+        }
         // Not charged.
         Verdict::Release(terms) => {
             let place = rank_after(ctx, &task, terms);
@@ -298,20 +307,4 @@ fn settle(
 fn rank_after(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, terms: &Terms) -> Rank {
     let order = if terms.to_back { Order::back(ctx.id()) } else { task.place.order };
     Rank { order, ..task.place_with(terms.priority) }
-}
-
-/// After the lease was extended.
-fn extended(ctx: &OpContext<'_>, mut taken: TakenRow, how: Extend) -> TaskState {
-    let now = ctx.now.lease;
-    match how {
-        Extend::Add(by) => {
-            let by = micros(by);
-            taken.deadline = taken.deadline.saturating_add(by);
-            taken.head.ttr = taken.head.ttr.saturating_add(by);
-            taken.head.expires = taken.head.expires.saturating_add(by);
-        }
-        Extend::Renew => taken.deadline = now.saturating_add(taken.head.ttr),
-        Extend::RenewFor(length) => taken.deadline = now.saturating_add(micros(length)),
-    }
-    TaskState::Taken(taken)
 }

@@ -249,6 +249,12 @@ impl<'a> TaskRef<'a> {
         self.tube.row.options.turned(self.place.priority)
     }
 
+    /// The same of a task that may stand ahead of every priority.
+    pub(crate) fn own_priority(&self, head: &TaskProgress) -> i64 {
+        let rank = head.own_rank().unwrap_or(self.place);
+        self.tube.row.options.turned(rank.priority)
+    }
+
     /// Its rank with another priority, if one is given.
     #[inline]
     pub(crate) fn place_with(&self, priority: Option<i64>) -> Rank {

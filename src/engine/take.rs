@@ -10,6 +10,7 @@ use crate::engine::{fresh, groups, lookup, position, query, settle, transition};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
+use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_BYTES};
 use crate::words::name::label;
@@ -401,7 +402,7 @@ fn take(
 pub(crate) fn hand_out(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    (standing, head): (&TaskState, TaskProgress),
+    (standing, mut head): (&TaskState, TaskProgress),
     content: Content,
     holder: u32,
     cause: Cause,
@@ -409,10 +410,35 @@ pub(crate) fn hand_out(
     let (token, since) = (ctx.token(), ctx.now.lease);
     let deadline = since.saturating_add(head.ttr);
     let TaskProgress { attempts, deliveries, ttr, .. } = head;
-    let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
-    transition::move_task(ctx, task, standing, &taken, cause)?;
+    // Most tasks have no section.
+    let own = if head.extension.is_empty() { None } else { head.take_own_rank() };
+    let lapsed = NEVER;
+    let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline, lapsed });
+    let priority = match own {
+        None => {
+            transition::move_task(ctx, task, standing, &taken, cause)?;
+            task.priority()
+        }
+        Some(rank) => leave_ahead(ctx, task, (standing, &taken), rank, cause)?,
+    };
     let Content { created, codec, version, payload } = content;
-    let (priority, age) = (task.priority(), ctx.now.queue.saturating_sub(created));
+    let age = ctx.now.queue.saturating_sub(created);
     let about = AboutTask { attempts, deliveries, priority, ttr, age };
     Ok(Delivery { id: task.id, token, about, codec, version, payload })
+}
+
+/// Takes a task that stands ahead of every priority. It has its own rank again. Returns its
+/// priority.
+#[cold]
+fn leave_ahead(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    states: (&TaskState, &TaskState),
+    rank: Rank,
+    cause: Cause,
+) -> Result<i64> {
+    // The turn of its group is at the rank that it leaves.
+    let task = &TaskRef { is_next: false, ..*task };
+    transition::move_to_rank(ctx, task, states, rank, cause)?;
+    Ok(task.tube.row.options.turned(rank.priority))
 }

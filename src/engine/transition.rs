@@ -247,10 +247,10 @@ pub(crate) fn has_key_row(standing: &TaskState) -> bool {
     !matches!(standing, TaskState::Done(_))
 }
 
-/// Removes the deadline of a lease, until its consumer resumes it or its grace is over. The task
-/// stays taken, so nothing is published and nothing counted.
+/// Removes the deadline of a lease, also of a stalled one, until its consumer resumes it or the
+/// grace of that is over. The task stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
-    let to = TaskState::Taken(TakenRow { deadline: NEVER, ..taken.clone() });
+    let to = TaskState::Taken(TakenRow { deadline: NEVER, lapsed: NEVER, ..taken.clone() });
     let from = Some(&TaskState::Taken(taken));
     Transition { task, from, to: Some(&to), before: None }.step(ctx)
 }

@@ -7,12 +7,13 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::Deadline;
 use crate::format::extension::Extension;
-use crate::format::feature::{HIGHER_FIRST, RETENTION};
+use crate::format::feature::{HIGHER_FIRST, LAPSES, RETENTION};
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::lapse::Lapse;
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
@@ -136,6 +137,9 @@ impl Op for Create<'_> {
         }
         if row.options.keep_finished.is_some() || row.options.keep_buried.is_some() {
             ctx.needs(&RETENTION);
+        }
+        if row.options.lapse != Lapse::new() {
+            ctx.needs(&LAPSES);
         }
         ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
         Ok(TubeEntry { number, row, border: None })

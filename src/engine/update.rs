@@ -2,15 +2,16 @@
 //! becomes ready. All in one step; a lease on the task stays.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::stored::TaskState;
+use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, query, retry, transition};
+use crate::engine::{lapse, lookup, query, retry, transition};
 use crate::format::row::{DelayedRow, TakenRow, TaskProgress};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::options::is_nothing;
 use crate::words::task::{Cause, TaskId};
+use crate::words::verb::Extend;
 use std::time::{Duration, SystemTime};
 
 /// Changes a task. What is not given stays as it is.
@@ -29,6 +30,13 @@ pub(crate) struct Changes {
     pub(crate) ttl: Option<Duration>,
     pub(crate) ttr: Option<Duration>,
     pub(crate) retry: RetryTerms,
+}
+
+impl Changes {
+    /// Whether it says when the task becomes ready.
+    fn is_moved(&self) -> bool {
+        self.delay.is_some() || self.run_at.is_some()
+    }
 }
 
 impl Op for Update {
@@ -55,8 +63,12 @@ impl Op for Update {
             let text = "it is Done, and can only be deleted";
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
         }
-        let place = task.place_with(changes.priority);
-        let to = changed(ctx, tube, &from, changes).map_err(|error| error.on_task(self.id))?;
+        let mut to = changed(ctx, tube, &from, changes).map_err(|error| error.on_task(self.id))?;
+        let is_placed = changes.priority.is_some() || changes.is_moved();
+        // A task that stands ahead of every priority has its own place again.
+        let own = if is_placed { to.head_mut().take_own_rank() } else { None };
+        let place = TaskRef { place: own.unwrap_or(task.place), ..task };
+        let place = place.place_with(changes.priority);
         let is_same = match (&from, &to) {
             (TaskState::Fresh(old), TaskState::Ready(new)) => old == new,
             (from, to) => from == to,
@@ -103,7 +115,7 @@ fn changed(
     from: &TaskState,
     changes: &Changes,
 ) -> Result<TaskState> {
-    let is_moved = changes.delay.is_some() || changes.run_at.is_some();
+    let is_moved = changes.is_moved();
     let mut head = match from {
         TaskState::Delayed(row) if is_moved => TaskState::undelayed(row, ctx.now),
         from => from.head().clone(),
@@ -134,12 +146,11 @@ fn changed(
             Err(Error::new(ErrorKind::WrongState).because(text))
         }
         TaskState::Taken(row) => {
-            let deadline = match changes.ttr {
-                Some(ttr) if !is_suspended(ctx, row)? => ctx.now.lease.saturating_add(micros(ttr)),
-                _ => row.deadline,
-            };
-            let mut row = row.clone();
-            (row.head, row.deadline) = (head, deadline);
+            let is_renewed = changes.ttr.is_some() && !is_suspended(ctx, row)?;
+            let mut row = TakenRow { head, ..row.clone() };
+            if is_renewed {
+                lapse::extend(&mut row, Extend::Renew, ctx.now.lease);
+            }
             Ok(TaskState::Taken(row))
         }
         // It was refused.

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 /// The features that this version knows. A number is never used for another feature.
-pub(crate) const KNOWN: &[Feature] = &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES, RETENTION];
+pub(crate) const KNOWN: &[Feature] =
+    &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES, RETENTION, LAPSES];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
 /// opposite order, and put new ones at wrong ranks.
@@ -30,6 +31,12 @@ pub(crate) const MOVES: Feature =
 /// remove each finished task, and keep each buried one.
 pub(crate) const RETENTION: Feature =
     Feature { number: 5, unknown: Unknown::Refuse, name: Cow::Borrowed("retention") };
+
+/// A tube in which a lapsed task does not just return at once to its place, charged; or a task that
+/// stands ahead of every priority. A version without it would return the one so, and leave the
+/// other ahead.
+pub(crate) const LAPSES: Feature =
+    Feature { number: 6, unknown: Unknown::ReadOnly, name: Cow::Borrowed("lapses") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

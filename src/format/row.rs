@@ -17,6 +17,7 @@ use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::PieceWork;
 use crate::words::backoff::Backoff;
 use crate::words::clock::{NEVER, micros};
+use crate::words::lapse::{Lapse, ReturnTo};
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
 use std::borrow::Cow;
@@ -76,6 +77,40 @@ fn backoff_field(backoff: &Backoff) -> Option<[u8; 9]> {
     (field != [0; 9]).then_some(field)
 }
 
+/// Number of the extension field of a tube's row with what becomes of its tasks at a lapse. Absent
+/// for the default.
+const LAPSE_FIELD: u16 = 2;
+
+/// The content of that field: `grace: u64 · to: u8 · free: u8`, and after 4 the delay: `u64`.
+fn lapse_field(lapse: &Lapse) -> Value {
+    let mut field = Packer::new();
+    field.u64(micros(lapse.grace));
+    let (to, after) = match lapse.to {
+        ReturnTo::Place => (1, None),
+        ReturnTo::Front => (2, None),
+        ReturnTo::Back => (3, None),
+        ReturnTo::After(delay) => (4, Some(micros(delay))),
+    };
+    field.u8(to).u8(u8::from(!lapse.charged));
+    after.map(|delay| field.u64(delay));
+    field.done()
+}
+
+fn read_lapse_field(field: &[u8]) -> Option<Lapse> {
+    let mut rest = Unpacker::new(field);
+    let (grace, to, free) = (rest.u64()?, rest.u8()?, rest.u8().filter(|free| *free < 2)?);
+    let to = match to {
+        1 => ReturnTo::Place,
+        2 => ReturnTo::Front,
+        3 => ReturnTo::Back,
+        4 => ReturnTo::After(endless(rest.u64()?)),
+        _ => return None,
+    };
+    let lapse = Lapse { grace: endless(grace), to, charged: free == 0 };
+    // A default one was not written by this code.
+    rest.end(lapse).filter(|lapse| *lapse != Lapse::new())
+}
+
 /// Numbers of the extension fields of a tube's row with how long it keeps finished and buried
 /// tasks. Absent if it does not keep finished ones, and if it does not remove buried ones.
 const FINISHED_FIELD: u16 = 3;
@@ -110,6 +145,9 @@ impl TubeRow {
         };
         if let Some(field) = backoff_field(&self.options.backoff) {
             add(BACKOFF_FIELD, &field);
+        }
+        if self.options.lapse != Lapse::new() {
+            add(LAPSE_FIELD, &lapse_field(&self.options.lapse));
         }
         if let Some(kept) = &self.options.keep_finished {
             add(FINISHED_FIELD, &retention_field(kept));
@@ -164,11 +202,11 @@ impl TubeRow {
         options.capacity = Some(row.u64()?).filter(|tasks| *tasks > 0);
         options.max_attempts = Some(row.u32()?).filter(|attempts| *attempts > 0);
         options.backoff = Backoff {
-            first: duration(row.u64()?).unwrap_or(Duration::MAX),
+            first: endless(row.u64()?),
             factor: row.u32()?,
             step: Duration::ZERO,
             jitter: 0,
-            most: duration(row.u64()?).unwrap_or(Duration::MAX),
+            most: endless(row.u64()?),
         };
         options.in_flight = row.u32()?;
         options.placement = Some(row.short()?).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -181,11 +219,14 @@ impl TubeRow {
         let mut extension = Extension::of_rest(row)?;
         if let Some(field) = extension.take(BACKOFF_FIELD) {
             let mut rest = Unpacker::new(&field);
-            options.backoff.step = duration(rest.u64()?).unwrap_or(Duration::MAX);
+            options.backoff.step = endless(rest.u64()?);
             options.backoff.jitter = rest.u8().filter(|percent| *percent <= 100)?;
             rest.end(())?;
             // An empty one was not written by this code.
             backoff_field(&options.backoff)?;
+        }
+        if let Some(field) = extension.take(LAPSE_FIELD) {
+            options.lapse = read_lapse_field(&field)?;
         }
         for (number, option) in
             [(FINISHED_FIELD, &mut options.keep_finished), (BURIED_FIELD, &mut options.keep_buried)]
@@ -204,6 +245,10 @@ fn length(length: Option<Duration>) -> u64 {
 
 fn duration(length: u64) -> Option<Duration> {
     (length != NEVER).then(|| Duration::from_micros(length))
+}
+
+fn endless(length: u64) -> Duration {
+    duration(length).unwrap_or(Duration::MAX)
 }
 
 /// The work that is left for a sweep.

@@ -200,7 +200,7 @@ impl EngineState {
         let came = *attempt.call.came.get_or_insert(attempt.now);
         let mut is_refused = false;
         loop {
-            let work = WorkOff { tube, most: SWEEP_TASKS, sees_delays, in_transaction: false };
+            let work = WorkOff { sees_delays, ..WorkOff::of(&self.derived, tube, SWEEP_TASKS) };
             let more = if is_refused {
                 self.commit(&work, attempt)?.0
             } else {
@@ -238,8 +238,8 @@ impl EngineState {
             if some == 0 {
                 break;
             }
-            match self.commit(&WorkOff { tube, most, sees_delays, in_transaction: false }, attempt)
-            {
+            let work = WorkOff { sees_delays, ..WorkOff::of(&self.derived, tube, most) };
+            match self.commit(&work, attempt) {
                 Ok(_) => break,
                 Err(Undone::TryAfter(After::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
                 Err(Undone::Refused(error)) if error.kind() == ErrorKind::DiskFull => {}
@@ -440,7 +440,7 @@ impl<O: Op> Op for AfterWork<'_, O> {
     type Done = Option<O::Done>;
 
     fn numbers(&self) -> Numbers {
-        self.op.numbers()
+        self.work.numbers().plus(self.op.numbers())
     }
 
     fn adds(&self) -> bool {

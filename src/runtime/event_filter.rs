@@ -46,6 +46,8 @@ pub struct EventFilter {
     to: BTreeSet<State>,
     tasks_only: bool,
     payloads: bool,
+    /// Only the lapse and the loss of the present lease on this task.
+    lease: Option<TaskId>,
 }
 
 impl EventFilter {
@@ -60,6 +62,7 @@ impl EventFilter {
             to: BTreeSet::new(),
             tasks_only: false,
             payloads: false,
+            lease: None,
         }
     }
 
@@ -118,6 +121,13 @@ impl EventFilter {
         self
     }
 
+    /// Events of the task by which a lease on it lapses or is lost, and those of the tube by which
+    /// it loses all of its tasks.
+    pub(crate) fn of_lease(mut self, id: TaskId) -> Self {
+        self.lease = Some(id);
+        self
+    }
+
     pub(crate) fn wants_payloads(&self) -> bool {
         self.payloads
     }
@@ -142,7 +152,17 @@ impl EventFilter {
             && has(&self.from, event.from)
             && has(&self.to, event.to)
             && self.passes_tube(&event.tube)
+            && self.lease.is_none_or(|id| is_of_lease(event, id))
     }
+}
+
+/// Whether a lease on this task lapses or is lost. An advance is the holder's own.
+fn is_of_lease(event: &Event, id: TaskId) -> bool {
+    let Some(task) = event.task else {
+        return matches!(event.cause, Cause::DropTube | Cause::Truncate);
+    };
+    let ends = event.to != Some(State::Taken) || event.cause == Cause::Stall;
+    task == id && event.from == Some(State::Taken) && ends && event.cause != Cause::Advance
 }
 
 /// Whether a criterion with these values is met.

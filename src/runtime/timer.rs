@@ -108,7 +108,7 @@ fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<WorkOff>> {
     let is_due = state.is_due(tube, true, now);
     let is_due = is_due.inspect_err(|error| state.reopen_after(error))?;
     let most = if is_due { state.sweep_tasks(tube) } else { 0 };
-    Ok(Some(WorkOff { tube, most, sees_delays: true, in_transaction: false }))
+    Ok(Some(WorkOff::of(&state.derived, tube, most)))
 }
 
 /// Runs an op of the queue itself; `None` after the queue was closed.

@@ -273,6 +273,11 @@ impl Error {
         self.0.kind
     }
 
+    /// The task that the call was about, or of several the one for which it was refused.
+    pub fn task(&self) -> Option<TaskId> {
+        self.0.task
+    }
+
     /// For [`ErrorKind::Unknown`] the tasks whose outcome is unknown; for a batch the tasks that
     /// were not settled because their leases were lost.
     pub fn tasks(&self) -> &[TaskId] {

@@ -11,6 +11,7 @@ pub(crate) mod name;
 pub(crate) mod urgency;
 pub(crate) mod explain;
 pub(crate) mod backoff;
+pub(crate) mod lapse;
 pub(crate) mod retention;
 pub(crate) mod options;
 pub(crate) mod verb;

@@ -6,6 +6,7 @@ mod form;
 
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::lapse::Lapse;
 use crate::words::limits;
 use crate::words::macros::{getters, setters};
 use crate::words::name;
@@ -182,13 +183,14 @@ impl TubeKind {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tubewell::{Backoff, TubeKind, TubeOptions};
+/// use tubewell::{Backoff, Lapse, TubeKind, TubeOptions};
 ///
 /// let plain = TubeOptions::default();
 /// let spelled_out = TubeOptions::new(TubeKind::General)
 ///     .priority(0)
 ///     .max_attempts(20)
 ///     .backoff(Backoff::doubling(Duration::from_secs(1)))
+///     .lapse(Lapse::new())
 ///     .in_flight(1)
 ///     .hold_group_while_delayed(false)
 ///     .ttl_spares_buried(false)
@@ -262,6 +264,7 @@ pub struct TubeOptions {
     pub(crate) capacity: Option<u64>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) backoff: Backoff,
+    pub(crate) lapse: Lapse,
     pub(crate) in_flight: u32,
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
@@ -292,6 +295,7 @@ impl TubeOptions {
             capacity: None,
             max_attempts: general.then_some(limits::ATTEMPTS_MAX),
             backoff: if general { Backoff::general() } else { Backoff::NONE },
+            lapse: Lapse::new(),
             in_flight: 1,
             hold_group_while_delayed: false,
             ttl_spares_buried: false,
@@ -323,6 +327,7 @@ impl TubeOptions {
             ("ttl", !switches.timed && self.ttl.is_some()),
             ("ttr", !switches.timed && self.ttr.is_some()),
             ("backoff", !switches.timed && self.backoff.most > Duration::ZERO),
+            ("lapse", !switches.timed && self.lapse != Lapse::new()),
             ("capacity", !switches.capacity && self.capacity.is_some()),
             ("in_flight", !switches.grouped && self.in_flight != 1),
             ("hold_group_while_delayed", !switches.grouped && self.hold_group_while_delayed),
@@ -330,6 +335,10 @@ impl TubeOptions {
             ("higher_first", !switches.priority && self.higher_first),
             ("placement", self.kind != TubeKind::General && self.placement.is_some()),
         ];
+        if self.placement.is_some() && self.lapse.is_ranked() {
+            let text = "a return to the front or back with a placement";
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
         if let Some((option, _)) = refused.iter().find(|(_, wrong)| *wrong) {
             let text = format!("option {option} with kind {:?}", self.kind);
             return Err(Error::new(ErrorKind::Unsupported).because(text));
@@ -379,6 +388,10 @@ setters! {
     /// How long a retried task waits. Default: one second, doubling, at most an hour, for the
     /// general kind; no wait for the others.
     backoff(backoff: Backoff) => backoff = backoff;
+
+    /// What becomes of a task whose ttr passes before its holder has settled it. Default: it
+    /// returns at once to its place, and the attempt counts.
+    lapse(lapse: Lapse) => lapse = lapse;
 
     /// How many tasks of one group may be taken at the same time, 1 or more. Default 1: a task is
     /// handed out when the one before it is settled. While a task waits for a retry, the next one
@@ -476,6 +489,9 @@ getters! {
 
     /// How long a retried task waits.
     get_backoff() -> Backoff => backoff;
+
+    /// What becomes of a task whose ttr passes.
+    get_lapse() -> Lapse => lapse;
 
     /// How many tasks of one group may be taken at the same time.
     get_in_flight() -> u32 => in_flight;

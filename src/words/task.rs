@@ -138,8 +138,14 @@ pub enum Cause {
     Ttl,
     /// The tube's [`Retention`](crate::Retention) removed a task that had ended.
     Retention,
-    /// The lease's ttr passed. A task without attempts left is buried.
+    /// The lease's ttr passed, and its grace if the tube has one. A task without attempts left is
+    /// buried.
     Ttr,
+    /// The lease's ttr passed, and the task is stalled: its [grace](crate::Lapse::grace) began. The
+    /// state does not change.
+    Stall,
+    /// `force_timeout`.
+    Timeout,
     /// The guard was dropped, the session ended, or the process ended. A task without attempts left
     /// is buried.
     Lost,
@@ -224,8 +230,12 @@ pub struct TaskSummary {
     /// How long a taker may hold it, in [lease time](crate#time). None without a limit.
     pub ttr: Option<Duration>,
     /// What is left of the lease, in lease time, while it is taken and the lease has a deadline.
-    /// Zero in a queue that is open [read-only](crate::Builder::read_only).
+    /// Zero while it [is stalled](TaskSummary::is_stalled), and in a queue that is open
+    /// [read-only](crate::Builder::read_only).
     pub lease_left: Option<Duration>,
+    /// What is left of its [grace](crate::Lapse::grace), in lease time, while it is stalled:
+    /// `Duration::MAX` without end.
+    pub grace_left: Option<Duration>,
     /// The named consumer that holds it, while it is taken by one.
     pub holder: Option<String>,
     /// How often it was taken. Never decreases.
@@ -247,6 +257,13 @@ pub struct TaskSummary {
     pub finished: Option<SystemTime>,
 }
 
+impl TaskSummary {
+    /// Whether it is stalled: taken, its ttr over, and in its [grace](crate::Lapse::grace).
+    pub fn is_stalled(&self) -> bool {
+        self.grace_left.is_some()
+    }
+}
+
 /// A taken task, from [`Queue::taken`](crate::Queue::taken).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -257,6 +274,8 @@ pub struct TakenInfo {
     pub id: TaskId,
     /// The named consumer that holds it, if there is one.
     pub holder: Option<String>,
+    /// Whether it is stalled, see [`TaskSummary::is_stalled`].
+    pub is_stalled: bool,
     /// How long it has been held, in [lease time](crate#time).
     pub held_for: Duration,
 }

@@ -4,7 +4,7 @@
 use crate::{home, still};
 use std::fs;
 use std::path::Path;
-use tubewell::{Advance, Backoff, Queue, Tube, TubeOptions};
+use tubewell::{Advance, Backoff, Lapse, Queue, Tube, TubeOptions};
 
 /// The names in both slots of the head, at the offsets that the page on the format gives.
 fn entered(folder: &Path) -> Vec<String> {
@@ -37,6 +37,11 @@ fn a_feature_is_entered_at_its_first_use() {
     assert_eq!(entered(&path), ["retry-terms"]);
     queue.create_tube("higher", TubeOptions::default().higher_first(true)).unwrap();
     let both = ["higher-first", "retry-terms"];
+    assert_eq!(entered(&path), both);
+    queue.create_tube("plain", TubeOptions::default().lapse(Lapse::new())).unwrap();
+    assert_eq!(entered(&path), both);
+    queue.create_tube("free", TubeOptions::default().lapse(Lapse::new().charged(false))).unwrap();
+    let both = ["higher-first", "retry-terms", "lapses"];
     assert_eq!(entered(&path), both);
     queue.close().unwrap();
     let queue = still().0.open(&path).unwrap();

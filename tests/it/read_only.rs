@@ -130,6 +130,7 @@ fn verbs(queue: &Queue, tube: &Tube, ticket: Ticket) -> Vec<ErrorKind> {
         kind(tube.bury(id, "no")),
         kind(tube.update(id).priority(1).apply()),
         kind(tube.release_all()),
+        kind(tube.force_timeout(&[id])),
         kind(tube.truncate()),
         kind(tube.pause()),
         kind(tube.resume()),

@@ -435,6 +435,7 @@ fn verbs() -> Vec<Verb> {
         ("delete of a buried one", May::Never, |s| {
             s.tube.delete(s.buried).map(|()| gone(s.buried))
         }),
+        ("force_timeout", May::Disk, |s| s.tube.force_timeout(&[s.ticket.id()]).map(nothing)),
         ("release_all", May::Never, |s| s.tube.release_all().map(nothing)),
         ("truncate", May::Never, |s| {
             s.held = None;

@@ -377,6 +377,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::BuryAny { .. }
         | Step::Delete { .. }
         | Step::DeleteMany { .. }
+        | Step::Timeout { .. }
         | Step::Finish { .. }
         | Step::Update { .. }
         | Step::Truncate { .. }

@@ -18,6 +18,8 @@ struct Task {
     tube: u8,
     seen: Seen,
     place: i64,
+    /// Ahead of every priority, in this order.
+    ahead: Option<i64>,
     /// The group that it is locked with; tasks of a utube without a group share one.
     lock: Option<Option<u8>>,
     /// Queue time at which it is removed, unless it is delayed then: put + ttl + every requested
@@ -29,7 +31,10 @@ struct Task {
     by_wall: bool,
     /// It waits after a release or retry, and may keep its group locked.
     held_back: bool,
+    /// The end of its ttr; of a stalled one, of its grace.
     deadline: u64,
+    /// The end of its ttr while it is stalled, otherwise [`EVER`].
+    lapsed: u64,
     /// Terms of its own.
     max_attempts: Option<u32>,
     backoff: Option<Waits>,
@@ -141,6 +146,7 @@ impl Model {
             | Step::KickOne { tube, .. }
             | Step::BuryAny { tube, .. }
             | Step::Update { tube, .. }
+            | Step::Timeout { tube, .. }
             | Step::Finish { tube, .. }
             | Step::DeleteMany { tube, .. }
             | Step::Delete { tube, .. } => Some(*tube),
@@ -167,6 +173,9 @@ impl Model {
 
     /// The order of takes.
     fn rank(&self, task: &Task) -> (i128, i64) {
+        if let Some(ahead) = task.ahead {
+            return (i128::MIN, ahead);
+        }
         let priority = i128::from(task.seen.priority);
         let is_higher_first = self.tubes[&task.tube].opts.higher;
         (if is_higher_first { -priority } else { priority }, task.place)
@@ -186,7 +195,7 @@ impl Model {
 
     fn hand_out(&mut self, serial: Serial, no: LeaseNo) -> Hand {
         let task = self.tasks.get_mut(&serial).unwrap();
-        task.seen.state = State::Taken;
+        (task.seen.state, task.ahead) = (State::Taken, None);
         task.seen.attempts += 1;
         task.seen.deliveries += 1;
         task.deadline = self.time.mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
@@ -241,6 +250,7 @@ impl Model {
             ttl_left: None,
             ttr: new.ttr.or(opts.ttr).filter(|ttr| *ttr != EVER),
             lease_left: None,
+            grace_left: None,
             deliveries: 0,
             attempts: 0,
             max_attempts: None,
@@ -257,12 +267,14 @@ impl Model {
             tube: no,
             seen,
             place: if new.front { self.front } else { self.back },
+            ahead: None,
             lock: (new.group.is_some() || shares).then_some(new.group),
             expires: self.time.queue.saturating_add(ttl).saturating_add(wait),
             since: self.time.queue,
             by_wall,
             held_back: false,
             deadline: EVER,
+            lapsed: EVER,
             max_attempts: new.max_attempts,
             backoff: new.backoff,
             lease: None,
@@ -431,7 +443,14 @@ impl Model {
             }
             Step::Touch { by: 0, .. } => {}
             Step::Touch { by, .. } => {
-                task.deadline = task.deadline.saturating_add(*by);
+                let is_stalled = task.lapsed != EVER;
+                let end = task.deadline.min(task.lapsed).saturating_add(*by);
+                if is_stalled && end <= mono {
+                    task.lapsed = end;
+                    task.deadline = task.deadline.saturating_add(*by);
+                } else {
+                    (task.deadline, task.lapsed) = (end, EVER);
+                }
                 task.seen.ttr = task.seen.ttr.map(|ttr| ttr.saturating_add(*by));
                 task.seen.ttr = task.seen.ttr.filter(|ttr| *ttr != EVER);
                 task.expires = task.expires.saturating_add(*by);
@@ -440,7 +459,7 @@ impl Model {
             Step::Renew { .. } | Step::RenewFor { .. } => {
                 let by = if let Step::RenewFor { by, .. } = step { Some(*by) } else { None };
                 let by = by.or(task.seen.ttr).unwrap_or(EVER);
-                task.deadline = mono.saturating_add(by);
+                (task.deadline, task.lapsed) = (mono.saturating_add(by), EVER);
                 self.count(tube, Call::Touch);
             }
             Step::Advance { to, delay, with_result, .. } => {
@@ -602,8 +621,10 @@ impl Model {
         seen.max_attempts = max_attempts(task, &self.tubes[&task.tube].opts);
         let lives = task.expires != EVER && is_open(task);
         seen.ttl_left = lives.then(|| task.expires.saturating_sub(self.time.queue + wait));
-        let taken = task.seen.state == State::Taken && task.deadline != EVER;
-        seen.lease_left = taken.then(|| task.deadline.saturating_sub(self.time.mono));
+        let left = |end: u64| if end == EVER { EVER } else { end.saturating_sub(self.time.mono) };
+        let (is_taken, end) = (task.seen.state == State::Taken, task.deadline.min(task.lapsed));
+        seen.lease_left = Some(left(end)).filter(|_| is_taken && end != EVER);
+        seen.grace_left = (task.lapsed != EVER).then(|| left(task.deadline));
         seen
     }
 
@@ -639,7 +660,7 @@ fn is_open(task: &Task) -> bool {
 fn leave(task: &mut Task) {
     task.until = EVER;
     (task.lease, task.holder) = (None, None);
-    (task.deadline, task.seen.due) = (EVER, None);
+    (task.deadline, task.lapsed, task.seen.due) = (EVER, EVER, None);
     (task.by_wall, task.held_back) = (false, false);
 }
 

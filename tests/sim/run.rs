@@ -87,6 +87,10 @@ impl Run {
                 let tasks = tasks.iter().filter_map(|task| model.task_at(*tube, *task));
                 picked.tasks = tasks.collect();
             }
+            Step::Timeout { tube, tasks } => {
+                let tasks = tasks.iter().filter_map(|task| model.task_at(*tube, *task));
+                picked.tasks = tasks.collect();
+            }
             Step::DropGuard { lease } => {
                 picked.leases.push(model.lease_at(*lease)?);
                 if !self.world.has_guard(picked.leases[0]) {

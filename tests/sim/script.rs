@@ -139,6 +139,12 @@ impl Maker {
                 opts.backoff = self.rng.of(&kept);
             }
             opts.higher = self.rng.one_in(6);
+            if self.rng.one_in(3) {
+                opts.grace = self.rng.of(&[0, SECOND, 3 * SECOND, 5 * SECOND, 60 * SECOND, EVER]);
+                let after = To::After(self.span());
+                opts.to = self.rng.of(&[To::Place, To::Front, To::Back, after]);
+                opts.free = self.rng.one_in(2);
+            }
         }
         opts.max_attempts = self.rng.of(&[0, 1, 2, 3, opts.max_attempts]);
         if grouped {
@@ -275,6 +281,10 @@ impl Maker {
         }
         if self.rng.one_in(60) {
             return Step::TakeGroup { tube, group: self.rng.of(&[0, 0, 1, 2, 7]) };
+        }
+        if self.rng.one_in(40) {
+            let tasks = (0..=self.rng.below(2)).map(|_| self.rng.near()).collect();
+            return Step::Timeout { tube, tasks };
         }
         if self.rng.one_in(40) {
             return Step::Finish { tube, task, fails: self.rng.one_in(3) };

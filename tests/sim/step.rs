@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tubewell::{Backoff, ErrorKind, Reason, Retention, State, TubeKind, TubeOptions};
+use tubewell::{
+    Backoff, ErrorKind, Lapse, Reason, Retention, ReturnTo, State, TubeKind, TubeOptions,
+};
 
 pub const EVER: u64 = u64::MAX;
 
@@ -43,6 +45,10 @@ pub struct Opts {
     pub finished: Option<Kept>,
     /// The same of buried tasks; None: they are kept.
     pub buried: Option<Kept>,
+    /// After the ttr of a lease.
+    pub grace: u64,
+    pub to: To,
+    pub free: bool,
 }
 
 /// How long tasks are kept that have ended.
@@ -66,6 +72,15 @@ impl Kept {
     }
 }
 
+/// Where a lapsed task returns to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    Place,
+    Front,
+    Back,
+    After(u64),
+}
+
 impl Opts {
     pub fn plain(kind: TubeKind) -> Self {
         let general = kind == TubeKind::General;
@@ -84,6 +99,9 @@ impl Opts {
             higher: false,
             finished: None,
             buried: None,
+            grace: 0,
+            to: To::Place,
+            free: false,
         }
     }
 
@@ -97,7 +115,8 @@ impl Opts {
             .in_flight(self.in_flight)
             .hold_group_while_delayed(self.hold)
             .ttl_spares_buried(self.spares)
-            .higher_first(self.higher);
+            .higher_first(self.higher)
+            .lapse(self.lapse());
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));
         }
@@ -111,6 +130,16 @@ impl Opts {
             options = options.keep_buried(kept.build());
         }
         options
+    }
+
+    fn lapse(&self) -> Lapse {
+        let to = match self.to {
+            To::Place => ReturnTo::Place,
+            To::Front => ReturnTo::Front,
+            To::Back => ReturnTo::Back,
+            To::After(delay) => ReturnTo::After(length(delay)),
+        };
+        Lapse::new().grace(length(self.grace)).to(to).charged(!self.free)
     }
 }
 
@@ -343,6 +372,11 @@ pub enum Step {
         tube: u8,
         tasks: [u32; 3],
     },
+    /// Taken away from their holders, all or none.
+    Timeout {
+        tube: u8,
+        tasks: Vec<u32>,
+    },
     /// Completed or failed, without a lease.
     Finish {
         tube: u8,
@@ -448,6 +482,7 @@ impl Step {
             | Self::BuryAny { tube, .. }
             | Self::Delete { tube, .. }
             | Self::DeleteMany { tube, .. }
+            | Self::Timeout { tube, .. }
             | Self::Finish { tube, .. }
             | Self::Update { tube, .. }
             | Self::Peek { tube, .. }
@@ -532,6 +567,7 @@ pub struct Seen {
     pub ttl_left: Option<u64>,
     pub ttr: Option<u64>,
     pub lease_left: Option<u64>,
+    pub grace_left: Option<u64>,
     pub deliveries: u32,
     pub attempts: u32,
     pub max_attempts: Option<u32>,
@@ -566,13 +602,15 @@ pub enum Call {
     Delay,
     Ttl,
     Ttr,
+    Stall,
+    Timeout,
     Lost,
     Advance,
     Moved,
     Retention,
 }
 
-pub const CALLS: usize = 17;
+pub const CALLS: usize = 19;
 
 /// One tube, as it is visible: its tasks in the order of takes within each state.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,6 +26,12 @@ impl Order {
         Self::Number((Self::MIDDLE - 1 - (number & (Self::MIDDLE - 1))).to_be_bytes())
     }
 
+    /// Before every order at the front, and after each one of this kind that was drawn before.
+    /// Ids stay far below it, so it never meets an order at the front.
+    fn ahead(number: u64) -> Self {
+        Self::Number((number & (Self::MIDDLE / 2 - 1)).to_be_bytes())
+    }
+
     /// By a `Placement`.
     pub(crate) fn placed(order: &[u8]) -> Option<Self> {
         let mut bytes = [0; ORDER_BYTES_MAX];
@@ -70,4 +76,21 @@ pub(crate) struct Home {
 pub(crate) struct Rank {
     pub(crate) priority: i64,
     pub(crate) order: Order,
+}
+
+impl Rank {
+    /// Ahead of every priority. Of the tasks that are, the one that came there first is first. Only
+    /// a placement can put a task of the first priority before it.
+    pub(crate) fn ahead(self, number: u64) -> Self {
+        let order = match self.order {
+            Order::Number(_) => Order::ahead(number),
+            Order::Placed(_) => {
+                let mut order = [0; ORDER_BYTES_MAX];
+                let (_, last) = order.split_at_mut(ORDER_BYTES_MAX - 8);
+                last.copy_from_slice(&number.to_be_bytes());
+                Order::Placed(order)
+            }
+        };
+        Self { priority: i64::MIN, order }
+    }
 }

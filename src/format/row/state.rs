@@ -157,6 +157,16 @@ impl<'a> FailureRow<'a> {
     }
 }
 
+/// Number of the extension field with a task's own rank, while it stands ahead of every priority: a
+/// place, of which the length of the field gives that of the order.
+const OWN_RANK_FIELD: u16 = 4;
+
+fn read_own_rank(field: &[u8]) -> Option<Rank> {
+    let mut rest = Unpacker::new(field);
+    let rank = unpack_place(&mut rest, field.len() == 24)?;
+    rest.end(rank)
+}
+
 /// Number of the extension field with the queue time until which its tube keeps a task that has
 /// ended. Absent without an end.
 const KEPT_FIELD: u16 = 8;
@@ -274,6 +284,7 @@ impl TaskProgress {
         let field = |number| self.extension.get(number);
         field(RETRY_FIELD).is_none_or(|field| read_retry_field(field).is_some())
             && field(FAILURE_FIELD).is_none_or(|field| FailureRow::decode(field).is_some())
+            && field(OWN_RANK_FIELD).is_none_or(|field| read_own_rank(field).is_some())
             && field(KEPT_FIELD).is_none_or(|field| read_kept_field(field).is_some())
     }
 
@@ -301,6 +312,25 @@ impl TaskProgress {
         if !self.extension.set(FAILURE_FIELD, &more.encode()) {
             self.extension.take(FAILURE_FIELD);
         }
+    }
+
+    /// Its own rank, while it stands ahead of every priority.
+    pub(crate) fn own_rank(&self) -> Option<Rank> {
+        self.extension.get(OWN_RANK_FIELD).and_then(read_own_rank)
+    }
+
+    /// The same, which it then has no more.
+    #[cold]
+    pub(crate) fn take_own_rank(&mut self) -> Option<Rank> {
+        self.extension.take(OWN_RANK_FIELD).and_then(|field| read_own_rank(&field))
+    }
+
+    /// Returns `false` and changes nothing if fields of later versions leave no room.
+    #[must_use]
+    pub(crate) fn set_own_rank(&mut self, rank: &Rank) -> bool {
+        let mut field = Packer::new();
+        pack_place(&mut field, rank);
+        self.extension.set(OWN_RANK_FIELD, &field.done())
     }
 
     /// Forgets its last failure.
@@ -337,9 +367,16 @@ pub(crate) struct TakenRow {
     pub(crate) holder: u32,
     /// Lease time of the hand-out. Means nothing after a reopening.
     pub(crate) since: u64,
-    /// Lease time at which it ends. Means nothing after a reopening.
+    /// Lease time at which it ends: of a stalled one the end of its grace. Means nothing after a
+    /// reopening.
     pub(crate) deadline: u64,
+    /// Of a stalled one: lease time at which its ttr has ended; otherwise [`NEVER`].
+    pub(crate) lapsed: u64,
 }
+
+/// Number of the extension field of a stalled lease with the end of its ttr: `u64`. It is in the
+/// section of the task's progress, which ends the row.
+const LAPSED_FIELD: u16 = 3;
 
 impl TakenRow {
     pub(crate) fn encode(&self, away: &Away<'_>, home: &StoredHome) -> Value {
@@ -357,7 +394,34 @@ impl TakenRow {
             row.u64(self.deadline);
         }
         away.pack(&mut row);
+        if self.is_stalled() {
+            return self.stalled_head().unwrap_or_else(|| self.head.clone()).end_row(row, home);
+        }
         self.head.end_row(row, home)
+    }
+
+    /// Whether its ttr has passed and its grace has not.
+    #[inline]
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.lapsed != NEVER
+    }
+
+    /// Whether the row can say that it is stalled: fields of later versions may leave no room.
+    pub(crate) fn has_room(&self) -> bool {
+        self.stalled_head().is_some()
+    }
+
+    #[cold]
+    fn stalled_head(&self) -> Option<TaskProgress> {
+        let mut head = self.head.clone();
+        head.extension.set(LAPSED_FIELD, &self.lapsed.to_be_bytes()).then_some(head)
+    }
+
+    #[cold]
+    fn take_lapsed(head: &mut TaskProgress) -> Option<u64> {
+        let Some(field) = head.extension.take(LAPSED_FIELD) else { return Some(NEVER) };
+        let lapsed = u64::from_be_bytes(field.try_into().ok()?);
+        Some(lapsed).filter(|lapsed| *lapsed != NEVER)
     }
 
     #[inline(always)]
@@ -369,8 +433,10 @@ impl TakenRow {
         let holder = if flags & 1 != 0 { rest.u32().filter(|holder| *holder != 0)? } else { 0 };
         let deadline = if flags & 2 != 0 { rest.u64().filter(|it| *it != NEVER)? } else { NEVER };
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (head, home) = TaskProgress::decode(rest.rest())?;
-        Some((away, (Self { head, token, holder, since, deadline }, home)))
+        let (mut head, home) = TaskProgress::decode(rest.rest())?;
+        let is_extended = !head.extension.is_empty();
+        let lapsed = if is_extended { Self::take_lapsed(&mut head)? } else { NEVER };
+        Some((away, (Self { head, token, holder, since, deadline, lapsed }, home)))
     }
 }
 

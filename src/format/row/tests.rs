@@ -115,7 +115,8 @@ fn golden_rows() {
         options,
         extension: Extension::default(),
     };
-    let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
+    let taken =
+        TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER, lapsed: NEVER };
     let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
     let bury = |reason| BuriedRow { head: head(), time: 9, reason };
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
@@ -279,6 +280,17 @@ fn golden_tubes() {
     let backoff = Backoff { step: Duration::from_micros(7), jitter: 9, ..plain.backoff };
     let grows = "000d00010009000000000000000709";
     assert_eq!(row(plain.clone().backoff(backoff), 8), general("00", "00000008", "00") + grows);
+    for (lapse, field) in [
+        (Lapse::new().grace(Duration::from_micros(7)), "000e0002000a 0000000000000007 0100"),
+        (Lapse::new().to(ReturnTo::Front).charged(false), { "000e0002000a 0000000000000000 0201" }),
+        (Lapse::new().to(ReturnTo::Back), "000e0002000a 0000000000000000 0300"),
+        (Lapse::new().grace(Duration::MAX).to(ReturnTo::After(Duration::from_micros(9))), {
+            "00160002 0012ffffffffffffffff 0400 0000000000000009"
+        }),
+    ] {
+        let row = row(plain.clone().lapse(lapse), 8);
+        assert_eq!(row, general("00", "00000008", "00") + &field.replace(' ', ""));
+    }
     assert_eq!(row(plain.placement("p"), 8), general("00", "00000008", "0170"));
     for (kind, code) in [
         (TubeKind::Fifo, "01"),
@@ -326,6 +338,58 @@ fn golden_retry_terms() {
         assert!(head.set_retry_terms(&RetryTerms::default()));
         assert_eq!(head, fresh);
     }
+}
+
+#[test]
+fn golden_stalled() {
+    let head = TaskProgress::fresh(NEVER, NEVER);
+    let stalled = TakenRow { head, token: 7, holder: 0, since: 8, deadline: 9, lapsed: 6 };
+    assert!(stalled.has_room());
+    let row = stalled.encode(&PLAIN, &HERE);
+    let field = "40000c000300080000000000000006";
+    let taken = "02000000000000000700000000000000080000000a0000000000000009";
+    assert_eq!(hex(&row), format!("{taken}{field}"));
+    probe(&row);
+    assert_eq!(TakenRow::decode(&row), Some((PLAIN, (stalled.clone(), HERE))));
+    // Cut, longer, and a stall that never began.
+    let at = row.len() - 8;
+    let never = [&row[..at], &[255; 8]].concat();
+    assert_eq!(TakenRow::decode(&never), None);
+    let mut short = row[..row.len() - 1].to_vec();
+    (short[at - 5], short[at - 1]) = (11, 7);
+    assert_eq!(TakenRow::decode(&short), None);
+    let full = TaskProgress { extension: extension(), ..stalled.head.clone() };
+    let row = TakenRow { head: full, ..stalled }.encode(&PLAIN, &HERE);
+    probe(&row);
+    assert_eq!(TakenRow::decode(&row).unwrap().1.0.lapsed, 6);
+}
+
+#[test]
+fn golden_ranks_ahead() {
+    let (fresh, eight) = (TaskProgress::fresh(NEVER, NEVER), "0000000000000008");
+    let (number, placed) = (Order::back(7), Order::placed(b"ab").unwrap());
+    for (order, field, ahead) in [
+        (number, "4000140004 0010 0000000000000002 8000000000000007", eight.to_owned()),
+        (placed, "40001c0004 0018 0000000000000002 61620000000000000000000000000000", {
+            "0000000000000000".to_owned() + eight
+        }),
+    ] {
+        let (mut head, own) = (fresh.clone(), Rank { priority: 2, order });
+        assert!(head.set_own_rank(&own));
+        let row = head.encode(&HERE);
+        assert_eq!(hex(&row), field.replace(' ', ""));
+        probe(&row);
+        assert_eq!(TaskProgress::decode(&row[..row.len() - 1]), None);
+        assert_eq!((head.own_rank(), head.take_own_rank()), (Some(own), Some(own)));
+        assert_eq!(head, fresh);
+        let first = own.ahead(8);
+        assert_eq!((first.priority, hex(first.order.as_bytes())), (i64::MIN, ahead));
+    }
+    // Nothing at the front comes before it.
+    let front = Order::front(1 << 48);
+    assert!(
+        Rank { priority: 0, order: number }.ahead(u64::MAX).order.as_bytes() < front.as_bytes()
+    );
 }
 
 /// Fields that this version knows, beside one of a later version.

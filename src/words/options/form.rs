@@ -2,6 +2,7 @@
 //! setter, with the value that the setter takes. Reading calls the setters.
 
 use crate::words::backoff::Backoff;
+use crate::words::lapse::Lapse;
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -22,6 +23,7 @@ struct TubeForm {
     max_attempts: Option<u32>,
     /// `None`: as the kind has it.
     backoff: Option<Backoff>,
+    lapse: Lapse,
     in_flight: u32,
     hold_group_while_delayed: bool,
     ttl_spares_buried: bool,
@@ -52,6 +54,7 @@ impl TubeForm {
             capacity,
             max_attempts,
             backoff,
+            lapse,
             in_flight,
             hold_group_while_delayed,
             ttl_spares_buried,
@@ -70,6 +73,7 @@ impl TubeForm {
             capacity: capacity.unwrap_or(0),
             max_attempts: Some(max_attempts.unwrap_or(0)),
             backoff: Some(backoff),
+            lapse,
             in_flight,
             hold_group_while_delayed,
             ttl_spares_buried,
@@ -86,6 +90,7 @@ impl TubeForm {
             .temporary(self.temporary)
             .priority(self.priority)
             .capacity(self.capacity)
+            .lapse(self.lapse)
             .in_flight(self.in_flight)
             .hold_group_while_delayed(self.hold_group_while_delayed)
             .ttl_spares_buried(self.ttl_spares_buried)
@@ -130,6 +135,7 @@ impl<'de> Deserialize<'de> for TubeOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::lapse::ReturnTo;
     use serde_json::{Value, from_value, to_value};
 
     /// Each field with a value that is not its default. The compiler asks for a new field here.
@@ -143,6 +149,7 @@ mod tests {
             capacity: Some(u64::MAX),
             max_attempts: Some(7),
             backoff: Backoff::linear(Duration::from_micros(3)).factor(3).jitter(20),
+            lapse: Lapse::new().to(ReturnTo::After(Duration::from_secs(1))).charged(false),
             in_flight: 2,
             hold_group_while_delayed: true,
             ttl_spares_buried: true,

@@ -170,6 +170,8 @@ pub(crate) struct TubeRow {
     pub(crate) backoff: (u64, u32, u64),
     /// Of the back-off: its step, and its jitter in percent.
     pub(crate) grows: (u64, u8),
+    /// What becomes of a lapsed lease.
+    pub(crate) lapse: Option<Lapse>,
     pub(crate) in_flight: u32,
     pub(crate) placement: String,
     /// Of finished and of buried tasks.
@@ -178,6 +180,14 @@ pub(crate) struct TubeRow {
 
 /// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
 pub(crate) type Kept = [u64; 3];
+/// Grace, where a task returns to, whether it is charged, and the delay.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Lapse {
+    pub(crate) grace: u64,
+    pub(crate) to: u8,
+    pub(crate) free: bool,
+    pub(crate) delay: Option<u64>,
+}
 
 #[derive(Debug)]
 pub(crate) struct ConsumerRow {
@@ -275,6 +285,10 @@ pub(crate) struct Progress {
     pub(crate) last_error: Option<String>,
     pub(crate) home: Option<Place>,
     pub(crate) failure: Option<Failure>,
+    /// When the ttr of a stalled lease ended.
+    pub(crate) lapsed: Option<u64>,
+    /// Its own place, while it stands ahead of every priority.
+    pub(crate) own: Option<Place>,
     /// The task's own limit of attempts; 0 is none.
     pub(crate) max_attempts: Option<u32>,
     /// Until when it is kept by its age after its end.
@@ -360,6 +374,7 @@ impl Bytes<'_> {
             pause_end: None,
             grows: (0, 0),
             kept: [None, None],
+            lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
         row.pause_end = self.when(row.flags & 16 != 0, Self::u64)?;
@@ -373,6 +388,7 @@ impl Bytes<'_> {
                         row.grows = Bytes(bytes).growth()?;
                         ensure(row.grows != (0, 0), || "a growth of nothing".into())?;
                     }
+                    2 => row.lapse = Some(Bytes(bytes).lapse()?),
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -409,6 +425,16 @@ impl Bytes<'_> {
         }
         self.end()?;
         Ok(limit)
+    }
+
+    fn lapse(mut self) -> Read<Lapse> {
+        let (grace, to, free) = (self.u64()?, self.u8()?, self.flags(1)? == 1);
+        ensure((1..=4).contains(&to), || format!("a return to {to}"))?;
+        let lapse = Lapse { grace, to, free, delay: self.when(to == 4, Self::u64)? };
+        let is_plain = (grace, to, free) == (0, 1, false);
+        ensure(!is_plain, || "a lapse as without the field".into())?;
+        self.end()?;
+        Ok(lapse)
     }
 
     /// Tube and id to go on from.
@@ -540,6 +566,12 @@ impl Bytes<'_> {
             match number {
                 1 => row.max_attempts = Bytes(&bytes).terms()?,
                 2 => row.failure = Some(Bytes(&bytes).failure()?),
+                3 => row.lapsed = Some(Bytes(&bytes).number()?),
+                4 => {
+                    let mut rest = Bytes(&bytes);
+                    row.own = Some(place(&mut rest, bytes.len() == 24)?);
+                    rest.end()?;
+                }
                 8 => row.kept_until = Some(Bytes(&bytes).number()?),
                 _ => return Err(format!("field {number} of a progress")),
             }

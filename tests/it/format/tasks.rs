@@ -329,11 +329,24 @@ impl Parts {
                 beside(away, *bytes, found, payload.len(), away_place)?;
                 ensure(!holds || group.is_some() && tube.flags & HOLDING != 0, || "holds".into())?;
             }
-            State::Taken { bytes, away, .. } | State::Done { bytes, away, .. } => {
+            State::Done { bytes, away, .. } => {
                 beside(away, *bytes, found, payload.len(), away_place)?;
+            }
+            State::Taken { bytes, away, deadline, .. } => {
+                beside(away, *bytes, found, payload.len(), away_place)?;
+                let is_after = progress.lapsed <= Some(deadline.unwrap_or(u64::MAX));
+                ensure(is_after, || "a grace that ended before its ttr".into())?;
             }
             State::Buried { .. } => {}
         }
+        let is_taken = matches!(state, State::Taken { .. });
+        ensure(is_taken || progress.lapsed.is_none(), || "stalled, and not taken".into())?;
+        let is_ahead = place.priority == i64::MIN && place.order[0] < 0x40;
+        let ahead = progress
+            .own
+            .as_ref()
+            .is_none_or(|own| !is_taken && is_ahead && own.order.len() == place.order.len());
+        ensure(ahead, || "its own place is elsewhere".into())?;
         let moved = (place != home).then(|| place.clone());
         let reported = progress.home.as_ref();
         ensure(reported == moved.is_some().then_some(&home), || format!("home {reported:?}"))?;

@@ -1,7 +1,7 @@
 //! Due work in the model: done task by task, because the times of two tasks do not affect each
 //! other.
 
-use super::{Model, Task, Tube, ready};
+use super::{Model, Task, Tube, is_exhausted, ready};
 use crate::step::*;
 use std::collections::BTreeSet;
 use tubewell::State;
@@ -15,7 +15,7 @@ impl Model {
     /// The same before a step that sees delays, or does not: one that ends a lease or extends it
     /// ends no delay and no pause.
     pub(super) fn work_off_for(&mut self, no: u8, sees_delays: bool) {
-        let Some(spares) = self.tubes.get(&no).map(|tube| tube.opts.spares) else { return };
+        let Some(opts) = self.tubes.get(&no).map(|tube| tube.opts.clone()) else { return };
         let (queue, wall, mono) = (self.time.queue, self.time.wall_now(), self.time.mono);
         let tube = self.tubes.get_mut(&no).unwrap();
         tube.pause = tube.pause.filter(|end| *end > queue || !sees_delays);
@@ -32,7 +32,7 @@ impl Model {
             let task = self.tasks.get_mut(&serial).unwrap();
             let expires = match task.seen.state {
                 State::Delayed | State::Done => EVER,
-                State::Buried if spares => EVER,
+                State::Buried if opts.spares => EVER,
                 _ => task.expires,
             };
             let lapsed = task.seen.state == State::Taken && task.deadline <= mono;
@@ -43,19 +43,50 @@ impl Model {
                 if lapsed {
                     // It is not specified whether the lease ended first or the task was removed
                     // first.
-                    self.tubes.get_mut(&no).unwrap().calls[Call::Ttr as usize] = None;
+                    let tube = self.tubes.get_mut(&no).unwrap();
+                    (tube.calls[Call::Ttr as usize], tube.calls[Call::Stall as usize]) =
+                        (None, None);
                 }
             }
         }
-        // In this order: one that is buried may remove those that ended before it.
-        let here = self.tasks.values().filter(|task| task.tube == no && task.deadline <= mono);
-        let taken = here.filter(|task| task.seen.state == State::Taken);
-        let mut lapsed: Vec<_> = taken.map(|task| (task.deadline, task.seen.serial)).collect();
-        lapsed.sort_unstable();
-        for (_, serial) in lapsed {
-            self.give_back(serial);
-            self.count(no, Call::Ttr);
+        while let Some(serial) = self.first_lapse(no, mono) {
+            self.lapse(serial, &opts);
         }
+    }
+
+    /// The taken task whose lease ended first, in a tube.
+    fn first_lapse(&self, no: u8, mono: u64) -> Option<Serial> {
+        let over = |task: &&Task| task.tube == no && task.deadline <= mono;
+        let first = self.tasks.values().filter(over).map(|it| (it.deadline, it.seen.serial)).min();
+        first.map(|(_, serial)| serial)
+    }
+
+    /// The ttr of a lease has ended, or its grace.
+    fn lapse(&mut self, serial: Serial, opts: &Opts) {
+        let task = self.tasks.get_mut(&serial).unwrap();
+        let no = task.tube;
+        if task.lapsed == EVER && opts.grace > 0 {
+            task.lapsed = task.deadline;
+            task.deadline = task.deadline.saturating_add(opts.grace);
+            return self.count(no, Call::Stall);
+        }
+        if opts.free {
+            task.seen.attempts = task.seen.attempts.saturating_sub(1);
+        }
+        if !opts.free && is_exhausted(task, opts) {
+            self.give_back(serial);
+            return self.count(no, Call::Ttr);
+        }
+        self.wait(serial, if let To::After(delay) = opts.to { delay } else { 0 });
+        self.front -= 1;
+        self.back += 1;
+        let task = self.tasks.get_mut(&serial).unwrap();
+        task.place = match opts.to {
+            To::Front => self.front,
+            To::Back => self.back,
+            To::Place | To::After(_) => task.place,
+        };
+        self.count(no, Call::Ttr);
     }
 
     /// The tubes whose due work is done before this step.

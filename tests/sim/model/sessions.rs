@@ -75,6 +75,7 @@ impl Model {
             // It is not specified whether it was lost or became due in the same instant.
             tube.calls[Call::Lost as usize] = None;
             tube.calls[Call::Ttr as usize] = None;
+            tube.calls[Call::Stall as usize] = None;
         }
     }
 
@@ -120,6 +121,7 @@ impl Model {
             let task = self.tasks.get_mut(&serial).unwrap();
             task.lease = Some(no);
             task.deadline = mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
+            task.lapsed = EVER;
             let Seen { attempts, deliveries, .. } = task.seen;
             hands.push(Hand { serial, attempts, deliveries });
             self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
@@ -194,7 +196,7 @@ impl Model {
             let task = self.tasks.get_mut(&serial).unwrap();
             if task.holder.is_some_and(|who| self.sessions.contains_key(&who)) {
                 // Lease time begins again with each process.
-                (task.lease, task.deadline) = (None, EVER);
+                (task.lease, task.deadline, task.lapsed) = (None, EVER, EVER);
             } else {
                 let tube = task.tube;
                 self.give_back(serial);

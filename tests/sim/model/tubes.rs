@@ -20,6 +20,7 @@ impl Model {
         | Step::BuryAny { tube, .. }
         | Step::Delete { tube, .. }
         | Step::DeleteMany { tube, .. }
+        | Step::Timeout { tube, .. }
         | Step::Finish { tube, .. }
         | Step::Update { tube, .. }
         | Step::Peek { tube, .. }
@@ -172,6 +173,7 @@ impl Model {
                 here.iter().for_each(|serial| self.remove(*serial, Call::Delete));
                 return Ok(Answer::Count(here.len() as u64));
             }
+            Step::Timeout { .. } => return self.time_out(tube, &picked.tasks),
             Step::Finish { fails, .. } => return self.finish(one, *fails),
             Step::Update { change, .. } => {
                 let state = one.as_ref().ok().map(|serial| self.tasks[serial].seen.state);
@@ -240,6 +242,30 @@ impl Model {
         if self.tasks.contains_key(&serial) { Err(vec![ErrorKind::WrongTube]) } else { missing }
     }
 
+    /// Taken away from their holders, all or none.
+    fn time_out(&mut self, tube: u8, tasks: &[Serial]) -> Expected {
+        for serial in tasks {
+            let serial = self.one_of(tube, Some(*serial), true)?;
+            if self.tasks[&serial].seen.state != State::Taken {
+                return Err(vec![ErrorKind::WrongState]);
+            }
+        }
+        let mut done = Vec::new();
+        for serial in tasks {
+            if done.contains(serial) {
+                continue;
+            }
+            done.push(*serial);
+            self.back += 1;
+            let task = self.tasks.get_mut(serial).unwrap();
+            task.seen.attempts = task.seen.attempts.saturating_sub(1);
+            ready(task);
+            task.ahead = Some(self.back);
+            self.count(tube, Call::Timeout);
+        }
+        Ok(Answer::Done)
+    }
+
     /// A task that is gone is no error; a buried one has its end already.
     fn finish(&mut self, one: Result<Serial, Vec<ErrorKind>>, fails: bool) -> Expected {
         let serial = match one {
@@ -289,7 +315,7 @@ impl Model {
         let task = self.tasks.get_mut(&serial).unwrap();
         let from = std::mem::replace(&mut task.tube, to);
         ready(task);
-        task.place = place;
+        (task.place, task.ahead) = (place, None);
         task.seen.attempts = 0;
         task.seen.priority =
             priority.unwrap_or(if prioritised { task.seen.priority } else { plain });
@@ -397,6 +423,9 @@ impl Model {
         let wall_due = change.run_in.map(|by| (self.time.wall + by).max(0) as u64);
         let task = self.tasks.get_mut(&serial).unwrap();
         task.seen.priority = change.priority.unwrap_or(task.seen.priority);
+        if change.priority.is_some() || change.moves() {
+            task.ahead = None;
+        }
         task.max_attempts = change.max_attempts.or(task.max_attempts);
         task.backoff = change.backoff.or(task.backoff);
         if let Some(ttl) = change.ttl {
@@ -407,7 +436,7 @@ impl Model {
             // A lease of an earlier process waits for its consumer, without a deadline.
             let waits = task.holder.is_some() && task.lease.is_none() && task.deadline == EVER;
             if task.seen.state == State::Taken && !waits {
-                task.deadline = mono.saturating_add(ttr);
+                (task.deadline, task.lapsed) = (mono.saturating_add(ttr), EVER);
             }
         }
         if change.moves() {
@@ -424,7 +453,8 @@ impl Model {
         }
         let seen = |task: &Task| {
             let terms = (task.max_attempts, task.backoff);
-            (task.seen.clone(), task.expires, task.by_wall, task.held_back, task.deadline, terms)
+            let lease = (task.deadline, task.lapsed, task.ahead);
+            (task.seen.clone(), task.expires, task.by_wall, task.held_back, lease, terms)
         };
         let (is_same, tube) = (seen(task) == seen(&before), task.tube);
         if !is_same {

@@ -18,6 +18,7 @@ impl World {
         | Step::BuryAny { tube: no, .. }
         | Step::Delete { tube: no, .. }
         | Step::DeleteMany { tube: no, .. }
+        | Step::Timeout { tube: no, .. }
         | Step::Finish { tube: no, .. }
         | Step::Update { tube: no, .. }
         | Step::Peek { tube: no, .. }
@@ -88,6 +89,10 @@ impl World {
             Step::DeleteMany { .. } => {
                 let ids = picked.tasks.iter().filter_map(|serial| self.ids.get(serial).copied());
                 Ok(tube.delete_many(&ids.collect::<Vec<_>>()).map(Answer::Count))
+            }
+            Step::Timeout { .. } => {
+                let ids = picked.tasks.iter().filter_map(|serial| self.ids.get(serial).copied());
+                done(tube.force_timeout(&ids.collect::<Vec<_>>()))
             }
             Step::Finish { fails, .. } => {
                 let finished = match fails {
