@@ -40,6 +40,8 @@
 //!
 //! [`claim`](Tube::claim) takes a chosen task from Delayed and Buried too, [`update`](Tube::update)
 //! moves a task between Delayed and Ready, and [`bury`](Tube::bury) by id buries it from any state.
+//! [`trash`](Tube::trash) takes it from the board, until [`restore`](Tube::restore) makes it ready
+//! again.
 //!
 //! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is a taken task and [`Lease`] the right to
 //! settle it, [`Consumer`] a named session. [`Queue::transact`] commits an ack and the
@@ -88,6 +90,7 @@
 //! | put, take, ack | add a task; lease the best ready one; finish it |
 //! | release, retry | return a task, the attempt not counted; return it after a failure |
 //! | bury, kick | keep a task from takers, with a reason; make it ready again |
+//! | trash, restore | take a task from the board, but keep it for review; make it ready again |
 //! | touch, renew | extend a lease |
 //! | lease | the right to settle a taken task, until its ttr is over |
 //! | ticket | a lease as plain data: the task's id and a token |
@@ -177,4 +180,4 @@ pub use words::retention::Retention;
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 pub use words::urgency::Urgency;
-pub use words::verb::{Advance, Conflict, Put, PutOutcome, Release};
+pub use words::verb::{Advance, Conflict, Put, PutOutcome, Release, Unfailed};

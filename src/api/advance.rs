@@ -120,6 +120,15 @@ impl<T: ?Sized> Tube<T> {
         MoveTask { tube: self, to, id, changes, durability }
     }
 
+    /// Refuses a tube of another queue than this.
+    pub(crate) fn ensure_of(&self, hold: &Arc<QueueInner>) -> Result<()> {
+        if Arc::ptr_eq(hold, &self.hold) {
+            return Ok(());
+        }
+        let text = format!("tube {:?} is of another queue", self.name);
+        Err(Error::new(ErrorKind::Invalid).because(text))
+    }
+
     /// Takes over a task from the tube of this number.
     fn receive(
         &self,
@@ -128,10 +137,7 @@ impl<T: ?Sized> Tube<T> {
         changes: Changes,
         durability: Durability,
     ) -> Result<()> {
-        if !Arc::ptr_eq(hold, &self.hold) {
-            let text = format!("tube {:?} is of another queue", self.name);
-            return Err(Error::new(ErrorKind::Invalid).because(text));
-        }
+        self.ensure_of(hold)?;
         // What is due here makes room.
         self.hold.core.catch_up(self.number)?;
         let others_wait = self.hold.core.room.has_waiters(self.number);

@@ -292,7 +292,7 @@ impl<T: ?Sized> Tube<T> {
         UpdateTask { tube: self, id, changes: Changes::default(), durability: self.durability }
     }
 
-    fn run_on(&self, action: &'static str, id: TaskId, verb: Verb<'_>) -> Result<bool> {
+    pub(crate) fn run_on(&self, action: &'static str, id: TaskId, verb: Verb<'_>) -> Result<bool> {
         let op = Tool { tube: self.number, id, verb };
         let done = self.hold.core.run(&op, self.durability);
         self.name_task_errors(action, id, done)

@@ -12,6 +12,7 @@ use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{State, TaskId, TaskSummary};
+use crate::words::verb::Unfailed;
 
 /// Failed tasks of all tubes.
 impl Queue {
@@ -74,6 +75,36 @@ impl Queue {
     pub fn unfail(&self, group: &str, most: u64) -> Result<u64> {
         let durability = self.hold.settings.durability;
         self.call("unfail", |core| core.unfail(group, most, durability))
+    }
+
+    /// Puts up to `most` tasks of a failure group into the tube `to`, from all tubes, in the order
+    /// in which they were buried, as [`Tube::unfail_into`] does.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// for tube in ["letters", "mail"] {
+    ///     let tube = queue.tube(tube)?;
+    ///     tube.put(b"hello")?;
+    ///     tube.take()?.fail("address", "no such street")?;
+    /// }
+    /// let by_hand = queue.tube("by hand")?;
+    /// assert_eq!(queue.unfail_into("address", 10, &by_hand)?.moved, 2);
+    /// assert_eq!(by_hand.stats()?.ready, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tube::unfail_into`].
+    pub fn unfail_into<U: ?Sized>(&self, group: &str, most: u64, to: &Tube<U>) -> Result<Unfailed> {
+        let durability = self.hold.settings.durability;
+        self.call("unfail", |core| {
+            to.ensure_of(&self.hold)?;
+            core.unfail_into((None, group), most, to.number, durability)
+        })
     }
 }
 
@@ -151,6 +182,45 @@ impl<T: ?Sized> Tube<T> {
     /// As [`kick`](Tube::kick).
     pub fn unfail(&self, group: &str, most: u64) -> Result<u64> {
         self.kick_in("unfail", Some(group), most)
+    }
+
+    /// Puts up to `most` of its tasks of a failure group into another tube, in the order in which
+    /// they were buried, each as [`move_to`](Tube::move_to) does: at the back of its priority, with
+    /// its attempts 0. A task whose key the other tube has is named and stepped over. Works in
+    /// steps of at most 64; other calls run between them.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (letters, by_hand) = (queue.tube("letters")?, queue.tube("by hand")?);
+    /// letters.task(b"to ada").key("ada").put()?;
+    /// let bob = letters.task(b"to bob").key("bob").put()?;
+    /// letters.take()?.fail("address", "no such street")?;
+    /// letters.take()?.fail("address", "no such town")?;
+    /// by_hand.task(b"again to bob").key("bob").put()?;
+    ///
+    /// let done = letters.unfail_into("address", 10, &by_hand)?;
+    /// assert_eq!((done.moved, done.clashes, done.is_full), (1, vec![bob], false));
+    /// assert_eq!(by_hand.stats()?.ready, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) for a task that [`move_to`](Tube::move_to) would
+    /// refuse so; [`Invalid`](ErrorKind::Invalid) if `to` is of another queue;
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if one of the tubes was dropped;
+    /// [`DiskFull`](ErrorKind::DiskFull); [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
+    /// failed. After an error the steps before it stay done.
+    pub fn unfail_into<U: ?Sized>(&self, group: &str, most: u64, to: &Tube<U>) -> Result<Unfailed> {
+        let (core, from) = (&self.hold.core, (Some(self.number), group));
+        let done = to
+            .ensure_of(&self.hold)
+            .and_then(|()| core.unfail_into(from, most, to.number, self.durability));
+        self.name_errors("unfail", done)
     }
 
     /// Makes the buried tasks ready again that the filter chooses, up to `most`, as

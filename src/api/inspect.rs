@@ -30,9 +30,11 @@ pub struct TubeStats {
     pub delayed: u64,
     /// Tasks that a taker holds, or that wait for a consumer's grace to end.
     pub taken: u64,
-    /// Buried tasks.
+    /// Buried tasks, without those in the trash.
     pub buried: u64,
-    /// The tasks in these four states together.
+    /// Tasks in the trash, which count in no state and not against the capacity.
+    pub trashed: u64,
+    /// The tasks in these four states together, without those in the trash.
     pub total: u64,
     /// Finished tasks that the tube [keeps](crate::TubeOptions::keep_finished).
     pub finished: u64,
@@ -63,6 +65,10 @@ pub struct Calls {
     pub bury: u64,
     /// Tasks kicked.
     pub kick: u64,
+    /// Tasks put into the trash.
+    pub trash: u64,
+    /// Tasks restored from it.
+    pub restore: u64,
     /// Tasks deleted, or replaced by a keyed put.
     pub delete: u64,
     /// Tasks changed by `update`.
@@ -155,6 +161,8 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         retry: of(Cause::Retry),
         bury: of(Cause::Bury),
         kick: of(Cause::Kick),
+        trash: of(Cause::Trash),
+        restore: of(Cause::Restore),
         delete: of(Cause::Delete),
         update: of(Cause::Update),
         advance: of(Cause::Advance),
@@ -170,6 +178,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
     let [ready, delayed, taken, buried, finished] =
         [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done].map(in_state);
     TubeStats {
+        trashed: query::trashed(&state.store, &tube),
         tube: tube.row.name,
         ready,
         delayed,
@@ -415,7 +424,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("stats", stats(&self.hold, self.number))
     }
 
-    /// How many tasks it has, in every state but Done.
+    /// How many tasks it has, in every state but Done, without those in the [trash](Tube::trash).
     ///
     /// # Errors
     /// As [`info`](Tube::info).
@@ -423,7 +432,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("len", stats(&self.hold, self.number).map(|stats| stats.total))
     }
 
-    /// Whether it has no task, in any state but Done.
+    /// Whether it has no task, in any state but Done, but perhaps some in the [trash](Tube::trash).
     ///
     /// # Errors
     /// As [`info`](Tube::info).

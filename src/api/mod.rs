@@ -29,6 +29,7 @@ pub(crate) mod peek;
 pub(crate) mod newest_first;
 pub(crate) mod failures;
 pub(crate) mod results;
+pub(crate) mod trash;
 pub(crate) mod events;
 pub(crate) mod subscription;
 pub(crate) mod transact;

@@ -9,8 +9,8 @@ use crate::words::macros::debug;
 use crate::words::sync::Arc;
 use crate::words::task::TaskSummary;
 
-/// Tasks that have ended, the last one first, from [`Tube::failed`], [`Queue::failed`] and
-/// [`Tube::finished`].
+/// Tasks that have ended, the last one first, from [`Tube::failed`], [`Queue::failed`],
+/// [`Tube::finished`] and [`Tube::trashed`].
 pub struct NewestFirst {
     hold: Arc<QueueInner>,
     tube: Option<Arc<str>>,

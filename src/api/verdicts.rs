@@ -338,6 +338,28 @@ verdicts! {
             group: group.into(),
             message: message.to_string(),
         });
+
+        /// Puts the task into the trash of its tube, with a reason cut to 4096 bytes: it leaves the
+        /// board, and is kept for review until it is [restored](crate::Tube::restore) or the trash
+        /// is [emptied](crate::Tube::empty_trash). See [`Tube::trash`](crate::Tube::trash).
+        ///
+        /// ```
+        /// use tubewell::{Queue, Reason};
+        ///
+        /// # fn main() -> tubewell::Result<()> {
+        /// let tube = Queue::in_memory()?.tube("letters")?;
+        /// let id = tube.put(b"hello")?;
+        /// tube.take()?.trash("no letter")?;
+        /// assert!(tube.is_empty()?);
+        /// assert_eq!(tube.stats()?.trashed, 1);
+        /// assert_eq!(tube.peek(id)?.reason, Some(Reason::Trashed("no letter".into())));
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// As [`ack`](Self::ack).
+        trash(reason: impl Display) => Verdict::bury(Reason::Trashed(reason.to_string()));
     }
     keeps {
         /// Adds this much to the lease's deadline, to the task's ttr and to its ttl. Zero changes

@@ -5,9 +5,8 @@
 use crate::engine::context::sound;
 use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
-use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, query, retention, settle};
+use crate::engine::{consumers, query, retention, settle, transition};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, TaskRow, WorkRow};
@@ -412,7 +411,7 @@ impl<'a> Audit<'a> {
             self.lease(task.id, taken);
         }
         self.sums(task, standing);
-        if let Some(text) = task.key().filter(|_| transition::has_key_row(standing)) {
+        if let Some(text) = task.key().filter(|_| standing.holds_key()) {
             self.expect(Tag::Key, key::key(run, text, task.id));
         }
         if let Some(name) = task.group {

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{kicked, set_aside};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, lookup, transition};
+use crate::engine::{finish, lookup, transition, trash};
 use crate::format::row::BuriedRow;
 use crate::format::{Scan, Tag, View, key};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -25,6 +25,8 @@ pub(crate) enum Verb<'a> {
     /// The work has failed; the caller need not hold the task.
     Fail(Reason),
     Bury(Reason),
+    /// Into the trash, also from the buried ones.
+    Trash(Reason),
     Kick,
     Delete {
         /// The states in which the task is deleted; `None` is all.
@@ -82,7 +84,7 @@ impl Op for Tool<'_> {
         let (stored, from) = lookup::find(ctx, tube, id)?;
         match (&self.verb, &from) {
             (Verb::Complete(_), TaskState::Done(_)) => Ok(false),
-            (Verb::Fail(_) | Verb::Bury(_) | Verb::Kick, TaskState::Done(_)) => {
+            (Verb::Fail(_) | Verb::Bury(_) | Verb::Trash(_) | Verb::Kick, TaskState::Done(_)) => {
                 wrong_state(id, &from, "and can only be deleted").map(|()| false)
             }
             _ => self.apply(ctx, &stored.task(tube)?, from).map(|()| true),
@@ -95,18 +97,23 @@ impl Tool<'_> {
         let (tube, id) = (task.tube, self.id);
         match &self.verb {
             // What became of it is decided.
+            Verb::Complete(_) | Verb::Fail(_) if matches!(from, TaskState::Trashed(_)) => {
+                wrong_state(id, &from, "in the trash, restore it first")
+            }
             Verb::Complete(_) | Verb::Fail(_) if from.state() == State::Buried => {
                 wrong_state(id, &from, "kick it first")
             }
             Verb::Complete(result) => finish::finish(ctx, task, &from, *result),
             // It keeps its first reason.
+            Verb::Bury(_) | Verb::Trash(_) if matches!(from, TaskState::Trashed(_)) => Ok(()),
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
-            Verb::Fail(reason) | Verb::Bury(reason) => {
+            Verb::Fail(reason) | Verb::Bury(reason) | Verb::Trash(reason) => {
                 let to = set_aside(ctx, tube, from.head().clone(), from.holder(), reason)?;
-                transition::move_task(ctx, task, &from, &to, Cause::Bury)
+                transition::move_task(ctx, task, &from, &to, trash::cause_of(&to))
             }
             Verb::Kick => match from {
                 TaskState::Buried(buried) => kick(ctx, task, buried),
+                TaskState::Trashed(_) => wrong_state(id, &from, "in the trash, restore it"),
                 from => wrong_state(id, &from, "not Buried"),
             },
             Verb::Delete { only_if: Some(states) } if !states.contains(&from.state()) => {

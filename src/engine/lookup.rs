@@ -82,8 +82,9 @@ fn look(view: &dyn View, tube: &TubeEntry, key: Key) -> Result<Option<FoundTask>
 }
 
 /// The keys that the row of a task may have in the states whose keys contain its rank.
-fn ranked_keys(tube: &TubeEntry, id: TaskId, place: &Rank, group: Option<&str>) -> [Key; 2] {
-    [ready_key(tube, group, place, id), key::buried(tube.run(), place, id)]
+fn ranked_keys(tube: &TubeEntry, id: TaskId, place: &Rank, group: Option<&str>) -> [Key; 3] {
+    let run = tube.run();
+    [ready_key(tube, group, place, id), key::buried(run, place, id), key::trashed(run, place, id)]
 }
 
 /// The group of the task of this id that was put here. Its own row is not read if no task of the
@@ -173,7 +174,7 @@ pub(crate) fn state_row(
 /// contains the rank. Reads all ready and all buried tasks of the tube.
 #[cold]
 fn ranked_key(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<Key>> {
-    for tag in [Tag::Ready, Tag::Line, Tag::Buried] {
+    for tag in [Tag::Ready, Tag::Line, Tag::Buried, Tag::Trashed] {
         let mut rows = Scan::over(tube.range(tag));
         while let Some((key, _)) = rows.next(view)? {
             if key::id_of(&key) == Some(id) {

@@ -8,6 +8,7 @@
 //!  – ─── put, later ──▶ Delayed                        Taken ─ release, lost, ttr ─▶ Ready
 //!                                                      Taken ─ release, retry ─────▶ Delayed
 //!  any ── bury ───────▶ Buried ─ kick ─▶ Ready         Taken ─ bury, fail, retry ──▶ Buried
+//!  any ── trash ──────▶ Trashed ─ restore ─▶ Ready
 //!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone, or
 //!  Done, Buried ── retention ─────────▶ gone             Done, where the tube keeps it
 //! ```
@@ -27,6 +28,7 @@ pub(crate) mod fresh;
 pub(crate) mod query;
 pub(crate) mod failures;
 pub(crate) mod retention;
+pub(crate) mod trash;
 pub(crate) mod transition;
 pub(crate) mod finish;
 pub(crate) mod explain;
@@ -39,6 +41,7 @@ pub(crate) mod timeout;
 pub(crate) mod by_id;
 pub(crate) mod update;
 pub(crate) mod moves;
+pub(crate) mod restore;
 pub(crate) mod sweep;
 pub(crate) mod tubes;
 pub(crate) mod due;

@@ -2,7 +2,7 @@
 //! work, or by its id. It keeps its id, its key and its payload, of which no piece is written
 //! again.
 
-use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
@@ -15,6 +15,7 @@ use crate::format::row::{self, DelayedRow, TaskProgress, TaskRow, moved_section}
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::PAGE_BYTES;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
 
@@ -43,6 +44,97 @@ impl Which<'_> {
             Self::Held(ticket, _) => ticket.id,
             Self::ById(id) => *id,
         }
+    }
+}
+
+/// Moves tasks that were found in a failure group to the back of a tube, in their order, and steps
+/// over those that have left the group. Of one op, not more than some bytes of rows.
+pub(crate) struct MoveFailed<'a> {
+    pub(crate) to: u32,
+    pub(crate) group: &'a str,
+    /// Each with its tube, where what is due was done.
+    pub(crate) tasks: &'a [(u32, TaskId)],
+    pub(crate) others_wait: bool,
+}
+
+/// What became of them.
+#[derive(Default)]
+pub(crate) struct MovedFailed {
+    /// Of how many tasks; the others are left for the next op.
+    pub(crate) looked: usize,
+    pub(crate) moved: Vec<TaskId>,
+    /// Those whose key the other tube has.
+    pub(crate) clashes: Vec<TaskId>,
+    /// Whether the other tube has no room for the next one.
+    pub(crate) is_full: bool,
+}
+
+impl Op for MoveFailed<'_> {
+    type Done = MovedFailed;
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.to)
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::of_ids(self.tasks.len() as u64)
+    }
+
+    fn grows(&self) -> bool {
+        true
+    }
+
+    fn in_doubt(&self, done: &MovedFailed) -> Vec<TaskId> {
+        done.moved.clone()
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<MovedFailed> {
+        let (mut done, mut bytes) = (MovedFailed::default(), 0);
+        for (from, id) in self.tasks {
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+            let length = self.bytes_of(ctx, *from, *id)?;
+            let (which, changes) = (Which::ById(*id), Changes::default());
+            let others_wait = self.others_wait;
+            let step = Move { from: *from, to: self.to, which, changes, others_wait };
+            match length.map(|length| step.decide(ctx).map(|()| length)) {
+                // It has left the group, or is damaged.
+                None => {}
+                Some(Ok(length)) => {
+                    bytes += length;
+                    done.moved.push(*id);
+                }
+                Some(Err(error)) => match error.kind() {
+                    ErrorKind::KeyExists => done.clashes.push(*id),
+                    ErrorKind::Full => {
+                        done.is_full = true;
+                        break;
+                    }
+                    _ => return Err(error.on_task(*id)),
+                },
+            }
+            done.looked += 1;
+        }
+        Ok(done)
+    }
+}
+
+impl MoveFailed<'_> {
+    /// The bytes of a task's own row, if it still stands in the group and is sound.
+    fn bytes_of(&self, ctx: &OpContext<'_>, from: u32, id: TaskId) -> Result<Option<usize>> {
+        let tube = match ctx.tube(from) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            tube => tube?,
+        };
+        let found = match lookup::find(ctx, &tube, id) {
+            Err(error) if error.is_not_found() => None,
+            found => sound(found)?,
+        };
+        let Some((stored, TaskState::Buried(row))) = found else { return Ok(None) };
+        let task = sound(stored.task(&tube))?.and_then(|task| task.read);
+        let own = task.filter(|_| row.failure_group() == Some(self.group));
+        Ok(own.map(|(raw, _)| raw.len()))
     }
 }
 
@@ -117,6 +209,28 @@ impl Op for Move<'_> {
     }
 }
 
+/// Whether a tube has room for a task that comes to it from elsewhere, and its key is free.
+pub(crate) fn room(
+    ctx: &OpContext<'_>,
+    to: &TubeEntry,
+    key: Option<&str>,
+    others_wait: bool,
+) -> Result<()> {
+    if let Some(key) = key
+        && let Some(other) = put::keyed(ctx, to, key)?
+    {
+        return Err(Error::new(ErrorKind::KeyExists).because(key).on_task(other));
+    }
+    let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
+    match to.row.options.capacity {
+        Some(capacity) if query::at_work(ctx, to) >= capacity => {
+            full(format!("its capacity is {capacity}"))
+        }
+        _ if others_wait => full("earlier puts wait for room".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 impl Move<'_> {
     /// Whether the other tube takes the task.
     fn admit(
@@ -145,22 +259,11 @@ impl Move<'_> {
         if let Which::Held(_, Some(result)) = self.which {
             finish::fits(result)?;
         }
-        if from.number == to.number {
+        // One from the trash comes back to its own tube.
+        if from.number == to.number && !matches!(standing, TaskState::Trashed(_)) {
             return Ok(());
         }
-        if let Some(key) = task.key()
-            && let Some(other) = put::keyed(ctx, to, key)?
-        {
-            return Err(Error::new(ErrorKind::KeyExists).because(key).on_task(other));
-        }
-        let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
-        match options.capacity {
-            Some(capacity) if query::open_tasks(ctx, to) >= capacity => {
-                full(format!("its capacity is {capacity}"))
-            }
-            _ if self.others_wait => full("earlier puts wait for room".to_owned()),
-            _ => Ok(()),
-        }
+        room(ctx, to, task.key(), self.others_wait)
     }
 
     /// What is known of the task after the move: its attempts are 0, and its ttl begins again. A

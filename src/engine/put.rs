@@ -350,7 +350,7 @@ impl PutTasks<'_> {
     ) -> Result<()> {
         let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
         if let Some(capacity) = tube.row.options.capacity
-            && query::open_tasks(ctx, tube) >= capacity
+            && query::at_work(ctx, tube) >= capacity
         {
             return full(format!("its capacity is {capacity}"));
         }

@@ -160,12 +160,20 @@ pub(crate) fn tasks(view: &dyn View, tube: &TubeEntry) -> u64 {
     Tag::TASKS.into_iter().map(|tag| view.count(tube.range(tag))).sum()
 }
 
-/// The same without finished tasks.
-pub(crate) fn open_tasks(view: &dyn View, tube: &TubeEntry) -> u64 {
-    tasks(view, tube).saturating_sub(view.count(tube.range(Tag::Done)))
+/// The stored number of a tube's tasks in the trash.
+pub(crate) fn trashed(view: &dyn View, tube: &TubeEntry) -> u64 {
+    view.count(tube.range(Tag::Trashed))
 }
 
-/// The stored number of a tube's tasks in a state. Fresh tasks have no row that says so: all tasks
+/// The stored number of the tasks that count against a tube's capacity: all that are not finished
+/// and not in the trash.
+pub(crate) fn at_work(view: &dyn View, tube: &TubeEntry) -> u64 {
+    let others = trashed(view, tube) + view.count(tube.range(Tag::Done));
+    tasks(view, tube).saturating_sub(others)
+}
+
+/// The stored number of a tube's tasks in a state; those in the trash are in none. Fresh tasks
+/// have no row that says so: all tasks
 /// that are in no other state are ready.
 pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
     let rows = |tags: &mut dyn Iterator<Item = Tag>| -> u64 {
@@ -276,7 +284,7 @@ fn describe(
             }
             info.holder = holder(view, taken.holder)?;
         }
-        TaskState::Buried(buried) => info.reason = Some(buried.reason.clone()),
+        TaskState::Buried(row) | TaskState::Trashed(row) => info.reason = Some(row.reason.clone()),
         TaskState::Done(done) => {
             info.ttl_left = None;
             info.finished = Some(instant(done.time));
@@ -317,9 +325,9 @@ fn instant(micros: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(micros).min(longest)
 }
 
-/// The tags of a state's tasks, in the order of a listing.
+/// The tags of a state's tasks, in the order of a listing. Those in the trash are left out.
 fn tags_of(state: State) -> impl Iterator<Item = Tag> {
-    Tag::states().filter(move |tag| tag.state() == Some(state))
+    Tag::states().filter(move |tag| tag.state() == Some(state) && *tag != Tag::Trashed)
 }
 
 /// The task of a state that the next verb would use first.

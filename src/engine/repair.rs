@@ -195,7 +195,11 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     if is_misplaced || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some() {
         return Ok(());
     }
-    let to = buried(ctx, tube, state.head().clone(), &Reason::Undecodable(fault.to_string()));
+    let to = match &state {
+        // What is in the trash stays there.
+        TaskState::Trashed(_) => state.clone(),
+        state => buried(ctx, tube, state.head().clone(), &Reason::Undecodable(fault.to_string())),
+    };
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
     if home.is_fresh || found.is_some() {
         ctx.set(key::task(tube.run(), &apart, id), raw.clone())?;

@@ -21,9 +21,11 @@ pub(crate) fn tag_of(standing: &TaskState) -> Option<Tag> {
     match standing {
         TaskState::Buried(_) => Some(Tag::Buried),
         TaskState::Done(_) => Some(Tag::Done),
-        TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) | TaskState::Taken(_) => {
-            None
-        }
+        TaskState::Fresh(_)
+        | TaskState::Ready(_)
+        | TaskState::Delayed(_)
+        | TaskState::Taken(_)
+        | TaskState::Trashed(_) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::failures::{self, stored_group};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, lapse, query, retention, retry, transition};
+use crate::engine::{finish, lapse, query, retention, retry, transition, trash};
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Tag, View};
@@ -103,7 +103,7 @@ pub(crate) fn failed(
     later(ctx, tube, head, wait)
 }
 
-/// Buried now. The texts of the reason are cut to the stored length.
+/// Buried now, or in the trash. The texts of the reason are cut to the stored length.
 pub(crate) fn buried(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
@@ -111,8 +111,11 @@ pub(crate) fn buried(
     reason: &Reason,
 ) -> TaskState {
     head.buries = head.buries.saturating_add(1);
-    head.set_kept_until(retention::until(ctx, tube, Tag::Buried));
-    TaskState::Buried(BuriedRow { head, time: ctx.now.queue, reason: bounded(reason) })
+    let is_trashed = matches!(reason, Reason::Trashed(_));
+    let until = if is_trashed { NEVER } else { retention::until(ctx, tube, Tag::Buried) };
+    head.set_kept_until(until);
+    let row = BuriedRow { head, time: ctx.now.queue, reason: bounded(reason) };
+    if is_trashed { TaskState::Trashed(row) } else { TaskState::Buried(row) }
 }
 
 /// Buried by a bury or a fail, of a task that this consumer held; a fail is its last failure.
@@ -155,6 +158,7 @@ fn bounded(reason: &Reason) -> Reason {
             Reason::Exhausted { group: stored_group(group).to_owned(), message: kept(message) }
         }
         Reason::Undecodable(text) => Reason::Undecodable(kept(text)),
+        Reason::Trashed(text) => Reason::Trashed(kept(text)),
     }
 }
 
@@ -297,7 +301,8 @@ fn settle(
         Verdict::Bury { reason, priority } => {
             let place = task.place_with(*priority);
             let to = set_aside(ctx, task.tube, taken.head.clone(), taken.holder, reason)?;
-            (to, Cause::Bury, place)
+            let cause = trash::cause_of(&to);
+            (to, cause, place)
         }
     };
     transition::move_to_rank(ctx, &task, (&TaskState::Taken(taken), &to), place, cause)

@@ -14,7 +14,7 @@ use crate::format::row::{
 use crate::format::{Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
-use crate::words::task::{State, TaskId};
+use crate::words::task::{Reason, State, TaskId};
 
 /// A task's state with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) enum TaskState {
     Taken(TakenRow),
     Buried(BuriedRow),
     Done(DoneRow),
+    /// In the trash, see `engine::trash`. To users it is buried.
+    Trashed(BuriedRow),
 }
 
 impl TaskState {
@@ -53,20 +55,22 @@ impl TaskState {
             Self::Fresh(_) | Self::Ready(_) => State::Ready,
             Self::Delayed(_) => State::Delayed,
             Self::Taken(_) => State::Taken,
-            Self::Buried(_) => State::Buried,
+            Self::Buried(_) | Self::Trashed(_) => State::Buried,
             Self::Done(_) => State::Done,
         }
+    }
+
+    /// Whether the caller's key of the task belongs to it: that of a finished one, or of one in the
+    /// trash, is free.
+    pub(crate) fn holds_key(&self) -> bool {
+        !matches!(self, Self::Done(_) | Self::Trashed(_))
     }
 
     /// The consumer that holds it, or 0.
     pub(crate) fn holder(&self) -> u32 {
         match self {
             Self::Taken(row) => row.holder,
-            Self::Fresh(_)
-            | Self::Ready(_)
-            | Self::Delayed(_)
-            | Self::Buried(_)
-            | Self::Done(_) => 0,
+            _ => 0,
         }
     }
 
@@ -75,7 +79,7 @@ impl TaskState {
             Self::Fresh(head) | Self::Ready(head) => head,
             Self::Delayed(row) => &row.head,
             Self::Taken(row) => &row.head,
-            Self::Buried(row) => &row.head,
+            Self::Buried(row) | Self::Trashed(row) => &row.head,
             Self::Done(row) => &row.head,
         }
     }
@@ -85,7 +89,7 @@ impl TaskState {
             Self::Fresh(head) | Self::Ready(head) => head,
             Self::Delayed(row) => &mut row.head,
             Self::Taken(row) => &mut row.head,
-            Self::Buried(row) => &mut row.head,
+            Self::Buried(row) | Self::Trashed(row) => &mut row.head,
             Self::Done(row) => &mut row.head,
         }
     }
@@ -341,7 +345,11 @@ pub(crate) fn open_at(
         }
         (Some(State::Buried), Some(at)) => {
             let (row, home) = BuriedRow::decode(raw).ok_or_else(|| damaged("buried"))?;
-            (TaskState::Buried(row), at, home)
+            match (tag, &row.reason) {
+                (Tag::Trashed, Reason::Trashed(_)) => (TaskState::Trashed(row), at, home),
+                (Tag::Trashed, _) | (_, Reason::Trashed(_)) => return Err(damaged("buried")),
+                _ => (TaskState::Buried(row), at, home),
+            }
         }
         (Some(State::Delayed), _) => {
             let (away, homed) = DelayedRow::decode(raw).ok_or_else(|| damaged("delayed"))?;

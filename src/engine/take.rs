@@ -148,6 +148,9 @@ impl Op for Claim {
             TaskState::Buried(row) => settle::kicked(ctx, &task, row),
             TaskState::Taken(_) => return Err(refused(self.id, "it is taken".to_owned())),
             TaskState::Done(_) => return Err(refused(self.id, "it is finished".to_owned())),
+            TaskState::Trashed(_) => {
+                return Err(refused(self.id, "it is in the trash, restore it first".to_owned()));
+            }
         };
         if let Some(group) = task.group {
             enter_group(ctx, &task, group, &standing)?;

@@ -7,7 +7,7 @@ use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, lookup, retention};
+use crate::engine::{failures, fresh, groups, lookup, retention, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Value, View};
@@ -33,6 +33,7 @@ pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key>
         TaskState::Taken(_) => key::taken(run, id),
         TaskState::Buried(_) => key::buried(run, &task.place, id),
         TaskState::Done(_) => key::done(run, id),
+        TaskState::Trashed(_) => key::trashed(run, &task.place, id),
     })
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
         TaskState::Ready(head) => head.encode(home),
         TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
         TaskState::Taken(taken) => taken.encode(&task.away(), home),
-        TaskState::Buried(buried) => buried.encode(home),
+        TaskState::Buried(row) | TaskState::Trashed(row) => row.encode(home),
         TaskState::Done(done) => done.encode(&task.away(), home),
     };
     Some((key, value))
@@ -64,7 +65,7 @@ pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u
         TaskState::Fresh(head) | TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
         TaskState::Delayed(row) => (row.deadline(), row.due, NEVER),
         TaskState::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
-        TaskState::Buried(row) => {
+        TaskState::Buried(row) | TaskState::Trashed(row) => {
             let spares = tube.row.options.ttl_spares_buried;
             let expires = if spares { NEVER } else { row.head.expires };
             (Deadline::Ttl, expires.min(row.head.kept_until()), NEVER)
@@ -97,7 +98,7 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
 
 /// The keys of the other index rows of a state: the holder of its lease, of a buried task the time
 /// of its bury and the group of its failure, in its tube and in the whole queue, and of a finished
-/// task the time of its end. A plain task has none before.
+/// one and of one in the trash its time. A plain task has none before.
 pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[Key; 3]> {
     let (run, id) = (task.tube.run(), task.id);
     let mut keys = SmallVec::new();
@@ -111,6 +112,7 @@ pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[
             }
         }
         TaskState::Done(row) => keys.push(key::done_time(run, row.time, id)),
+        TaskState::Trashed(row) => keys.push(key::trashed_time(run, row.time, id)),
         _ => {}
     }
     keys
@@ -120,7 +122,8 @@ pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[
 fn has_index(standing: Option<&TaskState>) -> bool {
     match standing {
         Some(TaskState::Taken(row)) => row.holder != 0,
-        standing => matches!(standing, Some(TaskState::Buried(_) | TaskState::Done(_))),
+        Some(TaskState::Buried(_) | TaskState::Done(_) | TaskState::Trashed(_)) => true,
+        _ => false,
     }
 }
 
@@ -234,17 +237,12 @@ pub(crate) fn remove(
         ctx.remove(key::position(run, id));
     }
     ctx.effects().count_bytes(run, -(task.bytes as i64));
-    if has_key_row(from)
+    if from.holds_key()
         && let Some(text) = task.key()
     {
         ctx.remove(key::key(run, text, id));
     }
     Ok(())
-}
-
-/// Whether the key of a task in this state has an index row: of a finished one it is free.
-pub(crate) fn has_key_row(standing: &TaskState) -> bool {
-    !matches!(standing, TaskState::Done(_))
 }
 
 /// Removes the deadline of a lease, also of a stalled one, until its consumer resumes it or the
@@ -410,14 +408,7 @@ impl<'a> Transition<'a> {
         for key in new.into_iter().filter(|key| !old.contains(key)) {
             ctx.add(key, Value::EMPTY);
         }
-        if let (Some(from), Some(to), Some(text)) = (self.from, self.to, self.task.key()) {
-            let key = key::key(self.task.tube.run(), text, self.task.id);
-            match (has_key_row(from), has_key_row(to)) {
-                (true, false) => ctx.remove(key),
-                (false, true) => ctx.add(key, Value::EMPTY),
-                _ => {}
-            }
-        }
+        trash::shift(ctx, self.task, self.from, self.to);
         retention::write(ctx, kept)?;
         failures::write(ctx, self.task.tube, counted)
     }

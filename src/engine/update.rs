@@ -160,6 +160,11 @@ fn changed(
             row.head = head;
             Ok(TaskState::Buried(row))
         }
+        TaskState::Trashed(row) => {
+            let mut row = row.clone();
+            row.head = head;
+            Ok(TaskState::Trashed(row))
+        }
     }
 }
 

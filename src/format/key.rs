@@ -327,6 +327,10 @@ pub(crate) fn buried(run: Run, place: &Rank, id: TaskId) -> Key {
     placed(Tag::Buried, run, place, id)
 }
 
+pub(crate) fn trashed(run: Run, place: &Rank, id: TaskId) -> Key {
+    placed(Tag::Trashed, run, place, id)
+}
+
 /// The beginning of all deadlines of one kind.
 pub(crate) fn due_of(run: Run, what: Deadline) -> Key {
     let mut key = in_run(Tag::Due, run);
@@ -376,6 +380,10 @@ pub(crate) fn kept(run: Run, state: Tag) -> Key {
     let mut key = in_run(Tag::Kept, run);
     key.push(state as u8);
     key
+}
+
+pub(crate) fn trashed_time(run: Run, time: u64, id: TaskId) -> Key {
+    with_id(with_number(in_run(Tag::TrashedTime, run), time), id)
 }
 
 /// The beginning of the rows of the buried tasks of one failure group.
@@ -524,7 +532,7 @@ pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
 }
 
 /// The bytes before the rank in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`],
-/// [`Tag::Fresh`] and [`Tag::Task`].
+/// [`Tag::Trashed`], [`Tag::Fresh`] and [`Tag::Task`].
 pub(crate) const RUN_PREFIX: usize = 5;
 
 /// Decodes the bytes as a key in every way. For fuzzing.

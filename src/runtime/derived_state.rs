@@ -169,7 +169,9 @@ impl DerivedState {
                 *calls += 1;
             }
             self.tasks_put += u64::from(change.cause == Cause::Put);
-            if matches!(change.to, None | Some(State::Done)) {
+            // What is finished, or in the trash, takes no room of its tube.
+            let is_away = matches!(change.to, None | Some(State::Done));
+            if is_away || change.cause == Cause::Trash {
                 self.outbox.add(change.tube, 0, 1);
             }
             if !self.awaited.is_empty() && self.awaited.contains_key(&change.task) {

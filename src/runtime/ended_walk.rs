@@ -19,6 +19,8 @@ pub(crate) enum EndIndex {
     Failed(String),
     /// The finished ones.
     Finished,
+    /// Those in the trash.
+    Trashed,
 }
 
 /// A walk over tasks that have ended, the last one first.
@@ -66,14 +68,15 @@ impl EndIndex {
         match self {
             Self::Failed(group) => key::buried_group_of(run, group),
             Self::Finished => Range::in_run(Tag::DoneTime, run).start(),
+            Self::Trashed => Range::in_run(Tag::TrashedTime, run).start(),
         }
     }
 
-    /// The same of all tubes. Finished tasks have no such index.
+    /// The same of all tubes. Only failed tasks have such an index.
     fn in_queue(&self, run: Run) -> Option<Key> {
         match self {
             Self::Failed(group) => Some(key::failed_of(run, group)),
-            Self::Finished => None,
+            Self::Finished | Self::Trashed => None,
         }
     }
 }

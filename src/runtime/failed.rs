@@ -3,9 +3,10 @@
 
 use crate::engine::by_id::KickMany;
 use crate::engine::context::sound;
+use crate::engine::moves::MoveFailed;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{failures, query};
-use crate::format::key::{self, Run};
+use crate::format::key::{self, Key, Run};
 use crate::format::{Scan, Tag, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::shared::Shared;
@@ -14,7 +15,8 @@ use crate::words::failure::FailureGroup;
 use crate::words::limits::{GROUPS_OF_STEP, SWEEP_TASKS, TUBES_OF_STEP};
 use crate::words::options::Durability;
 use crate::words::task::TaskId;
-use std::collections::BTreeMap;
+use crate::words::verb::Unfailed;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The tube of each run.
 pub(crate) type TubesByRun = BTreeMap<Run, u32>;
@@ -81,13 +83,87 @@ impl Shared {
     /// Kicks tasks of a failure group in all tubes, those that were buried first, up to `most`.
     /// Returns how many.
     pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<u64> {
-        let runs = self.tubes_by_run()?;
-        let mut lanes = Run::BOTH.map(|run| key::failed_of(run, group));
+        let kicked = self.of_group((None, group), most, |met| {
+            let (mut tasks, mut kicked): (BTreeMap<u32, Vec<TaskId>>, _) = (BTreeMap::new(), 0);
+            for (tube, id) in met {
+                tasks.entry(*tube).or_default().push(*id);
+            }
+            for (tube, ids) in tasks {
+                match self.run(&KickMany { tube, group: Some(group), ids: &ids }, durability) {
+                    Err(error) if error.is_not_found() => {}
+                    done => kicked += done?,
+                }
+            }
+            Ok(Some(kicked))
+        })?;
+        self.after_reads(kicked, durability).map(|()| kicked)
+    }
+
+    /// Moves tasks of a failure group, of a tube or of all, to the back of a tube, those that were
+    /// buried first, up to `most`.
+    pub(crate) fn unfail_into(
+        &self,
+        (number, group): (Option<u32>, &str),
+        most: u64,
+        to: u32,
+        durability: Durability,
+    ) -> Result<Unfailed> {
+        let mut all = Unfailed::default();
+        // What falls due may come to the group. In all tubes that is left to the timer.
+        number.map_or(Ok(()), |number| self.catch_up(number))?;
+        self.of_group((number, group), most, |met| {
+            for number in met.iter().map(|(tube, _)| *tube).collect::<BTreeSet<_>>() {
+                match self.catch_up(number) {
+                    Err(error) if error.is_not_found() => {}
+                    done => done?,
+                }
+            }
+            let (mut rest, before) = (met, all.moved);
+            while !rest.is_empty() && !all.is_full {
+                let others_wait = self.room.has_waiters(to);
+                let op = MoveFailed { to, group, tasks: rest, others_wait };
+                let done = self.run(&op, durability)?;
+                rest = rest.get(done.looked..).unwrap_or_default();
+                all.moved += done.moved.len() as u64;
+                all.clashes.extend(done.clashes);
+                all.is_full = done.is_full;
+            }
+            Ok(Some(all.moved - before).filter(|_| !all.is_full))
+        })?;
+        self.after_reads(all.moved, durability).map(|()| all)
+    }
+
+    /// A durable call that has changed nothing returns after what it has read is synced.
+    fn after_reads(&self, changed: u64, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Durable if changed == 0 => self.wait(self.gate.last_written()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Passes the tasks of a failure group, of a tube or of all, to `act`, some at a time, those
+    /// that were buried first. It returns how many it has counted, or `None` at the end. Ends when
+    /// `most` are counted, which it returns. Leaves what fails again meanwhile.
+    fn of_group(
+        &self,
+        (number, group): (Option<u32>, &str),
+        most: u64,
+        mut act: impl FnMut(&[(u32, TaskId)]) -> Result<Option<u64>>,
+    ) -> Result<u64> {
+        let (runs, mut lanes) = match number {
+            None => {
+                (self.tubes_by_run()?, Run::BOTH.map(|run| key::failed_of(run, group)).to_vec())
+            }
+            Some(number) => {
+                let run = self.look_at(|state, _| Ok(state.tube(number)?.run()))?;
+                (TubesByRun::new(), vec![key::buried_group_of(run, group)])
+            }
+        };
         let now = self.look(|_, now| Ok(now.queue))?;
-        let ends = lanes.each_ref().map(|lane| key::after_time(lane, now));
-        let (prefix, mut kicked) = (key::failed_of(Run::QUEUE, group).len(), 0);
-        while kicked < most {
-            let step = (most - kicked).min(SWEEP_TASKS as u64) as usize;
+        let ends: Vec<Key> = lanes.iter().map(|lane| key::after_time(lane, now)).collect();
+        let (prefix, mut counted) = (lanes.first().map_or(0, |lane| lane.len()), 0);
+        while counted < most {
+            let step = (most - counted).min(SWEEP_TASKS as u64) as usize;
             let mut met = self.look_at(|state, _| {
                 let mut met = Vec::new();
                 for (from, end) in lanes.iter().zip(&ends) {
@@ -104,22 +180,18 @@ impl Shared {
             }
             met.sort_by(|one, other| one.get(prefix..).cmp(&other.get(prefix..)));
             met.truncate(step);
-            let mut tasks: BTreeMap<u32, Vec<TaskId>> = BTreeMap::new();
+            let mut tasks = Vec::new();
             for key in met {
-                let number = key::run_of_failed(&key).and_then(|run| runs.get(&run));
-                if let (Some(number), Some(id)) = (number, key::id_of(&key)) {
-                    tasks.entry(*number).or_default().push(id);
-                }
+                let by_run = || key::run_of_failed(&key).and_then(|run| runs.get(&run).copied());
+                tasks.extend(number.or_else(by_run).zip(key::id_of(&key)));
                 let lane = lanes.iter_mut().find(|lane| lane.first() == key.first());
                 lane.into_iter().for_each(|lane| *lane = key::after(&key));
             }
-            for (tube, ids) in tasks {
-                match self.run(&KickMany { tube, group: Some(group), ids: &ids }, durability) {
-                    Err(error) if error.is_not_found() => {}
-                    done => kicked += done?,
-                }
+            match act(&tasks)? {
+                Some(more) => counted += more,
+                None => break,
             }
         }
-        Ok(kicked)
+        Ok(counted)
     }
 }

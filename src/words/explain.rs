@@ -35,7 +35,8 @@ pub enum WhyNot {
         /// How long it still waits; None without an end.
         left: Option<Duration>,
     },
-    /// It is buried, and waits for a [kick](crate::Tube::kick).
+    /// It is buried, and waits for a [kick](crate::Tube::kick), or from the trash for a
+    /// [restore](crate::Tube::restore).
     Buried {
         /// Why.
         reason: Reason,
@@ -87,6 +88,9 @@ impl fmt::Display for WhyNot {
             Self::Delayed { left: time } => {
                 f.write_str("its delay has not ended")?;
                 left(f, time)
+            }
+            Self::Buried { reason: Reason::Trashed(text) } => {
+                write!(f, "it is in the trash ({text}); restore it")
             }
             Self::Buried { reason } => write!(f, "it was buried ({reason}); kick it"),
             Self::Finished => f.write_str("it is finished"),

@@ -64,7 +64,7 @@ pub enum State {
     Ready,
     /// A taker holds it.
     Taken,
-    /// Kept with a [`Reason`]: no take returns it until it is kicked.
+    /// Kept with a [`Reason`]: no take returns it until it is kicked, or restored from the trash.
     Buried,
     /// Finished, and kept by [its tube](crate::TubeOptions::keep_finished). Its only way is to be
     /// removed.
@@ -94,6 +94,9 @@ pub enum Reason {
     },
     /// The payload cannot be decoded, or its row on the disk is damaged.
     Undecodable(String),
+    /// In the trash, with the caller's text: no kick returns it, only
+    /// [`restore`](crate::Tube::restore).
+    Trashed(String),
 }
 
 impl fmt::Display for Reason {
@@ -106,6 +109,7 @@ impl fmt::Display for Reason {
             }
             Self::Exhausted { message, .. } => write!(f, "attempts exhausted: {message}"),
             Self::Undecodable(text) => write!(f, "undecodable: {text}"),
+            Self::Trashed(text) => write!(f, "trashed: {text}"),
         }
     }
 }
@@ -130,7 +134,7 @@ pub enum Cause {
     Bury,
     /// `kick`.
     Kick,
-    /// `delete`, or a keyed put that replaced it.
+    /// `delete`, `empty_trash`, or a keyed put that replaced it.
     Delete,
     /// A delay, a back-off or the wait for a `run_at` ended.
     Delay,
@@ -155,6 +159,10 @@ pub enum Cause {
     Advance,
     /// The task came to the tube by `advance` or `move_to`, or left it by `move_to`.
     Move,
+    /// `trash`.
+    Trash,
+    /// `restore`.
+    Restore,
     /// The queue was closed.
     Close,
     /// A tube was made.
@@ -247,7 +255,7 @@ pub struct TaskSummary {
     pub max_attempts: Option<u32>,
     /// How often it was released.
     pub releases: u32,
-    /// How often it was buried.
+    /// How often it was buried or put into the trash.
     pub buries: u32,
     /// Why it is buried, while it is.
     pub reason: Option<Reason>,

@@ -137,6 +137,19 @@ impl<'a> Advance<'a> {
     }
 }
 
+/// What [`Tube::unfail_into`](crate::Tube::unfail_into) or
+/// [`Queue::unfail_into`](crate::Queue::unfail_into) has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unfailed {
+    /// How many tasks were put into the other tube.
+    pub moved: u64,
+    /// The tasks that stay buried, because the other tube has another task of their key.
+    pub clashes: Vec<TaskId>,
+    /// Whether it has ended because the other tube has no room for more.
+    pub is_full: bool,
+}
+
 /// How a lease is extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extend {
@@ -180,6 +193,7 @@ impl Verdict<'_> {
             Self::Release(_) => "release",
             Self::Retry { .. } => "retry",
             Self::Bury { reason: Reason::Failed { .. }, .. } => "fail",
+            Self::Bury { reason: Reason::Trashed(_), .. } => "trash",
             Self::Bury { .. } => "bury",
             Self::Lost => "drop",
             Self::Touch(Extend::Add(_)) => "touch",

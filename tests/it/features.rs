@@ -120,6 +120,31 @@ fn each_move_enters_it() {
     }
 }
 
+/// A task in the trash of a durable tube.
+#[test]
+fn each_trashing_enters_it() {
+    let uses: [fn(&Tube); 2] = [
+        |tube| tube.take().unwrap().trash("torn").unwrap(),
+        |tube| {
+            let id = tube.peek_next(tubewell::State::Ready).unwrap().unwrap().id;
+            tube.trash(id, "torn").unwrap();
+        },
+    ];
+    for using in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
+        memory.put(b"y").unwrap();
+        using(&memory);
+        let tube = queue.tube("t").unwrap();
+        let id = tube.put(b"x").unwrap();
+        assert_eq!((tube.restore(id).is_err(), tube.empty_trash().unwrap()), (true, 0));
+        assert_eq!(entered(&path), [""; 0]);
+        using(&tube);
+        assert_eq!(entered(&path), ["trash"]);
+    }
+}
+
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.
 #[test]
 fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {

@@ -17,6 +17,7 @@ macro_rules! verdicts {
             |held| held.bury("no"),
             |held| held.bury_with_priority("no", 1),
             |held| held.fail("g", "no"),
+            |held| held.trash("no"),
             |held| held.touch(crate::secs(1)),
             |held| held.renew(),
             |held| held.renew_for(crate::secs(1)),
@@ -27,7 +28,7 @@ macro_rules! verdicts {
 }
 
 /// Their number.
-const VERDICTS: usize = 14;
+const VERDICTS: usize = 15;
 
 mod advance;
 mod batch;
@@ -93,9 +94,11 @@ mod tidy;
 mod timeout;
 mod timer;
 mod transact;
+mod trash;
 mod tubes;
 #[cfg(feature = "bincode")]
 mod typed;
+mod unfail_into;
 mod update;
 mod wait;
 

@@ -225,7 +225,7 @@ impl Stage {
         // A listing works off what is due, and due tasks go to the state that is listed last.
         let states = [State::Delayed, State::Taken, State::Buried, State::Ready];
         let tasks = states.into_iter().flat_map(|state| tube.tasks(state));
-        tasks.map(|task| task.unwrap().id).collect()
+        tasks.map(|task| task.unwrap().id).chain(tube.trashed().map(|it| it.unwrap().id)).collect()
     }
 
     /// Compares what the tube holds with what was accepted. Callers that wait for room put their
@@ -259,6 +259,10 @@ impl Stage {
             must("tick", self.queue.tick());
             self.there.retain(|id| !self.mortal.contains(id));
             must("kick", self.tube.kick(u64::MAX).map(drop));
+            for task in self.tube.trashed() {
+                self.there.remove(&task.unwrap().id);
+            }
+            must("empty_trash", self.tube.empty_trash().map(drop));
             for _ in 0..self.there.len() + putters {
                 let task = self.tube.take().unwrap_or_else(|e| panic!("{verb}, {limit:?}: {e}"));
                 must("ack", task.ack());
@@ -427,9 +431,23 @@ fn verbs() -> Vec<Verb> {
         ("bury with a priority", May::Disk, |s| {
             s.held().bury_with_priority(long(), 3).map(nothing)
         }),
+        ("trash", May::Disk, |s| s.held().trash(long()).map(nothing)),
+        ("trash by id", May::Disk, |s| s.tube.trash(s.keyed, long()).map(nothing)),
+        ("restore", May::Always, |s| {
+            s.tube.trash(s.buried, "no")?;
+            s.tube.restore(s.buried).map(nothing)
+        }),
+        ("empty_trash", May::Disk, |s| {
+            s.tube.trash(s.buried, "no")?;
+            s.tube.empty_trash().map(|_| gone(s.buried))
+        }),
         ("bury by id", May::Disk, |s| s.tube.bury(s.keyed, long()).map(nothing)),
         ("kick", May::Never, |s| s.tube.kick(10).map(nothing)),
         ("unfail", May::Never, |s| s.tube.unfail("g", 10).map(nothing)),
+        ("unfail_into", May::Disk, |s| {
+            s.held().fail("g", "no")?;
+            s.queue.unfail_into("g", 10, &s.tube).map(nothing)
+        }),
         ("kick_task", May::Never, |s| s.tube.kick_task(s.buried).map(nothing)),
         ("delete", May::Never, |s| s.tube.delete(s.keyed).map(|()| gone(s.keyed))),
         ("delete of a buried one", May::Never, |s| {

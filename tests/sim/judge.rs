@@ -368,13 +368,18 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::AckWith { .. }
         | Step::Bury { .. }
         | Step::Fail { .. }
+        | Step::Trash { .. }
         | Step::Advance { .. }
         | Step::Move { .. }
         | Step::Retry { .. }
         | Step::Kick { .. }
         | Step::Unfail { .. }
+        | Step::UnfailInto { .. }
         | Step::KickOne { .. }
         | Step::BuryAny { .. }
+        | Step::TrashAny { .. }
+        | Step::Restore { .. }
+        | Step::EmptyTrash { .. }
         | Step::Delete { .. }
         | Step::DeleteMany { .. }
         | Step::Timeout { .. }

@@ -31,6 +31,8 @@ struct Task {
     by_wall: bool,
     /// It waits after a release or retry, and may keep its group locked.
     held_back: bool,
+    /// Queue time of its last bury.
+    buried: u64,
     /// The end of its ttr; of a stalled one, of its grace.
     deadline: u64,
     /// The end of its ttr while it is stalled, otherwise [`EVER`].
@@ -142,9 +144,13 @@ impl Model {
             | Step::PutMany { tube, .. }
             | Step::Kick { tube, .. }
             | Step::Unfail { tube, .. }
+            | Step::UnfailInto { tube, .. }
             | Step::Move { tube, .. }
             | Step::KickOne { tube, .. }
             | Step::BuryAny { tube, .. }
+            | Step::TrashAny { tube, .. }
+            | Step::Restore { tube, .. }
+            | Step::EmptyTrash { tube }
             | Step::Update { tube, .. }
             | Step::Timeout { tube, .. }
             | Step::Finish { tube, .. }
@@ -169,6 +175,12 @@ impl Model {
         let hold = self.tubes[&tube].opts.hold;
         let same = self.tasks.values().filter(|t| t.tube == tube && t.lock == Some(lock));
         same.filter(|t| t.seen.state == State::Taken || hold && t.held_back).count()
+    }
+
+    /// The tasks of a tube without finished ones and those in the trash.
+    fn board(&self, tube: u8) -> impl Iterator<Item = &Task> {
+        let is_here = move |task: &&Task| task.tube == tube && is_open(task);
+        self.tasks.values().filter(move |task| is_here(task) && !task.is_trashed())
     }
 
     /// The order of takes.
@@ -210,10 +222,8 @@ impl Model {
         let tube = self.tubes.get(&no).ok_or(vec![ErrorKind::TubeNotFound])?;
         let opts = tube.opts.clone();
         let key = new.key.map(key_name);
-        let old = self
-            .tasks
-            .values()
-            .find(|task| task.tube == no && key.is_some() && task.seen.key == key && is_open(task));
+        let is_of_key = |task: &&Task| key.is_some() && task.seen.key == key;
+        let old = self.board(no).find(is_of_key);
         let old = old.map(|task| task.seen.serial);
         let wrong = self.put_refusals(no, new, old.is_some());
         if !wrong.is_empty() {
@@ -273,6 +283,7 @@ impl Model {
             since: self.time.queue,
             by_wall,
             held_back: false,
+            buried: 0,
             deadline: EVER,
             lapsed: EVER,
             max_attempts: new.max_attempts,
@@ -328,12 +339,13 @@ impl Model {
             return;
         };
         (task.ended, task.until) = (queue, kept.age.map_or(EVER, |age| queue.saturating_add(age)));
-        let here = self.tasks.values().filter(|task| task.tube == no && task.seen.state == state);
+        let is_here =
+            |task: &&Task| task.tube == no && task.seen.state == state && !task.is_trashed();
+        let here = self.tasks.values().filter(is_here);
         let mut here: Vec<_> = here.map(|task| (task.ended, task.seen.serial)).collect();
         here.sort_unstable();
         for (_, serial) in here.into_iter().take(4) {
-            let left =
-                || self.tasks.values().filter(|task| task.tube == no && task.seen.state == state);
+            let left = || self.tasks.values().filter(is_here);
             let bytes = |task: &Task| {
                 let serial = task.seen.serial;
                 let result = if task.seen.result { result_of(serial).len() } else { 0 };
@@ -355,7 +367,7 @@ impl Model {
     fn give_back(&mut self, serial: Serial) {
         let task = self.tasks.get_mut(&serial).unwrap();
         if is_exhausted(task, &self.tubes[&task.tube].opts) {
-            bury_exhausted(task);
+            bury_exhausted(task, self.time.queue);
             self.end(serial);
         } else {
             ready(task);
@@ -421,7 +433,7 @@ impl Model {
                 let grown = first.saturating_mul(u64::from(factor).saturating_pow(before));
                 let grown = grown.saturating_add(step.saturating_mul(u64::from(before)));
                 if is_exhausted(task, &opts) {
-                    bury_exhausted(task);
+                    bury_exhausted(task, queue);
                     self.end(serial);
                 } else {
                     self.wait(serial, after.unwrap_or(grown.min(longest)));
@@ -430,16 +442,20 @@ impl Model {
             }
             Step::Bury { priority, .. } => {
                 task.seen.priority = priority.unwrap_or(task.seen.priority);
-                bury(task, Reason::Buried(words));
+                bury(task, Reason::Buried(words), queue);
                 self.end(serial);
                 self.count(tube, Call::Bury);
             }
             Step::Fail { .. } => {
                 let group = failure_group(tube, 0);
                 fail(task, &words, Some(group.clone()), queue);
-                bury(task, Reason::Failed { group, message: words });
+                bury(task, Reason::Failed { group, message: words }, queue);
                 self.end(serial);
                 self.count(tube, Call::Bury);
+            }
+            Step::Trash { .. } => {
+                bury(task, Reason::Trashed(words), queue);
+                self.count(tube, Call::Trash);
             }
             Step::Touch { by: 0, .. } => {}
             Step::Touch { by, .. } => {
@@ -599,7 +615,8 @@ impl Model {
 
     /// The task of a state that is next.
     fn peek_next(&self, tube: u8, state: State) -> Option<Serial> {
-        let here = self.tasks.values().filter(|t| t.tube == tube && t.seen.state == state);
+        let in_state = |task: &&Task| task.seen.state == state && !task.is_trashed();
+        let here = self.tasks.values().filter(|task| task.tube == tube).filter(in_state);
         let next = match state {
             State::Ready => return self.next(tube),
             State::Delayed => here.min_by_key(|task| {
@@ -657,6 +674,12 @@ fn is_open(task: &Task) -> bool {
     task.seen.state != State::Done
 }
 
+impl Task {
+    fn is_trashed(&self) -> bool {
+        matches!(self.seen.reason, Some(Reason::Trashed(_)))
+    }
+}
+
 fn leave(task: &mut Task) {
     task.until = EVER;
     (task.lease, task.holder) = (None, None);
@@ -669,8 +692,9 @@ fn ready(task: &mut Task) {
     (task.seen.state, task.seen.reason) = (State::Ready, None);
 }
 
-fn bury(task: &mut Task, reason: Reason) {
+fn bury(task: &mut Task, reason: Reason, now: u64) {
     leave(task);
+    task.buried = now;
     task.seen.buries += 1;
     (task.seen.state, task.seen.reason) = (State::Buried, Some(reason));
 }
@@ -682,13 +706,13 @@ fn fail(task: &mut Task, message: &str, group: Option<String>, now: u64) {
 }
 
 /// After the last attempt: in the group of its last failure, else in one of its tube.
-fn bury_exhausted(task: &mut Task) {
+fn bury_exhausted(task: &mut Task, now: u64) {
     let (message, group) = match task.seen.failure.clone() {
         Some((message, group, ..)) => (message, group),
         None => (String::new(), None),
     };
     let group = group.unwrap_or_else(|| failure_group(task.tube, 2));
-    bury(task, Reason::Exhausted { group, message });
+    bury(task, Reason::Exhausted { group, message }, now);
 }
 
 /// After how many attempts it is buried.

@@ -72,12 +72,16 @@ impl Run {
         let model = self.judge.now();
         let mut picked = Picked { serial: self.serial, lease: self.lease, ..Picked::default() };
         match step {
-            Step::Advance { to, .. } | Step::Move { to, .. } if !self.world.has_tube(*to) => {
+            Step::Advance { to, .. } | Step::Move { to, .. } | Step::UnfailInto { to, .. }
+                if !self.world.has_tube(*to) =>
+            {
                 return None;
             }
             Step::Claim { tube, task }
             | Step::KickOne { tube, task }
             | Step::BuryAny { tube, task }
+            | Step::TrashAny { tube, task }
+            | Step::Restore { tube, task }
             | Step::Delete { tube, task, .. }
             | Step::Finish { tube, task, .. }
             | Step::Update { tube, task, .. }
@@ -103,6 +107,7 @@ impl Run {
             | Step::Retry { lease, .. }
             | Step::Bury { lease, .. }
             | Step::Fail { lease }
+            | Step::Trash { lease }
             | Step::Advance { lease, .. }
             | Step::Touch { lease, .. }
             | Step::Renew { lease }

@@ -269,7 +269,11 @@ impl Maker {
             return Step::Update { tube, task, change: self.change(timed) };
         }
         if self.rng.one_in(50) {
-            return Step::Unfail { tube, group: self.rng.below(3) as u8 };
+            let (group, to) = (self.rng.below(3) as u8, self.tube());
+            return match self.rng.one_in(2) {
+                true => Step::Unfail { tube, group },
+                false => Step::UnfailInto { tube, group, to },
+            };
         }
         if self.rng.one_in(40) {
             let (to, delay) = (self.tube(), self.rng.one_in(3).then(|| self.span()));
@@ -278,6 +282,14 @@ impl Maker {
         if self.rng.one_in(50) {
             let (to, priority) = (self.tube(), self.rng.one_in(3).then(|| self.priority()));
             return Step::Move { tube, task, to, priority };
+        }
+        if self.rng.one_in(25) {
+            return match self.rng.below(8) {
+                0..3 => Step::Trash { lease },
+                3..5 => Step::TrashAny { tube, task },
+                5..7 => Step::Restore { tube, task },
+                _ => Step::EmptyTrash { tube },
+            };
         }
         if self.rng.one_in(60) {
             return Step::TakeGroup { tube, group: self.rng.of(&[0, 0, 1, 2, 7]) };

@@ -311,6 +311,9 @@ pub enum Step {
     Fail {
         lease: u32,
     },
+    Trash {
+        lease: u32,
+    },
     /// The task in hand goes on to a tube, perhaps with a result.
     Advance {
         lease: u32,
@@ -353,6 +356,12 @@ pub enum Step {
         tube: u8,
         group: u8,
     },
+    /// All tasks of a failure group go to another tube.
+    UnfailInto {
+        tube: u8,
+        group: u8,
+        to: u8,
+    },
     KickOne {
         tube: u8,
         task: u32,
@@ -360,6 +369,17 @@ pub enum Step {
     BuryAny {
         tube: u8,
         task: u32,
+    },
+    TrashAny {
+        tube: u8,
+        task: u32,
+    },
+    Restore {
+        tube: u8,
+        task: u32,
+    },
+    EmptyTrash {
+        tube: u8,
     },
     Delete {
         tube: u8,
@@ -477,9 +497,13 @@ impl Step {
             | Self::Claim { tube, .. }
             | Self::Kick { tube, .. }
             | Self::Unfail { tube, .. }
+            | Self::UnfailInto { tube, .. }
             | Self::Move { tube, .. }
             | Self::KickOne { tube, .. }
             | Self::BuryAny { tube, .. }
+            | Self::TrashAny { tube, .. }
+            | Self::Restore { tube, .. }
+            | Self::EmptyTrash { tube }
             | Self::Delete { tube, .. }
             | Self::DeleteMany { tube, .. }
             | Self::Timeout { tube, .. }
@@ -535,6 +559,8 @@ pub enum Answer {
     Count(u64),
     /// The tasks of an `ack_many` that were no longer held.
     NotHeld(Vec<Serial>),
+    /// How many were moved, which clash with a key, and whether the tube is full.
+    Unfailed(u64, Vec<Serial>, bool),
     Task(Box<Seen>),
     Nothing,
     Refused(ErrorKind),
@@ -608,9 +634,11 @@ pub enum Call {
     Advance,
     Moved,
     Retention,
+    Trash,
+    Restore,
 }
 
-pub const CALLS: usize = 19;
+pub const CALLS: usize = 21;
 
 /// One tube, as it is visible: its tasks in the order of takes within each state.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -362,6 +362,7 @@ impl World {
                 Step::Retry { .. } => guard.retry(words),
                 Step::Bury { .. } => guard.bury(words),
                 Step::Fail { .. } => guard.fail("f", words),
+                Step::Trash { .. } => guard.trash(words),
                 _ => guard.ack(),
             };
         }
@@ -399,6 +400,7 @@ impl World {
                 let &id = &held.id();
                 held.ack_with(&result_of(self.serials[&id]))
             }
+            Step::Trash { .. } => held.trash(words),
             _ => held.ack(),
         }
     }

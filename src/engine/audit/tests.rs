@@ -157,6 +157,8 @@ fn filled() -> Rows {
         tube.take().unwrap().ack_with(b"result").unwrap();
         let buried = tube.task(b"buried").ttl(HOUR).put().unwrap();
         tube.bury(buried, "no").unwrap();
+        let trashed = tube.task(b"trashed").key("trashed").ttl(HOUR).put().unwrap();
+        tube.trash(trashed, "no").unwrap();
         tube.task(b"failed").priority(-99).put().unwrap();
         tube.take().unwrap().fail("smtp", "550").unwrap();
         tube.task(b"later").delay(HOUR).ttl(HOUR).put().unwrap();

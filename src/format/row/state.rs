@@ -474,7 +474,7 @@ impl DelayedRow {
     }
 }
 
-/// A task that was set aside.
+/// A task that was set aside, or put into the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BuriedRow {
     pub(crate) head: TaskProgress,
@@ -490,7 +490,7 @@ impl BuriedRow {
             Reason::Failed { group, .. } => Some(group),
             // A version without such groups wrote no group.
             Reason::Exhausted { group, .. } => Some(&**group).filter(|group| !group.is_empty()),
-            Reason::Buried(_) | Reason::Undecodable(_) => None,
+            Reason::Buried(_) | Reason::Undecodable(_) | Reason::Trashed(_) => None,
         }
     }
 
@@ -509,6 +509,7 @@ impl BuriedRow {
             Reason::Exhausted { group, message } if group.is_empty() => row.u8(3).text(message),
             Reason::Undecodable(text) => row.u8(4).text(text),
             Reason::Exhausted { group, message } => row.u8(5).text(group).text(message),
+            Reason::Trashed(text) => row.u8(6).text(text),
         };
         self.head.end_row(row, home)
     }
@@ -525,6 +526,7 @@ impl BuriedRow {
             5 if !text.is_empty() => {
                 Reason::Exhausted { group: text, message: rest.text()?.to_owned() }
             }
+            6 => Reason::Trashed(text),
             _ => return None,
         };
         let (head, home) = TaskProgress::decode(rest.rest())?;

@@ -190,6 +190,9 @@ fn golden_rows() {
         (bury(Reason::Undecodable("u".into())).encode(&HERE), {
             format!("000000000000000904000175{HEAD}")
         }),
+        (bury(Reason::Trashed("t".into())).encode(&HERE), {
+            format!("000000000000000906000174{HEAD}")
+        }),
         (number(258), "0000000000000102".into()),
     ];
     for (row, bytes) in golden {

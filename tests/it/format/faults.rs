@@ -3,7 +3,7 @@
 
 use super::base::{self, Base, OWN, ROWS};
 use super::journal::{Journal, RING_AT};
-use super::rows::Rows;
+use super::rows::{Rows, is_of_run};
 use super::tasks::Contents;
 use super::{read, records};
 use crate::golden;
@@ -155,7 +155,7 @@ fn a_missing_row_and_a_byte_too_many_are_found() {
             fewer.remove(key);
             let is_cleared = |run: &u32| key.get(1..5) == Some(&run.to_be_bytes());
             let cleared = Contents::read(&rows).unwrap().cleared;
-            let of_run = (0x10..0x20).contains(&key[0]);
+            let of_run = is_of_run(key[0]);
             let of_task = of_run && cleared.iter().any(is_cleared);
             if !of_task && !is_only_counted(&rows, key) {
                 assert!(Contents::read(&fewer).is_err(), "{name}: without {key:02x?}");

@@ -33,6 +33,8 @@ pub(crate) enum Key {
     Delayed(u32, u64),
     Taken(u32, u64),
     Buried(u32, Place, u64),
+    Trashed(u32, Place, u64),
+    TrashedTime(u32, u64, u64),
     Due {
         run: u32,
         what: u8,
@@ -104,12 +106,13 @@ impl Key {
         ensure(run != 0 && run < 1 << 31, || format!("run {run:#x}"))?;
         Ok(match tag {
             0x10 => Self::Position(run, rest.u64()?),
-            0x11 | 0x12 | 0x14 | 0x18 | 0x1e => {
+            0x11 | 0x12 | 0x14 | 0x18 | 0x1e | 0x28 => {
                 let (place, id) = place_and_id(rest)?;
                 match tag {
                     0x12 => Self::Ready(run, place, id),
                     0x14 => Self::Turn(run, place, id),
                     0x18 => Self::Buried(run, place, id),
+                    0x28 => Self::Trashed(run, place, id),
                     _ => Self::Task(run, tag == 0x11, place, id),
                 }
             }
@@ -130,6 +133,7 @@ impl Key {
             0x1b => Self::Held(run, rest.u32()?, rest.u64()?),
             0x1c => Self::BuriedTime(run, rest.u64()?, rest.u64()?),
             0x1f => Self::FailureGroup(run, rest.text()?),
+            0x29 => Self::TrashedTime(run, rest.u64()?, rest.u64()?),
             0x1d => Self::BuriedGroup(run, rest.text()?, rest.u64()?, rest.u64()?),
             0x30 => Self::Done(run, rest.u64()?),
             0x31 => Self::DoneTime(run, rest.u64()?, rest.u64()?),
@@ -139,13 +143,17 @@ impl Key {
     }
 }
 
+/// Whether the keys of this tag have a run.
+pub(crate) fn is_of_run(tag: u8) -> bool {
+    (0x10..0x20).contains(&tag) || tag >= 0x28
+}
+
 /// How many rows there are of each run and tag.
 pub(crate) fn counts(rows: &Rows) -> Read<Counts> {
     let mut counts = Counts::new();
     for key in rows.keys() {
         let tag = key[0];
-        let is_of_run = (0x10..0x20).contains(&tag) || tag >= 0x30;
-        let run = if is_of_run { Bytes(&key[1..]).u32()? } else { 0 };
+        let run = if is_of_run(tag) { Bytes(&key[1..]).u32()? } else { 0 };
         if tag >= 0x10 {
             *counts.entry((run, tag)).or_default() += 1;
         }
@@ -253,6 +261,7 @@ pub(crate) enum Reason {
     Failed(String, String),
     Exhausted(String, String),
     Undecodable(String),
+    Trashed(String),
 }
 
 impl Reason {
@@ -261,7 +270,7 @@ impl Reason {
         match self {
             Self::Failed(group, _) => Some(group),
             Self::Exhausted(group, _) => Some(&**group).filter(|group| !group.is_empty()),
-            Self::Buried(_) | Self::Undecodable(_) => None,
+            Self::Buried(_) | Self::Undecodable(_) | Self::Trashed(_) => None,
         }
     }
 }
@@ -336,6 +345,12 @@ pub(crate) enum State {
         result: Option<Vec<u8>>,
         away: Away,
     },
+}
+
+impl State {
+    pub(crate) fn is_trashed(&self) -> bool {
+        matches!(self, Self::Buried { reason: Reason::Trashed(_), .. })
+    }
 }
 
 impl Bytes<'_> {
@@ -624,6 +639,7 @@ impl Bytes<'_> {
             3 => Reason::Exhausted(String::new(), self.text()?),
             4 => Reason::Undecodable(self.text()?),
             5 => Reason::Exhausted(self.text()?, self.text()?),
+            6 => Reason::Trashed(self.text()?),
             kind => return Err(format!("a reason of kind {kind}")),
         };
         Ok((State::Buried { time, reason }, self.progress()?))

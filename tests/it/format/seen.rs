@@ -78,6 +78,7 @@ fn shown(task: &TaskInfo) -> Seen {
                 Reason::Exhausted(text(group), text(message))
             }
             tubewell::Reason::Undecodable(words) => Reason::Undecodable(text(words)),
+            tubewell::Reason::Trashed(words) => Reason::Trashed(text(words)),
             other => panic!("{other:?}"),
         }),
         failure: task.last_failure.as_ref().map(|failure| {
@@ -245,6 +246,10 @@ pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
                 shown_tasks.insert(task.id.to_string(), shown(&task));
                 assert_eq!(shown(&tube.peek(task.id).unwrap()), shown(&task));
             }
+        }
+        for task in tube.trashed() {
+            let task = tube.peek(task.unwrap().id).unwrap();
+            shown_tasks.insert(task.id.to_string(), shown(&task));
         }
         for id in shown_tasks.keys().chain(of_tube.keys()) {
             assert_eq!(shown_tasks.get(id), of_tube.get(id), "task {id} of {}", row.name);

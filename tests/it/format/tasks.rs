@@ -4,7 +4,7 @@
 use super::bytes::{Bytes, Read, ensure};
 use super::payloads::Payloads;
 use super::rows::{
-    Away, ConsumerRow, Key, Place, PositionRow, Progress, Rows, State, TaskRow, TubeRow,
+    Away, ConsumerRow, Key, Place, PositionRow, Progress, Reason, Rows, State, TaskRow, TubeRow,
 };
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ struct Sorted {
 impl Sorted {
     fn add(&mut self, key: Key, value: &[u8]) -> Read<()> {
         let bytes = Bytes(value);
-        let (of, state) = match key {
+        let (of, state) = match key.clone() {
             Key::Meta => {
                 self.contents.counters = bytes.counters()?;
                 return Ok(());
@@ -129,8 +129,10 @@ impl Sorted {
             Key::Line(run, group, place, id) => {
                 ((run, id), (Some(place), Some(group), State::Ready, bytes.progress()?))
             }
-            Key::Buried(run, place, id) => {
+            Key::Buried(run, place, id) | Key::Trashed(run, place, id) => {
                 let (state, progress) = bytes.buried()?;
+                let is_trash = matches!(key, Key::Trashed(..));
+                ensure(state.is_trashed() == is_trash, || format!("{state:?} of {id}"))?;
                 ((run, id), (Some(place), None, state, progress))
             }
             Key::Delayed(run, id) => {
@@ -246,6 +248,7 @@ impl Key {
             | Self::Keyed(run, ..)
             | Self::Held(run, ..)
             | Self::BuriedTime(run, ..)
+            | Self::TrashedTime(run, ..)
             | Self::BuriedGroup(run, ..)
             | Self::FailureGroup(run, _)
             | Self::DoneTime(run, ..)
@@ -378,7 +381,8 @@ impl Stored {
     /// The keys of the rows that are empty or copies.
     fn calls_for(&self, tube: &TubeRow, run: u32, id: u64) -> Vec<Key> {
         let mut keys = Vec::new();
-        if let (Some(key), false) = (&self.key, matches!(self.state, State::Done { .. })) {
+        let is_free = self.state.is_trashed() || matches!(self.state, State::Done { .. });
+        if let Some(key) = self.key.as_ref().filter(|_| !is_free) {
             keys.push(Key::Keyed(run, key.clone(), id));
         }
         let mut expires = self.progress.expires;
@@ -393,7 +397,10 @@ impl Stored {
                 keys.extend(holder.map(|holder| Key::Held(run, holder, id)));
             }
             State::Buried { time, reason } => {
-                keys.push(Key::BuriedTime(run, *time, id));
+                keys.push(match reason {
+                    Reason::Trashed(_) => Key::TrashedTime(run, *time, id),
+                    _ => Key::BuriedTime(run, *time, id),
+                });
                 if let Some(group) = reason.failure_group() {
                     keys.push(Key::BuriedGroup(run, group.to_owned(), *time, id));
                     keys.push(Key::Failed(group.to_owned(), *time, run, id));

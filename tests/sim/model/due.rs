@@ -114,7 +114,9 @@ impl Model {
     pub(super) fn tubes_of(&self, step: &Step, picked: &Picked) -> BTreeSet<u8> {
         let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
         let next = match step {
-            Step::Advance { to, .. } | Step::Move { to, .. } => Some(*to),
+            Step::Advance { to, .. } | Step::Move { to, .. } | Step::UnfailInto { to, .. } => {
+                Some(*to)
+            }
             _ => None,
         };
         leases.chain(step.tube()).chain(next).collect()

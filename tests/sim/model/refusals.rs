@@ -40,8 +40,7 @@ impl Model {
         if exists && new.conflict == OnConflict::Reject {
             wrong.push(ErrorKind::KeyExists);
         }
-        let here = self.tasks.values().filter(|task| task.tube == no && is_open(task));
-        let count = here.count() as u64;
+        let count = self.board(no).count() as u64;
         if !exists && opts.capacity.is_some_and(|capacity| count >= capacity) {
             wrong.push(ErrorKind::Full);
         }
@@ -98,14 +97,22 @@ impl Model {
         {
             wrong.push(ErrorKind::Unsupported);
         }
-        if task.tube != to {
-            let there = || self.tasks.values().filter(|other| other.tube == to && is_open(other));
-            if task.seen.key.is_some() && there().any(|other| other.seen.key == task.seen.key) {
-                wrong.push(ErrorKind::KeyExists);
-            }
-            if next.opts.capacity.is_some_and(|capacity| there().count() as u64 >= capacity) {
-                wrong.push(ErrorKind::Full);
-            }
+        if task.tube != to || task.is_trashed() {
+            wrong.extend(self.room_refusals(serial, to));
+        }
+        wrong
+    }
+
+    /// The refusals of a task that comes to the board of a tube.
+    pub(super) fn room_refusals(&self, serial: Serial, to: u8) -> Vec<ErrorKind> {
+        let (next, key) = (&self.tubes[&to], &self.tasks[&serial].seen.key);
+        let mut wrong = Vec::new();
+        if key.is_some() && self.board(to).any(|other| other.seen.key == *key) {
+            wrong.push(ErrorKind::KeyExists);
+        }
+        let count = self.board(to).count() as u64;
+        if next.opts.capacity.is_some_and(|capacity| count >= capacity) {
+            wrong.push(ErrorKind::Full);
         }
         wrong
     }

@@ -1,7 +1,7 @@
 //! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
 use super::refusals::switches;
-use super::{Expected, Model, Task, bury, fail, is_open, ready};
+use super::{Expected, Model, Task, bury, fail, ready};
 use crate::step::*;
 use tubewell::{ErrorKind, Reason, State, TubeKind};
 
@@ -15,9 +15,13 @@ impl Model {
         | Step::Claim { tube, .. }
         | Step::Kick { tube, .. }
         | Step::Unfail { tube, .. }
+        | Step::UnfailInto { tube, .. }
         | Step::Move { tube, .. }
         | Step::KickOne { tube, .. }
         | Step::BuryAny { tube, .. }
+        | Step::TrashAny { tube, .. }
+        | Step::Restore { tube, .. }
+        | Step::EmptyTrash { tube }
         | Step::Delete { tube, .. }
         | Step::DeleteMany { tube, .. }
         | Step::Timeout { tube, .. }
@@ -34,7 +38,7 @@ impl Model {
         else {
             return Ok(Answer::Done);
         };
-        if let Step::Move { to, .. } = step {
+        if let Step::Move { to, .. } | Step::UnfailInto { to, .. } = step {
             // What is due there makes room.
             self.work_off(*to);
         }
@@ -53,8 +57,7 @@ impl Model {
         match step {
             Step::Put { new, .. } => return self.put(tube, new, picked.serial),
             Step::PutMany { count, .. } => {
-                let there = self.tasks.values().filter(in_tube).filter(|task| is_open(task));
-                let there = there.count() as u64;
+                let there = self.board(tube).count() as u64;
                 let room = self.tubes[&tube].opts.capacity.unwrap_or(EVER);
                 if there + u64::from(*count) > room && *count > 0 {
                     return Err(vec![ErrorKind::Full]);
@@ -106,7 +109,7 @@ impl Model {
             }
             Step::Kick { count, .. } => {
                 let buried = |task: &&Task| task.seen.state == State::Buried;
-                let mut here: Vec<_> = self.tasks.values().filter(in_tube).filter(buried).collect();
+                let mut here: Vec<_> = self.board(tube).filter(buried).collect();
                 here.sort_by_key(|task| self.rank(task));
                 let here = here.iter().take(usize::try_from(*count).unwrap_or(usize::MAX));
                 let here: Vec<_> = here.map(|task| task.seen.serial).collect();
@@ -114,18 +117,11 @@ impl Model {
                 return Ok(Answer::Count(here.len() as u64));
             }
             Step::Unfail { group, .. } => {
-                let group = failure_group(tube, *group);
-                let stands = |task: &&Task| match &task.seen.reason {
-                    Some(
-                        Reason::Failed { group: of, .. } | Reason::Exhausted { group: of, .. },
-                    ) => *of == group,
-                    _ => false,
-                };
-                let here: Vec<_> = self.tasks.values().filter(in_tube).filter(stands).collect();
-                let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
+                let here = self.of_group(tube, *group);
                 here.iter().for_each(|serial| self.kick(*serial));
                 return Ok(Answer::Count(here.len() as u64));
             }
+            Step::UnfailInto { group, to, .. } => return self.unfail_into(tube, *group, *to),
             Step::Move { to, priority, .. } => {
                 let wrong = self.way_refusals(step);
                 if !wrong.is_empty() {
@@ -140,19 +136,48 @@ impl Model {
             }
             Step::KickOne { .. } => {
                 let serial = one?;
-                if self.tasks[&serial].seen.state != State::Buried {
+                let task = &self.tasks[&serial];
+                if task.seen.state != State::Buried || task.is_trashed() {
                     return Err(vec![ErrorKind::WrongState]);
                 }
                 self.kick(serial);
             }
-            Step::BuryAny { .. } => {
+            Step::TrashAny { .. } => {
+                let (task, now) = (self.tasks.get_mut(&one?).unwrap(), self.time.queue);
+                if task.seen.state == State::Done {
+                    return Err(vec![ErrorKind::WrongState]);
+                }
+                if !task.is_trashed() {
+                    bury(task, Reason::Trashed("any".into()), now);
+                    self.count(tube, Call::Trash);
+                }
+            }
+            Step::Restore { .. } => {
                 let serial = one?;
+                if !self.tasks[&serial].is_trashed() {
+                    return Err(vec![ErrorKind::WrongState]);
+                }
+                let wrong = self.room_refusals(serial, tube);
+                if !wrong.is_empty() {
+                    return Err(wrong);
+                }
+                self.revive(serial);
+                self.count(tube, Call::Restore);
+            }
+            Step::EmptyTrash { .. } => {
+                let here = self.tasks.values().filter(in_tube).filter(|task| task.is_trashed());
+                let here: Vec<_> = here.map(|task| task.seen.serial).collect();
+                here.iter().for_each(|serial| self.remove(*serial, Call::Delete));
+                return Ok(Answer::Count(here.len() as u64));
+            }
+            Step::BuryAny { .. } => {
+                let (serial, now) = (one?, self.time.queue);
                 let task = self.tasks.get_mut(&serial).unwrap();
                 match task.seen.state {
                     State::Done => return Err(vec![ErrorKind::WrongState]),
                     State::Buried => {}
                     _ => {
-                        bury(task, Reason::Buried("any".into()));
+                        bury(task, Reason::Buried("any".into()), now);
                         self.end(serial);
                         self.count(tube, Call::Bury);
                     }
@@ -272,15 +297,15 @@ impl Model {
             Err(kinds) if kinds == [ErrorKind::TaskNotFound] => return Ok(Answer::Count(0)),
             one => one?,
         };
-        let task = self.tasks.get_mut(&serial).unwrap();
+        let (task, now) = (self.tasks.get_mut(&serial).unwrap(), self.time.queue);
         let tube = task.tube;
         match task.seen.state {
             State::Done if !fails => return Ok(Answer::Count(0)),
             State::Buried | State::Done => return Err(vec![ErrorKind::WrongState]),
             _ if fails => {
                 let group = failure_group(tube, 0);
-                fail(task, "any", Some(group.clone()), self.time.queue);
-                bury(task, Reason::Failed { group, message: "any".into() });
+                fail(task, "any", Some(group.clone()), now);
+                bury(task, Reason::Failed { group, message: "any".into() }, now);
                 self.end(serial);
                 self.count(tube, Call::Bury);
             }
@@ -356,6 +381,48 @@ impl Model {
         self.count(tube, Call::Kick);
     }
 
+    /// The tasks of a failure group, those that were buried first.
+    fn of_group(&self, tube: u8, group: u8) -> Vec<Serial> {
+        let group = failure_group(tube, group);
+        let stands = |task: &&Task| match &task.seen.reason {
+            Some(Reason::Failed { group: of, .. } | Reason::Exhausted { group: of, .. }) => {
+                *of == group
+            }
+            _ => false,
+        };
+        let mut here: Vec<_> = self.board(tube).filter(stands).collect();
+        here.sort_by_key(|task| (task.buried, task.seen.serial));
+        here.iter().map(|task| task.seen.serial).collect()
+    }
+
+    fn unfail_into(&mut self, tube: u8, group: u8, to: u8) -> Expected {
+        if !self.tubes.contains_key(&to) {
+            // Without a task to move there is nothing that needs it.
+            let is_none = self.of_group(tube, group).is_empty();
+            let nothing = Answer::Unfailed(0, Vec::new(), false);
+            return if is_none { Ok(nothing) } else { Err(vec![ErrorKind::TubeNotFound]) };
+        }
+        let (mut moved, mut clashes, before) = (0, Vec::new(), self.clone());
+        for serial in self.of_group(tube, group) {
+            let wrong = self.go_refusals(serial, to);
+            if wrong.contains(&ErrorKind::Unsupported) {
+                // So few are one step, of which nothing is done then.
+                *self = before;
+                return Err(wrong);
+            }
+            match wrong[..] {
+                [] => {
+                    self.go(serial, to, None, None, None);
+                    moved += 1;
+                }
+                // A key that is taken is found before the room that there is not.
+                [ErrorKind::KeyExists, ..] => clashes.push(serial),
+                _ => return Ok(Answer::Unfailed(moved, clashes, true)),
+            }
+        }
+        Ok(Answer::Unfailed(moved, clashes, false))
+    }
+
     /// A buried task begins again.
     fn revive(&mut self, serial: Serial) {
         let (task, queue) = (self.tasks.get_mut(&serial).unwrap(), self.time.queue);
@@ -396,7 +463,7 @@ impl Model {
     /// taken in order.
     fn is_claimable(&self, task: &Task) -> bool {
         let Opts { in_flight, hold, .. } = self.tubes[&task.tube].opts;
-        if matches!(task.seen.state, State::Taken | State::Done) {
+        if matches!(task.seen.state, State::Taken | State::Done) || task.is_trashed() {
             return false;
         }
         let Some(lock) = task.lock else { return true };

@@ -111,6 +111,9 @@ impl World {
             let newest = tube.finished().map(|task| task.map(|task| (task.finished, task.id)));
             let newest: Vec<_> = newest.collect::<Result<_>>()?;
             assert!(newest.iter().rev().eq(&done), "{newest:?} are listed, and {done:?} finished");
+            for task in tube.trashed() {
+                tasks.push(tube.peek(task?.id)?);
+            }
             tubes.push((no, tube.info()?, tube.stats()?, tasks, groups_of(&tube)?));
         }
         Ok((names, tubes))
@@ -123,17 +126,22 @@ impl World {
         stats: &tubewell::TubeStats,
         tasks: &[TaskInfo],
     ) -> Verdict<SeenTube> {
-        let count = |state| tasks.iter().filter(|task| task.state == state).count() as u64;
+        let is_trashed = |task: &&TaskInfo| matches!(task.reason, Some(Reason::Trashed(_)));
+        let trashed = tasks.iter().filter(is_trashed).count() as u64;
+        let here = || tasks.iter().filter(|task| !is_trashed(task));
+        let count = |state| here().filter(|task| task.state == state).count() as u64;
         let counted = [
             count(State::Ready),
             count(State::Delayed),
             count(State::Taken),
             count(State::Buried),
+            here().count() as u64 - count(State::Done),
+            trashed,
             count(State::Done),
-            tasks.len() as u64,
         ];
-        let all = stats.total + stats.finished;
-        let reported = [stats.ready, stats.delayed, stats.taken, stats.buried, stats.finished, all];
+        let by_state = [stats.ready, stats.delayed, stats.taken, stats.buried];
+        let others = [stats.total, stats.trashed, stats.finished];
+        let reported = [&by_state[..], &others].concat();
         if reported != counted {
             return Err(format!("tube {no} reports {reported:?} and holds {counted:?}"));
         }
@@ -162,6 +170,8 @@ impl World {
             calls.advance,
             calls.moved,
             calls.retention,
+            calls.trash,
+            calls.restore,
         ];
         let tasks = tasks.iter().map(|task| self.seen(task)).collect::<Verdict<Vec<_>>>()?;
         Ok(SeenTube {

@@ -13,9 +13,13 @@ impl World {
         | Step::Claim { tube: no, .. }
         | Step::Kick { tube: no, .. }
         | Step::Unfail { tube: no, .. }
+        | Step::UnfailInto { tube: no, .. }
         | Step::Move { tube: no, .. }
         | Step::KickOne { tube: no, .. }
         | Step::BuryAny { tube: no, .. }
+        | Step::TrashAny { tube: no, .. }
+        | Step::Restore { tube: no, .. }
+        | Step::EmptyTrash { tube: no }
         | Step::Delete { tube: no, .. }
         | Step::DeleteMany { tube: no, .. }
         | Step::Timeout { tube: no, .. }
@@ -82,8 +86,18 @@ impl World {
                 let group = failure_group(no, *group);
                 Ok(tube.unfail(&group, EVER).map(Answer::Count))
             }
+            Step::UnfailInto { group, to, .. } => {
+                let (group, to) = (failure_group(no, *group), self.tubes[to].clone());
+                Ok(tube.unfail_into(&group, EVER, &to).map(|done| {
+                    let clashes = done.clashes.iter().map(|id| self.serials[id]).collect();
+                    Answer::Unfailed(done.moved, clashes, done.is_full)
+                }))
+            }
             Step::KickOne { .. } => done(tube.kick_task(id)),
             Step::BuryAny { .. } => done(tube.bury(id, "any")),
+            Step::TrashAny { .. } => done(tube.trash(id, "any")),
+            Step::Restore { .. } => done(tube.restore(id)),
+            Step::EmptyTrash { .. } => Ok(tube.empty_trash().map(Answer::Count)),
             Step::Delete { only: Some(state), .. } => done(tube.delete_only_if(id, &[*state])),
             Step::Delete { .. } => done(tube.delete(id)),
             Step::DeleteMany { .. } => {

@@ -195,6 +195,7 @@ impl Scene {
             ("release to the back", self.settle(Verdict::Release(Release::new().to_back()))),
             ("retry", self.settle(Verdict::Retry { error: "no", group: "", after: Some(HOUR) })),
             ("bury", self.settle(Verdict::bury(Reason::Buried("no".into())))),
+            ("trash", self.settle(Verdict::bury(Reason::Trashed("no".into())))),
             ("drop", self.settle(Verdict::Lost)),
             ("renew", self.settle(Verdict::Touch(Extend::RenewFor(HOUR)))),
             ("kick", kick),

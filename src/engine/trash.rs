@@ -1,0 +1,38 @@
+//! The trash: tasks that have left the board and are kept for review. A task in it has a state of
+//! its own, which users see as buried. It holds no key, and its tube has room for another one.
+
+use crate::engine::context::OpContext;
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::format::Value;
+use crate::format::feature::TRASH;
+use crate::format::key;
+use crate::words::task::Cause;
+
+/// Why a task came to this state, in which it is set aside.
+pub(crate) fn cause_of(standing: &TaskState) -> Cause {
+    match standing {
+        TaskState::Trashed(_) => Cause::Trash,
+        _ => Cause::Bury,
+    }
+}
+
+/// What else changes with a step into the trash or out of it, or to the end of the work: the row of
+/// the key. That of a task which is put or removed is its caller's to write.
+pub(crate) fn shift(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: Option<&TaskState>,
+    to: Option<&TaskState>,
+) {
+    let run = task.tube.run();
+    if matches!(to, Some(TaskState::Trashed(_))) && !run.is_temporary() {
+        ctx.needs(&TRASH);
+    }
+    let Some((text, (from, to))) = task.key().zip(from.zip(to)) else { return };
+    let key = key::key(run, text, task.id);
+    match (from.holds_key(), to.holds_key()) {
+        (true, false) => ctx.remove(key),
+        (false, true) => ctx.add(key, Value::EMPTY),
+        _ => {}
+    }
+}
