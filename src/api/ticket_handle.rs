@@ -2,7 +2,7 @@
 
 use crate::api::queue_inner::QueueInner;
 use crate::engine::context::damaged;
-use crate::engine::settle::{self, Settle};
+use crate::engine::settle::{self, Adding, Settle};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lapse, query};
 use crate::format::row::TakenRow;
@@ -32,7 +32,15 @@ impl TicketHandle {
     /// Applies a verdict.
     #[inline]
     pub(crate) fn settle(&self, verdict: Verdict<'_>) -> Result<()> {
+        if let Verdict::Finish(_) = verdict {
+            return self.settle_adding(verdict);
+        }
         self.settle_by(verdict, |op, durability| self.hold.core.run(op, durability))
+    }
+
+    #[cold]
+    fn settle_adding(&self, verdict: Verdict<'_>) -> Result<()> {
+        self.settle_by(verdict, |op, durability| self.hold.core.run(&Adding(op), durability))
     }
 
     /// Applies a verdict through `run`, which passes the op to the queue or to a transaction.

@@ -6,6 +6,7 @@ use crate::api::put::{NewTask, Payloads, TaskList, ids, one};
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
+use crate::engine::settle::Adding;
 use crate::runtime::staged_put::PutsDone;
 use crate::runtime::transaction::TransactionCommit;
 use crate::store::is_app_table;
@@ -134,7 +135,10 @@ impl Transaction<'_> {
         let held = &task.as_ref().held;
         held.settle_by(verdict, |op, _| {
             self.same_queue(&held.hold)?;
-            self.session.run(op)
+            match op.verdict {
+                Verdict::Finish(_) => self.session.run(&Adding(op)),
+                _ => self.session.run(op),
+            }
         })
     }
 

@@ -5,7 +5,7 @@ use crate::engine::context::OpContext;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{retention, transition};
-use crate::format::row::DoneRow;
+use crate::format::row::{DoneRow, TakenRow};
 use crate::format::{Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::RESULT_BYTES_MAX;
@@ -29,8 +29,18 @@ pub(crate) fn fits(result: &[u8]) -> Result<()> {
     Err(Error::new(ErrorKind::TooLarge).because(text))
 }
 
+/// Ends a taken task, as [`finish`] does.
+#[cold]
+pub(crate) fn finish_taken(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    taken: TakenRow,
+    result: Option<&[u8]>,
+) -> Result<()> {
+    finish(ctx, task, &TaskState::Taken(taken), result)
+}
+
 /// Ends a task. On a full disk it is removed in any case: to keep it would need more rows.
-#[inline]
 pub(crate) fn finish(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
@@ -43,7 +53,6 @@ pub(crate) fn finish(
     }
 }
 
-#[cold]
 fn keep(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,

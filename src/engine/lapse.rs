@@ -4,7 +4,7 @@
 
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::row::TakenRow;
-use crate::words::clock::{NEVER, micros};
+use crate::words::clock::micros;
 use crate::words::verb::Extend;
 
 /// The lease in its grace, which begins at its deadline; `None` if it has no grace, or is in it
@@ -15,9 +15,9 @@ pub(crate) fn stalled(tube: &TubeEntry, taken: &TakenRow) -> Option<TakenRow> {
         return None;
     }
     let deadline = taken.deadline.saturating_add(grace);
-    let stalled = TakenRow { lapsed: taken.deadline, deadline, ..taken.clone() };
+    let mut stalled = TakenRow { deadline, ..taken.clone() };
     // Without room it would stall again at the end of each grace.
-    stalled.has_room().then_some(stalled)
+    stalled.head.stall(taken.deadline).then_some(stalled)
 }
 
 /// Lease time at which a lease is lost: the end of its grace, also if nothing has noticed yet that
@@ -29,7 +29,7 @@ pub(crate) fn end_of(tube: &TubeEntry, taken: &TakenRow) -> u64 {
 
 /// Lease time at which the ttr ends.
 pub(crate) fn end_of_ttr(taken: &TakenRow) -> u64 {
-    if taken.is_stalled() { taken.lapsed } else { taken.deadline }
+    taken.head.lapsed().min(taken.deadline)
 }
 
 /// Extends a lease. A stall ends if the ttr ends in the future again; otherwise its grace moves
@@ -42,7 +42,9 @@ pub(crate) fn extend(taken: &mut TakenRow, how: Extend, now: u64) {
             taken.head.expires = taken.head.expires.saturating_add(by);
             let end = end_of_ttr(taken).saturating_add(by);
             if taken.is_stalled() && end <= now {
-                (taken.deadline, taken.lapsed) = (taken.deadline.saturating_add(by), end);
+                taken.deadline = taken.deadline.saturating_add(by);
+                // It has a field of this length already.
+                let _fits = taken.head.stall(end);
                 return;
             }
             end
@@ -50,5 +52,6 @@ pub(crate) fn extend(taken: &mut TakenRow, how: Extend, now: u64) {
         Extend::Renew => now.saturating_add(taken.head.ttr),
         Extend::RenewFor(length) => now.saturating_add(micros(length)),
     };
-    (taken.deadline, taken.lapsed) = (end, NEVER);
+    taken.deadline = end;
+    taken.head.end_stall();
 }

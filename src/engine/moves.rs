@@ -281,6 +281,7 @@ impl Move<'_> {
         };
         head.attempts = 0;
         head.set_kept_until(NEVER);
+        head.end_stall();
         head.take_own_rank();
         if let Which::Held(..) = self.which {
             head.clear_failure();

@@ -277,7 +277,7 @@ fn describe(
             info.ttl_left = left(head.expires, due);
         }
         TaskState::Taken(taken) => {
-            info.lease_left = left(taken.deadline.min(taken.lapsed), now.lease);
+            info.lease_left = left(taken.deadline.min(taken.head.lapsed()), now.lease);
             if taken.is_stalled() {
                 let end = left(taken.deadline, now.lease);
                 info.grace_left = Some(end.unwrap_or(Duration::MAX));

@@ -94,7 +94,7 @@ impl ReturnLeases {
                 .is_some_and(|row| row.grace > 0 && row.until > ctx.now.queue);
         if waits {
             // Lease time starts again with each process, so the deadline is invalid.
-            return match (taken.deadline, taken.lapsed) {
+            return match (taken.deadline, taken.head.lapsed()) {
                 (NEVER, NEVER) => Ok(()),
                 _ => transition::suspend(ctx, task, taken),
             };

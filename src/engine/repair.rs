@@ -104,8 +104,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => {
             let (head, holder) = (unknown(), holder(ctx, tube, id)?);
-            let (deadline, lapsed) = (NEVER, NEVER);
-            TaskState::Taken(TakenRow { head, token: 0, holder, since: 0, deadline, lapsed })
+            TaskState::Taken(TakenRow { head, token: 0, holder, since: 0, deadline: NEVER })
         }
         (None, State::Done) => {
             let Some(time) = ended(ctx, tube, id)? else { return Ok(()) };

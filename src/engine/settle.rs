@@ -205,11 +205,6 @@ impl Op for Settle<'_> {
         }
     }
 
-    fn adds(&self) -> bool {
-        // On a full disk a result is refused as a payload is.
-        matches!(self.verdict, Verdict::Finish(_))
-    }
-
     fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
         let ids = self.tickets.iter().map(|ticket| ticket.id);
         ids.filter(|id| !lost.contains(id)).collect()
@@ -217,7 +212,10 @@ impl Op for Settle<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = &*ctx.tube(self.tube)?;
-        check(tube, &self.verdict)?;
+        // Most verdicts are acks, which every tube allows.
+        if !matches!(self.verdict, Verdict::Ack) {
+            check(tube, &self.verdict)?;
+        }
         let mut lost = Vec::new();
         for ticket in self.tickets {
             match held(ctx, tube, *ticket) {
@@ -227,6 +225,31 @@ impl Op for Settle<'_> {
             }
         }
         Ok(lost)
+    }
+}
+
+/// A verdict with a result, which a full disk refuses as it refuses a payload.
+pub(crate) struct Adding<'a>(pub(crate) &'a Settle<'a>);
+
+impl Op for Adding<'_> {
+    type Done = Vec<TaskId>;
+
+    const SEES_DELAYS: bool = Settle::SEES_DELAYS;
+
+    fn tube(&self) -> Option<u32> {
+        self.0.tube()
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn in_doubt(&self, lost: &Self::Done) -> Vec<TaskId> {
+        self.0.in_doubt(lost)
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        self.0.decide(ctx)
     }
 }
 
@@ -268,10 +291,11 @@ fn settle(
     verdict: &Verdict<'_>,
 ) -> Result<()> {
     let (to, cause, place) = match verdict {
-        Verdict::Ack => return finish::finish(ctx, &task, &TaskState::Taken(taken), None),
-        Verdict::Finish(result) => {
-            return finish::finish(ctx, &task, &TaskState::Taken(taken), Some(result));
+        Verdict::Ack if task.tube.row.options.keep_finished.is_none() => {
+            return transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack);
         }
+        Verdict::Ack => return finish::finish_taken(ctx, &task, taken, None),
+        Verdict::Finish(result) => return finish::finish_taken(ctx, &task, taken, Some(result)),
         Verdict::Lost => return give_back(ctx, &task, taken, Cause::Lost),
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
         Verdict::Touch(how) => {

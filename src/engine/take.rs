@@ -10,7 +10,6 @@ use crate::engine::{fresh, groups, lookup, position, query, settle, transition};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
-use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_BYTES};
 use crate::words::name::label;
@@ -400,6 +399,14 @@ fn take(
     hand_out(ctx, task, (standing, head), content, holder, Cause::Take)
 }
 
+/// What a new lease ends: the stall of the one before, and the rank ahead of every priority.
+/// Returns the task's own rank, if it stood ahead.
+#[cold]
+fn begin_again(head: &mut TaskProgress) -> Option<Rank> {
+    head.end_stall();
+    head.take_own_rank()
+}
+
 /// Begins a lease, with a new token.
 #[inline]
 pub(crate) fn hand_out(
@@ -414,9 +421,8 @@ pub(crate) fn hand_out(
     let deadline = since.saturating_add(head.ttr);
     let TaskProgress { attempts, deliveries, ttr, .. } = head;
     // Most tasks have no section.
-    let own = if head.extension.is_empty() { None } else { head.take_own_rank() };
-    let lapsed = NEVER;
-    let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline, lapsed });
+    let own = if head.extension.is_empty() { None } else { begin_again(&mut head) };
+    let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
     let priority = match own {
         None => {
             transition::move_task(ctx, task, standing, &taken, cause)?;

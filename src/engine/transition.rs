@@ -60,20 +60,27 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
 }
 
 /// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
+#[inline]
 pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u64); 2] {
     let (what, when, lease) = match standing {
         TaskState::Fresh(head) | TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
         TaskState::Delayed(row) => (row.deadline(), row.due, NEVER),
         TaskState::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
-        TaskState::Buried(row) | TaskState::Trashed(row) => {
-            let spares = tube.row.options.ttl_spares_buried;
-            let expires = if spares { NEVER } else { row.head.expires };
-            (Deadline::Ttl, expires.min(row.head.kept_until()), NEVER)
+        TaskState::Buried(_) | TaskState::Trashed(_) | TaskState::Done(_) => {
+            (Deadline::Ttl, removal(tube, standing), NEVER)
         }
-        // Its ttl ended with it.
-        TaskState::Done(row) => (Deadline::Ttl, row.head.kept_until(), NEVER),
     };
     [(what, when), (Deadline::Ttr, lease)]
+}
+
+/// Until when a task is kept that has ended: to the end of its ttl, or as its tube keeps it. The
+/// ttl of a finished task ended with it.
+#[cold]
+fn removal(tube: &TubeEntry, standing: &TaskState) -> u64 {
+    let head = standing.head();
+    let is_spared = tube.row.options.ttl_spares_buried || matches!(standing, TaskState::Done(_));
+    let expires = if is_spared { NEVER } else { head.expires };
+    expires.min(head.kept_until())
 }
 
 /// The row of a deadline of a task in this state. That of the end of a delay is a copy of the row
@@ -127,6 +134,18 @@ fn has_index(standing: Option<&TaskState>) -> bool {
     }
 }
 
+/// The state without the stall of the lease before it; `None` if it says nothing of one, or is a
+/// lease.
+#[inline]
+fn unstalled(to: &TaskState) -> Option<TaskState> {
+    let is_taken = matches!(to, TaskState::Taken(_));
+    (!is_taken && to.head().lapsed() != NEVER).then(|| {
+        let mut to = to.clone();
+        to.head_mut().end_stall();
+        to
+    })
+}
+
 /// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
 /// and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn move_task(
@@ -141,6 +160,9 @@ pub(crate) fn move_task(
         return Transition { task, from: Some(from), to: Some(to), before: None }
             .carry_out(ctx, cause);
     }
+    if let Some(to) = unstalled(to) {
+        return move_task(ctx, task, from, &to, cause);
+    }
     Transition { task, from: Some(from), to: Some(to), before: None }.carry_out(ctx, cause)
 }
 
@@ -154,6 +176,9 @@ pub(crate) fn move_to_rank(
 ) -> Result<()> {
     if place == task.place {
         return move_task(ctx, task, from, to, cause);
+    }
+    if let Some(to) = unstalled(to) {
+        return move_to_rank(ctx, task, (from, &to), place, cause);
     }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
     let ranked = &TaskRef { home, place, ..*task };
@@ -237,8 +262,8 @@ pub(crate) fn remove(
         ctx.remove(key::position(run, id));
     }
     ctx.effects().count_bytes(run, -(task.bytes as i64));
-    if from.holds_key()
-        && let Some(text) = task.key()
+    if let Some(text) = task.key()
+        && from.holds_key()
     {
         ctx.remove(key::key(run, text, id));
     }
@@ -248,7 +273,9 @@ pub(crate) fn remove(
 /// Removes the deadline of a lease, also of a stalled one, until its consumer resumes it or the
 /// grace of that is over. The task stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
-    let to = TaskState::Taken(TakenRow { deadline: NEVER, lapsed: NEVER, ..taken.clone() });
+    let mut to = TakenRow { deadline: NEVER, ..taken.clone() };
+    to.head.end_stall();
+    let to = TaskState::Taken(to);
     let from = Some(&TaskState::Taken(taken));
     Transition { task, from, to: Some(&to), before: None }.step(ctx)
 }

@@ -25,8 +25,14 @@ pub(crate) fn shift(
     to: Option<&TaskState>,
 ) {
     let run = task.tube.run();
-    if matches!(to, Some(TaskState::Trashed(_))) && !run.is_temporary() {
-        ctx.needs(&TRASH);
+    if let Some(TaskState::Trashed(_)) = to {
+        if !run.is_temporary() {
+            ctx.needs(&TRASH);
+        }
+        // There is room for another task.
+        if task.tube.row.options.capacity.is_some() {
+            ctx.effects().wake(task.tube.number, usize::MAX);
+        }
     }
     let Some((text, (from, to))) = task.key().zip(from.zip(to)) else { return };
     let key = key::key(run, text, task.id);

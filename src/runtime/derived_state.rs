@@ -3,7 +3,7 @@
 //! tubes.
 
 use crate::engine::decision::Decision;
-use crate::engine::effects::{Border, NextDue, TubeChange};
+use crate::engine::effects::{Border, Effects, NextDue, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::format::NumberHash;
 use crate::format::key::{Range, Run, Tag};
@@ -26,6 +26,8 @@ pub(crate) struct DerivedState {
     pub(crate) tasks_put: u64,
     /// The tasks whose ends calls wait for, and how many calls.
     pub(crate) awaited: HashMap<TaskId, usize>,
+    /// Of those the ones that took a step, to be published like the outbox. Usually none.
+    pub(crate) ends: Option<Box<Ends>>,
     /// Committed, and to be published after the lock is released.
     pub(crate) outbox: Notices,
     /// How often a tube was looked up, for tests.
@@ -53,10 +55,6 @@ const CAUSES: usize = Cause::Close as usize + 1;
 pub(crate) struct Notices {
     /// A tube may have more than one entry.
     pub(crate) tubes: SmallVec<[TubeWakeups; 1]>,
-    /// Tasks that ended, of those that calls wait for.
-    pub(crate) ended: Vec<TaskId>,
-    /// Tasks may have gone with their tube, and calls wait for ends.
-    pub(crate) cleared: bool,
     /// Payload bytes were freed, so any tube may have room under the limit of all tubes together.
     pub(crate) freed: bool,
     /// There is an earlier deadline than any before, or work for a sweep.
@@ -73,6 +71,14 @@ pub(crate) struct TubeWakeups {
     pub(crate) ready: usize,
     /// How many tasks were removed.
     pub(crate) gone: usize,
+}
+
+/// Steps of tasks that calls wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) tasks: Vec<TaskId>,
+    /// Tasks may have gone with their tube.
+    pub(crate) cleared: bool,
 }
 
 impl Notices {
@@ -169,13 +175,9 @@ impl DerivedState {
                 *calls += 1;
             }
             self.tasks_put += u64::from(change.cause == Cause::Put);
-            // What is finished, or in the trash, takes no room of its tube.
-            let is_away = matches!(change.to, None | Some(State::Done));
-            if is_away || change.cause == Cause::Trash {
+            // What is finished takes no room of its tube.
+            if matches!(change.to, None | Some(State::Done)) {
                 self.outbox.add(change.tube, 0, 1);
-            }
-            if !self.awaited.is_empty() && self.awaited.contains_key(&change.task) {
-                self.outbox.ended.push(change.task);
             }
         }
         for (tube, tasks) in &effects.wakes {
@@ -193,7 +195,9 @@ impl DerivedState {
         if let Some((tube, next)) = effects.worked_off {
             self.set_bound(tube, next);
         }
-        self.outbox.cleared |= !effects.tubes.is_empty() && !self.awaited.is_empty();
+        if !self.awaited.is_empty() {
+            self.publish_ends(effects);
+        }
         for change in effects.tubes.drain(..) {
             let TubeChange { number, row, .. } = change;
             match row {
@@ -209,6 +213,15 @@ impl DerivedState {
             let Some(bound) = self.bound(*tube) else { continue };
             self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
         }
+    }
+
+    /// Notes the steps of the tasks whose ends calls wait for.
+    #[cold]
+    fn publish_ends(&mut self, effects: &Effects) {
+        let ends = self.ends.get_or_insert_default();
+        let tasks = effects.changes.iter().map(|change| change.task);
+        ends.tasks.extend(tasks.filter(|task| self.awaited.contains_key(task)));
+        ends.cleared |= !effects.tubes.is_empty();
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 
 use crate::runtime::checkpointer::{Checkpointer, PostCommit};
 use crate::runtime::commit::{CommitEnv, EngineState};
-use crate::runtime::derived_state::TubeWakeups;
+use crate::runtime::derived_state::{Ends, TubeWakeups};
 use crate::runtime::events::Hub;
 use crate::runtime::grace_timers::GraceTimers;
 use crate::runtime::group_commit::{GroupCommit, Mark};
@@ -99,6 +99,7 @@ impl Shared {
     /// limit does not depend on the flusher.
     pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
         let outbox = std::mem::take(&mut state.derived.outbox);
+        let ends = state.derived.ends.take();
         let relief = state.store.has_relief();
         let written = Mark(state.store.written());
         let post = self.post_commit(&state);
@@ -114,11 +115,8 @@ impl Shared {
                 self.room.wake(tube, room);
             }
         }
-        for task in outbox.ended {
-            self.ends.wake(end_key(task), usize::MAX);
-        }
-        if outbox.cleared {
-            self.ends.recheck_all();
+        if let Some(ends) = ends {
+            self.wake_ends(&ends);
         }
         // The freed bytes may be room for any number of puts, in any tube.
         if relief || outbox.freed && self.settings.durable_bytes_max < u64::MAX {
@@ -160,6 +158,17 @@ impl Shared {
     /// Makes all waiters look again.
     pub(crate) fn recheck_all(&self) {
         self.waits().into_iter().for_each(Wake::recheck_all);
+    }
+
+    /// Wakes the calls that wait for the ends of these tasks.
+    #[cold]
+    fn wake_ends(&self, ends: &Ends) {
+        for task in &ends.tasks {
+            self.ends.wake(end_key(*task), usize::MAX);
+        }
+        if ends.cleared {
+            self.ends.recheck_all();
+        }
     }
 
     /// All waiters.

@@ -103,16 +103,16 @@ tags! {
     Moved = 0x24, Queue, None;
     /// The same for temporary tubes.
     MovedTemporary = 0x25, Temporary, None;
+    /// run, id → `DoneRow`
+    Done = 0x26, Run, Some(State::Done);
+    /// run, time, id → nothing: a finished task by the time of its end
+    DoneTime = 0x27, Run, None;
     /// run, priority, order, id → `BuriedRow`: in the trash
     Trashed = 0x28, Run, Some(State::Buried);
     /// run, time, id → nothing: a task in the trash by the time at which it was put there
     TrashedTime = 0x29, Run, None;
-    /// run, id → `DoneRow`
-    Done = 0x30, Run, Some(State::Done);
-    /// run, time, id → nothing: a finished task by the time of its end
-    DoneTime = 0x31, Run, None;
     /// run, tag of the state → payload and result bytes of the tasks that the run keeps in it
-    Kept = 0x32, Run, None;
+    Kept = 0x2a, Run, None;
 }
 
 /// To what the rows of a tag belong.

@@ -167,11 +167,16 @@ fn read_own_rank(field: &[u8]) -> Option<Rank> {
     rest.end(rank)
 }
 
+/// Number of the extension field of a stalled task with the lease time at which its ttr has ended.
+/// Absent if it is not stalled.
+const LAPSED_FIELD: u16 = 3;
+
 /// Number of the extension field with the queue time until which its tube keeps a task that has
 /// ended. Absent without an end.
 const KEPT_FIELD: u16 = 8;
 
-fn read_kept_field(field: &[u8]) -> Option<u64> {
+/// A time that ends.
+fn read_time(field: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(field.try_into().ok()?)).filter(|until| *until != NEVER)
 }
 
@@ -285,12 +290,36 @@ impl TaskProgress {
         field(RETRY_FIELD).is_none_or(|field| read_retry_field(field).is_some())
             && field(FAILURE_FIELD).is_none_or(|field| FailureRow::decode(field).is_some())
             && field(OWN_RANK_FIELD).is_none_or(|field| read_own_rank(field).is_some())
-            && field(KEPT_FIELD).is_none_or(|field| read_kept_field(field).is_some())
+            && field(LAPSED_FIELD).is_none_or(|field| read_time(field).is_some())
+            && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())
+    }
+
+    /// Of a stalled task: lease time at which its ttr has ended; otherwise [`NEVER`].
+    #[inline]
+    pub(crate) fn lapsed(&self) -> u64 {
+        if self.extension.is_empty() { NEVER } else { self.stored_lapse() }
+    }
+
+    #[cold]
+    fn stored_lapse(&self) -> u64 {
+        self.extension.get(LAPSED_FIELD).and_then(read_time).unwrap_or(NEVER)
+    }
+
+    /// Says that it is stalled since this lease time. Returns `false` and changes nothing if fields
+    /// of later versions leave no room.
+    #[must_use]
+    pub(crate) fn stall(&mut self, lapsed: u64) -> bool {
+        self.extension.set(LAPSED_FIELD, &lapsed.to_be_bytes())
+    }
+
+    /// It is not stalled any more.
+    pub(crate) fn end_stall(&mut self) {
+        self.extension.take(LAPSED_FIELD);
     }
 
     /// Queue time until which its tube keeps it after its end; [`NEVER`] without one.
     pub(crate) fn kept_until(&self) -> u64 {
-        self.extension.get(KEPT_FIELD).and_then(read_kept_field).unwrap_or(NEVER)
+        self.extension.get(KEPT_FIELD).and_then(read_time).unwrap_or(NEVER)
     }
 
     /// Sets it. If fields of later versions leave no room, the task is kept without an end.
@@ -370,13 +399,7 @@ pub(crate) struct TakenRow {
     /// Lease time at which it ends: of a stalled one the end of its grace. Means nothing after a
     /// reopening.
     pub(crate) deadline: u64,
-    /// Of a stalled one: lease time at which its ttr has ended; otherwise [`NEVER`].
-    pub(crate) lapsed: u64,
 }
-
-/// Number of the extension field of a stalled lease with the end of its ttr: `u64`. It is in the
-/// section of the task's progress, which ends the row.
-const LAPSED_FIELD: u16 = 3;
 
 impl TakenRow {
     pub(crate) fn encode(&self, away: &Away<'_>, home: &StoredHome) -> Value {
@@ -394,34 +417,13 @@ impl TakenRow {
             row.u64(self.deadline);
         }
         away.pack(&mut row);
-        if self.is_stalled() {
-            return self.stalled_head().unwrap_or_else(|| self.head.clone()).end_row(row, home);
-        }
         self.head.end_row(row, home)
     }
 
     /// Whether its ttr has passed and its grace has not.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
-        self.lapsed != NEVER
-    }
-
-    /// Whether the row can say that it is stalled: fields of later versions may leave no room.
-    pub(crate) fn has_room(&self) -> bool {
-        self.stalled_head().is_some()
-    }
-
-    #[cold]
-    fn stalled_head(&self) -> Option<TaskProgress> {
-        let mut head = self.head.clone();
-        head.extension.set(LAPSED_FIELD, &self.lapsed.to_be_bytes()).then_some(head)
-    }
-
-    #[cold]
-    fn take_lapsed(head: &mut TaskProgress) -> Option<u64> {
-        let Some(field) = head.extension.take(LAPSED_FIELD) else { return Some(NEVER) };
-        let lapsed = u64::from_be_bytes(field.try_into().ok()?);
-        Some(lapsed).filter(|lapsed| *lapsed != NEVER)
+        self.head.lapsed() != NEVER
     }
 
     #[inline(always)]
@@ -433,10 +435,8 @@ impl TakenRow {
         let holder = if flags & 1 != 0 { rest.u32().filter(|holder| *holder != 0)? } else { 0 };
         let deadline = if flags & 2 != 0 { rest.u64().filter(|it| *it != NEVER)? } else { NEVER };
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (mut head, home) = TaskProgress::decode(rest.rest())?;
-        let is_extended = !head.extension.is_empty();
-        let lapsed = if is_extended { Self::take_lapsed(&mut head)? } else { NEVER };
-        Some((away, (Self { head, token, holder, since, deadline, lapsed }, home)))
+        let (head, home) = TaskProgress::decode(rest.rest())?;
+        Some((away, (Self { head, token, holder, since, deadline }, home)))
     }
 }
 

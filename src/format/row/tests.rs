@@ -115,8 +115,7 @@ fn golden_rows() {
         options,
         extension: Extension::default(),
     };
-    let taken =
-        TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER, lapsed: NEVER };
+    let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
     let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
     let bury = |reason| BuriedRow { head: head(), time: 9, reason };
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
@@ -345,9 +344,9 @@ fn golden_retry_terms() {
 
 #[test]
 fn golden_stalled() {
-    let head = TaskProgress::fresh(NEVER, NEVER);
-    let stalled = TakenRow { head, token: 7, holder: 0, since: 8, deadline: 9, lapsed: 6 };
-    assert!(stalled.has_room());
+    let mut head = TaskProgress::fresh(NEVER, NEVER);
+    assert!(head.stall(6));
+    let stalled = TakenRow { head, token: 7, holder: 0, since: 8, deadline: 9 };
     let row = stalled.encode(&PLAIN, &HERE);
     let field = "40000c000300080000000000000006";
     let taken = "02000000000000000700000000000000080000000a0000000000000009";
@@ -361,10 +360,11 @@ fn golden_stalled() {
     let mut short = row[..row.len() - 1].to_vec();
     (short[at - 5], short[at - 1]) = (11, 7);
     assert_eq!(TakenRow::decode(&short), None);
-    let full = TaskProgress { extension: extension(), ..stalled.head.clone() };
+    let mut full = TaskProgress { extension: extension(), ..stalled.head.clone() };
+    assert!(full.stall(6));
     let row = TakenRow { head: full, ..stalled }.encode(&PLAIN, &HERE);
     probe(&row);
-    assert_eq!(TakenRow::decode(&row).unwrap().1.0.lapsed, 6);
+    assert_eq!(TakenRow::decode(&row).unwrap().1.0.head.lapsed(), 6);
 }
 
 #[test]

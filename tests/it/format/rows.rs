@@ -135,9 +135,9 @@ impl Key {
             0x1f => Self::FailureGroup(run, rest.text()?),
             0x29 => Self::TrashedTime(run, rest.u64()?, rest.u64()?),
             0x1d => Self::BuriedGroup(run, rest.text()?, rest.u64()?, rest.u64()?),
-            0x30 => Self::Done(run, rest.u64()?),
-            0x31 => Self::DoneTime(run, rest.u64()?, rest.u64()?),
-            0x32 => Self::Kept(run, rest.u8()?),
+            0x26 => Self::Done(run, rest.u64()?),
+            0x27 => Self::DoneTime(run, rest.u64()?, rest.u64()?),
+            0x2a => Self::Kept(run, rest.u8()?),
             tag => return Err(format!("tag {tag:#x}")),
         })
     }
@@ -145,7 +145,7 @@ impl Key {
 
 /// Whether the keys of this tag have a run.
 pub(crate) fn is_of_run(tag: u8) -> bool {
-    (0x10..0x20).contains(&tag) || tag >= 0x28
+    (0x10..0x20).contains(&tag) || tag >= 0x26
 }
 
 /// How many rows there are of each run and tag.

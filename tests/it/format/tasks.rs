@@ -451,7 +451,7 @@ fn kept(runs: &BTreeMap<u32, &TubeRow>, tasks: &BTreeMap<(u32, u64), Stored>, de
     let mut sums: BTreeMap<(u32, u8), u64> = BTreeMap::new();
     for ((run, _), task) in tasks {
         let (limits, tag, result) = match &task.state {
-            State::Done { result, .. } => (0, 0x30, result.as_ref().map_or(0, Vec::len)),
+            State::Done { result, .. } => (0, 0x26, result.as_ref().map_or(0, Vec::len)),
             State::Buried { .. } => (1, 0x18, 0),
             _ => continue,
         };
