@@ -476,7 +476,7 @@ mod tests {
             let first = 8 * no as u64 + 1;
             let mut picked = Picked { serial: first, lease: first, ..Picked::default() };
             match step {
-                Step::Ack { lease } | Step::Bury { lease, .. } => {
+                Step::Ack { lease } | Step::AckWith { lease } | Step::Bury { lease, .. } => {
                     match judge.now().lease_at(*lease) {
                         Some(lease) => picked.leases.push(lease),
                         None => continue,
