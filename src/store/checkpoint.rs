@@ -175,7 +175,7 @@ impl Store {
         self.checkpoints_done += 1;
         let before = self.base.replace(base);
         let frozen = self.rows.frozen.take();
-        self.rows.counts.frozen.clear();
+        self.rows.counts.written();
         self.rows.settle_dead();
         self.full = false;
         self.restore_reserve();

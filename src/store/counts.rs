@@ -6,6 +6,10 @@ use crate::format::NumberHash;
 use crate::format::key::{ByTag, Range, Run, Tag, TagScope};
 use std::collections::HashMap;
 
+/// Bytes that the entry of a run takes in a carried record, and each of its counts.
+const ENTRY_BYTES: u64 = 11;
+const COUNT_BYTES: u64 = 9;
+
 /// The numbers of live rows, by run and tag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowCounts {
@@ -17,9 +21,23 @@ pub(crate) struct RowCounts {
     last: usize,
     by_tag: ByTag<u64>,
     /// Runs whose counts have changed since the last freeze.
-    moved: Vec<Run>,
+    moved: Unwritten,
     /// Runs whose counts the running checkpoint writes.
-    pub(super) frozen: Vec<Run>,
+    frozen: Unwritten,
+}
+
+/// Runs whose counts the base does not have.
+#[derive(Clone, Debug, Default)]
+struct Unwritten {
+    runs: Vec<Run>,
+    /// How many of their counts are not zero.
+    counts: u64,
+}
+
+impl Unwritten {
+    fn carry_bytes(&self) -> u64 {
+        self.runs.len() as u64 * ENTRY_BYTES + self.counts * COUNT_BYTES
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +46,11 @@ struct RunCounts {
     run: Run,
     moved: bool,
     tally: Tally,
+}
+
+/// How many of these counts are not zero: zeros are not written.
+fn in_use(tally: &Tally) -> u64 {
+    tally.iter().filter(|count| **count != 0).count() as u64
 }
 
 /// The run under which the rows of a range are counted, if they are counted.
@@ -85,6 +108,9 @@ impl RowCounts {
     pub(crate) fn set(&mut self, run: Run, tally: Tally) {
         let Some(counted) = self.counted_or_new(run) else { return };
         let before = std::mem::replace(&mut counted.tally, tally);
+        if counted.moved {
+            self.moved.counts = self.moved.counts - in_use(&before) + in_use(&tally);
+        }
         for tag in Tag::ALL {
             let Some(place) = tag.tallied() else { continue };
             if let (Some(total), Some(before), Some(after)) =
@@ -122,17 +148,19 @@ impl RowCounts {
         }
         let Some((run, place)) = tallied(range) else { return };
         let Some(counted) = self.counted_or_new(run) else { return };
-        if let Some(count) = counted.tally.get_mut(place) {
-            *count = count.saturating_add_signed(by);
-        }
+        let Some(count) = counted.tally.get_mut(place) else { return };
+        let before = *count;
+        *count = before.saturating_add_signed(by);
+        let more = i64::from(*count != 0) - i64::from(before != 0);
         if run.is_temporary() {
             // An empty run is removed: a run is never used again.
             if counted.tally == Tally::default() {
                 self.remove(run);
             }
-        } else if !counted.moved {
-            counted.moved = true;
-            self.moved.push(run);
+        } else if counted.moved {
+            self.moved.counts = self.moved.counts.wrapping_add_signed(more);
+        } else {
+            self.mark_moved(run);
         }
     }
 
@@ -154,18 +182,24 @@ impl RowCounts {
     /// The counts of the runs that have changed.
     pub(crate) fn moved(&self) -> Vec<(Run, Tally)> {
         let tally = |run| self.find(run).and_then(|at| self.by_run.get(at)).map(|it| it.tally);
-        self.moved.iter().map(|run| (*run, tally(*run).unwrap_or_default())).collect()
+        self.moved.runs.iter().map(|run| (*run, tally(*run).unwrap_or_default())).collect()
     }
 
-    /// How many runs have counts that the base does not have.
+    /// The most bytes that the counts that the base does not have take in carried records. A run
+    /// that has changed since the freeze is in it twice.
     #[inline]
-    pub(crate) fn runs_unwritten(&self) -> usize {
-        self.moved.len() + self.frozen.len()
+    pub(crate) fn carry_bytes(&self) -> u64 {
+        self.moved.carry_bytes() + self.frozen.carry_bytes()
+    }
+
+    /// Ends the freeze: the base has the frozen counts.
+    pub(crate) fn written(&mut self) {
+        self.frozen = Unwritten::default();
     }
 
     /// Marks the frozen runs as changed again, after a failed checkpoint.
     pub(crate) fn thaw(&mut self) {
-        for run in std::mem::take(&mut self.frozen) {
+        for run in std::mem::take(&mut self.frozen).runs {
             self.mark_moved(run);
         }
     }
@@ -173,7 +207,9 @@ impl RowCounts {
     fn mark_moved(&mut self, run: Run) {
         if let Some(counted) = self.counted_or_new(run).filter(|counted| !counted.moved) {
             counted.moved = true;
-            self.moved.push(run);
+            let counts = in_use(&counted.tally);
+            self.moved.counts += counts;
+            self.moved.runs.push(run);
         }
     }
 
@@ -186,6 +222,7 @@ impl RowCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::tables::encode_tally;
 
     #[test]
     fn counts_change_and_empty_runs_are_removed() {
@@ -198,6 +235,52 @@ mod tests {
         counts.step(range, -1);
         assert_eq!(counts.freeze(), [(Run(7), Tally::default())]);
         assert_eq!(counts.each().count(), 0);
+    }
+
+    /// The carry of a full disk has to fit: what is reserved for the counts is never less than what
+    /// they take, and without a freeze exactly that.
+    #[test]
+    fn carry_bytes_are_those_of_the_counts_that_are_not_written() {
+        let taken = |counts: &RowCounts| -> u64 {
+            let entry = |(_, tally): &(Run, Tally)| ENTRY_BYTES + encode_tally(tally).len() as u64;
+            counts.moved().iter().map(entry).sum()
+        };
+        let mut counts = RowCounts::default();
+        let mut state = 7_u64;
+        let mut below = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 33) % most) as usize
+        };
+        let tags = [Tag::Ready, Tag::Taken, Tag::Done, Tag::Piece, Tag::Moved];
+        for turn in 0..5_000 {
+            let tag = tags[below(tags.len() as u64)];
+            let run = Run(1 + below(5) as u32);
+            let range = match tag.scope() {
+                TagScope::Run => Range::in_run(tag, run),
+                _ => Range::of(tag),
+            };
+            match below(100) {
+                0 => drop(counts.freeze()),
+                1 => counts.thaw(),
+                2 => counts.written(),
+                3 => {
+                    let mut tally = Tally::default();
+                    tally[below(Tag::TALLIED as u64)] = 2;
+                    counts.carry(run, tally);
+                }
+                4..60 => counts.step(range, 1),
+                _ if counts.of(range) > 0 => counts.step(range, -1),
+                _ => {}
+            }
+            if counts.frozen.runs.is_empty() {
+                assert_eq!(counts.carry_bytes(), taken(&counts), "turn {turn}");
+                continue;
+            }
+            let mut thawed = counts.clone();
+            thawed.thaw();
+            assert_eq!(thawed.carry_bytes(), taken(&thawed), "turn {turn}");
+            assert!(counts.carry_bytes() >= thawed.carry_bytes(), "turn {turn}");
+        }
     }
 
     #[test]

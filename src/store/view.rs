@@ -15,9 +15,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Most bytes that the counts of a run take in a carried record.
-const COUNTS_BYTES: u64 = 11 + 9 * Tag::TALLIED as u64;
-
 /// The scope of a tag's rows; [`TagScope::Run`] for a byte that is not a tag.
 #[inline]
 fn scope_of(tag: u8) -> TagScope {
@@ -91,8 +88,7 @@ impl Rows {
     #[inline]
     pub(crate) fn carry_bytes(&self) -> u64 {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.carry_bytes());
-        let runs = self.counts.runs_unwritten() as u64;
-        self.active.carry_bytes() + frozen + runs * COUNTS_BYTES
+        self.active.carry_bytes() + frozen + self.counts.carry_bytes()
     }
 
     /// The entry for a key in the layers, the upper layer first.

@@ -439,14 +439,13 @@ fn r3_tasks_that_fall_due_at_every_block_budget_are_taken() {
 }
 
 /// R3, regression: a paused tube of ready tasks was taken for one that a take can empty. Where the
-/// journal had little space left its pause did not end. The row of a tube and its counts stay in
-/// the overlay, so that the carry has space for little more than 60 of them here.
+/// journal had little space left its pause did not end.
 #[test]
 fn r3_pauses_end_while_the_journal_of_a_full_disk_fills_and_is_carried() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::new());
     let (queue, busy) = open_at(&disk, Durability::Durable, &clock);
     let minute = Duration::from_secs(60);
-    let paused: Vec<_> = (1..=60)
+    let paused: Vec<_> = (1..=70)
         .map(|number: u32| {
             let tube = queue.tube(&number.to_string()).unwrap();
             tube.put(b"x").unwrap();

@@ -133,14 +133,15 @@ impl Tag {
     #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
     pub(crate) const SPACE: usize = Self::ALL[Self::ALL.len() - 1] as usize + 1;
 
-    /// How many tags are counted by run, and the index of each among the counts of a run. The
-    /// counts are kept on the disk; those of the whole queue under [`Run::QUEUE`](super::Run).
+    /// How many tags are counted by run, and the index of each among the counts of a run, or
+    /// [`u8::MAX`]. The counts are kept on the disk; those of the whole queue under
+    /// [`Run::QUEUE`](super::Run).
     #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
-    const TALLY: (usize, [Option<usize>; Self::SPACE]) = {
-        let (mut count, mut places, mut at) = (0, [None; Self::SPACE], 0);
+    const TALLY: (u8, [u8; Self::SPACE]) = {
+        let (mut count, mut places, mut at) = (0, [u8::MAX; Self::SPACE], 0);
         while at < Self::ALL.len() {
             if matches!(Self::ALL[at].scope(), TagScope::Queue | TagScope::Run) {
-                places[Self::ALL[at] as usize] = Some(count);
+                places[Self::ALL[at] as usize] = count;
                 count += 1;
             }
             at += 1;
@@ -149,7 +150,7 @@ impl Tag {
     };
 
     /// How many tags are counted by run.
-    pub(crate) const TALLIED: usize = Self::TALLY.0;
+    pub(crate) const TALLIED: usize = Self::TALLY.0 as usize;
 
     /// The tags of the rows that puts write. Every task has exactly one row of these.
     pub(crate) const TASKS: [Self; 2] = [Self::Fresh, Self::Task];
@@ -167,7 +168,8 @@ impl Tag {
     /// The index of this tag's count among the counts of a run; `None` if it is not counted there.
     #[inline]
     pub(crate) fn tallied(self) -> Option<usize> {
-        Self::TALLY.1.get(self as usize).copied().flatten()
+        let place = Self::TALLY.1.get(self as usize).copied().map(usize::from);
+        place.filter(|place| *place < Self::TALLIED)
     }
 }
 
