@@ -140,12 +140,14 @@ pub mod from_beanstalkd {}
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use api::adopt::Adopted;
 pub use api::advance::MoveTask;
 pub use api::builder::Builder;
 pub use api::by_id::UpdateTask;
 pub use api::callback_list::Callback;
 pub use api::codec::{BoxError, Codec};
 pub use api::consumer::Consumer;
+pub use api::consumers::TakenBy;
 pub use api::events::Events;
 pub use api::inspect::{Calls, TubeInfo, TubeStats, WaiterInfo, WaitsFor};
 pub use api::lease::{Lease, Task};
@@ -171,6 +173,7 @@ pub use runtime::events::Event;
 pub use store::{BaseSpace, Progress, Space, Stage};
 pub use words::backoff::Backoff;
 pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
+pub use words::consumer::{ConsumerInfo, ConsumerOptions};
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::explain::{Explanation, WhyNot};
 pub use words::failure::{Failure, FailureGroup, Retry};
@@ -180,4 +183,4 @@ pub use words::retention::Retention;
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 pub use words::urgency::Urgency;
-pub use words::verb::{Advance, Conflict, Put, PutOutcome, Release, Unfailed};
+pub use words::verb::{Advance, Conflict, PauseTerms, Put, PutOutcome, Release, Unfailed};

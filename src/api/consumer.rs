@@ -2,14 +2,15 @@
 
 use crate::api::queue_inner::{Identity, LeaseOwner, QueueInner, Session};
 use crate::engine::consumers::Join;
+use crate::engine::query;
 use crate::runtime::reentrancy;
 use crate::runtime::session_leases::{self, SessionLeases};
-use crate::runtime::sessions;
-use crate::words::clock::micros;
+use crate::runtime::sessions::{self, Leaving};
+use crate::words::consumer::ConsumerOptions;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::sync::{Arc, AtomicBool, Ordering, Weak};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 /// A session that owns the leases of the tubes bound to it with [`Tube::by`](crate::Tube::by).
 /// Clones, those tubes and their guards keep the session open. One without a name, from
@@ -48,32 +49,71 @@ use std::time::Duration;
 pub struct Consumer(Arc<Session>);
 
 impl Consumer {
-    /// Opens the session or joins it. Without `grace` the stored one is kept.
+    /// Opens the session or joins it. What is not given stays.
     pub(crate) fn open(
         hold: &Arc<QueueInner>,
         name: &str,
-        grace: Option<Duration>,
+        about: &ConsumerOptions,
     ) -> Result<Self> {
         // The holder of `sessions` waits for the engine's lock, which a transaction of this thread
         // holds.
         reentrancy::ensure_outside()?;
+        // It may be the last handle, whose drop takes the lock: it is dropped after the lock.
+        let open;
         // Held over the join, so that the drop of an earlier session's last handle cannot end this
         // one.
         let mut sessions = hold.sessions.lock();
-        let open = sessions.get(name).and_then(Weak::upgrade).map(Self);
-        let open = open.filter(|consumer| !consumer.is_closed());
-        if let (Some(consumer), None) = (&open, grace) {
+        open = Self::among(&sessions, name);
+        if let Some(consumer) = &open
+            && *about == ConsumerOptions::new()
+        {
             hold.core.health.serves()?;
             return Ok(consumer.clone());
         }
-        let op = Join { name, grace: micros(grace.unwrap_or(hold.settings.session_grace)) };
-        let number = hold.core.join(&op, hold.settings.durability)?;
-        if let Some(consumer) = open {
-            return Ok(consumer);
+        let grace = about.grace.or(open.is_none().then_some(hold.settings.session_grace));
+        let about = &ConsumerOptions { grace, ..about.clone() };
+        let begun = Self::begin(hold, name, about, false)?;
+        if let Some(consumer) = &open {
+            return Ok(consumer.clone());
         }
-        let session = Self::new(hold, LeaseOwner::Named { name: name.to_owned(), number });
+        let session = Self::new(hold, begun);
         sessions.insert(name.to_owned(), Arc::downgrade(&session.0));
         Ok(session)
+    }
+
+    /// Opens the session of a consumer whose last one has ended, as it was.
+    ///
+    /// # Errors
+    /// `WrongState` if its session is open, or if no such consumer is known.
+    pub(crate) fn reopen(hold: &Arc<QueueInner>, name: &str) -> Result<Self> {
+        reentrancy::ensure_outside()?;
+        let open;
+        let mut sessions = hold.sessions.lock();
+        open = Self::among(&sessions, name);
+        if open.is_some() {
+            let text = format!("the session of {name:?} is open");
+            return Err(Error::new(ErrorKind::WrongState).because(text));
+        }
+        let session = Self::new(hold, Self::begin(hold, name, &ConsumerOptions::new(), true)?);
+        sessions.insert(name.to_owned(), Arc::downgrade(&session.0));
+        Ok(session)
+    }
+
+    /// The open session of this name.
+    fn among(sessions: &BTreeMap<String, Weak<Session>>, name: &str) -> Option<Self> {
+        let open = sessions.get(name).and_then(Weak::upgrade).map(Self);
+        open.filter(|consumer| !consumer.is_closed())
+    }
+
+    fn begin(
+        hold: &QueueInner,
+        name: &str,
+        about: &ConsumerOptions,
+        is_known: bool,
+    ) -> Result<LeaseOwner> {
+        let op = Join { name, about, pid: std::process::id(), is_known };
+        let (number, activity) = hold.core.join(&op, hold.settings.durability)?;
+        Ok(LeaseOwner::Named { name: name.to_owned(), number, activity })
     }
 
     /// A session without a name and without rows.
@@ -84,6 +124,21 @@ impl Consumer {
     fn new(hold: &Arc<QueueInner>, owner: LeaseOwner) -> Self {
         let identity = Identity { hold: hold.clone(), owner, closed: AtomicBool::new(false) };
         Self(Arc::new(Session(Arc::new(identity))))
+    }
+
+    /// Ends the session of this name, open or not, and forgets the consumer.
+    pub(crate) fn deregister(hold: &Arc<QueueInner>, name: &str) -> Result<()> {
+        reentrancy::ensure_outside()?;
+        let open;
+        let mut sessions = hold.sessions.lock();
+        open = Self::among(&sessions, name);
+        if let Some(consumer) = &open {
+            return consumer.identity().end(&mut sessions, Leaving::Deregisters);
+        }
+        let number = hold.core.look(|view, _| query::consumer_named(view, name))?;
+        let leave =
+            |number| hold.core.leave((number, Leaving::Deregisters), hold.settings.durability);
+        number.map_or(Ok(()), leave)
     }
 
     /// The consumer's name; `None` if the session has none.
@@ -111,14 +166,17 @@ impl Consumer {
         closed.map_err(|error| error.during("close consumer"))
     }
 
-    /// Its number, or 0, while it may hold tasks.
+    /// Its number, or 0, while it may hold tasks. It is active now.
     pub(crate) fn number(&self) -> Result<u32> {
         match &self.identity().owner {
             LeaseOwner::Named { name, .. } if self.is_closed() => {
                 let text = format!("consumer {name:?} was closed; open it again");
                 Err(Error::new(ErrorKind::Closed).because(text))
             }
-            LeaseOwner::Named { number, .. } => Ok(*number),
+            LeaseOwner::Named { number, activity, .. } => {
+                activity.note(self.identity().hold.core.lease_now());
+                Ok(*number)
+            }
             LeaseOwner::Nameless(_) if self.is_closed() => Err(session_leases::closed()),
             LeaseOwner::Nameless(_) => Ok(0),
         }
@@ -146,7 +204,7 @@ impl Identity {
     /// Ends the session for every clone.
     fn close(&self) -> Result<()> {
         match &self.owner {
-            LeaseOwner::Named { name, number } => self.close_named(name, *number),
+            LeaseOwner::Named { .. } => self.end(&mut self.hold.sessions.lock(), Leaving::Closes),
             LeaseOwner::Nameless(leases) => {
                 self.hold.core.health.serves()?;
                 self.closed.store(true, Ordering::Release);
@@ -157,15 +215,15 @@ impl Identity {
         }
     }
 
-    /// The lock is held all the time, so that no new session of the same name can begin and be
-    /// ended by this close.
-    fn close_named(&self, name: &str, number: u32) -> Result<()> {
-        let mut sessions = self.hold.sessions.lock();
+    /// Ends the session of a name for every clone. The lock is held all the time, so that no new
+    /// session of the same name can begin and be ended by this call.
+    fn end(&self, sessions: &mut BTreeMap<String, Weak<Session>>, how: Leaving) -> Result<()> {
+        let LeaseOwner::Named { name, number, .. } = &self.owner else { return Ok(()) };
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         // If the disk refuses it, the caller can close again.
-        let ended = self.hold.core.leave(number, true, self.hold.settings.durability);
+        let ended = self.hold.core.leave((*number, how), self.hold.settings.durability);
         ended.inspect_err(|_| self.closed.store(false, Ordering::Release))?;
         sessions.remove(name);
         Ok(())
@@ -174,7 +232,7 @@ impl Identity {
     /// The drop of the last handle. The tasks return now if there is no grace.
     fn leave(&self) -> Result<()> {
         let (name, number) = match &self.owner {
-            LeaseOwner::Named { name, number } => (name, *number),
+            LeaseOwner::Named { name, number, .. } => (name, *number),
             LeaseOwner::Nameless(leases) => return sessions::end_nameless(&self.hold.core, leases),
         };
         let mut sessions = self.hold.sessions.lock();
@@ -183,7 +241,7 @@ impl Identity {
             return Ok(());
         }
         sessions.remove(name);
-        self.hold.core.leave(number, false, self.hold.settings.durability)
+        self.hold.core.leave((number, Leaving::InGrace), self.hold.settings.durability)
     }
 }
 

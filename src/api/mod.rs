@@ -19,10 +19,12 @@ pub(crate) mod receipt;
 pub(crate) mod put;
 pub(crate) mod take;
 pub(crate) mod resume;
+pub(crate) mod adopt;
 #[cfg(feature = "bincode")]
 pub(crate) mod typed;
 pub(crate) mod queue;
 pub(crate) mod scope;
+pub(crate) mod consumers;
 pub(crate) mod upkeep;
 pub(crate) mod inspect;
 pub(crate) mod peek;

@@ -1,7 +1,6 @@
 //! The queue handle: makes, finds and drops tubes, opens consumers, closes the queue.
 
 use crate::api::callback_list::Callback;
-use crate::api::consumer::Consumer;
 use crate::api::queue_inner::{HandleSettings, QueueInner};
 use crate::api::tube::Tube;
 use crate::engine::{query, tubes};
@@ -14,7 +13,6 @@ use crate::words::name::label;
 use crate::words::options::TubeOptions;
 use crate::words::sync::{Arc, Mutex};
 use crate::words::task::{TaskId, TaskInfo};
-use std::time::Duration;
 
 /// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue. The queue
 /// is open until [`close`](Queue::close), or until the last of its handles is dropped; tubes,
@@ -393,51 +391,6 @@ impl Queue {
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn tubes(&self) -> Result<Vec<String>> {
         self.call("list tubes", |core| core.look(|view, _| query::names(view, "")))
-    }
-
-    /// Joins the open session of this name, which keeps its grace. If there is none, begins one
-    /// with the [builder's grace](crate::Builder::session_grace), also if an earlier session has
-    /// left leases. [`Consumer`] has an example.
-    ///
-    /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
-    /// control characters; [`Closed`](ErrorKind::Closed);
-    /// [`InTransaction`](ErrorKind::InTransaction).
-    pub fn consumer(&self, name: &str) -> Result<Consumer> {
-        self.call("open consumer", |_| Consumer::open(&self.hold, name, None))
-    }
-
-    /// As [`consumer`](Queue::consumer), with this grace from now on. Zero: no grace;
-    /// [`Duration::MAX`]: without end.
-    ///
-    /// # Errors
-    /// As [`consumer`](Queue::consumer).
-    pub fn consumer_with_grace(&self, name: &str, grace: Duration) -> Result<Consumer> {
-        self.call("open consumer", |_| Consumer::open(&self.hold, name, Some(grace)))
-    }
-
-    /// Begins a session without a name, for example one for each connection of a server. It writes
-    /// nothing, and nothing of it outlives the process. When its last handle is dropped, or it is
-    /// [closed](Consumer::close), the tasks that it still holds return to their places, and their
-    /// attempts count.
-    ///
-    /// ```
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let queue = Queue::in_memory()?;
-    /// let tube = queue.tube("letters")?;
-    /// tube.put(b"hello")?;
-    /// let connection = queue.session();
-    /// let ticket = tube.by(&connection).take()?.detach(); // the other end knows the ticket
-    /// drop(connection);
-    /// assert!(tube.ticket(ticket).ack().unwrap_err().is_lease_lost());
-    /// assert_eq!(tube.take()?.attempt(), 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn session(&self) -> Consumer {
-        Consumer::nameless(&self.hold)
     }
 
     /// Ends the queue, for every handle: new and waiting calls return

@@ -3,6 +3,7 @@
 
 use crate::api::callbacks::Callbacks;
 use crate::api::placement::Placement;
+use crate::runtime::activity::Activity;
 use crate::runtime::reentrancy;
 use crate::runtime::session_leases::SessionLeases;
 use crate::runtime::shared::Shared;
@@ -40,7 +41,7 @@ pub(crate) struct Identity {
 /// Who owns the leases of a session.
 pub(crate) enum LeaseOwner {
     /// A consumer with rows.
-    Named { name: String, number: u32 },
+    Named { name: String, number: u32, activity: Activity },
     /// The session itself.
     Nameless(SessionLeases),
 }

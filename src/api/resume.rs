@@ -61,13 +61,8 @@ impl Consumer {
     /// [`Closed`](ErrorKind::Closed); [`TubeNotFound`](ErrorKind::TubeNotFound);
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn resume<T: ?Sized>(&self, tube: &Tube<T>) -> Resumed<T> {
-        Resumed {
-            tube: tube.by(self),
-            ahead: VecDeque::new(),
-            // A session without a name leaves nothing.
-            next: self.name().map(|_| TaskId::new(0)),
-            left_until: None,
-        }
+        // A session without a name leaves nothing.
+        Resumed::new(tube.by(self), self.name().map(|_| self.clone()))
     }
 }
 
@@ -75,6 +70,8 @@ impl Consumer {
 #[must_use = "nothing is taken over before `next`"]
 pub struct Resumed<T: ?Sized = [u8]> {
     tube: Tube<T>,
+    /// Whose leases they are; it keeps that session open.
+    from: Option<Consumer>,
     /// Taken over, and not seen by the caller yet.
     ahead: VecDeque<(Lease, Delivery)>,
     /// Where the next page begins; `None` after the last.
@@ -84,8 +81,16 @@ pub struct Resumed<T: ?Sized = [u8]> {
 }
 
 impl<T: ?Sized> Resumed<T> {
+    /// Over the leases of a consumer in a tube that is bound to the one who takes them over.
+    pub(crate) fn new(tube: Tube<T>, from: Option<Consumer>) -> Self {
+        let next = from.as_ref().map(|_| TaskId::new(0));
+        Self { tube, from, ahead: VecDeque::new(), next, left_until: None }
+    }
+
     fn take_over(&mut self, from: TaskId) -> Result<()> {
-        let op = Resume { tube: self.tube.number, consumer: self.tube.holder()?, from };
+        let holder = self.tube.holder()?;
+        let consumer = self.from.as_ref().map_or(Ok(holder), Consumer::number)?;
+        let op = Resume { tube: self.tube.number, consumer, holder, from };
         let core = &self.tube.hold.core;
         // The next page follows at once. Threads that waited meanwhile have the lock before, for as
         // long as the last page took: a neighbour that got the lock once a page was late by 11 ms

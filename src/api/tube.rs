@@ -13,6 +13,7 @@ use crate::words::macros::debug;
 use crate::words::options::Durability;
 use crate::words::sync::Arc;
 use crate::words::task::Ticket;
+use crate::words::verb::PauseTerms;
 use std::time::{Duration, SystemTime};
 
 /// A tube of tasks: of bytes, or of a type through a [`Codec`]. Cheap to clone, usable from any
@@ -229,7 +230,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn pause(&self) -> Result<()> {
-        self.run("pause", &tubes::Pause { tube: self.number, until: Some(tubes::PauseEnd::Never) })
+        self.pause_with(PauseTerms::new())
     }
 
     /// Stops takes as [`pause`](Tube::pause) does, for this long in [queue time](crate#time). It
@@ -257,8 +258,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`Invalid`](crate::ErrorKind::Invalid) for less than a microsecond; as
     /// [`pause`](Tube::pause).
     pub fn pause_for(&self, length: Duration) -> Result<()> {
-        let until = Some(tubes::PauseEnd::After(length));
-        self.run("pause", &tubes::Pause { tube: self.number, until })
+        self.pause_with(PauseTerms::new().length(length))
     }
 
     /// Stops takes as [`pause_for`](Tube::pause_for) does, until this time of day by the clock as
@@ -268,8 +268,15 @@ impl<T: ?Sized> Tube<T> {
     /// [`Invalid`](crate::ErrorKind::Invalid) for a time that has passed; as
     /// [`pause`](Tube::pause).
     pub fn pause_until(&self, time: SystemTime) -> Result<()> {
-        let until = Some(tubes::PauseEnd::At(time));
-        self.run("pause", &tubes::Pause { tube: self.number, until })
+        self.pause_with(PauseTerms::new().until(time))
+    }
+
+    /// Stops takes on these terms; [`PauseTerms`] has an example.
+    ///
+    /// # Errors
+    /// As [`pause_for`](Tube::pause_for) and [`pause_until`](Tube::pause_until).
+    pub fn pause_with(&self, terms: PauseTerms) -> Result<()> {
+        self.run("pause", &tubes::Pause { tube: self.number, terms: Some(terms) })
     }
 
     /// Allows takes again.
@@ -277,7 +284,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn resume(&self) -> Result<()> {
-        self.run("resume", &tubes::Pause { tube: self.number, until: None })
+        self.run("resume", &tubes::Pause { tube: self.number, terms: None })
     }
 
     /// Calls `on_change` for every step of a task of this tube, in commit order, on a thread that

@@ -11,8 +11,9 @@ use crate::format::extension::Extension;
 use crate::format::key::{self, Key};
 use crate::format::row::{ConsumerRow, Counters};
 use crate::format::{Range, Scan, Tag, View, row};
-use crate::words::clock::{NEVER, Now};
-use crate::words::error::Result;
+use crate::words::clock::{NEVER, Now, micros};
+use crate::words::consumer::ConsumerOptions;
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS, SWEEP_TUBES};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
@@ -21,13 +22,20 @@ use crate::words::task::{Cause, TaskId};
 /// Opens a consumer, or joins it. Returns its number.
 pub(crate) struct Join<'a> {
     pub(crate) name: &'a str,
-    /// Microseconds that its leases outlive the session.
-    pub(crate) grace: u64,
+    pub(crate) about: &'a ConsumerOptions,
+    /// The process of the caller.
+    pub(crate) pid: u32,
+    /// Whether it must be known: its session has ended, and is opened again as it was.
+    pub(crate) is_known: bool,
 }
 
 /// Ends a session after the drop of its last handle: leases wait for the grace, if there is one.
 pub(crate) struct Leave {
     pub(crate) consumer: u32,
+    /// Lease time of its last activity in this process.
+    pub(crate) active: Option<u64>,
+    /// Whether it is not remembered.
+    pub(crate) forget: bool,
 }
 
 /// A session that has ended.
@@ -39,9 +47,8 @@ pub(crate) struct Left {
 }
 
 /// Returns leases of a consumer whose session has ended, one sweep at a time: those in one tube, or
-/// all of them and at the end the consumer. Does nothing if another session of the consumer has
-/// begun since. Returns where to continue; `None` at the end. No lease appears before that
-/// place later, because a session that has ended gets none.
+/// all of them and at the end the consumer, unless it is remembered for a time. Does nothing if
+/// another session of the consumer has begun since.
 pub(crate) struct End {
     pub(crate) consumer: u32,
     /// The number of the session's end, see [`Left`].
@@ -51,6 +58,17 @@ pub(crate) struct End {
     pub(crate) tube: Option<u32>,
     /// The leases before it have returned, or are so damaged that they stay.
     pub(crate) from: LeasePlace,
+}
+
+/// What is left after one sweep of an [`End`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leftover {
+    Nothing,
+    /// Leases from this place on. No lease appears before it later, because a session that has
+    /// ended gets none.
+    Leases(LeasePlace),
+    /// The consumer, for so many microseconds.
+    Memory(u64),
 }
 
 /// A place in the leases of a consumer, which are in the order of tubes, then of tasks.
@@ -65,6 +83,8 @@ pub(crate) struct LeasePlace {
 pub(crate) struct Resume {
     pub(crate) tube: u32,
     pub(crate) consumer: u32,
+    /// Who holds them from now on: the same, or another one who has adopted its session.
+    pub(crate) holder: u32,
     pub(crate) from: TaskId,
 }
 
@@ -82,23 +102,48 @@ impl Op for Join<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u32> {
         label("consumer name", self.name)?;
+        self.about.check()?;
         let name = key::consumer_name(self.name);
         if let Some(number) = query::numbered(ctx.get(&name), "consumer")? {
             let old = query::consumer(ctx, number)?.ok_or_else(query::consumer_closed)?;
-            let new = ConsumerRow { grace: self.grace, until: NEVER, ..old.clone() };
+            let mut new = old.clone();
+            self.begin(&mut new, ctx.now);
             if new != old {
                 ctx.change(key::consumer(number), new.encode());
             }
             return Ok(number);
+        }
+        if self.is_known {
+            let text = format!("no consumer {:?} is known", self.name);
+            return Err(Error::new(ErrorKind::WrongState).because(text));
         }
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.consumer, u32::MAX, "consumer")?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
         ctx.add(name, row::number(u64::from(number)));
         let (name, extension) = (self.name.to_owned(), Extension::default());
-        let row = ConsumerRow { name, grace: self.grace, until: NEVER, void_to: 0, extension };
+        let mut row = ConsumerRow { name, grace: 0, until: 0, void_to: 0, extension };
+        self.begin(&mut row, ctx.now);
         ctx.add(key::consumer(number), row.encode());
         Ok(number)
+    }
+}
+
+impl Join<'_> {
+    /// What becomes of the row. A session that is open stays as it is, but for what is given.
+    fn begin(&self, row: &mut ConsumerRow, now: Now) {
+        if row.until != NEVER {
+            row.until = NEVER;
+            row.set_forgotten(None);
+            row.set_pid(self.pid);
+            row.set_active(now.queue);
+        }
+        let ConsumerOptions { grace, keep, kind, host, meta } = self.about;
+        row.grace = grace.map_or(row.grace, micros);
+        if let Some(keep) = keep {
+            row.set_keep(micros(*keep));
+        }
+        row.describe(kind.as_deref(), host.as_deref(), meta.as_deref());
     }
 }
 
@@ -113,9 +158,17 @@ impl Op for Leave {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<Left>> {
         // It may have ended before: a caller whose close failed may close again.
         let Some(mut row) = query::consumer(ctx, self.consumer)? else { return Ok(None) };
+        let known = row.clone();
         if row.until == NEVER {
             row.until = end_of_grace(&row, ctx.now);
             row.void_to = ctx.token();
+            note_activity(&mut row, self.active, ctx.now);
+        }
+        if self.forget {
+            row.set_keep(0);
+            row.set_forgotten(None);
+        }
+        if row != known {
             ctx.change(key::consumer(self.consumer), row.encode());
         }
         Ok(Some(Left { number: row.void_to, grace: row.grace }))
@@ -123,20 +176,35 @@ impl Op for Leave {
 }
 
 impl Op for End {
-    type Done = Option<LeasePlace>;
+    type Done = Leftover;
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<LeasePlace>> {
-        let Some(row) = query::consumer(ctx, self.consumer)? else { return Ok(None) };
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Leftover> {
+        let Some(mut row) = query::consumer(ctx, self.consumer)? else {
+            return Ok(Leftover::Nothing);
+        };
         if row.until == NEVER || row.void_to != self.left {
             // The consumer was opened again: its leases wait for `resume`.
-            return Ok(None);
+            return Ok(Leftover::Nothing);
         }
-        let next = self.return_leases(ctx)?;
-        if next.is_none() && self.tube.is_none() {
-            ctx.remove(key::consumer(self.consumer));
-            ctx.remove(key::consumer_name(&row.name));
+        if let Some(next) = self.return_leases(ctx)? {
+            return Ok(Leftover::Leases(next));
         }
-        Ok(next)
+        if self.tube.is_some() {
+            return Ok(Leftover::Nothing);
+        }
+        let (now, known) = (ctx.now.queue, row.forgotten());
+        let forgotten = known.unwrap_or_else(|| now.saturating_add(row.keep()).min(NEVER - 1));
+        if forgotten > now {
+            if known.is_none() {
+                row.until = forgotten;
+                row.set_forgotten(Some(forgotten));
+                ctx.change(key::consumer(self.consumer), row.encode());
+            }
+            return Ok(Leftover::Memory(forgotten - now));
+        }
+        ctx.remove(key::consumer(self.consumer));
+        ctx.remove(key::consumer_name(&row.name));
+        Ok(Leftover::Nothing)
     }
 }
 
@@ -209,6 +277,7 @@ impl Op for Resume {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
         let row = query::open_consumer(ctx, self.consumer)?;
+        query::open_consumer(ctx, self.holder)?;
         let rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
         let from = key::held(tube.run(), self.consumer, self.from);
         let mut leases = TaskSweep::new(rows, from);
@@ -218,7 +287,9 @@ impl Op for Resume {
         {
             let mut left = SWEEP_BYTES - bytes;
             // A damaged lease waits for the end of the grace. The others are handed out.
-            if let Some(task) = sound(resumed(ctx, &tube, id, row.void_to, &mut left))?.flatten() {
+            if let Some(task) =
+                sound(self.resumed(ctx, &tube, id, row.void_to, &mut left))?.flatten()
+            {
                 bytes += task.payload.bytes();
                 handed.push(task);
             }
@@ -227,26 +298,36 @@ impl Op for Resume {
     }
 }
 
-/// Hands out a lease again, unless it was handed out after the consumer was opened again, or a
-/// `release_all` has voided it.
-fn resumed(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    id: TaskId,
-    void_to: u64,
-    bytes_left: &mut usize,
-) -> Result<Option<Delivery>> {
-    let Some(row) = ctx.get(&key::taken(tube.run(), id))? else { return Ok(None) };
-    let (stored, taken) = stored::lease(ctx, tube, id, &row)?;
-    if taken.token > void_to || settle::is_voided(tube, &taken) {
-        return Ok(None);
+impl Resume {
+    /// Hands out a lease again, unless it was handed out after the consumer was opened again, or a
+    /// `release_all` has voided it.
+    fn resumed(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        id: TaskId,
+        void_to: u64,
+        bytes_left: &mut usize,
+    ) -> Result<Option<Delivery>> {
+        let Some(row) = ctx.get(&key::taken(tube.run(), id))? else { return Ok(None) };
+        let (stored, taken) = stored::lease(ctx, tube, id, &row)?;
+        if taken.token > void_to || settle::is_voided(tube, &taken) {
+            return Ok(None);
+        }
+        let task = stored.task(tube)?;
+        let mut content = task.content(ctx)?;
+        content.payload.read_if_short(ctx, bytes_left)?;
+        let head = taken.head.clone();
+        let from = (&TaskState::Taken(taken), head);
+        hand_out(ctx, &task, from, content, self.holder, Cause::Touch).map(Some)
     }
-    let task = stored.task(tube)?;
-    let mut content = task.content(ctx)?;
-    content.payload.read_if_short(ctx, bytes_left)?;
-    let (head, holder) = (taken.head.clone(), taken.holder);
-    let from = (&TaskState::Taken(taken), head);
-    hand_out(ctx, &task, from, content, holder, Cause::Touch).map(Some)
+}
+
+/// Writes down when a consumer was last active in this process, as a lease time.
+pub(crate) fn note_activity(row: &mut ConsumerRow, active: Option<u64>, now: Now) {
+    if let Some(active) = active {
+        row.set_active(now.queue.saturating_sub(now.lease.saturating_sub(active)));
+    }
 }
 
 /// All consumers, by number.

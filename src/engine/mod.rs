@@ -46,6 +46,7 @@ pub(crate) mod sweep;
 pub(crate) mod tubes;
 pub(crate) mod due;
 pub(crate) mod consumers;
+pub(crate) mod held;
 pub(crate) mod recover;
 pub(crate) mod repair;
 pub(crate) mod audit;

@@ -63,6 +63,11 @@ pub(crate) fn consumer(view: &dyn View, number: u32) -> Result<Option<ConsumerRo
     decoded(view.get(&key::consumer(number)), ConsumerRow::decode, "consumer")
 }
 
+/// The number of the consumer of this name; `None` if no such consumer is known.
+pub(crate) fn consumer_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
+    numbered(view.get(&key::consumer_name(name)), "consumer")
+}
+
 /// The consumer of this number, if it may get leases. No call would return a lease that it got
 /// after the end of its session.
 ///

@@ -15,11 +15,15 @@ use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
+use std::collections::BTreeMap;
 
 /// Ends every session that the previous process left open, or that a close finds open. A grace that
 /// has not begun begins now: it is unknown when a killed process last ran, because its last record
 /// may be hours older.
-pub(crate) struct ExpireSessions;
+pub(crate) struct ExpireSessions {
+    /// When consumers were last active in this process, by their numbers, as lease times.
+    pub(crate) active: BTreeMap<u32, u64>,
+}
 
 /// The consumers whose leases must return now, and the token under which all sessions have ended.
 pub(crate) struct ExpiredSessions {
@@ -49,6 +53,8 @@ impl Op for ExpireSessions {
             let mut expired = ConsumerRow { void_to, ..row.clone() };
             if row.until == NEVER {
                 expired.until = consumers::end_of_grace(&row, ctx.now);
+                let active = self.active.get(&number).copied();
+                consumers::note_activity(&mut expired, active, ctx.now);
             }
             if row.grace == 0 || expired.until <= ctx.now.queue {
                 over.push(number);

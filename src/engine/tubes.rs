@@ -18,7 +18,8 @@ use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
 use crate::words::task::{Cause, TaskId};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use crate::words::verb::{PauseEnd, PauseTerms};
+use std::time::UNIX_EPOCH;
 
 /// Makes a tube, or finds it. Returns it.
 pub(crate) struct Create<'a> {
@@ -64,19 +65,10 @@ pub(crate) struct Truncate {
     pub(crate) tube: u32,
 }
 
-/// Pauses a tube until this, or resumes it.
+/// Pauses a tube on these terms, or resumes it.
 pub(crate) struct Pause {
     pub(crate) tube: u32,
-    pub(crate) until: Option<PauseEnd>,
-}
-
-/// When a pause ends by itself.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum PauseEnd {
-    Never,
-    After(Duration),
-    /// By the wall clock as it is at the call.
-    At(SystemTime),
+    pub(crate) terms: Option<PauseTerms>,
 }
 
 /// Returns every taken task of a tube.
@@ -213,13 +205,22 @@ impl Op for Pause {
         Some(self.tube)
     }
 
+    fn numbers(&self) -> Numbers {
+        let times_out = self.terms.is_some_and(|terms| terms.times_out);
+        Numbers::of_tokens(u64::from(times_out))
+    }
+
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let tube = ctx.tube(self.tube)?;
-        let pause = match self.until {
-            None => None,
-            Some(until) => Some(pause_end(ctx, until)?),
+        let Some(terms) = &self.terms else {
+            let tube = ctx.tube(self.tube)?;
+            return set_pause(ctx, &tube, None);
         };
-        set_pause(ctx, &tube, pause)
+        let until = pause_end(ctx, terms.end)?;
+        if terms.times_out {
+            void_leases(ctx, self.tube)?;
+        }
+        let tube = &query::tube(ctx, self.tube)?; // with its void leases
+        set_pause(ctx, tube, Some(until))
     }
 }
 
@@ -274,17 +275,22 @@ impl Op for ReleaseAll {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let tube = ctx.tube(self.tube)?;
-        if ctx.count(tube.range(Tag::Taken)) == 0 {
-            return Ok(());
-        }
-        // Tokens only grow, so every earlier lease has a smaller token.
-        let row = TubeRow { void_to: ctx.token(), ..tube.row.clone() };
-        ctx.set_tube(self.tube, row, None)?;
-        // A running sweep begins again: leases that it has passed may be void now.
-        let work = key::work(Work::Release, tube.run(), TaskId::new(0));
-        let running = ctx.row(&work)?.and_then(|(_, row)| row);
-        let running = running.as_deref().and_then(WorkRow::decode).unwrap_or_default();
-        ctx.set_work(work, WorkRow { tube: self.tube, from: 0, ..running }.encode())
+        void_leases(ctx, self.tube)
     }
+}
+
+/// Voids all leases of a tube, and starts the sweep that returns their tasks.
+fn void_leases(ctx: &mut OpContext<'_>, number: u32) -> Result<()> {
+    let tube = ctx.tube(number)?;
+    if ctx.count(tube.range(Tag::Taken)) == 0 {
+        return Ok(());
+    }
+    // Tokens only grow, so every earlier lease has a smaller token.
+    let row = TubeRow { void_to: ctx.token(), ..tube.row.clone() };
+    ctx.set_tube(number, row, None)?;
+    // A running sweep begins again: leases that it has passed may be void now.
+    let work = key::work(Work::Release, tube.run(), TaskId::new(0));
+    let running = ctx.row(&work)?.and_then(|(_, row)| row);
+    let running = running.as_deref().and_then(WorkRow::decode).unwrap_or_default();
+    ctx.set_work(work, WorkRow { tube: number, from: 0, ..running }.encode())
 }

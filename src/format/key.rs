@@ -498,6 +498,13 @@ pub(crate) fn held(run: Run, consumer: u32, id: TaskId) -> Key {
     with_id(held_by(run, consumer), id)
 }
 
+/// The consumer and the task in the key of a lease.
+pub(crate) fn of_held(key: &[u8]) -> Option<(u32, TaskId)> {
+    let mut key = Unpacker::new(key.get(5..)?);
+    let (consumer, id) = (key.u32()?, TaskId::new(key.u64()?));
+    key.end((consumer, id))
+}
+
 /// The id at the end of every key that ends with one.
 pub(crate) fn id_of(key: &[u8]) -> Option<TaskId> {
     let bytes = key.get(key.len().checked_sub(8)?..)?;

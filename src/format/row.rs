@@ -4,7 +4,9 @@
 mod task;
 mod state;
 mod done;
+mod consumer;
 
+pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
 pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
@@ -272,35 +274,6 @@ impl WorkRow {
         let mut row = Unpacker::new(row);
         let (tube, from) = (row.u32()?, row.u64()?);
         Some(Self { tube, from, extension: Extension::of_rest(row)? })
-    }
-}
-
-/// A named consumer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConsumerRow {
-    pub(crate) name: String,
-    /// For how many microseconds its leases outlive the session.
-    pub(crate) grace: u64,
-    /// Queue time at which its grace ends, after its session has ended; [`NEVER`] while it is open.
-    pub(crate) until: u64,
-    /// Its leases with a token up to this one have no session: they wait for `resume` or the end of
-    /// the grace.
-    pub(crate) void_to: u64,
-    pub(crate) extension: Extension,
-}
-
-impl ConsumerRow {
-    pub(crate) fn encode(&self) -> Value {
-        let mut row = Packer::new();
-        row.short(&self.name).u64(self.grace).u64(self.until).u64(self.void_to);
-        self.extension.end_row(row)
-    }
-
-    pub(crate) fn decode(row: &[u8]) -> Option<Self> {
-        let mut row = Unpacker::new(row);
-        let name = row.short()?.to_owned();
-        let (grace, until, void_to) = (row.u64()?, row.u64()?, row.u64()?);
-        Some(Self { name, grace, until, void_to, extension: Extension::of_rest(row)? })
     }
 }
 

@@ -5,13 +5,14 @@ use crate::engine::due::CatchUp;
 use crate::engine::take::{Delivery, Take};
 use crate::engine::{Op, OpContext};
 use crate::format::View;
+use crate::runtime::activity::Activity;
 use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free, unless_full};
 use crate::runtime::commit::EngineState;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::pipeline::submit;
 use crate::runtime::reentrancy;
-use crate::runtime::sessions::{self, end_graces, roll_back_puts, void_leases};
+use crate::runtime::sessions::{self, Leaving, end_graces, roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
 use crate::runtime::wake::{Waiting, Wake};
@@ -294,19 +295,27 @@ impl Shared {
     }
 
     /// Opens a consumer or joins it.
-    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<u32> {
+    pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<(u32, Activity)> {
         self.enter()?;
         // If its grace is over it gets none of its leases back.
         end_graces(self, None)?;
         let consumer = self.run(op, durability)?;
         self.grace_timers.forget(consumer);
-        Ok(consumer)
+        Ok((consumer, self.activities.begin(consumer, self.lease_now())))
     }
 
     /// Ends a consumer's session: its leases wait for its grace, or return now.
-    pub(crate) fn leave(&self, consumer: u32, now: bool, durability: Durability) -> Result<()> {
-        match self.run(&Leave { consumer }, durability)? {
-            Some(left) => sessions::end(self, consumer, left, now),
+    pub(crate) fn leave(
+        &self,
+        (consumer, how): (u32, Leaving),
+        durability: Durability,
+    ) -> Result<()> {
+        let active = self.activities.of(consumer);
+        let forget = how == Leaving::Deregisters;
+        let left = self.run(&Leave { consumer, active, forget }, durability)?;
+        self.activities.end(consumer);
+        match left {
+            Some(left) => sessions::end(self, consumer, left, how != Leaving::InGrace),
             None => Ok(()),
         }
     }

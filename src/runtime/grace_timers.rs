@@ -75,6 +75,15 @@ impl GraceTimers {
         self.change(|waiting| waiting.retain(|grace| !grace.is_of_session(&ended)));
     }
 
+    /// The leases of this session have returned, and its consumer is remembered until this time.
+    pub(crate) fn postpone(&self, session: Grace, until: u64) {
+        self.change(|waiting| {
+            for grace in waiting.iter_mut().filter(|grace| grace.is_of_session(&session)) {
+                grace.until = grace.until.max(until);
+            }
+        });
+    }
+
     /// The leases of this session before `from` have returned.
     pub(crate) fn advance(&self, session: Grace, from: LeasePlace) {
         for grace in self.waiting.lock().iter_mut().filter(|grace| grace.is_of_session(&session)) {

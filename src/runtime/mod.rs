@@ -14,6 +14,7 @@ pub(crate) mod commit;
 pub(crate) mod checkpointer;
 pub(crate) mod session_leases;
 pub(crate) mod grace_timers;
+pub(crate) mod activity;
 pub(crate) mod shared;
 pub(crate) mod transaction;
 pub(crate) mod pipeline;

@@ -1,7 +1,7 @@
 //! When leases return: at the end of a session, at the end of its grace, at an opening and at a
 //! close. Every step is an op; this file decides which thread does it, and when.
 
-use crate::engine::consumers::{self, End, LeasePlace, Left};
+use crate::engine::consumers::{self, End, LeasePlace, Left, Leftover};
 use crate::engine::query;
 use crate::engine::recover::{ExpireSessions, ExpiredSessions, ReturnLeases};
 use crate::engine::repair::Repair;
@@ -16,6 +16,17 @@ use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{TaskId, Ticket};
 use crate::words::verb::Verdict;
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Its leases wait for its grace.
+    InGrace,
+    /// Its leases return now.
+    Closes,
+    /// The same, and the consumer is not remembered.
+    Deregisters,
+}
 
 /// Ends a consumer's session: its leases wait for its grace, or return now.
 pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Result<()> {
@@ -64,12 +75,21 @@ pub(crate) fn return_leases(
     let Grace { consumer, left, from, .. } = grace;
     let returned = submit(parts, &End { consumer, left, charged: true, tube, from });
     match &returned {
-        Ok((Some(next), _)) if tube.is_none() => parts.grace_timers.advance(grace, *next),
-        Ok((None, _)) if tube.is_none() => parts.grace_timers.remove(grace),
+        Ok((Leftover::Leases(next), _)) if tube.is_none() => {
+            parts.grace_timers.advance(grace, *next);
+        }
+        Ok((Leftover::Nothing, _)) if tube.is_none() => parts.grace_timers.remove(grace),
+        Ok((Leftover::Memory(left), _)) => {
+            parts.grace_timers.postpone(grace, parts.lease_now().saturating_add(*left));
+            parts.timer.wake();
+        }
         Err(error) if error.kind() == ErrorKind::Damaged => parts.grace_timers.remove(grace),
         _ => {}
     }
-    Ok(returned?.0)
+    match returned?.0 {
+        Leftover::Leases(next) => Ok(Some(next)),
+        Leftover::Nothing | Leftover::Memory(_) => Ok(None),
+    }
 }
 
 /// Ends a session without a name. Its tasks return, and their attempts count.
@@ -139,7 +159,8 @@ pub(crate) fn roll_back_puts(parts: &Shared) -> Result<()> {
 /// no grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
     submit(parts, &Repair::Consumers)?;
-    let (ExpiredSessions { over, void_to }, _) = submit(parts, &ExpireSessions)?;
+    let (ExpiredSessions { over, void_to }, _) =
+        submit(parts, &ExpireSessions { active: parts.activities.all() })?;
     let tubes = query::numbers(&parts.state.lock().store)?;
     for tube in tubes {
         let mut from = Some(TaskId::new(0));
@@ -150,7 +171,7 @@ pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
     for consumer in over {
         let from = LeasePlace::default();
         let mut end = End { consumer, left: void_to, charged, tube: None, from };
-        while let Some(next) = submit(parts, &end)?.0 {
+        while let Leftover::Leases(next) = submit(parts, &end)?.0 {
             end.from = next;
         }
     }
@@ -174,6 +195,7 @@ mod tests {
     use crate::engine::take::Take;
     use crate::format::{Met, Range, Tag, Value, View};
     use crate::words::clock::NEVER;
+    use crate::words::consumer::ConsumerOptions;
     use crate::words::limits::{SWEEP_TASKS, SWEEP_TUBES};
     use crate::words::numbers::Numbers;
     use crate::{Consumer, ManualClock, Queue, Tube, TubeOptions};
@@ -445,7 +467,8 @@ mod tests {
         let next = return_leases(core, grace, None).unwrap().unwrap();
         let left = leases();
         // As in a join that looked for graces before this one was over.
-        let join = Join { name: "ada", grace: 1 };
+        let about = &ConsumerOptions::new().grace(Duration::from_micros(1));
+        let join = Join { name: "ada", about, pid: 1, is_known: false };
         assert_eq!(submit(core, &join).unwrap().0, grace.consumer);
         let holder = grace.consumer;
         let take = Take { tube: tubes[0].number, most: 1, holder };
@@ -453,8 +476,9 @@ mod tests {
         assert_eq!(return_leases(core, Grace { from: next, ..grace }, None).unwrap(), None);
         queue.tick().unwrap();
         assert_eq!(leases(), left + 1);
+        let leave = Leave { consumer: holder, active: None, forget: false };
         // The end of the new session begins at the first tube again.
-        let session = submit(core, &Leave { consumer: holder }).unwrap().0.unwrap();
+        let session = submit(core, &leave).unwrap().0.unwrap();
         end(core, holder, session, true).unwrap();
         assert_eq!(taken(&tubes), tubes.len(), "those of bob");
         assert_eq!(core.grace_timers.next(), NEVER);

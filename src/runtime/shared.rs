@@ -2,6 +2,7 @@
 //! taken in one order: the writer's before the engine's. Neither is held while user code runs,
 //! except in `transact`.
 
+use crate::runtime::activity::Activities;
 use crate::runtime::checkpointer::{Checkpointer, PostCommit};
 use crate::runtime::commit::{CommitEnv, EngineState};
 use crate::runtime::derived_state::{Ends, TubeWakeups};
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     /// Wakes the timer.
     pub(crate) timer: Parker,
     pub(crate) grace_timers: GraceTimers,
+    pub(crate) activities: Activities,
     pub(crate) health: Arc<Health>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -78,6 +80,7 @@ impl Shared {
             hub: Hub::default(),
             timer: Parker::default(),
             grace_timers: GraceTimers::default(),
+            activities: Activities::default(),
             health,
             threads: Mutex::default(),
         }

@@ -11,6 +11,8 @@ pub(crate) const ORDER_BYTES_MAX: usize = 16;
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
 /// Bytes kept of a failure group: `failed-retries-` and the longest name of a tube.
 pub(crate) const FAILURE_GROUP_BYTES_MAX: usize = 15 + LABEL_BYTES_MAX;
+/// Bytes of what a consumer says of itself, beside its name, kind and host.
+pub(crate) const META_BYTES_MAX: usize = 4096;
 /// Bytes of the result that a step of a task passes on. It stands in the task's own row.
 pub(crate) const RESULT_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a payload, unless the builder sets another limit.

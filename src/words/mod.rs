@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod backoff;
 pub(crate) mod lapse;
 pub(crate) mod retention;
+pub(crate) mod consumer;
 pub(crate) mod options;
 pub(crate) mod verb;
 pub(crate) mod sync;

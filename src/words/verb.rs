@@ -1,9 +1,10 @@
 //! Arguments and results of some verbs: the terms of a release, what a put does about an existing
 //! key, what it did, and the verdicts on a taken task. Plain values, which the engine applies.
 
+use crate::words::macros::setters;
 use crate::words::options::Durability;
 use crate::words::task::{Reason, TaskId};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// What a keyed put does if a task with the key exists in its tube, in any state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,7 +45,7 @@ pub struct Put {
 /// is ready at its old place.
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::time::{Duration, SystemTime};
 /// use tubewell::{Queue, Release};
 ///
 /// # fn main() -> tubewell::Result<()> {
@@ -211,4 +212,65 @@ impl Verdict<'_> {
             _ => asked,
         }
     }
+}
+
+/// How a tube is paused, for [`Tube::pause_with`](crate::Tube::pause_with). Without an end it is
+/// paused until it is resumed.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tubewell::{PauseTerms, Queue};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let tube = Queue::in_memory()?.tube("letters")?;
+/// tube.put(b"hello")?;
+/// let task = tube.take()?;
+/// tube.pause_with(PauseTerms::new().length(Duration::from_secs(60)).time_out_running())?;
+/// assert!(task.ack().unwrap_err().is_lease_lost());
+/// tube.resume()?;
+/// assert_eq!(tube.take()?.attempt(), 1); // the attempt that was cut off does not count
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct PauseTerms {
+    pub(crate) end: PauseEnd,
+    pub(crate) times_out: bool,
+}
+
+/// When a pause ends by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PauseEnd {
+    Never,
+    After(Duration),
+    /// By the wall clock as it is at the call.
+    At(SystemTime),
+}
+
+impl PauseTerms {
+    /// A pause without an end.
+    pub const fn new() -> Self {
+        Self { end: PauseEnd::Never, times_out: false }
+    }
+}
+
+impl Default for PauseTerms {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+setters! {
+    [] PauseTerms;
+
+    /// It ends after this long, in [queue time](crate#time): a microsecond or more.
+    length(length: Duration) => end = PauseEnd::After(length);
+
+    /// It ends at this time of day, in the future, by the clock as it is at the call.
+    until(time: SystemTime) => end = PauseEnd::At(time);
+
+    /// In the same step all leases on tasks of the tube end, as by
+    /// [`release_all`](crate::Tube::release_all): their attempts do not count.
+    time_out_running() => times_out = true;
 }

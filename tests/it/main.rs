@@ -101,6 +101,7 @@ mod typed;
 mod unfail_into;
 mod update;
 mod wait;
+mod workers;
 
 use std::fmt::Debug;
 use std::fs;

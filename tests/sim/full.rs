@@ -12,8 +12,9 @@ use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tubewell::{
-    Advance, Conflict, Consumer, Durability, ErrorKind, Events, ManualClock, Queue, Release,
-    Result, Retention, Retry, State, Stop, Task, TaskId, Ticket, Tube, TubeOptions,
+    Advance, Conflict, Consumer, ConsumerOptions, Durability, ErrorKind, Events, ManualClock,
+    PauseTerms, Queue, Release, Result, Retention, Retry, State, Stop, Task, TaskId, Ticket, Tube,
+    TubeOptions,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -465,6 +466,10 @@ fn verbs() -> Vec<Verb> {
         }),
         ("pause", May::Never, |s| s.tube.pause().map(nothing)),
         ("pause with an end", May::Never, |s| s.tube.pause_for(WAVE_AT * 9).map(nothing)),
+        ("pause of what runs", May::Never, |s| {
+            s.held = None;
+            s.tube.pause_with(PauseTerms::new().time_out_running()).map(nothing)
+        }),
         ("peek", May::Never, |s| s.tube.peek(s.keyed).map(nothing)),
         ("failure groups", May::Never, |s| s.queue.failure_groups().map(nothing)),
         ("peek_many", May::Never, |s| s.tube.peek_many(10).map(nothing)),
@@ -488,6 +493,15 @@ fn verbs() -> Vec<Verb> {
             Ok(Change { gone, is_dropped: true, ..Change::default() })
         }),
         ("consumer", May::Disk, |s| s.queue.consumer("bob").map(nothing)),
+        ("consumer with metadata", May::Disk, |s| {
+            let about = ConsumerOptions::new().keep(WAVE_AT).meta("m".repeat(4000));
+            s.queue.consumer_with("ada", about).map(nothing)
+        }),
+        ("consumers", May::Never, |s| s.queue.consumers().map(nothing)),
+        ("deregister", May::Never, |s| {
+            s.held = Some(s.tube.by(&s.ada).take()?);
+            s.queue.deregister(&["ada"]).map(nothing)
+        }),
         ("close of a consumer", May::Never, |s| {
             s.held = Some(s.tube.by(&s.ada).take()?);
             s.ada.close().map(nothing)

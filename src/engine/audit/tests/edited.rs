@@ -4,7 +4,7 @@
 use super::{NOTHING, Rows, work};
 use crate::api::queue::Queue;
 use crate::engine::by_id::{Tool, Verb};
-use crate::engine::consumers::{End, Join, LeasePlace, Leave, Resume};
+use crate::engine::consumers::{End, Join, LeasePlace, Leave, Leftover, Resume};
 use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
 use crate::engine::effects::NextDue;
@@ -16,7 +16,7 @@ use crate::engine::staging::{RollBack, StagePieces};
 use crate::engine::sweep::Sweep;
 use crate::engine::take::{Claim, Take};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::tubes::{Pause, PauseEnd, ReleaseAll, Truncate};
+use crate::engine::tubes::{Pause, ReleaseAll, Truncate};
 use crate::engine::{lookup, query};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Home, Run, Work};
@@ -24,11 +24,13 @@ use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::format::row::{Counters, StoredHome, TaskProgress, TaskRow, WorkRow};
 use crate::format::{RowOp, Tag, Value};
 use crate::words::clock::{NEVER, Now};
+use crate::words::consumer::ConsumerOptions;
 use crate::words::error::{DamagedRow, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::numbers::Numbers;
 use crate::words::task::{State, TaskId};
-use crate::words::verb::{Extend, Release, Verdict};
+use crate::words::verb::{Extend, PauseTerms, Release, Verdict};
+use std::time::Duration;
 
 const NOW: Now = Now { queue: 1_000, wall: 1_000, lease: 1_000 };
 
@@ -167,19 +169,24 @@ fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
 
 const NOTHING_OF: [key::Key; 0] = [];
 
+/// A consumer whose grace has so many microseconds.
+fn about(grace: u64) -> ConsumerOptions {
+    ConsumerOptions::new().grace(Duration::from_micros(grace))
+}
+
 /// Regression: after a `release_all` whose sweep had not reached it, as on a full disk, a lease was
 /// handed out again with a new token. The sweep then left it taken.
 #[test]
 fn a_resume_hands_out_no_lease_that_release_all_voided() {
     let mut played = Played::new();
-    let join = Join { name: "ada", grace: 1_000 };
+    let join = Join { name: "ada", about: &about(1_000), pid: 1, is_known: false };
     let holder = played.run(&join).unwrap();
     let id = played.put(NewRow::default());
     assert_eq!(played.run(&Take { tube: 1, most: 1, holder }).unwrap().len(), 1);
-    played.run(&Leave { consumer: holder }).unwrap();
+    played.run(&Leave { consumer: holder, active: None, forget: false }).unwrap();
     played.run(&ReleaseAll { tube: 1 }).unwrap();
     assert_eq!(played.run(&join).unwrap(), holder);
-    let resume = Resume { tube: 1, consumer: holder, from: TaskId::new(0) };
+    let resume = Resume { tube: 1, consumer: holder, holder, from: TaskId::new(0) };
     assert!(played.run(&resume).unwrap().0.is_empty());
     while played.run(&Sweep).unwrap() {}
     assert_eq!((played.state(id), played.rows.faults()), (State::Ready, vec![]));
@@ -390,8 +397,8 @@ fn fields_of_a_later_version_survive_every_rewrite() {
         assert_eq!(later, unknown_field().get(999), "{:?}", standing.state());
         assert_eq!(played.rows.faults(), NOTHING);
     };
-    for until in [Some(PauseEnd::Never), None] {
-        played.run(&Pause { tube: 1, until }).unwrap();
+    for terms in [Some(PauseTerms::new()), None] {
+        played.run(&Pause { tube: 1, terms }).unwrap();
         kept(&played);
     }
     let take = Take { tube: 1, most: 1, holder: 0 };
@@ -429,14 +436,14 @@ fn fields_of_a_later_version_survive_every_rewrite() {
 #[test]
 fn nothing_is_handed_to_a_session_that_has_ended() {
     let mut played = Played::new();
-    let join = Join { name: "ada", grace: 1_000 };
+    let join = Join { name: "ada", about: &about(1_000), pid: 1, is_known: false };
     let consumer = played.run(&join).unwrap();
     let ids = [(); 3].map(|()| played.put(NewRow::default()));
     let take = Take { tube: 1, most: 1, holder: consumer };
     assert_eq!(played.run(&take).unwrap()[0].id, ids[0]);
-    played.run(&Leave { consumer }).unwrap();
+    played.run(&Leave { consumer, active: None, forget: false }).unwrap();
     let claim = Claim { tube: 1, id: ids[1], holder: consumer };
-    let resume = Resume { tube: 1, consumer, from: TaskId::new(0) };
+    let resume = Resume { tube: 1, consumer, holder: consumer, from: TaskId::new(0) };
     assert_eq!(played.run(&take).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(played.run(&claim).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(played.run(&resume).unwrap_err().kind(), ErrorKind::Closed);
@@ -450,7 +457,8 @@ fn nothing_is_handed_to_a_session_that_has_ended() {
 #[test]
 fn the_end_of_a_session_passes_by_damaged_leases() {
     let mut played = Played::new();
-    let consumer = played.run(&Join { name: "ada", grace: 0 }).unwrap();
+    let join = Join { name: "ada", about: &about(0), pid: 1, is_known: false };
+    let consumer = played.run(&join).unwrap();
     let ids: Vec<_> = (0..3 * SWEEP_TASKS).map(|_| played.put(NewRow::default())).collect();
     played.run(&Take { tube: 1, most: ids.len(), holder: consumer }).unwrap();
     let run = played.rows.tube("first").run();
@@ -459,16 +467,17 @@ fn the_end_of_a_session_passes_by_damaged_leases() {
         played.rows.rows.insert(key.clone(), None);
         played.repaired.push(DamagedRow { tube: 1, key: key.as_slice().into() });
     }
-    let left = played.run(&Leave { consumer }).unwrap().unwrap().number;
+    let leave = Leave { consumer, active: None, forget: false };
+    let left = played.run(&leave).unwrap().unwrap().number;
     let mut from = LeasePlace::default();
     for step in 1..3 {
         let end = End { consumer, left, charged: true, tube: None, from };
-        from = played.run(&end).unwrap().unwrap();
-        assert_eq!(from, LeasePlace { tube: 1, task: ids[step * SWEEP_TASKS].get() });
+        from = LeasePlace { tube: 1, task: ids[step * SWEEP_TASKS].get() };
+        assert_eq!(played.run(&end).unwrap(), Leftover::Leases(from));
     }
     for tube in [Some(1), None] {
         let end = End { consumer, left, charged: true, tube, from };
-        assert_eq!(played.run(&end).unwrap(), None);
+        assert_eq!(played.run(&end).unwrap(), Leftover::Nothing);
         assert_eq!(played.rows.keys(Tag::Ready).len(), SWEEP_TASKS);
         assert_eq!(played.rows.keys(Tag::Held).len(), 2 * SWEEP_TASKS);
         assert_eq!(played.rows.keys(Tag::Consumer).is_empty(), tube.is_none());
