@@ -211,16 +211,15 @@ impl Op for Pause {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let Some(terms) = &self.terms else {
-            let tube = ctx.tube(self.tube)?;
-            return set_pause(ctx, &tube, None);
-        };
-        let until = pause_end(ctx, terms.end)?;
-        if terms.times_out {
-            void_leases(ctx, self.tube)?;
+        let tube = ctx.tube(self.tube)?;
+        let Some(terms) = &self.terms else { return set_pause(ctx, &tube, None) };
+        let until = Some(pause_end(ctx, terms.end)?);
+        if !terms.times_out {
+            return set_pause(ctx, &tube, until);
         }
-        let tube = &query::tube(ctx, self.tube)?; // with its void leases
-        set_pause(ctx, tube, Some(until))
+        void_leases(ctx, self.tube)?;
+        let tube = &query::tube(ctx, self.tube)?; // as it is after that
+        set_pause(ctx, tube, until)
     }
 }
 
