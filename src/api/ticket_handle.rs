@@ -5,7 +5,7 @@ use crate::engine::context::damaged;
 use crate::engine::settle::{self, Adding, Settle};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lapse, query};
-use crate::format::row::TakenRow;
+use crate::format::row::{TakenRow, TaskRow};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
@@ -84,14 +84,28 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::passed`](crate::Lease::passed).
     pub fn passed(&self) -> Result<Option<Vec<u8>>> {
-        let passed = self.hold.core.look(|view, _| {
+        let passed = self.read(|row| row.passed().map(<[u8]>::to_vec));
+        passed.map_err(|error| self.named(error, "read the passed result"))
+    }
+
+    /// As [`Lease::kind`](crate::Lease::kind).
+    ///
+    /// # Errors
+    /// As [`Lease::kind`](crate::Lease::kind).
+    pub fn kind(&self) -> Result<Option<String>> {
+        let kind = self.read(|row| row.kind().map(str::to_owned));
+        kind.map_err(|error| self.named(error, "read the kind"))
+    }
+
+    /// What the task's own row says, while the task is held.
+    fn read<R>(&self, of: impl Fn(&TaskRow<'_>) -> R) -> Result<R> {
+        self.hold.core.look(|view, _| {
             let tube = query::tube(view, self.number)?;
             let (stored, _) = settle::held(view, &tube, self.ticket)?;
             let stored = stored.whole(view, &tube)?;
             let (_, row) = stored.task(&tube)?.read.ok_or_else(|| damaged("task"))?;
-            Ok(row.passed().map(<[u8]>::to_vec))
-        });
-        passed.map_err(|error| self.named(error, "read the passed result"))
+            Ok(of(&row))
+        })
     }
 
     /// As [`Lease::time_left`](crate::Lease::time_left).

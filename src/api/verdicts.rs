@@ -453,6 +453,13 @@ verdicts! {
         /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
         passed() -> Result<Option<Vec<u8>>>;
 
+        /// The [kind](crate::NewTask::kind) that the put gave the task, for the choice of its
+        /// handler. Reads it from the queue.
+        ///
+        /// # Errors
+        /// As [`passed`](Self::passed).
+        kind() -> Result<Option<String>>;
+
         /// Whether the lease is lost: a verdict would be refused, because the task was settled,
         /// buried, deleted or taken away, the lease's ttr passed, and its grace if the tube has
         /// one, or the tube or the session is gone. Also before a timer has handled that; true

@@ -34,6 +34,25 @@ fn a_task_keeps_its_kind_through_every_state_and_an_opening() {
 }
 
 #[test]
+fn a_task_in_hand_returns_its_kind_until_its_lease_is_lost() {
+    let (tube, _) = lone();
+    for (kind, bytes) in [(Some("mail"), 1), (Some("post"), 100_000), (None, 1)] {
+        let payload = vec![7; bytes];
+        let new = tube.task(&payload);
+        match kind {
+            Some(kind) => new.kind(kind).put().unwrap(),
+            None => new.put().unwrap(),
+        };
+        let task = tube.take().unwrap();
+        assert_eq!(task.kind().unwrap().as_deref(), kind);
+        let ticket = tube.ticket(task.ticket());
+        assert_eq!(ticket.kind().unwrap().as_deref(), kind);
+        task.ack().unwrap();
+        assert!(ticket.kind().unwrap_err().is_lease_lost());
+    }
+}
+
+#[test]
 fn a_handle_gives_its_kind_to_what_is_put_through_it() {
     let (tube, _) = lone();
     let mail = tube.kind("mail");
