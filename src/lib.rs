@@ -177,6 +177,7 @@ pub use words::consumer::{ConsumerInfo, ConsumerOptions};
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::explain::{Explanation, WhyNot};
 pub use words::failure::{Failure, FailureGroup, Retry};
+pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::retention::Retention;

@@ -436,7 +436,7 @@ impl Queue {
 }
 
 /// What was found of a task, or that no tube has it.
-fn in_any_tube<R>(id: TaskId, found: Result<Option<R>>) -> Result<R> {
+pub(crate) fn in_any_tube<R>(id: TaskId, found: Result<Option<R>>) -> Result<R> {
     let missing = || Error::new(ErrorKind::TaskNotFound).because("in any tube");
     found.and_then(|found| found.ok_or_else(missing)).map_err(|error| error.on_task(id))
 }

@@ -16,6 +16,7 @@ use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
+mod histories;
 mod payloads;
 
 use payloads::NamedPieces;
@@ -192,8 +193,8 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     Ok(())
 }
 
-/// Reports the rows that lead to tasks which came from other tubes, if there is no such task. `led`
-/// has those of the tasks that tubes have.
+/// Reports the rows that lead to tasks which came from other tubes, and the entries of histories,
+/// if there is no such task. `led` has those of the tasks that tubes have.
 fn moved(
     view: &dyn View,
     tubes: &Tubes,
@@ -206,6 +207,13 @@ fn moved(
         let Some(run) = key::run_of_work(&work).filter(|run| !tubes.contains_key(run)) else {
             continue;
         };
+        for tag in Tag::TASKS {
+            let mut tasks = Scan::over(Range::in_run(tag, run));
+            while let Some((task, _)) = tasks.next(view)? {
+                let Some(id) = key::id_of(&task) else { continue };
+                histories::of_cleared(view, run, id, &mut led)?;
+            }
+        }
         let mut tasks = Scan::over(Range::in_run(Tag::Task, run));
         while let Some((task, row)) = tasks.next(view)? {
             let Some(at) = key::id_of(&task).map(|id| key::moved(run, id)) else { continue };
@@ -219,7 +227,7 @@ fn moved(
             }
         }
     }
-    for tag in [Tag::Moved, Tag::MovedTemporary] {
+    for tag in [Tag::Moved, Tag::MovedTemporary, Tag::History, Tag::HistoryTemporary] {
         walk(view, Range::of(tag), report, |(key, _), report| {
             if !led.contains(&key) {
                 report(format!("{tag:?}: a row without a task: {key:02x?}"));
@@ -282,7 +290,7 @@ struct Audit<'a> {
     failures: BTreeMap<String, CountedGroup>,
     /// Bytes of the tasks that have ended, by the key of their stored sum.
     kept: BTreeMap<Key, u64>,
-    /// The rows that lead to tasks which came from other tubes.
+    /// The rows that lead to tasks which came from other tubes, and the entries of histories.
     led: BTreeSet<Key>,
     ids: BTreeSet<TaskId>,
 }
@@ -411,6 +419,7 @@ impl<'a> Audit<'a> {
             self.lease(task.id, taken);
         }
         self.sums(task, standing);
+        self.history(task.id, standing.head());
         if let Some(text) = task.key().filter(|_| standing.holds_key()) {
             self.expect(Tag::Key, key::key(run, text, task.id));
         }

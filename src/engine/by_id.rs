@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{kicked, set_aside};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, lookup, transition, trash};
+use crate::engine::{finish, history, lookup, transition, trash};
 use crate::format::row::BuriedRow;
 use crate::format::{Scan, Tag, View, key};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -108,8 +108,10 @@ impl Tool<'_> {
             Verb::Bury(_) | Verb::Trash(_) if matches!(from, TaskState::Trashed(_)) => Ok(()),
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
             Verb::Fail(reason) | Verb::Bury(reason) | Verb::Trash(reason) => {
-                let to = set_aside(ctx, tube, from.head().clone(), from.holder(), reason)?;
-                transition::move_task(ctx, task, &from, &to, trash::cause_of(&to))
+                let mut to = set_aside(ctx, tube, from.head().clone(), from.holder(), reason)?;
+                let cause = trash::cause_of(&to);
+                history::note(ctx, task, (&from, &mut to), cause)?;
+                transition::move_task(ctx, task, &from, &to, cause)
             }
             Verb::Kick => match from {
                 TaskState::Buried(buried) => kick(ctx, task, buried),
@@ -126,8 +128,10 @@ impl Tool<'_> {
 
 /// Makes a buried task ready.
 fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Result<()> {
-    let to = TaskState::Ready(kicked(ctx, task, &buried));
-    transition::move_task(ctx, task, &TaskState::Buried(buried), &to, Cause::Kick)
+    let mut to = TaskState::Ready(kicked(ctx, task, &buried));
+    let from = TaskState::Buried(buried);
+    history::note(ctx, task, (&from, &mut to), Cause::Kick)?;
+    transition::move_task(ctx, task, &from, &to, Cause::Kick)
 }
 
 /// Kicks a task if it is buried, in this failure group if one is given. Returns whether it was. A

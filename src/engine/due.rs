@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{lapse, lookup, query, transition};
+use crate::engine::{history, lapse, lookup, query, transition};
 use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
@@ -184,7 +184,7 @@ fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result
         ReturnTo::Place | ReturnTo::Front | ReturnTo::Back => Duration::ZERO,
     };
     let mut head = taken.head.clone();
-    let to = if terms.charged {
+    let mut to = if terms.charged {
         settle::failed(ctx, task.tube, head, wait)
     } else {
         head.attempts = head.attempts.saturating_sub(1);
@@ -196,5 +196,7 @@ fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result
         _ => task.place.order,
     };
     let place = Rank { order, ..task.place };
-    transition::move_to_rank(ctx, task, (&TaskState::Taken(taken), &to), place, Cause::Ttr)
+    let from = TaskState::Taken(taken);
+    history::note(ctx, task, (&from, &mut to), Cause::Ttr)?;
+    transition::move_to_rank(ctx, task, (&from, &to), place, Cause::Ttr)
 }

@@ -7,7 +7,7 @@ use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::{self, Changes};
-use crate::engine::{finish, lookup, put, query, retry, transition};
+use crate::engine::{finish, history, lookup, put, query, retry, transition};
 use crate::format::Value;
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Home, Order, Rank};
@@ -185,7 +185,7 @@ impl Op for Move<'_> {
             None => to.row.options.priority,
         };
         let place = Rank { priority: to.row.options.turned(priority), order: Order::back(number) };
-        let next = self.state(ctx, to, &standing, head);
+        let mut next = self.state(ctx, to, &standing, head);
         let section = self.section(ctx, &row, from.number != to.number, &next)?;
         let group = row.group.filter(|group| !group.is_empty()).or(to.plain_group());
         let moved = TaskRow { times: None, group, extension: &section, ..row };
@@ -194,6 +194,7 @@ impl Op for Move<'_> {
             Which::Held(..) => Cause::Advance,
             Which::ById(_) => Cause::Move,
         };
+        history::note(ctx, &task, (&standing, &mut next), cause)?;
         transition::remove(ctx, &task, &standing, cause)?;
         let home = Home { rank: place, is_fresh: false };
         let task = TaskRef::new(to, task.id, (home, place), &raw, moved);

@@ -269,6 +269,7 @@ fn describe(
         reason: None,
         last_failure: last_failure(head),
         finished: None,
+        history: standing.history_entries(),
     };
     let mut result = None;
     match standing {
@@ -324,7 +325,7 @@ pub(crate) fn holder(view: &dyn View, number: u32) -> Result<Option<String>> {
     }
 }
 
-fn instant(micros: u64) -> SystemTime {
+pub(crate) fn instant(micros: u64) -> SystemTime {
     // `SystemTime` on Windows ends at about the year 30 000.
     let longest = Duration::from_secs(1 << 39);
     UNIX_EPOCH + Duration::from_micros(micros).min(longest)

@@ -105,6 +105,9 @@ impl ReturnLeases {
                 _ => transition::suspend(ctx, task, taken),
             };
         }
+        // Lease time of an earlier process: how long the lease was held is not known.
+        let since = if self.charged { NEVER } else { taken.since };
+        let taken = TakenRow { since, ..taken };
         settle::give_back(ctx, task, taken, settle::cause_of_end(self.charged))
     }
 }

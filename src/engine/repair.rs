@@ -11,7 +11,7 @@ use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, position, retention};
+use crate::engine::{history, lookup, position, retention};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
@@ -194,11 +194,18 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     if is_misplaced || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some() {
         return Ok(());
     }
-    let to = match &state {
+    let mut head = state.head().clone();
+    if head.history().is_none() {
+        history::recover(ctx, tube.run(), id, &mut head)?;
+    }
+    let mut to = match &state {
         // What is in the trash stays there.
         TaskState::Trashed(_) => state.clone(),
-        state => buried(ctx, tube, state.head().clone(), &Reason::Undecodable(fault.to_string())),
+        _ => buried(ctx, tube, head, &Reason::Undecodable(fault.to_string())),
     };
+    if let TaskState::Buried(_) = to {
+        history::note(ctx, &task, (&state, &mut to), Cause::Bury)?;
+    }
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
     if home.is_fresh || found.is_some() {
         ctx.set(key::task(tube.run(), &apart, id), raw.clone())?;

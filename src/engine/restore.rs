@@ -4,7 +4,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::moves::room;
 use crate::engine::settle::kicked;
 use crate::engine::stored::TaskState;
-use crate::engine::{lookup, transition};
+use crate::engine::{history, lookup, transition};
 use crate::format::key::{self, Key};
 use crate::format::{Scan, Tag};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -51,7 +51,8 @@ impl Op for Restore {
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
         };
         room(ctx, tube, task.key(), self.others_wait)?;
-        let to = TaskState::Ready(kicked(ctx, &task, row));
+        let mut to = TaskState::Ready(kicked(ctx, &task, row));
+        history::note(ctx, &task, (&from, &mut to), Cause::Restore)?;
         transition::move_task(ctx, &task, &from, &to, Cause::Restore)
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::failures::{self, stored_group};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, lapse, query, retention, retry, transition, trash};
+use crate::engine::{finish, history, lapse, query, retention, retry, transition, trash};
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Tag, View};
@@ -71,13 +71,15 @@ pub(crate) fn give_back(
         cause => cause,
     };
     let mut head = taken.head.clone();
-    let to = if matches!(cause, Cause::Lost | Cause::Ttr) {
+    let mut to = if matches!(cause, Cause::Lost | Cause::Ttr) {
         failed(ctx, task.tube, head, Duration::ZERO)
     } else {
         head.attempts = head.attempts.saturating_sub(1);
         TaskState::Ready(head)
     };
-    transition::move_task(ctx, task, &TaskState::Taken(taken), &to, cause)
+    let from = TaskState::Taken(taken);
+    history::note(ctx, task, (&from, &mut to), cause)?;
+    transition::move_task(ctx, task, &from, &to, cause)
 }
 
 /// Why a lease ends without its holder: its holder is lost, which is charged, or the queue closes.
@@ -290,7 +292,7 @@ fn settle(
     taken: TakenRow,
     verdict: &Verdict<'_>,
 ) -> Result<()> {
-    let (to, cause, place) = match verdict {
+    let (mut to, cause, place) = match verdict {
         Verdict::Ack if task.tube.row.options.keep_finished.is_none() => {
             return transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack);
         }
@@ -329,7 +331,9 @@ fn settle(
             (to, cause, place)
         }
     };
-    transition::move_to_rank(ctx, &task, (&TaskState::Taken(taken), &to), place, cause)
+    let from = TaskState::Taken(taken);
+    history::note(ctx, &task, (&from, &mut to), cause)?;
+    transition::move_to_rank(ctx, &task, (&from, &to), place, cause)
 }
 
 /// The rank of a task after its release.

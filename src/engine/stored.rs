@@ -66,6 +66,12 @@ impl TaskState {
         !matches!(self, Self::Done(_) | Self::Trashed(_))
     }
 
+    /// How many entries its history has: the put, those that are stored, and what the state says.
+    pub(crate) fn history_entries(&self) -> u64 {
+        let stored = self.head().history().map_or(0, |history| history.len());
+        1 + u64::from(stored) + u64::from(matches!(self, Self::Taken(_) | Self::Done(_)))
+    }
+
     /// The consumer that holds it, or 0.
     pub(crate) fn holder(&self) -> u32 {
         match self {

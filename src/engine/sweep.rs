@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{pieces, query, settle, stored, transition};
+use crate::engine::{history, pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{TaskRow, WorkRow};
@@ -108,6 +108,9 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
             if Tag::TASKS.contains(&tag) {
                 let pieces = clear_payload(ctx, run, &met)?;
                 left = left.saturating_sub(pieces);
+                if let Some(id) = key::id_of(&met.0) {
+                    left = left.saturating_sub(history::clear(ctx, run, id)?);
+                }
             } else if tag == Tag::BuriedGroup {
                 transition::forget_failed(ctx, &met.0)?;
             }

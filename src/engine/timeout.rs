@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, transition};
+use crate::engine::{history, lookup, transition};
 use crate::format::feature::LAPSES;
 use crate::format::key::Rank;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -70,5 +70,7 @@ fn time_out(ctx: &mut OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<()>
         ctx.needs(&LAPSES);
     }
     let place: Rank = task.place.ahead(ctx.id());
-    transition::move_to_rank(ctx, &task, (&from, &TaskState::Ready(head)), place, Cause::Timeout)
+    let mut to = TaskState::Ready(head);
+    history::note(ctx, &task, (&from, &mut to), Cause::Timeout)?;
+    transition::move_to_rank(ctx, &task, (&from, &to), place, Cause::Timeout)
 }

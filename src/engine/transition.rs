@@ -7,7 +7,7 @@ use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, lookup, retention, trash};
+use crate::engine::{failures, fresh, groups, history, lookup, retention, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Value, View};
@@ -233,6 +233,10 @@ pub(crate) fn erase(
         }
         forget_moved(ctx, owner, &row)?;
     }
+    // Most tasks have no section, and so no history.
+    if !from.head().extension.is_empty() {
+        history::erase(ctx, task, from.head());
+    }
     Ok(())
 }
 
@@ -268,6 +272,19 @@ pub(crate) fn remove(
         ctx.remove(key::key(run, text, id));
     }
     Ok(())
+}
+
+/// Writes what a row of a state says besides the state, which stays. So nothing is published and
+/// nothing counted; a fresh task gets a row.
+pub(crate) fn restate(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    from: &TaskState,
+    to: &TaskState,
+) -> Result<()> {
+    let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
+    let task = &TaskRef { home, ..*task };
+    Transition { task, from: Some(from), to: Some(to), before: None }.step(ctx)
 }
 
 /// Removes the deadline of a lease, also of a stalled one, until its consumer resumes it or the

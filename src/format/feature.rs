@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// The features that this version knows. A number is never used for another feature.
 pub(crate) const KNOWN: &[Feature] =
-    &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES, RETENTION, LAPSES, TRASH];
+    &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES, RETENTION, LAPSES, TRASH, HISTORY];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
 /// opposite order, and put new ones at wrong ranks.
@@ -41,6 +41,10 @@ pub(crate) const LAPSES: Feature =
 /// A task in the trash. A version without it would not find the task.
 pub(crate) const TRASH: Feature =
     Feature { number: 7, unknown: Unknown::Refuse, name: Cow::Borrowed("trash") };
+
+/// A task with a stored history. A version without it would leave the entries behind.
+pub(crate) const HISTORY: Feature =
+    Feature { number: 8, unknown: Unknown::Refuse, name: Cow::Borrowed("history") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -473,6 +473,24 @@ pub(crate) fn moved(run: Run, id: TaskId) -> Key {
     tagged(tag, &id.get().to_be_bytes())
 }
 
+/// The beginning of the keys of the entries of a task's history. Not under its run, so that a move
+/// rewrites none.
+pub(crate) fn history_of(run: Run, id: TaskId) -> Key {
+    let tag = if run.is_temporary() { Tag::HistoryTemporary } else { Tag::History };
+    tagged(tag, &id.get().to_be_bytes())
+}
+
+pub(crate) fn history(run: Run, id: TaskId, number: u32) -> Key {
+    let mut key = history_of(run, id);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The number in a key of [`history`].
+pub(crate) fn history_number(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*key.get(9..)?.first_chunk()?))
+}
+
 pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {
     let mut key = pieces_of(run, id);
     key.extend_from_slice(&generation.to_be_bytes());
@@ -547,7 +565,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
     let _ = (failure_group_of(bytes), run_of_failed(bytes));
-    let _ = of_piece(bytes);
+    let _ = (of_piece(bytes), history_number(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

@@ -2,12 +2,14 @@
 //! this file has only the layout. Decoding returns `None` for anything but a whole row.
 
 mod task;
+mod history;
 mod state;
 mod done;
 mod consumer;
 
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
+pub(crate) use history::{HistoryRow, StoredHistory};
 pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
@@ -19,6 +21,7 @@ use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::PieceWork;
 use crate::words::backoff::Backoff;
 use crate::words::clock::{NEVER, micros};
+use crate::words::history::HistoryLimits;
 use crate::words::lapse::{Lapse, ReturnTo};
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
@@ -137,6 +140,17 @@ fn read_retention(field: &[u8]) -> Option<Retention> {
     rest.end(Retention { age, count, bytes })
 }
 
+/// Number of the extension field of a tube's row with how much of its tasks' histories it keeps:
+/// `entries: u32 · bytes: u32`. Absent for the default.
+const HISTORY_FIELD: u16 = 5;
+
+fn read_history_limits(field: &[u8]) -> Option<HistoryLimits> {
+    let mut rest = Unpacker::new(field);
+    let limits = HistoryLimits { entries: rest.u32()?, bytes: rest.u32()? };
+    // A default one was not written by this code.
+    rest.end(limits).filter(|limits| *limits != HistoryLimits::new() && limits.check().is_ok())
+}
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -156,6 +170,12 @@ impl TubeRow {
         }
         if let Some(kept) = &self.options.keep_buried {
             add(BURIED_FIELD, &retention_field(kept));
+        }
+        let HistoryLimits { entries, bytes } = self.options.history;
+        if self.options.history != HistoryLimits::new() {
+            let mut field = Packer::new();
+            field.u32(entries).u32(bytes);
+            add(HISTORY_FIELD, &field.done());
         }
         section
     }
@@ -237,6 +257,9 @@ impl TubeRow {
                 *option = Some(read_retention(&field)?);
             }
         }
+        if let Some(field) = extension.take(HISTORY_FIELD) {
+            options.history = read_history_limits(&field)?;
+        }
         Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }
 }
@@ -301,6 +324,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(PositionRow::decode(bytes).map(|row| row.encode()));
     same(TaskProgress::decode(bytes).map(|(row, home)| row.encode(&home)));
     same(BuriedRow::decode(bytes).map(|(row, home)| row.encode(&home)));
+    same(HistoryRow::decode(bytes).map(|row| row.encode()));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));
     let delayed = DelayedRow::decode(bytes);

@@ -4,6 +4,7 @@
 use crate::engine::context::sound;
 use crate::engine::explain;
 use crate::engine::fresh;
+use crate::engine::history;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::pieces::Assembly;
 use crate::engine::query::{self, TaskDescription};
@@ -17,6 +18,7 @@ use crate::store::Snapshot;
 use crate::words::clock::Now;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::explain::Explanation;
+use crate::words::history::History;
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP, TUBES_OF_STEP};
 use crate::words::options::Durability;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
@@ -106,6 +108,26 @@ impl Shared {
             let Some(number) = self.tube_with(id, *first)? else { return Ok(None) };
             *first = Some(number);
             match self.peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some)) {
+                Err(error) if error.is_not_found() => {
+                    if !self.has_moved(id)? {
+                        return Ok(None);
+                    }
+                }
+                found => return found,
+            }
+        }
+    }
+
+    /// The history of a task of any tube; `None` if no tube has the task.
+    pub(crate) fn history(&self, id: TaskId) -> Result<Option<History>> {
+        loop {
+            let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
+            self.catch_up(number)?;
+            let read = |state: &EngineState, now| {
+                let tube = state.tube(number)?;
+                history::read(&state.store, &tube, id, now).map(Some)
+            };
+            match self.look_at(read) {
                 Err(error) if error.is_not_found() => {
                     if !self.has_moved(id)? {
                         return Ok(None);

@@ -15,6 +15,16 @@ pub(crate) const FAILURE_GROUP_BYTES_MAX: usize = 15 + LABEL_BYTES_MAX;
 pub(crate) const META_BYTES_MAX: usize = 4096;
 /// Bytes of the result that a step of a task passes on. It stands in the task's own row.
 pub(crate) const RESULT_BYTES_MAX: usize = 16 << 10;
+/// Entries of a task's history, the put included.
+pub(crate) const HISTORY_ENTRIES: u32 = 100;
+/// Entries of a history that a tube cannot raise further: the end of a task removes all in a step.
+pub(crate) const HISTORY_ENTRIES_MAX: u32 = 1000;
+/// Bytes of the stored entries of a task's history.
+pub(crate) const HISTORY_BYTES: u32 = 4096;
+/// Bytes of a history that a tube cannot raise further.
+pub(crate) const HISTORY_BYTES_MAX: u32 = 256 << 10;
+/// Bytes of a log line, and of the text that is kept in another entry of a history.
+pub(crate) const LOG_BYTES_MAX: usize = 1024;
 /// Bytes of a payload, unless the builder sets another limit.
 pub(crate) const PAYLOAD_BYTES: usize = 16 << 20;
 /// Bytes of a payload that the builder cannot raise further.

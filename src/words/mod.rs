@@ -14,6 +14,7 @@ pub(crate) mod backoff;
 pub(crate) mod lapse;
 pub(crate) mod retention;
 pub(crate) mod consumer;
+pub(crate) mod history;
 pub(crate) mod options;
 pub(crate) mod verb;
 pub(crate) mod sync;

@@ -6,6 +6,7 @@ mod form;
 
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::limits;
 use crate::words::macros::{getters, setters};
@@ -271,6 +272,7 @@ pub struct TubeOptions {
     pub(crate) higher_first: bool,
     pub(crate) keep_finished: Option<Retention>,
     pub(crate) keep_buried: Option<Retention>,
+    pub(crate) history: HistoryLimits,
     pub(crate) placement: Option<String>,
     /// An option of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
@@ -302,6 +304,7 @@ impl TubeOptions {
             higher_first: false,
             keep_finished: None,
             keep_buried: None,
+            history: HistoryLimits::new(),
             placement: None,
             if_not_exists: false,
         }
@@ -352,6 +355,7 @@ impl TubeOptions {
         }
         self.keep_finished.map_or(Ok(()), |kept| kept.check("keep_finished"))?;
         self.keep_buried.map_or(Ok(()), |kept| kept.check("keep_buried"))?;
+        self.history.check()?;
         if let Some(placement) = &self.placement {
             name::label("placement name", placement)?;
         }
@@ -453,6 +457,10 @@ setters! {
     /// ```
     keep_buried(kept: Retention) => keep_buried = Some(kept);
 
+    /// How much of each task's [history](crate::Tube::history) is kept; [`HistoryLimits`] has an
+    /// example. Default: 100 entries and 4 KiB.
+    history(limits: HistoryLimits) => history = limits;
+
     /// Orders tasks by the [`Placement`](crate::Placement) that the
     /// [builder](crate::Builder::placement) was given under this name; for the general kind only.
     /// Default: none, priority and put order.
@@ -510,6 +518,9 @@ getters! {
 
     /// How long buried tasks are kept. `None`: until the end of their ttl.
     get_keep_buried() -> Option<Retention> => keep_buried;
+
+    /// How much of each task's history is kept.
+    get_history() -> HistoryLimits => history;
 }
 
 /// Whether a length of time is less than the queue counts.

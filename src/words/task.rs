@@ -263,6 +263,8 @@ pub struct TaskSummary {
     pub last_failure: Option<Failure>,
     /// When it was finished, in [queue time](crate#time), if it is.
     pub finished: Option<SystemTime>,
+    /// How many entries its [history](crate::Tube::history) has.
+    pub history: u64,
 }
 
 impl TaskSummary {

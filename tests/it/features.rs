@@ -4,7 +4,7 @@
 use crate::{home, still};
 use std::fs;
 use std::path::Path;
-use tubewell::{Advance, Backoff, Lapse, Queue, Tube, TubeOptions};
+use tubewell::{Advance, Backoff, HistoryLimits, Lapse, Queue, Tube, TubeOptions};
 
 /// The names in both slots of the head, at the offsets that the page on the format gives.
 fn entered(folder: &Path) -> Vec<String> {
@@ -73,6 +73,36 @@ fn each_use_enters_it() {
     }
 }
 
+fn without_history(queue: &Queue, name: &str) -> Tube {
+    queue.create_tube(name, TubeOptions::default().history(HistoryLimits::none())).unwrap()
+}
+
+/// An entry of a task's history: not by a put, a take, a renew or an ack.
+#[test]
+fn each_entry_of_a_history_enters_it() {
+    let uses: [fn(&Tube); 4] = [
+        |tube| tube.take().unwrap().release().unwrap(),
+        |tube| drop(tube.take().unwrap()),
+        |tube| tube.log(tube.peek_next(tubewell::State::Ready).unwrap().unwrap().id, "x").unwrap(),
+        |tube| tube.take().unwrap().log("x").unwrap(),
+    ];
+    for using in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
+        memory.put(b"y").unwrap();
+        using(&memory);
+        let tube = queue.tube("t").unwrap();
+        tube.put_many([b"x".to_vec(), b"y".to_vec()]).unwrap();
+        let task = tube.take().unwrap();
+        task.renew().unwrap();
+        task.ack().unwrap();
+        assert_eq!(entered(&path), [""; 0]);
+        using(&tube);
+        assert_eq!(entered(&path), ["history"]);
+    }
+}
+
 /// What is kept of a failure, and the groups of failed tasks.
 #[test]
 fn each_failure_enters_it() {
@@ -84,7 +114,8 @@ fn each_failure_enters_it() {
     for using in uses {
         let (_home, path) = home();
         let queue = still().0.open(&path).unwrap();
-        let tube = queue.create_tube("t", TubeOptions::default().max_attempts(1)).unwrap();
+        let options = TubeOptions::default().max_attempts(1).history(HistoryLimits::none());
+        let tube = queue.create_tube("t", options).unwrap();
         tube.put(b"x").unwrap();
         let task = tube.take().unwrap();
         tube.bury(tube.put(b"y").unwrap(), "no failure").unwrap();
@@ -111,7 +142,7 @@ fn each_move_enters_it() {
     for using in uses {
         let (_home, path) = home();
         let queue = still().0.open(&path).unwrap();
-        let (from, to) = (queue.tube("from").unwrap(), queue.tube("to").unwrap());
+        let [from, to] = ["from", "to"].map(|name| without_history(&queue, name));
         from.put(b"x").unwrap();
         from.take().unwrap().advance(&from).unwrap();
         assert_eq!(entered(&path), [""; 0], "no row says that it has moved");
@@ -136,7 +167,7 @@ fn each_trashing_enters_it() {
         let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
         memory.put(b"y").unwrap();
         using(&memory);
-        let tube = queue.tube("t").unwrap();
+        let tube = without_history(&queue, "t");
         let id = tube.put(b"x").unwrap();
         assert_eq!((tube.restore(id).is_err(), tube.empty_trash().unwrap()), (true, 0));
         assert_eq!(entered(&path), [""; 0]);

@@ -55,6 +55,7 @@ mod golden;
 mod group;
 mod handles;
 mod higher_first;
+mod history;
 mod idle;
 mod input;
 mod inspect;

@@ -470,6 +470,11 @@ fn verbs() -> Vec<Verb> {
             s.held = None;
             s.tube.pause_with(PauseTerms::new().time_out_running()).map(nothing)
         }),
+        ("log", May::Bytes, |s| s.tube.log(s.keyed, &"x".repeat(1024)).map(nothing)),
+        ("log of a task in hand", May::Bytes, |s| {
+            s.held.as_ref().unwrap().log(&"x".repeat(1024)).map(nothing)
+        }),
+        ("history", May::Never, |s| s.tube.history(s.keyed).map(nothing)),
         ("peek", May::Never, |s| s.tube.peek(s.keyed).map(nothing)),
         ("failure groups", May::Never, |s| s.queue.failure_groups().map(nothing)),
         ("peek_many", May::Never, |s| s.tube.peek_many(10).map(nothing)),

@@ -148,6 +148,7 @@ impl Model {
             | Step::Move { tube, .. }
             | Step::KickOne { tube, .. }
             | Step::BuryAny { tube, .. }
+            | Step::LogAny { tube, .. }
             | Step::TrashAny { tube, .. }
             | Step::Restore { tube, .. }
             | Step::EmptyTrash { tube }
@@ -271,6 +272,7 @@ impl Model {
             passed: false,
             finished: None,
             result: false,
+            lines: 0,
         };
         let shares = matches!(opts.kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let task = Task {
@@ -457,6 +459,7 @@ impl Model {
                 bury(task, Reason::Trashed(words), queue);
                 self.count(tube, Call::Trash);
             }
+            Step::Log { .. } => task.seen.lines += 1,
             Step::Touch { by: 0, .. } => {}
             Step::Touch { by, .. } => {
                 let is_stalled = task.lapsed != EVER;

@@ -80,6 +80,7 @@ impl Run {
             Step::Claim { tube, task }
             | Step::KickOne { tube, task }
             | Step::BuryAny { tube, task }
+            | Step::LogAny { tube, task }
             | Step::TrashAny { tube, task }
             | Step::Restore { tube, task }
             | Step::Delete { tube, task, .. }
@@ -111,6 +112,7 @@ impl Run {
             | Step::Advance { lease, .. }
             | Step::Touch { lease, .. }
             | Step::Renew { lease }
+            | Step::Log { lease }
             | Step::RenewFor { lease, .. }
             | Step::Detach { lease } => picked.leases.push(model.lease_at(*lease)?),
             Step::AckMany { leases } => {

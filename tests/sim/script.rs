@@ -291,6 +291,12 @@ impl Maker {
                 _ => Step::EmptyTrash { tube },
             };
         }
+        if self.rng.one_in(30) {
+            return match self.rng.one_in(2) {
+                true => Step::Log { lease },
+                false => Step::LogAny { tube, task },
+            };
+        }
         if self.rng.one_in(60) {
             return Step::TakeGroup { tube, group: self.rng.of(&[0, 0, 1, 2, 7]) };
         }

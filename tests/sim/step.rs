@@ -366,6 +366,14 @@ pub enum Step {
         tube: u8,
         task: u32,
     },
+    /// A line in the history of the task in hand, or of any.
+    Log {
+        lease: u32,
+    },
+    LogAny {
+        tube: u8,
+        task: u32,
+    },
     BuryAny {
         tube: u8,
         task: u32,
@@ -501,6 +509,7 @@ impl Step {
             | Self::Move { tube, .. }
             | Self::KickOne { tube, .. }
             | Self::BuryAny { tube, .. }
+            | Self::LogAny { tube, .. }
             | Self::TrashAny { tube, .. }
             | Self::Restore { tube, .. }
             | Self::EmptyTrash { tube }
@@ -607,6 +616,8 @@ pub struct Seen {
     pub finished: Option<u64>,
     /// Whether it was finished with a result.
     pub result: bool,
+    /// How many lines its history has.
+    pub lines: usize,
 }
 
 /// The last failure of a task: message, failure group, queue time, consumer.

@@ -47,6 +47,8 @@ pub struct World {
     tubes: BTreeMap<u8, Tube>,
     ids: BTreeMap<Serial, TaskId>,
     serials: BTreeMap<TaskId, Serial>,
+    /// Lines in the histories that were read last.
+    lines: BTreeMap<TaskId, usize>,
     leases: BTreeMap<LeaseNo, Lease>,
     /// Guards that outlive their queue.
     stale: Vec<Task>,
@@ -76,6 +78,7 @@ impl World {
             tubes: BTreeMap::new(),
             ids: BTreeMap::new(),
             serials: BTreeMap::new(),
+            lines: BTreeMap::new(),
             leases: BTreeMap::new(),
             stale: Vec::new(),
             consumers: BTreeMap::new(),
@@ -242,6 +245,7 @@ impl World {
             Step::Transact { tube, ending, .. } => self.transact(*tube, *ending, picked),
             Step::AckMany { .. } => self.ack_many(&picked.leases),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),
+            Step::Log { .. } => done(self.held(no).and_then(|held| held.log("a line"))),
             Step::Renew { .. } => done(self.held(no).and_then(|held| held.renew())),
             Step::RenewFor { by, .. } => {
                 done(self.held(no).and_then(|held| held.renew_for(length(*by))))

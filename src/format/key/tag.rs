@@ -113,6 +113,10 @@ tags! {
     TrashedTime = 0x29, Run, None;
     /// run, tag of the state → payload and result bytes of the tasks that the run keeps in it
     Kept = 0x2a, Run, None;
+    /// id, number → `HistoryRow`: what became of the task
+    History = 0x2b, Queue, None;
+    /// The same for temporary tubes.
+    HistoryTemporary = 0x2c, Temporary, None;
 }
 
 /// To what the rows of a tag belong.

@@ -4,6 +4,7 @@
 use crate::format::extension::Extension;
 use crate::format::key::{Deadline, Home, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
+use crate::format::row::history::StoredHistory;
 use crate::format::row::task::{pack_place, unpack_place};
 use crate::words::backoff::{Backoff, RetryTerms};
 use crate::words::clock::{NEVER, micros};
@@ -171,6 +172,10 @@ fn read_own_rank(field: &[u8]) -> Option<Rank> {
 /// Absent if it is not stalled.
 const LAPSED_FIELD: u16 = 3;
 
+/// Number of the extension field with which entries the history of the task has. Absent if it never
+/// had one.
+const HISTORY_FIELD: u16 = 5;
+
 /// Number of the extension field with the queue time until which its tube keeps a task that has
 /// ended. Absent without an end.
 const KEPT_FIELD: u16 = 8;
@@ -291,6 +296,7 @@ impl TaskProgress {
             && field(FAILURE_FIELD).is_none_or(|field| FailureRow::decode(field).is_some())
             && field(OWN_RANK_FIELD).is_none_or(|field| read_own_rank(field).is_some())
             && field(LAPSED_FIELD).is_none_or(|field| read_time(field).is_some())
+            && field(HISTORY_FIELD).is_none_or(|field| StoredHistory::decode(field).is_some())
             && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())
     }
 
@@ -341,6 +347,17 @@ impl TaskProgress {
         if !self.extension.set(FAILURE_FIELD, &more.encode()) {
             self.extension.take(FAILURE_FIELD);
         }
+    }
+
+    /// Which entries its history has; `None` if it never had one.
+    pub(crate) fn history(&self) -> Option<StoredHistory> {
+        self.extension.get(HISTORY_FIELD).and_then(StoredHistory::decode)
+    }
+
+    /// Returns `false` and changes nothing if fields of later versions leave no room.
+    #[must_use]
+    pub(crate) fn set_history(&mut self, history: StoredHistory) -> bool {
+        self.extension.set(HISTORY_FIELD, &history.encode())
     }
 
     /// Its own rank, while it stands ahead of every priority.

@@ -2,6 +2,7 @@
 //! setter, with the value that the setter takes. Reading calls the setters.
 
 use crate::words::backoff::Backoff;
+use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
@@ -30,6 +31,7 @@ struct TubeForm {
     higher_first: bool,
     keep_finished: Option<Retention>,
     keep_buried: Option<Retention>,
+    history: HistoryLimits,
     placement: Option<String>,
     if_not_exists: bool,
 }
@@ -61,6 +63,7 @@ impl TubeForm {
             higher_first,
             keep_finished,
             keep_buried,
+            history,
             placement,
             if_not_exists,
         } = options;
@@ -80,6 +83,7 @@ impl TubeForm {
             higher_first,
             keep_finished,
             keep_buried,
+            history,
             placement,
             if_not_exists,
         }
@@ -94,7 +98,8 @@ impl TubeForm {
             .in_flight(self.in_flight)
             .hold_group_while_delayed(self.hold_group_while_delayed)
             .ttl_spares_buried(self.ttl_spares_buried)
-            .higher_first(self.higher_first);
+            .higher_first(self.higher_first)
+            .history(self.history);
         if let Some(ttl) = self.ttl {
             options = options.ttl(ttl);
         }
@@ -156,6 +161,7 @@ mod tests {
             higher_first: true,
             keep_finished: Some(Retention::new().age(Duration::from_secs(9))),
             keep_buried: Some(Retention::new().count(1).bytes(2)),
+            history: HistoryLimits::new().entries(5).bytes(6),
             placement: Some("by age".into()),
             if_not_exists: true,
         }

@@ -52,6 +52,8 @@ pub(crate) enum Key {
     Kept(u32, u8),
     /// The id of a task that came from another tube.
     Moved(u64),
+    /// Id and number of an entry of a history.
+    History(u64, u32),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -98,6 +100,7 @@ impl Key {
             0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
             0x22 => Self::Piece { id: rest.u64()?, generation: rest.u32()?, number: rest.u32()? },
             0x24 => Self::Moved(rest.u64()?),
+            0x2b => Self::History(rest.u64()?, rest.u32()?),
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -145,7 +148,7 @@ impl Key {
 
 /// Whether the keys of this tag have a run.
 pub(crate) fn is_of_run(tag: u8) -> bool {
-    (0x10..0x20).contains(&tag) || tag >= 0x26
+    (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag)
 }
 
 /// How many rows there are of each run and tag.
@@ -184,6 +187,8 @@ pub(crate) struct TubeRow {
     pub(crate) placement: String,
     /// Of finished and of buried tasks.
     pub(crate) kept: [Option<Kept>; 2],
+    /// Entries and bytes of histories.
+    pub(crate) history: Option<(u32, u32)>,
 }
 
 /// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
@@ -302,6 +307,8 @@ pub(crate) struct Progress {
     pub(crate) max_attempts: Option<u32>,
     /// Until when it is kept by its age after its end.
     pub(crate) kept_until: Option<u64>,
+    /// The numbers of the first and behind the last entry of its history, and the bytes of all.
+    pub(crate) history: Option<[u32; 3]>,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -389,6 +396,7 @@ impl Bytes<'_> {
             pause_end: None,
             grows: (0, 0),
             kept: [None, None],
+            history: None,
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -404,6 +412,11 @@ impl Bytes<'_> {
                         ensure(row.grows != (0, 0), || "a growth of nothing".into())?;
                     }
                     2 => row.lapse = Some(Bytes(bytes).lapse()?),
+                    5 => {
+                        let mut rest = Bytes(bytes);
+                        row.history = Some((rest.u32()?, rest.u32()?));
+                        rest.end()?;
+                    }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -450,6 +463,17 @@ impl Bytes<'_> {
         ensure(!is_plain, || "a lapse as without the field".into())?;
         self.end()?;
         Ok(lapse)
+    }
+
+    /// An entry of a history.
+    pub(crate) fn history(mut self) -> Read<()> {
+        let event = self.u8()?;
+        ensure((1..=14).contains(&event), || format!("event {event} of a history"))?;
+        let (_when, attempt, held) = (self.u64()?, self.u32()?, self.u64()?);
+        ensure(attempt != 0 || held == u64::MAX, || "held without an attempt".into())?;
+        let (_by, _place, text) = (self.short()?, self.text()?, self.text()?);
+        ensure(text.len() <= 1024, || "a long text in a history".into())?;
+        self.extended_end()
     }
 
     /// Tube and id to go on from.
@@ -585,6 +609,13 @@ impl Bytes<'_> {
                 4 => {
                     let mut rest = Bytes(&bytes);
                     row.own = Some(place(&mut rest, bytes.len() == 24)?);
+                    rest.end()?;
+                }
+                5 => {
+                    let mut rest = Bytes(&bytes);
+                    let history = [rest.u32()?, rest.u32()?, rest.u32()?];
+                    ensure(history[0] < history[1], || "a history of nothing".into())?;
+                    row.history = Some(history);
                     rest.end()?;
                 }
                 8 => row.kept_until = Some(Bytes(&bytes).number()?),

@@ -6,7 +6,7 @@ use crate::golden::listing;
 use crate::secs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tubewell::{Backoff, Queue, Retention, TaskInfo, TubeKind, TubeOptions};
+use tubewell::{Backoff, HistoryLimits, Queue, Retention, TaskInfo, TubeKind, TubeOptions};
 
 const NEVER: u64 = u64::MAX;
 
@@ -208,6 +208,9 @@ fn options(row: &TubeRow) -> TubeOptions {
     }
     if let Some(kept) = buried {
         options = options.keep_buried(kept);
+    }
+    if let Some((entries, bytes)) = row.history {
+        options = options.history(HistoryLimits::new().entries(entries).bytes(bytes));
     }
     let (first, factor, most) = row.backoff;
     let [first, most] = [first, most].map(Duration::from_micros);

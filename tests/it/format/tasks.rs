@@ -63,6 +63,8 @@ struct Sorted {
     index: Index,
     /// The tube that the row of each task from another tube names.
     moved: BTreeMap<u64, u64>,
+    /// Bytes of each entry of a history, by id and number.
+    histories: BTreeMap<(u64, u32), u32>,
     /// Run and id of the rows of fresh tasks' tag, in the order of their keys.
     fresh: Vec<(u32, u64)>,
 }
@@ -105,6 +107,11 @@ impl Sorted {
             }
             Key::Moved(id) => {
                 self.moved.insert(id, bytes.number()?);
+                return Ok(());
+            }
+            Key::History(id, number) => {
+                bytes.history()?;
+                self.histories.insert((id, number), value.len() as u32);
                 return Ok(());
             }
             Key::Piece { id, generation, number } => {
@@ -172,6 +179,25 @@ fn named<T>(
     ensure(found == *names, || format!("names {names:?} of {found:?}"))
 }
 
+/// The entries of each history are those that the progress of its task names.
+fn histories(
+    tasks: &BTreeMap<(u32, u64), Stored>,
+    mut entries: BTreeMap<(u64, u32), u32>,
+    is_all: bool,
+) -> Read<()> {
+    for ((_, id), task) in tasks {
+        let Some([first, next, bytes]) = task.progress.history else { continue };
+        let mut found = 0;
+        for number in first..next {
+            let entry = entries.remove(&(*id, number));
+            found += entry.ok_or_else(|| format!("entry {number} of {id} is missing"))?;
+        }
+        ensure(found == bytes, || format!("entries of {id}: {found} bytes, not {bytes}"))?;
+    }
+    // Those of tasks that are to be cleared are still there.
+    ensure(entries.is_empty() || !is_all, || format!("entries of no task: {entries:?}"))
+}
+
 impl Contents {
     pub(crate) fn read(rows: &Rows) -> Read<Self> {
         let mut sorted = Sorted::default();
@@ -230,6 +256,7 @@ impl Contents {
         let is_led = |(id, tube): (&u64, &u64)| came.get(id) == Some(tube) || !cleared.is_empty();
         let all_lead = came.keys().all(|id| moved.contains_key(id)) && moved.iter().all(is_led);
         ensure(all_lead, || format!("{moved:?} lead to {came:?}"))?;
+        histories(&tasks, sorted.histories, cleared.is_empty())?;
         let known = |number| contents.consumers.contains_key(&number);
         let stray = tasks.values().filter_map(Stored::holder).find(|holder| !known(*holder));
         ensure(stray.is_none(), || format!("consumer {stray:?} is not known"))?;

@@ -203,8 +203,11 @@ fn a_damaged_buried_task_does_not_prevent_kicks() {
         tube.put(b"d").unwrap();
         ids
     });
-    let head = [&[3][..], &[0; 15], &[1], &after(secs(50))].concat();
-    let row = [&after(secs(0))[..], &[1, 0, 7], b"because", &head].concat();
+    let head = [&[67][..], &[0; 15], &[1], &after(secs(50))].concat();
+    // Its history: the first entry is 0, the next one 1, and so many bytes.
+    let bytes = 1 + 8 + 4 + 8 + 1 + 2 + 2 + 7;
+    let history = [0, 16, 0, 5, 0, 12, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, bytes];
+    let row = [&after(secs(0))[..], &[1, 0, 7], b"because", &head, &history].concat();
     flip_value(&path, &key(BURIED, &[&place(ids[0])]), &row);
 
     let (queue, tube, clock) = damaged(&path, "Buried: a damaged row");

@@ -19,6 +19,7 @@ impl Model {
         | Step::Move { tube, .. }
         | Step::KickOne { tube, .. }
         | Step::BuryAny { tube, .. }
+        | Step::LogAny { tube, .. }
         | Step::TrashAny { tube, .. }
         | Step::Restore { tube, .. }
         | Step::EmptyTrash { tube }
@@ -170,6 +171,7 @@ impl Model {
                 here.iter().for_each(|serial| self.remove(*serial, Call::Delete));
                 return Ok(Answer::Count(here.len() as u64));
             }
+            Step::LogAny { .. } => self.tasks.get_mut(&one?).unwrap().seen.lines += 1,
             Step::BuryAny { .. } => {
                 let (serial, now) = (one?, self.time.queue);
                 let task = self.tasks.get_mut(&serial).unwrap();

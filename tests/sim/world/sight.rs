@@ -1,6 +1,7 @@
 //! What the library shows of itself: every task, every tube, and its own check.
 
 use super::*;
+use tubewell::HistoryEvent;
 
 /// The failure groups of a tube: how many tasks each counts, and which it lists.
 type Groups = BTreeMap<String, (u64, BTreeSet<TaskId>)>;
@@ -38,6 +39,7 @@ impl World {
         }
         Ok(Seen {
             serial,
+            lines: self.lines.get(&info.id).copied().unwrap_or_default(),
             passed: info.passed.is_some(),
             finished: info.finished.map(since_epoch),
             result: info.result.is_some(),
@@ -63,6 +65,14 @@ impl World {
                 (failure.message.clone(), failure.group.clone(), at, failure.by.clone())
             }),
         })
+    }
+
+    /// Counts the lines in the history of a task.
+    pub(super) fn count_lines(&mut self, id: TaskId) -> Result<()> {
+        let entries = self.queue().history(id)?.entries;
+        let lines = entries.iter().filter(|entry| entry.event == HistoryEvent::Logged).count();
+        self.lines.insert(id, lines);
+        Ok(())
     }
 
     /// Everything that is visible, after the due work was done. The queue's own check must find
@@ -114,6 +124,7 @@ impl World {
             for task in tube.trashed() {
                 tasks.push(tube.peek(task?.id)?);
             }
+            tasks.iter().try_for_each(|task| self.count_lines(task.id))?;
             tubes.push((no, tube.info()?, tube.stats()?, tasks, groups_of(&tube)?));
         }
         Ok((names, tubes))

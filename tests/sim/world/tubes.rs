@@ -17,6 +17,7 @@ impl World {
         | Step::Move { tube: no, .. }
         | Step::KickOne { tube: no, .. }
         | Step::BuryAny { tube: no, .. }
+        | Step::LogAny { tube: no, .. }
         | Step::TrashAny { tube: no, .. }
         | Step::Restore { tube: no, .. }
         | Step::EmptyTrash { tube: no }
@@ -95,6 +96,7 @@ impl World {
             }
             Step::KickOne { .. } => done(tube.kick_task(id)),
             Step::BuryAny { .. } => done(tube.bury(id, "any")),
+            Step::LogAny { .. } => done(tube.log(id, "any line")),
             Step::TrashAny { .. } => done(tube.trash(id, "any")),
             Step::Restore { .. } => done(tube.restore(id)),
             Step::EmptyTrash { .. } => Ok(tube.empty_trash().map(Answer::Count)),
@@ -116,11 +118,16 @@ impl World {
                 Ok(finished.map(|finished| Answer::Count(u64::from(finished))))
             }
             Step::Update { change, .. } => done(self.update(&tube, id, change)),
-            Step::Peek { .. } => match tube.peek(id) {
-                Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
-                Err(error) => Ok(Err(error)),
-            },
-            Step::PeekNext { state, .. } => match tube.peek_next(*state) {
+            Step::Peek { .. } => {
+                match tube.peek(id).and_then(|info| self.count_lines(id).map(|()| info)) {
+                    Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
+                    Err(error) => Ok(Err(error)),
+                }
+            }
+            Step::PeekNext { state, .. } => match tube.peek_next(*state).and_then(|info| {
+                info.as_ref().map_or(Ok(()), |info| self.count_lines(info.id))?;
+                Ok(info)
+            }) {
                 Ok(Some(info)) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
                 Ok(None) => Ok(Ok(Answer::Nothing)),
                 Err(error) => Ok(Err(error)),

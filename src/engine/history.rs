@@ -1,0 +1,259 @@
+//! The history of a task: an entry whenever it comes back, moves, fails or is logged to. A plain
+//! put, take or ack writes none: the put and the present attempt are read off the task's rows. An
+//! entry is a small row of its own, and the oldest goes for it when the tube keeps no more.
+
+use crate::engine::context::{OpContext, damaged};
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{lookup, query};
+use crate::format::extension::Extension;
+use crate::format::feature::HISTORY;
+use crate::format::key::{self, Run};
+use crate::format::row::{HistoryRow, StoredHistory, TakenRow, TaskProgress};
+use crate::format::{Range, Scan, View};
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::Result;
+use crate::words::history::{History, HistoryEntry, HistoryEvent};
+use crate::words::limits::LOG_BYTES_MAX;
+use crate::words::name::cut;
+use crate::words::task::{Cause, Reason, TaskId};
+use std::ops;
+use std::time::Duration;
+
+/// Notes a step of a task before it is carried out, in the state after it, which says that there is
+/// an entry. On a full disk nothing is noted, so that what returns takes no space.
+pub(crate) fn note(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    (from, to): (&TaskState, &mut TaskState),
+    cause: Cause,
+) -> Result<()> {
+    let Some(event) = event_of(cause, to) else { return Ok(()) };
+    if !task.tube.row.options.history.stores() || ctx.is_full() {
+        return Ok(());
+    }
+    let (mut place, text) = told(event, to);
+    if let HistoryEvent::Moved | HistoryEvent::Advanced = event {
+        place.clone_from(&task.tube.row.name);
+    }
+    let by = query::holder(ctx, from.holder())?.unwrap_or_default();
+    let (attempt, held) = match from {
+        TaskState::Taken(row) => (row.head.attempts, held_for(row, ctx.now)),
+        _ => (0, NEVER),
+    };
+    let (by, place, text) = (&by, &place, cut(&text, LOG_BYTES_MAX));
+    let (when, extension) = (ctx.now.queue, Extension::EMPTY);
+    let row = HistoryRow { when, event, attempt, held, by, place, text, extension };
+    let exhausted = match to {
+        TaskState::Buried(row) => Some(&row.reason).filter(|reason| is_exhausted(reason)).cloned(),
+        _ => None,
+    };
+    append(ctx, task, to.head_mut(), &row)?;
+    if let Some(reason) = exhausted {
+        let text = &reason.to_string();
+        append(ctx, task, to.head_mut(), &line(HistoryEvent::Buried, when, text))?;
+    }
+    Ok(())
+}
+
+fn is_exhausted(reason: &Reason) -> bool {
+    matches!(reason, Reason::Exhausted { .. })
+}
+
+/// An entry that no attempt has ended with.
+pub(crate) fn line(event: HistoryEvent, when: u64, text: &str) -> HistoryRow<'_> {
+    let (attempt, held, by, place) = (0, NEVER, "", "");
+    let (text, extension) = (cut(text, LOG_BYTES_MAX), Extension::EMPTY);
+    HistoryRow { when, event, attempt, held, by, place, text, extension }
+}
+
+/// How long a lease was held, in lease time; [`NEVER`] if that is not known.
+fn held_for(taken: &TakenRow, now: Now) -> u64 {
+    now.lease.checked_sub(taken.since).unwrap_or(NEVER)
+}
+
+/// What is told of a step: the failure group, and the error or the reason.
+fn told(event: HistoryEvent, to: &TaskState) -> (String, String) {
+    let head = to.head();
+    match to {
+        _ if event == HistoryEvent::Retried => {
+            let group = head.failure().map(|failure| failure.group.to_owned());
+            (group.unwrap_or_default(), head.last_error.clone())
+        }
+        TaskState::Buried(row) | TaskState::Trashed(row) => match &row.reason {
+            Reason::Failed { group, message } => (group.clone(), message.clone()),
+            Reason::Buried(text) | Reason::Trashed(text) => (String::new(), text.clone()),
+            reason @ Reason::Undecodable(_) => (String::new(), reason.to_string()),
+            Reason::Exhausted { .. } => Default::default(),
+        },
+        _ => Default::default(),
+    }
+}
+
+/// What a step is in a history; `None` if it is no entry.
+fn event_of(cause: Cause, to: &TaskState) -> Option<HistoryEvent> {
+    Some(match cause {
+        Cause::Release => HistoryEvent::Released,
+        Cause::Retry => HistoryEvent::Retried,
+        Cause::Ttr => HistoryEvent::TimedOut,
+        Cause::Lost => HistoryEvent::Lost,
+        Cause::Timeout => HistoryEvent::ForcedOut,
+        Cause::Close => HistoryEvent::Closed,
+        Cause::Kick => HistoryEvent::Kicked,
+        Cause::Trash => HistoryEvent::Trashed,
+        Cause::Restore => HistoryEvent::Restored,
+        Cause::Move => HistoryEvent::Moved,
+        Cause::Advance => HistoryEvent::Advanced,
+        Cause::Bury => match to {
+            TaskState::Buried(row) if matches!(row.reason, Reason::Failed { .. }) => {
+                HistoryEvent::Failed
+            }
+            _ => HistoryEvent::Buried,
+        },
+        _ => return None,
+    })
+}
+
+/// Adds an entry, and removes the oldest ones that the tube does not keep.
+pub(crate) fn append(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    head: &mut TaskProgress,
+    row: &HistoryRow<'_>,
+) -> Result<()> {
+    let (run, id, limits) = (task.tube.run(), task.id, task.tube.row.options.history);
+    let mut stored = head.history().unwrap_or_default();
+    let (before, number, value) = (stored, stored.next, row.encode());
+    let Some(next) = number.checked_add(1) else { return Ok(()) };
+    stored.next = next;
+    stored.bytes = stored.bytes.saturating_add(value.len() as u32);
+    // The put is one of the entries.
+    while stored.first < number && (stored.len() >= limits.entries || stored.bytes > limits.bytes) {
+        let oldest = ctx.row(&key::history(run, id, stored.first))?;
+        stored.first += 1;
+        stored.bytes = match oldest {
+            Some((_, Some(oldest))) => stored.bytes.saturating_sub(oldest.len() as u32),
+            _ => bytes_of(ctx, (run, id), stored.first..number)? + value.len() as u32,
+        };
+    }
+    if !head.set_history(stored) {
+        return Ok(());
+    }
+    for oldest in before.first..stored.first {
+        ctx.remove(key::history(run, id, oldest));
+    }
+    ctx.add(key::history(run, id, number), value);
+    if !run.is_temporary() {
+        ctx.needs(&HISTORY);
+    }
+    Ok(())
+}
+
+/// Bytes of the entries of these numbers that are not damaged.
+fn bytes_of(view: &dyn View, (run, id): (Run, TaskId), numbers: ops::Range<u32>) -> Result<u32> {
+    let mut bytes = 0_u32;
+    for number in numbers {
+        if let Some((_, Some(row))) = view.row(&key::history(run, id, number))? {
+            bytes = bytes.saturating_add(row.len() as u32);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Removes the history of a task that is removed.
+pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, head: &TaskProgress) {
+    if let Some(stored) = head.history() {
+        for number in stored.first..stored.next {
+            ctx.remove(key::history(task.tube.run(), task.id, number));
+        }
+    }
+}
+
+/// Removes the history of a task of a run that a sweep clears. Returns how many entries there were.
+pub(crate) fn clear(ctx: &mut OpContext<'_>, run: Run, id: TaskId) -> Result<usize> {
+    let entries = key::history_of(run, id);
+    if Range::holding(&entries).is_none_or(|range| ctx.count(range) == 0) {
+        return Ok(0);
+    }
+    let (mut rows, mut removed) = (Scan::prefixed(entries), 0);
+    while let Some((met, _)) = rows.next(ctx)? {
+        ctx.remove(met);
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+/// Says in a state whose row was damaged which entries there are.
+pub(crate) fn recover(
+    ctx: &OpContext<'_>,
+    run: Run,
+    id: TaskId,
+    head: &mut TaskProgress,
+) -> Result<()> {
+    let mut rows = Scan::prefixed(key::history_of(run, id));
+    let mut found: Option<StoredHistory> = None;
+    while let Some((met, row)) = rows.next(ctx)? {
+        let Some(number) = key::history_number(&met) else { continue };
+        let first = found.map_or(number, |found| found.first);
+        let bytes = found.map_or(0, |found| found.bytes);
+        let bytes = bytes.saturating_add(row.map_or(0, |row| row.len() as u32));
+        found = Some(StoredHistory { first, next: number.saturating_add(1), bytes });
+    }
+    if let Some(found) = found {
+        let _fits = head.set_history(found);
+    }
+    Ok(())
+}
+
+/// The history of a task.
+///
+/// # Errors
+/// `TaskNotFound`, or `Damaged` if another row of the task is damaged.
+pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<History> {
+    let (stored, standing) = lookup::find(view, tube, id)?;
+    let stored = stored.whole(view, tube)?;
+    let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
+    let mut history = History::default();
+    history.entries.push(told_as(line(HistoryEvent::Put, row.created, "")));
+    let kept = standing.head().history().unwrap_or_default();
+    history.dropped = u64::from(kept.first);
+    for number in kept.first..kept.next {
+        let row = view.row(&key::history(tube.run(), id, number))?.and_then(|(_, row)| row);
+        match row.as_deref().and_then(HistoryRow::decode) {
+            Some(row) => history.entries.push(told_as(row)),
+            None => history.dropped += 1,
+        }
+    }
+    match &standing {
+        TaskState::Taken(taken) => {
+            let held = if now.lease == NEVER { NEVER } else { held_for(taken, now) };
+            let since = now.queue.saturating_sub(if held == NEVER { 0 } else { held });
+            let by = query::holder(view, taken.holder)?.unwrap_or_default();
+            let row = line(HistoryEvent::Taken, since, "");
+            let row = HistoryRow { attempt: taken.head.attempts, held, by: &by, ..row };
+            history.entries.push(told_as(row));
+        }
+        TaskState::Done(done) => {
+            history.entries.push(told_as(line(HistoryEvent::Done, done.time, "")));
+        }
+        _ => {}
+    }
+    Ok(history)
+}
+
+fn told_as(row: HistoryRow<'_>) -> HistoryEntry {
+    let kept = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let is_move = matches!(row.event, HistoryEvent::Moved | HistoryEvent::Advanced);
+    let place = kept(row.place);
+    let (group, tube) = if is_move { (None, place) } else { (place, None) };
+    HistoryEntry {
+        at: query::instant(row.when),
+        event: row.event,
+        attempt: Some(row.attempt).filter(|attempt| *attempt > 0),
+        by: kept(row.by),
+        held_for: (row.held != NEVER).then(|| Duration::from_micros(row.held)),
+        group,
+        tube,
+        text: row.text.to_owned(),
+    }
+}

@@ -1,0 +1,74 @@
+//! A line that anyone writes into the history of a task, whose state stays.
+
+use crate::engine::context::{Op, OpContext};
+use crate::engine::history::{append, line};
+use crate::engine::stored::TaskState;
+use crate::engine::{lookup, query, settle, transition};
+use crate::format::row::HistoryRow;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::history::{HistoryEvent, check_line};
+use crate::words::task::{TaskId, Ticket};
+
+/// Which task a line is about.
+#[derive(Clone, Copy)]
+pub(crate) enum Logged {
+    /// The one of this lease.
+    Held(Ticket),
+    /// This one, in any state.
+    ById(TaskId),
+}
+
+/// Adds a line to the history of a task. Its state stays.
+pub(crate) struct Log<'a> {
+    pub(crate) tube: u32,
+    pub(crate) which: Logged,
+    pub(crate) text: &'a str,
+}
+
+impl Op for Log<'_> {
+    type Done = ();
+
+    fn tube(&self) -> Option<u32> {
+        Some(self.tube)
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+        match self.which {
+            Logged::Held(ticket) => vec![ticket.id],
+            Logged::ById(id) => vec![id],
+        }
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let tube = &*ctx.tube(self.tube)?;
+        if !tube.row.options.history.stores() {
+            let text = "a line in a history, of which the tube keeps none";
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
+        check_line(self.text)?;
+        let (stored, from, by) = match self.which {
+            Logged::Held(ticket) => {
+                let (stored, taken) = settle::held(ctx, tube, ticket)?;
+                let by = query::holder(ctx, taken.holder)?;
+                (stored, TaskState::Taken(taken), by)
+            }
+            Logged::ById(id) => {
+                let (stored, from) = lookup::find(ctx, tube, id)?;
+                (stored, from, None)
+            }
+        };
+        let task = stored.task(tube)?;
+        let mut to = match &from {
+            TaskState::Fresh(head) => TaskState::Ready(head.clone()),
+            from => from.clone(),
+        };
+        let row = line(HistoryEvent::Logged, ctx.now.queue, self.text);
+        let row = HistoryRow { by: by.as_deref().unwrap_or_default(), ..row };
+        append(ctx, &task, to.head_mut(), &row)?;
+        transition::restate(ctx, &task, &from, &to)
+    }
+}
