@@ -205,7 +205,17 @@ fn work(kind: Work, run: Run) -> Key {
 /// The same, without rows that state payload bytes: those count until they are removed.
 fn is_swept_unseen(rows: &Rows, key: &[u8]) -> bool {
     let states_bytes = Range::holding(key).is_some_and(|range| Tag::TASKS.contains(&range.tag));
-    is_swept(rows, key) && !states_bytes
+    is_swept(rows, key) && !states_bytes || is_history_of_swept(rows, key)
+}
+
+/// Whether it is an entry of the history of a task that a sweep removes, with what there is of it.
+fn is_history_of_swept(rows: &Rows, key: &[u8]) -> bool {
+    let tag = Range::holding(key).map(|range| range.tag);
+    let of_task = |task: &Key| {
+        let is_task = Range::holding(task).is_some_and(|range| Tag::TASKS.contains(&range.tag));
+        is_task && task.ends_with(&key[1..9]) && is_swept(rows, task)
+    };
+    matches!(tag, Some(Tag::History | Tag::HistoryTemporary)) && rows.rows.keys().any(of_task)
 }
 
 /// Whether it is the queue's row of a task that a sweep removes; the sweep accepts that it is
