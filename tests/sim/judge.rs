@@ -518,15 +518,31 @@ mod tests {
 
     #[test]
     fn what_a_durable_step_wrote_may_not_be_missing() {
+        // What is visible of a state after the cut, at the time of the last one: not the calls, of
+        // which a part was due before.
+        let visible = |state: &Model, last: &Model| {
+            let mut back = state.clone();
+            back.come_back(last.time.clone());
+            back.work_off_all();
+            let mut seen = back.look();
+            for tube in &mut seen.tubes {
+                (tube.calls, tube.done) = ([None; CALLS], None);
+            }
+            seen
+        };
         let lost = |seed| {
             verdict(seed, End::Cut, |_, states, floor| {
-                floor.checked_sub(1).map(|before| states[before].clone())
+                let (before, last) = (states.get(floor.checked_sub(1)?)?, states.last()?);
+                let seen = visible(before, last);
+                // Of some durable steps nothing is visible then, such as of a task that is gone.
+                let is_visible = states[floor..].iter().all(|state| visible(state, last) != seen);
+                is_visible.then(|| before.clone())
             })
         };
         let verdicts: Vec<_> = seeds(200).filter_map(lost).collect();
-        let refused = verdicts.iter().filter(|verdict| verdict.is_err()).count();
-        // The rest are durable steps that changed nothing visible.
-        assert!(!are_all() || refused * 10 > verdicts.len() * 8, "{refused} of {}", verdicts.len());
+        let accepted = verdicts.iter().filter(|verdict| verdict.is_ok()).count();
+        assert_eq!(accepted, 0, "of {}", verdicts.len());
+        assert!(!are_all() || verdicts.len() > 150, "{}", verdicts.len());
     }
 
     #[test]
