@@ -34,23 +34,14 @@ struct Unwritten {
     counts: u64,
 }
 
-impl Unwritten {
-    fn carry_bytes(&self) -> u64 {
-        self.runs.len() as u64 * ENTRY_BYTES + self.counts * COUNT_BYTES
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 #[repr(C)] // The fields that every step reads come first.
 struct RunCounts {
     run: Run,
     moved: bool,
+    /// How many of the counts are not zero: only those are written.
+    in_use: u8,
     tally: Tally,
-}
-
-/// How many of these counts are not zero: zeros are not written.
-fn in_use(tally: &Tally) -> u64 {
-    tally.iter().filter(|count| **count != 0).count() as u64
 }
 
 /// The run under which the rows of a range are counted, if they are counted.
@@ -92,7 +83,7 @@ impl RowCounts {
     fn insert(&mut self, run: Run) -> usize {
         let at = self.by_run.len();
         self.places.insert(run, at as u32);
-        self.by_run.push(RunCounts { run, tally: Tally::default(), moved: false });
+        self.by_run.push(RunCounts { run, moved: false, in_use: 0, tally: Tally::default() });
         at
     }
 
@@ -108,8 +99,11 @@ impl RowCounts {
     pub(crate) fn set(&mut self, run: Run, tally: Tally) {
         let Some(counted) = self.counted_or_new(run) else { return };
         let before = std::mem::replace(&mut counted.tally, tally);
+        let was = u64::from(counted.in_use);
+        counted.in_use = tally.iter().filter(|count| **count != 0).count() as u8;
         if counted.moved {
-            self.moved.counts = self.moved.counts - in_use(&before) + in_use(&tally);
+            let is = u64::from(counted.in_use);
+            self.moved.counts = self.moved.counts - was + is;
         }
         for tag in Tag::ALL {
             let Some(place) = tag.tallied() else { continue };
@@ -151,16 +145,20 @@ impl RowCounts {
         let Some(count) = counted.tally.get_mut(place) else { return };
         let before = *count;
         *count = before.saturating_add_signed(by);
-        let more = i64::from(*count != 0) - i64::from(before != 0);
+        let more = i8::from(*count != 0) - i8::from(before != 0);
+        counted.in_use = counted.in_use.wrapping_add_signed(more);
         if run.is_temporary() {
             // An empty run is removed: a run is never used again.
-            if counted.tally == Tally::default() {
+            if counted.in_use == 0 {
                 self.remove(run);
             }
         } else if counted.moved {
-            self.moved.counts = self.moved.counts.wrapping_add_signed(more);
+            self.moved.counts = self.moved.counts.wrapping_add_signed(i64::from(more));
         } else {
-            self.mark_moved(run);
+            counted.moved = true;
+            let counts = u64::from(counted.in_use);
+            self.moved.counts += counts;
+            self.moved.runs.push(run);
         }
     }
 
@@ -189,7 +187,8 @@ impl RowCounts {
     /// that has changed since the freeze is in it twice.
     #[inline]
     pub(crate) fn carry_bytes(&self) -> u64 {
-        self.moved.carry_bytes() + self.frozen.carry_bytes()
+        let bytes = |of: &Unwritten| of.runs.len() as u64 * ENTRY_BYTES + of.counts * COUNT_BYTES;
+        bytes(&self.moved) + bytes(&self.frozen)
     }
 
     /// Ends the freeze: the base has the frozen counts.
@@ -207,7 +206,7 @@ impl RowCounts {
     fn mark_moved(&mut self, run: Run) {
         if let Some(counted) = self.counted_or_new(run).filter(|counted| !counted.moved) {
             counted.moved = true;
-            let counts = in_use(&counted.tally);
+            let counts = u64::from(counted.in_use);
             self.moved.counts += counts;
             self.moved.runs.push(run);
         }
