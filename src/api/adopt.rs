@@ -19,7 +19,8 @@ pub struct Adopted {
 impl Consumer {
     /// Adopts what the consumer of this name has left: its session has ended, and its leases wait
     /// for its grace. From then on no other call gets them, neither by the end of the grace nor by
-    /// another adoption; [`Adopted::tasks`] hands them out, tube by tube.
+    /// another adoption; [`Adopted::tasks`] hands them out, tube by tube. Only a consumer that is
+    /// opened under the same name meanwhile joins that session, and may resume them as well.
     ///
     /// ```
     /// use std::time::Duration;
@@ -45,8 +46,9 @@ impl Consumer {
     ///
     /// # Errors
     /// [`WrongState`](ErrorKind::WrongState) if its session is open, as it is after another call
-    /// has adopted it, or if no such consumer is known; [`Unsupported`](ErrorKind::Unsupported) if
-    /// this session has no name; [`Closed`](ErrorKind::Closed);
+    /// has adopted it, or if no such consumer is known or its leases have returned;
+    /// [`Unsupported`](ErrorKind::Unsupported) if this session has no name;
+    /// [`DiskFull`](ErrorKind::DiskFull); [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn adopt(&self, name: &str) -> Result<Adopted> {
         let adopted = self.number().and_then(|_| match self.name() {

@@ -12,7 +12,7 @@ use crate::words::clock::{NEVER, Now};
 use crate::words::consumer::{ConsumerInfo, ConsumerOptions};
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
-use crate::words::error::Result;
+use crate::words::error::{Error, Result};
 use crate::words::macros::debug;
 use crate::words::sync::Arc;
 use crate::words::task::TakenInfo;
@@ -93,7 +93,8 @@ impl Queue {
         let mut held: HashMap<u32, (u64, u64)> = HashMap::new();
         if !rows.is_empty() {
             let mut pages = HeldPages::new(&self.hold, None);
-            while let Some((consumer, lease)) = pages.next()? {
+            let named = |error: Error| error.during("list consumers");
+            while let Some((consumer, lease)) = pages.next().map_err(named)? {
                 let (taken, stalled) = held.entry(consumer).or_default();
                 *taken += 1;
                 *stalled += u64::from(lease.is_stalled);

@@ -110,8 +110,10 @@ impl Tool<'_> {
             Verb::Fail(reason) | Verb::Bury(reason) | Verb::Trash(reason) => {
                 let mut to = set_aside(ctx, tube, from.head().clone(), from.holder(), reason)?;
                 let cause = trash::cause_of(&to);
-                history::note(ctx, task, (&from, &mut to), cause)?;
-                transition::move_task(ctx, task, &from, &to, cause)
+                let noted = history::note(ctx, task, (&from, &mut to), cause)?;
+                transition::move_task(ctx, task, &from, &to, cause)?;
+                noted.write(ctx);
+                Ok(())
             }
             Verb::Kick => match from {
                 TaskState::Buried(buried) => kick(ctx, task, buried),
@@ -130,8 +132,10 @@ impl Tool<'_> {
 fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Result<()> {
     let mut to = TaskState::Ready(kicked(ctx, task, &buried));
     let from = TaskState::Buried(buried);
-    history::note(ctx, task, (&from, &mut to), Cause::Kick)?;
-    transition::move_task(ctx, task, &from, &to, Cause::Kick)
+    let noted = history::note(ctx, task, (&from, &mut to), Cause::Kick)?;
+    transition::move_task(ctx, task, &from, &to, Cause::Kick)?;
+    noted.write(ctx);
+    Ok(())
 }
 
 /// Kicks a task if it is buried, in this failure group if one is given. Returns whether it was. A

@@ -97,7 +97,7 @@ impl Op for Join<'_> {
     type Done = u32;
 
     fn grows(&self) -> bool {
-        true
+        !self.is_known
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u32> {
@@ -106,6 +106,9 @@ impl Op for Join<'_> {
         let name = key::consumer_name(self.name);
         if let Some(number) = query::numbered(ctx.get(&name), "consumer")? {
             let old = query::consumer(ctx, number)?.ok_or_else(query::consumer_closed)?;
+            if self.is_known && (old.until == NEVER || old.forgotten().is_some()) {
+                return Err(self.left_nothing());
+            }
             let mut new = old.clone();
             self.begin(&mut new, ctx.now);
             if new != old {
@@ -114,8 +117,7 @@ impl Op for Join<'_> {
             return Ok(number);
         }
         if self.is_known {
-            let text = format!("no consumer {:?} is known", self.name);
-            return Err(Error::new(ErrorKind::WrongState).because(text));
+            return Err(self.left_nothing());
         }
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.consumer, u32::MAX, "consumer")?;
@@ -130,13 +132,21 @@ impl Op for Join<'_> {
 }
 
 impl Join<'_> {
+    fn left_nothing(&self) -> Error {
+        let text = format!("no session of {:?} has ended whose leases wait", self.name);
+        Error::new(ErrorKind::WrongState).because(text)
+    }
+
     /// What becomes of the row. A session that is open stays as it is, but for what is given.
     fn begin(&self, row: &mut ConsumerRow, now: Now) {
         if row.until != NEVER {
             row.until = NEVER;
             row.set_forgotten(None);
-            row.set_pid(self.pid);
-            row.set_active(now.queue);
+            // The adopter says nothing of the consumer whose session it opens.
+            if !self.is_known {
+                row.set_pid(self.pid);
+                row.set_active(now.queue);
+            }
         }
         let ConsumerOptions { grace, keep, kind, host, meta } = self.about;
         row.grace = grace.map_or(row.grace, micros);

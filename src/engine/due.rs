@@ -197,6 +197,8 @@ fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result
     };
     let place = Rank { order, ..task.place };
     let from = TaskState::Taken(taken);
-    history::note(ctx, task, (&from, &mut to), Cause::Ttr)?;
-    transition::move_to_rank(ctx, task, (&from, &to), place, Cause::Ttr)
+    let noted = history::note(ctx, task, (&from, &mut to), Cause::Ttr)?;
+    transition::move_to_rank(ctx, task, (&from, &to), place, Cause::Ttr)?;
+    noted.write(ctx);
+    Ok(())
 }

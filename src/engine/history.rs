@@ -8,9 +8,9 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lookup, query};
 use crate::format::extension::Extension;
 use crate::format::feature::HISTORY;
-use crate::format::key::{self, Run};
+use crate::format::key::{self, Key, Run, is_temporary};
 use crate::format::row::{HistoryRow, StoredHistory, TakenRow, TaskProgress};
-use crate::format::{Range, Scan, View};
+use crate::format::{Range, Scan, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::history::{History, HistoryEntry, HistoryEvent};
@@ -20,17 +20,40 @@ use crate::words::task::{Cause, Reason, TaskId};
 use std::ops;
 use std::time::Duration;
 
-/// Notes a step of a task before it is carried out, in the state after it, which says that there is
-/// an entry. On a full disk nothing is noted, so that what returns takes no space.
+/// Entries that come and go with a step of a task. They are written after it: a step that is
+/// refused leaves none.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct Noted(Vec<(Key, Option<Value>)>);
+
+impl Noted {
+    pub(crate) fn write(self, ctx: &mut OpContext<'_>) {
+        for (key, value) in self.0 {
+            match value {
+                None => ctx.remove(key),
+                Some(value) => {
+                    if !is_temporary(&key) {
+                        ctx.needs(&HISTORY);
+                    }
+                    ctx.add(key, value);
+                }
+            }
+        }
+    }
+}
+
+/// The entry of a step, which the state after it names. On a full disk there is none, so that what
+/// returns takes no space.
 pub(crate) fn note(
-    ctx: &mut OpContext<'_>,
+    ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
     (from, to): (&TaskState, &mut TaskState),
     cause: Cause,
-) -> Result<()> {
-    let Some(event) = event_of(cause, to) else { return Ok(()) };
+) -> Result<Noted> {
+    let mut noted = Noted::default();
+    let Some(event) = event_of(cause, to) else { return Ok(noted) };
     if !task.tube.row.options.history.stores() || ctx.is_full() {
-        return Ok(());
+        return Ok(noted);
     }
     let (mut place, text) = told(event, to);
     if let HistoryEvent::Moved | HistoryEvent::Advanced = event {
@@ -48,12 +71,13 @@ pub(crate) fn note(
         TaskState::Buried(row) => Some(&row.reason).filter(|reason| is_exhausted(reason)).cloned(),
         _ => None,
     };
-    append(ctx, task, to.head_mut(), &row)?;
+    append(ctx, task, to.head_mut(), &row, &mut noted)?;
     if let Some(reason) = exhausted {
         let text = &reason.to_string();
-        append(ctx, task, to.head_mut(), &line(HistoryEvent::Buried, when, text))?;
+        let row = line(HistoryEvent::Buried, when, text);
+        append(ctx, task, to.head_mut(), &row, &mut noted)?;
     }
-    Ok(())
+    Ok(noted)
 }
 
 fn is_exhausted(reason: &Reason) -> bool {
@@ -116,10 +140,11 @@ fn event_of(cause: Cause, to: &TaskState) -> Option<HistoryEvent> {
 
 /// Adds an entry, and removes the oldest ones that the tube does not keep.
 pub(crate) fn append(
-    ctx: &mut OpContext<'_>,
+    ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
     head: &mut TaskProgress,
     row: &HistoryRow<'_>,
+    noted: &mut Noted,
 ) -> Result<()> {
     let (run, id, limits) = (task.tube.run(), task.id, task.tube.row.options.history);
     let mut stored = head.history().unwrap_or_default();
@@ -139,13 +164,9 @@ pub(crate) fn append(
     if !head.set_history(stored) {
         return Ok(());
     }
-    for oldest in before.first..stored.first {
-        ctx.remove(key::history(run, id, oldest));
-    }
-    ctx.add(key::history(run, id, number), value);
-    if !run.is_temporary() {
-        ctx.needs(&HISTORY);
-    }
+    noted.0.push((key::history(run, id, number), Some(value)));
+    let removed = (before.first..stored.first).map(|oldest| (key::history(run, id, oldest), None));
+    noted.0.extend(removed);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! A line that anyone writes into the history of a task, whose state stays.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::history::{append, line};
+use crate::engine::history::{Noted, append, line};
 use crate::engine::stored::TaskState;
 use crate::engine::{lookup, query, settle, transition};
 use crate::format::row::HistoryRow;
@@ -68,7 +68,10 @@ impl Op for Log<'_> {
         };
         let row = line(HistoryEvent::Logged, ctx.now.queue, self.text);
         let row = HistoryRow { by: by.as_deref().unwrap_or_default(), ..row };
-        append(ctx, &task, to.head_mut(), &row)?;
-        transition::restate(ctx, &task, &from, &to)
+        let mut noted = Noted::default();
+        append(ctx, &task, to.head_mut(), &row, &mut noted)?;
+        transition::restate(ctx, &task, &from, &to)?;
+        noted.write(ctx);
+        Ok(())
     }
 }

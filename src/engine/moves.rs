@@ -194,11 +194,12 @@ impl Op for Move<'_> {
             Which::Held(..) => Cause::Advance,
             Which::ById(_) => Cause::Move,
         };
-        history::note(ctx, &task, (&standing, &mut next), cause)?;
+        let noted = history::note(ctx, &task, (&standing, &mut next), cause)?;
         transition::remove(ctx, &task, &standing, cause)?;
         let home = Home { rank: place, is_fresh: false };
         let task = TaskRef::new(to, task.id, (home, place), &raw, moved);
         transition::put(ctx, &task, &next, Cause::Move)?;
+        noted.write(ctx);
         if from.number != to.number {
             ctx.set(key::moved(to.run(), task.id), row::number(u64::from(to.number)))?;
         }

@@ -9,7 +9,7 @@ use crate::engine::sweep::TaskSweep;
 use crate::engine::transition;
 use crate::engine::{consumers, query, settle};
 use crate::format::key;
-use crate::format::row::{ConsumerRow, TakenRow};
+use crate::format::row::TakenRow;
 use crate::format::{Scan, Tag, View};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
@@ -25,12 +25,6 @@ pub(crate) struct ExpireSessions {
     pub(crate) active: BTreeMap<u32, u64>,
 }
 
-/// The consumers whose leases must return now, and the token under which all sessions have ended.
-pub(crate) struct ExpiredSessions {
-    pub(crate) over: Vec<u32>,
-    pub(crate) void_to: u64,
-}
-
 /// Gives back the leases of one tube from an id on, at open or at close. Returns where to continue.
 pub(crate) struct ReturnLeases {
     pub(crate) tube: u32,
@@ -40,7 +34,8 @@ pub(crate) struct ReturnLeases {
 }
 
 impl Op for ExpireSessions {
-    type Done = ExpiredSessions;
+    /// The consumers whose leases must return now, each with the number of its session's end.
+    type Done = Vec<(u32, u64)>;
 
     fn numbers(&self) -> Numbers {
         Numbers::of_tokens(1)
@@ -50,18 +45,22 @@ impl Op for ExpireSessions {
         let mut over = Vec::new();
         let void_to = ctx.token();
         for (number, row) in consumers::all(ctx)? {
-            let mut expired = ConsumerRow { void_to, ..row.clone() };
+            let mut expired = row.clone();
             if row.until == NEVER {
+                expired.void_to = void_to;
                 expired.until = consumers::end_of_grace(&row, ctx.now);
                 let active = self.active.get(&number).copied();
                 consumers::note_activity(&mut expired, active, ctx.now);
             }
             if row.grace == 0 || expired.until <= ctx.now.queue {
-                over.push(number);
+                over.push((number, expired.void_to));
             }
-            ctx.change(key::consumer(number), expired.encode());
+            // Of one whose session has ended nothing changes.
+            if expired != row {
+                ctx.change(key::consumer(number), expired.encode());
+            }
         }
-        Ok(ExpiredSessions { over, void_to })
+        Ok(over)
     }
 }
 
@@ -99,9 +98,9 @@ impl ReturnLeases {
             && query::consumer(ctx, taken.holder)?
                 .is_some_and(|row| row.grace > 0 && row.until > ctx.now.queue);
         if waits {
-            // Lease time starts again with each process, so the deadline is invalid.
-            return match (taken.deadline, taken.head.lapsed()) {
-                (NEVER, NEVER) => Ok(()),
+            // Lease time starts again with each process, so its times are invalid.
+            return match (taken.deadline, taken.head.lapsed(), taken.since) {
+                (NEVER, NEVER, NEVER) => Ok(()),
                 _ => transition::suspend(ctx, task, taken),
             };
         }

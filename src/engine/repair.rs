@@ -104,7 +104,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => {
             let (head, holder) = (unknown(), holder(ctx, tube, id)?);
-            TaskState::Taken(TakenRow { head, token: 0, holder, since: 0, deadline: NEVER })
+            TaskState::Taken(TakenRow { head, token: 0, holder, since: NEVER, deadline: NEVER })
         }
         (None, State::Done) => {
             let Some(time) = ended(ctx, tube, id)? else { return Ok(()) };
@@ -203,10 +203,12 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
         TaskState::Trashed(_) => state.clone(),
         _ => buried(ctx, tube, head, &Reason::Undecodable(fault.to_string())),
     };
-    if let TaskState::Buried(_) = to {
-        history::note(ctx, &task, (&state, &mut to), Cause::Bury)?;
-    }
+    let noted = match to {
+        TaskState::Buried(_) => history::note(ctx, &task, (&state, &mut to), Cause::Bury)?,
+        _ => history::Noted::default(),
+    };
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
+    noted.write(ctx);
     if home.is_fresh || found.is_some() {
         ctx.set(key::task(tube.run(), &apart, id), raw.clone())?;
     }

@@ -52,8 +52,10 @@ impl Op for Restore {
         };
         room(ctx, tube, task.key(), self.others_wait)?;
         let mut to = TaskState::Ready(kicked(ctx, &task, row));
-        history::note(ctx, &task, (&from, &mut to), Cause::Restore)?;
-        transition::move_task(ctx, &task, &from, &to, Cause::Restore)
+        let noted = history::note(ctx, &task, (&from, &mut to), Cause::Restore)?;
+        transition::move_task(ctx, &task, &from, &to, Cause::Restore)?;
+        noted.write(ctx);
+        Ok(())
     }
 }
 

@@ -78,8 +78,10 @@ pub(crate) fn give_back(
         TaskState::Ready(head)
     };
     let from = TaskState::Taken(taken);
-    history::note(ctx, task, (&from, &mut to), cause)?;
-    transition::move_task(ctx, task, &from, &to, cause)
+    let noted = history::note(ctx, task, (&from, &mut to), cause)?;
+    transition::move_task(ctx, task, &from, &to, cause)?;
+    noted.write(ctx);
+    Ok(())
 }
 
 /// Why a lease ends without its holder: its holder is lost, which is charged, or the queue closes.
@@ -292,10 +294,23 @@ fn settle(
     taken: TakenRow,
     verdict: &Verdict<'_>,
 ) -> Result<()> {
-    let (mut to, cause, place) = match verdict {
+    match verdict {
         Verdict::Ack if task.tube.row.options.keep_finished.is_none() => {
-            return transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack);
+            transition::erase(ctx, &task, &TaskState::Taken(taken), Cause::Ack)
         }
+        verdict => keep(ctx, task, taken, verdict),
+    }
+}
+
+/// Applies a verdict after which the task may stay. Apart, so that it adds nothing to a plain ack.
+#[inline(never)]
+fn keep(
+    ctx: &mut OpContext<'_>,
+    task: TaskRef<'_>,
+    taken: TakenRow,
+    verdict: &Verdict<'_>,
+) -> Result<()> {
+    let (mut to, cause, place) = match verdict {
         Verdict::Ack => return finish::finish_taken(ctx, &task, taken, None),
         Verdict::Finish(result) => return finish::finish_taken(ctx, &task, taken, Some(result)),
         Verdict::Lost => return give_back(ctx, &task, taken, Cause::Lost),
@@ -332,8 +347,10 @@ fn settle(
         }
     };
     let from = TaskState::Taken(taken);
-    history::note(ctx, &task, (&from, &mut to), cause)?;
-    transition::move_to_rank(ctx, &task, (&from, &to), place, cause)
+    let noted = history::note(ctx, &task, (&from, &mut to), cause)?;
+    transition::move_to_rank(ctx, &task, (&from, &to), place, cause)?;
+    noted.write(ctx);
+    Ok(())
 }
 
 /// The rank of a task after its release.

@@ -71,6 +71,8 @@ fn time_out(ctx: &mut OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<()>
     }
     let place: Rank = task.place.ahead(ctx.id());
     let mut to = TaskState::Ready(head);
-    history::note(ctx, &task, (&from, &mut to), Cause::Timeout)?;
-    transition::move_to_rank(ctx, &task, (&from, &to), place, Cause::Timeout)
+    let noted = history::note(ctx, &task, (&from, &mut to), Cause::Timeout)?;
+    transition::move_to_rank(ctx, &task, (&from, &to), place, Cause::Timeout)?;
+    noted.write(ctx);
+    Ok(())
 }

@@ -290,7 +290,7 @@ pub(crate) fn restate(
 /// Removes the deadline of a lease, also of a stalled one, until its consumer resumes it or the
 /// grace of that is over. The task stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
-    let mut to = TakenRow { deadline: NEVER, ..taken.clone() };
+    let mut to = TakenRow { deadline: NEVER, since: NEVER, ..taken.clone() };
     to.head.end_stall();
     let to = TaskState::Taken(to);
     let from = Some(&TaskState::Taken(taken));

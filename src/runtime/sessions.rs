@@ -3,7 +3,7 @@
 
 use crate::engine::consumers::{self, End, LeasePlace, Left, Leftover};
 use crate::engine::query;
-use crate::engine::recover::{ExpireSessions, ExpiredSessions, ReturnLeases};
+use crate::engine::recover::{ExpireSessions, ReturnLeases};
 use crate::engine::repair::Repair;
 use crate::engine::settle::{self, Settle};
 use crate::engine::staging::RollBack;
@@ -47,6 +47,11 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
 /// a tube needs only those of its tube; the timer does the rest.
 #[cold]
 pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
+    // Consumers may be remembered for days, and each op in a tube comes here meanwhile.
+    let next = parts.grace_timers.next();
+    if next > 0 && next > parts.lease_now() {
+        return Ok(());
+    }
     for leases in parts.grace_timers.nameless() {
         return_nameless(parts, &leases)?;
     }
@@ -159,8 +164,7 @@ pub(crate) fn roll_back_puts(parts: &Shared) -> Result<()> {
 /// no grace left.
 pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
     submit(parts, &Repair::Consumers)?;
-    let (ExpiredSessions { over, void_to }, _) =
-        submit(parts, &ExpireSessions { active: parts.activities.all() })?;
+    let (over, _) = submit(parts, &ExpireSessions { active: parts.activities.all() })?;
     let tubes = query::numbers(&parts.state.lock().store)?;
     for tube in tubes {
         let mut from = Some(TaskId::new(0));
@@ -168,9 +172,9 @@ pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
             from = submit(parts, &ReturnLeases { tube, from: start, charged })?.0;
         }
     }
-    for consumer in over {
+    for (consumer, left) in over {
         let from = LeasePlace::default();
-        let mut end = End { consumer, left: void_to, charged, tube: None, from };
+        let mut end = End { consumer, left, charged, tube: None, from };
         while let Leftover::Leases(next) = submit(parts, &end)?.0 {
             end.from = next;
         }

@@ -27,8 +27,8 @@ pub struct HistoryEntry {
     pub at: SystemTime,
     /// What happened.
     pub event: HistoryEvent,
-    /// The number of the attempt that this has ended, or of the present one. `None` if the task
-    /// was not taken.
+    /// The number of the attempt that this has ended, or of the present one. `None` if the task was
+    /// not taken, and of [`HistoryEvent::Done`].
     pub attempt: Option<u32>,
     /// The named consumer that held the task, if it had one.
     pub by: Option<String>,

@@ -45,7 +45,7 @@ pub struct Put {
 /// is ready at its old place.
 ///
 /// ```
-/// use std::time::{Duration, SystemTime};
+/// use std::time::Duration;
 /// use tubewell::{Queue, Release};
 ///
 /// # fn main() -> tubewell::Result<()> {
@@ -218,7 +218,7 @@ impl Verdict<'_> {
 /// paused until it is resumed.
 ///
 /// ```
-/// use std::time::{Duration, SystemTime};
+/// use std::time::Duration;
 /// use tubewell::{PauseTerms, Queue};
 ///
 /// # fn main() -> tubewell::Result<()> {

@@ -342,7 +342,7 @@ fn of_racing_adopters_one_wins() {
 
 #[test]
 fn adoptions_that_are_refused() {
-    let (queue, _) = queue();
+    let (queue, clock) = queue();
     let (ada, bob) = (queue.consumer("ada").unwrap(), queue.consumer("bob").unwrap());
     let refused = |name: &str| ada.adopt(name).unwrap_err().kind();
     assert_eq!(refused("ada"), ErrorKind::WrongState);
@@ -350,6 +350,15 @@ fn adoptions_that_are_refused() {
     assert_eq!(refused("nemo"), ErrorKind::WrongState);
     drop(bob);
     assert_eq!(refused("bob"), ErrorKind::WrongState, "nothing is left of it");
+    let about = ConsumerOptions::new().grace(secs(10)).keep(secs(60));
+    drop(queue.consumer_with("cy", about).unwrap());
+    clock.advance(secs(10));
+    queue.tick().unwrap();
+    assert_eq!(
+        (known(&queue, "cy").unwrap().is_open, refused("cy")),
+        (false, ErrorKind::WrongState)
+    );
+    assert_eq!(known(&queue, "cy").unwrap().idle, Some(secs(10)), "as before");
     let nameless = queue.session();
     assert_eq!(nameless.adopt("ada").unwrap_err().kind(), ErrorKind::Unsupported);
     ada.close().unwrap();
