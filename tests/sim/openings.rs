@@ -9,7 +9,7 @@ use crate::trust::{numbers, open, open_on, put};
 use crate::world::kind_of;
 use std::io;
 use tubewell::testing::FileName;
-use tubewell::{Durability, ErrorKind, Queue};
+use tubewell::{Durability, ErrorKind, HistoryLimits, Queue, TubeOptions};
 
 const TASKS: u64 = 240;
 
@@ -38,7 +38,11 @@ impl Left {
     /// that is kept free for them, so that the next one has to make space; and a task is held.
     fn with_a_full_ring() -> Self {
         let disk = SimDisk::new(1);
-        let (queue, tube) = open(&disk, Durability::Durable);
+        let queue = open_on(disk.lend(), Durability::Durable).unwrap();
+        // Releases fill the ring and not the overlay: with entries in a history the next one waits
+        // for the checkpoint that this test holds.
+        let plain = TubeOptions::default().history(HistoryLimits::none());
+        let tube = queue.create_tube("t", plain).unwrap();
         (0..TASKS).for_each(|number| put(&tube, number).unwrap());
         tube.take().unwrap().detach();
         let beside = Beside::begin(&queue, &disk, At::Sync(1)).ok().unwrap();
