@@ -9,9 +9,18 @@ use crate::trust::{numbers, open, open_on, put};
 use crate::world::kind_of;
 use std::io;
 use tubewell::testing::FileName;
-use tubewell::{Durability, ErrorKind, HistoryLimits, Queue, TubeOptions};
+use tubewell::{Durability, ErrorKind, HistoryLimits, Queue, Tube, TubeOptions};
 
 const TASKS: u64 = 240;
+
+/// A new queue with a tube whose tasks have no history. Entries would fill the overlay, and not
+/// only the ring, and the first of them enters a feature, which makes a checkpoint.
+fn without_history(disk: &SimDisk) -> (Queue, Tube) {
+    let queue = open_on(disk.lend(), Durability::Durable).unwrap();
+    let options = TubeOptions::default().history(HistoryLimits::none());
+    let tube = queue.create_tube("t", options).unwrap();
+    (queue, tube)
+}
 
 /// The files after a kill, to be opened again and again.
 struct Left {
@@ -24,7 +33,7 @@ impl Left {
     /// ends.
     fn new() -> Self {
         let disk = SimDisk::new(1);
-        let (queue, tube) = open(&disk, Durability::Durable);
+        let (queue, tube) = without_history(&disk);
         (0..200).for_each(|number| put(&tube, number).unwrap());
         queue.checkpoint().unwrap();
         (200..TASKS).for_each(|number| put(&tube, number).unwrap());
@@ -38,11 +47,7 @@ impl Left {
     /// that is kept free for them, so that the next one has to make space; and a task is held.
     fn with_a_full_ring() -> Self {
         let disk = SimDisk::new(1);
-        let queue = open_on(disk.lend(), Durability::Durable).unwrap();
-        // Releases fill the ring and not the overlay: with entries in a history the next one waits
-        // for the checkpoint that this test holds.
-        let plain = TubeOptions::default().history(HistoryLimits::none());
-        let tube = queue.create_tube("t", plain).unwrap();
+        let (queue, tube) = without_history(&disk);
         (0..TASKS).for_each(|number| put(&tube, number).unwrap());
         tube.take().unwrap().detach();
         let beside = Beside::begin(&queue, &disk, At::Sync(1)).ok().unwrap();
