@@ -103,6 +103,8 @@ fn held(level: Durability, verb: fn(&Tube), end: fn(&SimDisk), seed: u64) -> [Ta
     let (queue, tube) = open(&disk, level);
     let id = tube.task(&[7; 8]).ttr(Duration::from_secs(60)).put().unwrap();
     put(&tube, 8).unwrap();
+    // The first entry of a history enters a feature, once for the queue and with a sync.
+    tube.log(id, "first").unwrap();
     queue.flush().unwrap();
     let before = tube.peek(id).unwrap();
     disk.plan(Fault::None);
