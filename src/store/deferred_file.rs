@@ -5,8 +5,8 @@
 use super::disk::DiskFile;
 use super::scratch::ScratchFile;
 use crate::words::error::{Error, Result};
-use crate::words::sync::plain::Mutex;
-use crate::words::sync::{Arc, AtomicBool, Ordering};
+use crate::words::sync::plain::{AtomicBool, Mutex};
+use crate::words::sync::{Arc, Ordering};
 use std::io;
 
 #[derive(Debug)]

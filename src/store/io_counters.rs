@@ -3,7 +3,8 @@
 
 use super::disk::{Access, Disk, DiskFile};
 use crate::words::error::{Error, Result};
-use crate::words::sync::{Arc, AtomicU64, Ordering};
+use crate::words::sync::plain::AtomicU64;
+use crate::words::sync::{Arc, Ordering};
 use std::io;
 use std::path::Path;
 
