@@ -20,6 +20,11 @@ use std::cell::RefCell;
 /// Rows that are read ahead between two questions whether to continue: a few pages.
 const READ_AHEAD_STEP: usize = 16;
 
+/// Bytes of rows after which a page that is read ahead is read once more: at most half a page.
+/// A full cache of redb evicts pages that were read once before those read twice, and so a page
+/// that has just come in, where the older ones beside it are in use.
+const TOUCH_BYTES: usize = 2048;
+
 /// The database at one snapshot.
 pub(crate) struct Base {
     opening: Arc<Opening>,
@@ -171,9 +176,16 @@ impl Base {
                 let share = u128::from(wanted(&scan)) * u128::from(budget);
                 let mut left = (share / u128::from(total.max(1))) as u64;
                 let rows = self.rows.range::<&[u8]>(scan.from.as_slice()..)?;
+                let mut read = 0;
                 for (number, row) in rows.enumerate() {
                     let (key, sealed) = row?;
-                    left = left.saturating_sub((key.value().len() + sealed.value().len()) as u64);
+                    let bytes = key.value().len() + sealed.value().len();
+                    left = left.saturating_sub(bytes as u64);
+                    read += bytes;
+                    if read >= TOUCH_BYTES {
+                        read = 0;
+                        self.rows.get(key.value())?;
+                    }
                     if left == 0 || key.value().first() != scan.from.first() {
                         break;
                     }
