@@ -111,12 +111,10 @@ impl Shared {
         let mut all = Unfailed::default();
         // What falls due may come to the group. In all tubes that is left to the timer.
         number.map_or(Ok(()), |number| self.catch_up(number))?;
+        self.catch_up_if_there(to)?;
         self.of_group((number, group), most, |met| {
             for number in met.iter().map(|(tube, _)| *tube).collect::<BTreeSet<_>>() {
-                match self.catch_up(number) {
-                    Err(error) if error.is_not_found() => {}
-                    done => done?,
-                }
+                self.catch_up_if_there(number)?;
             }
             let (mut rest, before) = (met, all.moved);
             while !rest.is_empty() && !all.is_full {
@@ -131,6 +129,14 @@ impl Shared {
             Ok(Some(all.moved - before).filter(|_| !all.is_full))
         })?;
         self.after_reads(all.moved, durability).map(|()| all)
+    }
+
+    /// Does what is due in a tube, if it was not dropped.
+    fn catch_up_if_there(&self, tube: u32) -> Result<()> {
+        match self.catch_up(tube) {
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done,
+        }
     }
 
     /// A durable call that has changed nothing returns after what it has read is synced.

@@ -3,7 +3,7 @@
 
 use crate::{close_sound, counts, drain, home, kind, secs, still};
 use std::thread;
-use tubewell::{ErrorKind, Queue, Result, State, TaskId, Tube, TubeKind, TubeOptions};
+use tubewell::{Clock, ErrorKind, Queue, Result, State, TaskId, Tube, TubeKind, TubeOptions};
 
 /// Puts a task and fails it in the group "g".
 fn failed(tube: &Tube, payload: &str) -> TaskId {
@@ -170,4 +170,18 @@ fn what_is_due_in_both_tubes_is_done_first() {
     let done = a.unfail_into("g", 9, &b).unwrap();
     assert_eq!((done.moved, done.is_full), (1, false));
     assert_eq!(drain(&b), "y");
+}
+
+/// Regression, seed 8431 of the scripts: without a failed task it did nothing in the other tube. A
+/// task that was due there was not due any more when the clock had been set back.
+#[test]
+fn an_empty_group_also_does_what_is_due_in_the_other_tube() {
+    let (builder, clock) = still();
+    let queue = builder.by_hand(true).in_memory().unwrap();
+    let [a, b] = ["a", "b"].map(|name| queue.tube(name).unwrap());
+    let id = b.task(b"x").run_at(clock.wall() + secs(5)).put().unwrap();
+    clock.advance(secs(7));
+    assert_eq!(a.unfail_into("g", 10, &b).unwrap().moved, 0);
+    clock.set_wall(clock.wall() - secs(3));
+    assert_eq!(b.peek(id).unwrap().state, State::Ready);
 }
