@@ -180,6 +180,7 @@ pub use words::failure::{Failure, FailureGroup, Retry};
 pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
+pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};

@@ -30,6 +30,7 @@ pub(crate) mod inspect;
 pub(crate) mod peek;
 pub(crate) mod newest_first;
 pub(crate) mod history;
+pub(crate) mod report;
 pub(crate) mod failures;
 pub(crate) mod results;
 pub(crate) mod trash;

@@ -12,6 +12,8 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::macros::{debug, setters};
 use crate::words::options::Durability;
+#[cfg(doc)]
+use crate::words::options::TubeOptions;
 use crate::words::stop::Stop;
 use crate::words::task::TaskId;
 use crate::words::verb::{Conflict, Put};
@@ -354,7 +356,24 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// without control characters. Default: the [handle's](Tube::kind), which is none unless it was
     /// given one.
     pub fn kind(mut self, kind: &'a str) -> Self {
-        self.extras.get_or_insert_default().set_kind(kind);
+        self.extras.get_or_insert_default().label(|labels| labels.kind = Some(kind));
+        self
+    }
+
+    /// Belongs to this book: the name of the place where the application keeps what the task works
+    /// on. 1 to 255 bytes without control characters. Default: [its tube's](TubeOptions::book).
+    pub fn book(mut self, name: &'a str) -> Self {
+        self.extras.get_or_insert_default().label(|labels| labels.book = Some(name));
+        self
+    }
+
+    /// Adds a named text, which [`Task::details`](crate::Task::details) returns beside those [of
+    /// its tube](TubeOptions::detail), where there is an example. Of one name the last one counts.
+    /// A name has 1 to 255 bytes without control characters; all details of a task have at most
+    /// 4 KiB, with three bytes for each.
+    pub fn detail(mut self, name: &'a str, text: &'a str) -> Self {
+        let extras = self.extras.get_or_insert_default();
+        extras.label(|labels| _ = labels.details.insert(name, text));
         self
     }
 

@@ -13,6 +13,7 @@ use crate::words::options::Durability;
 use crate::words::sync::Arc;
 use crate::words::task::{TaskId, Ticket};
 use crate::words::verb::Verdict;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The right to settle a task, without a guard, from a [`Ticket`] with
@@ -97,14 +98,36 @@ impl TicketHandle {
         kind.map_err(|error| self.named(error, "read the kind"))
     }
 
+    /// As [`Lease::book`](crate::Lease::book).
+    ///
+    /// # Errors
+    /// As [`Lease::book`](crate::Lease::book).
+    pub fn book(&self) -> Result<Option<String>> {
+        let book = self.read_with_tube(|tube, row| query::book(tube, row));
+        book.map_err(|error| self.named(error, "read the book"))
+    }
+
+    /// As [`Lease::details`](crate::Lease::details).
+    ///
+    /// # Errors
+    /// As [`Lease::details`](crate::Lease::details).
+    pub fn details(&self) -> Result<BTreeMap<String, String>> {
+        let details = self.read_with_tube(|tube, row| query::details(tube, row));
+        details.map_err(|error| self.named(error, "read the details"))
+    }
+
     /// What the task's own row says, while the task is held.
     fn read<R>(&self, of: impl Fn(&TaskRow<'_>) -> R) -> Result<R> {
+        self.read_with_tube(|_, row| of(row))
+    }
+
+    fn read_with_tube<R>(&self, of: impl Fn(&TubeEntry, &TaskRow<'_>) -> R) -> Result<R> {
         self.hold.core.look(|view, _| {
             let tube = query::tube(view, self.number)?;
             let (stored, _) = settle::held(view, &tube, self.ticket)?;
             let stored = stored.whole(view, &tube)?;
             let (_, row) = stored.task(&tube)?.read.ok_or_else(|| damaged("task"))?;
-            Ok(of(&row))
+            Ok(of(&tube, &row))
         })
     }
 

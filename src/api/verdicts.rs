@@ -10,6 +10,7 @@ use crate::words::error::Result;
 use crate::words::failure::Retry;
 use crate::words::task::{Reason, TaskId, Ticket};
 use crate::words::verb::{Extend, Release, Verdict};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -459,6 +460,21 @@ verdicts! {
         /// # Errors
         /// As [`passed`](Self::passed).
         kind() -> Result<Option<String>>;
+
+        /// The [book](crate::NewTask::book) of the task, or else [of its
+        /// tube](crate::TubeOptions::book). Reads it from the queue.
+        ///
+        /// # Errors
+        /// As [`passed`](Self::passed).
+        book() -> Result<Option<String>>;
+
+        /// The [details](crate::NewTask::detail) of the task and [of its
+        /// tube](crate::TubeOptions::detail), by name; of a name that both have, the task's. Reads
+        /// them from the queue.
+        ///
+        /// # Errors
+        /// As [`passed`](Self::passed).
+        details() -> Result<BTreeMap<String, String>>;
 
         /// Whether the lease is lost: a verdict would be refused, because the task was settled,
         /// buried, deleted or taken away, the lease's ttr passed, and its grace if the tube has

@@ -17,6 +17,7 @@ use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod histories;
+mod reports;
 mod payloads;
 
 use payloads::NamedPieces;
@@ -193,8 +194,9 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
     Ok(())
 }
 
-/// Reports the rows that lead to tasks which came from other tubes, and the entries of histories,
-/// if there is no such task. `led` has those of the tasks that tubes have.
+/// Reports the rows that lead to tasks which came from other tubes, the entries of histories, and
+/// what was reported of tasks, if there is no such task. `led` has those of the tasks that tubes
+/// have.
 fn moved(
     view: &dyn View,
     tubes: &Tubes,
@@ -211,7 +213,13 @@ fn moved(
             let mut tasks = Scan::over(Range::in_run(tag, run));
             while let Some((task, _)) = tasks.next(view)? {
                 let Some(id) = key::id_of(&task) else { continue };
-                histories::of_cleared(view, run, id, &mut led)?;
+                // The sweep removes them with the task.
+                for rows in [key::history_of(run, id), key::reports_of(run, id)] {
+                    let mut rows = Scan::prefixed(rows);
+                    while let Some((met, _)) = rows.next(view)? {
+                        led.insert(met);
+                    }
+                }
             }
         }
         let mut tasks = Scan::over(Range::in_run(Tag::Task, run));
@@ -227,7 +235,9 @@ fn moved(
             }
         }
     }
-    for tag in [Tag::Moved, Tag::MovedTemporary, Tag::History, Tag::HistoryTemporary] {
+    let beside = [Tag::Moved, Tag::History, Tag::Report];
+    let temporary = [Tag::MovedTemporary, Tag::HistoryTemporary, Tag::ReportTemporary];
+    for tag in beside.into_iter().chain(temporary) {
         walk(view, Range::of(tag), report, |(key, _), report| {
             if !led.contains(&key) {
                 report(format!("{tag:?}: a row without a task: {key:02x?}"));
@@ -290,7 +300,8 @@ struct Audit<'a> {
     failures: BTreeMap<String, CountedGroup>,
     /// Bytes of the tasks that have ended, by the key of their stored sum.
     kept: BTreeMap<Key, u64>,
-    /// The rows that lead to tasks which came from other tubes, and the entries of histories.
+    /// The rows that lead to tasks which came from other tubes, the entries of histories, and what
+    /// was reported of tasks.
     led: BTreeSet<Key>,
     ids: BTreeSet<TaskId>,
 }
@@ -420,6 +431,7 @@ impl<'a> Audit<'a> {
         }
         self.sums(task, standing);
         self.history(task.id, standing.head());
+        self.reports(task.id, standing.head());
         if let Some(text) = task.key().filter(|_| standing.holds_key()) {
             self.expect(Tag::Key, key::key(run, text, task.id));
         }

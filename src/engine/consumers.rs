@@ -6,7 +6,7 @@ use crate::engine::stored::{self, TaskState};
 use crate::engine::sweep::TaskSweep;
 use crate::engine::take::{Delivery, hand_out};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{query, settle};
+use crate::engine::{history, query, settle};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Key};
 use crate::format::row::{ConsumerRow, Counters};
@@ -327,9 +327,12 @@ impl Resume {
         let task = stored.task(tube)?;
         let mut content = task.content(ctx)?;
         content.payload.read_if_short(ctx, bytes_left)?;
-        let head = taken.head.clone();
+        let mut head = taken.head.clone();
+        let noted = history::note_adoption(ctx, &task, (&taken, &mut head), self.holder)?;
         let from = (&TaskState::Taken(taken), head);
-        hand_out(ctx, &task, from, content, self.holder, Cause::Touch).map(Some)
+        let handed = hand_out(ctx, &task, from, content, self.holder, Cause::Touch)?;
+        noted.write(ctx);
+        Ok(Some(handed))
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::engine::context::OpContext;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{retention, transition};
+use crate::engine::{reports, retention, transition};
 use crate::format::row::{DoneRow, TakenRow};
 use crate::format::{Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -61,6 +61,7 @@ fn keep(
 ) -> Result<()> {
     let mut head = from.head().clone();
     head.clear_failure();
+    reports::forget_checkpoint(ctx, task, &mut head);
     head.set_kept_until(retention::until(ctx, task.tube, Tag::Done));
     let done = DoneRow { head, time: ctx.now.queue, result: result.map(Box::from) };
     transition::move_task(ctx, task, from, &TaskState::Done(done), Cause::Ack)

@@ -10,8 +10,8 @@ use crate::format::extension::Extension;
 use crate::format::feature::HISTORY;
 use crate::format::key::{self, Key, Run, is_temporary};
 use crate::format::row::{HistoryRow, StoredHistory, TakenRow, TaskProgress};
-use crate::format::{Range, Scan, Value, View};
-use crate::words::clock::{NEVER, Now};
+use crate::format::{Scan, Value, View};
+use crate::words::clock::{NEVER, Now, instant};
 use crate::words::error::Result;
 use crate::words::history::{History, HistoryEntry, HistoryEvent};
 use crate::words::limits::LOG_BYTES_MAX;
@@ -77,6 +77,24 @@ pub(crate) fn note(
         let row = line(HistoryEvent::Buried, when, text);
         append(ctx, task, to.head_mut(), &row, &mut noted)?;
     }
+    Ok(noted)
+}
+
+/// The entry of a lease that goes to another holder, which the attempt outlives.
+pub(crate) fn note_adoption(
+    ctx: &OpContext<'_>,
+    task: &TaskRef<'_>,
+    (taken, head): (&TakenRow, &mut TaskProgress),
+    holder: u32,
+) -> Result<Noted> {
+    let mut noted = Noted::default();
+    if holder == taken.holder || !task.tube.row.options.history.stores() || ctx.is_full() {
+        return Ok(noted);
+    }
+    let by = query::holder(ctx, taken.holder)?.unwrap_or_default();
+    let row = line(HistoryEvent::Adopted, ctx.now.queue, "");
+    let row = HistoryRow { attempt: head.attempts, by: &by, ..row };
+    append(ctx, task, head, &row, &mut noted)?;
     Ok(noted)
 }
 
@@ -190,20 +208,6 @@ pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, head: &TaskProg
     }
 }
 
-/// Removes the history of a task of a run that a sweep clears. Returns how many entries there were.
-pub(crate) fn clear(ctx: &mut OpContext<'_>, run: Run, id: TaskId) -> Result<usize> {
-    let entries = key::history_of(run, id);
-    if Range::holding(&entries).is_none_or(|range| ctx.count(range) == 0) {
-        return Ok(0);
-    }
-    let (mut rows, mut removed) = (Scan::prefixed(entries), 0);
-    while let Some((met, _)) = rows.next(ctx)? {
-        ctx.remove(met);
-        removed += 1;
-    }
-    Ok(removed)
-}
-
 /// Says in a state whose row was damaged which entries there are.
 pub(crate) fn recover(
     ctx: &OpContext<'_>,
@@ -268,7 +272,7 @@ fn told_as(row: HistoryRow<'_>) -> HistoryEntry {
     let place = kept(row.place);
     let (group, tube) = if is_move { (None, place) } else { (place, None) };
     HistoryEntry {
-        at: query::instant(row.when),
+        at: instant(row.when),
         event: row.event,
         attempt: Some(row.attempt).filter(|attempt| *attempt > 0),
         by: kept(row.by),

@@ -7,11 +7,11 @@ use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::{self, Changes};
-use crate::engine::{finish, history, lookup, put, query, retry, transition};
+use crate::engine::{finish, history, lookup, put, query, reports, retry, transition};
 use crate::format::Value;
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Home, Order, Rank};
-use crate::format::row::{self, DelayedRow, TaskProgress, TaskRow, moved_section};
+use crate::format::row::{self, DelayedRow, StoredReports, TaskProgress, TaskRow, moved_section};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -196,6 +196,9 @@ impl Op for Move<'_> {
         };
         let noted = history::note(ctx, &task, (&standing, &mut next), cause)?;
         transition::remove(ctx, &task, &standing, cause)?;
+        if let Which::Held(..) = self.which {
+            reports::erase(ctx, &task, standing.head());
+        }
         let home = Home { rank: place, is_fresh: false };
         let task = TaskRef::new(to, task.id, (home, place), &raw, moved);
         transition::put(ctx, &task, &next, Cause::Move)?;
@@ -269,7 +272,7 @@ impl Move<'_> {
     }
 
     /// What is known of the task after the move: its attempts are 0, and its ttl begins again. A
-    /// step that is done has no failure.
+    /// step that is done has no failure and no reports.
     fn head(
         &self,
         ctx: &mut OpContext<'_>,
@@ -287,6 +290,7 @@ impl Move<'_> {
         head.take_own_rank();
         if let Which::Held(..) = self.which {
             head.clear_failure();
+            let _shrinks = head.set_reports(StoredReports::default());
         }
         let is_timed = to.row.options.kind.switches().timed;
         // The length of a ttl is not stored: it is the time from the put, or the last move, to its

@@ -7,10 +7,13 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, lookup, query, retry, transition};
 use crate::format::key::{self, Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
-use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times, kind_section};
+use crate::format::row::{
+    DelayedRow, Labels, PayloadPlace, TaskProgress, TaskRow, Times, label_section,
+};
 use crate::format::{Value, View};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
+use crate::words::details;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::name;
@@ -64,8 +67,8 @@ pub(crate) struct NewRow<'a> {
 /// What few tasks are put with. It is apart, because every put copies its row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extras<'a> {
-    kind: Option<&'a str>,
-    /// The extension of the task's row.
+    labels: Labels<'a>,
+    /// The extension of the task's row, with the labels.
     section: Option<Value>,
     pub(crate) retry: RetryTerms,
 }
@@ -75,20 +78,31 @@ impl<'a> Extras<'a> {
     #[cold]
     pub(crate) fn of_kind(kind: &'a str) -> Box<Self> {
         let mut extras = Box::<Self>::default();
-        extras.set_kind(kind);
+        extras.label(|labels| labels.kind = Some(kind));
         extras
     }
 
-    /// Of this kind.
-    pub(crate) fn set_kind(&mut self, kind: &'a str) {
-        (self.kind, self.section) = (Some(kind), Some(kind_section(kind)));
+    /// Changes what the caller says of the task.
+    pub(crate) fn label(&mut self, change: impl FnOnce(&mut Labels<'a>)) {
+        change(&mut self.labels);
+        // What `check` will refuse may be too long for a section.
+        let is_sound = self.check_labels().is_ok();
+        let section = is_sound.then(|| label_section(&self.labels));
+        self.section = section.filter(|section| !section.is_empty());
     }
 
     /// With the options of `common` where it has none.
     pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
-        let retry = self.retry.or(common.retry);
-        let of_kind = if self.kind.is_some() { self } else { common };
-        Self { retry, ..of_kind.clone() }
+        let mut all = self.clone();
+        all.retry = self.retry.or(common.retry);
+        all.label(|labels| {
+            labels.kind = labels.kind.or(common.labels.kind);
+            labels.book = labels.book.or(common.labels.book);
+            for (name, text) in &common.labels.details {
+                labels.details.entry(name).or_insert(text);
+            }
+        });
+        all
     }
 
     #[cold]
@@ -104,7 +118,13 @@ impl<'a> Extras<'a> {
             let text = format!("option backoff with kind {kind:?}");
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
-        self.kind.map_or(Ok(""), |kind| name::label("kind", kind)).map(drop)
+        self.check_labels()
+    }
+
+    fn check_labels(&self) -> Result<()> {
+        let Labels { kind, book, details } = &self.labels;
+        kind.map_or(Ok(""), |kind| name::label("kind", kind))?;
+        details::check(*book, details.iter().map(|(name, text)| (*name, *text)))
     }
 
     /// Whether the row of the task's state says more than its times.

@@ -5,15 +5,16 @@ use crate::engine::context::{damaged, decoded, sound};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, groups, lookup, retry};
+use crate::engine::{fresh, groups, lookup, reports, retry};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Run};
-use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow, TaskProgress};
+use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow, TaskProgress, TaskRow};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
-use crate::words::clock::{NEVER, Now};
+use crate::words::clock::{NEVER, Now, instant};
+use crate::words::details::Details;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::failure::Failure;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The number of the tube of this name. If the name row is damaged, the tubes are searched.
 pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
@@ -240,9 +241,7 @@ fn describe(
     let task = stored.task(tube)?;
     let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
     let head = standing.head();
-    let left = |until: u64, now: u64| {
-        (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
-    };
+    let (phase, progress) = reports::read(view, tube, task.id, standing)?;
     let mut info = TaskSummary {
         id: task.id,
         tube: tube.row.name.clone(),
@@ -251,6 +250,8 @@ fn describe(
         group: task.group.filter(|group| !group.is_empty()).map(str::to_owned),
         key: task.key().map(str::to_owned),
         kind: row.kind().map(str::to_owned),
+        book: book(tube, &row),
+        details: details(tube, &row),
         payload_bytes: task.bytes,
         created: instant(row.created),
         age: Duration::from_micros(now.queue.saturating_sub(row.created)),
@@ -261,6 +262,8 @@ fn describe(
         lease_left: None,
         grace_left: None,
         holder: None,
+        phase,
+        progress,
         deliveries: head.deliveries,
         attempts: head.attempts,
         max_attempts: retry::max_attempts(tube, head),
@@ -271,7 +274,34 @@ fn describe(
         finished: None,
         history: standing.history_entries(),
     };
-    let mut result = None;
+    add_state(&mut info, view, standing, now)?;
+    let result = match standing {
+        TaskState::Done(done) => done.result.clone(),
+        _ => None,
+    };
+    Ok(TaskDescription { stored, summary: info, result })
+}
+
+/// The book of a task, or else of its tube.
+pub(crate) fn book(tube: &TubeEntry, row: &TaskRow<'_>) -> Option<String> {
+    row.book().or(tube.row.options.book.as_deref()).map(str::to_owned)
+}
+
+/// The details of a task and its tube's; of a name that both have, the task's.
+pub(crate) fn details(tube: &TubeEntry, row: &TaskRow<'_>) -> Details {
+    let mut details = tube.row.options.details.clone();
+    let own = row.details().into_iter();
+    details.extend(own.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    details
+}
+
+/// Adds what only its state says.
+fn add_state(
+    info: &mut TaskSummary,
+    view: &dyn View,
+    standing: &TaskState,
+    now: Now,
+) -> Result<()> {
     match standing {
         TaskState::Fresh(_) | TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
@@ -280,7 +310,7 @@ fn describe(
             info.delay_left = (wait != NEVER).then(|| Duration::from_micros(wait));
             // The rest of the ttl when the delay ends.
             let due = now.queue.saturating_add(wait);
-            info.ttl_left = left(head.expires, due);
+            info.ttl_left = left(delayed.head.expires, due);
         }
         TaskState::Taken(taken) => {
             info.lease_left = left(taken.deadline.min(taken.head.lapsed()), now.lease);
@@ -294,10 +324,14 @@ fn describe(
         TaskState::Done(done) => {
             info.ttl_left = None;
             info.finished = Some(instant(done.time));
-            result.clone_from(&done.result);
         }
     }
-    Ok(TaskDescription { stored, summary: info, result })
+    Ok(())
+}
+
+/// The time from `now` to `until`; `None` without an end.
+fn left(until: u64, now: u64) -> Option<Duration> {
+    (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
 }
 
 /// What the last retry or fail of a task said.
@@ -323,12 +357,6 @@ pub(crate) fn holder(view: &dyn View, number: u32) -> Result<Option<String>> {
         0 => Ok(None),
         number => Ok(sound(consumer(view, number))?.flatten().map(|row| row.name)),
     }
-}
-
-pub(crate) fn instant(micros: u64) -> SystemTime {
-    // `SystemTime` on Windows ends at about the year 30 000.
-    let longest = Duration::from_secs(1 << 39);
-    UNIX_EPOCH + Duration::from_micros(micros).min(longest)
 }
 
 /// The tags of a state's tasks, in the order of a listing. Those in the trash are left out.

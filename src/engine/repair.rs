@@ -11,7 +11,7 @@ use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, lookup, position, retention};
+use crate::engine::{history, lookup, position, reports, retention};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
@@ -197,6 +197,9 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     let mut head = state.head().clone();
     if head.history().is_none() {
         history::recover(ctx, tube.run(), id, &mut head)?;
+    }
+    if head.reports().is_empty() {
+        reports::recover(ctx, tube.run(), id, &mut head)?;
     }
     let mut to = match &state {
         // What is in the trash stays there.

@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{history, pieces, query, settle, stored, transition};
+use crate::engine::{pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{TaskRow, WorkRow};
@@ -109,7 +109,9 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
                 let pieces = clear_payload(ctx, run, &met)?;
                 left = left.saturating_sub(pieces);
                 if let Some(id) = key::id_of(&met.0) {
-                    left = left.saturating_sub(history::clear(ctx, run, id)?);
+                    for rows in [key::history_of(run, id), key::reports_of(run, id)] {
+                        left = left.saturating_sub(clear_rows(ctx, rows)?);
+                    }
                 }
             } else if tag == Tag::BuriedGroup {
                 transition::forget_failed(ctx, &met.0)?;
@@ -117,6 +119,19 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Removes the rows whose keys begin so: of a task that is removed. Returns how many there were.
+fn clear_rows(ctx: &mut OpContext<'_>, prefix: Key) -> Result<usize> {
+    if Range::holding(&prefix).is_none_or(|range| ctx.count(range) == 0) {
+        return Ok(0);
+    }
+    let (mut rows, mut removed) = (Scan::prefixed(prefix), 0);
+    while let Some((met, _)) = rows.next(ctx)? {
+        ctx.remove(met);
+        removed += 1;
+    }
+    Ok(removed)
 }
 
 /// Removes the payload of a task whose own row is removed. Returns the number of pieces, or more.

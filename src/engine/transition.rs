@@ -7,7 +7,7 @@ use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, history, lookup, retention, trash};
+use crate::engine::{failures, fresh, groups, history, lookup, reports, retention, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Value, View};
@@ -233,9 +233,10 @@ pub(crate) fn erase(
         }
         forget_moved(ctx, owner, &row)?;
     }
-    // Most tasks have no section, and so no history.
+    // Most tasks have no section, and so neither a history nor reports.
     if !from.head().extension.is_empty() {
         history::erase(ctx, task, from.head());
+        reports::erase(ctx, task, from.head());
     }
     Ok(())
 }

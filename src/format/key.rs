@@ -4,7 +4,11 @@
 
 mod rank;
 mod tag;
+mod apart;
 
+pub(crate) use apart::{
+    ReportPart, history, history_number, history_of, moved, report, reports_of,
+};
 pub(crate) use rank::{Home, Order, Rank};
 pub(crate) use tag::{ByTag, Tag, TagScope};
 
@@ -465,30 +469,6 @@ pub(crate) fn run_of_failed(failed: &[u8]) -> Option<Run> {
 pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
     let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
     tagged(tag, &id.get().to_be_bytes())
-}
-
-/// The key of the row that leads to a task which came from another tube.
-pub(crate) fn moved(run: Run, id: TaskId) -> Key {
-    let tag = if run.is_temporary() { Tag::MovedTemporary } else { Tag::Moved };
-    tagged(tag, &id.get().to_be_bytes())
-}
-
-/// The beginning of the keys of the entries of a task's history. Not under its run, so that a move
-/// rewrites none.
-pub(crate) fn history_of(run: Run, id: TaskId) -> Key {
-    let tag = if run.is_temporary() { Tag::HistoryTemporary } else { Tag::History };
-    tagged(tag, &id.get().to_be_bytes())
-}
-
-pub(crate) fn history(run: Run, id: TaskId, number: u32) -> Key {
-    let mut key = history_of(run, id);
-    key.extend_from_slice(&number.to_be_bytes());
-    key
-}
-
-/// The number in a key of [`history`].
-pub(crate) fn history_number(key: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(*key.get(9..)?.first_chunk()?))
 }
 
 pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {

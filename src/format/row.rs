@@ -1,8 +1,10 @@
 //! The values of rows: one struct for each tag, and its bytes. The engine decides what a row means;
 //! this file has only the layout. Decoding returns `None` for anything but a whole row.
 
+mod details;
 mod task;
 mod history;
+mod report;
 mod state;
 mod done;
 mod consumer;
@@ -10,10 +12,13 @@ mod consumer;
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
 pub(crate) use history::{HistoryRow, StoredHistory};
+pub(crate) use report::{ReportRow, StoredReports};
 pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
-pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times, kind_section, moved_section};
+pub(crate) use task::{
+    Labels, PayloadPlace, PositionRow, TaskRow, Times, label_section, moved_section,
+};
 
 use crate::format::extension::Extension;
 use crate::format::key::Run;
@@ -151,6 +156,11 @@ fn read_history_limits(field: &[u8]) -> Option<HistoryLimits> {
     rest.end(limits).filter(|limits| *limits != HistoryLimits::new() && limits.check().is_ok())
 }
 
+/// Numbers of the extension fields of a tube's row with the book and the details of its tasks.
+/// Absent if it has none.
+const BOOK_FIELD: u16 = 6;
+const DETAILS_FIELD: u16 = 7;
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -176,6 +186,13 @@ impl TubeRow {
             let mut field = Packer::new();
             field.u32(entries).u32(bytes);
             add(HISTORY_FIELD, &field.done());
+        }
+        if let Some(book) = &self.options.book {
+            add(BOOK_FIELD, book.as_bytes());
+        }
+        if !self.options.details.is_empty() {
+            let details = self.options.details.iter().map(|(name, text)| (&**name, &**text));
+            add(DETAILS_FIELD, &details::encode(details));
         }
         section
     }
@@ -260,6 +277,14 @@ impl TubeRow {
         if let Some(field) = extension.take(HISTORY_FIELD) {
             options.history = read_history_limits(&field)?;
         }
+        if let Some(field) = extension.take(BOOK_FIELD) {
+            options.book = Some(details::read_book(&field)?.to_owned());
+        }
+        if let Some(field) = extension.take(DETAILS_FIELD) {
+            let details = details::decode(&field)?.into_iter();
+            options.details =
+                details.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
+        }
         Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }
 }
@@ -325,6 +350,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(TaskProgress::decode(bytes).map(|(row, home)| row.encode(&home)));
     same(BuriedRow::decode(bytes).map(|(row, home)| row.encode(&home)));
     same(HistoryRow::decode(bytes).map(|row| row.encode()));
+    same(ReportRow::decode(bytes).map(|row| row.encode()));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));
     let delayed = DelayedRow::decode(bytes);

@@ -24,6 +24,13 @@ pub(crate) fn micros(length: Duration) -> u64 {
     whole.and_then(|whole| whole.checked_add(u64::from(length.subsec_micros()))).unwrap_or(NEVER)
 }
 
+/// A stored time that is not [`NEVER`].
+pub(crate) fn instant(micros: u64) -> SystemTime {
+    // `SystemTime` on Windows ends at about the year 30 000.
+    let longest = Duration::from_secs(1 << 39);
+    UNIX_EPOCH + Duration::from_micros(micros).min(longest)
+}
+
 /// One reading of a [`Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {

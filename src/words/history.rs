@@ -80,6 +80,9 @@ pub enum HistoryEvent {
     Advanced,
     /// It was finished.
     Done,
+    /// It was taken over from a session that had ended, by
+    /// [`Adopted::tasks`](crate::Adopted::tasks). The attempt goes on with another holder.
+    Adopted,
     /// A line was written: [`Tube::log`](crate::Tube::log), [`Task::log`](crate::Task::log).
     Logged,
 }

@@ -15,6 +15,10 @@ pub(crate) const FAILURE_GROUP_BYTES_MAX: usize = 15 + LABEL_BYTES_MAX;
 pub(crate) const META_BYTES_MAX: usize = 4096;
 /// Bytes of the result that a step of a task passes on. It stands in the task's own row.
 pub(crate) const RESULT_BYTES_MAX: usize = 16 << 10;
+/// Bytes of the details of a task, and of those of a tube, with the lengths of their texts.
+pub(crate) const DETAILS_BYTES_MAX: usize = 4096;
+/// Bytes of a checkpoint. As those of a result, they fit into a record of the smallest journal.
+pub(crate) const CHECKPOINT_BYTES_MAX: usize = 16 << 10;
 /// Entries of a task's history, the put included.
 pub(crate) const HISTORY_ENTRIES: u32 = 100;
 /// Entries of a history that a tube cannot raise further: the end of a task removes all in a step.

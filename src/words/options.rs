@@ -5,6 +5,7 @@
 mod form;
 
 use crate::words::backoff::Backoff;
+use crate::words::details::{self, Details};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
@@ -12,6 +13,7 @@ use crate::words::limits;
 use crate::words::macros::{getters, setters};
 use crate::words::name;
 use crate::words::retention::Retention;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// When a call that changes something returns, and so what a power cut can undo. The kill of a
@@ -273,6 +275,8 @@ pub struct TubeOptions {
     pub(crate) keep_finished: Option<Retention>,
     pub(crate) keep_buried: Option<Retention>,
     pub(crate) history: HistoryLimits,
+    pub(crate) book: Option<String>,
+    pub(crate) details: Details,
     pub(crate) placement: Option<String>,
     /// An option of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
@@ -285,6 +289,40 @@ impl Default for TubeOptions {
 }
 
 impl TubeOptions {
+    /// Adds a detail that each of the tube's tasks has, unless the task has [one of its
+    /// own](crate::NewTask::detail) of this name. A name has 1 to 255 bytes without control
+    /// characters; all details of a tube have at most 4 KiB, with three bytes for each.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let options = TubeOptions::default().book("post office").detail("country", "no");
+    /// let tube = queue.create_tube("letters", options.detail("stamp", "blue"))?;
+    /// tube.task(b"hello").detail("stamp", "red").put()?;
+    /// let task = tube.take()?;
+    /// assert_eq!(task.book()?.as_deref(), Some("post office"));
+    /// let details = task.details()?;
+    /// assert_eq!((&details["country"][..], &details["stamp"][..]), ("no", "red"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn detail(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.details.insert(name.into(), text.into());
+        self
+    }
+
+    /// The book of tasks that are put without one.
+    pub fn get_book(&self) -> Option<&str> {
+        self.book.as_deref()
+    }
+
+    /// The details of its tasks, by name.
+    pub fn get_details(&self) -> &BTreeMap<String, String> {
+        &self.details
+    }
+
     /// The defaults of a kind. Only the general one limits attempts and backs off.
     pub fn new(kind: TubeKind) -> Self {
         let general = kind == TubeKind::General;
@@ -305,6 +343,8 @@ impl TubeOptions {
             keep_finished: None,
             keep_buried: None,
             history: HistoryLimits::new(),
+            book: None,
+            details: Details::new(),
             placement: None,
             if_not_exists: false,
         }
@@ -356,6 +396,8 @@ impl TubeOptions {
         self.keep_finished.map_or(Ok(()), |kept| kept.check("keep_finished"))?;
         self.keep_buried.map_or(Ok(()), |kept| kept.check("keep_buried"))?;
         self.history.check()?;
+        let texts = self.details.iter().map(|(name, text)| (&**name, &**text));
+        details::check(self.book.as_deref(), texts)?;
         if let Some(placement) = &self.placement {
             name::label("placement name", placement)?;
         }
@@ -460,6 +502,10 @@ setters! {
     /// How much of each task's [history](crate::Tube::history) is kept; [`HistoryLimits`] has an
     /// example. Default: 100 entries and 4 KiB.
     history(limits: HistoryLimits) => history = limits;
+
+    /// The name of the book that tasks belong to which are put without one: where the application
+    /// keeps what they work on. 1 to 255 bytes without control characters. Default: none.
+    book(name: impl Into<String>) => book = Some(name.into());
 
     /// Orders tasks by the [`Placement`](crate::Placement) that the
     /// [builder](crate::Builder::placement) was given under this name; for the general kind only.

@@ -1,6 +1,8 @@
 //! A task in plain values: its id, its state, its ticket, and what a user may read of it.
 
 use crate::words::failure::Failure;
+use crate::words::report::{Phase, WorkProgress};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
@@ -220,6 +222,10 @@ pub struct TaskSummary {
     pub key: Option<String>,
     /// Its kind, if it was given one.
     pub kind: Option<String>,
+    /// The book that it belongs to, if it or its tube was given one.
+    pub book: Option<String>,
+    /// Its details and its tube's, by name.
+    pub details: BTreeMap<String, String>,
     /// How many bytes the payload has.
     pub payload_bytes: u64,
     /// When it was put, in [queue time](crate#time).
@@ -246,6 +252,11 @@ pub struct TaskSummary {
     pub grace_left: Option<Duration>,
     /// The named consumer that holds it, while it is taken by one.
     pub holder: Option<String>,
+    /// Whether its work has begun, while it is taken.
+    pub phase: Option<Phase>,
+    /// The last progress that was reported of it, also by an earlier attempt. An
+    /// [advance](crate::Task::advance) forgets it.
+    pub progress: Option<WorkProgress>,
     /// How often it was taken. Never decreases.
     pub deliveries: u32,
     /// Compared with `max_attempts`. A release subtracts one, a kick sets it to zero.

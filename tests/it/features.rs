@@ -4,7 +4,7 @@
 use crate::{home, still};
 use std::fs;
 use std::path::Path;
-use tubewell::{Advance, Backoff, HistoryLimits, Lapse, Queue, Tube, TubeOptions};
+use tubewell::{Advance, Backoff, HistoryLimits, Lapse, Queue, Task, Tube, TubeOptions};
 
 /// The names in both slots of the head, at the offsets that the page on the format gives.
 fn entered(folder: &Path) -> Vec<String> {
@@ -100,6 +100,30 @@ fn each_entry_of_a_history_enters_it() {
         assert_eq!(entered(&path), [""; 0]);
         using(&tube);
         assert_eq!(entered(&path), ["history"]);
+    }
+}
+
+/// A report of a holder.
+#[test]
+fn each_report_enters_it() {
+    let uses: [fn(&Task); 3] = [
+        |task| task.start("x").unwrap(),
+        |task| task.progress(1, "x").unwrap(),
+        |task| task.checkpoint(b"x").unwrap(),
+    ];
+    for using in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
+        let tube = queue.tube("t").unwrap();
+        for tube in [&memory, &tube] {
+            tube.put(b"x").unwrap();
+            assert_eq!(entered(&path), [""; 0]);
+            let task = tube.take().unwrap();
+            using(&task);
+            task.ack().unwrap();
+        }
+        assert_eq!(entered(&path), ["reports"]);
     }
 }
 

@@ -212,3 +212,22 @@ fn a_new_folder_is_read_as_the_golden_ones_are() {
     let (_copy, copy) = killed(&path);
     assert_eq!(read(&copy).unwrap().journal.clean_end, None, "an opening removes it");
 }
+
+#[test]
+fn details_and_reports_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let queue = still().0.open(&path).unwrap();
+    let options = TubeOptions::default().book("post").detail("é", "").detail("a", "1");
+    let tube = queue.create_tube("t", options).unwrap();
+    tube.task(b"x").book("own").detail("a", "2").kind("mail").put().unwrap();
+    let task = tube.take().unwrap();
+    task.start("pid 1").unwrap();
+    task.progress(40, "so far").unwrap();
+    task.checkpoint(&[7; 16 << 10]).unwrap();
+    let (_copy, copy) = killed(&path);
+    let contents = read(&copy).unwrap().contents;
+    let (of_tube, stored) = (&contents.tubes[&1], &contents.tasks[&(1, 1)]);
+    assert_eq!((of_tube.book.as_deref(), &of_tube.details["é"][..]), (Some("post"), ""));
+    assert_eq!((stored.book.as_deref(), &stored.details["a"][..]), (Some("own"), "2"));
+    assert_eq!(stored.progress.reports, 3);
+}

@@ -474,6 +474,14 @@ fn verbs() -> Vec<Verb> {
         ("log of a task in hand", May::Bytes, |s| {
             s.held.as_ref().unwrap().log(&"x".repeat(1024)).map(nothing)
         }),
+        ("start", May::Bytes, |s| s.held.as_ref().unwrap().start(&"x".repeat(255)).map(nothing)),
+        ("progress", May::Bytes, |s| {
+            s.held.as_ref().unwrap().progress(40, &"x".repeat(1024)).map(nothing)
+        }),
+        ("checkpoint", May::Bytes, |s| {
+            s.held.as_ref().unwrap().checkpoint(&[b'x'; 16 << 10]).map(nothing)
+        }),
+        ("last_checkpoint", May::Never, |s| s.tube.last_checkpoint(s.keyed).map(nothing)),
         ("history", May::Never, |s| s.tube.history(s.keyed).map(nothing)),
         ("peek", May::Never, |s| s.tube.peek(s.keyed).map(nothing)),
         ("failure groups", May::Never, |s| s.queue.failure_groups().map(nothing)),

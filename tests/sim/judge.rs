@@ -388,6 +388,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Truncate { .. }
         | Step::Create { .. }
         | Step::DropTube { .. } => durability == Durability::Durable,
+        Step::Report { what: Reported::Checkpoint(_), .. } => durability == Durability::Durable,
         Step::AckMany { leases } => durability == Durability::Durable && !leases.is_empty(),
         _ => false,
     }

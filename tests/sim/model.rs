@@ -43,6 +43,8 @@ struct Task {
     lease: Option<LeaseNo>,
     /// The consumer that holds it, or whose session held it.
     holder: Option<u8>,
+    /// The number of the delivery that is started.
+    started: Option<u32>,
     /// Queue time of its end, and until which it is then kept by its age.
     ended: u64,
     until: u64,
@@ -273,6 +275,9 @@ impl Model {
             finished: None,
             result: false,
             lines: 0,
+            started: false,
+            progress: None,
+            checkpoint: None,
         };
         let shares = matches!(opts.kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let task = Task {
@@ -294,6 +299,7 @@ impl Model {
             holder: None,
             ended: 0,
             until: EVER,
+            started: None,
         };
         self.tasks.insert(serial, task);
         self.puts.push(serial);
@@ -318,6 +324,7 @@ impl Model {
         let task = self.tasks.get_mut(&serial).unwrap();
         leave(task);
         (task.seen.state, task.seen.failure) = (State::Done, None);
+        task.seen.checkpoint = None;
         (task.seen.finished, task.seen.result) = (Some(queue), result);
         self.count(no, Call::Ack);
         let tube = self.tubes.get_mut(&no).unwrap();
@@ -460,6 +467,11 @@ impl Model {
                 self.count(tube, Call::Trash);
             }
             Step::Log { .. } => task.seen.lines += 1,
+            Step::Report { what, .. } => match what {
+                Reported::Start => task.started = Some(task.seen.deliveries),
+                Reported::Progress(percent) => task.seen.progress = Some(*percent),
+                Reported::Checkpoint(bytes) => task.seen.checkpoint = Some(*bytes),
+            },
             Step::Touch { by: 0, .. } => {}
             Step::Touch { by, .. } => {
                 let is_stalled = task.lapsed != EVER;
@@ -644,6 +656,7 @@ impl Model {
         let left = |end: u64| if end == EVER { EVER } else { end.saturating_sub(self.time.mono) };
         let (is_taken, end) = (task.seen.state == State::Taken, task.deadline.min(task.lapsed));
         seen.lease_left = Some(left(end)).filter(|_| is_taken && end != EVER);
+        seen.started = is_taken && task.started == Some(seen.deliveries);
         seen.grace_left = (task.lapsed != EVER).then(|| left(task.deadline));
         seen
     }

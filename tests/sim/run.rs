@@ -113,6 +113,7 @@ impl Run {
             | Step::Touch { lease, .. }
             | Step::Renew { lease }
             | Step::Log { lease }
+            | Step::Report { lease, .. }
             | Step::RenewFor { lease, .. }
             | Step::Detach { lease } => picked.leases.push(model.lease_at(*lease)?),
             Step::AckMany { leases } => {

@@ -297,6 +297,14 @@ impl Maker {
                 false => Step::LogAny { tube, task },
             };
         }
+        if self.rng.one_in(30) {
+            let what = match self.rng.below(3) {
+                0 => Reported::Start,
+                1 => Reported::Progress(self.rng.below(101) as u8),
+                _ => Reported::Checkpoint(self.rng.below(200) as u8),
+            };
+            return Step::Report { lease, what };
+        }
         if self.rng.one_in(60) {
             return Step::TakeGroup { tube, group: self.rng.of(&[0, 0, 1, 2, 7]) };
         }

@@ -374,6 +374,11 @@ pub enum Step {
         tube: u8,
         task: u32,
     },
+    /// The holder reports of the task in hand.
+    Report {
+        lease: u32,
+        what: Reported,
+    },
     BuryAny {
         tube: u8,
         task: u32,
@@ -618,6 +623,19 @@ pub struct Seen {
     pub result: bool,
     /// How many lines its history has.
     pub lines: usize,
+    /// What was reported of it: that it is started, the last progress, the last checkpoint.
+    pub started: bool,
+    pub progress: Option<u8>,
+    pub checkpoint: Option<u8>,
+}
+
+/// A report of a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    Start,
+    Progress(u8),
+    /// So many bytes.
+    Checkpoint(u8),
 }
 
 /// The last failure of a task: message, failure group, queue time, consumer.

@@ -49,6 +49,8 @@ pub struct World {
     serials: BTreeMap<TaskId, Serial>,
     /// Lines in the histories that were read last.
     lines: BTreeMap<TaskId, usize>,
+    /// The length of the checkpoints that were read last.
+    checkpoints: BTreeMap<TaskId, Option<u8>>,
     leases: BTreeMap<LeaseNo, Lease>,
     /// Guards that outlive their queue.
     stale: Vec<Task>,
@@ -79,6 +81,7 @@ impl World {
             ids: BTreeMap::new(),
             serials: BTreeMap::new(),
             lines: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
             leases: BTreeMap::new(),
             stale: Vec::new(),
             consumers: BTreeMap::new(),
@@ -246,6 +249,11 @@ impl World {
             Step::AckMany { .. } => self.ack_many(&picked.leases),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),
             Step::Log { .. } => done(self.held(no).and_then(|held| held.log("a line"))),
+            Step::Report { what, .. } => done(self.held(no).and_then(|held| match what {
+                Reported::Start => held.start("here"),
+                Reported::Progress(percent) => held.progress(*percent, "so far"),
+                Reported::Checkpoint(bytes) => held.checkpoint(&vec![*bytes; usize::from(*bytes)]),
+            })),
             Step::Renew { .. } => done(self.held(no).and_then(|held| held.renew())),
             Step::RenewFor { by, .. } => {
                 done(self.held(no).and_then(|held| held.renew_for(length(*by))))

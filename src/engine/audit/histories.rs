@@ -1,12 +1,9 @@
 //! The audit of histories: each task has exactly the entries that its progress names.
 
 use crate::engine::audit::Audit;
-use crate::format::key::{self, Key, Run};
+use crate::format::key::{self};
 use crate::format::row::{HistoryRow, TaskProgress};
-use crate::format::{Scan, View};
-use crate::words::error::Result;
 use crate::words::task::TaskId;
-use std::collections::BTreeSet;
 
 impl Audit<'_> {
     /// The entries of a task.
@@ -36,18 +33,4 @@ impl Audit<'_> {
             self.say(format!("task {id}: its history has {bytes} bytes, stored {counted}"));
         }
     }
-}
-
-/// The entries of a task that a sweep will clear. It removes all of them with the task.
-pub(super) fn of_cleared(
-    view: &dyn View,
-    run: Run,
-    id: TaskId,
-    led: &mut BTreeSet<Key>,
-) -> Result<()> {
-    let mut rows = Scan::prefixed(key::history_of(run, id));
-    while let Some((met, _)) = rows.next(view)? {
-        led.insert(met);
-    }
-    Ok(())
 }

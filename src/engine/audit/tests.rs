@@ -9,7 +9,7 @@ use crate::api::queue::Queue;
 use crate::engine::context::damaged;
 use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Range, Run, Work};
+use crate::format::key::{self, Key, Range, ReportPart, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{self, TubeRow, WorkRow};
 use crate::format::{Deadline, Met, Tag, Value, View};
@@ -145,7 +145,10 @@ fn filled() -> Rows {
     let bob = queue.consumer("bob").unwrap();
     for tube in &tubes {
         tube.task(b"held").ttr(HOUR).priority(-9).put().unwrap();
-        tube.by(&ada).take().unwrap().detach();
+        let held = tube.by(&ada).take().unwrap();
+        held.start("pid 1").unwrap();
+        held.checkpoint(b"so far").unwrap();
+        held.detach();
         tube.put(b"alone").unwrap();
         tube.take().unwrap().detach();
         for _ in 0..3 {
@@ -208,15 +211,20 @@ fn is_swept_unseen(rows: &Rows, key: &[u8]) -> bool {
     is_swept(rows, key) && !states_bytes
 }
 
-/// Whether it is an entry of the history of a task that a sweep removes, with what there is of it.
-/// Entries stand under no tube, and only the count of all says that one is missing.
+/// Whether it is an entry of the history of a task that a sweep removes, with what there is of it,
+/// or a report of one. These stand under no tube, and only the count of all says that one is
+/// missing.
 fn is_history_of_swept(rows: &Rows, key: &[u8]) -> bool {
     let tag = Range::holding(key).map(|range| range.tag);
     let of_task = |task: &Key| {
         let is_task = Range::holding(task).is_some_and(|range| Tag::TASKS.contains(&range.tag));
         is_task && task.ends_with(&key[1..9]) && is_swept(rows, task)
     };
-    matches!(tag, Some(Tag::History | Tag::HistoryTemporary)) && rows.rows.keys().any(of_task)
+    let is_beside = matches!(
+        tag,
+        Some(Tag::History | Tag::HistoryTemporary | Tag::Report | Tag::ReportTemporary)
+    );
+    is_beside && rows.rows.keys().any(of_task)
 }
 
 /// Whether it is the queue's row of a task that a sweep removes; the sweep accepts that it is
@@ -309,7 +317,7 @@ fn an_extra_row_is_reported() {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 33] = [
+    let faults: [(&str, Spoil); 36] = [
         ("tube \"first\": its name row does not refer to it", |rows| {
             rows.set(key::name("first"), row::number(2))
         }),
@@ -414,6 +422,17 @@ fn every_fault_has_its_line() {
         }),
         ("Failed: a row without a task", |rows| {
             rows.set(key::failed(Run(1), "g", 1, TaskId::new(1)), Value::from([]));
+        }),
+        ("a row of its reports is missing: Checkpoint", |rows| {
+            let key = rows.keys(Tag::Report).into_iter().find(|key| key.ends_with(&[2]));
+            rows.rows.remove(&key.unwrap());
+        }),
+        ("a damaged row of its reports: Report", |rows| {
+            let key = rows.keys(Tag::Report).into_iter().find(|key| key.ends_with(&[1]));
+            rows.set(key.unwrap(), row::number(1));
+        }),
+        ("Report: a row without a task", |rows| {
+            rows.set(key::report(Run(1), TaskId::new(77), ReportPart::Checkpoint), row::number(1));
         }),
         ("1 in flight, stored Some(2)", |rows| {
             let group = rows.in_tube("first", Tag::Group);

@@ -117,6 +117,10 @@ tags! {
     History = 0x2b, Queue, None;
     /// The same for temporary tubes.
     HistoryTemporary = 0x2c, Temporary, None;
+    /// id, part → `ReportRow`, or the bytes of a checkpoint: what was reported of the work
+    Report = 0x2d, Queue, None;
+    /// The same for temporary tubes.
+    ReportTemporary = 0x2e, Temporary, None;
 }
 
 /// To what the rows of a tag belong.

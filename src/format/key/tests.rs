@@ -51,6 +51,8 @@ fn golden_keys() {
         (position(RUN, id), "10010203040000000000000a0b"),
         (piece(RUN, id, 5, 6), "220000000000000a0b0000000500000006"),
         (piece(Run(Run::TEMPORARY), id, 5, 6), "230000000000000a0b0000000500000006"),
+        (report(RUN, id, ReportPart::Report), "2d0000000000000a0b01"),
+        (report(Run(Run::TEMPORARY), id, ReportPart::Checkpoint), "2e0000000000000a0b02"),
         (ready(RUN, &at, id), "12010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
         (line(RUN, "g", &at, id), "130102030401677fffffffffffffff8000000000000a0b0000000000000a0b"),
         (turn(RUN, &at, id), "14010203047fffffffffffffff8000000000000a0b0000000000000a0b"),

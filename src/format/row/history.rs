@@ -7,7 +7,7 @@ use crate::words::history::HistoryEvent;
 
 /// The numbers of the events on the disk. A put, the present attempt and the end of the work are
 /// read off other rows.
-const EVENTS: [(u8, HistoryEvent); 14] = [
+const EVENTS: [(u8, HistoryEvent); 15] = [
     (1, HistoryEvent::Released),
     (2, HistoryEvent::Retried),
     (3, HistoryEvent::TimedOut),
@@ -22,6 +22,7 @@ const EVENTS: [(u8, HistoryEvent); 14] = [
     (12, HistoryEvent::Moved),
     (13, HistoryEvent::Advanced),
     (14, HistoryEvent::Logged),
+    (15, HistoryEvent::Adopted),
 ];
 
 /// One entry.

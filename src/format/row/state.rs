@@ -5,6 +5,7 @@ use crate::format::extension::Extension;
 use crate::format::key::{Deadline, Home, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::row::history::StoredHistory;
+use crate::format::row::report::StoredReports;
 use crate::format::row::task::{pack_place, unpack_place};
 use crate::words::backoff::{Backoff, RetryTerms};
 use crate::words::clock::{NEVER, micros};
@@ -176,6 +177,9 @@ const LAPSED_FIELD: u16 = 3;
 /// had one.
 const HISTORY_FIELD: u16 = 5;
 
+/// Number of the extension field with what was reported of the work. Absent if there is nothing.
+const REPORTS_FIELD: u16 = 6;
+
 /// Number of the extension field with the queue time until which its tube keeps a task that has
 /// ended. Absent without an end.
 const KEPT_FIELD: u16 = 8;
@@ -297,6 +301,7 @@ impl TaskProgress {
             && field(OWN_RANK_FIELD).is_none_or(|field| read_own_rank(field).is_some())
             && field(LAPSED_FIELD).is_none_or(|field| read_time(field).is_some())
             && field(HISTORY_FIELD).is_none_or(|field| StoredHistory::decode(field).is_some())
+            && field(REPORTS_FIELD).is_none_or(|field| StoredReports::decode(field).is_some())
             && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())
     }
 
@@ -358,6 +363,21 @@ impl TaskProgress {
     #[must_use]
     pub(crate) fn set_history(&mut self, history: StoredHistory) -> bool {
         self.extension.set(HISTORY_FIELD, &history.encode())
+    }
+
+    /// Which rows there are of what was reported of the work.
+    pub(crate) fn reports(&self) -> StoredReports {
+        self.extension.get(REPORTS_FIELD).and_then(StoredReports::decode).unwrap_or_default()
+    }
+
+    /// Returns `false` and changes nothing if fields of later versions leave no room.
+    #[must_use]
+    pub(crate) fn set_reports(&mut self, reports: StoredReports) -> bool {
+        if reports.is_empty() {
+            self.extension.take(REPORTS_FIELD);
+            return true;
+        }
+        self.extension.set(REPORTS_FIELD, &reports.encode())
     }
 
     /// Its own rank, while it stands ahead of every priority.

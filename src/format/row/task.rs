@@ -5,8 +5,10 @@ use crate::format::extension::{self, Extension};
 use crate::format::key::{Order, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::Pieces;
+use crate::format::row::details;
 use crate::words::clock::NEVER;
 use crate::words::limits::LABEL_BYTES_MAX;
+use std::collections::BTreeMap;
 
 /// What the caller said of a task. It is written once, under the task's first place in its tube,
 /// its *home*, and never changes there; the small row of the task's state goes from place to place
@@ -116,11 +118,38 @@ pub(crate) fn moved_section(
     Some(section.done())
 }
 
-/// The extension section of a task of this kind.
-pub(crate) fn kind_section(kind: &str) -> Value {
+/// Numbers of the fields with the book of a task, a text of 1 to 255 bytes, and with its details.
+const BOOK_FIELD: u16 = 6;
+const DETAILS_FIELD: u16 = 7;
+
+/// What a caller says of a task in the fields of its row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Labels<'a> {
+    pub(crate) kind: Option<&'a str>,
+    pub(crate) book: Option<&'a str>,
+    pub(crate) details: BTreeMap<&'a str, &'a str>,
+}
+
+impl Labels<'_> {
+    fn is_empty(&self) -> bool {
+        self.kind.is_none() && self.book.is_none() && self.details.is_empty()
+    }
+}
+
+/// The extension section of a task with these labels; empty without any.
+pub(crate) fn label_section(labels: &Labels<'_>) -> Value {
+    if labels.is_empty() {
+        return Value::EMPTY;
+    }
     let mut fields = Extension::default();
-    // A kind is far shorter than a section.
-    let _is_set = fields.set(KIND_FIELD, kind.as_bytes());
+    // All of it is far shorter than a section.
+    let mut set = |number, field: &[u8]| _ = fields.set(number, field);
+    labels.kind.map(|kind| set(KIND_FIELD, kind.as_bytes()));
+    labels.book.map(|book| set(BOOK_FIELD, book.as_bytes()));
+    if !labels.details.is_empty() {
+        let details = labels.details.iter().map(|(name, text)| (*name, *text));
+        set(DETAILS_FIELD, &details::encode(details));
+    }
     let mut section = Packer::new();
     fields.encode(&mut section);
     section.done()
@@ -134,6 +163,23 @@ impl<'a> TaskRow<'a> {
             return None;
         }
         extension::find(self.extension, KIND_FIELD).and_then(|kind| str::from_utf8(kind).ok())
+    }
+
+    /// The book that the caller has given it.
+    pub(crate) fn book(&self) -> Option<&'a str> {
+        match self.extension {
+            [] => None,
+            section => extension::find(section, BOOK_FIELD).and_then(details::read_book),
+        }
+    }
+
+    /// Its own details, by name.
+    pub(crate) fn details(&self) -> Vec<(&'a str, &'a str)> {
+        let field = match self.extension {
+            [] => None,
+            section => extension::find(section, DETAILS_FIELD).and_then(details::decode),
+        };
+        field.unwrap_or_default()
     }
 
     /// The result of the step before.
@@ -214,7 +260,10 @@ fn section<'a>(row: &mut Unpacker<'a>) -> Option<&'a [u8]> {
     let section = before.get(..before.len() - row.rest().len())?;
     let kind = extension::find(section, KIND_FIELD);
     let is_kind = |kind: &[u8]| (1..=LABEL_BYTES_MAX).contains(&kind.len());
-    kind.is_none_or(|kind| is_kind(kind) && str::from_utf8(kind).is_ok()).then_some(section)
+    let is_sound = kind.is_none_or(|kind| is_kind(kind) && str::from_utf8(kind).is_ok())
+        && extension::find(section, BOOK_FIELD).is_none_or(|it| details::read_book(it).is_some())
+        && extension::find(section, DETAILS_FIELD).is_none_or(|it| details::decode(it).is_some());
+    is_sound.then_some(section)
 }
 
 pub(crate) fn pack_place(row: &mut Packer, place: &Rank) {

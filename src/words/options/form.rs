@@ -7,6 +7,7 @@ use crate::words::lapse::Lapse;
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// No field is left out when it is written: a codec without names reads them by their order.
@@ -32,6 +33,8 @@ struct TubeForm {
     keep_finished: Option<Retention>,
     keep_buried: Option<Retention>,
     history: HistoryLimits,
+    book: Option<String>,
+    details: BTreeMap<String, String>,
     placement: Option<String>,
     if_not_exists: bool,
 }
@@ -64,6 +67,8 @@ impl TubeForm {
             keep_finished,
             keep_buried,
             history,
+            book,
+            details,
             placement,
             if_not_exists,
         } = options;
@@ -84,6 +89,8 @@ impl TubeForm {
             keep_finished,
             keep_buried,
             history,
+            book,
+            details,
             placement,
             if_not_exists,
         }
@@ -118,6 +125,10 @@ impl TubeForm {
         if let Some(kept) = self.keep_buried {
             options = options.keep_buried(kept);
         }
+        if let Some(book) = self.book {
+            options = options.book(book);
+        }
+        options.details = self.details;
         if let Some(placement) = self.placement {
             options = options.placement(placement);
         }
@@ -162,6 +173,8 @@ mod tests {
             keep_finished: Some(Retention::new().age(Duration::from_secs(9))),
             keep_buried: Some(Retention::new().count(1).bytes(2)),
             history: HistoryLimits::new().entries(5).bytes(6),
+            book: Some("post office".into()),
+            details: [("stamp".into(), "blue".into())].into(),
             placement: Some("by age".into()),
             if_not_exists: true,
         }

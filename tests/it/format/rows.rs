@@ -54,6 +54,8 @@ pub(crate) enum Key {
     Moved(u64),
     /// Id and number of an entry of a history.
     History(u64, u32),
+    /// Id and part of what was reported of a task.
+    Report(u64, u8),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -101,6 +103,7 @@ impl Key {
             0x22 => Self::Piece { id: rest.u64()?, generation: rest.u32()?, number: rest.u32()? },
             0x24 => Self::Moved(rest.u64()?),
             0x2b => Self::History(rest.u64()?, rest.u32()?),
+            0x2d => Self::Report(rest.u64()?, rest.u8()?),
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -189,6 +192,8 @@ pub(crate) struct TubeRow {
     pub(crate) kept: [Option<Kept>; 2],
     /// Entries and bytes of histories.
     pub(crate) history: Option<(u32, u32)>,
+    pub(crate) book: Option<String>,
+    pub(crate) details: BTreeMap<String, String>,
 }
 
 /// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
@@ -218,6 +223,8 @@ pub(crate) struct TaskRow {
     pub(crate) key: Option<String>,
     pub(crate) extension: bool,
     pub(crate) kind: Option<String>,
+    pub(crate) book: Option<String>,
+    pub(crate) details: BTreeMap<String, String>,
     /// The result of the step before.
     pub(crate) passed: Option<Vec<u8>>,
     /// Whether it came from another tube.
@@ -309,6 +316,8 @@ pub(crate) struct Progress {
     pub(crate) kept_until: Option<u64>,
     /// The numbers of the first and behind the last entry of its history, and the bytes of all.
     pub(crate) history: Option<[u32; 3]>,
+    /// Which parts of reports it has, a bit each.
+    pub(crate) reports: u8,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -397,6 +406,8 @@ impl Bytes<'_> {
             grows: (0, 0),
             kept: [None, None],
             history: None,
+            book: None,
+            details: BTreeMap::new(),
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -417,6 +428,8 @@ impl Bytes<'_> {
                         row.history = Some((rest.u32()?, rest.u32()?));
                         rest.end()?;
                     }
+                    6 => row.book = Some(Bytes(bytes).book()?),
+                    7 => row.details = Bytes(bytes).details()?,
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -465,10 +478,42 @@ impl Bytes<'_> {
         Ok(lapse)
     }
 
+    fn book(mut self) -> Read<String> {
+        let length = self.0.len();
+        ensure((1..256).contains(&length), || format!("a book of {length} bytes"))?;
+        self.string(length)
+    }
+
+    fn details(mut self) -> Read<BTreeMap<String, String>> {
+        let mut details = BTreeMap::new();
+        ensure((1..=4096).contains(&self.0.len()), || "details of no length".into())?;
+        while !self.0.is_empty() {
+            let (name, text) = (self.short()?, self.text()?);
+            let is_last = details.last_key_value().is_none_or(|(before, _)| *before < name);
+            ensure(is_last && !name.is_empty(), || format!("a detail {name:?}"))?;
+            details.insert(name, text);
+        }
+        Ok(details)
+    }
+
+    /// One part of what was reported of a task.
+    pub(crate) fn report(mut self, part: u8) -> Read<()> {
+        if part == 2 {
+            return ensure(self.0.len() <= 16_384, || "a long checkpoint".into());
+        }
+        ensure(part == 1, || format!("part {part} of a report"))?;
+        let (_delivery, _started, _meta) = (self.u32()?, self.u64()?, self.short()?);
+        let (progressed, percent, text) = (self.u64()?, self.u8()?, self.text()?);
+        ensure(percent <= 100 && text.len() <= 1024, || "a progress".into())?;
+        let is_none = percent == 0 && text.is_empty();
+        ensure(progressed != u64::MAX || is_none, || "a progress of no time".into())?;
+        self.extended_end()
+    }
+
     /// An entry of a history.
     pub(crate) fn history(mut self) -> Read<()> {
         let event = self.u8()?;
-        ensure((1..=14).contains(&event), || format!("event {event} of a history"))?;
+        ensure((1..=15).contains(&event), || format!("event {event} of a history"))?;
         let (_when, attempt, held) = (self.u64()?, self.u32()?, self.u64()?);
         ensure(attempt != 0 || held == u64::MAX, || "held without an attempt".into())?;
         let (_by, _place, text) = (self.short()?, self.text()?, self.text()?);
@@ -518,6 +563,8 @@ impl Bytes<'_> {
             key: self.when(flags & 2 != 0, Self::short)?,
             extension: flags & 8 != 0,
             kind: None,
+            book: None,
+            details: BTreeMap::new(),
             passed: None,
             moved: false,
             payload: Ok(Vec::new()),
@@ -540,6 +587,8 @@ impl Bytes<'_> {
                     row.moved = true;
                 }
                 4 => ensure(bytes.len() == 8, wrong)?,
+                6 => row.book = Some(Bytes(&bytes).book()?),
+                7 => row.details = Bytes(&bytes).details()?,
                 _ => return Err(wrong()),
             }
         }
@@ -616,6 +665,12 @@ impl Bytes<'_> {
                     let history = [rest.u32()?, rest.u32()?, rest.u32()?];
                     ensure(history[0] < history[1], || "a history of nothing".into())?;
                     row.history = Some(history);
+                    rest.end()?;
+                }
+                6 => {
+                    let mut rest = Bytes(&bytes);
+                    row.reports = rest.u8()?;
+                    ensure((1..=3).contains(&row.reports), || "reports of nothing".into())?;
                     rest.end()?;
                 }
                 8 => row.kept_until = Some(Bytes(&bytes).number()?),

@@ -30,6 +30,8 @@ struct Seen {
     group: Option<String>,
     key: Option<String>,
     kind: Option<String>,
+    book: Option<String>,
+    details: BTreeMap<String, String>,
     passed: Option<Vec<u8>>,
     holder: Option<String>,
     due: Option<u64>,
@@ -62,6 +64,8 @@ fn shown(task: &TaskInfo) -> Seen {
         group: task.group.as_ref().map(ToString::to_string),
         key: task.key.as_ref().map(ToString::to_string),
         kind: task.kind.clone(),
+        book: task.book.clone(),
+        details: task.details.clone(),
         passed: task.passed.clone(),
         holder: task.holder.as_ref().map(ToString::to_string),
         due: task.due.map(micros),
@@ -147,6 +151,8 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
         group: task.group.clone().filter(|group| !group.is_empty()),
         key: task.key.clone(),
         kind: task.kind.clone(),
+        book: task.book.clone().or(tube.book.clone()),
+        details: tube.details.clone().into_iter().chain(task.details.clone()).collect(),
         passed: task.passed.clone(),
         holder,
         due,
@@ -211,6 +217,12 @@ fn options(row: &TubeRow) -> TubeOptions {
     }
     if let Some((entries, bytes)) = row.history {
         options = options.history(HistoryLimits::new().entries(entries).bytes(bytes));
+    }
+    if let Some(book) = &row.book {
+        options = options.book(book);
+    }
+    for (name, text) in &row.details {
+        options = options.detail(name, text);
     }
     let (first, factor, most) = row.backoff;
     let [first, most] = [first, most].map(Duration::from_micros);

@@ -6,7 +6,7 @@ use super::payloads::Payloads;
 use super::rows::{
     Away, ConsumerRow, Key, Place, PositionRow, Progress, Reason, Rows, State, TaskRow, TubeRow,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of tubes whose tasks are all in groups.
 const GROUPED: [u8; 2] = [4, 5];
@@ -22,6 +22,8 @@ pub(crate) struct Stored {
     pub(crate) group: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) kind: Option<String>,
+    pub(crate) book: Option<String>,
+    pub(crate) details: BTreeMap<String, String>,
     pub(crate) passed: Option<Vec<u8>>,
     moved: bool,
     pub(crate) payload: Vec<u8>,
@@ -65,6 +67,8 @@ struct Sorted {
     moved: BTreeMap<u64, u64>,
     /// Bytes of each entry of a history, by id and number.
     histories: BTreeMap<(u64, u32), u32>,
+    /// Of what was reported of tasks, by id and part.
+    reports: BTreeSet<(u64, u8)>,
     /// Run and id of the rows of fresh tasks' tag, in the order of their keys.
     fresh: Vec<(u32, u64)>,
 }
@@ -112,6 +116,11 @@ impl Sorted {
             Key::History(id, number) => {
                 bytes.history()?;
                 self.histories.insert((id, number), value.len() as u32);
+                return Ok(());
+            }
+            Key::Report(id, part) => {
+                bytes.report(part)?;
+                self.reports.insert((id, part));
                 return Ok(());
             }
             Key::Piece { id, generation, number } => {
@@ -198,6 +207,22 @@ fn histories(
     ensure(entries.is_empty() || !is_all, || format!("entries of no task: {entries:?}"))
 }
 
+/// What was reported of each task is what its progress names.
+fn reports(
+    tasks: &BTreeMap<(u32, u64), Stored>,
+    found: &BTreeSet<(u64, u8)>,
+    is_all: bool,
+) -> Read<()> {
+    let parts = |((_, id), task): (&(u32, u64), &Stored)| {
+        let (id, parts) = (*id, task.progress.reports);
+        [1, 2].into_iter().filter(move |part| parts & part != 0).map(move |part| (id, part))
+    };
+    let named: BTreeSet<_> = tasks.iter().flat_map(parts).collect();
+    // Those of tasks that are to be cleared are still there.
+    let agree = if is_all { named == *found } else { named.is_subset(found) };
+    ensure(agree, || format!("reports {found:?}, not {named:?}"))
+}
+
 impl Contents {
     pub(crate) fn read(rows: &Rows) -> Read<Self> {
         let mut sorted = Sorted::default();
@@ -257,6 +282,7 @@ impl Contents {
         let all_lead = came.keys().all(|id| moved.contains_key(id)) && moved.iter().all(is_led);
         ensure(all_lead, || format!("{moved:?} lead to {came:?}"))?;
         histories(&tasks, sorted.histories, cleared.is_empty())?;
+        reports(&tasks, &sorted.reports, cleared.is_empty())?;
         let known = |number| contents.consumers.contains_key(&number);
         let stray = tasks.values().filter_map(Stored::holder).find(|holder| !known(*holder));
         ensure(stray.is_none(), || format!("consumer {stray:?} is not known"))?;
@@ -390,6 +416,8 @@ impl Parts {
             group,
             key: row.key,
             kind: row.kind,
+            book: row.book,
+            details: row.details,
             passed: row.passed,
             moved: row.moved,
             payload,

@@ -359,6 +359,7 @@ impl Model {
         task.lock = (named.is_some() || shares).then_some(named);
         if let Some(with_result) = step {
             (task.seen.failure, task.seen.passed) = (None, with_result);
+            (task.started, task.seen.progress, task.seen.checkpoint) = (None, None, None);
         }
         let later = match (kept.filter(|_| timed), delay.filter(|delay| *delay > 0)) {
             (Some(kept), _) => Some(kept),

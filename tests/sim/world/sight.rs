@@ -1,7 +1,7 @@
 //! What the library shows of itself: every task, every tube, and its own check.
 
 use super::*;
-use tubewell::HistoryEvent;
+use tubewell::{HistoryEvent, Phase};
 
 /// The failure groups of a tube: how many tasks each counts, and which it lists.
 type Groups = BTreeMap<String, (u64, BTreeSet<TaskId>)>;
@@ -40,6 +40,9 @@ impl World {
         Ok(Seen {
             serial,
             lines: self.lines.get(&info.id).copied().unwrap_or_default(),
+            started: matches!(info.phase, Some(Phase::Started { .. })),
+            progress: info.progress.as_ref().map(|progress| progress.percent),
+            checkpoint: self.checkpoints.get(&info.id).copied().flatten(),
             passed: info.passed.is_some(),
             finished: info.finished.map(since_epoch),
             result: info.result.is_some(),
@@ -67,8 +70,11 @@ impl World {
         })
     }
 
-    /// Counts the lines in the history of a task.
-    pub(super) fn count_lines(&mut self, id: TaskId) -> Result<()> {
+    /// Counts the lines in the history of a task, and reads its checkpoint.
+    pub(super) fn look_beside(&mut self, info: &TaskInfo) -> Result<()> {
+        let id = info.id;
+        let checkpoint = self.queue().tube(&info.tube)?.last_checkpoint(id)?;
+        self.checkpoints.insert(id, checkpoint.map(|state| state.len() as u8));
         let entries = self.queue().history(id)?.entries;
         let lines = entries.iter().filter(|entry| entry.event == HistoryEvent::Logged).count();
         self.lines.insert(id, lines);
@@ -124,7 +130,7 @@ impl World {
             for task in tube.trashed() {
                 tasks.push(tube.peek(task?.id)?);
             }
-            tasks.iter().try_for_each(|task| self.count_lines(task.id))?;
+            tasks.iter().try_for_each(|task| self.look_beside(task))?;
             tubes.push((no, tube.info()?, tube.stats()?, tasks, groups_of(&tube)?));
         }
         Ok((names, tubes))

@@ -119,13 +119,13 @@ impl World {
             }
             Step::Update { change, .. } => done(self.update(&tube, id, change)),
             Step::Peek { .. } => {
-                match tube.peek(id).and_then(|info| self.count_lines(id).map(|()| info)) {
+                match tube.peek(id).and_then(|info| self.look_beside(&info).map(|()| info)) {
                     Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
                     Err(error) => Ok(Err(error)),
                 }
             }
             Step::PeekNext { state, .. } => match tube.peek_next(*state).and_then(|info| {
-                info.as_ref().map_or(Ok(()), |info| self.count_lines(info.id))?;
+                info.as_ref().map_or(Ok(()), |info| self.look_beside(info))?;
                 Ok(info)
             }) {
                 Ok(Some(info)) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),

@@ -1,0 +1,262 @@
+//! What the holder of a task reports of its work, and what the attempt before left.
+
+use crate::api::lease::{Lease, Task};
+use crate::api::ticket_handle::TicketHandle;
+use crate::api::tube::Tube;
+use crate::engine::report::ReportHeld;
+use crate::engine::{history, query, reports, settle};
+#[cfg(doc)]
+use crate::words::error::ErrorKind;
+use crate::words::error::Result;
+use crate::words::history::{HistoryEntry, HistoryEvent};
+use crate::words::options::Durability;
+use crate::words::report::WorkReport;
+use crate::words::task::TaskId;
+
+/// Reports of the work.
+impl<T: ?Sized> Task<T> {
+    /// Reports that the work has begun: the task is [`Started`](crate::Phase::Started) instead of
+    /// [`Reserved`](crate::Phase::Reserved), until its lease ends. A
+    /// lease that is [adopted](crate::Consumer::adopt) or resumed stays started. `meta` of at most
+    /// 255 bytes says what does the work, for example a process id. A second call replaces it.
+    ///
+    /// It returns as a take does: before it is on the disk.
+    ///
+    /// ```
+    /// use tubewell::{Phase, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// assert_eq!(tube.peek(id)?.phase, Some(Phase::Reserved));
+    /// task.start("pid 4711")?;
+    /// let Some(Phase::Started { meta, .. }) = tube.peek(id)?.phase.clone() else { panic!() };
+    /// assert_eq!(meta, "pid 4711");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`progress`](Task::progress).
+    pub fn start(&self, meta: &str) -> Result<()> {
+        self.lease.start(meta)
+    }
+
+    /// Reports how far the work is: `percent` from 0 to 100, and a text of at most 1024 bytes. The
+    /// last one is [`TaskSummary::progress`](crate::TaskSummary::progress), also after the attempt.
+    ///
+    /// It returns as a take does: before it is on the disk.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// task.progress(40, "the stamp is on")?;
+    /// let seen = tube.peek(id)?.progress.clone().unwrap();
+    /// assert_eq!((seen.percent, &seen.text[..]), (40, "the stamp is on"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; [`Invalid`](ErrorKind::Invalid)
+    /// for more than 100 percent; [`TooLarge`](ErrorKind::TooLarge) for a text above its limit;
+    /// [`DiskFull`](ErrorKind::DiskFull); [`Full`](ErrorKind::Full) if temporary tubes hold as many
+    /// bytes as they may; [`ReadOnly`](ErrorKind::ReadOnly); [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction). The task stays taken.
+    pub fn progress(&self, percent: u8, text: &str) -> Result<()> {
+        self.lease.progress(percent, text)
+    }
+
+    /// Stores a checkpoint of at most 16 KiB, from which the next attempt goes on if this one does
+    /// not end the work: it survives the attempt and the process. It replaces the one before. The
+    /// end of the work removes it, as does an [advance](Task::advance).
+    ///
+    /// It returns as a put does: in a durable tube once it is on the disk.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("files")?;
+    /// tube.put(b"sum all lines")?;
+    /// let task = tube.take()?;
+    /// task.checkpoint(b"line 1000: 55")?;
+    /// drop(task); // as if it had failed
+    ///
+    /// let task = tube.take()?;
+    /// assert_eq!(task.last_checkpoint()?.as_deref(), Some(&b"line 1000: 55"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`progress`](Task::progress).
+    pub fn checkpoint(&self, state: &[u8]) -> Result<()> {
+        self.lease.checkpoint(state)
+    }
+
+    /// The last checkpoint, of this attempt or an earlier one; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; [`Damaged`](ErrorKind::Damaged)
+    /// if the checkpoint is damaged; [`Closed`](ErrorKind::Closed).
+    pub fn last_checkpoint(&self) -> Result<Option<Vec<u8>>> {
+        self.lease.last_checkpoint()
+    }
+
+    /// How the attempt before ended: who held the task, how long, and with what error. After an
+    /// [adoption](crate::Consumer::adopt) it is the holder that left the task. `None` of the first
+    /// attempt, and if the [history](Tube::history) does not reach back so far.
+    ///
+    /// ```
+    /// use tubewell::{HistoryEvent, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.by(&queue.consumer("ada")?).take()?;
+    /// assert!(task.previous()?.is_none());
+    /// task.retry_after("no answer", std::time::Duration::ZERO)?;
+    ///
+    /// let previous = tube.take()?.previous()?.unwrap();
+    /// assert_eq!(previous.event, HistoryEvent::Retried);
+    /// assert_eq!((previous.by.as_deref(), &previous.text[..]), (Some("ada"), "no answer"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`last_checkpoint`](Task::last_checkpoint).
+    pub fn previous(&self) -> Result<Option<HistoryEntry>> {
+        self.lease.previous()
+    }
+}
+
+/// Reports of the work.
+impl Lease {
+    /// As [`Task::start`].
+    ///
+    /// # Errors
+    /// As [`Task::progress`].
+    pub fn start(&self, meta: &str) -> Result<()> {
+        self.held.start(meta)
+    }
+
+    /// As [`Task::progress`].
+    ///
+    /// # Errors
+    /// As [`Task::progress`].
+    pub fn progress(&self, percent: u8, text: &str) -> Result<()> {
+        self.held.progress(percent, text)
+    }
+
+    /// As [`Task::checkpoint`].
+    ///
+    /// # Errors
+    /// As [`Task::progress`].
+    pub fn checkpoint(&self, state: &[u8]) -> Result<()> {
+        self.held.checkpoint(state)
+    }
+
+    /// As [`Task::last_checkpoint`].
+    ///
+    /// # Errors
+    /// As [`Task::last_checkpoint`].
+    pub fn last_checkpoint(&self) -> Result<Option<Vec<u8>>> {
+        self.held.last_checkpoint()
+    }
+
+    /// As [`Task::previous`].
+    ///
+    /// # Errors
+    /// As [`Task::last_checkpoint`].
+    pub fn previous(&self) -> Result<Option<HistoryEntry>> {
+        self.held.previous()
+    }
+}
+
+/// Reports of the work.
+impl TicketHandle {
+    /// As [`Task::start`].
+    ///
+    /// # Errors
+    /// As [`Task::progress`].
+    pub fn start(&self, meta: &str) -> Result<()> {
+        self.report(WorkReport::Start(meta), Durability::Relaxed, "start")
+    }
+
+    /// As [`Task::progress`].
+    ///
+    /// # Errors
+    /// As [`Task::progress`].
+    pub fn progress(&self, percent: u8, text: &str) -> Result<()> {
+        self.report(WorkReport::Progress(percent, text), Durability::Relaxed, "report the progress")
+    }
+
+    /// As [`Task::checkpoint`].
+    ///
+    /// # Errors
+    /// As [`Task::progress`].
+    pub fn checkpoint(&self, state: &[u8]) -> Result<()> {
+        self.report(WorkReport::Checkpoint(state), self.durability, "store a checkpoint")
+    }
+
+    fn report(
+        &self,
+        report: WorkReport<'_>,
+        durability: Durability,
+        action: &'static str,
+    ) -> Result<()> {
+        let op = ReportHeld { tube: self.number, ticket: self.ticket, report };
+        self.hold.core.run(&op, durability).map_err(|error| self.named(error, action))
+    }
+
+    /// As [`Task::last_checkpoint`].
+    ///
+    /// # Errors
+    /// As [`Task::last_checkpoint`].
+    pub fn last_checkpoint(&self) -> Result<Option<Vec<u8>>> {
+        let read = self.hold.core.look(|view, _| {
+            let tube = query::tube(view, self.number)?;
+            settle::held(view, &tube, self.ticket)?;
+            reports::checkpoint(view, &tube, self.ticket.id)
+        });
+        read.map_err(|error| self.named(error, "read the checkpoint"))
+    }
+
+    /// As [`Task::previous`].
+    ///
+    /// # Errors
+    /// As [`Task::last_checkpoint`].
+    pub fn previous(&self) -> Result<Option<HistoryEntry>> {
+        let read = self.hold.core.look(|view, now| {
+            let tube = query::tube(view, self.number)?;
+            settle::held(view, &tube, self.ticket)?;
+            history::read(view, &tube, self.ticket.id, now)
+        });
+        let history = read.map_err(|error| self.named(error, "read the history"))?;
+        let is_end =
+            |entry: &HistoryEntry| entry.attempt.is_some() && entry.event != HistoryEvent::Taken;
+        Ok(history.entries.into_iter().rev().find(is_end))
+    }
+}
+
+impl<T: ?Sized> Tube<T> {
+    /// The last [checkpoint](Task::checkpoint) of a task, in any state; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`history`](Tube::history); [`Damaged`](ErrorKind::Damaged) if the checkpoint is damaged.
+    pub fn last_checkpoint(&self, id: TaskId) -> Result<Option<Vec<u8>>> {
+        let core = &self.hold.core;
+        let read = core.catch_up(self.number).and_then(|()| {
+            core.look(|view, _| reports::checkpoint(view, &query::tube(view, self.number)?, id))
+        });
+        self.name_task_errors("read the checkpoint", id, read)
+    }
+}

@@ -1,0 +1,34 @@
+//! The audit of reports: each task has exactly the rows that its progress names.
+
+use crate::engine::audit::Audit;
+use crate::format::key::{self, ReportPart};
+use crate::format::row::{ReportRow, TaskProgress};
+use crate::words::limits::CHECKPOINT_BYTES_MAX;
+use crate::words::task::TaskId;
+
+impl Audit<'_> {
+    /// The reports of a task.
+    pub(super) fn reports(&mut self, id: TaskId, head: &TaskProgress) {
+        for part in head.reports().parts() {
+            let key = key::report(self.tube.run(), id, part);
+            match self.view.row(&key) {
+                Ok(Some((_, Some(row)))) if !is_sound(part, &row) => {
+                    self.say(format!("task {id}: a damaged row of its reports: {part:?}"));
+                }
+                Ok(None) => {
+                    self.say(format!("task {id}: a row of its reports is missing: {part:?}"));
+                }
+                // The walk of its range reports a damaged row.
+                Ok(Some(_)) | Err(_) => {}
+            }
+            self.led.insert(key);
+        }
+    }
+}
+
+fn is_sound(part: ReportPart, row: &[u8]) -> bool {
+    match part {
+        ReportPart::Report => ReportRow::decode(row).is_some(),
+        ReportPart::Checkpoint => row.len() <= CHECKPOINT_BYTES_MAX,
+    }
+}
