@@ -165,6 +165,20 @@ impl DerivedState {
         self.tubes.insert(number, state);
     }
 
+    /// Puts the rows of tubes into the state, and takes those out that are gone.
+    #[cold]
+    fn change_tubes(&mut self, effects: &mut Effects) {
+        for TubeChange { number, row, .. } in effects.tubes.drain(..) {
+            match row {
+                Some(row) => self.set_tube(number, *row),
+                None => {
+                    self.set_bound(number, NextDue::NONE);
+                    self.tubes.remove(&number);
+                }
+            }
+        }
+    }
+
     /// Updates the state after a commit: counts, events, tubes, deadlines, and waiters to wake.
     pub(crate) fn committed(&mut self, draft: &mut Decision, mark: Mark, hub: &Hub) {
         let effects = &mut draft.effects;
@@ -198,15 +212,8 @@ impl DerivedState {
         if !self.awaited.is_empty() {
             self.publish_ends(effects);
         }
-        for change in effects.tubes.drain(..) {
-            let TubeChange { number, row, .. } = change;
-            match row {
-                Some(row) => self.set_tube(number, *row),
-                None => {
-                    self.set_bound(number, NextDue::NONE);
-                    self.tubes.remove(&number);
-                }
-            }
+        if !effects.tubes.is_empty() {
+            self.change_tubes(effects);
         }
         self.outbox.sooner |= effects.work;
         for (tube, next) in &effects.deadlines {
