@@ -160,6 +160,7 @@ pub use api::receipt::Receipt;
 pub use api::results::Ended;
 pub use api::resume::Resumed;
 pub use api::scope::Scope;
+pub use api::search::{SearchCursor, SearchPage};
 pub use api::subscription::Subscription;
 #[doc(hidden)]
 pub use api::testing;
@@ -177,6 +178,7 @@ pub use words::consumer::{ConsumerInfo, ConsumerOptions};
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::explain::{Explanation, WhyNot};
 pub use words::failure::{Failure, FailureGroup, Retry};
+pub use words::filter::Filter;
 pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};

@@ -29,6 +29,7 @@ pub(crate) mod upkeep;
 pub(crate) mod inspect;
 pub(crate) mod peek;
 pub(crate) mod newest_first;
+pub(crate) mod search;
 pub(crate) mod history;
 pub(crate) mod report;
 pub(crate) mod failures;

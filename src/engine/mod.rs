@@ -34,6 +34,7 @@ pub(crate) mod trash;
 pub(crate) mod transition;
 pub(crate) mod finish;
 pub(crate) mod explain;
+pub(crate) mod search;
 pub(crate) mod put;
 pub(crate) mod staging;
 pub(crate) mod lapse;

@@ -360,7 +360,7 @@ pub(crate) fn holder(view: &dyn View, number: u32) -> Result<Option<String>> {
 }
 
 /// The tags of a state's tasks, in the order of a listing. Those in the trash are left out.
-fn tags_of(state: State) -> impl Iterator<Item = Tag> {
+pub(crate) fn tags_of(state: State) -> impl Iterator<Item = Tag> {
     Tag::states().filter(move |tag| tag.state() == Some(state) && *tag != Tag::Trashed)
 }
 

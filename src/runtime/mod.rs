@@ -25,5 +25,6 @@ pub(crate) mod calls;
 pub(crate) mod reads;
 pub(crate) mod failed;
 pub(crate) mod ended_walk;
+pub(crate) mod search;
 pub(crate) mod ends;
 pub(crate) mod staged_put;

@@ -74,6 +74,8 @@ pub(crate) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 /// Bytes of the payloads of all durable tubes together. Default: no limit but the disk.
 pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
+/// Rows that one page of a search looks at; then it says where to go on, also if it has found none.
+pub(crate) const SEARCH_ROWS: usize = 4096;
 /// Tubes that a search for a task looks into under the engine's lock at once.
 pub(crate) const TUBES_OF_STEP: usize = 32;
 /// Failure groups that one step of a listing counts.

@@ -23,3 +23,4 @@ pub(crate) mod sync;
 pub(crate) mod stop;
 pub(crate) mod clock;
 pub(crate) mod wait;
+pub(crate) mod filter;

@@ -101,6 +101,18 @@ pub enum Reason {
     Trashed(String),
 }
 
+impl Reason {
+    /// The failure group that a task buried so stands in, if it stands in one.
+    pub(crate) fn failure_group(&self) -> Option<&str> {
+        match self {
+            Self::Failed { group, .. } => Some(group),
+            // A version without such groups wrote no group.
+            Self::Exhausted { group, .. } => Some(&**group).filter(|group| !group.is_empty()),
+            Self::Buried(_) | Self::Undecodable(_) | Self::Trashed(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -88,6 +88,7 @@ mod results;
 mod retries;
 mod rows;
 mod scope;
+mod search;
 mod session;
 mod settle;
 mod subscriptions;

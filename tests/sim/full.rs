@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tubewell::{
-    Advance, Conflict, Consumer, ConsumerOptions, Durability, ErrorKind, Events, ManualClock,
-    PauseTerms, Queue, Release, Result, Retention, Retry, State, Stop, Task, TaskId, Ticket, Tube,
-    TubeOptions,
+    Advance, Conflict, Consumer, ConsumerOptions, Durability, ErrorKind, Events, Filter,
+    ManualClock, PauseTerms, Queue, Release, Result, Retention, Retry, State, Stop, Task, TaskId,
+    Ticket, Tube, TubeOptions,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -480,6 +480,9 @@ fn verbs() -> Vec<Verb> {
         }),
         ("checkpoint", May::Bytes, |s| {
             s.held.as_ref().unwrap().checkpoint(&[b'x'; 16 << 10]).map(nothing)
+        }),
+        ("search", May::Never, |s| {
+            s.tube.search(&Filter::new().key_prefix("k"), None, 100).map(nothing)
         }),
         ("last_checkpoint", May::Never, |s| s.tube.last_checkpoint(s.keyed).map(nothing)),
         ("history", May::Never, |s| s.tube.history(s.keyed).map(nothing)),

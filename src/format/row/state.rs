@@ -523,12 +523,7 @@ pub(crate) struct BuriedRow {
 impl BuriedRow {
     /// The failure group that it stands in, if it stands in one.
     pub(crate) fn failure_group(&self) -> Option<&str> {
-        match &self.reason {
-            Reason::Failed { group, .. } => Some(group),
-            // A version without such groups wrote no group.
-            Reason::Exhausted { group, .. } => Some(&**group).filter(|group| !group.is_empty()),
-            Reason::Buried(_) | Reason::Undecodable(_) | Reason::Trashed(_) => None,
-        }
+        self.reason.failure_group()
     }
 
     /// Whether it came to its failure group by a version that counts the tasks of groups: each

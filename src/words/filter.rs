@@ -1,0 +1,86 @@
+//! Which tasks a search is for, in plain values.
+
+use crate::words::macros::setters;
+use crate::words::task::{Reason, State, TaskSummary};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Which tasks a [search](crate::Tube::search) finds: those that meet every condition. Without one
+/// it finds all but those in the trash.
+///
+/// With an owner, a failure group, a key prefix or a state, in this order, the first one that is
+/// given chooses the index that is read, and its order: by id, by the time of the bury, by the
+/// length of the key and the key, or as the state's index has them. Without any of them the tasks
+/// are read in the order of their priorities, then of their puts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Filter {
+    pub(crate) state: Option<State>,
+    pub(crate) owner: Option<String>,
+    pub(crate) failure_group: Option<String>,
+    pub(crate) key_prefix: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) group: Option<String>,
+    pub(crate) older_than: Option<Duration>,
+    pub(crate) younger_than: Option<Duration>,
+    pub(crate) priorities: Option<RangeInclusive<i64>>,
+}
+
+setters! {
+    [] Filter;
+
+    /// In this state.
+    state(state: State) => state = Some(state);
+
+    /// Taken by the consumer of this name.
+    owner(name: impl Into<String>) => owner = Some(name.into());
+
+    /// Buried in this failure group.
+    failure_group(group: impl Into<String>) => failure_group = Some(group.into());
+
+    /// With a key that begins so, while the key counts: of a finished task, and of one in the
+    /// trash, it does not.
+    key_prefix(prefix: impl Into<String>) => key_prefix = Some(prefix.into());
+
+    /// Of this kind.
+    kind(kind: impl Into<String>) => kind = Some(kind.into());
+
+    /// In this group.
+    group(group: impl Into<String>) => group = Some(group.into());
+
+    /// Put longer ago than this, in [queue time](crate#time).
+    older_than(age: Duration) => older_than = Some(age);
+
+    /// Put no longer ago than this, in queue time.
+    younger_than(age: Duration) => younger_than = Some(age);
+
+    /// With one of these priorities.
+    priorities(priorities: RangeInclusive<i64>) => priorities = Some(priorities);
+}
+
+impl Filter {
+    /// All tasks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn meets(&self, task: &TaskSummary) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        };
+        let failure_group = task.reason.as_ref().and_then(|reason| reason.failure_group());
+        !matches!(task.reason, Some(Reason::Trashed(_)))
+            && self.state.is_none_or(|state| task.state == state)
+            && is(&self.owner, task.holder.as_deref())
+            && is(&self.failure_group, failure_group)
+            && is(&self.kind, task.kind.as_deref())
+            && is(&self.group, task.group.as_deref())
+            && self
+                .key_prefix
+                .as_deref()
+                .is_none_or(|prefix| task.key.as_deref().is_some_and(|key| key.starts_with(prefix)))
+            && self.older_than.is_none_or(|age| task.age > age)
+            && self.younger_than.is_none_or(|age| task.age <= age)
+            && self.priorities.as_ref().is_none_or(|wanted| wanted.contains(&task.priority))
+    }
+}
