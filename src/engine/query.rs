@@ -240,9 +240,6 @@ fn describe(
     let task = stored.task(tube)?;
     let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
     let head = standing.head();
-    let left = |until: u64, now: u64| {
-        (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
-    };
     let mut info = TaskSummary {
         id: task.id,
         tube: tube.row.name.clone(),
@@ -252,6 +249,7 @@ fn describe(
         key: task.key().map(str::to_owned),
         kind: row.kind().map(str::to_owned),
         payload_bytes: task.bytes,
+        payload_generation: row.payload_generation(),
         created: instant(row.created),
         age: Duration::from_micros(now.queue.saturating_sub(row.created)),
         due: None,
@@ -298,6 +296,11 @@ fn describe(
         }
     }
     Ok(TaskDescription { stored, summary: info, result })
+}
+
+/// How long it is until then; `None` without end.
+fn left(until: u64, now: u64) -> Option<Duration> {
+    (until != NEVER).then(|| Duration::from_micros(until.saturating_sub(now)))
 }
 
 /// What the last retry or fail of a task said.

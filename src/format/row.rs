@@ -13,7 +13,9 @@ pub(crate) use history::{HistoryRow, StoredHistory};
 pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
-pub(crate) use task::{PayloadPlace, PositionRow, TaskRow, Times, kind_section, moved_section};
+pub(crate) use task::{
+    PayloadPlace, PositionRow, TaskRow, Times, kind_section, moved_section, replaced_section,
+};
 
 use crate::format::extension::Extension;
 use crate::format::key::Run;

@@ -27,3 +27,4 @@ pub(crate) mod failed;
 pub(crate) mod ended_walk;
 pub(crate) mod ends;
 pub(crate) mod staged_put;
+pub(crate) mod staged_payload;
