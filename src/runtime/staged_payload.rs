@@ -67,3 +67,59 @@ impl Drop for StagedReplacement<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::settle::Settle;
+    use crate::words::error::ErrorKind;
+    use crate::words::task::Ticket;
+    use crate::words::verb::{Extend, Verdict};
+    use crate::{ManualClock, Queue, Tube};
+
+    fn queue() -> (Queue, Tube) {
+        let queue = Queue::builder().by_hand(true).clock(ManualClock::new()).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        (queue, tube)
+    }
+
+    fn replacement(bytes: &[u8]) -> Replacement<'_> {
+        let (payload_bytes_max, durable_bytes_max) = (usize::MAX, u64::MAX);
+        Replacement { payload: bytes.into(), payload_bytes_max, durable_bytes_max, staged: None }
+    }
+
+    /// Another holder of the ticket replaces the payload while the pieces of this one are written:
+    /// the later switch is refused, and no piece stays.
+    #[test]
+    fn of_two_calls_at_once_the_later_switch_is_refused() {
+        for other in [&b"small"[..], &[7; 5000], &[7; 100_000]] {
+            let (queue, tube) = queue();
+            let id = tube.put(b"first").unwrap();
+            let ticket: Ticket = tube.take().unwrap().detach();
+            let large = vec![1; 1 << 20];
+            let (new, core) = (replacement(&large), &tube.hold.core);
+            let tickets = &[ticket];
+            let verb =
+                Settle { tube: tube.number, tickets, verdict: Verdict::Touch(Extend::Renew) };
+            let pieces = Pieces::of(&large);
+            let mut written = StagedReplacement { core, staged: None };
+            for _ in 0..2 {
+                let before = written.staged;
+                let stage = StageReplacement { verb: &verb, new: &new, pieces, most: 4, before };
+                written.staged = core.apply(&stage).unwrap().0;
+            }
+            assert_eq!(written.staged.unwrap().written, 8);
+            tube.ticket(ticket).with_payload(other).renew().unwrap();
+            assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+            let refused = written.apply(&verb, new).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::WrongState);
+            drop(written);
+            assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+            let found = tube.peek(id).unwrap();
+            assert_eq!((&found.payload[..], found.payload_generation), (other, 2));
+            tube.ticket(ticket).with_payload(&large).renew().unwrap();
+            assert!(tube.peek(id).unwrap().payload == large);
+            assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        }
+    }
+}
