@@ -169,6 +169,7 @@ pub use api::transact::{Reading, Transaction};
 pub use api::tube::Tube;
 #[cfg(feature = "bincode")]
 pub use api::typed::Bincode;
+pub use api::with_payload::{WithPayload, WithPayloadIn};
 pub use runtime::event_filter::EventFilter;
 pub use runtime::events::Event;
 pub use store::{BaseSpace, Progress, Space, Stage};
@@ -182,6 +183,7 @@ pub use words::filter::Filter;
 pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
+pub use words::payload::{Encoded, NewPayload};
 pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
 pub use words::stop::Stop;

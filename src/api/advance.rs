@@ -105,10 +105,22 @@ impl TicketHandle {
     /// # Errors
     /// As [`Task::advance_with`].
     pub fn advance_with<U: ?Sized>(&self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
+        self.advance_by(next, terms, |op, durability| self.hold.core.run(op, durability))
+    }
+
+    /// The same through `run`, which passes the op to the queue.
+    pub(crate) fn advance_by<U: ?Sized>(
+        &self,
+        next: &Tube<U>,
+        terms: Advance<'_>,
+        run: impl FnOnce(&Move<'_>, Durability) -> Result<()>,
+    ) -> Result<()> {
         let Advance { delay, priority, result } = terms;
         let changes = Changes { delay, priority, ..Changes::default() };
         let which = Which::Held(self.ticket, result);
-        let done = next.receive((&self.hold, self.number), which, changes, self.durability);
+        let done = next
+            .receiving((&self.hold, self.number), which, changes)
+            .and_then(|op| run(&op, self.durability));
         done.map_err(|error| self.named(error, "advance"))
     }
 }
@@ -129,20 +141,18 @@ impl<T: ?Sized> Tube<T> {
         Err(Error::new(ErrorKind::Invalid).because(text))
     }
 
-    /// Takes over a task from the tube of this number.
-    fn receive(
+    /// The op that takes over a task from the tube of this number.
+    fn receiving<'a>(
         &self,
         (hold, from): (&Arc<QueueInner>, u32),
-        which: Which<'_>,
+        which: Which<'a>,
         changes: Changes,
-        durability: Durability,
-    ) -> Result<()> {
+    ) -> Result<Move<'a>> {
         self.ensure_of(hold)?;
         // What is due here makes room.
         self.hold.core.catch_up(self.number)?;
         let others_wait = self.hold.core.room.has_waiters(self.number);
-        let op = Move { from, to: self.number, which, changes, others_wait };
-        self.hold.core.run(&op, durability)
+        Ok(Move { from, to: self.number, which, changes, others_wait })
     }
 }
 
@@ -219,7 +229,9 @@ impl<T: ?Sized, U: ?Sized> MoveTask<'_, T, U> {
     /// microsecond, and for a delay together with a `run_at`.
     pub fn apply(self) -> Result<()> {
         let Self { tube, to, id, changes, durability } = self;
-        let done = to.receive((&tube.hold, tube.number), Which::ById(id), changes, durability);
+        let done = to
+            .receiving((&tube.hold, tube.number), Which::ById(id), changes)
+            .and_then(|op| to.hold.core.run(&op, durability));
         tube.name_task_errors("move", id, done)
     }
 }

@@ -38,6 +38,7 @@ pub(crate) mod trash;
 pub(crate) mod events;
 pub(crate) mod subscription;
 pub(crate) mod transact;
+pub(crate) mod with_payload;
 pub(crate) mod verdicts;
 pub(crate) mod builder;
 pub mod testing;

@@ -5,7 +5,10 @@ use crate::api::lease::Lease;
 use crate::api::put::{NewTask, Payloads, TaskList, ids, one};
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
+use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
+use crate::engine::held_verb::VerbWithPayload;
+use crate::engine::replace::Replacement;
 use crate::engine::settle::Adding;
 use crate::runtime::staged_put::PutsDone;
 use crate::runtime::transaction::TransactionCommit;
@@ -139,6 +142,19 @@ impl Transaction<'_> {
                 Verdict::Finish(_) => self.session.run(&Adding(op)),
                 _ => self.session.run(op),
             }
+        })
+    }
+
+    /// Adds a verdict that brings a payload.
+    pub(crate) fn settle_with(
+        &self,
+        held: &TicketHandle,
+        verdict: Verdict<'_>,
+        new: Replacement<'_>,
+    ) -> Result<()> {
+        held.settle_by(verdict, |op, _| {
+            self.same_queue(&held.hold)?;
+            self.session.run(&VerbWithPayload { verb: op, new })
         })
     }
 

@@ -1,9 +1,10 @@
 //! The verdicts on a taken task and what can be read of it, each written once: for a task, its
-//! lease, a ticket and a transaction.
+//! lease, a ticket and a transaction, and for each with a new payload.
 
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::transact::Transaction;
+use crate::api::with_payload::{WithPayload, WithPayloadIn};
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Makes a public method of each verdict for each of the four types. A verdict that settles a task
+/// Makes a public method of each verdict for each of the types. A verdict that settles a task
 /// consumes the guard, or borrows it inside a transaction; one that keeps the task takes a
 /// reference. What can be read of a ticket can be read of the two guards. [`Lease`] and [`Task`]
 /// have the docs that are written here, the two others refer to them.
@@ -63,6 +64,24 @@ macro_rules! verdicts {
             })*
             $(#[doc = as_of!($keep, ".")] pub fn $keep(&self, $($length: $span),*) -> Result<()> {
                 self.settle($kept)
+            })*
+        }
+
+        impl WithPayload<'_> {
+            $(#[doc = as_of!($settle, ", and as [`WithPayload`] says.")]
+            pub fn $settle(self, $($word: $type),*) -> Result<()> {
+                self.settle($settled)
+            })*
+            $(#[doc = as_of!($keep, ", and as [`WithPayload`] says.")]
+            pub fn $keep(self, $($length: $span),*) -> Result<()> {
+                self.keep($kept)
+            })*
+        }
+
+        impl WithPayloadIn<'_, '_> {
+            $(#[doc = as_of!($settle, ", and as [`WithPayload`] says.")]
+            pub fn $settle(self, $($word: $type),*) -> Result<()> {
+                self.settle($settled)
             })*
         }
 

@@ -134,8 +134,12 @@ fn work(
             continue;
         };
         let is_sweep_of_run = matches!(kind, Work::Clear | Work::Release);
-        let (run, id) = owner_of(&key).unwrap_or((Run::QUEUE, NO_TASK));
-        if key != key::work(kind, run, if is_sweep_of_run { NO_TASK } else { id }) {
+        let ((run, id), generation) = owner_of(&key).unwrap_or(((Run::QUEUE, NO_TASK), 1));
+        let expected = match is_sweep_of_run {
+            true => key::work(kind, run, NO_TASK),
+            false => key::piece_work(kind, run, id, generation),
+        };
+        if key != expected {
             report(format!("Work: an invalid key: {key:02x?}"));
             continue;
         }
@@ -151,7 +155,12 @@ fn work(
                 report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
             }
             (Work::Clear | Work::Release, Some(_), _) => {}
-            (Work::Staged | Work::Pieces, _, Some(work)) => named.by_work((run, id), &work, report),
+            (Work::Staged | Work::Pieces, _, Some(work)) => {
+                if work.to != PieceWork::UNKNOWN && work.generation != generation {
+                    report(format!("Work: on the pieces of another payload: {key:02x?}"));
+                }
+                named.by_work((run, id), &work, report);
+            }
             _ => report(format!("Work: a damaged row: {key:02x?}")),
         }
     }

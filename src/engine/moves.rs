@@ -3,6 +3,7 @@
 //! again.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::replace::Replacement;
 use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
@@ -163,6 +164,25 @@ impl Op for Move<'_> {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        self.decide_on(ctx, None)
+    }
+}
+
+impl Move<'_> {
+    /// The lease of the task, if its holder moves it.
+    pub(crate) fn ticket(&self) -> Option<Ticket> {
+        match self.which {
+            Which::Held(ticket, _) => Some(ticket),
+            Which::ById(_) => None,
+        }
+    }
+
+    /// Decides, perhaps on the task with a new payload.
+    pub(crate) fn decide_on(
+        &self,
+        ctx: &mut OpContext<'_>,
+        new: Option<&Replacement<'_>>,
+    ) -> Result<()> {
         let (from, to) = (&*ctx.tube(self.from)?, &*ctx.tube(self.to)?);
         update::check(to, &self.changes)?;
         let (stored, standing) = match self.which {
@@ -172,7 +192,10 @@ impl Op for Move<'_> {
             }
             Which::ById(id) => lookup::find(ctx, from, id)?,
         };
-        let stored = stored.whole(ctx, from)?;
+        let stored = match new {
+            None => stored.whole(ctx, from)?,
+            Some(new) => new.of(ctx, from, stored)?,
+        };
         let task = stored.task(from)?;
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
         self.admit(ctx, (from, to), (&task, &standing))?;

@@ -5,7 +5,7 @@
 use crate::engine::context::{OpContext, damaged};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::piece::{PayloadHash, PieceWork, Pieces};
-use crate::format::{Met, Scan, Value, View};
+use crate::format::{Met, Range as Rows, Scan, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{PAYLOAD_BYTES_MAX, PIECES_OF_STEP, SWEEP_TASKS};
 use crate::words::task::TaskId;
@@ -93,12 +93,18 @@ pub(crate) fn remove(ctx: &mut OpContext<'_>, owner: Owner, pieces: &Pieces) -> 
 /// Removes pieces now if they are few, otherwise by a work row. Those of temporary tubes are always
 /// removed now: they need no record, and a work row would outlive them.
 pub(crate) fn discard(ctx: &mut OpContext<'_>, (run, id): Owner, work: PieceWork) -> Result<()> {
-    let is_known = work.to != PieceWork::UNKNOWN;
-    if is_known && (run.is_temporary() || (work.to - work.from) as usize <= 2 * PIECES_OF_STEP) {
+    if work.to == PieceWork::UNKNOWN {
+        return ctx.set_work(key::piece_work(Work::Pieces, run, id, 1), work.encode());
+    }
+    if is_done_now(run, &work) {
         remove_rows(ctx, (run, id), work.generation, work.from..work.to);
         return Ok(());
     }
-    ctx.set_work(key::work(Work::Pieces, run, id), work.encode())
+    ctx.set_work(key::piece_work(Work::Pieces, run, id, work.generation), work.encode())
+}
+
+fn is_done_now(run: Run, work: &PieceWork) -> bool {
+    run.is_temporary() || (work.to - work.from) as usize <= 2 * PIECES_OF_STEP
 }
 
 fn remove_rows(ctx: &mut OpContext<'_>, (run, id): Owner, generation: u32, numbers: Range<u32>) {
@@ -107,15 +113,44 @@ fn remove_rows(ctx: &mut OpContext<'_>, (run, id): Owner, generation: u32, numbe
     }
 }
 
-/// Does one sweep of [`Work::Pieces`]. Returns the work that is left.
+/// The same of a payload that was replaced or was to replace one: the repair of its task may have
+/// removed some.
+fn remove_left(
+    ctx: &mut OpContext<'_>,
+    (run, id): Owner,
+    generation: u32,
+    numbers: Range<u32>,
+) -> Result<()> {
+    if generation <= 1 {
+        remove_rows(ctx, (run, id), generation, numbers);
+        return Ok(());
+    }
+    for number in numbers {
+        let piece = key::piece(run, id, generation, number);
+        if ctx.row(&piece)?.is_some() {
+            ctx.remove(piece);
+        }
+    }
+    Ok(())
+}
+
+/// Does one sweep of [`Work::Pieces`]. Returns the work that is left. If its row is damaged, the
+/// key says of which payload the pieces are.
 pub(crate) fn step(
     ctx: &mut OpContext<'_>,
-    owner: Owner,
+    (owner, generation): (Owner, u32),
     work: Option<PieceWork>,
 ) -> Result<Option<PieceWork>> {
     let mut work = work.unwrap_or_else(PieceWork::unknown);
     if work.to == PieceWork::UNKNOWN {
-        let mut rows = Scan::prefixed(key::pieces_of(owner.0, owner.1));
+        let mut rows = match generation {
+            0 | 1 => {
+                let last = work.generation.max(1);
+                let end = key::end_of(&key::pieces_of_payload(owner.0, owner.1, last));
+                Scan::through(key::pieces_of(owner.0, owner.1), &end)
+            }
+            one => Scan::prefixed(key::pieces_of_payload(owner.0, owner.1, one)),
+        };
         for _ in 0..PIECES_OF_STEP {
             let Some((met, _)) = rows.next(ctx)? else { return Ok(None) };
             ctx.remove(met);
@@ -123,7 +158,7 @@ pub(crate) fn step(
         return Ok(Some(work));
     }
     let end = work.to.min(work.from.saturating_add(SWEEP_TASKS as u32));
-    remove_rows(ctx, owner, work.generation, work.from..end);
+    remove_left(ctx, owner, work.generation, work.from..end)?;
     work.from = end;
     Ok((work.from < work.to).then_some(work))
 }
@@ -133,37 +168,76 @@ pub(crate) enum PiecesFound {
     /// There are none.
     Nothing,
     Whole(Pieces),
-    /// Some are missing or damaged.
-    Parts,
+    /// Some are missing or damaged; with the last generation of which there are some.
+    Parts(u32),
 }
 
-/// Looks for the pieces of a task whose own row is damaged. Holds one piece at a time.
+impl PiecesFound {
+    /// The generation of the task's payload after the repair.
+    pub(crate) fn payload_generation(&self) -> u32 {
+        match self {
+            Self::Nothing => 0,
+            Self::Whole(pieces) => pieces.generation.saturating_sub(1),
+            Self::Parts(last) => last.saturating_sub(1),
+        }
+    }
+}
+
+/// Looks for the pieces of a task whose own row is damaged. Those that work is about belong to no
+/// task. Holds one piece at a time.
 pub(crate) fn find(view: &dyn View, (run, id): Owner) -> Result<PiecesFound> {
-    let (mut bytes, mut hash, mut number) = (0, PayloadHash::default(), 0_u32);
-    let mut generation = None;
-    let mut lengths = Vec::new();
     let mut rows = Scan::prefixed(key::pieces_of(run, id));
-    while let Some((met, row)) = rows.next(view)? {
-        let (Some((_, of, at)), Some(row)) = (key::of_piece(&met), row) else {
-            return Ok(PiecesFound::Parts);
+    let (mut found, mut last) = (PiecesFound::Nothing, 1);
+    while let Some((met, _)) = rows.next(view)? {
+        let Some((_, generation, _)) = key::of_piece(&met) else {
+            return Ok(PiecesFound::Parts(last));
         };
-        if at != number || *generation.get_or_insert(of) != of {
-            return Ok(PiecesFound::Parts);
+        last = generation;
+        rows.skip_to(key::end_of(&key::pieces_of_payload(run, id, generation)));
+        if has_work(view, (run, id), generation)? {
+            continue;
+        }
+        found = match (found, whole(view, (run, id), generation)?) {
+            (PiecesFound::Nothing, Some(pieces)) => PiecesFound::Whole(pieces),
+            _ => PiecesFound::Parts(last),
+        };
+    }
+    Ok(if let PiecesFound::Parts(_) = found { PiecesFound::Parts(last) } else { found })
+}
+
+/// Whether a work row names the pieces of this generation.
+fn has_work(view: &dyn View, (run, id): Owner, generation: u32) -> Result<bool> {
+    for kind in [Work::Pieces, Work::Staged] {
+        if view.row(&key::piece_work(kind, run, id, generation))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The payload of this generation, if all of its pieces are there.
+fn whole(view: &dyn View, (run, id): Owner, generation: u32) -> Result<Option<Pieces>> {
+    let (mut bytes, mut hash, mut number) = (0, PayloadHash::default(), 0_u32);
+    let mut lengths = Vec::new();
+    let mut rows = Scan::prefixed(key::pieces_of_payload(run, id, generation));
+    while let Some((met, row)) = rows.next(view)? {
+        let (Some((_, _, at)), Some(row)) = (key::of_piece(&met), row) else { return Ok(None) };
+        if at != number {
+            return Ok(None);
         }
         hash.update(&row);
         (bytes, number) = (bytes + row.len(), number + 1);
         lengths.push(row.len());
     }
-    let Some(generation) = generation else { return Ok(PiecesFound::Nothing) };
     if bytes > PAYLOAD_BYTES_MAX {
-        return Ok(PiecesFound::Parts);
+        return Ok(None);
     }
     let pieces = Pieces { bytes: bytes as u32, generation, hash: hash.digest() };
     let is_piece = |(number, length): (u32, &usize)| {
         pieces.piece(number).is_some_and(|piece| piece.len() == *length)
     };
     let is_whole = pieces.count() == number && (0..).zip(&lengths).all(is_piece);
-    Ok(if is_whole { PiecesFound::Whole(pieces) } else { PiecesFound::Parts })
+    Ok(is_whole.then_some(pieces))
 }
 
 /// Removes the pieces of a task whose own row is damaged. Returns the bytes of its payload, or 0 if
@@ -175,11 +249,31 @@ pub(crate) fn remove_found(ctx: &mut OpContext<'_>, owner: Owner) -> Result<u64>
             remove(ctx, owner, &pieces)?;
             Ok(u64::from(pieces.bytes))
         }
-        PiecesFound::Parts => {
-            discard(ctx, owner, PieceWork::unknown())?;
+        PiecesFound::Parts(last) => {
+            discard(ctx, owner, PieceWork::up_to(last))?;
             Ok(0)
         }
     }
+}
+
+/// The generation of the pieces of the next payload of a task, after this one. No piece is of it,
+/// or of a later one, also none that still has to be removed.
+///
+/// # Errors
+/// `Full` after the last.
+pub(crate) fn next_generation(view: &dyn View, (run, id): Owner, last: u32) -> Result<u32> {
+    let full = || Error::new(ErrorKind::Full).because("its payload was replaced 2^32 times");
+    let mut next = last.checked_add(1).ok_or_else(full)?;
+    let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
+    if view.count(Rows::of(tag)) == 0 {
+        return Ok(next);
+    }
+    let end = key::end_of(&key::pieces_of(run, id));
+    while let Some((met, _)) = view.first(&key::pieces_of_payload(run, id, next), &end)? {
+        let (_, generation, _) = key::of_piece(&met).ok_or_else(|| damaged("piece"))?;
+        next = generation.checked_add(1).ok_or_else(full)?;
+    }
+    Ok(next)
 }
 
 /// A payload whose pieces are written before its task is put.
@@ -189,6 +283,12 @@ pub(crate) struct Staged {
     pub(crate) task: usize,
     /// The id of the batch's first task.
     pub(crate) first: u64,
+    pub(crate) payload: StagedPayload,
+}
+
+/// A payload whose pieces are written before a task has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StagedPayload {
     /// The run of the tube when the first pieces were written.
     pub(crate) run: Run,
     pub(crate) id: TaskId,
@@ -197,17 +297,41 @@ pub(crate) struct Staged {
     pub(crate) written: u32,
 }
 
-impl Staged {
+impl StagedPayload {
     /// The key of its work row.
-    pub(crate) fn work(&self) -> Key {
-        key::work(Work::Staged, self.run, self.id)
+    fn work(&self) -> Key {
+        key::piece_work(Work::Staged, self.run, self.id, self.pieces.generation)
     }
 
-    /// Ends the work after the put: the task's row names the pieces from now on.
+    /// Writes the next pieces, at most so many, and that they are written.
+    ///
+    /// # Errors
+    /// `Closed` if those before were removed.
+    pub(crate) fn advance(
+        &mut self,
+        ctx: &mut OpContext<'_>,
+        payload: &[u8],
+        most: u32,
+    ) -> Result<()> {
+        let (at, from) = (self.work(), self.written);
+        self.written = self.pieces.count().min(from.saturating_add(most));
+        write(ctx, (self.run, self.id), &self.pieces, payload, from..self.written);
+        let work = PieceWork::new(self.pieces.generation, 0..self.written).encode();
+        if from == 0 {
+            ctx.add(at, work);
+        } else if ctx.get(&at)?.is_some() {
+            ctx.change(at, work);
+        } else {
+            return Err(Error::new(ErrorKind::Closed));
+        }
+        Ok(())
+    }
+
+    /// Ends the work: the task's row names the pieces from now on.
     #[cold]
     pub(crate) fn end(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let at = self.work();
-        // If the row is missing, an opening or a put that gave up has begun to remove the pieces.
+        // If the row is missing, an opening or a call that gave up has begun to remove the pieces.
         if ctx.row(&at)?.is_none() || self.written < self.pieces.count() {
             return Err(Error::new(ErrorKind::Closed));
         }
@@ -215,7 +339,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Removes what was written, because the task is not put.
+    /// Removes what was written, because no task gets it.
     pub(crate) fn give_up(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let at = self.work();
         match ctx.row(&at)? {
@@ -225,15 +349,21 @@ impl Staged {
     }
 }
 
-/// Removes the pieces of a put that did not finish. This is its work row.
+/// Removes the pieces of a payload that no task got. This is its work row.
 pub(crate) fn roll_back(ctx: &mut OpContext<'_>, (at, row): Met) -> Result<()> {
-    let owner = owner_of(&at)?;
+    let ((run, id), generation) = owner_of(&at)?;
     let work = row.as_deref().and_then(PieceWork::decode);
+    let work = work.unwrap_or_else(PieceWork::unknown);
     ctx.remove(at);
-    discard(ctx, owner, work.unwrap_or_else(PieceWork::unknown))
+    if work.to != PieceWork::UNKNOWN && is_done_now(run, &work) {
+        return remove_left(ctx, (run, id), work.generation, work.from..work.to);
+    }
+    ctx.set_work(key::piece_work(Work::Pieces, run, id, generation), work.encode())
 }
 
-/// The task of the pieces of a work row.
-pub(crate) fn owner_of(work: &[u8]) -> Result<Owner> {
-    key::run_of_work(work).zip(key::id_of(work)).ok_or_else(|| damaged("work"))
+/// The task of the pieces of a work row, and the generation of their payload by its key.
+pub(crate) fn owner_of(work: &[u8]) -> Result<(Owner, u32)> {
+    let (run, of) = (key::run_of_work(work), key::of_piece_work(work));
+    let (run, (id, generation)) = run.zip(of).ok_or_else(|| damaged("work"))?;
+    Ok(((run, id), generation))
 }

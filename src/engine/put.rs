@@ -29,6 +29,12 @@ use std::time::{Duration, SystemTime};
 /// is rounded up to a power of two.
 const INLINE_BYTES_MAX: usize = 3500;
 
+/// Whether a payload stands in the task's own row.
+#[inline(always)]
+pub(crate) fn is_inline(payload: &[u8]) -> bool {
+    payload.len() <= INLINE_BYTES_MAX
+}
+
 /// Puts tasks into one tube.
 pub(crate) struct PutTasks<'a> {
     pub(crate) tube: u32,
@@ -329,10 +335,8 @@ impl PutTasks<'_> {
             key: task.key,
             extension: task.extras.map_or(&[], Extras::section),
             payload: match staged {
-                Some(staged) => PayloadPlace::Apart(staged.pieces),
-                None if task.payload.len() <= INLINE_BYTES_MAX => {
-                    PayloadPlace::Inline(task.payload)
-                }
+                Some(staged) => PayloadPlace::Apart(staged.payload.pieces),
+                None if is_inline(task.payload) => PayloadPlace::Inline(task.payload),
                 None => PayloadPlace::Apart(Pieces::of(task.payload)),
             },
         };
@@ -346,7 +350,7 @@ impl PutTasks<'_> {
         };
         // Before the task: its events may read the payload.
         match (staged, row.payload.pieces()) {
-            (Some(staged), _) => staged.end(ctx)?,
+            (Some(staged), _) => staged.payload.end(ctx)?,
             (None, Some(pieces)) => {
                 pieces::write(ctx, (tube.run(), id), &pieces, task.payload, 0..pieces.count());
             }
@@ -437,7 +441,7 @@ fn on_conflict(
     let Some(id) = keyed(ctx, tube, key)? else { return Ok(None) };
     match task.conflict {
         Conflict::Keep => {
-            staged.map_or(Ok(()), |staged| staged.give_up(ctx))?;
+            staged.map_or(Ok(()), |staged| staged.payload.give_up(ctx))?;
             Ok(Some(Put { id, outcome: PutOutcome::Existing }))
         }
         Conflict::Reject => Err(Error::new(ErrorKind::KeyExists).because(key).on_task(id)),

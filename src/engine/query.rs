@@ -253,6 +253,7 @@ fn describe(
         book: book(tube, &row),
         details: details(tube, &row),
         payload_bytes: task.bytes,
+        payload_generation: row.payload_generation(),
         created: instant(row.created),
         age: Duration::from_micros(now.queue.saturating_sub(row.created)),
         due: None,

@@ -16,7 +16,7 @@ use crate::format::key::{self, Home, Key, Rank};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
     self, ConsumerRow, DelayedRow, DoneRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
-    moved_section,
+    moved_section, replaced_section,
 };
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -218,8 +218,8 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     if home.is_fresh && own.is_some() {
         ctx.remove(key);
     }
-    if matches!(found, Some(PiecesFound::Parts)) {
-        pieces::discard(ctx, (tube.run(), id), PieceWork::unknown())?;
+    if let Some(PiecesFound::Parts(last)) = found {
+        pieces::discard(ctx, (tube.run(), id), PieceWork::up_to(last))?;
     }
     Ok(())
 }
@@ -234,10 +234,11 @@ fn unknown_task(
 ) -> Value {
     let payload = match found {
         PiecesFound::Whole(pieces) => PayloadPlace::Apart(*pieces),
-        PiecesFound::Nothing | PiecesFound::Parts => PayloadPlace::Inline(&[]),
+        PiecesFound::Nothing | PiecesFound::Parts(_) => PayloadPlace::Inline(&[]),
     };
     let created = ctx.now.queue;
     let section = moved_section(&[], None, is_moved, None).unwrap_or(Value::EMPTY);
+    let section = replaced_section(&section, found.payload_generation()).unwrap_or(section);
     let (codec, version, times, key, extension) = (0, 0, None, None, &*section);
     TaskRow { created, codec, version, times, group, key, extension, payload }.encode()
 }

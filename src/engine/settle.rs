@@ -282,6 +282,33 @@ fn check(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported).because(text))
 }
 
+/// The same for a verdict that brings a payload, which a task that is removed would not keep.
+pub(crate) fn check_with_payload(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
+    if matches!(verdict, Verdict::Ack) && tube.row.options.keep_finished.is_none() {
+        let text =
+            "a payload with an ack, which the tube does not keep; make it with keep_finished";
+        return Err(Error::new(ErrorKind::Unsupported).because(text));
+    }
+    check(tube, verdict)
+}
+
+/// Applies a verdict to a task whose payload was replaced. The row of its state says where the
+/// payload is, so it is written in any case.
+pub(crate) fn settle_replaced(
+    ctx: &mut OpContext<'_>,
+    task: TaskRef<'_>,
+    taken: TakenRow,
+    verdict: &Verdict<'_>,
+) -> Result<()> {
+    match verdict {
+        Verdict::Touch(Extend::Add(by)) if by.is_zero() => {
+            let taken = TaskState::Taken(taken);
+            transition::move_task(ctx, &task, &taken, &taken, Cause::Touch)
+        }
+        verdict => keep(ctx, task, taken, verdict),
+    }
+}
+
 fn too_short(time: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid).because(format!("{time} must be at least one microsecond")))
 }

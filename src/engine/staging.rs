@@ -1,14 +1,14 @@
 //! A large payload is put in turns: its pieces are written a few at a time under a work row, and
 //! the put itself then makes the task and removes that row. No crash leaves a piece that no row
-//! names: an opening removes the pieces of a put that did not finish.
+//! names: an opening removes the pieces of a call that did not finish.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::pieces::{self, Staged};
+use crate::engine::pieces::{self, Staged, StagedPayload};
 use crate::engine::put::PutTasks;
+use crate::format::Scan;
 use crate::format::key::{self, Work};
-use crate::format::piece::{PieceWork, Pieces};
-use crate::format::{Scan, View};
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::format::piece::Pieces;
+use crate::words::error::Result;
 use crate::words::limits::PIECES_OF_STEP;
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
@@ -27,10 +27,10 @@ pub(crate) struct StagePieces<'a> {
     pub(crate) first: Option<u64>,
 }
 
-/// Removes the pieces of a put that does not finish.
-pub(crate) struct GiveUpPut(pub(crate) Staged);
+/// Removes the pieces of a call that does not finish.
+pub(crate) struct GiveUp(pub(crate) StagedPayload);
 
-/// Removes the pieces of puts that did not finish before the opening, of a few puts at a time.
+/// Removes the pieces of calls that did not finish before the opening, of a few calls at a time.
 /// Returns whether there may be more.
 pub(crate) struct RollBack;
 
@@ -59,24 +59,16 @@ impl Op for StagePieces<'_> {
                 let Some(run) = self.put.admits(ctx, task)? else { return Ok(None) };
                 let first = self.first.unwrap_or_else(|| ctx.ids(self.put.tasks.len() as u64));
                 let id = TaskId::new(first + self.task as u64);
-                Staged { task: self.task, first, run, id, pieces: self.pieces, written: 0 }
+                let payload = StagedPayload { run, id, pieces: self.pieces, written: 0 };
+                Staged { task: self.task, first, payload }
             }
         };
-        let (at, from) = (staged.work(), staged.written);
-        staged.written = self.pieces.count().min(from.saturating_add(self.most));
-        let owner = (staged.run, staged.id);
-        pieces::write(ctx, owner, &self.pieces, task.payload, from..staged.written);
-        let work = PieceWork::new(self.pieces.generation, 0..staged.written).encode();
-        match self.before {
-            None => ctx.add(at, work),
-            Some(_) if ctx.get(&at)?.is_some() => ctx.change(at, work),
-            Some(_) => return Err(Error::new(ErrorKind::Closed)),
-        }
+        staged.payload.advance(ctx, task.payload, self.most)?;
         Ok(Some(staged))
     }
 }
 
-impl Op for GiveUpPut {
+impl Op for GiveUp {
     type Done = ();
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {

@@ -193,6 +193,11 @@ impl StoredTask {
         }
     }
 
+    /// The same task with another own row.
+    pub(crate) fn with_own(self, raw: Value) -> Self {
+        Self { own: OwnRow::Read(raw), ..self }
+    }
+
     /// The same task, with the task's own row read in any case.
     pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
         if let OwnRow::Plain { group, .. } = &mut self.own {

@@ -75,7 +75,7 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
             let work = row.as_deref().and_then(PieceWork::decode);
             pieces::step(ctx, pieces::owner_of(&at)?, work)?.map(|left| left.encode())
         }
-        // The put that writes the pieces ends this work, or an opening does.
+        // The call that writes the pieces ends this work, or an opening does.
         Work::Staged => return Ok(()),
     };
     match left {

@@ -510,6 +510,6 @@ pub(crate) fn payload_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u
     }
     match pieces::find(view, (run, id))? {
         PiecesFound::Whole(pieces) => Ok(Some(u64::from(pieces.bytes))),
-        PiecesFound::Nothing | PiecesFound::Parts => Ok(None),
+        PiecesFound::Nothing | PiecesFound::Parts(_) => Ok(None),
     }
 }

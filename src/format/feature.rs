@@ -4,8 +4,18 @@
 use std::borrow::Cow;
 
 /// The features that this version knows. A number is never used for another feature.
-pub(crate) const KNOWN: &[Feature] =
-    &[HIGHER_FIRST, RETRY_TERMS, FAILURES, MOVES, RETENTION, LAPSES, TRASH, HISTORY, REPORTS];
+pub(crate) const KNOWN: &[Feature] = &[
+    HIGHER_FIRST,
+    RETRY_TERMS,
+    FAILURES,
+    MOVES,
+    RETENTION,
+    LAPSES,
+    TRASH,
+    HISTORY,
+    REPORTS,
+    PAYLOADS,
+];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
 /// opposite order, and put new ones at wrong ranks.
@@ -49,6 +59,11 @@ pub(crate) const HISTORY: Feature =
 /// A task of whose work something was reported. A version without it would leave the rows behind.
 pub(crate) const REPORTS: Feature =
     Feature { number: 9, unknown: Unknown::Refuse, name: Cow::Borrowed("reports") };
+
+/// A task whose payload was replaced, or is being replaced. A version without it would use the same
+/// row for the work on two payloads of one task.
+pub(crate) const PAYLOADS: Feature =
+    Feature { number: 10, unknown: Unknown::ReadOnly, name: Cow::Borrowed("payloads") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

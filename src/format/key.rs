@@ -276,6 +276,24 @@ pub(crate) fn work(kind: Work, run: Run, id: TaskId) -> Key {
     with_id(key, id)
 }
 
+/// The key of work on the pieces of one payload of a task. A task may have such work for several
+/// of its payloads; that of the put's, of generation 1, has no generation in its key.
+pub(crate) fn piece_work(kind: Work, run: Run, id: TaskId, generation: u32) -> Key {
+    let mut key = work(kind, run, id);
+    if generation > 1 {
+        key.extend_from_slice(&generation.to_be_bytes());
+    }
+    key
+}
+
+/// The task and the generation in a key of [`piece_work`].
+pub(crate) fn of_piece_work(work: &[u8]) -> Option<(TaskId, u32)> {
+    let mut rest = Unpacker::new(work.get(6..)?);
+    let id = TaskId::new(rest.u64()?);
+    let generation = if rest.rest().is_empty() { 1 } else { rest.u32()? };
+    rest.end((id, generation))
+}
+
 /// The run in a key of [`Tag::Work`].
 pub(crate) fn run_of_work(work: &[u8]) -> Option<Run> {
     Some(Run(u32::from_be_bytes(work.get(2..6)?.try_into().ok()?)))
@@ -465,6 +483,13 @@ pub(crate) fn run_of_failed(failed: &[u8]) -> Option<Run> {
     Some(Run(u32::from_be_bytes(*run)))
 }
 
+/// The beginning of the keys of the pieces of one payload of a task.
+pub(crate) fn pieces_of_payload(run: Run, id: TaskId, generation: u32) -> Key {
+    let mut key = pieces_of(run, id);
+    key.extend_from_slice(&generation.to_be_bytes());
+    key
+}
+
 /// The beginning of the keys of all pieces of a task of this run.
 pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
     let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
@@ -472,8 +497,7 @@ pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
 }
 
 pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {
-    let mut key = pieces_of(run, id);
-    key.extend_from_slice(&generation.to_be_bytes());
+    let mut key = pieces_of_payload(run, id, generation);
     key.extend_from_slice(&number.to_be_bytes());
     key
 }
@@ -545,7 +569,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
     let _ = (failure_group_of(bytes), run_of_failed(bytes));
-    let _ = (of_piece(bytes), history_number(bytes));
+    let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

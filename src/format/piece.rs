@@ -97,7 +97,8 @@ pub(crate) struct PieceWork {
 }
 
 impl PieceWork {
-    /// All pieces of the task, of every generation.
+    /// All pieces: of the generation in the key of the work; of one without it, of all
+    /// generations up to the one in the row.
     pub(crate) const UNKNOWN: u32 = u32::MAX;
 
     pub(crate) fn new(generation: u32, pieces: Range<u32>) -> Self {
@@ -105,9 +106,17 @@ impl PieceWork {
         Self { generation, from: pieces.start, to: pieces.end, extension }
     }
 
-    /// All pieces of a task of which nothing is known.
+    /// All pieces of a payload of which nothing is known.
     pub(crate) fn unknown() -> Self {
         Self::new(0, 0..Self::UNKNOWN)
+    }
+
+    /// All pieces of a task up to this generation.
+    pub(crate) fn up_to(generation: u32) -> Self {
+        match generation {
+            0 | 1 => Self::unknown(),
+            generation => Self::new(generation, 0..Self::UNKNOWN),
+        }
     }
 
     pub(crate) fn encode(&self) -> Value {

@@ -18,6 +18,7 @@ pub(crate) use state::{
 };
 pub(crate) use task::{
     Labels, PayloadPlace, PositionRow, TaskRow, Times, label_section, moved_section,
+    replaced_section,
 };
 
 use crate::format::extension::Extension;

@@ -28,3 +28,4 @@ pub(crate) mod ended_walk;
 pub(crate) mod search;
 pub(crate) mod ends;
 pub(crate) mod staged_put;
+pub(crate) mod staged_payload;

@@ -366,11 +366,34 @@ impl Listing {
                 Ok((found, payload))
             })?;
             let Some((found, payload)) = found else { return Ok(None) };
-            // As in `next`.
             if let Some(payload) = sound(core.read_payload(payload))? {
                 return Ok(Some(found.with(payload)));
             }
+            // Its payload may have been replaced, or it is gone. Another one is left out, as in
+            // `next`.
+            if let Some(found) = self.again(core, &found.summary)? {
+                return Ok(Some(found));
+            }
         }
+    }
+
+    /// A task that was listed, with the payload that it has now. `None` if it is in another state
+    /// or place, or damaged.
+    #[cold]
+    fn again(&self, core: &Shared, listed: &TaskSummary) -> Result<Option<TaskInfo>> {
+        let Some(number) = self.lanes.first().map(|lane| lane.number) else { return Ok(None) };
+        core.look_at(|state, now| {
+            let (view, tube) = (&state.store, state.tube(number)?);
+            let found = query::info(view, &tube, listed.id, now).and_then(|found| {
+                let payload = found.payload(view, &tube)?.read(view)?;
+                Ok(found.with(payload))
+            });
+            let found = match found {
+                Err(error) if error.is_not_found() => None,
+                found => sound(found)?,
+            };
+            Ok(found.filter(|found| found.state == listed.state))
+        })
     }
 
     /// The next taken task.

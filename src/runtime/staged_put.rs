@@ -4,7 +4,7 @@
 use crate::engine::Op;
 use crate::engine::pieces::Staged;
 use crate::engine::put::{NewRow, PutTasks};
-use crate::engine::staging::{GiveUpPut, StagePieces};
+use crate::engine::staging::{GiveUp, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
@@ -39,7 +39,7 @@ impl<'a> StagedPut<'a> {
 
     #[cold]
     fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
-        let most = self.pieces_of_step();
+        let most = pieces_of_step(self.core);
         for (at, task) in put.tasks.iter().enumerate() {
             let bytes = task.payload.len();
             let is_large = bytes > most as usize * PIECE_BYTES_MAX;
@@ -56,7 +56,7 @@ impl<'a> StagedPut<'a> {
     fn stage(&mut self, put: &PutTasks<'_>, at: usize, pieces: Pieces, most: u32) -> Result<()> {
         loop {
             let before = self.staged.iter().find(|staged| staged.task == at).copied();
-            if before.is_some_and(|staged| staged.written == pieces.count()) {
+            if before.is_some_and(|staged| staged.payload.written == pieces.count()) {
                 return Ok(());
             }
             let first = self.staged.first().map(|staged| staged.first);
@@ -72,17 +72,17 @@ impl<'a> StagedPut<'a> {
     fn give_up(&mut self) {
         for staged in self.staged.drain(..) {
             // If this fails the work row stays, and the next opening removes the pieces.
-            let _ = submit(self.core, &GiveUpPut(staged));
+            let _ = submit(self.core, &GiveUp(staged.payload));
         }
     }
+}
 
-    /// The most pieces of one record. They are fewer if the journal is small.
-    fn pieces_of_step(&self) -> u32 {
-        let (_, ring) = self.core.state.lock().store.ring();
-        let fit = ring as usize / 8 / PIECE_BYTES_MAX;
-        let most = if ring == 0 { PIECES_OF_STEP } else { fit.clamp(1, PIECES_OF_STEP) };
-        most as u32
-    }
+/// The most pieces of one record. They are fewer if the journal is small.
+pub(super) fn pieces_of_step(core: &Shared) -> u32 {
+    let (_, ring) = core.state.lock().store.ring();
+    let fit = ring as usize / 8 / PIECE_BYTES_MAX;
+    let most = if ring == 0 { PIECES_OF_STEP } else { fit.clamp(1, PIECES_OF_STEP) };
+    most as u32
 }
 
 impl Drop for StagedPut<'_> {

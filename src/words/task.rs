@@ -240,6 +240,9 @@ pub struct TaskSummary {
     pub details: BTreeMap<String, String>,
     /// How many bytes the payload has.
     pub payload_bytes: u64,
+    /// Grows when the payload [is replaced](crate::Task::with_payload); 0 is the payload of the
+    /// put.
+    pub payload_generation: u32,
     /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,
     /// How long ago that was, in queue time.

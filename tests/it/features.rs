@@ -200,6 +200,34 @@ fn each_trashing_enters_it() {
     }
 }
 
+/// A payload of a durable tube that was replaced, or that is written for that in turns.
+#[test]
+fn each_replaced_payload_enters_it() {
+    let long = vec![7; 1 << 20];
+    let uses: [fn(&mut tubewell::Task, &[u8]); 3] = [
+        |task, _| task.with_payload(b"y").release().unwrap(),
+        |task, long| task.with_payload(long).renew().unwrap(),
+        |task, long| {
+            task.with_payload(long).ack_with(b"r").unwrap_err();
+            task.with_payload(b"").renew().unwrap();
+        },
+    ];
+    for using in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
+        memory.put(b"x").unwrap();
+        using(&mut memory.take().unwrap(), &long);
+        let tube = without_history(&queue, "t");
+        tube.put(b"x").unwrap();
+        let mut task = tube.take().unwrap();
+        task.with_payload(&long).ack().unwrap_err();
+        assert_eq!(entered(&path), [""; 0]);
+        using(&mut task, &long);
+        assert_eq!(entered(&path), ["payloads"]);
+    }
+}
+
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.
 #[test]
 fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {

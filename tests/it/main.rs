@@ -73,6 +73,7 @@ mod moves;
 mod numbers;
 mod open;
 mod order;
+mod payloads;
 mod peek_many;
 mod pieces;
 mod presets;

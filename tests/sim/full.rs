@@ -218,6 +218,20 @@ impl Stage {
         self.held.take().unwrap()
     }
 
+    /// A verb on the task in hand, with a payload. A refused one leaves the lease and the payload.
+    fn brings(&mut self, verb: impl FnOnce(&mut Task, &[u8]) -> Result<()>) -> Done {
+        let mut task = self.held();
+        let done = verb(&mut task, &[5; 16 << 10]);
+        let found = self.tube.peek(task.id())?;
+        let bytes = if done.is_ok() { 16 << 10 } else { payload().len() };
+        assert_eq!((found.payload.len(), task.is_lost()?), (bytes, found.state != State::Taken));
+        if done.is_err() {
+            assert_eq!(found.state, State::Taken);
+            self.held = Some(task);
+        }
+        done.map(nothing)
+    }
+
     /// The ids that the tube holds, in whatever state.
     fn found(queue: &Queue, tube: &Tube) -> BTreeSet<TaskId> {
         if queue.find_tube("full").unwrap().is_none() {
@@ -310,6 +324,8 @@ enum May {
     Disk,
     /// It adds bytes, but no task.
     Bytes,
+    /// It brings a payload, but no task.
+    Payload,
     /// It adds a task.
     Always,
 }
@@ -421,6 +437,33 @@ fn verbs() -> Vec<Verb> {
         ("advance with a result", May::Always, |s| {
             let result = [3; 8 << 10];
             s.held().advance_with(&s.tube, Advance::new().result(&result)).map(nothing)
+        }),
+        ("release with a payload", May::Payload, |s| {
+            s.brings(|held, new| held.with_payload(new).release())
+        }),
+        ("retry with a payload", May::Payload, |s| {
+            s.brings(|held, new| held.with_payload(new).retry(long()))
+        }),
+        ("fail with a payload", May::Payload, |s| {
+            s.brings(|held, new| held.with_payload(new).fail("g", long()))
+        }),
+        ("renew with a payload", May::Payload, |s| {
+            s.brings(|held, new| held.with_payload(new).renew())
+        }),
+        ("touch with a payload in turns", May::Payload, |s| {
+            let held = s.tube.ticket(s.ticket);
+            held.with_payload(&[3; 200 << 10]).touch(Duration::from_secs(1)).map(nothing)
+        }),
+        ("advance with a payload", May::Payload, |s| {
+            let tube = s.tube.clone();
+            s.brings(|held, new| held.with_payload(new).advance(&tube))
+        }),
+        ("ack with a payload", May::Payload, |s| {
+            let task = s.sum.take().unwrap();
+            let (id, ticket) = (task.id(), task.detach());
+            let done = s.keeper.ticket(ticket).with_payload(&[5; 16 << 10]).ack();
+            assert_eq!(s.keeper.peek(id)?.payload_generation, u32::from(done.is_ok()));
+            done.map(nothing)
         }),
         ("move_to", May::Disk, |s| s.tube.move_to(s.keyed, &s.tube).apply().map(nothing)),
         ("bury", May::Disk, |s| s.held().bury(long()).map(nothing)),
@@ -557,10 +600,11 @@ fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> boo
         Err(error) => {
             let kind = error.kind();
             let is_fair = match (may, limit) {
-                (May::Never, _) | (May::Disk | May::Bytes | May::Always, Limit::Ring) => false,
-                (May::Disk | May::Bytes | May::Always, Limit::Disk) => kind == ErrorKind::DiskFull,
-                (May::Bytes, Limit::TemporaryBytes) => kind == ErrorKind::Full,
-                (May::Bytes, _) => false,
+                (May::Never, _) | (_, Limit::Ring) => false,
+                (_, Limit::Disk) => kind == ErrorKind::DiskFull,
+                (May::Bytes | May::Payload, Limit::TemporaryBytes)
+                | (May::Payload, Limit::DurableBytes) => kind == ErrorKind::Full,
+                (May::Bytes | May::Payload, _) => false,
                 (May::Always, _) => kind == ErrorKind::Full,
                 (May::Disk, _) => false,
             };

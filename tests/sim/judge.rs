@@ -369,6 +369,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Bury { .. }
         | Step::Fail { .. }
         | Step::Trash { .. }
+        | Step::Bring { .. }
         | Step::Advance { .. }
         | Step::Move { .. }
         | Step::Retry { .. }

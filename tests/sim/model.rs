@@ -216,9 +216,10 @@ impl Model {
         task.deadline = self.time.mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
         task.lease = Some(no);
         let (tube, attempts, deliveries) = (task.tube, task.seen.attempts, task.seen.deliveries);
+        let edition = task.seen.edition;
         self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
         self.count(tube, Call::Take);
-        Hand { serial, attempts, deliveries }
+        Hand { serial, edition, attempts, deliveries }
     }
 
     fn put(&mut self, no: u8, new: &New, serial: Serial) -> Expected {
@@ -253,6 +254,7 @@ impl Model {
         self.front -= i64::from(new.front);
         let seen = Seen {
             serial,
+            edition: 0,
             state: if is_late { State::Delayed } else { State::Ready },
             priority: new.priority.unwrap_or(opts.priority),
             group: new.group.map(group_name),
@@ -358,7 +360,7 @@ impl Model {
             let bytes = |task: &Task| {
                 let serial = task.seen.serial;
                 let result = if task.seen.result { result_of(serial).len() } else { 0 };
-                (payload(serial).len() + result) as u64
+                (payload_of(serial, task.seen.edition).len() + result) as u64
             };
             let is_over = kept.count.is_some_and(|most| left().count() as u64 > most)
                 || kept.bytes.is_some_and(|most| left().map(bytes).sum::<u64>() > most);
@@ -403,10 +405,22 @@ impl Model {
         self.tasks.get(&serial).filter(|task| task.lease == Some(no)).map(|_| serial)
     }
 
+    /// A step that brings a payload is the same step, on the task with that payload.
+    fn bring(&mut self, no: LeaseNo, step: &Step, edition: Serial) -> Expected {
+        let Some(serial) = self.holds(no) else { return self.verdict(no, step) };
+        let mut after = self.clone();
+        after.tasks.get_mut(&serial).unwrap().seen.edition = edition;
+        let answer = after.verdict(no, step)?;
+        *self = after;
+        Ok(answer)
+    }
+
     fn verdict(&mut self, no: LeaseNo, step: &Step) -> Expected {
         let &(_, _, tube, incarnation) = self.lease(no).unwrap();
         let mut wrong = self.verdict_refusals(tube, incarnation, step);
         wrong.extend(self.way_refusals(step));
+        let is_plain = !matches!(step, Step::Bring { .. });
+        let step = step.plain();
         let Some(serial) = self.holds(no) else {
             wrong.push(ErrorKind::LeaseLost);
             return Err(wrong);
@@ -472,7 +486,7 @@ impl Model {
                 Reported::Progress(percent) => task.seen.progress = Some(*percent),
                 Reported::Checkpoint(bytes) => task.seen.checkpoint = Some(*bytes),
             },
-            Step::Touch { by: 0, .. } => {}
+            Step::Touch { by: 0, .. } if is_plain => {}
             Step::Touch { by, .. } => {
                 let is_stalled = task.lapsed != EVER;
                 let end = task.deadline.min(task.lapsed).saturating_add(*by);
@@ -567,7 +581,7 @@ impl Model {
             if let Step::Detach { .. } = step {
                 return Ok(Answer::Done);
             }
-            if let Step::Advance { to, .. } = step {
+            if let Step::Advance { to, .. } = step.plain() {
                 self.work_off(*to);
             }
             self.work_off_for(tube, step.sees_delays());
@@ -578,7 +592,10 @@ impl Model {
                 }
                 return Ok(Answer::Done);
             }
-            return self.verdict(*no, step);
+            return match step {
+                Step::Bring { .. } => self.bring(*no, step, picked.serial),
+                _ => self.verdict(*no, step),
+            };
         }
         self.of_tube(step, picked)
     }
@@ -663,7 +680,8 @@ impl Model {
 
     fn durable_bytes(&self) -> u64 {
         let durable = self.tasks.iter().filter(|(_, task)| !self.tubes[&task.tube].opts.temporary);
-        durable.map(|(serial, _)| payload(*serial).len() as u64).sum()
+        let payload = |serial: Serial, task: &Task| payload_of(serial, task.seen.edition);
+        durable.map(|(serial, task)| payload(*serial, task).len() as u64).sum()
     }
 
     /// Everything that is visible.

@@ -4,6 +4,7 @@
 
 use crate::disk::{Fault, SimDisk};
 use crate::seeds::seeds;
+use std::time::Duration;
 use tubewell::{Conflict, Durability, ErrorKind, ManualClock, Queue, Result, State, Tube};
 
 /// A turn of a ring of 1 MiB is two pieces of 65 503 bytes; one of 64 KiB holds none, and each turn
@@ -47,6 +48,25 @@ fn story(tube: &Tube, queue: &Queue) -> Result<()> {
     queue.tick()
 }
 
+/// Replaces a payload by one of another length in every way, until the disk fails.
+fn replacing(tube: &Tube, queue: &Queue) -> Result<()> {
+    tube.put(&payload(b'a', 10))?;
+    tube.take()?.with_payload(&payload(b'b', IN_TURNS)).release()?;
+    let mut task = tube.take()?;
+    task.with_payload(&payload(b'c', MANY)).renew()?;
+    queue.checkpoint()?;
+    task.with_payload(&payload(b'd', MANY + 1)).renew()?;
+    task.with_payload(&payload(b'e', 70_000)).retry_after("no", Duration::ZERO)?;
+    tube.take()?.with_payload(&payload(b'f', IN_TURNS)).advance(tube)?;
+    queue.tick()?;
+    let task = tube.take()?;
+    queue.transact(|tx| tx.with_payload(&task, &payload(b'g', 100_000)).release())?;
+    tube.take()?.with_payload(&payload(b'h', 10)).release()?;
+    tube.take()?.with_payload(&payload(b'i', MANY)).release()?;
+    tube.truncate()?;
+    queue.tick()
+}
+
 /// What is there: the first byte of each payload, each of which is whole.
 fn found(queue: &Queue) -> String {
     assert_eq!(queue.check().unwrap(), Vec::<String>::new());
@@ -62,6 +82,11 @@ fn found(queue: &Queue) -> String {
 /// All that may be seen behind a crash: what each verb left.
 const STATES: [&str; 9] = ["", "a", "ab", "b", "c", "cde", "cdef", "cdefg", "cdefh"];
 
+/// The same of what the verbs with a payload left: it is one task.
+const REPLACED: [&str; 10] = ["", "a", "b", "c", "d", "e", "f", "g", "h", "i"];
+
+type Story = (fn(&Tube, &Queue) -> Result<()>, &'static [&'static str]);
+
 /// Rows of the base behind a checkpoint.
 fn rows(queue: &Queue) -> u64 {
     queue.checkpoint().unwrap();
@@ -73,7 +98,8 @@ const MOMENTS: u64 = 60;
 
 #[test]
 fn a_crash_anywhere_leaves_no_piece_that_nothing_names() {
-    for ring in RINGS {
+    let stories: [Story; 2] = [(story, &STATES), (replacing, &REPLACED)];
+    for (ring, (story, states)) in RINGS.into_iter().flat_map(|ring| stories.map(|it| (ring, it))) {
         let (calls, empty) = {
             let disk = SimDisk::new(1);
             let queue = open(&disk, ring).unwrap();
@@ -97,7 +123,7 @@ fn a_crash_anywhere_leaves_no_piece_that_nothing_names() {
                 disk.plan(Fault::None);
                 let queue = open(&disk, ring).unwrap();
                 let before = found(&queue);
-                assert!(STATES.contains(&&*before), "call {at}: {before}");
+                assert!(states.contains(&&*before), "call {at}: {before}");
                 queue.tick().unwrap();
                 assert_eq!(found(&queue), before, "call {at}");
                 queue.find_tube("t").unwrap().unwrap().truncate().unwrap();

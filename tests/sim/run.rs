@@ -71,7 +71,7 @@ impl Run {
     fn pick(&self, step: &Step) -> Option<Picked> {
         let model = self.judge.now();
         let mut picked = Picked { serial: self.serial, lease: self.lease, ..Picked::default() };
-        match step {
+        match step.plain() {
             Step::Advance { to, .. } | Step::Move { to, .. } | Step::UnfailInto { to, .. }
                 if !self.world.has_tube(*to) =>
             {
@@ -159,7 +159,7 @@ impl Run {
     /// Whether it puts a payload that the ring has no room for beside a blocked checkpoint.
     fn puts_long(&self, step: &Step) -> bool {
         let count = match step {
-            Step::Put { .. } => 1,
+            Step::Put { .. } | Step::Bring { .. } => 1,
             Step::PutMany { count, .. } => u64::from(*count),
             _ => 0,
         };

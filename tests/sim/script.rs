@@ -261,6 +261,32 @@ impl Maker {
         }
     }
 
+    /// A step that brings a payload.
+    fn brings(&mut self, lease: u32, timed: bool) -> Step {
+        match self.rng.below(14) {
+            0 => Step::Ack { lease },
+            1 => Step::AckWith { lease },
+            2..4 => Step::Release { lease, back: self.back(timed) },
+            4..6 => {
+                let after = self.maybe_span(2).filter(|_| timed);
+                Step::Retry { lease, after, grouped: self.rng.one_in(3) }
+            }
+            6 => {
+                let priority = (timed && self.rng.one_in(3)).then(|| self.priority());
+                Step::Bury { lease, priority }
+            }
+            7 => Step::Fail { lease },
+            8 => Step::Trash { lease },
+            9..11 => {
+                let (to, delay) = (self.tube(), self.rng.one_in(3).then(|| self.span()));
+                Step::Advance { lease, to, delay, with_result: self.rng.one_in(2) }
+            }
+            11 => Step::Touch { lease, by: self.span() },
+            12 => Step::Renew { lease },
+            _ => Step::RenewFor { lease, by: self.span() },
+        }
+    }
+
     fn step(&mut self) -> Step {
         let tube = self.tube();
         let (task, lease) = (self.rng.near(), self.rng.near());
@@ -314,6 +340,9 @@ impl Maker {
         }
         if self.rng.one_in(40) {
             return Step::Finish { tube, task, fails: self.rng.one_in(3) };
+        }
+        if self.rng.one_in(16) {
+            return Step::Bring { step: Box::new(self.brings(lease, timed)) };
         }
         match self.rng.below(if self.profile.beside { 242 } else { 224 }) {
             0..45 => self.put(tube),

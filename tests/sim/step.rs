@@ -332,6 +332,10 @@ pub enum Step {
         lease: u32,
         by: u64,
     },
+    /// One of the steps above on a task in hand, which brings a new payload.
+    Bring {
+        step: Box<Step>,
+    },
     /// The guard is dropped without a verdict.
     DropGuard {
         lease: u32,
@@ -493,10 +497,16 @@ pub enum Step {
 }
 
 impl Step {
+    /// The step without the payload that it brings.
+    pub fn plain(&self) -> &Self {
+        if let Self::Bring { step } = self { step } else { self }
+    }
+
     /// Whether the delays of its tubes that have ended end before it. A step of leases alone sees
     /// taken tasks only.
     pub fn sees_delays(&self) -> bool {
-        self.tube().is_some() || matches!(self, Self::Tick | Self::Look | Self::Advance { .. })
+        self.tube().is_some()
+            || matches!(self.plain(), Self::Tick | Self::Look | Self::Advance { .. })
     }
 
     /// The tube that a step names.
@@ -560,6 +570,7 @@ pub enum Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hand {
     pub serial: Serial,
+    pub edition: Serial,
     pub attempts: u32,
     pub deliveries: u32,
 }
@@ -596,6 +607,8 @@ pub fn agrees(expected: &Expected, answer: &Answer) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub serial: Serial,
+    /// The number of the step that brought its payload, or 0.
+    pub edition: Serial,
     pub state: State,
     pub priority: i64,
     pub group: Option<String>,
@@ -728,7 +741,13 @@ pub fn key_name(key: u8) -> String {
 
 /// The payload of a put: its number, and a filler that depends on it alone.
 pub fn payload(serial: Serial) -> Vec<u8> {
-    let mut rng = crate::script::Rng::new(serial ^ 0x5eed);
+    payload_of(serial, 0)
+}
+
+/// The payload that the step of a number has brought to a task, or with 0 that of its put.
+pub fn payload_of(serial: Serial, edition: Serial) -> Vec<u8> {
+    let number = if edition == 0 { serial } else { edition };
+    let mut rng = crate::script::Rng::new(number ^ 0x5eed);
     let len = match rng.below(64) {
         0..=3 => 0,
         4..=7 => 900,
@@ -737,8 +756,8 @@ pub fn payload(serial: Serial) -> Vec<u8> {
         12 => 70_000,
         _ => rng.below(60) as usize,
     };
-    let mut bytes = serial.to_be_bytes().to_vec();
-    bytes.extend((0..len).map(|at| (serial as u8).wrapping_add(at as u8)));
+    let mut bytes = (edition << 32 | serial).to_be_bytes().to_vec();
+    bytes.extend((0..len).map(|at| (number as u8).wrapping_add(at as u8)));
     bytes
 }
 
@@ -747,9 +766,10 @@ pub fn result_of(serial: Serial) -> Vec<u8> {
     payload(serial ^ 0xa).into_iter().take(2000).collect()
 }
 
-/// The number in a payload, if every byte is as it was put.
-pub fn serial_of(bytes: &[u8]) -> Option<Serial> {
+/// The numbers in a payload, if every byte is as it was put.
+pub fn numbers_of(bytes: &[u8]) -> Option<(Serial, Serial)> {
     let head: [u8; 8] = bytes.get(..8)?.try_into().ok()?;
-    let serial = u64::from_be_bytes(head);
-    (payload(serial) == bytes).then_some(serial)
+    let head = u64::from_be_bytes(head);
+    let (serial, edition) = (head & u64::from(u32::MAX), head >> 32);
+    (payload_of(serial, edition) == bytes).then_some((serial, edition))
 }

@@ -2,6 +2,7 @@
 //! result. It also checks what no single result shows: that an id is never given twice, and that a
 //! payload comes back as it was put.
 
+mod payloads;
 mod sight;
 mod tubes;
 
@@ -16,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
     Advance, Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock,
     PutOutcome, Queue, Reason, Release, Result, Retry, State, Task, TaskId, TaskInfo, Ticket,
-    TicketHandle, Tube,
+    TicketHandle, Tube, WithPayload,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -247,6 +248,7 @@ impl World {
             }
             Step::Transact { tube, ending, .. } => self.transact(*tube, *ending, picked),
             Step::AckMany { .. } => self.ack_many(&picked.leases),
+            Step::Bring { step } => done(self.bring(no.unwrap_or_default(), step, picked.serial)),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),
             Step::Log { .. } => done(self.held(no).and_then(|held| held.log("a line"))),
             Step::Report { what, .. } => done(self.held(no).and_then(|held| match what {
@@ -381,19 +383,7 @@ impl World {
         let held = self.held(Some(no))?;
         match step {
             Step::Release { back, .. } if back.is_plain() => held.release(),
-            Step::Release { back, .. } => {
-                let mut with = Release::new();
-                if let Some(delay) = back.delay {
-                    with = with.delay(length(delay));
-                }
-                if let Some(priority) = back.priority {
-                    with = with.priority(priority);
-                }
-                if let Some(ttl) = back.ttl {
-                    with = with.ttl(length(ttl));
-                }
-                held.release_with(if back.to_back { with.to_back() } else { with })
-            }
+            Step::Release { back, .. } => held.release_with(terms(back)),
             Step::Retry { after, grouped: true, .. } => {
                 let terms = Retry::new(words).group(failure_group(0, 1));
                 held.retry_with(match after {
@@ -535,15 +525,31 @@ impl World {
     ) -> Verdict<Result<Answer>> {
         let mut hands = Vec::new();
         for (lease, task) in (first..).zip(tasks) {
-            let serial = serial_of(&task).ok_or(format!("{:?} came back altered", task.id()))?;
+            let numbers = numbers_of(&task);
+            let (serial, edition) = numbers.ok_or(format!("{:?} came back altered", task.id()))?;
             self.bind(serial, task.id())?;
             let (attempts, deliveries) = (task.attempt(), task.deliveries());
-            hands.push(Hand { serial, attempts, deliveries });
+            hands.push(Hand { serial, edition, attempts, deliveries });
             let (handle, ticket) = (tube.clone(), task.ticket());
             self.leases.insert(lease, Lease { tube: no, handle, ticket, guard: Some(task) });
         }
         Ok(Ok(Answer::Took(hands)))
     }
+}
+
+/// The terms of a release.
+fn terms(back: &Back) -> Release {
+    let mut with = Release::new();
+    if let Some(delay) = back.delay {
+        with = with.delay(length(delay));
+    }
+    if let Some(priority) = back.priority {
+        with = with.priority(priority);
+    }
+    if let Some(ttl) = back.ttl {
+        with = with.ttl(length(ttl));
+    }
+    if back.to_back { with.to_back() } else { with }
 }
 
 /// The errors with which a failing disk may end a call.

@@ -69,8 +69,14 @@ impl NamedPieces {
         while let Some((met, row)) = rows.next(view)? {
             let run = Range::holding(&met).and_then(|range| range.run);
             let Some((run, id)) = run.zip(key::id_of(&met)) else { continue };
-            match row.as_deref().and_then(TaskRow::decode).map(|row| row.payload.pieces()) {
+            let task = row.as_deref().and_then(TaskRow::decode);
+            match task.map(|row| row.payload.pieces()) {
                 Some(Some(pieces)) => {
+                    if task.is_some_and(|row| {
+                        pieces.generation.checked_sub(1) != Some(row.payload_generation())
+                    }) {
+                        report(format!("task {id}: its pieces are of another generation"));
+                    }
                     let named = Named { numbers: 0..pieces.count(), pieces: Some(pieces), seen: 0 };
                     self.name((run, id), pieces.generation, named, report);
                 }

@@ -317,7 +317,7 @@ fn an_extra_row_is_reported() {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 36] = [
+    let faults: [(&str, Spoil); 38] = [
         ("tube \"first\": its name row does not refer to it", |rows| {
             rows.set(key::name("first"), row::number(2))
         }),
@@ -402,6 +402,19 @@ fn every_fault_has_its_line() {
             let (id, generation, number) = key::of_piece(&rows.keys(Tag::Piece)[0]).unwrap();
             let work = PieceWork::new(generation, number..number + 1);
             rows.set(key::work(Work::Pieces, Run(1), id), work.encode());
+        }),
+        ("its pieces are of another generation", |rows| {
+            let id = key::of_piece(&rows.keys(Tag::Piece)[0]).unwrap().0;
+            let is_it = |row: &&Key| key::id_of(row) == Some(id);
+            let task = rows.keys(Tag::Task).iter().find(is_it).unwrap().clone();
+            let raw = rows.rows[&task].clone().unwrap();
+            let section = row::replaced_section(&[], 1).unwrap();
+            let own = row::TaskRow { extension: &section, ..row::TaskRow::decode(&raw).unwrap() };
+            rows.set(task, own.encode());
+        }),
+        ("Work: on the pieces of another payload", |rows| {
+            let work = key::piece_work(Work::Pieces, Run(1), TaskId::new(901), 7);
+            rows.set(work, PieceWork::new(6, 2..3).encode());
         }),
         ("Key: a row is missing", |rows| {
             let key = rows.in_tube("first", Tag::Key);

@@ -52,7 +52,8 @@ tags! {
     Name = 0x02, Mirrored, None;
     /// tube number → `TubeRow`
     Tube = 0x03, Mirrored, None;
-    /// kind, run, id → `WorkRow`, what a sweep has still to do
+    /// kind, run, id → `WorkRow`, what a sweep has still to do. Of work on the pieces of a later
+    /// payload also its generation
     Work = 0x04, Mirrored, None;
     /// consumer number → `ConsumerRow`
     Consumer = 0x05, Mirrored, None;

@@ -11,8 +11,8 @@ use crate::words::limits::LABEL_BYTES_MAX;
 use std::collections::BTreeMap;
 
 /// What the caller said of a task. It is written once, under the task's first place in its tube,
-/// its *home*, and never changes there; the small row of the task's state goes from place to place
-/// beside it.
+/// its *home*, and changes there only when the payload is replaced; the small row of the task's
+/// state goes from place to place beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRow<'a> {
     /// Queue time of the put.
@@ -23,7 +23,7 @@ pub(crate) struct TaskRow<'a> {
     pub(crate) times: Option<Times>,
     pub(crate) group: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    /// Fields of later versions, as they stand in the row. The row is not written again.
+    /// Fields of later versions, as they stand in the row.
     pub(crate) extension: &'a [u8],
     pub(crate) payload: PayloadPlace<'a>,
 }
@@ -84,6 +84,34 @@ const MOVED_FIELD: u16 = 3;
 /// Number of the field with the queue time from which the ttl counts, if that is not the put.
 const SINCE_FIELD: u16 = 4;
 
+/// Number of the field with the generation of the payload, if the put's was replaced.
+const PAYLOAD_FIELD: u16 = 5;
+
+/// The extension section of a task whose payload is of this generation now; 0 is that of the put.
+/// `None` if there is no room for it.
+pub(crate) fn replaced_section(section: &[u8], generation: u32) -> Option<Value> {
+    let mut fields = match section {
+        [] => Extension::default(),
+        section => Extension::decode(&mut Unpacker::new(section))?,
+    };
+    match generation {
+        0 => drop(fields.take(PAYLOAD_FIELD)),
+        generation if !fields.set(PAYLOAD_FIELD, &generation.to_be_bytes()) => return None,
+        _ => {}
+    }
+    Some(packed(&fields))
+}
+
+/// The bytes of a section; none of an empty one.
+fn packed(fields: &Extension) -> Value {
+    if fields.is_empty() {
+        return Value::EMPTY;
+    }
+    let mut section = Packer::new();
+    fields.encode(&mut section);
+    section.done()
+}
+
 /// The extension section of a task after a move: with the fields of this one, this result of the
 /// step before, and the queue time from which its ttl counts, if it has one. `None` if there is no
 /// room for it.
@@ -110,12 +138,7 @@ pub(crate) fn moved_section(
     if is_moved && !fields.set(MOVED_FIELD, &[]) {
         return None;
     }
-    if fields.is_empty() {
-        return Some(Value::EMPTY);
-    }
-    let mut section = Packer::new();
-    fields.encode(&mut section);
-    Some(section.done())
+    Some(packed(&fields))
 }
 
 /// Numbers of the fields with the book of a task, a text of 1 to 255 bytes, and with its details.
@@ -150,9 +173,7 @@ pub(crate) fn label_section(labels: &Labels<'_>) -> Value {
         let details = labels.details.iter().map(|(name, text)| (*name, *text));
         set(DETAILS_FIELD, &details::encode(details));
     }
-    let mut section = Packer::new();
-    fields.encode(&mut section);
-    section.done()
+    packed(&fields)
 }
 
 impl<'a> TaskRow<'a> {
@@ -197,6 +218,16 @@ impl<'a> TaskRow<'a> {
             section => extension::find(section, SINCE_FIELD).and_then(|it| it.try_into().ok()),
         };
         since.map_or(self.created, u64::from_be_bytes)
+    }
+
+    /// Counts the replacements of its payload; 0 is the payload of the put. Pieces are of the
+    /// generation after it.
+    pub(crate) fn payload_generation(&self) -> u32 {
+        let generation = match self.extension {
+            [] => None,
+            section => extension::find(section, PAYLOAD_FIELD).and_then(|it| it.try_into().ok()),
+        };
+        generation.map_or(0, u32::from_be_bytes)
     }
 
     /// Whether it came from another tube: then a row of the queue leads to it.

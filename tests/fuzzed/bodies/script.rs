@@ -339,13 +339,19 @@ impl World {
         let at = bytes.below(self.tickets.len());
         let Some((tube, ticket)) = self.tickets.get(at).copied() else { return };
         let held = self.tubes[tube].ticket(ticket);
-        match bytes.byte() % 4 {
+        match bytes.byte() % 7 {
             0 => {
                 if fine(held.ack()).is_some() {
                     self.goes(ticket.id());
                 }
             }
             1 => drop(fine(held.release())),
+            4 => {
+                let long = vec![bytes.byte(); usize::from(bytes.byte()) * 300];
+                drop(fine(held.with_payload(&long).renew()));
+            }
+            5 => drop(fine(held.with_payload(&[bytes.byte(); 5000]).retry("failed"))),
+            6 => drop(fine(held.with_payload(b"short").release())),
             2 => drop(fine(held.retry("failed"))),
             _ => drop(fine(held.renew())),
         }

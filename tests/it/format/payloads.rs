@@ -14,7 +14,8 @@ pub(crate) struct Payloads {
     pub(crate) pieces: BTreeMap<(u64, u32, u32), Vec<u8>>,
     /// What each task says of its payload.
     tasks: BTreeMap<u64, Apart>,
-    work: BTreeMap<u64, PieceWork>,
+    /// By the task's id and the generation.
+    work: BTreeMap<(u64, u32), PieceWork>,
 }
 
 /// The lengths of the pieces of a payload.
@@ -34,8 +35,10 @@ impl Payloads {
         ensure(before.is_none(), || format!("two tasks have the pieces of {id}"))
     }
 
-    pub(crate) fn name_work(&mut self, id: u64, work: PieceWork) -> Read<()> {
-        let before = self.work.insert(id, work);
+    pub(crate) fn name_work(&mut self, id: u64, generation: u32, work: PieceWork) -> Read<()> {
+        let of = work.generation;
+        ensure(of == generation, || format!("work on pieces of {of} under {generation}"))?;
+        let before = self.work.insert((id, generation), work);
         ensure(before.is_none(), || format!("work twice on the pieces of {id}"))
     }
 
@@ -61,7 +64,7 @@ impl Payloads {
             (0..count)
                 .for_each(|number| *named.entry((*id, apart.generation, number)).or_default() += 1);
         }
-        for (id, work) in &self.work {
+        for ((id, _), work) in &self.work {
             ensure(work.to != u32::MAX, || "an opening of a sound folder wrote it".into())?;
             for number in work.from..work.to {
                 *named.entry((*id, work.generation, number)).or_default() += 1;

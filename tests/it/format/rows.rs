@@ -22,6 +22,8 @@ pub(crate) enum Key {
         kind: u8,
         run: u32,
         id: u64,
+        /// Of the payload; 1 has none in the key.
+        generation: u32,
     },
     Consumer(u32),
     ConsumerName(String),
@@ -96,7 +98,13 @@ impl Key {
             }
             2 => Self::Name(name(rest)?),
             3 => Self::Tube(rest.u32()?),
-            4 => Self::Work { kind: rest.u8()?, run: rest.u32()?, id: rest.u64()? },
+            4 => {
+                let (kind, run, id) = (rest.u8()?, rest.u32()?, rest.u64()?);
+                let later = if rest.0.is_empty() { None } else { Some(rest.u32()?) };
+                let is_right = later.is_none_or(|generation| kind > 2 && generation > 1);
+                ensure(is_right, || format!("work of kind {kind} with {later:?}"))?;
+                Self::Work { kind, run, id, generation: later.unwrap_or(1) }
+            }
             5 => Self::Consumer(rest.u32()?),
             6 => Self::ConsumerName(name(rest)?),
             0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
@@ -229,6 +237,8 @@ pub(crate) struct TaskRow {
     pub(crate) passed: Option<Vec<u8>>,
     /// Whether it came from another tube.
     pub(crate) moved: bool,
+    /// Counts the replacements of the payload.
+    pub(crate) replaced: u32,
     /// The payload, or what is said of it if it stands in pieces.
     pub(crate) payload: Result<Vec<u8>, Apart>,
 }
@@ -567,6 +577,7 @@ impl Bytes<'_> {
             details: BTreeMap::new(),
             passed: None,
             moved: false,
+            replaced: 0,
             payload: Ok(Vec::new()),
         };
         let is_timed = row.expires.or(row.ttr).is_some();
@@ -587,6 +598,10 @@ impl Bytes<'_> {
                     row.moved = true;
                 }
                 4 => ensure(bytes.len() == 8, wrong)?,
+                5 => {
+                    row.replaced = Bytes(&bytes).u32()?;
+                    ensure(bytes.len() == 4 && row.replaced > 0, wrong)?;
+                }
                 6 => row.book = Some(Bytes(&bytes).book()?),
                 7 => row.details = Bytes(&bytes).details()?,
                 _ => return Err(wrong()),
@@ -596,6 +611,7 @@ impl Bytes<'_> {
             row.payload = Ok(self.0.to_vec());
         } else {
             let (length, generation, hash) = (self.u64()?, self.u32()?, self.u64()?);
+            ensure(generation == row.replaced + 1, || format!("pieces of {generation}"))?;
             row.payload = Err(Apart { length, generation, hash });
             self.end()?;
         }

@@ -25,6 +25,7 @@ const KINDS: [TubeKind; 6] = [
 struct Seen {
     state: tubewell::State,
     payload: Vec<u8>,
+    replaced: u32,
     priority: i64,
     created: u64,
     group: Option<String>,
@@ -59,6 +60,7 @@ fn shown(task: &TaskInfo) -> Seen {
     Seen {
         state: task.state,
         payload: task.payload.to_vec(),
+        replaced: task.payload_generation,
         priority: task.priority,
         created: micros(task.created),
         group: task.group.as_ref().map(ToString::to_string),
@@ -146,6 +148,7 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
     Some(Seen {
         state,
         payload: task.payload.clone(),
+        replaced: task.replaced,
         priority: if tube.flags & 32 != 0 { !task.place.priority } else { task.place.priority },
         created: task.created,
         group: task.group.clone().filter(|group| !group.is_empty()),

@@ -26,6 +26,7 @@ pub(crate) struct Stored {
     pub(crate) details: BTreeMap<String, String>,
     pub(crate) passed: Option<Vec<u8>>,
     moved: bool,
+    pub(crate) replaced: u32,
     pub(crate) payload: Vec<u8>,
     pub(crate) state: State,
     pub(crate) progress: Progress,
@@ -89,11 +90,11 @@ impl Sorted {
                 self.contents.tubes.insert(number, bytes.tube()?);
                 return Ok(());
             }
-            Key::Work { kind, run, id } => {
+            Key::Work { kind, run, id, generation } => {
                 ensure((1..=4).contains(&kind), || format!("work of kind {kind}"))?;
                 if kind > 2 {
                     let work = bytes.piece_work()?;
-                    return self.payloads.name_work(id, work);
+                    return self.payloads.name_work(id, generation, work);
                 }
                 let (tube, _) = bytes.work()?;
                 if kind == 1 && tube == 0 && id == 0 {
@@ -420,6 +421,7 @@ impl Parts {
             details: row.details,
             passed: row.passed,
             moved: row.moved,
+            replaced: row.replaced,
             payload,
             state,
             progress,

@@ -113,7 +113,7 @@ impl Model {
     /// The tubes that a step names, and those of its leases.
     pub(super) fn tubes_of(&self, step: &Step, picked: &Picked) -> BTreeSet<u8> {
         let leases = picked.leases.iter().filter_map(|no| self.lease(*no)).map(|lease| lease.2);
-        let next = match step {
+        let next = match step.plain() {
             Step::Advance { to, .. } | Step::Move { to, .. } | Step::UnfailInto { to, .. } => {
                 Some(*to)
             }

@@ -76,7 +76,7 @@ impl Model {
 
     /// The refusals of a step that takes a task to a tube, whatever the task.
     pub(super) fn way_refusals(&self, step: &Step) -> Vec<ErrorKind> {
-        let (to, delayed, prioritised) = match step {
+        let (to, delayed, prioritised) = match step.plain() {
             Step::Advance { to, delay, .. } => (to, delay.is_some(), false),
             Step::Move { to, priority, .. } => (to, false, priority.is_some()),
             _ => return Vec::new(),
@@ -128,7 +128,7 @@ impl Model {
         let mut wrong = Vec::new();
         if let Some(now) = now {
             let (prioritised, timed, ..) = switches(now.opts.kind);
-            let (priority, times, zero) = match step {
+            let (priority, times, zero) = match step.plain() {
                 Step::Release { back, .. } => (
                     back.priority.is_some(),
                     back.delay.or(back.ttl).is_some(),
@@ -140,8 +140,14 @@ impl Model {
                 Step::RenewFor { by, .. } => (false, true, *by == 0),
                 _ => (false, false, false),
             };
-            let is_lost = matches!(step, Step::AckWith { .. }) && now.opts.finished.is_none();
-            if priority && !prioritised || times && !timed || is_lost {
+            // Without results there is no task left to have it.
+            let is_kept = match (step, step.plain()) {
+                (Step::Bring { .. }, Step::Ack { .. }) | (_, Step::AckWith { .. }) => {
+                    now.opts.finished.is_some()
+                }
+                _ => true,
+            };
+            if priority && !prioritised || times && !timed || !is_kept {
                 wrong.push(ErrorKind::Unsupported);
             }
             if zero {
@@ -172,7 +178,7 @@ impl Model {
         );
         let Some(tube) = self.tubes.get(&tube) else { return asks_nothing };
         let (prioritised, timed, ..) = switches(tube.opts.kind);
-        match step {
+        match step.plain() {
             Step::Put { new, .. } => {
                 !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0)
             }

@@ -122,8 +122,8 @@ impl Model {
             task.lease = Some(no);
             task.deadline = mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
             task.lapsed = EVER;
-            let Seen { attempts, deliveries, .. } = task.seen;
-            hands.push(Hand { serial, attempts, deliveries });
+            let Seen { edition, attempts, deliveries, .. } = task.seen;
+            hands.push(Hand { serial, edition, attempts, deliveries });
             self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
             self.count(tube, Call::Touch);
         }

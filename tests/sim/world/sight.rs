@@ -30,8 +30,12 @@ fn groups_by_reason(tasks: &[TaskInfo]) -> Groups {
 
 impl World {
     pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
-        let serial = serial_of(&info.payload).ok_or(format!("{:?} is altered", info.id))?;
+        let numbers = numbers_of(&info.payload);
+        let (serial, edition) = numbers.ok_or(format!("{:?} is altered", info.id))?;
         self.bind(serial, info.id)?;
+        if (info.payload_generation > 0) != (edition > 0) {
+            return Err(format!("{:?} is of generation {}", info.id, info.payload_generation));
+        }
         let micros = |length: Duration| length.as_micros() as u64;
         let results = [&info.passed, &info.result].into_iter().flatten();
         if results.into_iter().any(|result| *result != result_of(serial)) {
@@ -39,6 +43,7 @@ impl World {
         }
         Ok(Seen {
             serial,
+            edition,
             lines: self.lines.get(&info.id).copied().unwrap_or_default(),
             started: matches!(info.phase, Some(Phase::Started { .. })),
             progress: info.progress.as_ref().map(|progress| progress.percent),

@@ -1,0 +1,150 @@
+//! A verdict or a step of a task in hand that brings a new payload: both are one op. A payload that
+//! is too large for one record is written in turns before the op.
+
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::moves::Move;
+use crate::engine::pieces::StagedPayload;
+use crate::engine::replace::{Replacement, generation_after};
+use crate::engine::settle::{self, Settle};
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::feature::PAYLOADS;
+use crate::format::key;
+use crate::format::piece::Pieces;
+use crate::words::error::Result;
+use crate::words::numbers::Numbers;
+use crate::words::task::{TaskId, Ticket};
+
+/// A verb on a task in hand that may bring a payload.
+pub(crate) trait HeldVerb: Op {
+    /// The lease of the task, and its tube.
+    fn held(&self) -> Option<(u32, Ticket)>;
+
+    /// Refuses what no payload changes, before that is written in turns.
+    fn admit(&self, tube: &TubeEntry) -> Result<()>;
+
+    /// Decides, on the task with the new payload.
+    ///
+    /// # Errors
+    /// `LeaseLost` also where the verb without a payload answers with the lost leases.
+    fn decide_with(&self, ctx: &mut OpContext<'_>, new: &Replacement<'_>) -> Result<Self::Done>;
+}
+
+/// A verb with the payload that it brings. A full disk refuses it as it refuses a put.
+pub(crate) struct VerbWithPayload<'a, V> {
+    pub(crate) verb: &'a V,
+    pub(crate) new: Replacement<'a>,
+}
+
+impl<V: HeldVerb> Op for VerbWithPayload<'_, V> {
+    type Done = V::Done;
+
+    const SEES_DELAYS: bool = V::SEES_DELAYS;
+
+    fn tube(&self) -> Option<u32> {
+        self.verb.tube()
+    }
+
+    fn numbers(&self) -> Numbers {
+        self.verb.numbers()
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
+        self.verb.in_doubt(done)
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        self.verb.decide_with(ctx, &self.new)
+    }
+}
+
+/// Writes the first pieces of the payload of a verb, or the next ones. Returns what is written;
+/// `None` if they are not to be written in turns.
+pub(crate) struct StageReplacement<'a, V> {
+    pub(crate) verb: &'a V,
+    pub(crate) new: &'a Replacement<'a>,
+    pub(crate) pieces: Pieces,
+    /// The most pieces of this turn.
+    pub(crate) most: u32,
+    pub(crate) before: Option<StagedPayload>,
+}
+
+impl<V: HeldVerb> Op for StageReplacement<'_, V> {
+    type Done = Option<StagedPayload>;
+
+    const SEES_DELAYS: bool = V::SEES_DELAYS;
+
+    fn tube(&self) -> Option<u32> {
+        if self.before.is_none() { self.verb.tube() } else { None }
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        let mut staged = match self.before {
+            Some(before) => before,
+            None => {
+                let Some((number, ticket)) = self.verb.held() else { return Ok(None) };
+                let tube = &*ctx.tube(number)?;
+                self.verb.admit(tube)?;
+                let (stored, _) = settle::held(ctx, tube, ticket)?;
+                let stored = stored.whole(ctx, tube)?;
+                let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
+                self.new.check(ctx, tube, &row)?;
+                if tube.run().is_temporary() {
+                    return Ok(None);
+                }
+                let (run, id) = (tube.run(), ticket.id);
+                let generation = generation_after(ctx, tube, id, &row)?;
+                let pieces = Pieces { generation, ..self.pieces };
+                ctx.needs(&PAYLOADS);
+                StagedPayload { run, id, pieces, written: 0 }
+            }
+        };
+        staged.advance(ctx, self.new.payload.bytes, self.most)?;
+        Ok(Some(staged))
+    }
+}
+
+impl HeldVerb for Settle<'_> {
+    fn held(&self) -> Option<(u32, Ticket)> {
+        self.tickets.first().map(|ticket| (self.tube, *ticket))
+    }
+
+    fn admit(&self, tube: &TubeEntry) -> Result<()> {
+        settle::check_with_payload(tube, &self.verdict)
+    }
+
+    fn decide_with(&self, ctx: &mut OpContext<'_>, new: &Replacement<'_>) -> Result<Self::Done> {
+        let tube = &*ctx.tube(self.tube)?;
+        self.admit(tube)?;
+        for ticket in self.tickets {
+            let (stored, taken) = settle::held(ctx, tube, *ticket)?;
+            let stored = new.of(ctx, tube, stored)?;
+            let task = stored.task(tube)?;
+            let (raw, _) = task.read.ok_or_else(|| damaged("task"))?;
+            ctx.change(key::task(tube.run(), &task.home, task.id), raw.clone());
+            settle::settle_replaced(ctx, task, taken, &self.verdict)?;
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl HeldVerb for Move<'_> {
+    fn held(&self) -> Option<(u32, Ticket)> {
+        self.ticket().map(|ticket| (self.from, ticket))
+    }
+
+    fn admit(&self, _tube: &TubeEntry) -> Result<()> {
+        Ok(())
+    }
+
+    fn decide_with(&self, ctx: &mut OpContext<'_>, new: &Replacement<'_>) -> Result<()> {
+        self.decide_on(ctx, Some(new))
+    }
+}
