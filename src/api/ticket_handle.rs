@@ -103,7 +103,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::book`](crate::Lease::book).
     pub fn book(&self) -> Result<Option<String>> {
-        let book = self.read_with_tube(|tube, row| query::book(tube, row));
+        let book = self.read_with_tube(query::book);
         book.map_err(|error| self.named(error, "read the book"))
     }
 
@@ -112,7 +112,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::details`](crate::Lease::details).
     pub fn details(&self) -> Result<BTreeMap<String, String>> {
-        let details = self.read_with_tube(|tube, row| query::details(tube, row));
+        let details = self.read_with_tube(query::details);
         details.map_err(|error| self.named(error, "read the details"))
     }
 
