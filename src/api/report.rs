@@ -4,7 +4,7 @@ use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
 use crate::engine::report::ReportHeld;
-use crate::engine::{history, query, reports, settle};
+use crate::engine::{history, reports, settle};
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -63,18 +63,21 @@ impl<T: ?Sized> Task<T> {
     /// ```
     ///
     /// # Errors
-    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; [`Invalid`](ErrorKind::Invalid)
-    /// for more than 100 percent; [`TooLarge`](ErrorKind::TooLarge) for a text above its limit;
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended;
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
+    /// [`Invalid`](ErrorKind::Invalid) for more than 100 percent;
+    /// [`TooLarge`](ErrorKind::TooLarge) for a text above its limit;
     /// [`DiskFull`](ErrorKind::DiskFull); [`Full`](ErrorKind::Full) if temporary tubes hold as many
-    /// bytes as they may; [`ReadOnly`](ErrorKind::ReadOnly); [`Closed`](ErrorKind::Closed);
+    /// bytes as they may; [`Unsupported`](ErrorKind::Unsupported) if a later version has left no
+    /// room in the task's row; [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction). The task stays taken.
     pub fn progress(&self, percent: u8, text: &str) -> Result<()> {
         self.lease.progress(percent, text)
     }
 
     /// Stores a checkpoint of at most 16 KiB, from which the next attempt goes on if this one does
-    /// not end the work: it survives the attempt and the process. It replaces the one before. The
-    /// end of the work removes it, as does an [advance](Task::advance).
+    /// not end the work: it survives the attempt and, in a durable tube, the process. It replaces
+    /// the one before. The end of the work removes it, as does an [advance](Task::advance).
     ///
     /// It returns as a put does: in a durable tube once it is on the disk.
     ///
@@ -95,7 +98,8 @@ impl<T: ?Sized> Task<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`progress`](Task::progress).
+    /// As [`progress`](Task::progress); [`TooLarge`](ErrorKind::TooLarge) above 16 KiB;
+    /// [`Unknown`](ErrorKind::Unknown) if it may not be on the disk.
     pub fn checkpoint(&self, state: &[u8]) -> Result<()> {
         self.lease.checkpoint(state)
     }
@@ -103,15 +107,19 @@ impl<T: ?Sized> Task<T> {
     /// The last checkpoint, of this attempt or an earlier one; `None` if there is none.
     ///
     /// # Errors
-    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; [`Damaged`](ErrorKind::Damaged)
-    /// if the checkpoint is damaged; [`Closed`](ErrorKind::Closed).
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended;
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
+    /// [`Damaged`](ErrorKind::Damaged) if the checkpoint is damaged; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn last_checkpoint(&self) -> Result<Option<Vec<u8>>> {
         self.lease.last_checkpoint()
     }
 
     /// How the attempt before ended: who held the task, how long, and with what error. After an
-    /// [adoption](crate::Consumer::adopt) it is the holder that left the task. `None` of the first
-    /// attempt, and if the [history](Tube::history) does not reach back so far.
+    /// [adoption](crate::Consumer::adopt) it is the holder that left the task, and after an
+    /// [advance](Task::advance) the step before. It is the last such entry of the task's
+    /// [history](Tube::history): `None` if there is none, and of what happened while the disk was
+    /// full nothing is known.
     ///
     /// ```
     /// use tubewell::{HistoryEvent, Queue};
@@ -222,10 +230,10 @@ impl TicketHandle {
     /// # Errors
     /// As [`Task::last_checkpoint`].
     pub fn last_checkpoint(&self) -> Result<Option<Vec<u8>>> {
-        let read = self.hold.core.look(|view, _| {
-            let tube = query::tube(view, self.number)?;
-            settle::held(view, &tube, self.ticket)?;
-            reports::checkpoint(view, &tube, self.ticket.id)
+        let read = self.hold.core.look_at(|state, _| {
+            let tube = state.tube(self.number)?;
+            settle::held(&state.store, &tube, self.ticket)?;
+            reports::checkpoint(&state.store, &tube, self.ticket.id)
         });
         read.map_err(|error| self.named(error, "read the checkpoint"))
     }
@@ -235,10 +243,10 @@ impl TicketHandle {
     /// # Errors
     /// As [`Task::last_checkpoint`].
     pub fn previous(&self) -> Result<Option<HistoryEntry>> {
-        let read = self.hold.core.look(|view, now| {
-            let tube = query::tube(view, self.number)?;
-            settle::held(view, &tube, self.ticket)?;
-            history::read(view, &tube, self.ticket.id, now)
+        let read = self.hold.core.look_at(|state, now| {
+            let tube = state.tube(self.number)?;
+            settle::held(&state.store, &tube, self.ticket)?;
+            history::read(&state.store, &tube, self.ticket.id, now)
         });
         let history = read.map_err(|error| self.named(error, "read the history"))?;
         let is_end =
@@ -255,7 +263,9 @@ impl<T: ?Sized> Tube<T> {
     pub fn last_checkpoint(&self, id: TaskId) -> Result<Option<Vec<u8>>> {
         let core = &self.hold.core;
         let read = core.catch_up(self.number).and_then(|()| {
-            core.look(|view, _| reports::checkpoint(view, &query::tube(view, self.number)?, id))
+            core.look_at(|state, _| {
+                reports::checkpoint(&state.store, &state.tube(self.number)?, id)
+            })
         });
         self.name_task_errors("read the checkpoint", id, read)
     }

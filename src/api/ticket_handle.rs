@@ -103,7 +103,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::book`](crate::Lease::book).
     pub fn book(&self) -> Result<Option<String>> {
-        let book = self.read_with_tube(|tube, row| query::book(tube, row));
+        let book = self.read_with_tube(query::book);
         book.map_err(|error| self.named(error, "read the book"))
     }
 
@@ -112,7 +112,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::details`](crate::Lease::details).
     pub fn details(&self) -> Result<BTreeMap<String, String>> {
-        let details = self.read_with_tube(|tube, row| query::details(tube, row));
+        let details = self.read_with_tube(query::details);
         details.map_err(|error| self.named(error, "read the details"))
     }
 
@@ -122,8 +122,8 @@ impl TicketHandle {
     }
 
     fn read_with_tube<R>(&self, of: impl Fn(&TubeEntry, &TaskRow<'_>) -> R) -> Result<R> {
-        self.hold.core.look(|view, _| {
-            let tube = query::tube(view, self.number)?;
+        self.hold.core.look_at(|state, _| {
+            let (view, tube) = (&state.store, state.tube(self.number)?);
             let (stored, _) = settle::held(view, &tube, self.ticket)?;
             let stored = stored.whole(view, &tube)?;
             let (_, row) = stored.task(&tube)?.read.ok_or_else(|| damaged("task"))?;
@@ -154,9 +154,9 @@ impl TicketHandle {
     }
 
     pub(crate) fn left(&self) -> Result<Option<Duration>> {
-        self.hold.core.look(|view, now| {
-            let tube = query::tube(view, self.number)?;
-            let (_, taken) = settle::held(view, &tube, self.ticket)?;
+        self.hold.core.look_at(|state, now| {
+            let tube = state.tube(self.number)?;
+            let (_, taken) = settle::held(&state.store, &tube, self.ticket)?;
             left_of(&tube, &taken, now)
         })
     }

@@ -93,7 +93,8 @@ pub(crate) fn note_adoption(
     }
     let by = query::holder(ctx, taken.holder)?.unwrap_or_default();
     let row = line(HistoryEvent::Adopted, ctx.now.queue, "");
-    let row = HistoryRow { attempt: head.attempts, by: &by, ..row };
+    let held = held_for(taken, ctx.now);
+    let row = HistoryRow { attempt: head.attempts, held, by: &by, ..row };
     append(ctx, task, head, &row, &mut noted)?;
     Ok(noted)
 }

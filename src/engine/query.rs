@@ -290,7 +290,7 @@ pub(crate) fn book(tube: &TubeEntry, row: &TaskRow<'_>) -> Option<String> {
 
 /// The details of a task and its tube's; of a name that both have, the task's.
 pub(crate) fn details(tube: &TubeEntry, row: &TaskRow<'_>) -> Details {
-    let mut details = tube.row.options.details.clone();
+    let mut details = Details::clone(&tube.row.options.details);
     let own = row.details().into_iter();
     details.extend(own.map(|(name, text)| (name.to_owned(), text.to_owned())));
     details

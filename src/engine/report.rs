@@ -24,6 +24,9 @@ pub(crate) struct ReportHeld<'a> {
 impl Op for ReportHeld<'_> {
     type Done = ();
 
+    // Delays that have ended make nothing of the task in hand.
+    const SEES_DELAYS: bool = false;
+
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }

@@ -85,6 +85,11 @@ pub(crate) fn recover(
     head: &mut TaskProgress,
 ) -> Result<()> {
     let _fits = head.set_reports(found(ctx, run, id)?);
+    let row = sound(ctx.get(&key::report(run, id, ReportPart::Report)))?.flatten();
+    if let Some(row) = row.as_deref().and_then(ReportRow::decode) {
+        // A later lease must not have the number of the delivery that was started.
+        head.deliveries = head.deliveries.max(row.delivery);
+    }
     Ok(())
 }
 

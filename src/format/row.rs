@@ -31,6 +31,7 @@ use crate::words::history::HistoryLimits;
 use crate::words::lapse::{Lapse, ReturnTo};
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
+use crate::words::sync::Arc;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -283,8 +284,8 @@ impl TubeRow {
         }
         if let Some(field) = extension.take(DETAILS_FIELD) {
             let details = details::decode(&field)?.into_iter();
-            options.details =
-                details.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
+            let details = details.map(|(name, text)| (name.to_owned(), text.to_owned()));
+            options.details = Arc::new(details.collect());
         }
         Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }

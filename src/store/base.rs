@@ -20,10 +20,11 @@ use std::cell::RefCell;
 /// Rows that are read ahead between two questions whether to continue: a few pages.
 const READ_AHEAD_STEP: usize = 16;
 
-/// Bytes of rows after which a page that is read ahead is read once more: at most half a page.
+/// Bytes of rows after which a page that is read ahead is read once more. Less than what a page
+/// holds that is half full.
 /// A full cache of redb evicts pages that were read once before those read twice, and so a page
 /// that has just come in, where the older ones beside it are in use.
-const TOUCH_BYTES: usize = 2048;
+const TOUCH_BYTES: usize = 1024;
 
 /// The database at one snapshot.
 pub(crate) struct Base {

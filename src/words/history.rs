@@ -27,12 +27,14 @@ pub struct HistoryEntry {
     pub at: SystemTime,
     /// What happened.
     pub event: HistoryEvent,
-    /// The number of the attempt that this has ended, or of the present one. `None` if the task was
-    /// not taken, and of [`HistoryEvent::Done`].
+    /// The number of the attempt that this has ended, or of the present one, or of the one that has
+    /// gone on with another holder. `None` if the task was not taken, and of
+    /// [`HistoryEvent::Done`].
     pub attempt: Option<u32>,
     /// The named consumer that held the task, if it had one.
     pub by: Option<String>,
-    /// How long the attempt took, in [lease time](crate#time); of the present one, so far. `None`
+    /// How long the attempt took, in [lease time](crate#time); of the present one, and of one that
+    /// was adopted, so far. `None`
     /// if it is not known, because the process ended before the attempt did.
     pub held_for: Option<Duration>,
     /// The failure group, of a failure that has one.

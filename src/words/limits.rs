@@ -17,7 +17,8 @@ pub(crate) const META_BYTES_MAX: usize = 4096;
 pub(crate) const RESULT_BYTES_MAX: usize = 16 << 10;
 /// Bytes of the details of a task, and of those of a tube, with the lengths of their texts.
 pub(crate) const DETAILS_BYTES_MAX: usize = 4096;
-/// Bytes of a checkpoint. As those of a result, they fit into a record of the smallest journal.
+/// Bytes of a checkpoint of a task. One that is longer than a twelfth of the journal goes directly
+/// to the base.
 pub(crate) const CHECKPOINT_BYTES_MAX: usize = 16 << 10;
 /// Entries of a task's history, the put included.
 pub(crate) const HISTORY_ENTRIES: u32 = 100;

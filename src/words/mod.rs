@@ -2,6 +2,7 @@
 //! the only way to locks, channels and threads. No rule of the queue is here.
 
 pub(crate) mod macros;
+pub(crate) mod sync;
 pub(crate) mod limits;
 pub(crate) mod numbers;
 pub(crate) mod failure;
@@ -20,7 +21,6 @@ pub(crate) mod history;
 pub(crate) mod options;
 pub(crate) mod payload;
 pub(crate) mod verb;
-pub(crate) mod sync;
 pub(crate) mod stop;
 pub(crate) mod clock;
 pub(crate) mod wait;

@@ -13,6 +13,7 @@ use crate::words::limits;
 use crate::words::macros::{getters, setters};
 use crate::words::name;
 use crate::words::retention::Retention;
+use crate::words::sync::Arc;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -225,8 +226,9 @@ impl TubeKind {
 /// # In a configuration file
 ///
 /// With the feature `serde` they can be serialised and deserialised. The form has a field for each
-/// setter, with its name and the value that it takes, and `kind`. Without a ttl, a ttr or a
-/// placement that field is null or absent. Any other field that is absent is the default of the
+/// setter, with its name and the value that it takes, and `kind`; only the details are one field,
+/// `details`, with a text for each name. Without a ttl, a ttr, a book or a placement that field is
+/// null or absent. Any other field that is absent is the default of the
 /// kind, and an unknown one is refused. What a tube may not have is refused when it is made, as
 /// without a file. Lengths of time have the form that serde gives a [`Duration`]: whole seconds and
 /// nanoseconds, so that nothing is rounded and no unit has to be guessed.
@@ -276,7 +278,8 @@ pub struct TubeOptions {
     pub(crate) keep_buried: Option<Retention>,
     pub(crate) history: HistoryLimits,
     pub(crate) book: Option<String>,
-    pub(crate) details: Details,
+    /// Shared: the options are cloned with their tube at each read of it.
+    pub(crate) details: Arc<Details>,
     pub(crate) placement: Option<String>,
     /// An option of the call, not of the tube: never stored.
     pub(crate) if_not_exists: bool,
@@ -309,7 +312,7 @@ impl TubeOptions {
     /// # }
     /// ```
     pub fn detail(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
-        self.details.insert(name.into(), text.into());
+        Arc::make_mut(&mut self.details).insert(name.into(), text.into());
         self
     }
 
@@ -344,7 +347,7 @@ impl TubeOptions {
             keep_buried: None,
             history: HistoryLimits::new(),
             book: None,
-            details: Details::new(),
+            details: Arc::default(),
             placement: None,
             if_not_exists: false,
         }

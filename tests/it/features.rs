@@ -1,7 +1,7 @@
 //! Features in use: what is entered in the journal's head at its first use, and only then, so that
 //! a folder that does without them opens in every version of format 1.
 
-use crate::{home, still};
+use crate::{home, secs, still};
 use std::fs;
 use std::path::Path;
 use tubewell::{Advance, Backoff, HistoryLimits, Lapse, Queue, Task, Tube, TubeOptions};
@@ -101,6 +101,21 @@ fn each_entry_of_a_history_enters_it() {
         using(&tube);
         assert_eq!(entered(&path), ["history"]);
     }
+}
+
+/// A lease that goes to another holder is an entry, too.
+#[test]
+fn an_adoption_enters_the_histories() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"x").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    drop((tube.by(&ada).take().unwrap().detach(), ada));
+    let bob = queue.consumer("bob").unwrap();
+    assert_eq!(entered(&path), [""; 0]);
+    let _task = bob.adopt("ada").unwrap().tasks(&tube).next().unwrap().unwrap();
+    assert_eq!(entered(&path), ["history"]);
 }
 
 /// A report of a holder.

@@ -234,6 +234,28 @@ fn an_adopted_task_keeps_its_phase_and_names_the_one_before() {
     close_sound(queue);
 }
 
+/// In the same process it is known how long the one before held the task.
+#[test]
+fn an_adoption_is_an_entry_of_the_history_with_the_time_that_the_lease_was_held() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(b"x").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+    drop((tube.by(&ada).take().unwrap().detach(), ada));
+    clock.advance(secs(7));
+    let bob = queue.consumer("bob").unwrap();
+    let task = bob.adopt("ada").unwrap().tasks(&tube).next().unwrap().unwrap();
+    let previous = task.previous().unwrap().unwrap();
+    assert_eq!((previous.by.as_deref(), previous.held_for), (Some("ada"), Some(secs(7))));
+    clock.advance(secs(2));
+    task.release().unwrap();
+    let events = tube.history(id).unwrap().entries.into_iter().map(|entry| entry.event);
+    let wanted = [HistoryEvent::Put, HistoryEvent::Adopted, HistoryEvent::Released];
+    assert_eq!(events.collect::<Vec<_>>(), wanted);
+    sound(&queue);
+}
+
 #[test]
 fn a_lease_that_is_resumed_names_no_other_holder() {
     let (queue, tube) = in_memory(TubeOptions::default());

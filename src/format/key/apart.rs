@@ -1,5 +1,5 @@
-//! The keys of rows about one task that stand under no tube, so that a move rewrites none. Those of
-//! temporary tubes have tags of their own.
+//! The keys of rows about one task that stand under no tube, so that a move need not write them
+//! under another key. Those of temporary tubes have tags of their own.
 
 use super::{Key, Run, Tag, tagged};
 use crate::words::task::TaskId;

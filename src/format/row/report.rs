@@ -1,5 +1,6 @@
 //! What the holders of a task have reported of their work. It stands apart, so that a report
-//! rewrites neither the payload nor the state; the progress of the task says whether it is there.
+//! rewrites no payload, and only the first one the state; the progress of the task says whether it
+//! is there.
 
 use crate::format::extension::Extension;
 use crate::format::key::ReportPart;

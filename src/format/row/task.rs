@@ -167,8 +167,9 @@ pub(crate) fn label_section(labels: &Labels<'_>) -> Value {
     let mut fields = Extension::default();
     // All of it is far shorter than a section.
     let mut set = |number, field: &[u8]| _ = fields.set(number, field);
-    labels.kind.map(|kind| set(KIND_FIELD, kind.as_bytes()));
-    labels.book.map(|book| set(BOOK_FIELD, book.as_bytes()));
+    for (number, label) in [(KIND_FIELD, labels.kind), (BOOK_FIELD, labels.book)] {
+        label.into_iter().for_each(|label| set(number, label.as_bytes()));
+    }
     if !labels.details.is_empty() {
         let details = labels.details.iter().map(|(name, text)| (*name, *text));
         set(DETAILS_FIELD, &details::encode(details));

@@ -6,6 +6,7 @@ use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
+use crate::words::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -90,7 +91,7 @@ impl TubeForm {
             keep_buried,
             history,
             book,
-            details,
+            details: Arc::unwrap_or_clone(details),
             placement,
             if_not_exists,
         }
@@ -128,7 +129,7 @@ impl TubeForm {
         if let Some(book) = self.book {
             options = options.book(book);
         }
-        options.details = self.details;
+        options.details = Arc::new(self.details);
         if let Some(placement) = self.placement {
             options = options.placement(placement);
         }
@@ -174,7 +175,7 @@ mod tests {
             keep_buried: Some(Retention::new().count(1).bytes(2)),
             history: HistoryLimits::new().entries(5).bytes(6),
             book: Some("post office".into()),
-            details: [("stamp".into(), "blue".into())].into(),
+            details: Arc::new([("stamp".into(), "blue".into())].into()),
             placement: Some("by age".into()),
             if_not_exists: true,
         }

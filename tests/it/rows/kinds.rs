@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use tubewell::{Clock, Conflict, ErrorKind, ManualClock, PutOutcome, Queue, State, TaskId, Tube};
-use tubewell::{Reason, Task, TubeOptions};
+use tubewell::{HistoryLimits, Phase, Reason, Task, TubeOptions};
 
 const POSITION: u8 = 0x10;
 const DELAYED: u8 = 0x16;
@@ -434,5 +434,63 @@ fn a_transaction_goes_on_over_damaged_tasks_that_are_due() {
         .unwrap();
     ids.iter().for_each(|id| is_aside(&tube, *id));
     assert_eq!(counts(&tube), [2, 0, 0, 4]);
+    is_mended(&queue);
+}
+
+/// The reports of a task stand apart from its state, and the repair finds them. What is not known
+/// of the task any more does not make the next lease a started one.
+#[test]
+fn a_damaged_task_keeps_its_reports_and_is_not_started_again() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let options = TubeOptions::default().history(HistoryLimits::none());
+    let tube = queue.create_tube("t", options).unwrap();
+    let id = tube.put(&STRAW).unwrap();
+    let task = tube.take().unwrap();
+    task.start("pid 1").unwrap();
+    task.progress(40, "so far").unwrap();
+    task.checkpoint(b"from here").unwrap();
+    task.retry_after("in a stack of needles", secs(5)).unwrap();
+    queue.tube("good").unwrap().put_many([b"a", b"b"].map(|text| text.to_vec())).unwrap();
+    drop(tube);
+    queue.close().unwrap();
+    // Its row, and the copy with the end of its delay.
+    flip(&path, b"in a stack of needles", 0);
+
+    let (queue, tube, clock) = damaged(&path, "Delayed: a damaged row");
+    clock.advance(secs(5));
+    queue.tick().unwrap();
+    is_aside(&tube, id);
+    assert_eq!(tube.peek(id).unwrap().progress.as_ref().unwrap().percent, 40);
+    is_mended(&queue);
+    tube.kick_task(id).unwrap();
+    let task = tube.take().unwrap();
+    assert_eq!(tube.peek(id).unwrap().phase, Some(Phase::Reserved));
+    assert_eq!(task.last_checkpoint().unwrap().as_deref(), Some(&b"from here"[..]));
+    task.ack().unwrap();
+    is_mended(&queue);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_an_error_until_the_next_one() {
+    let (_home, path, id) = closed(|_, tube| {
+        let id = tube.put(b"x").unwrap();
+        let task = tube.take().unwrap();
+        task.progress(40, "a straw in the wind").unwrap();
+        task.checkpoint(b"in a stack of needles").unwrap();
+        task.release().unwrap();
+        id
+    });
+    flip(&path, b"in a stack of needles", 0);
+    flip(&path, b"a straw in the wind", 0);
+
+    let (queue, tube, _clock) = damaged(&path, "Report: a damaged row");
+    assert_eq!(tube.peek(id).unwrap().progress, None);
+    assert_eq!(kind(tube.last_checkpoint(id)), ErrorKind::Damaged);
+    let task = tube.take().unwrap();
+    assert_eq!(kind(task.last_checkpoint()), ErrorKind::Damaged);
+    task.start("pid 1").unwrap();
+    task.checkpoint(b"again").unwrap();
+    assert_eq!(task.last_checkpoint().unwrap().as_deref(), Some(&b"again"[..]));
     is_mended(&queue);
 }
