@@ -73,12 +73,13 @@ const KINDS: [TubeKind; 6] = [
 ];
 
 pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
-    let mut maker = Maker { rng: Rng::new(seed), profile, kinds: [TubeKind::General; 4] };
+    let (rng, payloads) = (Rng::new(seed), Rng::new(!seed));
+    let mut maker = Maker { rng, payloads, profile, kinds: [TubeKind::General; 4] };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
         let step = maker.step();
-        steps.push(step);
+        steps.push(maker.bring(step));
         if maker.rng.one_in(16) {
             steps.push(Step::Look);
         }
@@ -89,6 +90,8 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
 
 struct Maker {
     rng: Rng,
+    /// Which steps bring a payload.
+    payloads: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -261,30 +264,23 @@ impl Maker {
         }
     }
 
-    /// A step that brings a payload.
-    fn brings(&mut self, lease: u32, timed: bool) -> Step {
-        match self.rng.below(14) {
-            0 => Step::Ack { lease },
-            1 => Step::AckWith { lease },
-            2..4 => Step::Release { lease, back: self.back(timed) },
-            4..6 => {
-                let after = self.maybe_span(2).filter(|_| timed);
-                Step::Retry { lease, after, grouped: self.rng.one_in(3) }
-            }
-            6 => {
-                let priority = (timed && self.rng.one_in(3)).then(|| self.priority());
-                Step::Bury { lease, priority }
-            }
-            7 => Step::Fail { lease },
-            8 => Step::Trash { lease },
-            9..11 => {
-                let (to, delay) = (self.tube(), self.rng.one_in(3).then(|| self.span()));
-                Step::Advance { lease, to, delay, with_result: self.rng.one_in(2) }
-            }
-            11 => Step::Touch { lease, by: self.span() },
-            12 => Step::Renew { lease },
-            _ => Step::RenewFor { lease, by: self.span() },
-        }
+    /// The step, perhaps with a payload.
+    fn bring(&mut self, step: Step) -> Step {
+        let is_held = matches!(
+            step,
+            Step::Ack { .. }
+                | Step::AckWith { .. }
+                | Step::Release { .. }
+                | Step::Retry { .. }
+                | Step::Bury { .. }
+                | Step::Fail { .. }
+                | Step::Trash { .. }
+                | Step::Advance { .. }
+                | Step::Touch { .. }
+                | Step::Renew { .. }
+                | Step::RenewFor { .. }
+        );
+        if is_held && self.payloads.one_in(2) { Step::Bring { step: Box::new(step) } } else { step }
     }
 
     fn step(&mut self) -> Step {
@@ -340,9 +336,6 @@ impl Maker {
         }
         if self.rng.one_in(40) {
             return Step::Finish { tube, task, fails: self.rng.one_in(3) };
-        }
-        if self.rng.one_in(16) {
-            return Step::Bring { step: Box::new(self.brings(lease, timed)) };
         }
         match self.rng.below(if self.profile.beside { 242 } else { 224 }) {
             0..45 => self.put(tube),

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// An id that is never given.
+const NO_TASK: TaskId = TaskId::new(u64::MAX - 1);
+
 impl World {
     pub(super) fn of_tube(&mut self, step: &Step, picked: &Picked) -> Verdict<Result<Answer>> {
         let done = |result: Result<()>| Ok(result.map(|()| Answer::Done));
@@ -41,7 +44,7 @@ impl World {
         };
         // An id that never existed, if the step picked nothing.
         let id = picked.task.and_then(|serial| self.ids.get(&serial).copied());
-        let id = id.unwrap_or(TaskId::new(u64::MAX - 1));
+        let id = id.unwrap_or(NO_TASK);
         match step {
             Step::Put { new, .. } => self.put(&tube, new, picked.serial),
             Step::PutMany { count, .. } => {
@@ -107,7 +110,9 @@ impl World {
                 Ok(tube.delete_many(&ids.collect::<Vec<_>>()).map(Answer::Count))
             }
             Step::Timeout { .. } => {
-                let ids = picked.tasks.iter().filter_map(|serial| self.ids.get(serial).copied());
+                // The id of a put without an answer is not known, and its task may be gone.
+                let known = |serial| self.ids.get(serial).copied();
+                let ids = picked.tasks.iter().map(|serial| known(serial).unwrap_or(NO_TASK));
                 done(tube.force_timeout(&ids.collect::<Vec<_>>()))
             }
             Step::Finish { fails, .. } => {

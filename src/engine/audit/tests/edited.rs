@@ -309,8 +309,10 @@ fn a_put_in_turns_holds_a_few_pieces_and_is_rolled_back() {
         let journaled = played.journaled;
         match played.run(&put) {
             Ok(done) => {
-                let StagedPayload { id, written, .. } = staged.payload;
-                assert_eq!((done[0].id, written), (id, pieces.count()));
+                assert_eq!(
+                    (done[0].id, staged.payload.written),
+                    (staged.payload.id, pieces.count())
+                );
                 assert!(played.journaled - journaled < 500);
                 assert_eq!(played.rows.keys(Tag::Work), NOTHING_OF);
                 return assert_eq!(played.rows.faults(), NOTHING);
