@@ -406,7 +406,8 @@ fn every_fault_has_its_line() {
         ("its pieces are of another generation", |rows| {
             let id = key::of_piece(&rows.keys(Tag::Piece)[0]).unwrap().0;
             let is_it = |row: &&Key| key::id_of(row) == Some(id);
-            let task = rows.keys(Tag::Task).iter().find(is_it).unwrap().clone();
+            let tasks = Tag::TASKS.map(|tag| rows.keys(tag)).concat();
+            let task = tasks.iter().find(is_it).unwrap().clone();
             let raw = rows.rows[&task].clone().unwrap();
             let section = row::replaced_section(&[], 1).unwrap();
             let own = row::TaskRow { extension: &section, ..row::TaskRow::decode(&raw).unwrap() };
