@@ -493,8 +493,10 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// As [`Tube::put`]; [`KeyExists`](ErrorKind::KeyExists) under [`Conflict::Reject`];
     /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind does not allow,
     /// and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl
-    /// or ttr of less than a microsecond, delay together with run_at, and a group or key that is
-    /// empty, too long or has control characters.
+    /// or ttr of less than a microsecond, delay together with run_at, and a group, key, kind, book
+    /// or name of a detail that is empty, too long or has control characters;
+    /// [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB, of a batch also for those of a
+    /// task with those of the batch.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }

@@ -105,8 +105,9 @@ impl Queue {
     /// [`TubeExists`](ErrorKind::TubeExists) if there is one of this name, or, with
     /// [`if_not_exists`](TubeOptions::if_not_exists), [`TubeMismatch`](ErrorKind::TubeMismatch) if
     /// its kind or options are others; [`Unsupported`](ErrorKind::Unsupported) for an option that
-    /// the kind does not allow; [`Invalid`](ErrorKind::Invalid) for other options that make no
-    /// sense; as [`tube`](Queue::tube).
+    /// the kind does not allow; [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB;
+    /// [`Invalid`](ErrorKind::Invalid) for other options that make no sense; as
+    /// [`tube`](Queue::tube).
     pub fn create_tube(&self, name: &str, mut options: TubeOptions) -> Result<Tube> {
         let exists = match std::mem::take(&mut options.if_not_exists) {
             true => tubes::Exists::Same,

@@ -348,7 +348,7 @@ impl World {
             1 => drop(fine(held.release())),
             4 => {
                 let long = vec![bytes.byte(); usize::from(bytes.byte()) * 300];
-                drop(fine(held.with_payload(&long).renew()));
+                let _ = fine(held.with_payload(&long).renew());
             }
             5 => drop(fine(held.with_payload(&[bytes.byte(); 5000]).retry("failed"))),
             6 => drop(fine(held.with_payload(b"short").release())),
