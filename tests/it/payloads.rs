@@ -96,7 +96,7 @@ fn every_verb_replaces_a_payload_of_every_length_by_one_of_every_length() {
                         let listed = tube.tasks(state).map(|task| task.unwrap()).find(is_it);
                         assert!(listed.unwrap().payload == payload(new), "{told}");
                     }
-                    assert_eq!(tube.len().unwrap() <= 1, true, "{told}");
+                    assert!(tube.len().unwrap() <= 1, "{told}");
                 };
                 seen(&tube, *state);
                 assert_eq!(queue.space().unwrap().durable_bytes, new as u64, "{told}");
