@@ -89,12 +89,14 @@ impl Model {
         self.count(no, Call::Ttr);
     }
 
-    /// The tubes whose due work is done before this step.
+    /// The tubes whose due work may be done before this step is.
     pub fn due_before(&self, step: &Step, picked: &Picked) -> Vec<u8> {
         let mut time = self.time.clone();
         time.read();
         let all = matches!(step, Step::Tick | Step::Look);
-        let touched = self.tubes_of(step, picked);
+        let mut touched = self.tubes_of(step, picked);
+        // A verb by id looks there for a task of another tube, which it names.
+        touched.extend(picked.task.and_then(|task| Some(self.tasks.get(&task)?.tube)));
         let sees_delays = step.sees_delays();
         let is_due = |task: &&Task| {
             let clock = if task.by_wall { time.wall_now() } else { time.queue };
