@@ -211,6 +211,7 @@ impl<T: ?Sized> Tube<T> {
                     handed => handed?,
                 };
                 let may_be_more = handed.len() == left;
+                tasks.reserve(handed.len());
                 // If one of them cannot be opened, the guards of the others return their tasks.
                 let guarded = handed.into_iter().map(|handed| (self.guard(&handed), handed));
                 for (lease, handed) in guarded.collect::<Vec<_>>() {
