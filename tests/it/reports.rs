@@ -3,8 +3,8 @@
 
 use crate::{close_sound, home, kind, secs, still};
 use tubewell::{
-    Durability, ErrorKind, HistoryEvent, HistoryLimits, Phase, Queue, Retention, State, Task,
-    TaskId, Tube, TubeOptions, WorkProgress,
+    Conflict, Durability, ErrorKind, HistoryEvent, HistoryLimits, Phase, Queue, Retention, State,
+    Task, TaskId, Tube, TubeOptions, WorkProgress,
 };
 
 fn started(tube: &Tube, id: TaskId) -> Option<String> {
@@ -139,9 +139,16 @@ fn a_checkpoint_survives_attempts_and_openings_and_ends_with_the_work() {
 fn reports_go_with_their_task() {
     for temporary in [false, true] {
         let options = TubeOptions::default().temporary(temporary);
-        let ways: [fn(&Queue, &Tube, Task); 6] = [
+        let ways: [fn(&Queue, &Tube, Task); 8] = [
             |_, _, task| task.ack().unwrap(),
             |_, tube, task| tube.delete(task.id()).unwrap(),
+            |_, tube, task| assert_eq!(tube.delete_many(&[task.id()]).unwrap(), 1),
+            |_, tube, _| {
+                let again = tube.task(b"y").key("k").on_conflict(Conflict::Replace);
+                let id = again.put().unwrap();
+                assert_eq!(tube.peek(id).unwrap().progress, None);
+                assert_eq!(tube.last_checkpoint(id).unwrap(), None);
+            },
             |_, tube, task| tube.complete_by_id(task.id()).map(drop).unwrap(),
             |_, tube, _| _ = tube.truncate().unwrap(),
             |queue, _, _| queue.force_drop_tube("t").unwrap(),
@@ -152,7 +159,7 @@ fn reports_go_with_their_task() {
         ];
         for end in ways {
             let (queue, tube) = in_memory(options.clone());
-            tube.put(b"x").unwrap();
+            tube.task(b"x").key("k").put().unwrap();
             let task = tube.take().unwrap();
             all_of(&task);
             sound(&queue);
@@ -161,6 +168,36 @@ fn reports_go_with_their_task() {
             sound(&queue);
         }
     }
+}
+
+/// The end of a ttl, and the limit of the finished tasks that a tube keeps.
+#[test]
+fn reports_go_with_what_a_tube_removes_by_itself() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let options = TubeOptions::default().keep_finished(Retention::new().count(1));
+    let tube = queue.create_tube("t", options).unwrap();
+    let ids = [(); 3].map(|()| {
+        let id = tube.task(b"x").ttl(secs(9)).put().unwrap();
+        all_of(&tube.claim(id).unwrap());
+        id
+    });
+    for id in ids {
+        let task = tube.claim(id).unwrap();
+        if id == ids[2] {
+            task.detach();
+        } else {
+            task.ack().unwrap();
+        }
+    }
+    assert_eq!(kind(tube.peek(ids[0])), ErrorKind::TaskNotFound);
+    assert_eq!(progress(&tube, ids[1]), Some(10));
+    clock.advance(secs(9));
+    queue.tick().unwrap();
+    assert_eq!(kind(tube.peek(ids[2])), ErrorKind::TaskNotFound);
+    sound(&queue);
+    tube.delete(ids[1]).unwrap();
+    sound(&queue);
 }
 
 #[test]
