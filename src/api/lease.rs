@@ -2,9 +2,8 @@
 //! returns the task. Only the lease implements `Drop`, so a task can be split into payload and
 //! lease.
 
-use crate::api::callbacks::CallbackGuard;
 use crate::api::consumer::Consumer;
-use crate::api::lost;
+use crate::api::lost::{self, LostCallback};
 use crate::api::ticket_handle::TicketHandle;
 use crate::engine::take::AboutTask;
 use crate::runtime::events::Event;
@@ -49,7 +48,7 @@ pub struct Lease {
     /// Whether user code has seen the payload. Only then a drop counts the attempt.
     pub(crate) seen: bool,
     /// Calls its holder when it is lost.
-    lost: Option<Box<CallbackGuard>>,
+    lost: Option<Box<LostCallback>>,
 }
 
 impl Lease {
@@ -85,6 +84,11 @@ impl Lease {
         if self.lost.is_some() {
             self.lost = None;
         }
+    }
+
+    /// The same while a verb runs that leaves the lease if it is refused.
+    pub(crate) fn mute(&self, yes: bool) {
+        self.lost.iter().for_each(|lost| lost.mute(yes));
     }
 
     /// Calls `f` when the lease lapses and when it is lost, as long as this guard exists; a second

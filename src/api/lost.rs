@@ -7,8 +7,22 @@ use crate::api::ticket_handle::TicketHandle;
 use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, Interest};
 use crate::words::error::Result;
-use crate::words::sync::{AtomicBool, Ordering};
+use crate::words::sync::{Arc, AtomicBool, Ordering};
 use crate::words::task::State;
+
+/// The callback of one lease, as long as this exists.
+pub(crate) struct LostCallback {
+    _guard: CallbackGuard,
+    is_muted: Arc<AtomicBool>,
+}
+
+impl LostCallback {
+    /// Whether the end of the lease is not told from now on, because its holder ends it. A loss in
+    /// the meantime is the answer of the holder's verb.
+    pub(crate) fn mute(&self, yes: bool) {
+        self.is_muted.store(yes, Ordering::Release);
+    }
+}
 
 /// Registers a callback for the events of one lease.
 ///
@@ -17,8 +31,9 @@ use crate::words::task::State;
 pub(crate) fn register(
     held: &TicketHandle,
     f: impl Fn(&Event) + Send + Sync + 'static,
-) -> Result<CallbackGuard> {
-    let is_over = AtomicBool::new(false);
+) -> Result<LostCallback> {
+    let (is_over, is_muted) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let muted = is_muted.clone();
     let tell = move |event: &Event| {
         // Later events are of other leases on the task.
         let ends = event.to != Some(State::Taken);
@@ -27,7 +42,7 @@ pub(crate) fn register(
         } else {
             is_over.load(Ordering::Acquire)
         };
-        if !was_over {
+        if !was_over && !muted.load(Ordering::Acquire) {
             f(event);
         }
     };
@@ -36,5 +51,6 @@ pub(crate) fn register(
     let callback = Callback::new(tell, Interest::Event);
     let guard = CallbackGuard::new(core, callbacks, filter, callback);
     let registered = guard.and_then(|guard| held.left().map(|_| guard));
-    registered.map_err(|error| held.named(error, "on_lost"))
+    let registered = registered.map_err(|error| held.named(error, "on_lost"))?;
+    Ok(LostCallback { _guard: registered, is_muted })
 }

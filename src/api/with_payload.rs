@@ -123,28 +123,31 @@ impl Holder<'_> {
         }
     }
 
-    /// After the task was settled.
-    fn finish(self) {
-        if let Self::Guard(lease) = self {
-            lease.finish();
+    /// Runs a verb that settles the task. If it is refused, the lease stays.
+    fn settle(self, verb: impl FnOnce(&TicketHandle) -> Result<()>) -> Result<()> {
+        let lease = match self {
+            Self::Ticket(held) => return verb(held),
+            Self::Guard(lease) => lease,
+        };
+        lease.mute(true);
+        let done = verb(&lease.held);
+        match done {
+            Ok(()) => lease.finish(),
+            Err(_) => lease.mute(false),
         }
+        done
     }
 }
 
 impl WithPayload<'_> {
     /// Applies a verdict after which the task is kept.
     pub(super) fn keep(&self, verdict: Verdict<'_>) -> Result<()> {
-        let (held, payload) = (self.holder.held(), self.payload);
-        held.settle_by(verdict, |op, _| {
-            held.hold.core.run_with_payload(op, held.replacement(payload), held.durability)
-        })
+        apply(self.holder.held(), verdict, self.payload)
     }
 
     /// Applies a verdict that settles the task.
     pub(super) fn settle(self, verdict: Verdict<'_>) -> Result<()> {
-        self.keep(verdict)?;
-        self.holder.finish();
-        Ok(())
+        self.holder.settle(|held| apply(held, verdict, self.payload))
     }
 
     /// As [`Task::advance`](crate::Task::advance): the next step has this payload.
@@ -160,13 +163,19 @@ impl WithPayload<'_> {
     /// # Errors
     /// As [`Task::advance_with`](crate::Task::advance_with), and as [`WithPayload`] says.
     pub fn advance_with<U: ?Sized>(self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
-        let (held, payload) = (self.holder.held(), self.payload);
-        held.advance_by(next, terms, |op, durability| {
-            held.hold.core.run_with_payload(op, held.replacement(payload), durability)
-        })?;
-        self.holder.finish();
-        Ok(())
+        let payload = self.payload;
+        self.holder.settle(|held| {
+            held.advance_by(next, terms, |op, durability| {
+                held.hold.core.run_with_payload(op, held.replacement(payload), durability)
+            })
+        })
     }
+}
+
+fn apply(held: &TicketHandle, verdict: Verdict<'_>, payload: NewPayload<'_>) -> Result<()> {
+    held.settle_by(verdict, |op, _| {
+        held.hold.core.run_with_payload(op, held.replacement(payload), held.durability)
+    })
 }
 
 impl WithPayloadIn<'_, '_> {

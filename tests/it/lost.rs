@@ -1,6 +1,6 @@
 //! How a holder learns that its lease has lapsed or is lost.
 
-use crate::{kind, lone, lone_with, secs, still, until};
+use crate::{home, kind, lone, lone_with, secs, still, until};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use tubewell::{Cause, ErrorKind, Lapse, ManualClock, Queue, Task, Tube, TubeOptions};
@@ -127,6 +127,37 @@ fn a_verdict_of_the_guard_is_not_told() {
         queue.tick().unwrap();
         assert_eq!(all(&told), []);
         assert!(told.recv().is_err(), "the callback is gone");
+    }
+}
+
+/// Regression: a verdict with a payload was told to its own holder, if the thread of the callbacks
+/// was faster than the return of the call. After one that is refused a loss is told as before.
+#[test]
+fn a_verdict_with_a_payload_is_not_told_unless_it_is_refused() {
+    let verdicts: [fn(&mut Task, &Tube) -> tubewell::Result<()>; 4] = [
+        |task, _| task.with_payload(b"b").release(),
+        |task, _| task.with_payload(b"b").retry_after("no", secs(0)),
+        |task, _| task.with_payload(b"b").fail("g", "no"),
+        |task, tube| task.with_payload(b"b").advance(tube),
+    ];
+    for settle in verdicts {
+        let (_home, path) = home();
+        let queue = Queue::open(&path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        for _ in 0..20 {
+            let mut task = one(&tube);
+            let told = watched(&mut task);
+            settle(&mut task, &tube).unwrap();
+            drop(task);
+            assert_eq!(told.iter().collect::<Vec<_>>(), []);
+        }
+
+        let mut task = tube.claim(tube.put(b"c").unwrap()).unwrap();
+        let told = watched(&mut task);
+        // The tube keeps no finished task.
+        assert_eq!(kind(task.with_payload(b"d").ack()), ErrorKind::Unsupported);
+        tube.delete(task.id()).unwrap();
+        assert_eq!(told.recv(), Ok(Cause::Delete));
     }
 }
 
