@@ -42,8 +42,13 @@ impl Noted {
     }
 }
 
-/// The entry of a step, which the state after it names. On a full disk there is none, so that what
-/// returns takes no space.
+/// Whether steps of a task are noted. On a full disk they are not, so that what returns takes no
+/// space.
+fn takes_entries(ctx: &OpContext<'_>, task: &TaskRef<'_>) -> bool {
+    task.tube.row.options.history.stores() && !ctx.is_full()
+}
+
+/// The entry of a step, which the state after it names.
 pub(crate) fn note(
     ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
@@ -52,7 +57,7 @@ pub(crate) fn note(
 ) -> Result<Noted> {
     let mut noted = Noted::default();
     let Some(event) = event_of(cause, to) else { return Ok(noted) };
-    if !task.tube.row.options.history.stores() || ctx.is_full() {
+    if !takes_entries(ctx, task) {
         return Ok(noted);
     }
     let (mut place, text) = told(event, to);
@@ -88,7 +93,7 @@ pub(crate) fn note_adoption(
     holder: u32,
 ) -> Result<Noted> {
     let mut noted = Noted::default();
-    if holder == taken.holder || !task.tube.row.options.history.stores() || ctx.is_full() {
+    if holder == taken.holder || !takes_entries(ctx, task) {
         return Ok(noted);
     }
     let by = query::holder(ctx, taken.holder)?.unwrap_or_default();
