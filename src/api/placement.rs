@@ -1,7 +1,7 @@
 //! Custom ordering. A placement is called once, before the put. Its answer is stored with the task,
 //! so that take, release, kick and recovery never call user code.
 
-use crate::engine::put::{NewRow, Placed};
+use crate::engine::new_row::{NewRow, Placed};
 use std::time::SystemTime;
 
 /// Decides the order of a tube's new tasks. Registered by name with

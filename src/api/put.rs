@@ -1,10 +1,12 @@
 //! Putting tasks: the plain verb, the builder with every option, and batches.
 
 use crate::api::codec::Coding;
+use crate::api::lease::Lease;
 use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
-use crate::engine::put::{Extras, NewRow, PutTasks};
+use crate::engine::new_row::{Extras, NewRow};
+use crate::engine::put::PutTasks;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::{PutsDone, StagedPut};
 use crate::words::backoff::Backoff;
@@ -16,7 +18,7 @@ use crate::words::options::Durability;
 use crate::words::options::TubeOptions;
 use crate::words::stop::Stop;
 use crate::words::task::TaskId;
-use crate::words::verb::{Conflict, Put};
+use crate::words::verb::{Conflict, Put, PutOutcome};
 use crate::words::wait::{Wait, WaitLength};
 use std::borrow::Borrow;
 use std::slice;
@@ -122,7 +124,15 @@ impl<T: ?Sized> Tube<T> {
     /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
         let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
-        NewTask { tube: self, payload, row, extras, durability: self.durability, room: Wait::NO }
+        NewTask {
+            tube: self,
+            payload,
+            row,
+            extras,
+            holding: None,
+            durability: self.durability,
+            room: Wait::NO,
+        }
     }
 
     /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
@@ -151,7 +161,15 @@ impl<T: ?Sized> Tube<T> {
         // One more than the limit, so that an endless iterator is refused.
         let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
         let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
-        NewTask { tube: self, payload, row, extras, durability: self.durability, room: Wait::NO }
+        NewTask {
+            tube: self,
+            payload,
+            row,
+            extras,
+            holding: None,
+            durability: self.durability,
+            room: Wait::NO,
+        }
     }
 
     /// Starts a put of several tasks with options of their own, all or none, in one step. The
@@ -185,7 +203,15 @@ impl<T: ?Sized> Tube<T> {
     ) -> NewTask<'a, T, TaskList<'a, T>> {
         let payload = TaskList(tasks.into_iter().take(BATCH_TASKS_MAX + 1).collect());
         let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
-        NewTask { tube: self, payload, row, extras, durability: self.durability, room: Wait::NO }
+        NewTask {
+            tube: self,
+            payload,
+            row,
+            extras,
+            holding: None,
+            durability: self.durability,
+            room: Wait::NO,
+        }
     }
 
     /// Puts all tasks of an iterator, in groups, with bounded memory: a group has up to 1024 tasks
@@ -311,7 +337,9 @@ pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
     payload: P,
     row: NewRow<'a>,
     /// Usually none.
-    extras: Option<Box<Extras<'a>>>,
+    pub(super) extras: Option<Box<Extras<'a>>>,
+    /// The guard of the caller's lease on the task of the key.
+    pub(super) holding: Option<&'a Lease>,
     durability: Durability,
     room: Wait<'a>,
 }
@@ -491,12 +519,15 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     ///
     /// # Errors
     /// As [`Tube::put`]; [`KeyExists`](ErrorKind::KeyExists) under [`Conflict::Reject`];
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound) if there is no task that [must
+    /// exist](NewTask::must_exist); [`WrongState`](ErrorKind::WrongState) for a payload that is too
+    /// large for one step, if its key led to another task each time it was written;
     /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind does not allow,
-    /// and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl
-    /// or ttr of less than a microsecond, delay together with run_at, and a group, key, kind, book
-    /// or name of a detail that is empty, too long or has control characters;
+    /// and for the front of a tube with a placement; [`Invalid`](ErrorKind::Invalid) for a ttl or
+    /// ttr of less than a microsecond, delay together with run_at, and a group, key, kind, book or
+    /// name of a detail that is empty, too long or has control characters;
     /// [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB, of a batch also for those of a
-    /// task with those of the batch.
+    /// task with those of the batch, and of a task that is put again with its own.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }
@@ -507,8 +538,10 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// As [`put`](NewTask::put).
     pub fn put_outcome(self) -> Result<Put> {
         let (durability, room) = (self.durability, self.room);
-        self.submit(|tube, op| {
-            one(&tube.hold.core.finish(op, apply(tube, op, room), durability)?)
+        quietly(self.holding, || {
+            self.submit(|tube, op| {
+                one(&tube.hold.core.finish(op, apply(tube, op, room), durability)?)
+            })
         })
     }
 
@@ -518,13 +551,18 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// # Errors
     /// As [`put`](NewTask::put).
     pub fn put_receipt(self) -> Result<Receipt> {
-        let (durability, room) = (self.durability, self.room);
-        self.submit(|tube, op| {
-            let core = &tube.hold.core;
-            let applied = apply(tube, op, room);
-            let (done, mark) = applied.or_else(|error| core.refused(error, durability))?;
-            Ok(Receipt { hold: tube.hold.clone(), put: one(&done)?, mark })
-        })
+        let (durability, room, hold) = (self.durability, self.room, &self.tube.hold);
+        let mut written = Mark::default();
+        let put = quietly(self.holding, || {
+            self.submit(|tube, op| {
+                let core = &tube.hold.core;
+                let applied = apply(tube, op, room);
+                let (done, mark) = applied.or_else(|error| core.refused(error, durability))?;
+                written = mark;
+                one(&done)
+            })
+        })?;
+        Ok(Receipt { hold: hold.clone(), put, mark: written })
     }
 }
 
@@ -582,6 +620,7 @@ impl<T: ?Sized> NewTask<'_, T> {
         let text = match self {
             _ if *self.tube != *tube => "it is of another tube",
             _ if !self.room.is_none() => "only a single put waits for room",
+            _ if self.holding.is_some() => "only a single put takes the guard of its task",
             _ if self.durability != tube.durability => "the batch has one durability",
             _ => return Ok(()),
         };
@@ -675,6 +714,20 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
             task.tube.fill(row, task.payload, (buffer, place))
         })?)
     }
+}
+
+/// Runs a put whose caller may hold the task of its key. If the put is what ends that lease, the
+/// guard is not told.
+#[inline]
+fn quietly(holding: Option<&Lease>, put: impl FnOnce() -> Result<Put>) -> Result<Put> {
+    let Some(lease) = holding else { return put() };
+    lease.mute(true);
+    let done = put();
+    let is_its_end = |put: &Put| put.outcome == PutOutcome::Replaced && put.id == lease.id();
+    if !done.as_ref().is_ok_and(is_its_end) {
+        lease.mute(false);
+    }
+    done
 }
 
 /// Runs the put. If it finds no room it may wait.

@@ -27,7 +27,8 @@ use crate::words::verb::{Advance, Verdict};
 /// [durable](crate::Builder::durable_bytes_max) or all
 /// [temporary](crate::Builder::temporary_bytes_max) tubes; [`Unsupported`](ErrorKind::Unsupported)
 /// for an ack in a tube that does not [keep finished tasks](crate::TubeOptions::keep_finished);
-/// [`WrongState`](ErrorKind::WrongState) if another call has replaced the payload at the same time.
+/// [`WrongState`](ErrorKind::WrongState) if another call has replaced the payload at the same time;
+/// [`Invalid`](ErrorKind::Invalid) for plain bytes where a codec has encoded the task.
 #[derive(Debug)]
 #[must_use = "nothing happens before a verb"]
 pub struct WithPayload<'a> {

@@ -125,8 +125,10 @@ impl HeldVerb for Settle<'_> {
         self.admit(tube)?;
         for ticket in self.tickets {
             let (stored, taken) = settle::held(ctx, tube, *ticket)?;
+            let bytes = stored.task(tube)?.bytes as i64;
             let stored = new.of(ctx, tube, stored)?;
             let task = stored.task(tube)?;
+            ctx.effects().count_bytes(tube.run(), task.bytes as i64 - bytes);
             let (raw, _) = task.read.ok_or_else(|| damaged("task"))?;
             ctx.change(key::task(tube.run(), &task.home, task.id), raw.clone());
             settle::settle_replaced(ctx, task, taken, &self.verdict)?;

@@ -141,6 +141,7 @@ fn told(event: HistoryEvent, to: &TaskState) -> (String, String) {
 /// What a step is in a history; `None` if it is no entry.
 fn event_of(cause: Cause, to: &TaskState) -> Option<HistoryEvent> {
     Some(match cause {
+        Cause::Put => HistoryEvent::PutAgain,
         Cause::Release => HistoryEvent::Released,
         Cause::Retry => HistoryEvent::Retried,
         Cause::Ttr => HistoryEvent::TimedOut,

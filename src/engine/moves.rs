@@ -1,18 +1,21 @@
 //! A task goes to another tube, or to the back of its own: by its holder, as the next step of its
-//! work, or by its id. It keeps its id, its key and its payload, of which no piece is written
-//! again.
+//! work, by its id, or by a put that meets its key. It keeps its id, its key, and the payload
+//! unless it gets another one: then no piece of it is written again.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::new_row::NewRow;
 use crate::engine::replace::Replacement;
 use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::{self, Changes};
-use crate::engine::{finish, history, lookup, put, query, reports, retry, transition};
+use crate::engine::{finish, history, keys, lookup, query, reports, retry, transition};
 use crate::format::Value;
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Home, Order, Rank};
-use crate::format::row::{self, DelayedRow, StoredReports, TaskProgress, TaskRow, moved_section};
+use crate::format::row::{
+    self, DelayedRow, StoredReports, TaskProgress, TaskRow, labelled_section, moved_section,
+};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -37,14 +40,37 @@ pub(crate) enum Which<'a> {
     Held(Ticket, Option<&'a [u8]>),
     /// This one, in any state. A lease on it is lost.
     ById(TaskId),
+    /// This one, which a put of its key has met, with the number of the put.
+    Again(TaskId, u64, &'a NewRow<'a>),
 }
 
 impl Which<'_> {
     pub(crate) fn id(&self) -> TaskId {
         match self {
             Self::Held(ticket, _) => ticket.id,
-            Self::ById(id) => *id,
+            Self::ById(id) | Self::Again(id, ..) => *id,
         }
+    }
+
+    /// What the put gives.
+    fn given(&self) -> Option<&NewRow<'_>> {
+        match self {
+            Self::Again(_, _, given) => Some(given),
+            _ => None,
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Held(..) => Cause::Advance,
+            Self::ById(_) => Cause::Move,
+            Self::Again(..) => Cause::Put,
+        }
+    }
+
+    /// Whether what was reported of the work is over: it was of another step or another payload.
+    fn ends_reports(&self) -> bool {
+        !matches!(self, Self::ById(_))
     }
 }
 
@@ -173,7 +199,7 @@ impl Move<'_> {
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self.which {
             Which::Held(ticket, _) => Some(ticket),
-            Which::ById(_) => None,
+            Which::ById(_) | Which::Again(..) => None,
         }
     }
 
@@ -184,14 +210,17 @@ impl Move<'_> {
         new: Option<&Replacement<'_>>,
     ) -> Result<()> {
         let (from, to) = (&*ctx.tube(self.from)?, &*ctx.tube(self.to)?);
-        update::check(to, &self.changes)?;
+        if self.which.given().is_none() {
+            update::check(to, &self.changes)?;
+        }
         let (stored, standing) = match self.which {
             Which::Held(ticket, _) => {
                 let (stored, taken) = settle::held(ctx, from, ticket)?;
                 (stored, TaskState::Taken(taken))
             }
-            Which::ById(id) => lookup::find(ctx, from, id)?,
+            Which::ById(id) | Which::Again(id, ..) => lookup::find(ctx, from, id)?,
         };
+        let bytes = stored.task(from)?.bytes;
         let stored = match new {
             None => stored.whole(ctx, from)?,
             Some(new) => new.of(ctx, from, stored)?,
@@ -201,30 +230,37 @@ impl Move<'_> {
         self.admit(ctx, (from, to), (&task, &standing))?;
 
         let head = self.head(ctx, to, &standing, row.lives_since())?;
-        let number = ctx.id();
         let priority = match self.changes.priority {
             Some(priority) => priority,
             None if to.row.options.kind.switches().priority => task.own_priority(standing.head()),
             None => to.row.options.priority,
         };
-        let place = Rank { priority: to.row.options.turned(priority), order: Order::back(number) };
+        let place = Rank { priority: to.row.options.turned(priority), order: self.order(ctx) };
         let mut next = self.state(ctx, to, &standing, head);
         let section = self.section(ctx, &row, from.number != to.number, &next)?;
-        let group = row.group.filter(|group| !group.is_empty()).or(to.plain_group());
+        let given = self.which.given().and_then(NewRow::placed_group);
+        let group = given.or(row.group).filter(|group| !group.is_empty()).or(to.plain_group());
         let moved = TaskRow { times: None, group, extension: &section, ..row };
-        let raw = moved.encode();
-        let cause = match self.which {
-            Which::Held(..) => Cause::Advance,
-            Which::ById(_) => Cause::Move,
-        };
+        let (raw, home) = (moved.encode(), Home { rank: place, is_fresh: false });
+        let cause = self.which.cause();
         let noted = history::note(ctx, &task, (&standing, &mut next), cause)?;
-        transition::remove(ctx, &task, &standing, cause)?;
-        if let Which::Held(..) = self.which {
+        let new = TaskRef::new(to, task.id, (home, place), &raw, moved);
+        // Where it stood it is counted with the bytes of its old payload.
+        let old = TaskRef { bytes, ..task };
+        match self.which {
+            Which::Again(..) if from.number == to.number => {
+                transition::replace(ctx, (&old, &standing), (&new, &next), cause)?;
+            }
+            which => {
+                transition::remove(ctx, &old, &standing, cause)?;
+                let is_put = matches!(which, Which::Again(..));
+                let cause = if is_put { Cause::Put } else { Cause::Move };
+                transition::put(ctx, &new, &next, cause)?;
+            }
+        }
+        if self.which.ends_reports() {
             reports::erase(ctx, &task, standing.head());
         }
-        let home = Home { rank: place, is_fresh: false };
-        let task = TaskRef::new(to, task.id, (home, place), &raw, moved);
-        transition::put(ctx, &task, &next, Cause::Move)?;
         noted.write(ctx);
         if from.number != to.number {
             ctx.set(key::moved(to.run(), task.id), row::number(u64::from(to.number)))?;
@@ -234,6 +270,14 @@ impl Move<'_> {
             ctx.needs(&MOVES);
         }
         Ok(())
+    }
+
+    /// At the back, unless the put says where.
+    fn order(&self, ctx: &mut OpContext<'_>) -> Order {
+        match self.which {
+            Which::Again(_, number, given) => given.order(number),
+            Which::Held(..) | Which::ById(_) => Order::back(ctx.id()),
+        }
     }
 }
 
@@ -245,7 +289,7 @@ pub(crate) fn room(
     others_wait: bool,
 ) -> Result<()> {
     if let Some(key) = key
-        && let Some(other) = put::keyed(ctx, to, key)?
+        && let Some(other) = keys::named(ctx, to, key)?
     {
         return Err(Error::new(ErrorKind::KeyExists).because(key).on_task(other));
     }
@@ -275,6 +319,10 @@ impl Move<'_> {
         }
         if from.run().is_temporary() != to.run().is_temporary() {
             return unsupported("a move between a temporary and a durable tube");
+        }
+        if let Which::Again(..) = self.which {
+            // The put was checked, and takes no more room.
+            return Ok(());
         }
         if options.placement.is_some() {
             return unsupported("a move into a tube with a placement");
@@ -313,6 +361,8 @@ impl Move<'_> {
         head.take_own_rank();
         if let Which::Held(..) = self.which {
             head.clear_failure();
+        }
+        if self.which.ends_reports() {
             let _shrinks = head.set_reports(StoredReports::default());
         }
         let is_timed = to.row.options.kind.switches().timed;
@@ -346,7 +396,9 @@ impl Move<'_> {
         standing: &TaskState,
         head: TaskProgress,
     ) -> TaskState {
-        let is_given = self.changes.delay.is_some() || self.changes.run_at.is_some();
+        let is_given = self.changes.delay.is_some()
+            || self.changes.run_at.is_some()
+            || matches!(self.which, Which::Again(..));
         let due = match standing {
             TaskState::Delayed(row) if !is_given && to.row.options.kind.switches().timed => {
                 Some((row.due, row.wall)).filter(|_| stored::wait_left(row, ctx.now) > 0)
@@ -373,9 +425,18 @@ impl Move<'_> {
         let since = Some(ctx.now.queue).filter(|_| next.head().expires != NEVER);
         let passed = match self.which {
             Which::Held(_, result) => result,
-            Which::ById(_) => row.passed(),
+            Which::ById(_) | Which::Again(..) => row.passed(),
         };
         let no_room = || Error::new(ErrorKind::TooLarge).because("its row has no room for it");
-        moved_section(row.extension, passed, is_moved || row.is_moved(), since).ok_or_else(no_room)
+        let is_moved = is_moved || row.is_moved();
+        let section = moved_section(row.extension, passed, is_moved, since).ok_or_else(no_room)?;
+        match self.which.given().and_then(|given| given.extras) {
+            Some(extras) => {
+                let text = "its row has no room for its labels, or its details exceed 4 KiB";
+                let too_long = || Error::new(ErrorKind::TooLarge).because(text);
+                labelled_section(&section, extras.labels()).ok_or_else(too_long)
+            }
+            None => Ok(section),
+        }
     }
 }

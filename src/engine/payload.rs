@@ -6,6 +6,17 @@ use crate::format::{Value, View};
 use crate::words::error::Result;
 use std::ops::Deref;
 
+/// Payloads up to this many bytes stand in the task's own row. With the longest key, group and
+/// place it fits a page of 4 KiB, redb's smallest; a longer one would have a page of its own that
+/// is rounded up to a power of two.
+const INLINE_BYTES_MAX: usize = 3500;
+
+/// Whether a payload stands in the task's own row.
+#[inline(always)]
+pub(crate) fn is_inline(payload: &[u8]) -> bool {
+    payload.len() <= INLINE_BYTES_MAX
+}
+
 /// A payload as it was found with the task's row.
 #[derive(Debug)]
 pub(crate) enum StoredPayload {

@@ -1,39 +1,28 @@
 //! New tasks: ready or delayed, keyed or not, one or many. A batch is all or nothing.
 
 use crate::engine::context::{Op, OpContext, damaged};
-use crate::engine::pieces::{self, Staged};
+use crate::engine::moves::{Move, Which};
+use crate::engine::new_row::{Extras, NewRow};
+use crate::engine::payload::is_inline;
+use crate::engine::pieces::{self, Staged, StagedPayload};
+use crate::engine::replace::{Replacement, generation_after};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, lookup, query, retry, transition};
-use crate::format::key::{self, Home, Order, Rank, Run};
+use crate::engine::{fresh, keys, lookup, query, transition};
+use crate::format::View;
+use crate::format::key::{Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
-use crate::format::row::{
-    DelayedRow, Labels, PayloadPlace, TaskProgress, TaskRow, Times, label_section,
-};
-use crate::format::{Value, View};
-use crate::words::backoff::RetryTerms;
+use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times};
 use crate::words::clock::{NEVER, micros};
-use crate::words::details;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::name;
 use crate::words::numbers::Numbers;
 use crate::words::options::{Switches, TubeKind, is_nothing};
+use crate::words::payload::NewPayload;
 use crate::words::task::{Cause, TaskId};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
-use std::time::{Duration, SystemTime};
-
-/// Payloads up to this many bytes stand in the task's own row. With the longest key, group and
-/// place it fits a page of 4 KiB, redb's smallest; a longer one would have a page of its own that
-/// is rounded up to a power of two.
-const INLINE_BYTES_MAX: usize = 3500;
-
-/// Whether a payload stands in the task's own row.
-#[inline(always)]
-pub(crate) fn is_inline(payload: &[u8]) -> bool {
-    payload.len() <= INLINE_BYTES_MAX
-}
 
 /// Puts tasks into one tube.
 pub(crate) struct PutTasks<'a> {
@@ -50,136 +39,22 @@ pub(crate) struct PutTasks<'a> {
     pub(crate) others_wait: bool,
 }
 
-/// One task to be put.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NewRow<'a> {
-    pub(crate) payload: &'a [u8],
-    pub(crate) codec: u8,
-    pub(crate) version: u16,
-    pub(crate) priority: Option<i64>,
-    pub(crate) group: Option<&'a str>,
-    pub(crate) key: Option<&'a str>,
-    pub(crate) conflict: Conflict,
-    pub(crate) delay: Option<Duration>,
-    pub(crate) run_at: Option<SystemTime>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) ttr: Option<Duration>,
-    pub(crate) front: bool,
-    /// Usually none.
-    pub(crate) extras: Option<&'a Extras<'a>>,
-    pub(crate) placed: Option<Placed<'a>>,
+/// What a put with a key meets.
+enum Meets {
+    /// No task that is in its way.
+    Nothing,
+    /// A task that is kept.
+    Kept(TaskId),
+    /// A task that is put again.
+    Again(TaskId),
 }
 
-/// What few tasks are put with. It is apart, because every put copies its row.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Extras<'a> {
-    labels: Labels<'a>,
-    /// The extension of the task's row, with the labels.
-    section: Option<Value>,
-    pub(crate) retry: RetryTerms,
-}
-
-impl<'a> Extras<'a> {
-    /// Of this kind, and nothing else.
-    #[cold]
-    pub(crate) fn of_kind(kind: &'a str) -> Box<Self> {
-        let mut extras = Box::<Self>::default();
-        extras.label(|labels| labels.kind = Some(kind));
-        extras
-    }
-
-    /// Changes what the caller says of the task.
-    pub(crate) fn label(&mut self, change: impl FnOnce(&mut Labels<'a>)) {
-        change(&mut self.labels);
-        // What `check` will refuse may be too long for a section.
-        let is_sound = self.check_labels().is_ok();
-        let section = is_sound.then(|| label_section(&self.labels));
-        self.section = section.filter(|section| !section.is_empty());
-    }
-
-    /// With the options of `common` where it has none.
-    pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
-        let mut all = self.clone();
-        all.retry = self.retry.or(common.retry);
-        all.label(|labels| {
-            labels.kind = labels.kind.or(common.labels.kind);
-            labels.book = labels.book.or(common.labels.book);
-            for (name, text) in &common.labels.details {
-                labels.details.entry(name).or_insert(text);
-            }
-        });
-        all
-    }
-
-    #[cold]
-    fn section(&self) -> &[u8] {
-        self.section.as_deref().unwrap_or_default()
-    }
-
-    /// Refuses what the tube's kind does not allow.
-    #[cold]
-    fn check(&self, tube: &TubeEntry) -> Result<()> {
-        let kind = tube.row.options.kind;
-        if self.retry.backoff.is_some() && !kind.switches().timed {
-            let text = format!("option backoff with kind {kind:?}");
-            return Err(Error::new(ErrorKind::Unsupported).because(text));
-        }
-        self.check_labels()
-    }
-
-    fn check_labels(&self) -> Result<()> {
-        let Labels { kind, book, details } = &self.labels;
-        kind.map_or(Ok(""), |kind| name::label("kind", kind))?;
-        details::check(*book, details.iter().map(|(name, text)| (*name, *text)))
-    }
-
-    /// Whether the row of the task's state says more than its times.
-    #[cold]
-    fn has_terms(&self) -> bool {
-        self.retry != RetryTerms::default()
-    }
-
-    /// The first state with the terms.
-    #[cold]
-    fn start(
-        &self,
-        ctx: &mut OpContext<'_>,
-        tube: &TubeEntry,
-        standing: &TaskState,
-    ) -> Result<TaskState> {
-        let mut standing = standing.clone();
-        retry::set(ctx, tube, standing.head_mut(), self.retry)?;
-        Ok(standing)
-    }
-}
-
-/// The answer of a `Placement` for a task, from before the op.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed<'a> {
-    pub(crate) order: &'a [u8],
-    pub(crate) group: Option<&'a str>,
-    pub(crate) not_before: Option<SystemTime>,
-}
-
-impl<'a> NewRow<'a> {
-    /// With the options of `common` where it has none.
-    pub(crate) fn or(self, common: &NewRow<'a>) -> Self {
-        let is_timed = self.delay.is_some() || self.run_at.is_some();
-        let (delay, run_at) = match is_timed {
-            true => (self.delay, self.run_at),
-            false => (common.delay, common.run_at),
-        };
-        Self {
-            priority: self.priority.or(common.priority),
-            group: self.group.or(common.group),
-            ttl: self.ttl.or(common.ttl),
-            ttr: self.ttr.or(common.ttr),
-            extras: self.extras.or(common.extras),
-            delay,
-            run_at,
-            ..self
-        }
-    }
+/// For which task a payload is written in turns.
+pub(crate) enum StagedFor {
+    /// For a new one, under this run.
+    New(Run),
+    /// For one that is put again: the run, the task, and the generation of the pieces.
+    Again(Run, TaskId, u32),
 }
 
 impl Op for PutTasks<'_> {
@@ -224,23 +99,69 @@ impl Op for PutTasks<'_> {
 }
 
 impl PutTasks<'_> {
-    /// Whether a put of this task would be done by now, before its payload is written in turns. The
-    /// run that it is put under; `None` if its pieces are not to be written before it.
+    /// For which task the payload of this one is written in turns, before the put. `None` if it is
+    /// not to be written before it.
     #[cold]
-    pub(crate) fn admits(&self, ctx: &OpContext<'_>, task: &NewRow<'_>) -> Result<Option<Run>> {
-        let tube = ctx.tube(self.tube)?;
-        self.check(&tube, task)?;
-        let kept = match task.key {
-            Some(text) if task.conflict != Conflict::Replace => keyed(ctx, &tube, text)?.is_some(),
-            _ => false,
+    pub(crate) fn admits(
+        &self,
+        ctx: &OpContext<'_>,
+        task: &NewRow<'_>,
+    ) -> Result<Option<StagedFor>> {
+        let tube = &*ctx.tube(self.tube)?;
+        self.check(tube, task)?;
+        let met = match task.key {
+            Some(key) => self.meet(ctx, tube, (task, key))?,
+            None => Meets::Nothing,
         };
-        if kept || tube.run().is_temporary() {
-            return Ok(None);
+        let run = tube.run();
+        match met {
+            Meets::Kept(_) => Ok(None),
+            _ if run.is_temporary() => Ok(None),
+            Meets::Nothing => {
+                self.has_room(ctx, tube, task, false)?;
+                Ok(Some(StagedFor::New(run)))
+            }
+            Meets::Again(id) => {
+                let (stored, _) = lookup::find(ctx, tube, id)?;
+                let stored = stored.whole(ctx, tube)?;
+                let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
+                self.payload_of(task, None).check(ctx, tube, &row)?;
+                Ok(Some(StagedFor::Again(run, id, generation_after(ctx, tube, id, &row)?)))
+            }
         }
-        if task.conflict != Conflict::Replace {
-            self.has_room(ctx, &tube, task, false)?;
+    }
+
+    /// What a put with a key meets.
+    fn meet(
+        &self,
+        ctx: &OpContext<'_>,
+        tube: &TubeEntry,
+        (task, key): (&NewRow<'_>, &str),
+    ) -> Result<Meets> {
+        let Some(id) = keys::named(ctx, tube, key)? else {
+            if task.extras.is_some_and(|extras| extras.must_exist) {
+                let text = format!("no task of the tube has the key {key:?}");
+                return Err(Error::new(ErrorKind::TaskNotFound).because(text));
+            }
+            return Ok(Meets::Nothing);
+        };
+        match task.conflict {
+            Conflict::Keep => Ok(Meets::Kept(id)),
+            Conflict::Reject => Err(Error::new(ErrorKind::KeyExists).because(key).on_task(id)),
+            Conflict::Replace => Ok(Meets::Again(id)),
+            Conflict::Debounce => match is_debounced(&lookup::find(ctx, tube, id)?.1) {
+                true => Ok(Meets::Again(id)),
+                false => Ok(Meets::Nothing),
+            },
         }
-        Ok(Some(tube.run()))
+    }
+
+    /// The payload of a task that is put again.
+    fn payload_of<'t>(&self, task: &NewRow<'t>, staged: Option<StagedPayload>) -> Replacement<'t> {
+        let codec = Some((task.codec, task.version));
+        let payload = NewPayload { bytes: task.payload, codec };
+        let Self { payload_bytes_max, durable_bytes_max, .. } = *self;
+        Replacement { payload, payload_bytes_max, durable_bytes_max, staged }
     }
 
     /// Names the refused task of a batch.
@@ -277,7 +198,7 @@ impl PutTasks<'_> {
         let placed_group = task.placed.and_then(|placed| placed.group);
         task.group.map_or(Ok(""), |group| name::label("group name", group))?;
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
-        task.extras.map_or(Ok(()), |extras| extras.check(tube))?;
+        task.extras.map_or(Ok(()), |extras| extras.check(tube, task.key))?;
         placed_group.map_or(Ok(""), |group| name::label("group name", group))?;
         match (&options.placement, task.placed) {
             (Some(_), _) if task.front => {
@@ -300,27 +221,22 @@ impl PutTasks<'_> {
         task: &NewRow<'_>,
         (staged, id): (Option<&Staged>, Option<u64>),
     ) -> Result<Put> {
-        let keyed = match task.key {
-            Some(key) => on_conflict(ctx, tube, (task, key), staged)?,
-            None => None,
-        };
-        if let Some(kept) = keyed.filter(|put| put.outcome == PutOutcome::Existing) {
-            return Ok(kept);
+        let mut outcome = PutOutcome::New;
+        if let Some(key) = task.key {
+            match self.on_key(ctx, tube, (task, key), (staged, id))? {
+                Some(put) if put.outcome != PutOutcome::New => return Ok(put),
+                Some(_) => outcome = PutOutcome::Replaced,
+                None => {}
+            }
         }
         let options = &tube.row.options;
-        self.has_room(ctx, tube, task, keyed.is_some())?;
+        self.has_room(ctx, tube, task, outcome != PutOutcome::New)?;
 
         let number = id.unwrap_or_else(|| ctx.id());
         let id = TaskId::new(number);
-        let order = match task.placed.and_then(|placed| Order::placed(placed.order)) {
-            Some(placed) => placed,
-            None if task.front => Order::front(number),
-            None => Order::back(number),
-        };
         let priority = options.turned(task.priority.unwrap_or(options.priority));
-        let place = Rank { priority, order };
-        let group = task.placed.and_then(|placed| placed.group).or(task.group);
-        let group = group.or(tube.plain_group());
+        let place = Rank { priority, order: task.order(number) };
+        let group = task.placed_group().or(tube.plain_group());
         let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         let (is_fresh, times) = match &standing {
             TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
@@ -359,7 +275,49 @@ impl PutTasks<'_> {
         let (raw, home) = (row.encode(), Home { rank: place, is_fresh });
         let new = TaskRef::new(tube, id, (home, place), &raw, row);
         transition::put(ctx, &new, standing, Cause::Put)?;
-        Ok(Put { id, outcome: keyed.map_or(PutOutcome::New, |put| put.outcome) })
+        Ok(Put { id, outcome })
+    }
+
+    /// What becomes of the task that a put with a key meets. What the put did, or a new task is to
+    /// be put: `None`, or as [`PutOutcome::New`] in the place of one that this op has put.
+    #[inline(never)]
+    fn on_key(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        (task, key): (&NewRow<'_>, &str),
+        (staged, number): (Option<&Staged>, Option<u64>),
+    ) -> Result<Option<Put>> {
+        // The pieces that are written are of this task.
+        let written = staged.map(|staged| staged.payload.id);
+        let changed = || {
+            let text = "the task of its key has changed while its payload was written";
+            Error::new(ErrorKind::WrongState).because(text)
+        };
+        let id = match self.meet(ctx, tube, (task, key))? {
+            Meets::Nothing if written.map(TaskId::get) == number => return Ok(None),
+            Meets::Nothing => return Err(changed()),
+            Meets::Kept(id) => {
+                staged.map_or(Ok(()), |staged| staged.payload.give_up(ctx))?;
+                return Ok(Some(Put { id, outcome: PutOutcome::Existing }));
+            }
+            Meets::Again(id) => id,
+        };
+        if written.is_some_and(|written| written != id) {
+            if staged.is_none_or(|staged| id.get() < staged.first) {
+                return Err(changed().on_task(id));
+            }
+            // One of the same batch has the key, and no caller has seen it.
+            let (stored, standing) = lookup::find(ctx, tube, id)?;
+            transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
+            return Ok(Some(Put { id, outcome: PutOutcome::New }));
+        }
+        let number = number.unwrap_or_else(|| ctx.id());
+        let (which, changes) = (Which::Again(id, number, task), task.changes());
+        let step = Move { from: self.tube, to: self.tube, which, changes, others_wait: false };
+        let payload = self.payload_of(task, staged.map(|staged| staged.payload));
+        step.decide_on(ctx, Some(&payload))?;
+        Ok(Some(Put { id, outcome: PutOutcome::Replaced }))
     }
 
     /// Whether there is room for one more task, after those that this op has put and replaced so
@@ -418,8 +376,7 @@ fn first_state(
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
     let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
-    let run_at = task.placed.and_then(|placed| placed.not_before).or(task.run_at);
-    if let Some((due, wall)) = ctx.due(task.delay, run_at) {
+    if let Some((due, wall)) = ctx.due(task.delay, task.not_before()) {
         let row = DelayedRow { head, due, wall, holds_group: false };
         return Ok(TaskState::delayed(row, now));
     }
@@ -430,32 +387,7 @@ fn first_state(
     Ok(TaskState::Ready(head))
 }
 
-/// What a put does about the task that has its key; `None` if there is none.
-#[inline(always)]
-fn on_conflict(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    (task, key): (&NewRow<'_>, &str),
-    staged: Option<&Staged>,
-) -> Result<Option<Put>> {
-    let Some(id) = keyed(ctx, tube, key)? else { return Ok(None) };
-    match task.conflict {
-        Conflict::Keep => {
-            staged.map_or(Ok(()), |staged| staged.payload.give_up(ctx))?;
-            Ok(Some(Put { id, outcome: PutOutcome::Existing }))
-        }
-        Conflict::Reject => Err(Error::new(ErrorKind::KeyExists).because(key).on_task(id)),
-        Conflict::Replace => {
-            let (stored, standing) = lookup::find(ctx, tube, id)?;
-            transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
-            Ok(Some(Put { id, outcome: PutOutcome::Replaced }))
-        }
-    }
-}
-
-/// The task with this key.
-pub(crate) fn keyed(ctx: &OpContext<'_>, tube: &TubeEntry, text: &str) -> Result<Option<TaskId>> {
-    let from = key::key_of(tube.run(), text);
-    let Some((met, _)) = ctx.first(&from, &key::end_of(&from))? else { return Ok(None) };
-    key::id_of(&met).map(Some).ok_or_else(|| damaged("key"))
+/// Whether a debounced put goes into the task in this state: its work has not begun.
+fn is_debounced(standing: &TaskState) -> bool {
+    matches!(standing, TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_))
 }

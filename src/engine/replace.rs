@@ -3,8 +3,8 @@
 //! commit, or under a work row. No two payloads of a task have a generation in common.
 
 use crate::engine::context::{OpContext, damaged};
+use crate::engine::payload::is_inline;
 use crate::engine::pieces::{self, StagedPayload};
-use crate::engine::put;
 use crate::engine::stored::StoredTask;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::View;
@@ -38,10 +38,15 @@ pub(crate) fn generation_after(
 }
 
 impl Replacement<'_> {
-    /// Refuses a payload that is too long, and one for which the durable tubes have no room beside
+    /// Refuses plain bytes for a task that a codec has encoded, a payload that is too long, and one
+    /// for which the durable tubes have no room beside
     /// the others.
     pub(crate) fn check(&self, view: &dyn View, tube: &TubeEntry, old: &TaskRow<'_>) -> Result<()> {
         let bytes = self.payload.bytes.len();
+        if self.payload.codec.is_none() && old.codec != 0 {
+            let text = "bytes for a task with a codec; pass what the typed tube's encode returns";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
         if bytes > self.payload_bytes_max {
             let text = format!("{bytes} bytes, the limit is {}", self.payload_bytes_max);
             return Err(Error::new(ErrorKind::TooLarge).because(text));
@@ -58,7 +63,7 @@ impl Replacement<'_> {
     }
 
     /// The task with this payload instead of its own, of which the pieces are written and those of
-    /// the old one removed. The caller writes the task's own row.
+    /// the old one removed. The caller writes the task's own row, and counts the bytes.
     pub(crate) fn of(
         &self,
         ctx: &mut OpContext<'_>,
@@ -75,7 +80,7 @@ impl Replacement<'_> {
             Some(staged) => (staged.pieces.generation, PayloadPlace::Apart(staged.pieces)),
             None => {
                 let generation = generation_after(ctx, tube, task.id, &old)?;
-                let payload = match put::is_inline(bytes) {
+                let payload = match is_inline(bytes) {
                     true => PayloadPlace::Inline(bytes),
                     false => PayloadPlace::Apart(Pieces { generation, ..Pieces::of(bytes) }),
                 };
@@ -95,7 +100,6 @@ impl Replacement<'_> {
         if let Some(pieces) = old.payload.pieces() {
             pieces::remove(ctx, owner, &pieces)?;
         }
-        ctx.effects().count_bytes(tube.run(), payload.bytes() as i64 - old.payload.bytes() as i64);
         if !tube.run().is_temporary() {
             ctx.needs(&PAYLOADS);
         }

@@ -4,8 +4,9 @@
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::pieces::{self, Staged, StagedPayload};
-use crate::engine::put::PutTasks;
+use crate::engine::put::{PutTasks, StagedFor};
 use crate::format::Scan;
+use crate::format::feature::PAYLOADS;
 use crate::format::key::{self, Work};
 use crate::format::piece::Pieces;
 use crate::words::error::Result;
@@ -56,10 +57,17 @@ impl Op for StagePieces<'_> {
         let mut staged = match self.before {
             Some(before) => before,
             None => {
-                let Some(run) = self.put.admits(ctx, task)? else { return Ok(None) };
+                let Some(place) = self.put.admits(ctx, task)? else { return Ok(None) };
                 let first = self.first.unwrap_or_else(|| ctx.ids(self.put.tasks.len() as u64));
-                let id = TaskId::new(first + self.task as u64);
-                let payload = StagedPayload { run, id, pieces: self.pieces, written: 0 };
+                let pieces = self.pieces;
+                let (run, id, pieces) = match place {
+                    StagedFor::New(run) => (run, TaskId::new(first + self.task as u64), pieces),
+                    StagedFor::Again(run, id, generation) => {
+                        ctx.needs(&PAYLOADS);
+                        (run, id, Pieces { generation, ..pieces })
+                    }
+                };
+                let payload = StagedPayload { run, id, pieces, written: 0 };
                 Staged { task: self.task, first, payload }
             }
         };

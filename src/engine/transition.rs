@@ -203,8 +203,15 @@ pub(crate) fn put(
     to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    let (run, id) = (task.tube.run(), task.id);
     Transition { task, from: None, to: Some(to), before: None }.carry_out(ctx, cause)?;
+    add_own(ctx, task);
+    Ok(())
+}
+
+/// Adds what of a task does not depend on its state.
+#[inline(always)]
+fn add_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) {
+    let (run, id) = (task.tube.run(), task.id);
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
     }
@@ -215,7 +222,22 @@ pub(crate) fn put(
     if let Some(text) = task.key() {
         ctx.add(key::key(run, text, id), Value::EMPTY);
     }
-    Ok(())
+}
+
+/// Puts a task of a tube again there, at another place and with another row of its own. It is one
+/// step, and one change.
+#[cold]
+pub(crate) fn replace(
+    ctx: &mut OpContext<'_>,
+    (old, from): (&TaskRef<'_>, &TaskState),
+    (new, to): (&TaskRef<'_>, &TaskState),
+    cause: Cause,
+) -> Result<()> {
+    Transition { task: old, from: Some(from), to: None, before: None }.step(ctx)?;
+    remove_own(ctx, old, from);
+    Transition { task: new, from: None, to: Some(to), before: None }.step(ctx)?;
+    add_own(ctx, new);
+    Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
 }
 
 /// Removes a task.
@@ -260,8 +282,15 @@ pub(crate) fn remove(
     from: &TaskState,
     cause: Cause,
 ) -> Result<()> {
-    let (run, id) = (task.tube.run(), task.id);
     Transition { task, from: Some(from), to: None, before: None }.carry_out(ctx, cause)?;
+    remove_own(ctx, task, from);
+    Ok(())
+}
+
+/// Removes what of a task does not depend on its state.
+#[inline]
+fn remove_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) {
+    let (run, id) = (task.tube.run(), task.id);
     ctx.remove(key::task(run, &task.home, id));
     if task.has_position() {
         ctx.remove(key::position(run, id));
@@ -272,7 +301,6 @@ pub(crate) fn remove(
     {
         ctx.remove(key::key(run, text, id));
     }
-    Ok(())
 }
 
 /// Writes what a row of a state says besides the state, which stays. So nothing is published and

@@ -17,8 +17,8 @@ pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
 pub(crate) use task::{
-    Labels, PayloadPlace, PositionRow, TaskRow, Times, label_section, moved_section,
-    replaced_section,
+    Labels, PayloadPlace, PositionRow, TaskRow, Times, label_section, labelled_section,
+    moved_section, replaced_section,
 };
 
 use crate::format::extension::Extension;

@@ -2,18 +2,22 @@
 //! the last of them the put makes the task. The pieces of a put that does not finish are removed.
 
 use crate::engine::Op;
+use crate::engine::new_row::NewRow;
 use crate::engine::pieces::Staged;
-use crate::engine::put::{NewRow, PutTasks};
+use crate::engine::put::PutTasks;
 use crate::engine::staging::{GiveUp, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
 use crate::runtime::shared::Shared;
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
 
 /// What each put of an op did.
 pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
+
+/// How often the pieces of a put are written, if its key leads to another task each time.
+const TRIES_MAX: u32 = 8;
 
 /// The pieces that are written of a put that is not done yet. The drop removes them.
 pub(crate) struct StagedPut<'a> {
@@ -39,6 +43,20 @@ impl<'a> StagedPut<'a> {
 
     #[cold]
     fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
+        // Each time another call has put or ended the task of the key in the meantime.
+        let mut tries_left = TRIES_MAX;
+        loop {
+            tries_left -= 1;
+            match self.try_large(put) {
+                Err(error) if error.kind() == ErrorKind::WrongState && tries_left > 0 => {
+                    self.give_up();
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn try_large(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
         let most = pieces_of_step(self.core);
         for (at, task) in put.tasks.iter().enumerate() {
             let bytes = task.payload.len();

@@ -85,6 +85,8 @@ pub enum HistoryEvent {
     /// It was taken over from a session that had ended, by
     /// [`Adopted::tasks`](crate::Adopted::tasks). The attempt goes on with another holder.
     Adopted,
+    /// A put of its key has put it again, with another payload.
+    PutAgain,
     /// A line was written: [`Tube::log`](crate::Tube::log), [`Task::log`](crate::Task::log).
     Logged,
 }

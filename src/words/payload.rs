@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NewPayload<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Number and version of the codec; `None` leaves the task its own.
+    /// Number and version of the codec; `None` for a task that has none.
     pub(crate) codec: Option<(u8, u16)>,
 }
 

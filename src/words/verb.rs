@@ -15,8 +15,16 @@ pub enum Conflict {
     Keep,
     /// Refuses with [`ErrorKind::KeyExists`](crate::ErrorKind::KeyExists).
     Reject,
-    /// Deletes the existing task, also if it is taken, and puts the new one.
+    /// Puts the existing task again, in whatever state it is, with this payload: it keeps its id
+    /// and everything that the put does not give, stands at the back of its priority, lives for its
+    /// ttl from now on, and its attempts are 0. A lease on it is lost. Its progress and its
+    /// checkpoint are gone; its history and its last failure stay.
     Replace,
+    /// As [`Replace`](Self::Replace), if the existing task waits, ready or delayed: of many puts in
+    /// a short time the newest payload is worked on, after a delay that begins again with each.
+    /// Beside a task whose work has begun, or that is buried, the put makes a new one, which the
+    /// key names from then on.
+    Debounce,
 }
 
 /// What a put did.
@@ -27,7 +35,7 @@ pub enum PutOutcome {
     New,
     /// A task with the key existed and was kept.
     Existing,
-    /// A task with the key existed and was replaced.
+    /// A task with the key existed and was put again, with this payload.
     Replaced,
 }
 
@@ -35,7 +43,7 @@ pub enum PutOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Put {
-    /// The task: the new one, or the existing one that was kept.
+    /// The task: the new one, or the existing one that was kept or put again.
     pub id: TaskId,
     /// Whether the task is new.
     pub outcome: PutOutcome,

@@ -1,6 +1,6 @@
 //! The caller's own key: one existing task of a tube can have it.
 
-use crate::{is_gone, kind, lone, lone_with, next, secs};
+use crate::{kind, lone, lone_with, next, secs};
 use std::thread;
 use tubewell::{Conflict, ErrorKind, PutOutcome, Queue, TaskId, Tube, TubeKind, TubeOptions};
 
@@ -24,19 +24,6 @@ fn reject_refuses() {
     assert_eq!(put(&tube, Conflict::Reject).1, PutOutcome::New);
     let refused = tube.task(b"x").key("k").on_conflict(Conflict::Reject).put();
     assert_eq!(kind(refused), ErrorKind::KeyExists);
-}
-
-#[test]
-fn replace_puts_a_new_task_and_the_old_lease_is_lost() {
-    let (tube, _) = lone();
-    let (old, _) = put(&tube, Conflict::Replace);
-    let task = tube.take().unwrap();
-    let (new, outcome) = put(&tube, Conflict::Replace);
-    assert_eq!(outcome, PutOutcome::Replaced);
-    assert_ne!(new, old);
-    assert!(is_gone(&tube, old));
-    assert!(task.ack().unwrap_err().is_lease_lost());
-    assert_eq!(tube.len().unwrap(), 1);
 }
 
 #[test]

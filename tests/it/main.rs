@@ -79,6 +79,7 @@ mod pieces;
 mod presets;
 mod progress;
 mod put;
+mod put_again;
 mod read_only;
 mod readme;
 mod receipt;

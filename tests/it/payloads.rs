@@ -150,14 +150,14 @@ fn many_payloads_in_a_row_leave_no_piece() {
 }
 
 #[test]
-fn a_put_that_replaces_begins_at_the_first_generation() {
+fn a_put_of_its_key_is_the_next_generation() {
     let queue = still().0.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
-    let first = tube.task(b"a").key("k").put().unwrap();
+    let id = tube.task(b"a").key("k").put().unwrap();
     tube.take().unwrap().with_payload(b"b").release().unwrap();
-    assert_eq!(tube.peek(first).unwrap().payload_generation, 1);
-    let put = tube.task(b"c").key("k").on_conflict(tubewell::Conflict::Replace).put().unwrap();
-    assert_eq!(tube.peek(put).unwrap().payload_generation, 0);
+    assert_eq!(tube.peek(id).unwrap().payload_generation, 1);
+    tube.task(b"c").key("k").on_conflict(tubewell::Conflict::Replace).put().unwrap();
+    assert_eq!(tube.peek(id).unwrap().payload_generation, 2);
 }
 
 /// The guard still holds the task after a refusal, and another verb may settle it.
@@ -352,9 +352,13 @@ fn a_value_is_encoded_as_a_put_encodes_it() {
     task.with_payload(&new).release().unwrap();
     let mut task = sums.take().unwrap();
     assert_eq!(*task, (2, "two".into()));
-    // Bytes are what the codec of the task would have written.
-    let bytes = queue.tube("sums").unwrap().peek(task.id()).unwrap().payload;
-    task.with_payload(&bytes).release().unwrap();
+    // Bytes are of no codec: the next take would not find a value in them.
+    let refused = task.with_payload(b"three").release();
+    assert_eq!(kind(refused), ErrorKind::Invalid);
+    let inside = queue
+        .transact(|tx| Ok::<_, tubewell::Error>(kind(tx.with_payload(&task, b"three").release())));
+    assert_eq!(inside.unwrap(), ErrorKind::Invalid);
+    task.release().unwrap();
     assert_eq!(*sums.take().unwrap(), (2, "two".into()));
 }
 

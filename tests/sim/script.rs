@@ -198,8 +198,14 @@ impl Maker {
         new.kind = self.rng.one_in(6).then(|| self.rng.below(3) as u8);
         if self.rng.one_in(4) {
             new.key = Some(self.rng.below(3) as u8);
-            new.conflict =
-                self.rng.of(&[OnConflict::Keep, OnConflict::Reject, OnConflict::Replace]);
+            new.conflict = self.rng.of(&[
+                OnConflict::Keep,
+                OnConflict::Reject,
+                OnConflict::Replace,
+                OnConflict::Replace,
+                OnConflict::Debounce,
+            ]);
+            new.must_exist = self.rng.one_in(8);
         }
         Step::Put { tube, new }
     }

@@ -149,6 +149,7 @@ pub enum OnConflict {
     Keep,
     Reject,
     Replace,
+    Debounce,
 }
 
 /// The options of one put.
@@ -164,6 +165,7 @@ pub struct New {
     pub key: Option<u8>,
     pub kind: Option<u8>,
     pub conflict: OnConflict,
+    pub must_exist: bool,
     pub front: bool,
     /// Terms of its own; 0 attempts: no limit.
     pub max_attempts: Option<u32>,

@@ -516,6 +516,16 @@ impl World {
         }
     }
 
+    /// The serial of a task and the edition of its payload. A put of its key that has put it again
+    /// was numbered as the put of a new task.
+    fn numbers(&self, id: TaskId, payload: &[u8]) -> Option<(Serial, Serial)> {
+        let (serial, edition) = numbers_of(payload)?;
+        match self.serials.get(&id) {
+            Some(old) if *old != serial && edition == 0 => Some((*old, serial)),
+            _ => Some((serial, edition)),
+        }
+    }
+
     fn took(
         &mut self,
         no: u8,
@@ -525,7 +535,7 @@ impl World {
     ) -> Verdict<Result<Answer>> {
         let mut hands = Vec::new();
         for (lease, task) in (first..).zip(tasks) {
-            let numbers = numbers_of(&task);
+            let numbers = self.numbers(task.id(), &task);
             let (serial, edition) = numbers.ok_or(format!("{:?} came back altered", task.id()))?;
             self.bind(serial, task.id())?;
             let (attempts, deliveries) = (task.attempt(), task.deliveries());

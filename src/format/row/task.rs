@@ -7,7 +7,7 @@ use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::Pieces;
 use crate::format::row::details;
 use crate::words::clock::NEVER;
-use crate::words::limits::LABEL_BYTES_MAX;
+use crate::words::limits::{DETAILS_BYTES_MAX, LABEL_BYTES_MAX};
 use std::collections::BTreeMap;
 
 /// What the caller said of a task. It is written once, under the task's first place in its tube,
@@ -164,17 +164,35 @@ pub(crate) fn label_section(labels: &Labels<'_>) -> Value {
     if labels.is_empty() {
         return Value::EMPTY;
     }
-    let mut fields = Extension::default();
     // All of it is far shorter than a section.
-    let mut set = |number, field: &[u8]| _ = fields.set(number, field);
+    labelled_section(&[], labels).unwrap_or(Value::EMPTY)
+}
+
+/// The extension section of a task with these labels instead of its own; those that are not given
+/// stay. `None` if there is no room for it.
+pub(crate) fn labelled_section(section: &[u8], labels: &Labels<'_>) -> Option<Value> {
+    let mut fields = match section {
+        [] => Extension::default(),
+        section => Extension::decode(&mut Unpacker::new(section))?,
+    };
     for (number, label) in [(KIND_FIELD, labels.kind), (BOOK_FIELD, labels.book)] {
-        label.into_iter().for_each(|label| set(number, label.as_bytes()));
+        if let Some(label) = label
+            && !fields.set(number, label.as_bytes())
+        {
+            return None;
+        }
     }
     if !labels.details.is_empty() {
-        let details = labels.details.iter().map(|(name, text)| (*name, *text));
-        set(DETAILS_FIELD, &details::encode(details));
+        let own = if section.is_empty() { None } else { extension::find(section, DETAILS_FIELD) };
+        let mut details: BTreeMap<&str, &str> =
+            own.and_then(details::decode).unwrap_or_default().into_iter().collect();
+        details.extend(&labels.details);
+        let details = details::encode(details.into_iter());
+        if details.len() > DETAILS_BYTES_MAX || !fields.set(DETAILS_FIELD, &details) {
+            return None;
+        }
     }
-    packed(&fields)
+    Some(packed(&fields))
 }
 
 impl<'a> TaskRow<'a> {

@@ -22,7 +22,13 @@ impl Model {
         switches(self.tubes[&no].opts.kind).2
     }
 
-    pub(super) fn put_refusals(&self, no: u8, new: &New, exists: bool) -> Vec<ErrorKind> {
+    /// `exists`: a task has the key; `is_new`: the put makes a task.
+    pub(super) fn put_refusals(
+        &self,
+        no: u8,
+        new: &New,
+        (exists, is_new): (bool, bool),
+    ) -> Vec<ErrorKind> {
         let opts = &self.tubes[&no].opts;
         let (prioritised, timed, grouped, _) = switches(opts.kind);
         let mut wrong = Vec::new();
@@ -40,8 +46,11 @@ impl Model {
         if exists && new.conflict == OnConflict::Reject {
             wrong.push(ErrorKind::KeyExists);
         }
+        if !exists && new.must_exist {
+            wrong.push(ErrorKind::TaskNotFound);
+        }
         let count = self.board(no).count() as u64;
-        if !exists && opts.capacity.is_some_and(|capacity| count >= capacity) {
+        if is_new && opts.capacity.is_some_and(|capacity| count >= capacity) {
             wrong.push(ErrorKind::Full);
         }
         wrong

@@ -445,7 +445,7 @@ impl Model {
 
     /// A delay ends before its time: the rest of it is no longer added to the ttl. After the wall
     /// clock was set back the rest may be longer than the task lives; then the end stays.
-    fn end_delay(&mut self, serial: Serial) {
+    pub(super) fn end_delay(&mut self, serial: Serial) {
         let (left, queue) = (self.wait_left(serial), self.time.queue);
         let task = self.tasks.get_mut(&serial).unwrap();
         let expires = task.expires.saturating_sub(left);

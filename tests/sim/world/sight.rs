@@ -30,7 +30,7 @@ fn groups_by_reason(tasks: &[TaskInfo]) -> Groups {
 
 impl World {
     pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
-        let numbers = numbers_of(&info.payload);
+        let numbers = self.numbers(info.id, &info.payload);
         let (serial, edition) = numbers.ok_or(format!("{:?} is altered", info.id))?;
         self.bind(serial, info.id)?;
         if (info.payload_generation > 0) != (edition > 0) {

@@ -235,10 +235,14 @@ impl World {
         if let Some(key) = &key {
             task = task.key(key);
         }
+        if new.must_exist {
+            task = task.must_exist();
+        }
         task = task.on_conflict(match new.conflict {
             OnConflict::Keep => Conflict::Keep,
             OnConflict::Reject => Conflict::Reject,
             OnConflict::Replace => Conflict::Replace,
+            OnConflict::Debounce => Conflict::Debounce,
         });
         if new.front {
             task = task.front();
@@ -251,15 +255,15 @@ impl World {
             Err(error) => return Ok(Err(error)),
         };
         let found = match put.outcome {
-            PutOutcome::Existing => {
-                let old = self.serials.get(&put.id);
-                let old = old.ok_or(format!("{:?} exists, but was never put", put.id))?;
-                return Ok(Ok(Answer::Put(*old, Found::Existing)));
-            }
+            PutOutcome::Existing => Found::Existing,
             PutOutcome::Replaced => Found::Replaced,
-            _ => Found::New,
+            _ => {
+                self.bind_new(serial, put.id)?;
+                return Ok(Ok(Answer::Put(serial, Found::New)));
+            }
         };
-        self.bind_new(serial, put.id)?;
-        Ok(Ok(Answer::Put(serial, found)))
+        let old = self.serials.get(&put.id);
+        let old = old.ok_or(format!("{:?} exists, but was never put", put.id))?;
+        Ok(Ok(Answer::Put(*old, found)))
     }
 }

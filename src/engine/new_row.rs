@@ -1,0 +1,190 @@
+//! A task that is to be put, as the caller describes it. Decides nothing.
+
+use crate::engine::context::OpContext;
+use crate::engine::retry;
+use crate::engine::stored::TaskState;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::update::Changes;
+use crate::format::Value;
+use crate::format::key::Order;
+use crate::format::row::{Labels, label_section};
+use crate::words::backoff::RetryTerms;
+use crate::words::details;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::name;
+use crate::words::verb::Conflict;
+use std::time::{Duration, SystemTime};
+
+/// One task to be put.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NewRow<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) codec: u8,
+    pub(crate) version: u16,
+    pub(crate) priority: Option<i64>,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+    pub(crate) conflict: Conflict,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) run_at: Option<SystemTime>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) ttr: Option<Duration>,
+    pub(crate) front: bool,
+    /// Usually none.
+    pub(crate) extras: Option<&'a Extras<'a>>,
+    pub(crate) placed: Option<Placed<'a>>,
+}
+
+/// What few tasks are put with. It is apart, because every put copies its row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extras<'a> {
+    labels: Labels<'a>,
+    /// The extension of the task's row, with the labels.
+    section: Option<Value>,
+    pub(crate) retry: RetryTerms,
+    /// Only a task that is there already is put again.
+    pub(crate) must_exist: bool,
+}
+
+impl<'a> Extras<'a> {
+    /// Of this kind, and nothing else.
+    #[cold]
+    pub(crate) fn of_kind(kind: &'a str) -> Box<Self> {
+        let mut extras = Box::<Self>::default();
+        extras.label(|labels| labels.kind = Some(kind));
+        extras
+    }
+
+    /// Changes what the caller says of the task.
+    pub(crate) fn label(&mut self, change: impl FnOnce(&mut Labels<'a>)) {
+        change(&mut self.labels);
+        // What `check` will refuse may be too long for a section.
+        let is_sound = self.check_labels().is_ok();
+        let section = is_sound.then(|| label_section(&self.labels));
+        self.section = section.filter(|section| !section.is_empty());
+    }
+
+    /// With the options of `common` where it has none.
+    pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
+        let mut all = self.clone();
+        all.retry = self.retry.or(common.retry);
+        all.label(|labels| {
+            labels.kind = labels.kind.or(common.labels.kind);
+            labels.book = labels.book.or(common.labels.book);
+            for (name, text) in &common.labels.details {
+                labels.details.entry(name).or_insert(text);
+            }
+        });
+        all
+    }
+
+    pub(crate) fn labels(&self) -> &Labels<'a> {
+        &self.labels
+    }
+
+    #[cold]
+    pub(crate) fn section(&self) -> &[u8] {
+        self.section.as_deref().unwrap_or_default()
+    }
+
+    /// Refuses what the tube's kind does not allow.
+    #[cold]
+    pub(crate) fn check(&self, tube: &TubeEntry, key: Option<&str>) -> Result<()> {
+        let kind = tube.row.options.kind;
+        if self.must_exist && key.is_none() {
+            let text = "must_exist without a key, which says what must exist";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        if self.retry.backoff.is_some() && !kind.switches().timed {
+            let text = format!("option backoff with kind {kind:?}");
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
+        self.check_labels()
+    }
+
+    fn check_labels(&self) -> Result<()> {
+        let Labels { kind, book, details } = &self.labels;
+        kind.map_or(Ok(""), |kind| name::label("kind", kind))?;
+        details::check(*book, details.iter().map(|(name, text)| (*name, *text)))
+    }
+
+    /// Whether the row of the task's state says more than its times.
+    #[cold]
+    pub(crate) fn has_terms(&self) -> bool {
+        self.retry != RetryTerms::default()
+    }
+
+    /// The first state with the terms.
+    #[cold]
+    pub(crate) fn start(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        standing: &TaskState,
+    ) -> Result<TaskState> {
+        let mut standing = standing.clone();
+        retry::set(ctx, tube, standing.head_mut(), self.retry)?;
+        Ok(standing)
+    }
+}
+
+/// The answer of a `Placement` for a task, from before the op.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'a> {
+    pub(crate) order: &'a [u8],
+    pub(crate) group: Option<&'a str>,
+    pub(crate) not_before: Option<SystemTime>,
+}
+
+impl<'a> NewRow<'a> {
+    /// Its order among the tasks of its priority, with the number of the put.
+    #[inline(always)]
+    pub(crate) fn order(&self, number: u64) -> Order {
+        match self.placed.and_then(|placed| Order::placed(placed.order)) {
+            Some(placed) => placed,
+            None if self.front => Order::front(number),
+            None => Order::back(number),
+        }
+    }
+
+    /// The group that it is put in.
+    #[inline(always)]
+    pub(crate) fn placed_group(&self) -> Option<&'a str> {
+        self.placed.and_then(|placed| placed.group).or(self.group)
+    }
+
+    /// Not before this time of day.
+    #[inline(always)]
+    pub(crate) fn not_before(&self) -> Option<SystemTime> {
+        self.placed.and_then(|placed| placed.not_before).or(self.run_at)
+    }
+
+    /// Its options as changes of a task that is there already.
+    #[cold]
+    pub(crate) fn changes(&self) -> Changes {
+        let run_at = self.not_before();
+        let retry = self.extras.map(|extras| extras.retry).unwrap_or_default();
+        let Self { priority, delay, ttl, ttr, .. } = *self;
+        let delay = delay.filter(|_| run_at.is_none());
+        Changes { priority, delay, run_at, ttl, ttr, retry }
+    }
+
+    /// With the options of `common` where it has none.
+    pub(crate) fn or(self, common: &NewRow<'a>) -> Self {
+        let is_timed = self.delay.is_some() || self.run_at.is_some();
+        let (delay, run_at) = match is_timed {
+            true => (self.delay, self.run_at),
+            false => (common.delay, common.run_at),
+        };
+        Self {
+            priority: self.priority.or(common.priority),
+            group: self.group.or(common.group),
+            ttl: self.ttl.or(common.ttl),
+            ttr: self.ttr.or(common.ttr),
+            extras: self.extras.or(common.extras),
+            delay,
+            run_at,
+            ..self
+        }
+    }
+}
