@@ -188,5 +188,6 @@ pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
+pub use words::unique::Unique;
 pub use words::urgency::Urgency;
 pub use words::verb::{Advance, Conflict, PauseTerms, Put, PutOutcome, Release, Unfailed};

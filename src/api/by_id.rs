@@ -6,7 +6,6 @@ use crate::engine::by_id::{self, Tool, Verb};
 use crate::engine::update::{self, Changes};
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::SWEEP_TASKS;
 use crate::words::macros::{debug, setters};
 use crate::words::options::Durability;
 use crate::words::task::{Reason, State, TaskId};
@@ -60,16 +59,16 @@ impl<T: ?Sized> Tube<T> {
         let now = self.hold.core.look(|_, now| Ok(now.queue));
         let until = self.name_errors(action, now)?;
         let (failed, mut kicked) = (group.map(|group| (group, until)), 0);
-        while kicked < most {
-            let step = (most - kicked).min(SWEEP_TASKS as u64);
-            let op = by_id::Kick { tube: self.number, failed, most: step };
-            let done = self.run(action, &op)?;
-            kicked += done;
-            if done < step {
-                break;
+        let mut from = None;
+        loop {
+            let op = by_id::Kick { tube: self.number, failed, most: most - kicked, from };
+            let (more, next) = self.run(action, &op)?;
+            kicked += more;
+            match next {
+                Some(_) if kicked < most => from = next,
+                _ => return Ok(kicked),
             }
         }
-        Ok(kicked)
     }
 
     /// Makes one buried task ready again, as [`kick`](Tube::kick) does.

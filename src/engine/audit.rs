@@ -6,7 +6,7 @@ use crate::engine::context::sound;
 use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, query, retention, settle, transition};
+use crate::engine::{consumers, keys, query, retention, settle, transition};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, TaskRow, WorkRow};
@@ -42,6 +42,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     work(view, &tubes, &mut named, report)?;
     payloads::audit(view, named, report)?;
     failed(view, report)?;
+    queue_keys(view, &tubes, report)?;
     moved(view, &tubes, led, report)?;
     strays(view, &tubes, report)?;
     durable_bytes(view, report)
@@ -201,6 +202,35 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Reports the queue's rows of keys without a row of the key in their tube. Those of a tube that is
+/// gone, or of one that was truncated, a sweep removes with the rows under the old run.
+fn queue_keys(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
+    let cleared = cleared_runs(view)?;
+    walk(view, Range::of(Tag::KeyOfQueue), report, |(key, number), report| {
+        let number = number.as_deref().and_then(row::read_number);
+        let of_tube = |(run, tube): (&Run, &TubeEntry)| {
+            (number == Some(u64::from(tube.number))).then_some(*run)
+        };
+        let mut runs = tubes.iter().filter_map(of_tube).chain(cleared.iter().copied());
+        let has_row = |run| {
+            let beside = key::key_beside(&key, run);
+            beside.is_some_and(|beside| is_there(view, &beside).unwrap_or(true))
+        };
+        if !runs.any(has_row) {
+            report(format!("KeyOfQueue: a row without a task: {key:02x?}"));
+        }
+    })
+}
+
+/// The runs that a sweep still has to clear.
+fn cleared_runs(view: &dyn View) -> Result<Vec<Run>> {
+    let (mut rows, mut runs) = (Scan::prefixed(key::work_of(Work::Clear)), Vec::new());
+    while let Some((work, _)) = rows.next(view)? {
+        runs.extend(key::run_of_work(&work));
+    }
+    Ok(runs)
 }
 
 /// Reports the rows that lead to tasks which came from other tubes, the entries of histories, and
@@ -441,8 +471,12 @@ impl<'a> Audit<'a> {
         self.sums(task, standing);
         self.history(task.id, standing.head());
         self.reports(task.id, standing.head());
-        if let Some(text) = task.key().filter(|_| standing.holds_key()) {
-            self.expect(Tag::Key, key::key(run, text, task.id));
+        for (key, value) in keys::rows(task, standing) {
+            match Range::holding(&key) {
+                Some(Range { tag, run: Some(_) }) => self.expect(tag, key),
+                _ if self.view.get(&key).ok().flatten().is_some_and(|kept| kept == value) => {}
+                _ => self.say(format!("task {}: no row of its key leads to it", task.id)),
+            }
         }
         if let Some(name) = task.group {
             let turn = key::turn(run, &task.place, task.id);

@@ -5,9 +5,10 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::settle::{kicked, set_aside};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, history, lookup, transition, trash};
+use crate::engine::{finish, history, keys, lookup, transition, trash};
+use crate::format::key::{self, Key};
 use crate::format::row::BuriedRow;
-use crate::format::{Scan, Tag, View, key};
+use crate::format::{Scan, Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{Cause, Reason, State, TaskId};
@@ -41,12 +42,14 @@ pub(crate) struct DeleteMany<'a> {
     pub(crate) ids: &'a [TaskId],
 }
 
-/// Makes buried tasks ready again, up to `most` and at most one sweep. Returns how many.
+/// Makes buried tasks ready again, up to `most`, of one sweep. Returns how many, and where the next
+/// sweep begins.
 pub(crate) struct Kick<'a> {
     pub(crate) tube: u32,
     /// Only those that were buried in this failure group up to this queue time, in that order.
     pub(crate) failed: Option<(&'a str, u64)>,
     pub(crate) most: u64,
+    pub(crate) from: Option<Key>,
 }
 
 /// Makes these tasks ready again; those that are not buried are stepped over. Returns how many.
@@ -132,6 +135,7 @@ impl Tool<'_> {
 fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Result<()> {
     let mut to = TaskState::Ready(kicked(ctx, task, &buried));
     let from = TaskState::Buried(buried);
+    keys::admits(ctx, task, (&from, State::Ready))?;
     let noted = history::note(ctx, task, (&from, &mut to), Cause::Kick)?;
     transition::move_task(ctx, task, &from, &to, Cause::Kick)?;
     noted.write(ctx);
@@ -139,7 +143,8 @@ fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Resul
 }
 
 /// Kicks a task if it is buried, in this failure group if one is given. Returns whether it was. A
-/// damaged task stays buried. There may be no task, also because the id is of a damaged key.
+/// damaged task stays buried, and one of whose key another task counts. There may be no task, also
+/// because the id is of a damaged key.
 fn kick_if_buried(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -155,8 +160,10 @@ fn kick_if_buried(
     else {
         return Ok(false);
     };
-    kick(ctx, &task, buried)?;
-    Ok(true)
+    match kick(ctx, &task, buried) {
+        Err(error) if error.kind() == ErrorKind::KeyExists => Ok(false),
+        done => done.map(|()| true),
+    }
 }
 
 fn wrong_state(id: TaskId, state: &TaskState, wanted: &str) -> Result<()> {
@@ -192,30 +199,37 @@ impl Op for DeleteMany<'_> {
 }
 
 impl Op for Kick<'_> {
-    type Done = u64;
+    type Done = (u64, Option<Key>);
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
-        let (range, mut rows) = match self.failed {
-            None => (tube.range(Tag::Buried), Scan::over(tube.range(Tag::Buried))),
+        let (start, end) = match self.failed {
+            None => (tube.range(Tag::Buried).start(), tube.range(Tag::Buried).end()),
             Some((group, until)) => {
                 let tasks = key::buried_group_of(tube.run(), group);
                 let end = key::after_time(&tasks, until);
-                (tube.range(Tag::BuriedGroup), Scan::between(tasks, end))
+                (tasks, end)
             }
         };
-        let mut kicked = 0;
-        while kicked < self.most.min(SWEEP_TASKS as u64) && ctx.count(range) > 0 {
-            let Some((met, _)) = rows.next(ctx)? else { break };
+        // A truncate since the last sweep has given the tube another range.
+        let from = self.from.as_deref().map(key::copy).unwrap_or_default();
+        let mut rows = Scan::between(start.max(from), end);
+        let (mut kicked, mut next) = (0, None);
+        for _ in 0..SWEEP_TASKS {
+            if kicked == self.most || ctx.count(tube.range(Tag::Buried)) == 0 {
+                return Ok((kicked, None));
+            }
+            let Some((met, _)) = rows.next(ctx)? else { return Ok((kicked, None)) };
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
             let group = self.failed.map(|(group, _)| group);
             kicked += u64::from(kick_if_buried(ctx, &tube, id, group)?);
+            next = Some(key::after(&met));
         }
-        Ok(kicked)
+        Ok((kicked, next))
     }
 }
 

@@ -63,6 +63,7 @@ fn keep(
     head.clear_failure();
     reports::forget_checkpoint(ctx, task, &mut head);
     head.set_kept_until(retention::until(ctx, task.tube, Tag::Done));
-    let done = DoneRow { head, time: ctx.now.queue, result: result.map(Box::from) };
+    let (time, result, has_key_rows) = (ctx.now.queue, result.map(Box::from), task.key().is_some());
+    let done = DoneRow { head, time, result, has_key_rows };
     transition::move_task(ctx, task, from, &TaskState::Done(done), Cause::Ack)
 }

@@ -126,7 +126,7 @@ impl HeldVerb for Settle<'_> {
         for ticket in self.tickets {
             let (stored, taken) = settle::held(ctx, tube, *ticket)?;
             let bytes = stored.task(tube)?.bytes as i64;
-            let stored = new.of(ctx, tube, stored)?;
+            let stored = new.of(ctx, tube, stored, ticket.id)?;
             let task = stored.task(tube)?;
             ctx.effects().count_bytes(tube.run(), task.bytes as i64 - bytes);
             let (raw, _) = task.read.ok_or_else(|| damaged("task"))?;

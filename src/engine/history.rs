@@ -215,6 +215,33 @@ pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, head: &TaskProg
     }
 }
 
+/// Passes the history of a finished task on to the task that comes in its place.
+pub(crate) fn pass_on(
+    ctx: &mut OpContext<'_>,
+    (old, standing): (&TaskRef<'_>, &TaskState),
+    new: &TaskRef<'_>,
+    head: &mut TaskProgress,
+) -> Result<()> {
+    let run = old.tube.run();
+    if let Some(stored) = head.history() {
+        for number in stored.first..stored.next {
+            let key = key::history(run, old.id, number);
+            let Some((met, row)) = ctx.row(&key)? else { continue };
+            ctx.remove(met);
+            if let Some(row) = row {
+                ctx.add(key::history(run, new.id, number), row);
+            }
+        }
+    }
+    let TaskState::Done(done) = standing else { return Ok(()) };
+    let mut noted = Noted::default();
+    if takes_entries(ctx, new) {
+        append(ctx, new, head, &line(HistoryEvent::Done, done.time, ""), &mut noted)?;
+    }
+    noted.write(ctx);
+    Ok(())
+}
+
 /// Says in a state whose row was damaged which entries there are.
 pub(crate) fn recover(
     ctx: &OpContext<'_>,

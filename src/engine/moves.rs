@@ -221,13 +221,14 @@ impl Move<'_> {
             Which::ById(id) | Which::Again(id, ..) => lookup::find(ctx, from, id)?,
         };
         let bytes = stored.task(from)?.bytes;
+        let id = self.id_after(&standing);
         let stored = match new {
             None => stored.whole(ctx, from)?,
-            Some(new) => new.of(ctx, from, stored)?,
+            Some(new) => new.of(ctx, from, stored, id)?,
         };
         let task = stored.task(from)?;
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
-        self.admit(ctx, (from, to), (&task, &standing))?;
+        self.admit((from, to), (&task, &standing))?;
 
         let head = self.head(ctx, to, &standing, row.lives_since())?;
         let priority = match self.changes.priority {
@@ -237,37 +238,74 @@ impl Move<'_> {
         };
         let place = Rank { priority: to.row.options.turned(priority), order: self.order(ctx) };
         let mut next = self.state(ctx, to, &standing, head);
-        let section = self.section(ctx, &row, from.number != to.number, &next)?;
+        let is_moved = id == task.id && (from.number != to.number || row.is_moved());
+        let section = self.section(ctx, &row, is_moved, &next)?;
         let given = self.which.given().and_then(NewRow::placed_group);
         let group = given.or(row.group).filter(|group| !group.is_empty()).or(to.plain_group());
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: place, is_fresh: false });
-        let cause = self.which.cause();
-        let noted = history::note(ctx, &task, (&standing, &mut next), cause)?;
-        let new = TaskRef::new(to, task.id, (home, place), &raw, moved);
+        let new = TaskRef::new(to, id, (home, place), &raw, moved);
         // Where it stood it is counted with the bytes of its old payload.
         let old = TaskRef { bytes, ..task };
-        match self.which {
-            Which::Again(..) if from.number == to.number => {
-                transition::replace(ctx, (&old, &standing), (&new, &next), cause)?;
-            }
-            which => {
-                transition::remove(ctx, &old, &standing, cause)?;
-                let is_put = matches!(which, Which::Again(..));
-                let cause = if is_put { Cause::Put } else { Cause::Move };
-                transition::put(ctx, &new, &next, cause)?;
-            }
+        if keys::counts(to, &next) && !(from.number == to.number && keys::counts(to, &standing)) {
+            keys::is_free(ctx, to, (task.key(), task.id))?;
         }
-        if self.which.ends_reports() {
-            reports::erase(ctx, &task, standing.head());
+        // One from the trash comes back to its own tube, and a finished one under another id.
+        let is_out = matches!(standing, TaskState::Done(_) | TaskState::Trashed(_));
+        if from.number != to.number || is_out {
+            room(ctx, to, self.others_wait)?;
         }
-        noted.write(ctx);
-        if from.number != to.number {
-            ctx.set(key::moved(to.run(), task.id), row::number(u64::from(to.number)))?;
-        }
+        self.carry_out(ctx, (&old, &standing), (&new, &mut next))?;
         // Without a field an older version finds nothing that it does not know.
         if *section != *row.extension && !to.run().is_temporary() {
             ctx.needs(&MOVES);
+        }
+        Ok(())
+    }
+
+    /// The task after the move. An id ends once: a finished task that is put again is a new one.
+    fn id_after(&self, standing: &TaskState) -> TaskId {
+        match (self.which, standing) {
+            (Which::Again(_, number, _), TaskState::Done(_)) => TaskId::new(number),
+            (which, _) => which.id(),
+        }
+    }
+
+    /// Writes the rows of the task where it goes, and removes those where it was.
+    fn carry_out(
+        &self,
+        ctx: &mut OpContext<'_>,
+        (old, standing): (&TaskRef<'_>, &TaskState),
+        (new, next): (&TaskRef<'_>, &mut TaskState),
+    ) -> Result<()> {
+        let (cause, is_new) = (self.which.cause(), old.id != new.id);
+        if is_new {
+            history::pass_on(ctx, (old, standing), new, next.head_mut())?;
+        }
+        let noted = history::note(ctx, if is_new { new } else { old }, (standing, next), cause)?;
+        match self.which {
+            Which::Again(..) if !is_new && old.tube.number == new.tube.number => {
+                transition::replace(ctx, (old, standing), (new, next), cause)?;
+            }
+            Which::Again(..) => {
+                let leaves = if is_new { Cause::Delete } else { Cause::Move };
+                transition::remove(ctx, old, standing, leaves)?;
+                transition::put(ctx, new, next, cause)?;
+            }
+            Which::Held(..) | Which::ById(_) => {
+                transition::remove(ctx, old, standing, cause)?;
+                transition::put(ctx, new, next, Cause::Move)?;
+            }
+        }
+        if self.which.ends_reports() {
+            reports::erase(ctx, old, standing.head());
+        }
+        noted.write(ctx);
+        if is_new && let Some((_, row)) = old.read {
+            transition::forget_moved(ctx, (old.tube.run(), old.id), &row)?;
+        } else if old.tube.number != new.tube.number {
+            let number = row::number(u64::from(new.tube.number));
+            ctx.set(key::moved(new.tube.run(), new.id), number)?;
         }
         Ok(())
     }
@@ -281,18 +319,8 @@ impl Move<'_> {
     }
 }
 
-/// Whether a tube has room for a task that comes to it from elsewhere, and its key is free.
-pub(crate) fn room(
-    ctx: &OpContext<'_>,
-    to: &TubeEntry,
-    key: Option<&str>,
-    others_wait: bool,
-) -> Result<()> {
-    if let Some(key) = key
-        && let Some(other) = keys::named(ctx, to, key)?
-    {
-        return Err(Error::new(ErrorKind::KeyExists).because(key).on_task(other));
-    }
+/// Whether a tube has room for a task that comes to it from elsewhere.
+pub(crate) fn room(ctx: &OpContext<'_>, to: &TubeEntry, others_wait: bool) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     match to.row.options.capacity {
         Some(capacity) if query::at_work(ctx, to) >= capacity => {
@@ -307,39 +335,33 @@ impl Move<'_> {
     /// Whether the other tube takes the task.
     fn admit(
         &self,
-        ctx: &OpContext<'_>,
         (from, to): (&TubeEntry, &TubeEntry),
         (task, standing): (&TaskRef<'_>, &TaskState),
     ) -> Result<()> {
         let unsupported = |text: &str| Err(Error::new(ErrorKind::Unsupported).because(text));
         let options = &to.row.options;
-        if let TaskState::Done(_) = standing {
+        let is_again = matches!(self.which, Which::Again(..));
+        let is_done = matches!(standing, TaskState::Done(_));
+        if is_done && !is_again {
             let text = "it is Done, and can only be deleted";
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(task.id));
         }
         if from.run().is_temporary() != to.run().is_temporary() {
             return unsupported("a move between a temporary and a durable tube");
         }
-        if let Which::Again(..) = self.which {
-            // The put was checked, and takes no more room.
-            return Ok(());
-        }
-        if options.placement.is_some() {
+        if options.placement.is_some() && !is_again {
             return unsupported("a move into a tube with a placement");
         }
-        let has_group = task.group.is_some_and(|group| !group.is_empty());
+        let given = self.which.given().and_then(NewRow::placed_group);
+        let has_group = given.or(task.group).is_some_and(|group| !group.is_empty());
         if has_group && !options.kind.switches().grouped {
             let text = format!("a task with a group in a tube of kind {:?}", options.kind);
             return unsupported(&text);
         }
-        if let Which::Held(_, Some(result)) = self.which {
-            finish::fits(result)?;
+        match self.which {
+            Which::Held(_, Some(result)) => finish::fits(result),
+            _ => Ok(()),
         }
-        // One from the trash comes back to its own tube.
-        if from.number == to.number && !matches!(standing, TaskState::Trashed(_)) {
-            return Ok(());
-        }
-        room(ctx, to, task.key(), self.others_wait)
     }
 
     /// What is known of the task after the move: its attempts are 0, and its ttl begins again. A
@@ -428,7 +450,6 @@ impl Move<'_> {
             Which::ById(_) | Which::Again(..) => row.passed(),
         };
         let no_room = || Error::new(ErrorKind::TooLarge).because("its row has no room for it");
-        let is_moved = is_moved || row.is_moved();
         let section = moved_section(row.extension, passed, is_moved, since).ok_or_else(no_room)?;
         match self.which.given().and_then(|given| given.extras) {
             Some(extras) => {

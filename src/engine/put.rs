@@ -1,6 +1,7 @@
 //! New tasks: ready or delayed, keyed or not, one or many. A batch is all or nothing.
 
 use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::keys::KeyedTask;
 use crate::engine::moves::{Move, Which};
 use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::payload::is_inline;
@@ -20,7 +21,7 @@ use crate::words::name;
 use crate::words::numbers::Numbers;
 use crate::words::options::{Switches, TubeKind, is_nothing};
 use crate::words::payload::NewPayload;
-use crate::words::task::{Cause, TaskId};
+use crate::words::task::{Cause, State, TaskId};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
 
@@ -46,7 +47,15 @@ enum Meets {
     /// A task that is kept.
     Kept(TaskId),
     /// A task that is put again.
-    Again(TaskId),
+    Again(KeyedTask),
+    /// A finished task, in whose place a new one is put.
+    Ended(KeyedTask),
+}
+
+impl Meets {
+    fn again(named: KeyedTask, state: State) -> Self {
+        if state == State::Done { Self::Ended(named) } else { Self::Again(named) }
+    }
 }
 
 /// For which task a payload is written in turns.
@@ -121,14 +130,25 @@ impl PutTasks<'_> {
                 self.has_room(ctx, tube, task, false)?;
                 Ok(Some(StagedFor::New(run)))
             }
-            Meets::Again(id) => {
-                let (stored, _) = lookup::find(ctx, tube, id)?;
-                let stored = stored.whole(ctx, tube)?;
-                let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
-                self.payload_of(task, None).check(ctx, tube, &row)?;
-                Ok(Some(StagedFor::Again(run, id, generation_after(ctx, tube, id, &row)?)))
+            Meets::Ended(named) => {
+                let _generation = self.generation(ctx, task, named)?;
+                Ok(Some(StagedFor::New(run)))
+            }
+            Meets::Again(named) => {
+                let generation = self.generation(ctx, task, named)?;
+                Ok(Some(StagedFor::Again(run, named.id, generation)))
             }
         }
+    }
+
+    /// The generation of the pieces that a task gets with this payload.
+    fn generation(&self, ctx: &OpContext<'_>, task: &NewRow<'_>, named: KeyedTask) -> Result<u32> {
+        let tube = &*ctx.tube(named.tube)?;
+        let (stored, _) = lookup::find(ctx, tube, named.id)?;
+        let stored = stored.whole(ctx, tube)?;
+        let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
+        self.payload_of(task, None).check(ctx, tube, &row)?;
+        generation_after(ctx, tube, named.id, &row)
     }
 
     /// What a put with a key meets.
@@ -138,22 +158,35 @@ impl PutTasks<'_> {
         tube: &TubeEntry,
         (task, key): (&NewRow<'_>, &str),
     ) -> Result<Meets> {
-        let Some(id) = keys::named(ctx, tube, key)? else {
-            if task.extras.is_some_and(|extras| extras.must_exist) {
-                let text = format!("no task of the tube has the key {key:?}");
-                return Err(Error::new(ErrorKind::TaskNotFound).because(text));
-            }
-            return Ok(Meets::Nothing);
+        let state_of = |named: KeyedTask| -> Result<State> {
+            Ok(lookup::find(ctx, &*ctx.tube(named.tube)?, named.id)?.1.state())
         };
-        match task.conflict {
-            Conflict::Keep => Ok(Meets::Kept(id)),
-            Conflict::Reject => Err(Error::new(ErrorKind::KeyExists).because(key).on_task(id)),
-            Conflict::Replace => Ok(Meets::Again(id)),
-            Conflict::Debounce => match is_debounced(&lookup::find(ctx, tube, id)?.1) {
-                true => Ok(Meets::Again(id)),
-                false => Ok(Meets::Nothing),
-            },
+        if let Some(named) = keys::named(ctx, tube, key, true)? {
+            return match task.conflict {
+                Conflict::Keep => Ok(Meets::Kept(named.id)),
+                Conflict::Reject => {
+                    Err(Error::new(ErrorKind::KeyExists).because(key).on_task(named.id))
+                }
+                Conflict::Replace => Ok(Meets::again(named, state_of(named)?)),
+                // Its work has not begun.
+                Conflict::Debounce => match state_of(named)? {
+                    State::Ready | State::Delayed => Ok(Meets::Again(named)),
+                    _ => Ok(Meets::Nothing),
+                },
+            };
         }
+        // One that has ended is brought back, also if it does not count.
+        if task.conflict == Conflict::Replace
+            && let Some(named) = keys::named(ctx, tube, key, false)?
+            && let state @ (State::Buried | State::Done) = state_of(named)?
+        {
+            return Ok(Meets::again(named, state));
+        }
+        if task.extras.is_some_and(|extras| extras.must_exist) {
+            let text = format!("no task has the key {key:?}");
+            return Err(Error::new(ErrorKind::TaskNotFound).because(text));
+        }
+        Ok(Meets::Nothing)
     }
 
     /// The payload of a task that is put again.
@@ -294,29 +327,40 @@ impl PutTasks<'_> {
             let text = "the task of its key has changed while its payload was written";
             Error::new(ErrorKind::WrongState).because(text)
         };
-        let id = match self.meet(ctx, tube, (task, key))? {
-            Meets::Nothing if written.map(TaskId::get) == number => return Ok(None),
+        let of_new = written.is_none_or(|written| Some(written.get()) == number);
+        let (named, is_new) = match self.meet(ctx, tube, (task, key))? {
+            Meets::Nothing if of_new => return Ok(None),
             Meets::Nothing => return Err(changed()),
             Meets::Kept(id) => {
                 staged.map_or(Ok(()), |staged| staged.payload.give_up(ctx))?;
                 return Ok(Some(Put { id, outcome: PutOutcome::Existing }));
             }
-            Meets::Again(id) => id,
+            Meets::Again(named) => (named, false),
+            Meets::Ended(named) => (named, true),
         };
-        if written.is_some_and(|written| written != id) {
-            if staged.is_none_or(|staged| id.get() < staged.first) {
+        let id = named.id;
+        if is_new && !of_new {
+            return Err(changed().on_task(id));
+        }
+        if !is_new && written.is_some_and(|written| written != id) {
+            let first = staged.map_or(0, |staged| staged.first);
+            let batch = first..first.saturating_add(self.tasks.len() as u64);
+            if !of_new || !batch.contains(&id.get()) {
                 return Err(changed().on_task(id));
             }
             // One of the same batch has the key, and no caller has seen it.
+            let tube = &*ctx.tube(named.tube)?;
             let (stored, standing) = lookup::find(ctx, tube, id)?;
             transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
             return Ok(Some(Put { id, outcome: PutOutcome::New }));
         }
         let number = number.unwrap_or_else(|| ctx.id());
         let (which, changes) = (Which::Again(id, number, task), task.changes());
-        let step = Move { from: self.tube, to: self.tube, which, changes, others_wait: false };
+        let (to, others_wait) = (self.tube, self.others_wait);
+        let step = Move { from: named.tube, to, which, changes, others_wait };
         let payload = self.payload_of(task, staged.map(|staged| staged.payload));
         step.decide_on(ctx, Some(&payload))?;
+        let id = if is_new { TaskId::new(number) } else { id };
         Ok(Some(Put { id, outcome: PutOutcome::Replaced }))
     }
 
@@ -385,9 +429,4 @@ fn first_state(
         return Ok(TaskState::Fresh(head));
     }
     Ok(TaskState::Ready(head))
-}
-
-/// Whether a debounced put goes into the task in this state: its work has not begun.
-fn is_debounced(standing: &TaskState) -> bool {
-    matches!(standing, TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_))
 }

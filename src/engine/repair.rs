@@ -108,7 +108,8 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         }
         (None, State::Done) => {
             let Some(time) = ended(ctx, tube, id)? else { return Ok(()) };
-            TaskState::Done(DoneRow { head: unknown(), time, result: None })
+            let has_key_rows = has_key_rows(ctx, tube, (&home, id))?;
+            TaskState::Done(DoneRow { head: unknown(), time, result: None, has_key_rows })
         }
         // It is buried already, or the key does not say where a ready task is.
         (None, State::Ready | State::Buried) => return Ok(()),
@@ -284,6 +285,20 @@ fn ended(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<Option<u64
         }
     }
     Ok(None)
+}
+
+/// Whether rows lead from the key of a finished task to it.
+fn has_key_rows(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    (home, id): (&Home, TaskId),
+) -> Result<bool> {
+    let own = ctx.row(&key::task(tube.run(), home, id))?.and_then(|(_, row)| row);
+    let Some(text) = own.as_deref().and_then(TaskRow::decode).and_then(|row| row.key) else {
+        return Ok(false);
+    };
+    let counts = tube.row.options.unique.done;
+    Ok(ctx.row(&key::key(tube.run(), text, counts, id))?.is_some())
 }
 
 /// Counts the tasks of each group that are in flight. Reads every taken task of the tube.

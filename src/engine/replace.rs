@@ -63,23 +63,28 @@ impl Replacement<'_> {
     }
 
     /// The task with this payload instead of its own, of which the pieces are written and those of
-    /// the old one removed. The caller writes the task's own row, and counts the bytes.
+    /// the old one removed. With another id the pieces are of a new task, of its first payload. The
+    /// caller writes the task's own row, and counts the bytes.
     pub(crate) fn of(
         &self,
         ctx: &mut OpContext<'_>,
         tube: &TubeEntry,
         stored: StoredTask,
+        id: TaskId,
     ) -> Result<StoredTask> {
         let stored = stored.whole(ctx, tube)?;
         let task = stored.task(tube)?;
         let (_, old) = task.read.ok_or_else(|| damaged("task"))?;
         self.check(ctx, tube, &old)?;
-        let owner = (tube.run(), task.id);
+        let (run, is_new) = (tube.run(), id != task.id);
         let bytes = self.payload.bytes;
         let (generation, payload) = match self.staged {
             Some(staged) => (staged.pieces.generation, PayloadPlace::Apart(staged.pieces)),
             None => {
-                let generation = generation_after(ctx, tube, task.id, &old)?;
+                let generation = match is_new {
+                    true => 1,
+                    false => generation_after(ctx, tube, id, &old)?,
+                };
                 let payload = match is_inline(bytes) {
                     true => PayloadPlace::Inline(bytes),
                     false => PayloadPlace::Apart(Pieces { generation, ..Pieces::of(bytes) }),
@@ -88,19 +93,21 @@ impl Replacement<'_> {
             }
         };
         let replaced = generation.saturating_sub(1);
-        if replaced <= old.payload_generation() {
+        if replaced <= old.payload_generation() && !is_new {
             let text = "another call has replaced its payload meanwhile";
             return Err(Error::new(ErrorKind::WrongState).because(text));
         }
         match (&self.staged, payload.pieces()) {
             (Some(staged), _) => staged.end(ctx)?,
-            (None, Some(pieces)) => pieces::write(ctx, owner, &pieces, bytes, 0..pieces.count()),
+            (None, Some(pieces)) => {
+                pieces::write(ctx, (run, id), &pieces, bytes, 0..pieces.count());
+            }
             (None, None) => {}
         }
         if let Some(pieces) = old.payload.pieces() {
-            pieces::remove(ctx, owner, &pieces)?;
+            pieces::remove(ctx, (run, task.id), &pieces)?;
         }
-        if !tube.run().is_temporary() {
+        if !run.is_temporary() && !is_new {
             ctx.needs(&PAYLOADS);
         }
         let no_room = || Error::new(ErrorKind::TooLarge).because("its row has no room for it");

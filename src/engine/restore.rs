@@ -4,12 +4,12 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::moves::room;
 use crate::engine::settle::kicked;
 use crate::engine::stored::TaskState;
-use crate::engine::{history, lookup, transition};
+use crate::engine::{history, keys, lookup, transition};
 use crate::format::key::{self, Key};
 use crate::format::{Scan, Tag};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
-use crate::words::task::{Cause, TaskId};
+use crate::words::task::{Cause, State, TaskId};
 
 /// Makes a task in the trash ready again.
 pub(crate) struct Restore {
@@ -50,7 +50,8 @@ impl Op for Restore {
             let text = format!("it is {:?}, not in the trash", from.state());
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
         };
-        room(ctx, tube, task.key(), self.others_wait)?;
+        keys::admits(ctx, &task, (&from, State::Ready))?;
+        room(ctx, tube, self.others_wait)?;
         let mut to = TaskState::Ready(kicked(ctx, &task, row));
         let noted = history::note(ctx, &task, (&from, &mut to), Cause::Restore)?;
         transition::move_task(ctx, &task, &from, &to, Cause::Restore)?;

@@ -6,7 +6,7 @@ use crate::engine::context::{damaged, sound};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, query};
 use crate::format::key::{self, Key, RUN_PREFIX, after};
-use crate::format::{Tag, View};
+use crate::format::{Range, Tag, View};
 use crate::words::clock::Now;
 use crate::words::error::Result;
 use crate::words::filter::Filter;
@@ -97,7 +97,15 @@ impl<'a> Index<'a> {
     /// The key of the first row from this key on.
     fn first(&self, view: &dyn View, tube: &TubeEntry, from: &Key) -> Result<Option<Key>> {
         match self {
-            Self::Keys(prefix) => first_key(view, tube, prefix, from),
+            Self::Keys(prefix) => {
+                for tag in [Tag::Key, Tag::KeyUncounted] {
+                    let met = first_key(view, tube.range(tag), prefix, from)?;
+                    if met.is_some() {
+                        return Ok(met);
+                    }
+                }
+                Ok(None)
+            }
             Self::Ranges(ranges) => {
                 for (start, end) in ranges {
                     let start = start.max(from);
@@ -115,8 +123,7 @@ impl<'a> Index<'a> {
 
 /// The first row of a key that begins with `prefix`. The length of a key comes before its text, so
 /// there is a place for each length.
-fn first_key(view: &dyn View, tube: &TubeEntry, prefix: &str, from: &Key) -> Result<Option<Key>> {
-    let range = tube.range(Tag::Key);
+fn first_key(view: &dyn View, range: Range, prefix: &str, from: &Key) -> Result<Option<Key>> {
     let place = |length: usize| {
         let mut place = range.start();
         place.push(length as u8);

@@ -60,12 +60,6 @@ impl TaskState {
         }
     }
 
-    /// Whether the caller's key of the task belongs to it: that of a finished one, or of one in the
-    /// trash, is free.
-    pub(crate) fn holds_key(&self) -> bool {
-        !matches!(self, Self::Done(_) | Self::Trashed(_))
-    }
-
     /// How many entries its history has: the put, those that are stored, and what the state says.
     pub(crate) fn history_entries(&self) -> u64 {
         let stored = self.head().history().map_or(0, |history| history.len());

@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{pieces, query, settle, stored, transition};
+use crate::engine::{keys, pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{TaskRow, WorkRow};
@@ -115,6 +115,8 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
                 }
             } else if tag == Tag::BuriedGroup {
                 transition::forget_failed(ctx, &met.0)?;
+            } else if let Tag::Key | Tag::KeyUncounted = tag {
+                keys::forget(ctx, &met.0)?;
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, groups, lookup, position, query, settle, transition};
+use crate::engine::{fresh, groups, keys, lookup, position, query, settle, transition};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
@@ -14,7 +14,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_BYTES};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
-use crate::words::task::{Cause, TaskId, Ticket};
+use crate::words::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
 
 /// Takes up to `most` tasks. An empty result is not an error.
@@ -144,7 +144,10 @@ impl Op for Claim {
         let head = match &standing {
             TaskState::Fresh(head) | TaskState::Ready(head) => head.clone(),
             TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
-            TaskState::Buried(row) => settle::kicked(ctx, &task, row),
+            TaskState::Buried(row) => {
+                keys::admits(ctx, &task, (&standing, State::Taken))?;
+                settle::kicked(ctx, &task, row)
+            }
             TaskState::Taken(_) => return Err(refused(self.id, "it is taken".to_owned())),
             TaskState::Done(_) => return Err(refused(self.id, "it is finished".to_owned())),
             TaskState::Trashed(_) => {

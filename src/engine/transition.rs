@@ -7,7 +7,7 @@ use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, history, lookup, reports, retention, trash};
+use crate::engine::{failures, fresh, groups, history, keys, lookup, reports, retention, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Value, View};
@@ -15,6 +15,7 @@ use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::sync::Arc;
 use crate::words::task::{Cause, TaskId};
+use crate::words::unique::Unique;
 use smallvec::SmallVec;
 use std::mem::discriminant;
 
@@ -204,13 +205,13 @@ pub(crate) fn put(
     cause: Cause,
 ) -> Result<()> {
     Transition { task, from: None, to: Some(to), before: None }.carry_out(ctx, cause)?;
-    add_own(ctx, task);
+    add_own(ctx, task, to);
     Ok(())
 }
 
-/// Adds what of a task does not depend on its state.
+/// Adds the task's own row, and the rows that lead to it.
 #[inline(always)]
-fn add_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) {
+fn add_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) {
     let (run, id) = (task.tube.run(), task.id);
     if let Some((raw, _)) = task.read {
         ctx.add(key::task(run, &task.home, id), raw.clone());
@@ -219,8 +220,8 @@ fn add_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) {
         ctx.add(key::position(run, id), task.position_row());
     }
     ctx.effects().count_bytes(run, task.bytes as i64);
-    if let Some(text) = task.key() {
-        ctx.add(key::key(run, text, id), Value::EMPTY);
+    if task.key().is_some() {
+        keys::add(ctx, task, to);
     }
 }
 
@@ -236,7 +237,7 @@ pub(crate) fn replace(
     Transition { task: old, from: Some(from), to: None, before: None }.step(ctx)?;
     remove_own(ctx, old, from);
     Transition { task: new, from: None, to: Some(to), before: None }.step(ctx)?;
-    add_own(ctx, new);
+    add_own(ctx, new, to);
     Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
 }
 
@@ -287,7 +288,7 @@ pub(crate) fn remove(
     Ok(())
 }
 
-/// Removes what of a task does not depend on its state.
+/// Removes the task's own row, and the rows that lead to it.
 #[inline]
 fn remove_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) {
     let (run, id) = (task.tube.run(), task.id);
@@ -296,10 +297,8 @@ fn remove_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) {
         ctx.remove(key::position(run, id));
     }
     ctx.effects().count_bytes(run, -(task.bytes as i64));
-    if let Some(text) = task.key()
-        && from.holds_key()
-    {
-        ctx.remove(key::key(run, text, id));
+    if task.key().is_some() {
+        keys::remove(ctx, task, from);
     }
 }
 
@@ -396,7 +395,7 @@ impl<'a> Transition<'a> {
             Some(group) if !stays => Some(self.plan(ctx, group)?),
             _ => None,
         };
-        if has_index(from) || has_index(to) {
+        if has_index(from) || has_index(to) || self.shifts_key() {
             self.shift_index(ctx)?;
         }
         self.shift_deadlines(ctx);
@@ -467,6 +466,13 @@ impl<'a> Transition<'a> {
         }
     }
 
+    /// Whether the task may begin to count for its key, or cease to, with a step between any
+    /// states.
+    #[inline]
+    fn shifts_key(&self) -> bool {
+        self.task.key().is_some() && self.task.tube.row.options.unique != Unique::new()
+    }
+
     /// Reads before it writes.
     #[cold]
     fn shift_index(&self, ctx: &mut OpContext<'_>) -> Result<()> {
@@ -481,7 +487,10 @@ impl<'a> Transition<'a> {
         for key in new.into_iter().filter(|key| !old.contains(key)) {
             ctx.add(key, Value::EMPTY);
         }
-        trash::shift(ctx, self.task, self.from, self.to);
+        trash::enter(ctx, self.task, self.to);
+        if let (Some(from), Some(to)) = (self.from, self.to) {
+            keys::shift(ctx, self.task, (from, to));
+        }
         retention::write(ctx, kept)?;
         failures::write(ctx, self.task.tube, counted)
     }

@@ -3,9 +3,7 @@
 
 use crate::engine::context::OpContext;
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::format::Value;
 use crate::format::feature::TRASH;
-use crate::format::key;
 use crate::words::task::Cause;
 
 /// Why a task came to this state, in which it is set aside.
@@ -16,14 +14,8 @@ pub(crate) fn cause_of(standing: &TaskState) -> Cause {
     }
 }
 
-/// What else changes with a step into the trash or out of it, or to the end of the work: the row of
-/// the key. That of a task which is put or removed is its caller's to write.
-pub(crate) fn shift(
-    ctx: &mut OpContext<'_>,
-    task: &TaskRef<'_>,
-    from: Option<&TaskState>,
-    to: Option<&TaskState>,
-) {
+/// What else comes with a step into the trash.
+pub(crate) fn enter(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: Option<&TaskState>) {
     let run = task.tube.run();
     if let Some(TaskState::Trashed(_)) = to {
         if !run.is_temporary() {
@@ -33,12 +25,5 @@ pub(crate) fn shift(
         if task.tube.row.options.capacity.is_some() {
             ctx.effects().wake(task.tube.number, usize::MAX);
         }
-    }
-    let Some((text, (from, to))) = task.key().zip(from.zip(to)) else { return };
-    let key = key::key(run, text, task.id);
-    match (from.holds_key(), to.holds_key()) {
-        (true, false) => ctx.remove(key),
-        (false, true) => ctx.add(key, Value::EMPTY),
-        _ => {}
     }
 }

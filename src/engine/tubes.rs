@@ -7,7 +7,7 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::Deadline;
 use crate::format::extension::Extension;
-use crate::format::feature::{HIGHER_FIRST, LAPSES, RETENTION};
+use crate::format::feature::{HIGHER_FIRST, LAPSES, RETENTION, UNIQUE};
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
@@ -18,6 +18,7 @@ use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
 use crate::words::task::{Cause, TaskId};
+use crate::words::unique::Unique;
 use crate::words::verb::{PauseEnd, PauseTerms};
 use std::time::UNIX_EPOCH;
 
@@ -132,6 +133,9 @@ impl Op for Create<'_> {
         }
         if row.options.lapse != Lapse::new() {
             ctx.needs(&LAPSES);
+        }
+        if row.options.unique != Unique::new() {
+            ctx.needs(&UNIQUE);
         }
         ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
         Ok(TubeEntry { number, row, border: None })

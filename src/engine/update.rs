@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lapse, lookup, query, retry, transition};
+use crate::engine::{keys, lapse, lookup, query, retry, transition};
 use crate::format::row::{DelayedRow, TakenRow, TaskProgress};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
@@ -64,6 +64,9 @@ impl Op for Update {
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
         }
         let mut to = changed(ctx, tube, &from, changes).map_err(|error| error.on_task(self.id))?;
+        if from.state() != to.state() {
+            keys::admits(ctx, &task, (&from, to.state()))?;
+        }
         let is_placed = changes.priority.is_some() || changes.is_moved();
         // A task that stands ahead of every priority has its own place again.
         let own = if is_placed { to.head_mut().take_own_rank() } else { None };

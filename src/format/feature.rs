@@ -15,6 +15,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     HISTORY,
     REPORTS,
     PAYLOADS,
+    UNIQUE,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -64,6 +65,11 @@ pub(crate) const REPORTS: Feature =
 /// row for the work on two payloads of one task.
 pub(crate) const PAYLOADS: Feature =
     Feature { number: 10, unknown: Unknown::ReadOnly, name: Cow::Borrowed("payloads") };
+
+/// A tube with other rules for keys than a version without it has, and a keyed task that does not
+/// count for its key. Such a version would put a second task, or leave the rows behind.
+pub(crate) const UNIQUE: Feature =
+    Feature { number: 11, unknown: Unknown::Refuse, name: Cow::Borrowed("unique") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

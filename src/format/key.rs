@@ -221,7 +221,7 @@ fn with_number(mut key: Key, number: u64) -> Key {
     key
 }
 
-fn with_id(key: Key, id: TaskId) -> Key {
+pub(crate) fn with_id(key: Key, id: TaskId) -> Key {
     with_number(key, id.get())
 }
 
@@ -364,14 +364,49 @@ pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
     with_id(with_number(due_of(run, what), when), id)
 }
 
-/// The beginning of the rows of one caller's key. The scope is the run of its tube; [`Run::QUEUE`]
-/// would be the scope of a queue-wide key.
-pub(crate) fn key_of(scope: Run, text: &str) -> Key {
-    with_label(in_run(Tag::Key, scope), text)
+/// The tag of the rows of the callers' keys in a tube, of tasks that count or of the others.
+fn key_tag(counts: bool) -> Tag {
+    if counts { Tag::Key } else { Tag::KeyUncounted }
 }
 
-pub(crate) fn key(scope: Run, text: &str, id: TaskId) -> Key {
-    with_id(key_of(scope, text), id)
+/// The beginning of the rows of one caller's key in a tube, of tasks that count or of the others.
+pub(crate) fn key_of(run: Run, text: &str, counts: bool) -> Key {
+    with_label(in_run(key_tag(counts), run), text)
+}
+
+pub(crate) fn key(run: Run, text: &str, counts: bool, id: TaskId) -> Key {
+    with_id(key_of(run, text, counts), id)
+}
+
+/// The same in the whole queue, of the tubes whose keys are unique there.
+pub(crate) fn queue_key_of(text: &str, counts: bool) -> Key {
+    let mut key = with_label(tagged(Tag::KeyOfQueue, &[]), text);
+    key.push(u8::from(!counts));
+    key
+}
+
+pub(crate) fn queue_key(text: &str, counts: bool, id: TaskId) -> Key {
+    with_id(queue_key_of(text, counts), id)
+}
+
+/// The key of [`queue_key`] that belongs to a key of [`key`].
+pub(crate) fn queue_key_beside(key: &[u8]) -> Option<Key> {
+    let range = Range::holding(key)?;
+    let counts = range.tag == Tag::Key;
+    let text = key.get(RUN_PREFIX..key.len().checked_sub(8)?)?;
+    let mut beside = tagged(Tag::KeyOfQueue, text);
+    beside.push(u8::from(!counts));
+    Some(with_id(beside, id_of(key)?))
+}
+
+/// The key of [`key`] in a tube that belongs to a key of [`queue_key`].
+pub(crate) fn key_beside(queue_key: &[u8], run: Run) -> Option<Key> {
+    let (text, id) = queue_key.get(1..)?.split_last_chunk::<8>()?;
+    let (uncounted, text) = text.split_last()?;
+    let mut beside = in_run(key_tag(*uncounted == 0), run);
+    beside.extend_from_slice(text);
+    beside.extend_from_slice(id);
+    Some(beside)
 }
 
 fn with_text(mut key: Key, text: &str) -> Key {
@@ -568,6 +603,7 @@ pub(crate) const RUN_PREFIX: usize = 5;
 pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
+    let _ = (queue_key_beside(bytes), key_beside(bytes, Run::QUEUE));
     let _ = (failure_group_of(bytes), run_of_failed(bytes));
     let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
     if let Some(range) = Range::holding(bytes) {

@@ -32,6 +32,7 @@ use crate::words::lapse::{Lapse, ReturnTo};
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
 use crate::words::sync::Arc;
+use crate::words::unique::Unique;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -163,6 +164,24 @@ fn read_history_limits(field: &[u8]) -> Option<HistoryLimits> {
 const BOOK_FIELD: u16 = 6;
 const DETAILS_FIELD: u16 = 7;
 
+/// Number of the extension field of a tube's row with where its keys are unique, and in which
+/// states a task counts: `scope: u8 · states: u8`. Absent for the default.
+const UNIQUE_FIELD: u16 = 8;
+
+fn unique_field(unique: &Unique) -> [u8; 2] {
+    let Unique { in_queue, delayed, ready, taken, buried, done } = *unique;
+    [u8::from(in_queue), flags([delayed, ready, taken, buried, done])]
+}
+
+fn read_unique_field(field: &[u8]) -> Option<Unique> {
+    let mut rest = Unpacker::new(field);
+    let in_queue = rest.u8().filter(|scope| *scope < 2)? == 1;
+    let [delayed, ready, taken, buried, done, ..] = bits(rest.u8().filter(|states| *states < 32)?);
+    let unique = Unique { in_queue, delayed, ready, taken, buried, done };
+    // A default one was not written by this code.
+    rest.end(unique).filter(|unique| *unique != Unique::new() && unique.check().is_ok())
+}
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -195,6 +214,9 @@ impl TubeRow {
         if !self.options.details.is_empty() {
             let details = self.options.details.iter().map(|(name, text)| (&**name, &**text));
             add(DETAILS_FIELD, &details::encode(details));
+        }
+        if self.options.unique != Unique::new() {
+            add(UNIQUE_FIELD, &unique_field(&self.options.unique));
         }
         section
     }
@@ -286,6 +308,9 @@ impl TubeRow {
             let details = details::decode(&field)?.into_iter();
             let details = details.map(|(name, text)| (name.to_owned(), text.to_owned()));
             options.details = Arc::new(details.collect());
+        }
+        if let Some(field) = extension.take(UNIQUE_FIELD) {
+            options.unique = read_unique_field(&field)?;
         }
         Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }

@@ -18,6 +18,7 @@ pub(crate) mod retention;
 pub(crate) mod consumer;
 pub(crate) mod details;
 pub(crate) mod history;
+pub(crate) mod unique;
 pub(crate) mod options;
 pub(crate) mod payload;
 pub(crate) mod verb;

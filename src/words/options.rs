@@ -14,6 +14,7 @@ use crate::words::macros::{getters, setters};
 use crate::words::name;
 use crate::words::retention::Retention;
 use crate::words::sync::Arc;
+use crate::words::unique::Unique;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -274,6 +275,7 @@ pub struct TubeOptions {
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
     pub(crate) higher_first: bool,
+    pub(crate) unique: Unique,
     pub(crate) keep_finished: Option<Retention>,
     pub(crate) keep_buried: Option<Retention>,
     pub(crate) history: HistoryLimits,
@@ -343,6 +345,7 @@ impl TubeOptions {
             hold_group_while_delayed: false,
             ttl_spares_buried: false,
             higher_first: false,
+            unique: Unique::new(),
             keep_finished: None,
             keep_buried: None,
             history: HistoryLimits::new(),
@@ -399,6 +402,11 @@ impl TubeOptions {
         self.keep_finished.map_or(Ok(()), |kept| kept.check("keep_finished"))?;
         self.keep_buried.map_or(Ok(()), |kept| kept.check("keep_buried"))?;
         self.history.check()?;
+        self.unique.check()?;
+        if self.unique.in_queue && self.temporary {
+            let text = "keys of a temporary tube that are unique in the queue";
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
         let texts = self.details.iter().map(|(name, text)| (&**name, &**text));
         details::check(self.book.as_deref(), texts)?;
         if let Some(placement) = &self.placement {
@@ -476,10 +484,15 @@ setters! {
     /// ```
     higher_first(yes: bool) => higher_first = yes;
 
+    /// Where the keys of its tasks are unique, and in which states a task counts. It cannot be
+    /// changed. Default: in the tube, and in every state but Done. [`Unique`] has an example.
+    unique(unique: Unique) => unique = unique;
+
     /// Keeps each finished task, with its payload and its [result](crate::Task::ack_with), as
     /// [`State::Done`](crate::State::Done), and removes it by this [`Retention`], which has an
-    /// example. The key of a kept task is free, and the tube's capacity does not count the task.
-    /// Default: an ack removes the task.
+    /// example. The key of a kept task is free unless [`unique`](TubeOptions::unique) says
+    /// otherwise, and the tube's capacity does not count the task. Default: an ack removes the
+    /// task.
     keep_finished(kept: Retention) => keep_finished = Some(kept);
 
     /// Removes buried tasks by this [`Retention`], in whatever failure group they stand. Default:
@@ -561,6 +574,9 @@ getters! {
 
     /// Whether higher priorities are first.
     get_higher_first() -> bool => higher_first;
+
+    /// Where the keys of its tasks are unique.
+    get_unique() -> Unique => unique;
 
     /// How long finished tasks are kept. `None`: an ack removes them.
     get_keep_finished() -> Option<Retention> => keep_finished;

@@ -105,6 +105,7 @@ mod tubes;
 #[cfg(feature = "bincode")]
 mod typed;
 mod unfail_into;
+mod unique;
 mod update;
 mod wait;
 mod workers;

@@ -2,12 +2,14 @@
 //! slow and has no disk: it takes a step and returns the result that the documents state.
 
 mod due;
+mod keys;
 mod refusals;
 mod sessions;
 mod time;
 mod tubes;
 
 use crate::step::*;
+use keys::Meets;
 use sessions::Session;
 use std::collections::{BTreeMap, BTreeSet};
 pub use time::Time;
@@ -226,25 +228,20 @@ impl Model {
         let tube = self.tubes.get(&no).ok_or(vec![ErrorKind::TubeNotFound])?;
         let opts = tube.opts.clone();
         let key = new.key.map(key_name);
-        let is_of_key = |task: &&Task| key.is_some() && task.seen.key == key;
-        let named = self.board(no).filter(is_of_key).max_by_key(|task| task.seen.serial);
-        let named = named.map(|task| (task.seen.serial, task.seen.state));
-        let is_waiting = |state| matches!(state, State::Ready | State::Delayed);
-        let old = match named {
-            Some((_, state)) if new.conflict == OnConflict::Debounce && !is_waiting(state) => None,
-            named => named.map(|(serial, _)| serial),
+        let old = match self.met(no, new) {
+            Meets::Kept(old) => Some((old, false)),
+            Meets::Again(old) => Some((old, true)),
+            Meets::Nothing | Meets::Missing => None,
         };
-        let wrong = self.put_refusals(no, new, (named.is_some(), old.is_none()));
+        let wrong = self.put_refusals(no, new);
         if !wrong.is_empty() {
             return Err(wrong);
         }
         match old {
-            Some(old) if new.conflict == OnConflict::Keep => {
-                return Ok(Answer::Put(old, Found::Existing));
-            }
-            Some(old) => {
-                self.put_again(old, new, serial);
-                return Ok(Answer::Put(old, Found::Replaced));
+            Some((old, false)) => return Ok(Answer::Put(old, Found::Existing)),
+            Some((old, true)) => {
+                let serial = self.put_again(old, no, new, serial);
+                return Ok(Answer::Put(serial, Found::Replaced));
             }
             None => {}
         }
@@ -312,53 +309,6 @@ impl Model {
         self.puts.push(serial);
         self.count(no, Call::Put);
         Ok(Answer::Put(serial, Found::New))
-    }
-
-    /// A task is put again by a put of its key. What the put does not give is kept.
-    fn put_again(&mut self, old: Serial, new: &New, edition: Serial) {
-        if self.tasks[&old].seen.state == State::Delayed {
-            self.end_delay(old);
-        }
-        let Time { queue, .. } = self.time;
-        let wall_due = new.run_in.map(|by| (self.time.wall + by).max(0) as u64);
-        let wall_wait = wall_due.map_or(0, |due| due.saturating_sub(self.time.wall_now()));
-        self.back += 1;
-        self.front -= i64::from(new.front);
-        let place = if new.front { self.front } else { self.back };
-        let no = self.tasks[&old].tube;
-        let Opts { kind, priority: plain, .. } = self.tubes[&no].opts.clone();
-        let task = self.tasks.get_mut(&old).unwrap();
-        ready(task);
-        (task.place, task.ahead, task.seen.edition) = (place, None, edition);
-        task.seen.attempts = 0;
-        let own = if refusals::switches(kind).0 { task.seen.priority } else { plain };
-        task.seen.priority = new.priority.unwrap_or(own);
-        let life = match (new.ttl, task.expires) {
-            (Some(ttl), _) => ttl,
-            (None, EVER) => EVER,
-            (None, expires) => expires.saturating_sub(task.since),
-        };
-        task.expires = queue.saturating_add(life);
-        task.since = if task.expires == EVER { task.seen.created } else { queue };
-        task.seen.ttr = new.ttr.or(task.seen.ttr).filter(|ttr| *ttr != EVER);
-        task.max_attempts = new.max_attempts.or(task.max_attempts);
-        task.backoff = new.backoff.or(task.backoff);
-        if let Some(group) = new.group {
-            task.seen.group = Some(group_name(group));
-            task.lock = Some(Some(group));
-        }
-        task.seen.kind = new.kind.map(kind_name).or(task.seen.kind.take());
-        (task.started, task.seen.progress, task.seen.checkpoint) = (None, None, None);
-        let delay = new.delay.filter(|_| wall_due.is_none()).unwrap_or(0);
-        let wait = if wall_due.is_some() { wall_wait } else { delay };
-        if wait > 0 {
-            let due = wall_due.unwrap_or(queue.saturating_add(delay));
-            task.seen.state = State::Delayed;
-            task.seen.due = Some(due).filter(|due| *due != EVER);
-            task.by_wall = wall_due.is_some();
-            task.expires = task.expires.saturating_add(wait);
-        }
-        self.count(no, Call::Put);
     }
 
     fn remove(&mut self, serial: Serial, call: Call) {

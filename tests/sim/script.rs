@@ -149,6 +149,11 @@ impl Maker {
                 opts.free = self.rng.one_in(2);
             }
         }
+        if self.rng.one_in(3) {
+            let in_queue = !opts.temporary && self.rng.one_in(2);
+            let [taken, buried, done] = [4, 2, 2].map(|rare| !self.rng.one_in(rare));
+            opts.unique = Keys { in_queue, taken, buried, done };
+        }
         opts.max_attempts = self.rng.of(&[0, 1, 2, 3, opts.max_attempts]);
         if grouped {
             opts.in_flight = self.rng.of(&[1, 1, 1, 2]);

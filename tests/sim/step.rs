@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tubewell::{
-    Backoff, ErrorKind, Lapse, Reason, Retention, ReturnTo, State, TubeKind, TubeOptions,
+    Backoff, ErrorKind, Lapse, Reason, Retention, ReturnTo, State, TubeKind, TubeOptions, Unique,
 };
 
 pub const EVER: u64 = u64::MAX;
@@ -41,6 +41,8 @@ pub struct Opts {
     pub spares: bool,
     /// Higher priorities are first.
     pub higher: bool,
+    /// Where keys are unique, and whether taken, buried and finished tasks count.
+    pub unique: Keys,
     /// How long finished tasks are kept; None: they are removed.
     pub finished: Option<Kept>,
     /// The same of buried tasks; None: they are kept.
@@ -49,6 +51,33 @@ pub struct Opts {
     pub grace: u64,
     pub to: To,
     pub free: bool,
+}
+
+/// Where keys are unique. Ready and delayed tasks count in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    pub in_queue: bool,
+    pub taken: bool,
+    pub buried: bool,
+    pub done: bool,
+}
+
+impl Keys {
+    pub const PLAIN: Self = Self { in_queue: false, taken: true, buried: true, done: false };
+
+    fn build(self) -> Unique {
+        let unique = Unique::new().in_queue(self.in_queue);
+        unique.taken(self.taken).buried(self.buried).done(self.done)
+    }
+
+    pub fn counts(self, state: State) -> bool {
+        match state {
+            State::Taken => self.taken,
+            State::Buried => self.buried,
+            State::Done => self.done,
+            _ => true,
+        }
+    }
 }
 
 /// How long tasks are kept that have ended.
@@ -97,6 +126,7 @@ impl Opts {
             hold: false,
             spares: false,
             higher: false,
+            unique: Keys::PLAIN,
             finished: None,
             buried: None,
             grace: 0,
@@ -116,6 +146,7 @@ impl Opts {
             .hold_group_while_delayed(self.hold)
             .ttl_spares_buried(self.spares)
             .higher_first(self.higher)
+            .unique(self.unique.build())
             .lapse(self.lapse());
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));

@@ -80,7 +80,7 @@ tags! {
     Buried = 0x18, Run, Some(State::Buried);
     /// run, deadline, when, id → nothing
     Due = 0x19, Run, None;
-    /// scope, key text, id → nothing
+    /// run, key text, id → nothing
     Key = 0x1a, Run, None;
     /// run, consumer, id → nothing: a lease of a named consumer
     Held = 0x1b, Run, None;
@@ -122,6 +122,11 @@ tags! {
     Report = 0x2d, Queue, None;
     /// The same for temporary tubes.
     ReportTemporary = 0x2e, Temporary, None;
+    /// run, key text, id → nothing, of a task in a state in which it does not count for its key
+    KeyUncounted = 0x2f, Run, None;
+    /// key text, whether the task counts, id → tube number, of a tube whose keys are unique in the
+    /// queue
+    KeyOfQueue = 0x30, Queue, None;
 }
 
 /// To what the rows of a tag belong.

@@ -66,7 +66,10 @@ fn golden_keys() {
         (due(RUN, Deadline::RunAt, 5, id), "19010203040200000000000000050000000000000a0b"),
         (due(RUN, Deadline::Ttr, 5, id), "19010203040300000000000000050000000000000a0b"),
         (due(RUN, Deadline::Ttl, 5, id), "19010203040400000000000000050000000000000a0b"),
-        (key(RUN, "k", id), "1a01020304016b0000000000000a0b"),
+        (key(RUN, "k", true, id), "1a01020304016b0000000000000a0b"),
+        (key(RUN, "k", false, id), "2f01020304016b0000000000000a0b"),
+        (queue_key("k", true, id), "30016b000000000000000a0b"),
+        (queue_key("k", false, id), "30016b010000000000000a0b"),
         (task(RUN, &home(true), id), {
             "11010203047fffffffffffffff8000000000000a0b0000000000000a0b"
         }),

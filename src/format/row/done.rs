@@ -10,6 +10,8 @@ pub(crate) struct DoneRow {
     /// Queue time of its end.
     pub(crate) time: u64,
     pub(crate) result: Option<Box<[u8]>>,
+    /// Whether rows lead from its key to it. An early version wrote none.
+    pub(crate) has_key_rows: bool,
 }
 
 impl DoneRow {
@@ -20,7 +22,8 @@ impl DoneRow {
 
     pub(crate) fn encode(&self, away: &Away<'_>, home: &StoredHome) -> Value {
         let mut row = Packer::new();
-        row.u8(away.flags([self.result.is_some(), false])).u64(self.time).u32(away.bytes);
+        let flags = away.flags([self.result.is_some(), self.has_key_rows]);
+        row.u8(flags).u64(self.time).u32(away.bytes);
         if let Some(result) = &self.result {
             debug_assert!(result.len() <= usize::from(u16::MAX));
             row.u16(result.len() as u16).bytes(result);
@@ -32,10 +35,7 @@ impl DoneRow {
     pub(crate) fn decode(row: &[u8]) -> Option<(Away<'_>, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
         let (flags, time, bytes) = (rest.u8()?, rest.u64()?, rest.u32()?);
-        let [has_result, second, ..] = bits(flags);
-        if second {
-            return None;
-        }
+        let [has_result, has_key_rows, ..] = bits(flags);
         let result = if has_result {
             let length = usize::from(rest.u16()?);
             Some(Box::from(rest.bytes(length)?))
@@ -44,6 +44,6 @@ impl DoneRow {
         };
         let away = Away::unpack(flags, bytes, &mut rest)?;
         let (head, home) = TaskProgress::decode(rest.rest())?;
-        Some((away, (Self { head, time, result }, home)))
+        Some((away, (Self { head, time, result, has_key_rows }, home)))
     }
 }

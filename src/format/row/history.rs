@@ -7,7 +7,7 @@ use crate::words::history::HistoryEvent;
 
 /// The numbers of the events on the disk. A put, the present attempt and the end of the work are
 /// read off other rows.
-const EVENTS: [(u8, HistoryEvent); 16] = [
+const EVENTS: [(u8, HistoryEvent); 17] = [
     (1, HistoryEvent::Released),
     (2, HistoryEvent::Retried),
     (3, HistoryEvent::TimedOut),
@@ -24,6 +24,7 @@ const EVENTS: [(u8, HistoryEvent); 16] = [
     (14, HistoryEvent::Logged),
     (15, HistoryEvent::Adopted),
     (16, HistoryEvent::PutAgain),
+    (17, HistoryEvent::Done),
 ];
 
 /// One entry.

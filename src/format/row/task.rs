@@ -135,8 +135,10 @@ pub(crate) fn moved_section(
         Some(_) => {}
         None => drop(fields.take(SINCE_FIELD)),
     }
-    if is_moved && !fields.set(MOVED_FIELD, &[]) {
-        return None;
+    match is_moved {
+        true if !fields.set(MOVED_FIELD, &[]) => return None,
+        true => {}
+        false => drop(fields.take(MOVED_FIELD)),
     }
     Some(packed(&fields))
 }

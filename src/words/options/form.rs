@@ -7,6 +7,7 @@ use crate::words::lapse::Lapse;
 use crate::words::options::{TubeKind, TubeOptions};
 use crate::words::retention::Retention;
 use crate::words::sync::Arc;
+use crate::words::unique::Unique;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,6 +32,7 @@ struct TubeForm {
     hold_group_while_delayed: bool,
     ttl_spares_buried: bool,
     higher_first: bool,
+    unique: Unique,
     keep_finished: Option<Retention>,
     keep_buried: Option<Retention>,
     history: HistoryLimits,
@@ -65,6 +67,7 @@ impl TubeForm {
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
+            unique,
             keep_finished,
             keep_buried,
             history,
@@ -87,6 +90,7 @@ impl TubeForm {
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
+            unique,
             keep_finished,
             keep_buried,
             history,
@@ -107,6 +111,7 @@ impl TubeForm {
             .hold_group_while_delayed(self.hold_group_while_delayed)
             .ttl_spares_buried(self.ttl_spares_buried)
             .higher_first(self.higher_first)
+            .unique(self.unique)
             .history(self.history);
         if let Some(ttl) = self.ttl {
             options = options.ttl(ttl);
@@ -171,6 +176,7 @@ mod tests {
             hold_group_while_delayed: true,
             ttl_spares_buried: true,
             higher_first: true,
+            unique: Unique::new().in_queue(true).buried(false),
             keep_finished: Some(Retention::new().age(Duration::from_secs(9))),
             keep_buried: Some(Retention::new().count(1).bytes(2)),
             history: HistoryLimits::new().entries(5).bytes(6),

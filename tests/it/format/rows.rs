@@ -43,7 +43,10 @@ pub(crate) enum Key {
         when: u64,
         id: u64,
     },
-    Keyed(u32, String, u64),
+    /// Whether the task counts for the key.
+    Keyed(u32, bool, String, u64),
+    /// The same in the whole queue.
+    OfQueue(String, bool, u64),
     Held(u32, u32, u64),
     BuriedTime(u32, u64, u64),
     BuriedGroup(u32, String, u64, u64),
@@ -112,6 +115,11 @@ impl Key {
             0x24 => Self::Moved(rest.u64()?),
             0x2b => Self::History(rest.u64()?, rest.u32()?),
             0x2d => Self::Report(rest.u64()?, rest.u8()?),
+            0x30 => {
+                let (key, uncounted) = (rest.short()?, rest.u8()?);
+                ensure(uncounted < 2, || format!("a key that counts {uncounted}"))?;
+                Self::OfQueue(key, uncounted == 0, rest.u64()?)
+            }
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -143,7 +151,7 @@ impl Key {
                 ensure((1..=4).contains(&what), || format!("what is due is {what}"))?;
                 Self::Due { run, what, when: rest.u64()?, id: rest.u64()? }
             }
-            0x1a => Self::Keyed(run, rest.short()?, rest.u64()?),
+            0x1a | 0x2f => Self::Keyed(run, tag == 0x1a, rest.short()?, rest.u64()?),
             0x1b => Self::Held(run, rest.u32()?, rest.u64()?),
             0x1c => Self::BuriedTime(run, rest.u64()?, rest.u64()?),
             0x1f => Self::FailureGroup(run, rest.text()?),
@@ -159,7 +167,7 @@ impl Key {
 
 /// Whether the keys of this tag have a run.
 pub(crate) fn is_of_run(tag: u8) -> bool {
-    (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag)
+    (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag) || tag == 0x2f
 }
 
 /// How many rows there are of each run and tag.
@@ -202,6 +210,8 @@ pub(crate) struct TubeRow {
     pub(crate) history: Option<(u32, u32)>,
     pub(crate) book: Option<String>,
     pub(crate) details: BTreeMap<String, String>,
+    /// Whether its keys are unique in the queue, and the states that count.
+    pub(crate) unique: (bool, u8),
 }
 
 /// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
@@ -366,6 +376,8 @@ pub(crate) enum State {
         reason: Reason,
     },
     Done {
+        /// Whether rows lead from its key to it.
+        keyed: bool,
         time: u64,
         bytes: u32,
         result: Option<Vec<u8>>,
@@ -376,6 +388,17 @@ pub(crate) enum State {
 impl State {
     pub(crate) fn is_trashed(&self) -> bool {
         matches!(self, Self::Buried { reason: Reason::Trashed(_), .. })
+    }
+
+    /// Its bit among the states that count for a key.
+    pub(crate) fn bit(&self) -> u8 {
+        match self {
+            Self::Delayed { .. } => 1,
+            Self::Ready => 2,
+            Self::Taken { .. } => 4,
+            Self::Buried { .. } => 8,
+            Self::Done { .. } => 16,
+        }
     }
 }
 
@@ -418,6 +441,7 @@ impl Bytes<'_> {
             history: None,
             book: None,
             details: BTreeMap::new(),
+            unique: (false, 15),
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -440,6 +464,12 @@ impl Bytes<'_> {
                     }
                     6 => row.book = Some(Bytes(bytes).book()?),
                     7 => row.details = Bytes(bytes).details()?,
+                    8 => {
+                        let mut rest = Bytes(bytes);
+                        row.unique = (rest.flags(1)? == 1, rest.flags(31)?);
+                        rest.end()?;
+                        ensure(row.unique != (false, 15), || "keys as without the field".into())?;
+                    }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -523,7 +553,7 @@ impl Bytes<'_> {
     /// An entry of a history.
     pub(crate) fn history(mut self) -> Read<()> {
         let event = self.u8()?;
-        ensure((1..=15).contains(&event), || format!("event {event} of a history"))?;
+        ensure((1..=17).contains(&event), || format!("event {event} of a history"))?;
         let (_when, attempt, held) = (self.u64()?, self.u32()?, self.u64()?);
         ensure(attempt != 0 || held == u64::MAX, || "held without an attempt".into())?;
         let (_by, _place, text) = (self.short()?, self.text()?, self.text()?);
@@ -723,14 +753,15 @@ impl Bytes<'_> {
     }
 
     pub(crate) fn finished(mut self) -> Read<(State, Progress)> {
-        let flags = self.flags(AWAY | 1)?;
+        let flags = self.flags(AWAY | 3)?;
         let (time, bytes) = (self.u64()?, self.u32()?);
         let result = self.when(flags & 1 != 0, |rest| {
             let length = rest.u16()?;
             Ok(rest.take(usize::from(length))?.to_vec())
         })?;
         let away = self.away(flags)?;
-        Ok((State::Done { time, bytes, result, away }, self.progress()?))
+        let keyed = flags & 2 != 0;
+        Ok((State::Done { time, bytes, result, keyed, away }, self.progress()?))
     }
 
     pub(crate) fn buried(mut self) -> Read<(State, Progress)> {

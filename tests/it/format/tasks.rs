@@ -258,7 +258,9 @@ impl Contents {
         for ((run, id), parts) in parts.into_iter().filter(|((run, _), _)| !cleared.contains(run)) {
             let tube = runs.get(&run).ok_or_else(|| format!("run {run} is of no tube"))?;
             let reported = |wrong| format!("task {id} of run {run}: {wrong}");
-            let task = parts.task(tube, run, id, &payloads, &mut derived).map_err(reported)?;
+            let number = contents.tubes.iter().find(|(_, tube)| tube.run == run);
+            let of = (u64::from(*number.unwrap().0), *tube);
+            let task = parts.task(of, run, id, &payloads, &mut derived).map_err(reported)?;
             tasks.insert((run, id), task);
         }
         lines(&runs, &tasks, &mut derived);
@@ -266,6 +268,9 @@ impl Contents {
         if index.keys().any(|key| matches!(key, Key::FailureGroup(..))) {
             failure_groups(&tasks, &mut derived);
         }
+        // Those of tasks that are to be cleared are still there.
+        let is_cleared = |key: &Key| matches!(key, Key::OfQueue(..)) && !cleared.is_empty();
+        index.retain(|key, _| !is_cleared(key) || derived.contains_key(key));
         for key in index.keys().chain(derived.keys()) {
             let (is, should) = (index.get(key), derived.get(key));
             ensure(is == should, || format!("{key:?} is {is:02x?}, and not {should:02x?}"))?;
@@ -308,6 +313,7 @@ impl Key {
             | Self::DoneTime(run, ..)
             | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
+            Self::OfQueue(..) => 0,
             key => panic!("{key:?} is in no index"),
         }
     }
@@ -342,7 +348,7 @@ impl Parts {
     /// The task, and the rows that it calls for.
     fn task(
         self,
-        tube: &TubeRow,
+        (number, tube): (u64, &TubeRow),
         run: u32,
         id: u64,
         payloads: &Payloads,
@@ -427,8 +433,12 @@ impl Parts {
             progress,
         };
         for key in task.calls_for(tube, run, id) {
-            let is_delay = matches!(key, Key::Due { what: 1 | 2, .. });
-            derived.insert(key, if is_delay { self.delayed.clone() } else { Vec::new() });
+            let value = match key {
+                Key::Due { what: 1 | 2, .. } => self.delayed.clone(),
+                Key::OfQueue(..) => number.to_be_bytes().to_vec(),
+                _ => Vec::new(),
+            };
+            derived.insert(key, value);
         }
         Ok(task)
     }
@@ -438,9 +448,15 @@ impl Stored {
     /// The keys of the rows that are empty or copies.
     fn calls_for(&self, tube: &TubeRow, run: u32, id: u64) -> Vec<Key> {
         let mut keys = Vec::new();
-        let is_free = self.state.is_trashed() || matches!(self.state, State::Done { .. });
+        let (in_queue, states) = tube.unique;
+        let counts = states & self.state.bit() != 0;
+        let is_free =
+            self.state.is_trashed() || matches!(self.state, State::Done { keyed: false, .. });
         if let Some(key) = self.key.as_ref().filter(|_| !is_free) {
-            keys.push(Key::Keyed(run, key.clone(), id));
+            keys.push(Key::Keyed(run, counts, key.clone(), id));
+            if in_queue {
+                keys.push(Key::OfQueue(key.clone(), counts, id));
+            }
         }
         let mut expires = self.progress.expires;
         match &self.state {

@@ -22,13 +22,7 @@ impl Model {
         switches(self.tubes[&no].opts.kind).2
     }
 
-    /// `exists`: a task has the key; `is_new`: the put makes a task.
-    pub(super) fn put_refusals(
-        &self,
-        no: u8,
-        new: &New,
-        (exists, is_new): (bool, bool),
-    ) -> Vec<ErrorKind> {
+    pub(super) fn put_refusals(&self, no: u8, new: &New) -> Vec<ErrorKind> {
         let opts = &self.tubes[&no].opts;
         let (prioritised, timed, grouped, _) = switches(opts.kind);
         let mut wrong = Vec::new();
@@ -43,16 +37,7 @@ impl Model {
         if new.ttl == Some(0) || new.ttr == Some(0) {
             wrong.push(ErrorKind::Invalid);
         }
-        if exists && new.conflict == OnConflict::Reject {
-            wrong.push(ErrorKind::KeyExists);
-        }
-        if !exists && new.must_exist {
-            wrong.push(ErrorKind::TaskNotFound);
-        }
-        let count = self.board(no).count() as u64;
-        if is_new && opts.capacity.is_some_and(|capacity| count >= capacity) {
-            wrong.push(ErrorKind::Full);
-        }
+        wrong.extend(self.key_refusals(no, new));
         wrong
     }
 
@@ -106,19 +91,21 @@ impl Model {
         {
             wrong.push(ErrorKind::Unsupported);
         }
-        if task.tube != to || task.is_trashed() {
-            wrong.extend(self.room_refusals(serial, to));
+        let comes_in = task.tube != to || task.is_trashed();
+        // It is ready or delayed there, and counts.
+        let counts_here = task.tube == to && !self.clashes_as(serial, State::Ready);
+        if !counts_here && self.clashes(serial, to) {
+            wrong.push(ErrorKind::KeyExists);
+        }
+        if comes_in {
+            wrong.extend(self.room_refusals(to));
         }
         wrong
     }
 
     /// The refusals of a task that comes to the board of a tube.
-    pub(super) fn room_refusals(&self, serial: Serial, to: u8) -> Vec<ErrorKind> {
-        let (next, key) = (&self.tubes[&to], &self.tasks[&serial].seen.key);
-        let mut wrong = Vec::new();
-        if key.is_some() && self.board(to).any(|other| other.seen.key == *key) {
-            wrong.push(ErrorKind::KeyExists);
-        }
+    pub(super) fn room_refusals(&self, to: u8) -> Vec<ErrorKind> {
+        let (next, mut wrong) = (&self.tubes[&to], Vec::new());
         let count = self.board(to).count() as u64;
         if next.opts.capacity.is_some_and(|capacity| count >= capacity) {
             wrong.push(ErrorKind::Full);

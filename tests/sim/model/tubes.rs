@@ -103,6 +103,9 @@ impl Model {
                 }
                 match self.tasks[&serial].seen.state {
                     State::Delayed => self.end_delay(serial),
+                    State::Buried if self.clashes_as(serial, State::Taken) => {
+                        return Err(vec![ErrorKind::KeyExists]);
+                    }
                     State::Buried => self.revive(serial),
                     _ => {}
                 }
@@ -112,15 +115,12 @@ impl Model {
                 let buried = |task: &&Task| task.seen.state == State::Buried;
                 let mut here: Vec<_> = self.board(tube).filter(buried).collect();
                 here.sort_by_key(|task| self.rank(task));
-                let here = here.iter().take(usize::try_from(*count).unwrap_or(usize::MAX));
-                let here: Vec<_> = here.map(|task| task.seen.serial).collect();
-                here.iter().for_each(|serial| self.kick(*serial));
-                return Ok(Answer::Count(here.len() as u64));
+                let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
+                return Ok(Answer::Count(self.kick_all(&here, *count)));
             }
             Step::Unfail { group, .. } => {
                 let here = self.of_group(tube, *group);
-                here.iter().for_each(|serial| self.kick(*serial));
-                return Ok(Answer::Count(here.len() as u64));
+                return Ok(Answer::Count(self.kick_all(&here, EVER)));
             }
             Step::UnfailInto { group, to, .. } => return self.unfail_into(tube, *group, *to),
             Step::Move { to, priority, .. } => {
@@ -141,6 +141,9 @@ impl Model {
                 if task.seen.state != State::Buried || task.is_trashed() {
                     return Err(vec![ErrorKind::WrongState]);
                 }
+                if self.clashes_as(serial, State::Ready) {
+                    return Err(vec![ErrorKind::KeyExists]);
+                }
                 self.kick(serial);
             }
             Step::TrashAny { .. } => {
@@ -158,7 +161,10 @@ impl Model {
                 if !self.tasks[&serial].is_trashed() {
                     return Err(vec![ErrorKind::WrongState]);
                 }
-                let wrong = self.room_refusals(serial, tube);
+                let mut wrong = self.room_refusals(tube);
+                if self.clashes_as(serial, State::Ready) {
+                    wrong.push(ErrorKind::KeyExists);
+                }
                 if !wrong.is_empty() {
                     return Err(wrong);
                 }
@@ -376,6 +382,18 @@ impl Model {
         task.since = if task.expires == EVER { task.seen.created } else { queue };
         self.count(from, if step.is_some() { Call::Advance } else { Call::Moved });
         self.count(to, Call::Moved);
+    }
+
+    /// Kicks tasks up to a number, and steps over those whose key another one has.
+    fn kick_all(&mut self, serials: &[Serial], most: u64) -> u64 {
+        let mut kicked = 0;
+        for serial in serials {
+            if kicked < most && !self.clashes_as(*serial, State::Ready) {
+                self.kick(*serial);
+                kicked += 1;
+            }
+        }
+        kicked
     }
 
     fn kick(&mut self, serial: Serial) {

@@ -262,8 +262,14 @@ impl World {
                 return Ok(Ok(Answer::Put(serial, Found::New)));
             }
         };
-        let old = self.serials.get(&put.id);
-        let old = old.ok_or(format!("{:?} exists, but was never put", put.id))?;
-        Ok(Ok(Answer::Put(*old, found)))
+        match self.serials.get(&put.id) {
+            Some(old) => Ok(Ok(Answer::Put(*old, found))),
+            // In the place of a finished task.
+            None if found == Found::Replaced => {
+                self.bind_new(serial, put.id)?;
+                Ok(Ok(Answer::Put(serial, found)))
+            }
+            None => Err(format!("{:?} exists, but was never put", put.id)),
+        }
     }
 }

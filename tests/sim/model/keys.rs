@@ -1,0 +1,162 @@
+//! Keys: which task a key names, and what a put of the key does to it.
+
+use super::refusals::switches;
+use super::{Model, Task, Time, ready};
+use crate::step::*;
+use tubewell::{ErrorKind, State, TubeKind};
+
+/// What a put with a key meets.
+pub(super) enum Meets {
+    Nothing,
+    /// Nothing, where a task must exist.
+    Missing,
+    Kept(Serial),
+    Again(Serial),
+}
+
+impl Model {
+    fn counts(&self, task: &Task) -> bool {
+        !task.is_trashed() && self.tubes[&task.tube].opts.unique.counts(task.seen.state)
+    }
+
+    /// The newest task of a key, of those that count for it or of the others.
+    fn named(&self, no: u8, key: &str, counts: bool) -> Option<&Task> {
+        let in_queue = self.tubes[&no].opts.unique.in_queue;
+        let in_scope = |tube: u8| match in_queue {
+            true => self.tubes.get(&tube).is_some_and(|tube| tube.opts.unique.in_queue),
+            false => tube == no,
+        };
+        // In another tube a task may be over whose removal is due.
+        let is_over = |task: &Task| {
+            let ends = matches!(task.seen.state, State::Ready | State::Taken);
+            in_queue && ends && task.expires <= self.time.queue
+        };
+        let here = self.tasks.values().filter(|task| in_scope(task.tube) && !task.is_trashed());
+        let here = here.filter(|task| task.seen.key.as_deref() == Some(key) && !is_over(task));
+        here.filter(|task| self.counts(task) == counts).max_by_key(|task| task.seen.serial)
+    }
+
+    /// Whether another task counts for the key of this one in a tube.
+    pub(super) fn clashes(&self, serial: Serial, to: u8) -> bool {
+        let key = self.tasks[&serial].seen.key.as_deref();
+        let named = key.and_then(|key| self.named(to, key, true));
+        named.is_some_and(|other| other.seen.serial != serial)
+    }
+
+    /// The same for a verb that brings a buried task to this state in its tube.
+    pub(super) fn clashes_as(&self, serial: Serial, state: State) -> bool {
+        let task = &self.tasks[&serial];
+        let unique = self.tubes[&task.tube].opts.unique;
+        unique.counts(state) && !self.counts(task) && self.clashes(serial, task.tube)
+    }
+
+    pub(super) fn met(&self, no: u8, new: &New) -> Meets {
+        let Some(key) = new.key.map(key_name) else { return Meets::Nothing };
+        if let Some(named) = self.named(no, &key, true) {
+            let serial = named.seen.serial;
+            let is_waiting = matches!(named.seen.state, State::Ready | State::Delayed);
+            return match new.conflict {
+                OnConflict::Debounce if !is_waiting => Meets::Nothing,
+                OnConflict::Replace | OnConflict::Debounce => Meets::Again(serial),
+                OnConflict::Keep | OnConflict::Reject => Meets::Kept(serial),
+            };
+        }
+        let ended = |task: &&Task| matches!(task.seen.state, State::Buried | State::Done);
+        match self.named(no, &key, false).filter(ended) {
+            Some(old) if new.conflict == OnConflict::Replace => Meets::Again(old.seen.serial),
+            _ if new.must_exist => Meets::Missing,
+            _ => Meets::Nothing,
+        }
+    }
+
+    /// The refusals of a put by its key and for want of room.
+    pub(super) fn key_refusals(&self, no: u8, new: &New) -> Vec<ErrorKind> {
+        let (mut wrong, opts) = (Vec::new(), &self.tubes[&no].opts);
+        let comes_in = match self.met(no, new) {
+            Meets::Kept(_) => {
+                let is_rejected = new.conflict == OnConflict::Reject;
+                return Vec::from_iter(is_rejected.then_some(ErrorKind::KeyExists));
+            }
+            Meets::Missing => return vec![ErrorKind::TaskNotFound],
+            Meets::Nothing => true,
+            Meets::Again(old) => {
+                let old = &self.tasks[&old];
+                let grouped = switches(opts.kind).2;
+                if old.seen.group.is_some() && new.group.is_none() && !grouped {
+                    wrong.push(ErrorKind::Unsupported);
+                }
+                old.tube != no || old.seen.state == State::Done
+            }
+        };
+        let count = self.board(no).count() as u64;
+        if comes_in && opts.capacity.is_some_and(|capacity| count >= capacity) {
+            wrong.push(ErrorKind::Full);
+        }
+        wrong
+    }
+
+    /// A task is put again by a put of its key. What the put does not give is kept. In the place of
+    /// a finished task a new one is put. Returns the task.
+    pub(super) fn put_again(&mut self, old: Serial, no: u8, new: &New, edition: Serial) -> Serial {
+        if self.tasks[&old].seen.state == State::Delayed {
+            self.end_delay(old);
+        }
+        let Time { queue, .. } = self.time;
+        let wall_due = new.run_in.map(|by| (self.time.wall + by).max(0) as u64);
+        let wall_wait = wall_due.map_or(0, |due| due.saturating_sub(self.time.wall_now()));
+        self.back += 1;
+        self.front -= i64::from(new.front);
+        let place = if new.front { self.front } else { self.back };
+        let Opts { kind, priority: plain, .. } = self.tubes[&no].opts.clone();
+        let (prioritised, timed, ..) = switches(kind);
+        let mut task = self.tasks.remove(&old).unwrap();
+        let (from, is_done) = (task.tube, task.seen.state == State::Done);
+        ready(&mut task);
+        (task.place, task.ahead, task.tube) = (place, None, no);
+        task.seen.attempts = 0;
+        let own = if prioritised { task.seen.priority } else { plain };
+        task.seen.priority = new.priority.unwrap_or(own);
+        let life = match (new.ttl, task.expires) {
+            (Some(ttl), _) => ttl,
+            (None, EVER) => EVER,
+            (None, _) if !timed => EVER,
+            (None, expires) => expires.saturating_sub(task.since),
+        };
+        task.expires = queue.saturating_add(life);
+        task.since = if task.expires == EVER { task.seen.created } else { queue };
+        let own = task.seen.ttr.filter(|_| timed);
+        task.seen.ttr = new.ttr.or(own).filter(|ttr| *ttr != EVER);
+        task.max_attempts = new.max_attempts.or(task.max_attempts);
+        task.backoff = new.backoff.or(task.backoff.filter(|_| timed));
+        let named = new.group.or(task.lock.flatten());
+        let shares = matches!(kind, TubeKind::Utube | TubeKind::UtubeTtl);
+        task.lock = (named.is_some() || shares).then_some(named);
+        task.seen.group = new.group.map(group_name).or(task.seen.group.take());
+        task.seen.kind = new.kind.map(kind_name).or(task.seen.kind.take());
+        (task.started, task.seen.progress, task.seen.checkpoint) = (None, None, None);
+        let delay = new.delay.filter(|_| wall_due.is_none()).unwrap_or(0);
+        let wait = if wall_due.is_some() { wall_wait } else { delay };
+        if wait > 0 {
+            let due = wall_due.unwrap_or(queue.saturating_add(delay));
+            task.seen.state = State::Delayed;
+            task.seen.due = Some(due).filter(|due| *due != EVER);
+            task.by_wall = wall_due.is_some();
+            task.expires = task.expires.saturating_add(wait);
+        }
+        let serial = if is_done { edition } else { old };
+        task.seen.edition = if is_done { 0 } else { edition };
+        if is_done {
+            task.seen.serial = serial;
+            (task.seen.finished, task.seen.result) = (None, false);
+            self.puts.push(serial);
+            self.count(from, Call::Delete);
+            let from = self.tubes.get_mut(&from).unwrap();
+            from.done = from.done.map(|done| done + 1);
+        } else if from != no {
+            self.count(from, Call::Moved);
+        }
+        self.tasks.insert(serial, task);
+        self.count(no, Call::Put);
+        serial
+    }
+}
