@@ -6,7 +6,8 @@ use crate::words::options::Durability;
 use crate::words::task::{Reason, TaskId};
 use std::time::{Duration, SystemTime};
 
-/// What a keyed put does if a task with the key exists in its tube, in any state.
+/// What a keyed put does if a task has the key: one in its tube, in any state but Done, unless
+/// [`TubeOptions::unique`](crate::TubeOptions::unique) says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Conflict {
@@ -19,6 +20,10 @@ pub enum Conflict {
     /// and everything that the put does not give, stands at the back of its priority, lives for its
     /// ttl from now on, and its attempts are 0. A lease on it is lost. Its progress and its
     /// checkpoint are gone; its history and its last failure stay.
+    ///
+    /// A buried or a finished task is brought back also where it does not count for the key. An id
+    /// ends once: in the place of a finished task the put makes a new one, which takes over its
+    /// history and all that the put does not give.
     Replace,
     /// As [`Replace`](Self::Replace), if the existing task waits, ready or delayed: of many puts in
     /// a short time the newest payload is worked on, after a delay that begins again with each.
