@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 impl<T: ?Sized> Tube<T> {
     /// Makes up to `most` buried tasks ready again, smallest priority first, then put order, with
     /// their attempts set to zero. Works in steps of 64; other calls run between them. Returns how
-    /// many.
+    /// many. A task stays buried whose key [another one counts for](crate::Unique) by now.
     ///
     /// A ttl continues. If it passed while the task was buried, in a tube with
     /// [`ttl_spares_buried`](crate::TubeOptions::ttl_spares_buried), it starts again.
@@ -87,8 +87,9 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried; as
-    /// [`delete`](Tube::delete).
+    /// [`WrongState`](crate::ErrorKind::WrongState) if it is not buried;
+    /// [`KeyExists`](crate::ErrorKind::KeyExists) if another task counts for its key by now, see
+    /// [`Unique`](crate::Unique); as [`delete`](Tube::delete).
     pub fn kick_task(&self, id: TaskId) -> Result<()> {
         self.run_on("kick", id, Verb::Kick).map(drop)
     }
@@ -405,10 +406,12 @@ impl<T: ?Sized> UpdateTask<'_, T> {
     ///
     /// # Errors
     /// [`WrongState`](crate::ErrorKind::WrongState) for a delay or a `run_at` of a taken or buried
-    /// task; [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the tube's kind does
-    /// not allow; [`Invalid`](crate::ErrorKind::Invalid) for a ttl or ttr of less than a
-    /// microsecond, and for a delay together with a `run_at`;
-    /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`Tube::delete`].
+    /// task; [`KeyExists`](crate::ErrorKind::KeyExists) if with its new delay it would count for a
+    /// key beside another task, see [`Unique`](crate::Unique);
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the tube's kind does not
+    /// allow; [`Invalid`](crate::ErrorKind::Invalid) for a ttl or ttr of less than a microsecond,
+    /// and for a delay together with a `run_at`; [`DiskFull`](crate::ErrorKind::DiskFull); as
+    /// [`Tube::delete`].
     pub fn apply(self) -> Result<()> {
         let Self { tube, id, changes, durability } = self;
         let op = update::Update { tube: tube.number, id, changes };

@@ -259,10 +259,11 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
     /// another tube; [`WrongState`](ErrorKind::WrongState) if it is taken, or its group does not
-    /// allow it; [`Codec`](ErrorKind::Codec) if its payload cannot be decoded, and then it is
-    /// buried; [`LeaseLost`](ErrorKind::LeaseLost) if it was lost before its payload was read,
-    /// because that is long and damaged and the task buried, or because its ttr was over; as
-    /// [`take`](Tube::take).
+    /// allow it; [`KeyExists`](ErrorKind::KeyExists) if it is buried and another task counts for
+    /// its key by now, see [`Unique`](crate::Unique); [`Codec`](ErrorKind::Codec) if its payload
+    /// cannot be decoded, and then it is buried; [`LeaseLost`](ErrorKind::LeaseLost) if it was lost
+    /// before its payload was read, because that is long and damaged and the task buried, or
+    /// because its ttr was over; as [`take`](Tube::take).
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.number, id, holder: self.holder()? };

@@ -468,9 +468,11 @@ impl<'a> Transition<'a> {
 
     /// Whether the task may begin to count for its key, or cease to, with a step between any
     /// states.
-    #[inline]
+    #[inline(always)]
     fn shifts_key(&self) -> bool {
-        self.task.key().is_some() && self.task.tube.row.options.unique != Unique::new()
+        // A task that is put or removed has its rows written with it.
+        let stays = self.from.is_some() && self.to.is_some();
+        stays && self.task.key().is_some() && self.task.tube.row.options.unique != Unique::new()
     }
 
     /// Reads before it writes.
